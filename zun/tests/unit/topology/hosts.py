@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random hosts, usages and requests: small, but as odd as the machines in the field.
+
+Everything takes a ``random.Random``. A seeded one makes the many cases of a proof cheaply; Hypothesis's own
+(``st.randoms``) makes the same cases and shrinks those that fail.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from itertools import pairwise
+
+from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage
+
+PROOF_SIZE = float(os.environ.get("ZUN_PROOF_SIZE", "1"))
+
+
+def proof_size(number: int) -> int:
+    """How many cases to try: ``number``, times ZUN_PROOF_SIZE."""
+    return max(1, int(number * PROOF_SIZE))
+
+
+def rarely(rng: random.Random) -> bool:
+    return rng.random() < 0.15
+
+
+def some(rng: random.Random, items, least: int = 0, most: int | None = None) -> list:
+    items = list(items)
+    return rng.sample(items, rng.randint(min(least, len(items)), min(len(items), most or len(items))))
+
+
+def random_topology(
+    rng: random.Random, *, cells: int = 5, smt=(1, 2, 4), most_cpus: int = 8, plain: bool = False
+) -> HostTopology:
+    """A host of up to ``cells`` nodes: sparse ids, holes, unequal parts, memory-only and CPU-less nodes."""
+    ids = rng.sample(range(81), max(rng.randint(1, cells), rng.randint(1, cells)))
+    widths = [_cores(rng, smt, most_cpus) for _ in ids]
+    total = sum(sum(cell) for cell in widths)
+    numbers = sorted(rng.sample(range(total + rng.randint(0, 3)), total))
+    if rng.random() < 0.5:
+        rng.shuffle(numbers)
+    distances = _distances(rng, ids)
+    memory = rng.choice(((8,), (0, 4, 8, 8, 16)))
+    pages = rng.choice((({},), ({}, {}, {2048: 2}, {2048: 1, 4096: 1}, {64: 40, 2048: 0})))
+    built = []
+    for cell_id, threads in zip(ids, widths, strict=True):
+        siblings = tuple(CpuSet([numbers.pop(0) for _ in range(width)]) for width in threads)
+        built.append(
+            NUMACell(
+                id=cell_id,
+                cpus=CpuSet(cpu for core in siblings for cpu in core),
+                siblings=siblings,
+                l3=_caches(rng, siblings),
+                memory_mib=rng.choice(memory),
+                distances=distances[cell_id],
+                pages=rng.choice(pages),
+                initiators=CpuSet(some(rng, ids, 0, 1)) if rarely(rng) else CpuSet(),
+            )
+        )
+    topology = HostTopology(tuple(built))
+    return topology if plain else _configured(rng, topology)
+
+
+def _cores(rng: random.Random, smt, most_cpus: int) -> list[int]:
+    """Threads of each core of a cell; sometimes the cell has none."""
+    left = 0 if rarely(rng) else rng.randint(1, most_cpus)
+    same = rng.choice(smt) if rng.random() < 0.7 else None
+    widths = []
+    while left > 0:
+        width = min(left, same or rng.choice(smt))
+        widths.append(width)
+        left -= width
+    return widths
+
+
+def _caches(rng: random.Random, siblings) -> tuple[CpuSet, ...]:
+    """L3 groups of neighbouring cores; sometimes one for all, sometimes none, sometimes some cores have none."""
+    kind = rng.random()
+    if not siblings or kind < 0.2:
+        return ()
+    if kind < 0.5:
+        return (CpuSet(cpu for core in siblings for cpu in core),)
+    cuts = sorted({0, len(siblings), *some(rng, range(1, len(siblings)))})
+    groups = [CpuSet(cpu for core in siblings[a:b] for cpu in core) for a, b in pairwise(cuts)]
+    return tuple(groups[:-1] if rarely(rng) else groups)
+
+
+def _distances(rng: random.Random, ids) -> dict[int, dict[int, int]]:
+    kind = rng.choice(("none", "equal", "two", "any", "lopsided"))
+    if kind == "none":
+        return {cell: {} for cell in ids}
+    remote = {"equal": (20,), "two": (16, 22)}.get(kind, (11, 12, 16, 20, 32))
+    rows = {cell: {cell: 10} for cell in ids}
+    for position, a in enumerate(ids):
+        for b in ids[position + 1 :]:
+            rows[a][b] = rows[b][a] = rng.choice(remote)
+            if kind == "lopsided":
+                rows[b][a] = rng.choice(remote)
+    return rows
+
+
+def _configured(rng: random.Random, topology: HostTopology) -> HostTopology:
+    cpus = list(topology.cpus)
+    isolated = CpuSet(some(rng, cpus, 0, 2)) if rarely(rng) else CpuSet()
+    exposed = CpuSet(some(rng, cpus, 0, 2)) if rarely(rng) else CpuSet()
+    return HostTopology(topology.cells, isolated=isolated, exposed=exposed).configured(
+        reserved_cpus=CpuSet(some(rng, cpus, 0, 2)) if rarely(rng) else CpuSet(),
+        dedicated_set=CpuSet(some(rng, cpus)) if rarely(rng) else None,
+        shared_set=CpuSet(some(rng, cpus)) if rarely(rng) else None,
+        reserved_memory_mib=rng.randint(0, 4) if rarely(rng) else 0,
+        cpu_allocation_ratio=rng.choice((1.0, 1.0, 1.5, 4.0)),
+        ram_allocation_ratio=rng.choice((1.0, 1.0, 1.5)),
+    )
+
+
+def random_usage(rng: random.Random, topology: HostTopology) -> Usage:
+    """Claims of any shape, as after a long life: what they hold need not be what a plan would give."""
+    usage = Usage()
+    left = list(topology.cpus)
+    rng.shuffle(left)
+    for number in range(rng.choice((0, 0, 1, 2, 3))):
+        shared = rng.random() < 0.4
+        shares = {}
+        for cell in some(rng, topology.cells):
+            free = [cpu for cpu in left if cpu in cell.cpus]
+            taken = [] if shared else free[: rng.randint(0, len(free))]
+            left = [cpu for cpu in left if cpu not in taken]
+            idle = rng.choice((0, 0, len(taken) // 2))
+            shares[cell.id] = CellShare(
+                cpus=CpuSet(taken[idle:]),
+                withheld=CpuSet(taken[:idle]),
+                memory_mib=rng.randint(0, 4),
+                pages=rng.choice(({}, {}, {2048: 1})),
+                shared=rng.choice((0.0, 0.5, 1.0, 2.3)) if shared else 0.0,
+            )
+        usage = usage.with_claim(f"c{number}", Plan(shares, "shared" if shared else "dedicated"))
+    return usage
+
+
+def random_request(rng: random.Random, *, most_cpus: int = 8, dedicated: bool | None = None) -> PlacementRequest:
+    if dedicated is None:
+        dedicated = rng.random() < 0.75
+    nodes = rng.choice((1, 1, 2, 2, 2, 3, 3, 4))
+    common = {
+        "cpu_policy": "dedicated" if dedicated else "shared",
+        "numa_nodes": nodes,
+        "numa_affinity": rng.choice(("require", "require", "prefer", "none")),
+        "mempolicy": rng.choice(("strict", "strict", "preferred")),
+        "page_size": rng.choice(("small", "large", "any", "any", 2048, 64, 4)) if rarely(rng) else None,
+        "thread_policy": rng.choice(("prefer", "prefer", "isolate", "require")) if dedicated else "prefer",
+    }
+    shape = {}
+    cpus = rng.randint(nodes, max(nodes, most_cpus)) if dedicated else rng.choice((0, 0.5, 1, 1.7, 3, 5.25))
+    if rng.random() < 0.4:
+        most = max(1, most_cpus // nodes + 1)
+        sizes = [rng.randint(1, most) if dedicated else rng.choice((0, 0.5, 1, 2.25)) for _ in range(nodes)]
+        shape["numa_cpus"], cpus = sizes, sum(sizes)
+    memory = rng.choice((0, 1, 4, rng.randint(0, 14)))
+    if rng.random() < 0.4:
+        shape["numa_mem"] = [rng.randint(0, 6) for _ in range(nodes)]
+        memory = sum(shape["numa_mem"])
+    return PlacementRequest(cpus, memory, **common, **shape)
+
+
+def random_case(rng: random.Random, **limits) -> tuple[HostTopology, Usage, PlacementRequest]:
+    topology = random_topology(rng, **limits)
+    return topology, random_usage(rng, topology), random_request(rng)

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An independent answer to "what is the best plan?": by trying everything.
+
+Shares only the values (topology, usage, request, plan) with the allocator: what is free, what is allowed and
+what is better are said here once more, in the plainest terms, and nothing is clever. Small hosts only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from itertools import combinations, permutations
+from math import ceil, floor
+
+from zun.topology import HostTopology, PlacementRequest, Usage
+
+MICRO = 1_000_000
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best answer: by cell, the CPUs given and withheld; and its key, lower is better."""
+
+    key: tuple
+    cpus: dict[int, tuple[frozenset[int], frozenset[int]]]
+    demand: dict[int, int]
+
+
+class Host:
+    """One topology and usage, in sets."""
+
+    def __init__(self, topology: HostTopology, usage: Usage, request: PlacementRequest, page_kib: int | None):
+        self.topology, self.request, self.page_kib = topology, request, page_kib
+        self.dedicated = request.cpu_policy == "dedicated"
+        self.policy = request.thread_policy
+        everything = {cpu for cell in topology.cells for cpu in cell.cpus}
+        usable = everything - set(topology.reserved)
+        claims = list(usage)
+        held = set()
+        for _, plan in claims:
+            if plan.cpu_policy == "dedicated":
+                for share in plan.cells.values():
+                    held |= set(share.cpus) | set(share.withheld)
+        if topology.dedicated_set is not None:
+            allowed = usable & set(topology.dedicated_set)
+        else:
+            allowed = usable - set(topology.isolated) - set(topology.shared_set or ())
+        pool = usable - set(topology.isolated)
+        if topology.shared_set is not None:
+            pool &= set(topology.shared_set)
+        self.allowed = allowed
+        self.free = {cell.id: (allowed & set(cell.cpus)) - held for cell in topology.cells}
+        self.pool = {cell.id: (pool & set(cell.cpus)) - held for cell in topology.cells}
+        self.cpu_ratio = Fraction(str(topology.cpu_allocation_ratio))
+        self.demand = {cell.id: 0 for cell in topology.cells}
+        sharers = {cell.id: 0 for cell in topology.cells}
+        self.room = {}
+        ram = Fraction(1) if self.dedicated else Fraction(str(topology.ram_allocation_ratio))
+        for cell in topology.cells:
+            if page_kib is None:
+                pooled = sum(Fraction(size * count, 1024) for size, count in cell.pages.items())
+                size = max(0, cell.memory_mib - ceil(pooled))
+                size = max(0, size - topology.reserved_memory_mib.get(cell.id, 0))
+                self.room[cell.id] = floor(size * ram)
+            else:
+                self.room[cell.id] = cell.pages.get(page_kib, 0)
+        for _, plan in claims:
+            for node, share in plan.cells.items():
+                if page_kib is None:
+                    self.room[node] -= 0 if share.pages else share.memory_mib
+                else:
+                    self.room[node] -= share.pages.get(page_kib, 0)
+                if plan.cpu_policy == "shared":
+                    self.demand[node] += round(share.shared * MICRO)
+                    sharers[node] += 1
+        self.room = {node: max(0, room) for node, room in self.room.items()}
+        self.budget = {}
+        for cell in topology.cells:
+            least = 0
+            if sharers[cell.id]:
+                least = max(1, ceil(self.demand[cell.id] / (self.cpu_ratio * MICRO)))
+            self.budget[cell.id] = max(0, len(self.pool[cell.id]) - least)
+        self.working = [cell for cell in topology.cells if cell.cpus]
+        self.attached = {cell.id: [] for cell in self.working}
+        for node in topology.cells:
+            if not node.cpus and self.working:
+                near = [cell for cell in self.working if cell.id in node.initiators] or self.working
+                least = min(self.distance(cell.id, node.id) for cell in near)
+                home = next(cell for cell in near if self.distance(cell.id, node.id) == least)
+                self.attached[home.id].append(node.id)
+        self.choices = cache(self.choices)
+
+    def distance(self, a: int, b: int) -> int:
+        def one_way(source, target):
+            return source.distances.get(target.id, 10 if source is target else 20)
+
+        first, second = self.topology.cell(a), self.topology.cell(b)
+        return one_way(first, second) + one_way(second, first)
+
+    def need(self, mib: int) -> int:
+        return mib if self.page_kib is None else ceil(Fraction(mib * 1024, self.page_kib))
+
+    def reach(self, cell_id: int) -> int:
+        return self.room[cell_id] + sum(self.room[node] for node in self.attached[cell_id])
+
+    def serves_memory(self, cell_id: int, need: int) -> bool:
+        return need <= self.reach(cell_id) if self.request.mempolicy == "strict" else True
+
+    def host_has(self, need: int) -> bool:
+        return self.request.mempolicy == "strict" or need <= sum(self.room.values())
+
+    def choices(self, cell_id: int, count: int) -> tuple | None:
+        """The best way to take ``count`` CPUs of a cell: (vector, given, withheld), trying every subset."""
+        if not self.dedicated:
+            return self.shared_choice(cell_id, count)
+        free, pool = _bits(self.free[cell_id]), _bits(self.pool[cell_id])
+        if count == 0:
+            return (0, 0, 0, 0, 0, free.bit_count()), frozenset(), frozenset()
+        cores, caches, forbidden = self.layout(cell_id)
+        best = None
+        for given in combinations(sorted(self.free[cell_id]), count):
+            mask = _bits(given)
+            touched = [core for core in cores if core & mask]
+            withheld = 0
+            if self.policy != "prefer":
+                if any(core & ~free or core & forbidden for core in touched):
+                    continue
+                if self.policy == "isolate" and any((core & mask).bit_count() > 1 for core in touched):
+                    continue
+                if self.policy == "require" and any(core.bit_count() < 2 for core in touched):
+                    continue
+                withheld = sum(touched) & ~mask
+            used = mask | withheld
+            if (used & pool).bit_count() > self.budget[cell_id]:
+                continue
+            groups = [group for group in caches if group & mask]
+            core_left = (sum(touched) & free & ~mask).bit_count()
+            cache_left = (sum(groups) & free & ~used).bit_count()
+            vector = (0, len(groups), len(touched), core_left, cache_left, (free & ~used).bit_count())
+            if best is None or (vector, given) < best[:2]:
+                best = (vector, given, withheld)
+        return best and (best[0], frozenset(best[1]), _ids(best[2]))
+
+    @cache  # noqa: B019 - hosts live for one example
+    def layout(self, cell_id: int) -> tuple[list[int], list[int], int]:
+        """Masks of the cores, of the cores by L3 cache (a core belongs to the cache of its lowest CPU),
+        and of the CPUs that are never part of a whole core."""
+        cell = self.topology.cell(cell_id)
+        homes: dict[object, int] = {}
+        for core in cell.siblings:
+            home = next((group for group in cell.l3 if min(core) in group), None)
+            homes[home] = homes.get(home, 0) | _bits(core)
+        return [_bits(core) for core in cell.siblings], list(homes.values()), _bits(self.topology.exposed)
+
+    def shared_choice(self, cell_id: int, amount: int) -> tuple | None:
+        pool = self.pool[cell_id]
+        room = self.shared_room(cell_id)
+        if not pool or amount > room:
+            return None
+        crowd = max(0, self.demand[cell_id] + amount - len(pool) * MICRO)
+        return (crowd, 0, 0, 0, 0, room - amount), frozenset(pool), frozenset()
+
+    def shared_room(self, cell_id: int) -> int:
+        return floor(len(self.pool[cell_id]) * MICRO * self.cpu_ratio) - self.demand[cell_id]
+
+    def capacity(self, cell_id: int) -> int:
+        if not self.dedicated:
+            return self.shared_room(cell_id) if self.pool[cell_id] else -1
+        counts = [n for n in range(len(self.free[cell_id]) + 1) if self.choices(cell_id, n) is not None]
+        return max(counts)
+
+    def spread(self, cells) -> int:
+        return sum(self.distance(a, b) for a, b in combinations(cells, 2))
+
+
+def _bits(cpus) -> int:
+    return sum(1 << cpu for cpu in cpus)
+
+
+def _ids(mask: int) -> frozenset[int]:
+    return frozenset(cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1)
+
+
+def best_in_shape(host: Host) -> Best | None:
+    """The request on exactly its number of cells: every set of cells, every order of the parts."""
+    request = host.request
+    parts = split(request)
+    if not host.host_has(sum(host.need(mib) for _, mib in parts)):
+        return None
+    best = None
+    for cells in combinations([cell.id for cell in host.working], len(parts)):
+        for order in set(permutations(parts)):
+            found = _price(host, cells, [cpus for cpus, _ in order], [host.need(mib) for _, mib in order])
+            if found is not None and (best is None or found.key < best.key):
+                best = found
+    return best
+
+
+def split(request: PlacementRequest) -> list[tuple[int, int]]:
+    unit = 1 if request.cpu_policy == "dedicated" else MICRO
+
+    def evenly(total):
+        n = request.numa_nodes
+        return [total // n + (1 if i < total % n else 0) for i in range(n)]
+
+    cpus = evenly(round(request.cpus * unit))
+    if request.numa_cpus is not None:
+        cpus = [round(entry * unit) for entry in request.numa_cpus]
+    mem = evenly(request.memory_mib) if request.numa_mem is None else list(request.numa_mem)
+    return list(zip(cpus, mem, strict=True))
+
+
+def _price(host: Host, cells, amounts, needs) -> Best | None:
+    vectors, given = [], {}
+    remote = mem_left = 0
+    for cell, amount, need in zip(cells, amounts, needs, strict=True):
+        if not host.serves_memory(cell, need):
+            return None
+        choice = host.choices(cell, amount)
+        if choice is None:
+            return None
+        vectors.append(choice[0])
+        given[cell] = choice[1:]
+        remote += max(0, need - host.room[cell])
+        mem_left += max(0, host.room[cell] - need)
+    return _best(host, cells, vectors, given, remote, mem_left, dict(zip(cells, amounts, strict=True)))
+
+
+def _best(host: Host, cells, vectors, given, remote, mem_left, demand) -> Best:
+    crowd, *others = (sum(column) for column in zip(*vectors, strict=True))
+    ids = tuple(sorted(cpu for cpus, _ in given.values() for cpu in cpus)) if host.dedicated else ()
+    key = (len(cells), remote, host.spread(cells), crowd, *others, mem_left, tuple(sorted(cells)), ids)
+    return Best(key, given, demand)
+
+
+def best_cover(host: Host) -> Best | None:
+    """The request over the fewest cells: every set of cells; all givers but one give all they can."""
+    request = host.request
+    unit = 1 if host.dedicated else MICRO
+    total, need = round(request.cpus * unit), host.need(request.memory_mib)
+    if not host.host_has(need):
+        return None
+    caps = {cell.id: host.capacity(cell.id) for cell in host.working}
+    usable = [cell for cell, cap in caps.items() if cap >= 0]
+    for count in range(1, len(usable) + 1):
+        best = None
+        for cells in combinations(usable, count):
+            if sum(caps[cell] for cell in cells) < total:
+                continue
+            if host.request.mempolicy == "strict" and sum(host.reach(cell) for cell in cells) < need:
+                continue
+            found = _fill(host, cells, caps, total, need)
+            if best is None or found.key < best.key:
+                best = found
+        if best is not None:
+            return best
+    return None
+
+
+def _fill(host: Host, cells, caps, total, need) -> Best:
+    by_size = sorted(cells, key=lambda cell: (-caps[cell], cell))
+    number = next(n for n in range(1, len(cells) + 1) if sum(caps[cell] for cell in by_size[:n]) >= total)
+    givers = by_size[:number]
+    own = sum(host.room[cell] for cell in cells)
+    best = None
+    for last in givers:
+        amounts = {cell: caps[cell] if cell in givers else 0 for cell in cells}
+        amounts[last] = total - sum(caps[cell] for cell in givers if cell != last)
+        chosen = {cell: host.choices(cell, amounts[cell]) for cell in cells}
+        found = _best(
+            host, cells, [choice[0] for choice in chosen.values()],
+            {cell: choice[1:] for cell, choice in chosen.items()},
+            max(0, need - own), max(0, own - need), amounts,
+        )
+        if best is None or found.key < best.key:
+            best = found
+    return best
+
+
+def best_plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> tuple[Best, int | None] | None:
+    """The best answer and the page size it uses, or None when the request cannot be served."""
+    sizes = page_sizes(topology, request)
+    hosts = {size: Host(topology, usage, request, size) for size in sizes}
+    if request.numa_affinity != "none":
+        for size in sizes:
+            found = best_in_shape(hosts[size])
+            if found is not None:
+                return found, size
+    if request.numa_affinity == "require":
+        return None
+    covers = [(best_cover(hosts[size]), size) for size in sizes]
+    fitting = [(found, size) for found, size in covers if found is not None]
+    return min(fitting, key=lambda entry: len(entry[0].cpus)) if fitting else None
+
+
+def page_sizes(topology: HostTopology, request: PlacementRequest) -> list[int | None]:
+    huge = sorted({size for cell in topology.cells for size in cell.pages if cell.pages[size] > 0})[::-1]
+    if request.page_size in (None, "small", 4):
+        return [None]
+    if request.page_size == "large":
+        return list(huge)
+    if request.page_size == "any":
+        return [*huge, None]
+    return [size for size in huge if size == request.page_size]

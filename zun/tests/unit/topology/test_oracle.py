@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``plan`` against brute force: no false refusal, no false grant, the objective equal to the last CPU id."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zun.tests.unit.topology.hosts import proof_size, random_case
+from zun.tests.unit.topology.oracle import MICRO, Host, best_plan
+from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
+
+def check(topology: HostTopology, usage: Usage, request: PlacementRequest) -> None:
+    answer = plan(topology, usage, request)
+    expected = best_plan(topology, usage, request)
+    if expected is None:
+        assert isinstance(answer, Refusal), "granted what brute force cannot place"
+        return
+    assert isinstance(answer, Plan), f"refused what brute force places: {answer}, {expected}"
+    best, page_kib = expected
+    taken = {cell: share for cell, share in answer.cells.items() if cell in best.cpus}
+    assert {cell: set(share.cpus) for cell, share in taken.items()} == {c: set(g) for c, (g, _) in best.cpus.items()}
+    assert {cell: set(s.withheld) for cell, s in taken.items()} == {c: set(w) for c, (_, w) in best.cpus.items()}
+    if not request.dedicated:
+        demand = {cell: round(share.shared * MICRO) for cell, share in taken.items()}
+        assert sorted(demand.values()) == sorted(best.demand.values())
+        host = Host(topology, usage, request, page_kib)
+        # Unequal demands can stand on the same cells in several equally good orders.
+        assert sum(host.shared_choice(c, d)[0][0] for c, d in demand.items()) == best.key[3]
+    check_memory(topology, usage, request, answer, best, page_kib)
+
+
+def check_memory(topology, usage, request, answer, best, page_kib) -> None:
+    host = Host(topology, usage, request, page_kib)
+    assert answer.memory_mib == request.memory_mib
+    reachable = {node for cell in best.cpus for node in (cell, *host.attached[cell])}
+    remote = 0
+    for node, share in answer.cells.items():
+        units = share.memory_mib if page_kib is None else share.pages.get(page_kib, 0)
+        assert units <= host.room[node], f"node {node} has not so much memory"
+        assert page_kib is not None or not share.pages
+        if node not in best.cpus:
+            assert not share.cpus and not share.withheld and units, "a node of the plan without any use"
+            assert request.mempolicy == "preferred" or node in reachable, "strict memory from a foreign node"
+            remote += units
+    if request.mempolicy == "strict" or len(best.cpus) == 1:
+        assert remote == best.key[1], "more memory than necessary is not on the cells of the CPUs"
+    booked = {node for node, share in answer.cells.items() if share.memory_mib}
+    if booked:
+        assert set(answer.mems) == booked
+
+
+LIMITS = [
+    pytest.param({}, id="any-host"),
+    pytest.param({"cells": 2, "smt": (2, 4), "most_cpus": 12, "plain": True}, id="larger-cells"),
+    pytest.param({"cells": 6, "smt": (1,), "most_cpus": 4, "plain": True}, id="many-small-cells"),
+    pytest.param({"cells": 3, "smt": (2,), "plain": True}, id="ordinary-smt"),
+]
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_seeded_cases(limits):
+    for seed in range(proof_size(700)):
+        case = random_case(random.Random(seed), **limits)
+        try:
+            check(*case)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {case}") from error
+
+
+@settings(max_examples=proof_size(60), deadline=None, derandomize=True)
+@given(st.randoms(use_true_random=False))
+def test_cases_that_shrink(rng):
+    check(*random_case(rng))

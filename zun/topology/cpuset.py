@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A set of small integers, written the way the kernel writes CPU and memory node lists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Self
+
+MAX_ID = 1_048_575
+"""Largest id a set may hold: far above any kernel's NR_CPUS, low enough that a typing error in a
+configuration file (``0-99999999999``) is an error and not gigabytes of mask."""
+
+_RANGE = re.compile(r"(\^)?\s*(\d+)(?:\s*-\s*(\d+))?(?::(\d+)/(\d+))?")
+
+
+class CpuSet:
+    """Immutable set of logical CPU ids (or memory node ids) on an integer bitmask.
+
+    ``CpuSet("0-3,8")`` reads the kernel's list form, including strides (``0-31:2/8``) and, as in the
+    configuration of OpenStack services, ``^`` exclusions (``0-15,^3``), which win over inclusions
+    wherever they stand. ``CpuSet([8, 0, 1])`` takes any iterable of ints. ``str()`` gives the list form.
+    ``<=`` and ``<`` mean subset, as with frozenset; iteration is in rising order.
+    """
+
+    __slots__ = ("mask",)
+
+    mask: int
+
+    def __init__(self, source: str | Iterable[int] | CpuSet = ()) -> None:
+        """Raise ValueError for text that is not a list, TypeError for elements that are not ints."""
+        if isinstance(source, CpuSet):
+            mask = source.mask
+        elif isinstance(source, str):
+            mask = _parse(source)
+        else:
+            mask = 0
+            for cpu in source:
+                mask |= 1 << _checked(cpu)
+        object.__setattr__(self, "mask", mask)
+
+    @classmethod
+    def from_mask(cls, mask: int) -> Self:
+        """The set whose CPU ids are the bits of ``mask``."""
+        if mask < 0:
+            raise ValueError(f"a CPU mask cannot be negative: {mask}")
+        new = object.__new__(cls)
+        object.__setattr__(new, "mask", mask)
+        return new
+
+    @classmethod
+    def parse_config(cls, text: str) -> Self:
+        """The set an operator wrote, e.g. ``0-15,^3``; ValueError says what is wrong with it."""
+        return cls(text)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"CpuSet is immutable, cannot set {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"CpuSet is immutable, cannot delete {name!r}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_mask, (self.mask,)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __str__(self) -> str:
+        mask, start, parts = self.mask, 0, []
+        while mask:
+            zeros = (mask & -mask).bit_length() - 1
+            mask >>= zeros
+            ones = (~mask & (mask + 1)).bit_length() - 1
+            mask >>= ones
+            first = start + zeros
+            start = first + ones
+            parts.append(str(first) if ones == 1 else f"{first}-{start - 1}")
+        return ",".join(parts)
+
+    def __repr__(self) -> str:
+        return f"CpuSet({str(self)!r})"
+
+    def __iter__(self) -> Iterator[int]:
+        mask = self.mask
+        while mask:
+            low = mask & -mask
+            yield low.bit_length() - 1
+            mask ^= low
+
+    def __len__(self) -> int:
+        return self.mask.bit_count()
+
+    def __bool__(self) -> bool:
+        return self.mask != 0
+
+    def __contains__(self, cpu: object) -> bool:
+        return isinstance(cpu, int) and cpu >= 0 and bool(self.mask >> cpu & 1)
+
+    def __hash__(self) -> int:
+        return hash((CpuSet, self.mask))
+
+    def __eq__(self, other: object) -> bool:
+        return self.mask == other.mask if isinstance(other, CpuSet) else NotImplemented
+
+    def __le__(self, other: CpuSet) -> bool:
+        return not self.mask & ~other.mask if isinstance(other, CpuSet) else NotImplemented
+
+    def __lt__(self, other: CpuSet) -> bool:
+        return self != other and self <= other if isinstance(other, CpuSet) else NotImplemented
+
+    def __ge__(self, other: CpuSet) -> bool:
+        return not other.mask & ~self.mask if isinstance(other, CpuSet) else NotImplemented
+
+    def __gt__(self, other: CpuSet) -> bool:
+        return self != other and self >= other if isinstance(other, CpuSet) else NotImplemented
+
+    def __or__(self, other: CpuSet) -> CpuSet:
+        return CpuSet.from_mask(self.mask | other.mask) if isinstance(other, CpuSet) else NotImplemented
+
+    def __and__(self, other: CpuSet) -> CpuSet:
+        return CpuSet.from_mask(self.mask & other.mask) if isinstance(other, CpuSet) else NotImplemented
+
+    def __sub__(self, other: CpuSet) -> CpuSet:
+        return CpuSet.from_mask(self.mask & ~other.mask) if isinstance(other, CpuSet) else NotImplemented
+
+    def __xor__(self, other: CpuSet) -> CpuSet:
+        return CpuSet.from_mask(self.mask ^ other.mask) if isinstance(other, CpuSet) else NotImplemented
+
+    def issubset(self, other: CpuSet) -> bool:
+        return self <= other
+
+    def isdisjoint(self, other: CpuSet) -> bool:
+        return not self.mask & other.mask
+
+
+NO_CPUS = CpuSet()
+
+
+def _checked(cpu: object) -> int:
+    # bool is an int: CpuSet([True]) is a mistake, not CPU 1.
+    if not isinstance(cpu, int) or isinstance(cpu, bool):
+        raise TypeError(f"a CPU id is an integer, not {cpu!r}")
+    if not 0 <= cpu <= MAX_ID:
+        raise ValueError(f"CPU id {cpu} is not between 0 and {MAX_ID}")
+    return cpu
+
+
+def _parse(text: str) -> int:
+    """The mask of a list. Kernels of some years end these files in NUL bytes, so those are space too."""
+    included = excluded = 0
+    cleaned = text.replace("\0", " ").strip()
+    if not cleaned:
+        return 0
+    for part in cleaned.split(","):
+        mask = _parse_range(part.strip(), text)
+        if part.lstrip().startswith("^"):
+            excluded |= mask
+        else:
+            included |= mask
+    return included & ~excluded
+
+
+def _parse_range(part: str, text: str) -> int:
+    match = _RANGE.fullmatch(part)
+    if match is None:
+        raise ValueError(f"cannot read {part!r} in the CPU list {text!r}: write it like 0-3,8,^2")
+    _, first_text, last_text, used_text, group_text = match.groups()
+    first = _checked(int(first_text))
+    last = first if last_text is None else _checked(int(last_text))
+    if last < first:
+        raise ValueError(f"the range {part!r} in the CPU list {text!r} ends before it begins")
+    width = last - first + 1
+    if used_text is None:
+        return ((1 << width) - 1) << first
+    used, group = int(used_text), int(group_text)
+    if not 0 < used <= group:
+        raise ValueError(f"the stride of {part!r} in the CPU list {text!r} needs 0 < used <= group")
+    return sum(1 << cpu for cpu in range(first, last + 1) if (cpu - first) % group < used)

@@ -1,0 +1,430 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a Linux machine's /sys and /proc: the only I/O of this package.
+
+Sources of the rules: the kernel's Documentation/admin-guide/cputopology.rst, Documentation/ABI/stable/
+sysfs-devices-node and sysfs-devices-system-cpu, cpuset(7), and recordings of real machines. On some machine
+every file is missing, ends in NUL bytes or contradicts another one. Discovery then says so in
+``HostTopology.notes`` and goes on with what is known; it does not fail because of what it reads.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from zun.topology.cells import HostTopology, NUMACell
+from zun.topology.cpuset import MAX_ID, CpuSet
+
+_CPU = "sys/devices/system/cpu"
+_NODE = "sys/devices/system/node"
+_SPACE = " \t\r\n\0"
+_T = TypeVar("_T")
+_ALL = CpuSet.from_mask((1 << (MAX_ID + 1)) - 1)
+
+
+def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) -> HostTopology:
+    """The machine whose /sys and /proc are under ``root``.
+
+    With ``process_limits`` only what the cgroup of this process allows is counted (without cgroup files, what
+    its /proc/self/status allows): cells outside stay in the list, without CPUs or memory. A CPU affinity set
+    with ``taskset`` is no such limit, because it does not bind the containers.
+    """
+    tree = _Tree(Path(root))
+    online, offline = _online(tree)
+    nodes = _nodes(tree, online)
+    cores = _groups(tree, online, "core", _thread_siblings)
+    sockets = _groups(tree, online, "socket", _package)
+    caches = [cache for cpu in online if (cache := _l3(tree, cpu))]
+    limits = _process_limits(tree) if process_limits else _Limits(_ALL, _ALL)
+    usable = online & limits.cpus
+    cells = [
+        NUMACell(
+            id=node,
+            cpus=cpus & usable,
+            siblings=tuple(core & cpus for core in cores),
+            l3=tuple(caches),
+            memory_mib=_memory_mib(tree, node, len(nodes)) if node in limits.mems else 0,
+            distances=_distances(tree, node, list(nodes)),
+            pages=_pages(tree, node, len(nodes)) if node in limits.mems else {},
+            initiators=_initiators(tree, node),
+        )
+        for node, cpus in nodes.items()
+    ]
+    return HostTopology(
+        cells=tuple(cells),
+        sockets=tuple(socket & usable for socket in sockets if socket & usable),
+        offline=offline,
+        isolated=(tree.cpu_list(f"{_CPU}/isolated") or CpuSet()) & usable,
+        exposed=_union(core & usable for core in cores if not core <= usable),
+        page_kib=_page_kib(tree.root),
+        notes=tuple(tree.notes),
+    )
+
+
+# Files
+
+
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    """Files under ``root``; whatever cannot be read or understood is None and leaves a note."""
+
+    root: Path
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, words: str) -> None:
+        if words not in self.notes:
+            self.notes.append(words)
+
+    def text(self, path: str) -> str | None:
+        """Contents of a file without surrounding space and NUL bytes; None (no note) when there is none."""
+        try:
+            raw = (self.root / path).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError) as error:
+            self.note(f"/{path} cannot be read: {getattr(error, 'strerror', None) or error}")
+            return None
+        return raw.decode("ascii", "replace").strip(_SPACE)
+
+    def parsed(self, path: str, parse: Callable[[str], _T]) -> _T | None:
+        text = self.text(path)
+        if text is None:
+            return None
+        try:
+            return parse(text)
+        except ValueError:
+            self.note(f"/{path} is not understood: {text[:40]!r}")
+            return None
+
+    def number(self, path: str) -> int | None:
+        return self.parsed(path, _number)
+
+    def cpu_list(self, path: str) -> CpuSet | None:
+        return self.parsed(path, CpuSet)
+
+    def cpu_map(self, path: str) -> CpuSet | None:
+        return self.parsed(path, _cpu_map)
+
+    def cpus(self, folder: str, *names: str) -> CpuSet | None:
+        """The CPUs of the first file that has any: names ending in list are lists, others are maps."""
+        for name in names:
+            path = f"{folder}/{name}"
+            found = self.cpu_list(path) if name.endswith("list") else self.cpu_map(path)
+            if found:
+                return found
+        return None
+
+    def names(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self.root / path))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            self.note(f"/{path} cannot be listed: {error.strerror}")
+            return []
+
+    def ids(self, path: str, kind: str) -> list[int]:
+        """The numbers of the entries ``kind<number>`` of a folder, rising."""
+        matches = (re.fullmatch(rf"{kind}(0|[1-9]\d{{0,6}})", name) for name in self.names(path))
+        return sorted(number for match in matches if match and (number := int(match[1])) <= MAX_ID)
+
+
+def _number(text: str) -> int:
+    """A count: never negative, of a believable length."""
+    if not re.fullmatch(r"\d{1,18}", text):
+        raise ValueError(text)
+    return int(text)
+
+
+def _cpu_map(text: str) -> CpuSet:
+    """A kernel bitmap: 32-bit hexadecimal words, the highest first, between commas."""
+    mask = 0
+    for word in text.split(","):
+        if not re.fullmatch(r"[0-9a-fA-F]{1,8}", word.strip()):
+            raise ValueError(text)
+        mask = mask << 32 | int(word, 16)
+    if mask.bit_length() > MAX_ID + 1:
+        raise ValueError(text)
+    return CpuSet.from_mask(mask)
+
+
+def _union(sets: Iterable[CpuSet]) -> CpuSet:
+    union = CpuSet()
+    for cpus in sets:
+        union |= cpus
+    return union
+
+
+# CPUs
+
+
+def _online(tree: _Tree) -> tuple[CpuSet, CpuSet]:
+    """CPUs that are online, and those that are there but offline."""
+    folders = CpuSet(tree.ids(_CPU, "cpu"))
+    online = tree.cpu_list(f"{_CPU}/online")
+    if not online:
+        online = _switched_on(tree, folders) or CpuSet(_processors(tree))
+        if not online:
+            tree.note(f"no online CPU is named in /{_CPU} or /proc/cpuinfo")
+    present = tree.cpu_list(f"{_CPU}/present") or folders
+    if folders and not online <= folders:
+        tree.note(f"online CPUs {online - folders} have no folder in /{_CPU}")
+    return online, present - online
+
+
+def _switched_on(tree: _Tree, folders: CpuSet) -> CpuSet:
+    """By each CPU's own switch, which a CPU that cannot be switched off does not have."""
+    return CpuSet(cpu for cpu in folders if tree.number(f"{_CPU}/cpu{cpu}/online") != 0)
+
+
+def _processors(tree: _Tree) -> list[int]:
+    lines = (tree.text("proc/cpuinfo") or "").splitlines()
+    matches = (re.fullmatch(r"processor\s*:\s*(\d{1,6})", line.strip(_SPACE)) for line in lines)
+    return [int(match[1]) for match in matches if match]
+
+
+def _groups(
+    tree: _Tree, online: CpuSet, kind: str, members: Callable[[_Tree, int], CpuSet | None]
+) -> list[CpuSet]:
+    """Online CPUs in disjoint groups; a CPU of which nothing is known is a group of its own."""
+    groups: list[CpuSet] = []
+    left = online
+    for cpu in online:
+        if cpu not in left:
+            continue
+        named = members(tree, cpu)
+        if named is not None and cpu not in named:
+            tree.note(f"CPU {cpu} is not among its own {kind}'s CPUs {named}")
+        group = ((named or CpuSet()) & left) | CpuSet((cpu,))
+        if named is not None and group != (named & online) | CpuSet((cpu,)):
+            tree.note(f"the {kind} of CPU {cpu} shares CPUs {(named & online) - group} with another {kind}")
+        groups.append(group)
+        left -= group
+    return groups
+
+
+def _thread_siblings(tree: _Tree, cpu: int) -> CpuSet | None:
+    folder = f"{_CPU}/cpu{cpu}/topology"
+    return tree.cpus(folder, "core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings")
+
+
+def _package(tree: _Tree, cpu: int) -> CpuSet | None:
+    folder = f"{_CPU}/cpu{cpu}/topology"
+    return tree.cpus(folder, "package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings")
+
+
+def _l3(tree: _Tree, cpu: int) -> CpuSet | None:
+    folder = f"{_CPU}/cpu{cpu}/cache"
+    for index in tree.ids(folder, "index"):
+        if tree.text(f"{folder}/index{index}/level") == "3":
+            return tree.cpus(f"{folder}/index{index}", "shared_cpu_list", "shared_cpu_map")
+    return None
+
+
+# Nodes
+
+
+def _nodes(tree: _Tree, online: CpuSet) -> dict[int, CpuSet]:
+    """Online CPUs by node id, rising; a machine without nodes is one node 0 with everything."""
+    ids = tree.ids(_NODE, "node")
+    listed = tree.cpu_list(f"{_NODE}/online")
+    if listed and not listed.isdisjoint(CpuSet(ids)):
+        ids = [node for node in ids if node in listed]
+    if not ids:
+        return {0: online} if online else {}
+    nodes: dict[int, CpuSet] = {}
+    left = online
+    for node in ids:
+        named = _node_cpus(tree, node)
+        taken = (named & online) - left
+        if taken:
+            tree.note(f"CPUs {taken} are named by node {node} and by an earlier one, which keeps them")
+        nodes[node] = named & left
+        left -= named
+    if left:
+        _place(tree, left, nodes)
+    return nodes
+
+
+def _node_cpus(tree: _Tree, node: int) -> CpuSet:
+    folder = f"{_NODE}/node{node}"
+    return tree.cpus(folder, "cpulist", "cpumap") or CpuSet(tree.ids(folder, "cpu"))
+
+
+def _place(tree: _Tree, homeless: CpuSet, nodes: dict[int, CpuSet]) -> None:
+    """Put CPUs that no node names where their own folder says, or on the only node there is."""
+    for cpu in homeless:
+        home = [node for node in tree.ids(f"{_CPU}/cpu{cpu}", "node") if node in nodes]
+        home = home or (list(nodes) if len(nodes) == 1 else [])
+        if home:
+            nodes[home[0]] |= CpuSet((cpu,))
+        else:
+            tree.note(f"no node names CPU {cpu}: it is left out")
+
+
+def _memory_mib(tree: _Tree, node: int, nodes: int) -> int:
+    path = f"{_NODE}/node{node}/meminfo"
+    text = tree.text(path)
+    if text is None and nodes == 1:
+        path = "proc/meminfo"
+        text = tree.text(path)
+    match = re.search(r"MemTotal:\s*(\d{1,18})\s*kB", text or "")
+    if match is None:
+        tree.note(f"/{path} does not tell the memory of node {node}: it counts as none")
+        return 0
+    return int(match[1]) // 1024
+
+
+def _pages(tree: _Tree, node: int, nodes: int) -> dict[int, int]:
+    """Huge pages of a node: count by size in KiB, sizes without pages included."""
+    folder = f"{_NODE}/node{node}/hugepages"
+    if nodes == 1 and not tree.names(folder):
+        folder = "sys/kernel/mm/hugepages"
+    pages = {}
+    for name in tree.names(folder):
+        match = re.fullmatch(r"hugepages-([1-9]\d{0,12})kB", name)
+        if match:
+            pages[int(match[1])] = tree.number(f"{folder}/{name}/nr_hugepages") or 0
+    return dict(sorted(pages.items()))
+
+
+def _distances(tree: _Tree, node: int, nodes: list[int]) -> dict[int, int]:
+    """Distance by node id. Rows have no labels: they belong to the online nodes in rising order."""
+    path = f"{_NODE}/node{node}/distance"
+    row = tree.parsed(path, lambda text: [_number(word) for word in text.split()])
+    if not row or len(nodes) == 1:
+        return {}
+    labels = _row_labels(tree, len(row), nodes)
+    if labels is None:
+        tree.note(f"/{path} has {len(row)} distances for {len(nodes)} nodes: they are not used")
+        return {}
+    if any(distance == 0 for distance in row):
+        tree.note(f"/{path} has a distance of 0: the row is not used")
+        return {}
+    return {other: distance for other, distance in zip(labels, row, strict=True) if other in nodes}
+
+
+def _row_labels(tree: _Tree, length: int, nodes: list[int]) -> list[int] | None:
+    """Node ids of a distance row: the nodes themselves, else whichever list of nodes is as long as the row."""
+    if length == len(nodes):
+        return nodes
+    for name in ("online", "possible", "has_memory"):
+        listed = tree.cpu_list(f"{_NODE}/{name}")
+        if listed is not None and len(listed) == length:
+            return list(listed)
+    return [*nodes, *range(MAX_ID + 1, MAX_ID + 1 + length - len(nodes))] if length > len(nodes) else None
+
+
+def _initiators(tree: _Tree, node: int) -> CpuSet:
+    """Nodes whose CPUs reach this memory best, where the firmware says (HMAT)."""
+    for access in ("access1", "access0"):
+        if found := tree.ids(f"{_NODE}/node{node}/{access}/initiators", "node"):
+            return CpuSet(found)
+    return CpuSet()
+
+
+def _page_kib(root: Path) -> int:
+    """Ordinary page size of this machine; of a recorded one it is unknown, and 4 KiB nearly everywhere."""
+    if root.resolve() != Path("/"):
+        return 4
+    return os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+# Limits of this process
+
+
+Names = Callable[[str], tuple[str, ...]]
+
+
+class _Limits(NamedTuple):
+    cpus: CpuSet
+    mems: CpuSet
+
+
+def _process_limits(tree: _Tree) -> _Limits:
+    cpus = mems = None
+    for folder, name in _cpuset_folders(tree):
+        cpus = cpus or _first(tree, folder, name("cpus"))
+        mems = mems or _first(tree, folder, name("mems"))
+        if cpus and mems:
+            break
+    if not cpus and not mems:
+        cpus, mems = _status_limits(tree)
+    return _Limits(cpus or _ALL, mems or _ALL)
+
+
+def _first(tree: _Tree, folder: str, names: Iterable[str]) -> CpuSet | None:
+    return next((found for name in names if (found := tree.cpu_list(f"{folder}/{name}"))), None)
+
+
+def _cpuset_folders(tree: _Tree) -> list[tuple[str, Names]]:
+    """Folders that may hold this process's cpuset, best first: its own group, then the groups above it.
+
+    A group above counts where its own has no files: in version 2 the controller need not be switched on for
+    a leaf, and inside a cgroup namespace the path of version 1 is that of the host.
+    """
+    found: list[tuple[str, Names]] = []
+    paths = _cgroup_paths(tree)
+    for line in (tree.text("proc/mounts") or "").splitlines():
+        words = line.split()
+        if len(words) < 4:
+            continue
+        point, kind, options = words[1].strip("/"), words[2], words[3].split(",")
+        names: Names
+        if kind == "cgroup2":
+            names, path = _unified_names, paths.get("", "/")
+        elif kind == "cpuset" or (kind == "cgroup" and "cpuset" in options):
+            names, path = _cpuset_names, paths.get("cpuset", "/")
+        else:
+            continue
+        parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+        above: list[tuple[str, Names]] = [("/".join([point, *parts[:depth]]), names) for depth in range(len(parts), -1, -1)]
+        # A machine with both versions keeps its cpusets where they are mounted by name, in version 1.
+        found = above + found if names is _cpuset_names else found + above
+    return found
+
+
+def _unified_names(what: str) -> tuple[str, ...]:
+    return (f"cpuset.{what}.effective", f"cpuset.{what}")
+
+
+def _cpuset_names(what: str) -> tuple[str, ...]:
+    return (f"cpuset.effective_{what}", f"cpuset.{what}", f"effective_{what}", what)
+
+
+def _cgroup_paths(tree: _Tree) -> dict[str, str]:
+    """Path of this process's group: under ``cpuset`` in version 1, under the empty name in version 2."""
+    paths = {}
+    for line in (tree.text("proc/self/cgroup") or "").splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if "cpuset" in controllers.split(","):
+            paths["cpuset"] = path
+        elif number == "0" and not controllers:
+            paths[""] = path
+    own = tree.text("proc/self/cpuset")
+    if own:
+        paths.setdefault("cpuset", own)
+        paths.setdefault("", own)
+    return paths
+
+
+def _status_limits(tree: _Tree) -> tuple[CpuSet | None, CpuSet | None]:
+    text = tree.text("proc/self/status") or ""
+    found: list[CpuSet | None] = []
+    for name in ("Cpus", "Mems"):
+        match = re.search(rf"^{name}_allowed_list:[ \t]*(\S+)", text, re.MULTILINE)
+        try:
+            found.append(CpuSet(match[1]) if match else None)
+        except ValueError:
+            tree.note(f"/proc/self/status: {name}_allowed_list is not understood")
+            found.append(None)
+    isolated = tree.cpu_list(f"{_CPU}/isolated")
+    if found[0] and isolated:
+        # Without a cpuset, the kernel keeps every process off isolated CPUs by affinity, not by a limit.
+        found[0] |= isolated
+    return found[0], found[1]
