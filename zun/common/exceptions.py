@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tree of failures.
+
+Six families, each knowing its HTTP status. A class's name, split at capitals and joined with dashes, is the slug that
+clients see (``ContainerNotFound`` becomes ``container-not-found``), so class names are part of the API.
+An outcome that is expected, such as a host that is full, is a value (``Refusal``) and not an exception.
+"""
+
+import re
+from typing import Any, ClassVar
+
+
+class ZunError(Exception):
+    """Root of the tree. ``fields`` fill ``msg_fmt``; an explicit ``message`` replaces it."""
+
+    code: ClassVar[int] = 500
+    msg_fmt: ClassVar[str] = "An unknown error occurred."
+
+    def __init__(self, message: str | None = None, **fields: Any) -> None:
+        self.fields = fields
+        super().__init__(message if message is not None else self.msg_fmt.format(**fields))
+
+    @classmethod
+    def slug(cls) -> str:
+        return "-".join(re.findall(r"[A-Z]+(?=[A-Z][a-z])|[A-Z][a-z]*|[0-9]+", cls.__name__)).lower()
+
+
+class NotFound(ZunError):
+    code = 404
+    msg_fmt = "Resource could not be found."
+
+
+class ResourceNotFound(NotFound):
+    msg_fmt = "The {name} resource {id} could not be found."
+
+
+class ContainerNotFound(NotFound):
+    msg_fmt = "Container {container} could not be found."
+
+
+class ComputeNodeNotFound(NotFound):
+    msg_fmt = "Compute node {compute_node} could not be found."
+
+
+class ZunServiceNotFound(NotFound):
+    msg_fmt = "Zun service {binary} on host {host} could not be found."
+
+
+class RequestedHostNotFound(NotFound):
+    msg_fmt = "Host {host} is not a compute host of this cloud. List them with 'openstack appcontainer host list'."
+
+
+class RegistryNotFound(NotFound):
+    msg_fmt = "Registry {registry} could not be found."
+
+
+class Conflict(ZunError):
+    code = 409
+    msg_fmt = "Conflict."
+
+
+class InvalidStateException(Conflict):
+    msg_fmt = "Cannot {action} container {uuid} in {status} state"
+
+
+class ContainerAlreadyExists(Conflict):
+    msg_fmt = "A container with {field} {value} already exists."
+
+
+class ClaimRefused(Conflict):
+    """A host cannot hold what was asked. The text is the allocator's reason."""
+
+    msg_fmt = "Host {host} refused the claim: {reason}"
+
+
+class Invalid(ZunError):
+    code = 400
+    msg_fmt = "The request is invalid."
+
+
+class InvalidValue(Invalid):
+    msg_fmt = "Received value '{value}' is invalid for {name}."
+
+
+class InvalidParameterValue(Invalid):
+    msg_fmt = "{err}"
+
+
+class InvalidParamInVersion(Invalid):
+    msg_fmt = (
+        "Invalid param {param} because current request version is {req_version}. {param} is only supported "
+        "from version {min_version}"
+    )
+
+
+class SchemaValidationError(Invalid):
+    msg_fmt = "{detail}"
+
+
+class ValidationError(Invalid):
+    msg_fmt = "{detail}"
+
+
+class NoInteractiveFlag(Invalid):
+    msg_fmt = "Container {container} was created without the interactive flag, so it cannot be attached to."
+
+
+class ImageNotFound(Invalid):
+    # 400, not 404: the image is a member of the request, not its target (contract: rest-api.md section 3).
+    msg_fmt = "Image {image} could not be found."
+
+
+class UnsupportedMediaType(Invalid):
+    code = 415
+    msg_fmt = "Content type {content_type} is not supported: send application/json."
+
+
+class NotAcceptable(ZunError):
+    code = 406
+    msg_fmt = "Request not acceptable."
+
+
+class Forbidden(ZunError):
+    code = 403
+    msg_fmt = "Forbidden."
+
+
+class PolicyNotAuthorized(Forbidden):
+    msg_fmt = "Policy doesn't allow {action} to be performed."
+
+
+class Unavailable(ZunError):
+    code = 503
+    msg_fmt = "The service is temporarily unavailable."
+
+
+class HostUnavailable(Unavailable):
+    msg_fmt = (
+        "The compute service on host {host} does not answer. Check it with 'openstack appcontainer service list' and "
+        "try again once it is up."
+    )
+
+
+class DockerError(ZunError):
+    msg_fmt = "Docker error: {error}"
+
+
+class PinningMismatch(ZunError):
+    """The kernel runs a container elsewhere than its plan says."""
+
+    msg_fmt = "The kernel does not agree with the plan: {reason}"
+
+
+class IllegalTransition(ZunError):
+    """A status change that the lifecycle table does not know: a defect of the caller."""
+
+    msg_fmt = "Container {uuid} cannot go from {old} to {new}."
+
+
+def by_name(name: str) -> type[ZunError] | None:
+    """The class of this tree called ``name``, for errors that arrive as text over RPC."""
+    found = globals().get(name)
+    return found if isinstance(found, type) and issubclass(found, ZunError) else None

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One lock a key, there only while somebody wants it."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+
+class KeyedLocks:
+    """``with locks(key)`` runs alone among those of the same key."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._locks: dict[str, tuple[threading.RLock, int]] = {}  # key -> the lock and how many want it
+
+    @contextlib.contextmanager
+    def __call__(self, key: str) -> Iterator[None]:
+        with self._guard:
+            lock, wanting = self._locks.get(key, (threading.RLock(), 0))
+            self._locks[key] = (lock, wanting + 1)
+        try:
+            with lock:
+                yield
+        finally:
+            with self._guard:
+                lock, wanting = self._locks[key]
+                if wanting == 1:
+                    del self._locks[key]
+                else:
+                    self._locks[key] = (lock, wanting - 1)

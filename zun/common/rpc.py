@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages between the services: topics, what travels in them, and who answers."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import oslo_messaging
+from oslo_config import cfg
+from oslo_messaging import opts
+from oslo_versionedobjects import base as ovo
+
+from zun.common import exceptions
+from zun.common.context import RequestContext
+from zun.objects import base
+
+SCHEDULER_TOPIC = "zun.scheduler"
+COMPUTE_TOPIC = "zun.compute"
+
+oslo_messaging.set_transport_defaults(control_exchange="zun")
+
+
+class ObjectSerializer(ovo.VersionedObjectSerializer):
+    """Carries the versioned objects of ``zun.objects``."""
+
+    OBJ_BASE_CLASS = base.ZunObject
+
+
+class ContextSerializer(oslo_messaging.NoOpSerializer):
+    """Objects as above, and the request's context with them."""
+
+    def __init__(self) -> None:
+        self._objects = ObjectSerializer()
+
+    def serialize_entity(self, ctxt: RequestContext, entity: Any) -> Any:
+        return self._objects.serialize_entity(ctxt, entity)
+
+    def deserialize_entity(self, ctxt: RequestContext, entity: Any) -> Any:
+        return self._objects.deserialize_entity(ctxt, entity)
+
+    def serialize_context(self, ctxt: RequestContext) -> dict[str, Any]:
+        return dict(ctxt.to_dict())
+
+    def deserialize_context(self, ctxt: dict[str, Any]) -> RequestContext:
+        return RequestContext.from_dict(ctxt)
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register oslo.messaging's own options now, so that their defaults can be set; it does so itself only later."""
+    for group, options in opts.list_opts():
+        conf.register_opts(options, group=group)
+
+
+def get_transport(conf: cfg.ConfigOpts, url: str | None = None) -> oslo_messaging.Transport:
+    """Open the transport of ``[DEFAULT] transport_url``. Call it after any fork, never before."""
+    return oslo_messaging.get_rpc_transport(conf, url=url, allowed_remote_exmods=[exceptions.__name__])
+
+
+def get_client(transport: oslo_messaging.Transport, topic: str, version: str) -> oslo_messaging.RPCClient:
+    target = oslo_messaging.Target(topic=topic, version=version)
+    return oslo_messaging.get_rpc_client(transport, target, serializer=ContextSerializer())
+
+
+def get_server(
+    transport: oslo_messaging.Transport, topic: str, server: str, endpoints: Sequence[object]
+) -> oslo_messaging.MessageHandlingServer:
+    return oslo_messaging.get_rpc_server(
+        transport,
+        oslo_messaging.Target(topic=topic, server=server),
+        list(endpoints),
+        executor="threading",
+        serializer=ContextSerializer(),
+        access_policy=oslo_messaging.DefaultRPCAccessPolicy,
+    )
+
+
+@contextlib.contextmanager
+def answers_from(host: str | None) -> Iterator[None]:
+    """Turn what can go wrong with a call to ``host`` into our own errors, rebuilt as raised over there."""
+    try:
+        yield
+    except (oslo_messaging.MessagingTimeout, oslo_messaging.MessageDeliveryFailure) as exc:
+        raise exceptions.HostUnavailable(host=host) from exc
+    except exceptions.ZunError as exc:
+        # oslo.messaging rebuilds a remote error as a class of its own whose text ends in the remote traceback.
+        original = exceptions.by_name(type(exc).__name__.removesuffix("_Remote"))
+        raise (original or exceptions.ZunError)(exc.args[0]) from None
+    except oslo_messaging.RemoteError as exc:
+        raise exceptions.ZunError(f"Host {host} failed: {exc.exc_type}: {exc.value}") from None

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration: one file a group, each with ``register_opts(conf)``.
+
+Programs under ``zun.cmd`` register and read the options and pass values down; nothing else reads a global.
+"""
+
+from oslo_config import cfg
+
+from zun.conf import api, compute, database, default, docker, scheduler
+
+GROUPS = (default, api, compute, database, docker, scheduler)
+
+
+def register_opts(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:
+    """Register every option of the project on ``conf`` and return it."""
+    for group in GROUPS:
+        group.register_opts(conf)
+    return conf

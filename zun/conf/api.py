@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+from oslo_config import cfg
+
+GROUP = "api"
+
+OPTS = [
+    cfg.HostAddressOpt("host_ip", default="127.0.0.1", help="Address that zun-api listens on."),
+    cfg.PortOpt("port", default=9517, help="Port that zun-api listens on."),
+    cfg.IntOpt("workers", min=1, default=16, help="Threads that answer requests in zun-api's own server."),
+    cfg.IntOpt("max_limit", min=1, default=1000, help="Most items in one page of a list."),
+    cfg.StrOpt(
+        "auth_strategy",
+        default="keystone",
+        choices=[
+            ("keystone", "Tokens are checked with keystone (group keystone_authtoken)."),
+            ("noauth", "Nothing is checked: whoever reaches the port is an administrator."),
+        ],
+        help="How a request proves who it is.",
+    ),
+    cfg.BoolOpt(
+        "allow_noauth_on_any_address",
+        default=False,
+        help="With auth_strategy noauth, listen on an address other than loopback although everybody who can reach it "
+        "then controls every container and, through them, the hosts. Without this the service refuses to start.",
+    ),
+    cfg.IntOpt(
+        "rpc_timeout",
+        min=1,
+        default=60,
+        help="Seconds the API waits for a compute host whose answer is the response (logs, exec, top, stats).",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(OPTS, group=GROUP)

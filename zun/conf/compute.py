@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+from oslo_config import cfg
+
+GROUP = "compute"
+
+OPTS = [
+    cfg.StrOpt(
+        "container_driver",
+        default="docker",
+        help="Entry point (group zun.container.driver) of the runtime: docker, or fake for a host in memory.",
+    ),
+    cfg.StrOpt(
+        "cpu_dedicated_set",
+        default="",
+        help="CPUs that dedicated containers may get, in the kernel's list form with ^ exclusions ('2-15,^8'). Empty: "
+        "every CPU that is neither reserved nor in cpu_shared_set.",
+    ),
+    cfg.StrOpt(
+        "cpu_shared_set",
+        default="",
+        help="CPUs that shared containers run on. Empty: every usable CPU that no dedicated container holds, which "
+        "lets both kinds live side by side.",
+    ),
+    cfg.StrOpt(
+        "reserved_host_cpus",
+        default="",
+        help="CPUs that no container gets, kept for the host and its agents.",
+    ),
+    cfg.IntOpt(
+        "reserved_host_memory_mb",
+        default=512,
+        min=0,
+        help="Memory in MiB that no container gets, kept for the host, spread over its memory nodes by their size.",
+    ),
+    cfg.FloatOpt(
+        "cpu_allocation_ratio",
+        default=16.0,
+        min=1.0,
+        help="CPUs that shared containers may ask for per CPU of the shared pool. Dedicated CPUs are never "
+        "over-committed.",
+    ),
+    cfg.FloatOpt(
+        "ram_allocation_ratio",
+        default=1.0,
+        min=0.1,
+        help="Memory that shared containers may ask for per MiB of a memory node. Over 1.0 a node can run out: keep "
+        "1.0 where dedicated containers need their memory to be there.",
+    ),
+    cfg.FloatOpt("disk_allocation_ratio", default=1.0, min=0.1, help="Disk that may be promised per GiB of disk."),
+    cfg.BoolOpt(
+        "enable_cpu_pinning",
+        default=True,
+        help="Whether this host takes dedicated containers.",
+    ),
+    cfg.DictOpt("labels", default={}, help="Labels of this host, matched by the scheduler hint 'label:NAME'."),
+    cfg.StrOpt("availability_zone", help="Zone of this host. Unset: default_availability_zone."),
+    cfg.IntOpt("workers", default=32, min=1, help="Container operations that may run at the same time on this host."),
+    cfg.IntOpt("heartbeat_interval", default=10, min=1, help="Seconds between two signs of life of this service."),
+    cfg.IntOpt("inventory_interval", default=60, min=1, help="Seconds between two looks at what this host has."),
+    cfg.IntOpt(
+        "sync_container_state_interval",
+        default=60,
+        min=1,
+        help="Seconds between two comparisons of all containers of this host with the runtime. Single changes arrive "
+        "at once through the runtime's event stream; this mends what it missed.",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(OPTS, group=GROUP)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+import socket
+
+from oslo_config import cfg
+
+GROUP = "DEFAULT"
+
+OPTS = [
+    cfg.HostAddressOpt(
+        "host",
+        default=socket.gethostname(),
+        sample_default="<this machine's host name>",
+        help="Name of this host in the cloud. It addresses messages and marks containers, so it must be unique and "
+        "stay the same across restarts.",
+    ),
+    cfg.StrOpt(
+        "state_path",
+        default="/var/lib/zun",
+        help="Folder for what a service keeps on this machine. The all-in-one puts its database here.",
+    ),
+    cfg.FloatOpt("default_cpu", default=1.0, help="CPUs of a container whose request names none."),
+    cfg.FloatOpt("minimum_cpus", default=0.1, help="Smallest number of CPUs that a request may name."),
+    cfg.FloatOpt(
+        "maximum_cpus",
+        default=16.0,
+        help="Largest number of CPUs that a request may name. Raise it where hosts give more to one container.",
+    ),
+    cfg.IntOpt("default_memory", default=512, help="Memory in MiB of a container whose request names none."),
+    cfg.IntOpt("minimum_memory", default=4, help="Smallest memory in MiB that a request may name."),
+    cfg.IntOpt(
+        "maximum_memory",
+        default=8192,
+        help="Largest memory in MiB that a request may name. Raise it where hosts give more to one container.",
+    ),
+    cfg.IntOpt("default_disk", default=10, help="Disk in GiB where a quota is supported and a request names none."),
+    cfg.IntOpt("minimum_disk", default=1, help="Smallest disk in GiB that a request may name."),
+    cfg.IntOpt("maximum_disk", default=160, help="Largest disk in GiB that a request may name."),
+    cfg.ListOpt("image_driver_list", default=["glance", "docker"], help="Image drivers that a request may name."),
+    cfg.StrOpt("default_image_driver", default="docker", help="Image driver of a request that names none."),
+    cfg.StrOpt("default_availability_zone", default="nova", help="Zone of hosts that belong to none."),
+    cfg.StrOpt("default_schedule_zone", help="Zone that requests without one are scheduled to. Unset: any zone."),
+    cfg.IntOpt(
+        "service_down_time",
+        default=180,
+        min=1,
+        help="Seconds after its last heartbeat at which a service counts as down.",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(OPTS)

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+from oslo_config import cfg
+
+GROUP = "docker"
+
+OPTS = [
+    cfg.StrOpt("api_url", default="unix:///var/run/docker.sock", help="Where the Docker daemon of this host listens."),
+    cfg.IntOpt("default_timeout", min=1, default=60, help="Seconds to wait for one answer of the Docker daemon."),
+    cfg.IntOpt(
+        "execute_timeout",
+        min=1,
+        default=5,
+        help="Seconds an exec with run=true may take before its caller gets a conflict.",
+    ),
+    cfg.IntOpt(
+        "default_memory_swap",
+        default=-1,
+        help="Memory plus swap in MiB that a container may use; -1 is unlimited swap.",
+    ),
+    cfg.BoolOpt(
+        "hard_cpu_limit",
+        default=False,
+        help="Cap shared containers at their cpu by a CFS quota instead of weighing them by cpu shares. Dedicated "
+        "containers never get a quota: it would throttle them on their own cores.",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(OPTS, group=GROUP)

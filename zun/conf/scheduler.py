@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+from oslo_config import cfg
+
+GROUP = "scheduler"
+
+OPTS = [
+    cfg.ListOpt(
+        "enabled_filters",
+        default=[
+            "RetryFilter",
+            "ComputeFilter",
+            "AvailabilityZoneFilter",
+            "RuntimeFilter",
+            "LabelFilter",
+            "RamFilter",
+            "CPUFilter",
+            "DiskFilter",
+            "CpuSetFilter",
+        ],
+        help="Filters (entry-point group zun.scheduler.filter) that a host must pass, in this order. Cheap ones first; "
+        "CpuSetFilter belongs last, since it plans the exact placement.",
+    ),
+    cfg.ListOpt(
+        "weighers",
+        default=["FreeCPUWeigher=1.0", "FreeRAMWeigher=1.0"],
+        help="Weighers (entry-point group zun.scheduler.weigher), each with its multiplier. Hosts are tried in falling "
+        "order of the sum of multiplier times normalised weight. A negative multiplier packs instead of spreading.",
+    ),
+    cfg.IntOpt("max_attempts", default=5, min=1, help="Hosts that are tried for one request before it fails."),
+    cfg.IntOpt("alternates", default=2, min=0, help="Further hosts that are planned and sent along with a choice."),
+    cfg.IntOpt(
+        "booking_deadline",
+        default=60,
+        min=1,
+        help="Seconds after which the scheduler forgets a choice that the host has neither confirmed nor refused.",
+    ),
+    cfg.IntOpt(
+        "sweep_interval",
+        default=30,
+        min=1,
+        help="Seconds between two searches for accepted requests that no host works on, and for hosts that changed "
+        "without telling.",
+    ),
+    cfg.IntOpt(
+        "lost_after",
+        default=60,
+        min=1,
+        help="Seconds without progress after which an accepted request that has no host counts as lost and is "
+        "scheduled again.",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(OPTS, group=GROUP)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries of compute nodes. Each function is one transaction."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+from oslo_utils import timeutils, uuidutils
+
+from zun.common import exceptions
+from zun.db import models, paging, session
+
+table = models.compute_nodes
+SORTABLE = paging.sortable(table)
+
+
+@dataclass(frozen=True, slots=True)
+class HostUsage:
+    """What the containers of one host hold together. ``memory`` is in MiB, ``disk`` in GiB."""
+
+    containers: int = 0
+    cpu: float = 0.0
+    memory: int = 0
+    disk: int = 0
+
+
+@session.retry
+def put(hostname: str, values: Mapping[str, Any]) -> session.Row:
+    """Write the inventory of ``hostname``, adding the node the first time. Returns the whole row."""
+    now = timeutils.utcnow()
+    same = table.c.hostname == hostname
+    with session.writer() as connection:
+        if not connection.execute(table.update().where(same).values(**values, updated_at=now)).rowcount:
+            row = {
+                **values,
+                "hostname": hostname,
+                "uuid": uuidutils.generate_uuid(),
+                "created_at": now,
+                "updated_at": now,
+            }
+            try:
+                with connection.begin_nested():
+                    connection.execute(table.insert().values(**row))
+            except db_exc.DBDuplicateEntry:  # another agent of the same name was quicker
+                connection.execute(table.update().where(same).values(**values, updated_at=now))
+        return session.rows(connection, sa.select(table).where(same))[0]
+
+
+def find(ident: str) -> session.Row:
+    """The node with this uuid or host name. Raises ComputeNodeNotFound."""
+    column = table.c.uuid if uuidutils.is_uuid_like(ident) else table.c.hostname
+    with session.reader() as connection:
+        row = session.first(connection, sa.select(table).where(column == ident))
+    if row is None:
+        raise exceptions.ComputeNodeNotFound(compute_node=ident)
+    return row
+
+
+def page(
+    *, limit: int, marker: str | None = None, sort_key: str = "hostname", sort_dir: str = "asc"
+) -> list[session.Row]:
+    """Up to ``limit`` nodes behind the one whose uuid is ``marker``."""
+    with session.reader() as connection:
+        start = None
+        if marker is not None:
+            start = session.first(connection, sa.select(table).where(table.c.uuid == marker))
+            if start is None:
+                raise exceptions.ComputeNodeNotFound(compute_node=marker)
+        statement = paging.page(table, [], limit=limit, marker=start, sort_key=sort_key, sort_dir=sort_dir)
+        return session.rows(connection, statement)
+
+
+def all_nodes() -> list[session.Row]:
+    with session.reader() as connection:
+        return session.rows(connection, sa.select(table))
+
+
+def generations() -> dict[str, tuple[int, Any]]:
+    """Host name -> (generation, updated_at): enough to see which nodes a cache must read again."""
+    statement = sa.select(table.c.hostname, table.c.generation, table.c.updated_at)
+    with session.reader() as connection:
+        return {row.hostname: (row.generation, row.updated_at) for row in connection.execute(statement)}
+
+
+def usage(hostnames: Collection[str] | None = None) -> dict[str, HostUsage]:
+    """What containers hold, by host name. Hosts that hold nothing are absent."""
+    held = models.containers
+    statement = (
+        sa.select(
+            held.c.host,
+            sa.func.count().label("containers"),
+            sa.func.sum(held.c.cpu).label("cpu"),
+            sa.func.sum(held.c.memory).label("memory"),
+            sa.func.sum(held.c.disk).label("disk"),
+        )
+        .where(held.c.cpuset.is_not(None))
+        .group_by(held.c.host)
+    )
+    if hostnames is not None:
+        statement = statement.where(held.c.host.in_(hostnames))
+    with session.reader() as connection:
+        return {
+            row.host: HostUsage(row.containers, float(row.cpu), int(row.memory), int(row.disk))
+            for row in connection.execute(statement)
+        }

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries of containers. Each function is one transaction."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_utils import timeutils, uuidutils
+
+from zun.common import exceptions, states
+from zun.common.context import RequestContext
+from zun.db import models, paging, session
+
+table = models.containers
+nodes = models.compute_nodes
+
+FILTERS = frozenset(
+    {
+        "name",
+        "image",
+        "project_id",
+        "user_id",
+        "memory",
+        "host",
+        "task_state",
+        "status",
+        "auto_remove",
+        "uuid",
+    }
+)
+SORTABLE = paging.sortable(table)
+
+# What the scheduler and the trackers must know of a container that holds resources.
+CLAIM_COLUMNS = (
+    "uuid",
+    "name",
+    "project_id",
+    "host",
+    "status",
+    "cpuset",
+    "cpu",
+    "memory",
+    "disk",
+    "cpu_policy",
+    "labels",
+)
+
+
+def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnElement[bool]]:
+    return [] if all_projects else [table.c.project_id == context.project_id]
+
+
+@session.retry
+def insert(values: Mapping[str, Any]) -> session.Row:
+    """Add a container; ``uuid`` and the times are filled in. Returns the whole row."""
+    uuid = values.get("uuid") or uuidutils.generate_uuid()
+    with session.writer() as connection:
+        connection.execute(table.insert().values(**{**values, "uuid": uuid, "created_at": timeutils.utcnow()}))
+        return session.rows(connection, sa.select(table).where(table.c.uuid == uuid))[0]
+
+
+def get(uuid: str) -> session.Row:
+    """The container, whoever owns it. Raises ContainerNotFound."""
+    with session.reader() as connection:
+        row = session.first(connection, sa.select(table).where(table.c.uuid == uuid))
+    if row is None:
+        raise exceptions.ContainerNotFound(container=uuid)
+    return row
+
+
+def find(context: RequestContext, ident: str) -> session.Row:
+    """The container with this uuid or name that ``context`` may see: its project's, or any for an administrator.
+
+    Raises ContainerNotFound, and Conflict when the name is not unique. Text that looks like a uuid is one.
+    """
+    column = table.c.uuid if uuidutils.is_uuid_like(ident) else table.c.name
+    statement = sa.select(table).where(column == ident, *_visible(context, bool(context.is_admin))).limit(2)
+    with session.reader() as connection:
+        rows = session.rows(connection, statement)
+    if not rows:
+        raise exceptions.ContainerNotFound(container=ident)
+    if len(rows) > 1:
+        raise exceptions.Conflict(
+            f"Multiple containers exist with name {ident}. Please use the container uuid instead."
+        )
+    return rows[0]
+
+
+def page(
+    context: RequestContext,
+    *,
+    filters: Mapping[str, Any] | None = None,
+    limit: int,
+    marker: str | None = None,
+    sort_key: str = "id",
+    sort_dir: str = "asc",
+    all_projects: bool = False,
+) -> list[session.Row]:
+    """Up to ``limit`` rows behind the container whose uuid is ``marker``. ``filters`` compare for equality."""
+    conditions = _visible(context, all_projects)
+    conditions += [table.c[name] == value for name, value in (filters or {}).items()]
+    with session.reader() as connection:
+        start = None
+        if marker is not None:
+            found = sa.select(table).where(table.c.uuid == marker, *_visible(context, all_projects))
+            start = session.first(connection, found)
+            if start is None:
+                raise exceptions.ContainerNotFound(container=marker)
+        statement = paging.page(table, conditions, limit=limit, marker=start, sort_key=sort_key, sort_dir=sort_dir)
+        return session.rows(connection, statement)
+
+
+def of_host(hostname: str) -> list[session.Row]:
+    """Every container whose work is on ``hostname``, holding a claim or not."""
+    with session.reader() as connection:
+        return session.rows(connection, sa.select(table).where(table.c.host == hostname))
+
+
+def claims(hostname: str | None = None) -> list[session.Row]:
+    """CLAIM_COLUMNS of the containers that hold resources, of one host or of all."""
+    statement = sa.select(*(table.c[name] for name in CLAIM_COLUMNS)).where(table.c.cpuset.is_not(None))
+    if hostname is not None:
+        statement = statement.where(table.c.host == hostname)
+    with session.reader() as connection:
+        return session.rows(connection, statement)
+
+
+def unplaced() -> list[session.Row]:
+    """Containers that were accepted and have no host yet, oldest first."""
+    statement = sa.select(table).where(table.c.status == states.Status.CREATING, table.c.host.is_(None))
+    with session.reader() as connection:
+        return session.rows(connection, statement.order_by(table.c.id))
+
+
+@session.retry
+def update(uuid: str, values: Mapping[str, Any]) -> None:
+    """Set ``values``. A status is set only from one that may precede it: else IllegalTransition. ContainerNotFound."""
+    with session.writer() as connection:
+        _update(connection, uuid, values)
+
+
+@session.retry
+def update_if(uuid: str, expected: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """Set ``values`` if every column in ``expected`` still holds what it says. Returns whether it did."""
+    conditions = [
+        table.c[name].is_(None) if value is None else table.c[name] == value for name, value in expected.items()
+    ]
+    statement = table.update().where(table.c.uuid == uuid, *conditions)
+    with session.writer() as connection:
+        return bool(connection.execute(statement.values(**values, updated_at=timeutils.utcnow())).rowcount)
+
+
+@session.retry
+def claim(uuid: str, hostname: str, values: Mapping[str, Any]) -> int:
+    """Commit that ``hostname`` holds the container's resources, ``values['cpuset']`` among them.
+
+    Returns the host's new generation. Raises ContainerNotFound when the container was deleted meanwhile and Conflict
+    when it is no longer waiting for a host or another one has it: then nothing may be started.
+    """
+    waiting = sa.and_(
+        table.c.uuid == uuid,
+        table.c.status == states.Status.CREATING,
+        sa.or_(table.c.host.is_(None), table.c.host == hostname),
+    )
+    statement = table.update().where(waiting).values(**values, host=hostname, updated_at=timeutils.utcnow())
+    with session.writer() as connection:
+        if not connection.execute(statement).rowcount:
+            row = connection.execute(sa.select(table.c.status, table.c.host).where(table.c.uuid == uuid)).first()
+            if row is None:
+                raise exceptions.ContainerNotFound(container=uuid)
+            raise exceptions.Conflict(f"Container {uuid} is {row.status} on host {row.host}; it waits for no host.")
+        return _next_generation(connection, hostname)
+
+
+@session.retry
+def change_claim(uuid: str, hostname: str, values: Mapping[str, Any]) -> int:
+    """Set ``values``, which change or end (``cpuset`` None) what the container holds. Returns the new generation."""
+    with session.writer() as connection:
+        _update(connection, uuid, values)
+        return _next_generation(connection, hostname)
+
+
+@session.retry
+def destroy(uuid: str) -> int | None:
+    """Remove the container and what it holds. Returns its host's new generation, None if it had no host.
+
+    A container that is already gone is no error.
+    """
+    with session.writer() as connection:
+        host = connection.execute(sa.select(table.c.host).where(table.c.uuid == uuid)).scalar()
+        connection.execute(table.delete().where(table.c.uuid == uuid))
+        return _next_generation(connection, host) if host else None
+
+
+@session.retry
+def destroy_unplaced(uuid: str) -> bool:
+    """Remove the container if no host has it. Returns whether it did."""
+    statement = table.delete().where(table.c.uuid == uuid, table.c.host.is_(None))
+    with session.writer() as connection:
+        return bool(connection.execute(statement).rowcount)
+
+
+def _update(connection: sa.Connection, uuid: str, values: Mapping[str, Any]) -> None:
+    statement = table.update().where(table.c.uuid == uuid)
+    if "status" in values:
+        statement = statement.where(table.c.status.in_(_before(values["status"])))
+    if connection.execute(statement.values(**values, updated_at=timeutils.utcnow())).rowcount:
+        return
+    old = connection.execute(sa.select(table.c.status).where(table.c.uuid == uuid)).scalar()
+    if old is None:
+        raise exceptions.ContainerNotFound(container=uuid)
+    states.check_transition(uuid, old, values["status"])
+
+
+def _before(status: str) -> Collection[str]:
+    return sorted({old for old, following in states.TRANSITIONS.items() if status in following} | {status})
+
+
+def _next_generation(connection: sa.Connection, hostname: str) -> int:
+    connection.execute(nodes.update().where(nodes.c.hostname == hostname).values(generation=nodes.c.generation + 1))
+    return connection.execute(sa.select(nodes.c.generation).where(nodes.c.hostname == hostname)).scalar() or 0

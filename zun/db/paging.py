@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One page of a table: sorted by any column, starting behind a row."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from zun.common import exceptions
+
+
+def sortable(table: sa.Table) -> frozenset[str]:
+    """Columns that a list may be sorted by: all but JSON, which databases do not order."""
+    return frozenset(column.name for column in table.c if not isinstance(column.type, sa.JSON))
+
+
+def page(
+    table: sa.Table,
+    conditions: Sequence[sa.ColumnElement[bool]],
+    *,
+    limit: int,
+    marker: Mapping[str, Any] | None,
+    sort_key: str,
+    sort_dir: str,
+    columns: Sequence[sa.ColumnElement[Any]] = (),
+) -> sa.Select[Any]:
+    """The statement for up to ``limit`` rows after the row ``marker``.
+
+    Rows of equal ``sort_key`` are in the order of their ids; rows without a value come last in ascending order.
+    """
+    if sort_key not in sortable(table):
+        raise exceptions.InvalidParameterValue(
+            err=f"Sort key '{sort_key}' is not one of {', '.join(sorted(sortable(table)))}."
+        )
+    key, up = table.c[sort_key], sort_dir == "asc"
+    order: list[sa.ColumnElement[Any]] = [key.is_(None)] if key.nullable else []
+    order += [key] if key is table.c.id else [key, table.c.id]
+    statement = (sa.select(*columns) if columns else sa.select(table)).where(*conditions)
+    if marker is not None:
+        statement = statement.where(_behind(table, key, marker, up))
+    return statement.order_by(*(column.asc() if up else column.desc() for column in order)).limit(limit)
+
+
+def _behind(table: sa.Table, key: sa.Column[Any], marker: Mapping[str, Any], up: bool) -> sa.ColumnElement[bool]:
+    def after(column: sa.Column[Any], value: Any) -> sa.ColumnElement[bool]:
+        return column > value if up else column < value
+
+    value, later_id = marker[key.name], after(table.c.id, marker["id"])
+    if key is table.c.id:
+        return later_id
+    if value is None:
+        return sa.and_(key.is_(None), later_id) if up else sa.or_(sa.and_(key.is_(None), later_id), key.is_not(None))
+    behind = sa.or_(after(key, value), sa.and_(key == value, later_id))
+    return sa.or_(behind, key.is_(None)) if key.nullable and up else behind

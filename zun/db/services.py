@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries of services and their signs of life. Each function is one transaction."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+from oslo_utils import timeutils
+
+from zun.common import exceptions
+from zun.db import models, session
+
+table = models.services
+
+
+def _is(host: str, binary: str) -> sa.ColumnElement[bool]:
+    return sa.and_(table.c.host == host, table.c.binary == binary)
+
+
+@session.retry
+def heartbeat(host: str, binary: str, availability_zone: str) -> None:
+    """Note that the service is alive now, adding it the first time."""
+    now = timeutils.utcnow()
+    seen = {"last_seen_up": now, "availability_zone": availability_zone}
+    update = table.update().where(_is(host, binary)).values(**seen, report_count=table.c.report_count + 1)
+    with session.writer() as connection:
+        if not connection.execute(update).rowcount:
+            try:
+                with connection.begin_nested():
+                    connection.execute(table.insert().values(host=host, binary=binary, created_at=now, **seen))
+            except db_exc.DBDuplicateEntry:  # it was added by another process meanwhile
+                connection.execute(update)
+
+
+def get(host: str, binary: str) -> session.Row:
+    """Raises ZunServiceNotFound."""
+    with session.reader() as connection:
+        row = session.first(connection, sa.select(table).where(_is(host, binary)))
+    if row is None:
+        raise exceptions.ZunServiceNotFound(binary=binary, host=host)
+    return row
+
+
+def all_services(binary: str | None = None) -> list[session.Row]:
+    """Every service, or those of one ``binary``, in the order of their ids."""
+    statement = sa.select(table).order_by(table.c.id)
+    if binary is not None:
+        statement = statement.where(table.c.binary == binary)
+    with session.reader() as connection:
+        return session.rows(connection, statement)
+
+
+@session.retry
+def update(host: str, binary: str, values: Mapping[str, Any]) -> None:
+    """Set ``values``. Raises ZunServiceNotFound."""
+    statement = table.update().where(_is(host, binary)).values(**values, updated_at=timeutils.utcnow())
+    with session.writer() as connection:
+        if not connection.execute(statement).rowcount:
+            raise exceptions.ZunServiceNotFound(binary=binary, host=host)
+
+
+@session.retry
+def destroy(host: str, binary: str) -> None:
+    """Raises ZunServiceNotFound."""
+    with session.writer() as connection:
+        if not connection.execute(table.delete().where(_is(host, binary))).rowcount:
+            raise exceptions.ZunServiceNotFound(binary=binary, host=host)

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What travels over RPC, and its way from and to the database."""
+
+import zun.common  # noqa: F401  before oslo.messaging
+from zun.objects.compute_node import ComputeNode
+from zun.objects.container import Container
+from zun.objects.service import ZunService
+
+__all__ = ["ComputeNode", "Container", "ZunService"]

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A container as it travels between the services, and as its row is read and written."""
+
+import datetime
+from typing import Any, Self
+
+from oslo_utils import timeutils
+from oslo_versionedobjects import fields
+
+from zun.common.context import RequestContext
+from zun.db import containers as db
+from zun.objects import base
+
+
+def _text() -> fields.StringField:
+    return fields.StringField(nullable=True)
+
+
+def _json() -> base.JsonField:
+    return base.JsonField(nullable=True)
+
+
+def _time() -> fields.DateTimeField:
+    return fields.DateTimeField(nullable=True)
+
+
+@base.register
+class Container(base.ZunObject):
+    """One container. ``memory`` is in MiB, ``disk`` in GiB, times are UTC.
+
+    ``placement`` is what was asked of NUMA (the API's field names), ``cpuset`` what is held: a plan in its wire form
+    with ``cpuset_cpus`` and ``cpuset_mems`` beside it, None while nothing is held. ``request`` says how to schedule it.
+    """
+
+    VERSION = "1.0"
+
+    fields = {
+        "id": fields.IntegerField(),
+        "uuid": fields.UUIDField(),
+        "name": fields.StringField(),
+        "project_id": fields.StringField(),
+        "user_id": _text(),
+        "created_at": _time(),
+        "updated_at": _time(),
+        "image": fields.StringField(),
+        "image_driver": _text(),
+        "image_pull_policy": _text(),
+        "registry_id": _text(),
+        "cpu": fields.FloatField(),
+        "cpu_policy": fields.StringField(default="shared"),
+        "memory": fields.IntegerField(),
+        "disk": fields.IntegerField(default=0),
+        "placement": base.JsonField(default={}),
+        "request": base.JsonField(default={}),
+        "command": _json(),
+        "entrypoint": _json(),
+        "workdir": _text(),
+        "environment": _json(),
+        "labels": _json(),
+        "hostname": _text(),
+        "restart_policy": _json(),
+        "interactive": fields.BooleanField(default=False),
+        "tty": fields.BooleanField(default=False),
+        "auto_remove": fields.BooleanField(default=False),
+        "auto_heal": fields.BooleanField(default=False),
+        "privileged": fields.BooleanField(default=False),
+        "healthcheck": _json(),
+        "runtime": _text(),
+        "security_groups": _json(),
+        "exposed_ports": _json(),
+        "addresses": _json(),
+        "ports": _json(),
+        "mounts": _json(),
+        "status": fields.StringField(default="Creating"),
+        "status_reason": _text(),
+        "status_detail": _text(),
+        "task_state": _text(),
+        "container_id": _text(),
+        "started_at": _time(),
+        "finished_at": _time(),
+        "exit_code": fields.IntegerField(nullable=True),
+        "host": _text(),
+        "cpuset": _json(),
+    }
+
+    id: int
+    uuid: str
+    name: str
+    project_id: str
+    user_id: str | None
+    created_at: datetime.datetime | None
+    updated_at: datetime.datetime | None
+    image: str
+    image_driver: str | None
+    image_pull_policy: str | None
+    registry_id: str | None
+    cpu: float
+    cpu_policy: str
+    memory: int
+    disk: int
+    placement: dict[str, Any]
+    request: dict[str, Any]
+    command: list[str] | None
+    entrypoint: list[str] | None
+    workdir: str | None
+    environment: dict[str, str] | None
+    labels: dict[str, str] | None
+    hostname: str | None
+    restart_policy: dict[str, str] | None
+    interactive: bool
+    tty: bool
+    auto_remove: bool
+    auto_heal: bool
+    privileged: bool
+    healthcheck: dict[str, Any] | None
+    runtime: str | None
+    security_groups: list[str] | None
+    exposed_ports: dict[str, Any] | None
+    addresses: dict[str, Any] | None
+    ports: list[int] | None
+    mounts: list[Any] | None
+    status: str
+    status_reason: str | None
+    status_detail: str | None
+    task_state: str | None
+    container_id: str | None
+    started_at: datetime.datetime | None
+    finished_at: datetime.datetime | None
+    exit_code: int | None
+    host: str | None
+    cpuset: dict[str, Any] | None
+
+    @base.remotable
+    def create(self) -> None:
+        """Add the row. What was not set gets its default."""
+        self.obj_set_defaults()
+        self.refresh_from(db.insert(self.columns()))
+
+    @base.remotable
+    def save(self) -> None:
+        """Write what changed. Raises IllegalTransition, ContainerNotFound."""
+        changed = self.obj_what_changed()
+        if changed:
+            db.update(self.uuid, self.columns(changed))
+            self.updated_at = timeutils.utcnow()
+        self.obj_reset_changes()
+
+    @base.remotable
+    def save_claim(self, hostname: str) -> int:
+        """Write what changed as the claim of ``hostname``, and return that host's new generation.
+
+        Raises ContainerNotFound or Conflict when the container no longer waits for this host.
+        """
+        generation = db.claim(self.uuid, hostname, self.columns(self.obj_what_changed() - {"host"}))
+        self.host = hostname
+        self.obj_reset_changes()
+        return generation
+
+    @base.remotable
+    def save_changed_claim(self, hostname: str) -> int:
+        """Write what changed, the held resources of ``hostname`` among it, and return its new generation."""
+        generation = db.change_claim(self.uuid, hostname, self.columns(self.obj_what_changed()))
+        self.obj_reset_changes()
+        return generation
+
+    @base.remotable
+    def destroy(self) -> int | None:
+        """Remove the row. Returns the new generation of the host that had it, if any."""
+        return db.destroy(self.uuid)
+
+    @base.remotable_classmethod
+    def get_by_uuid(cls, context: RequestContext, uuid: str) -> Self:
+        """Whoever owns it: for the services themselves. Raises ContainerNotFound."""
+        return cls.from_row(context, db.get(uuid))
+
+    @base.remotable_classmethod
+    def get_by_ident(cls, context: RequestContext, ident: str) -> Self:
+        """By uuid or name, among what ``context`` may see. Raises ContainerNotFound, Conflict."""
+        return cls.from_row(context, db.find(context, ident))
+
+    @base.remotable_classmethod
+    def list_by_host(cls, context: RequestContext, hostname: str) -> list[Self]:
+        return [cls.from_row(context, row) for row in db.of_host(hostname)]
+
+    @base.remotable_classmethod
+    def unplaced(cls, context: RequestContext) -> list[Self]:
+        """Accepted containers that have no host yet, oldest first."""
+        return [cls.from_row(context, row) for row in db.unplaced()]

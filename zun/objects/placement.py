@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Between the containers and hosts of the API and the values of ``zun.topology``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from zun.topology import PlacementRequest, Plan
+
+
+def placement_request(container: Mapping[str, Any], **changes: Any) -> PlacementRequest:
+    """What ``container`` (an object or a row) asks of the allocator, with ``changes`` to ``cpu`` or ``memory``."""
+    asked = container["placement"] or {}
+    cpu = changes.get("cpu", container["cpu"])
+    memory = changes.get("memory", container["memory"])
+    dedicated = container["cpu_policy"] == "dedicated"
+    if not dedicated:
+        return PlacementRequest(cpus=cpu, memory_mib=memory, cpu_policy="shared")
+    return PlacementRequest(
+        cpus=int(cpu),
+        memory_mib=memory,
+        cpu_policy="dedicated",
+        thread_policy=asked.get("cpu_thread_policy") or "prefer",
+        numa_nodes=asked.get("numa_nodes") or 1,
+        numa_affinity=asked.get("numa_affinity"),
+        numa_cpus=_shape(asked.get("numa_cpus")),
+        numa_mem=_shape(asked.get("numa_mem")),
+        mempolicy=asked.get("numa_mempolicy") or "strict",
+        page_size=asked.get("mem_page_size"),
+    )
+
+
+def _shape(sizes: Any) -> tuple[int, ...] | None:
+    return tuple(sizes) if sizes else None
+
+
+def cpuset_record(plan: Plan) -> dict[str, Any]:
+    """What a container's row keeps of its plan: the plan itself and the two kernel lists it comes to."""
+    return {**plan.to_dict(), "cpuset_cpus": str(plan.cpus), "cpuset_mems": str(plan.mems)}
+
+
+def held_plan(container: Mapping[str, Any]) -> Plan | None:
+    """The plan that ``container`` (an object or a row) holds now."""
+    record = container["cpuset"]
+    return Plan.from_dict(record) if record else None

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real parts for tests: a database, contexts, rows."""
+
+import inspect
+import itertools
+import pathlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import pytest
+from oslo_utils import uuidutils
+
+from zun.common.context import RequestContext
+from zun.db import models, session
+from zun.objects import Container
+
+T = TypeVar("T")
+_names = itertools.count(1)
+
+
+@pytest.fixture
+def database(tmp_path: pathlib.Path) -> Iterator[str]:
+    """An empty database of this test's own, configured for the process. Gives its URL."""
+    url = f"sqlite:///{tmp_path}/zun.sqlite"
+    session.configure(url)
+    models.metadata.create_all(session.engine())
+    yield url
+    session.dispose()
+
+
+@pytest.fixture
+def context() -> RequestContext:
+    """A member of project ``demo``."""
+    return RequestContext(user_id="alice", project_id="demo", roles=["member"])
+
+
+@pytest.fixture
+def admin() -> RequestContext:
+    return RequestContext(user_id="root", project_id="admin", roles=["admin"])
+
+
+def new_container(context: RequestContext, **fields: Any) -> Container:
+    """A container row, shared and small unless ``fields`` say otherwise."""
+    values: dict[str, Any] = {
+        "uuid": uuidutils.generate_uuid(),
+        "name": f"container-{next(_names)}",
+        "project_id": context.project_id,
+        "user_id": context.user_id,
+        "image": "zun-demo",
+        "cpu": 1.0,
+        "memory": 64,
+        "command": ["sleep", "1000"],
+        "request": {"run": True},
+        **fields,
+    }
+    container = Container(context, **values)
+    container.create()
+    return container
+
+
+def wait_for(what: Callable[[], T], seconds: float = 10) -> T:
+    """The first true answer of ``what``, asked again and again; AssertionError after ``seconds``."""
+    deadline, pause = time.monotonic() + seconds, threading.Event()
+    while not (answer := what()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {inspect.getsource(what).strip()}"
+        pause.wait(0.01)
+    return answer

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+
+import pytest
+from oslo_context import context as oslo_context
+
+from zun.common.context import RequestContext, admin_context
+
+
+@pytest.mark.parametrize(
+    ("roles", "is_admin"),
+    [
+        pytest.param(["admin"], True, id="admin"),
+        pytest.param(["member", "Admin"], True, id="role-names-know-no-case"),
+        pytest.param(["member", "reader"], False, id="member"),
+        pytest.param(["administrator", "not-admin"], False, id="whole-names-only"),
+        pytest.param([], False, id="no-role"),
+        pytest.param(None, False, id="roles-unknown"),
+    ],
+)
+def test_an_administrator_is_who_has_the_role(roles, is_admin):
+    assert RequestContext(user_id="u", project_id="p", roles=roles).is_admin is is_admin
+
+
+def test_nobody_becomes_administrator_by_saying_so():
+    assert RequestContext(user_id="u", project_id="p", roles=["member"], is_admin=True).is_admin is False
+
+
+@pytest.mark.parametrize("roles", [["member"], ["admin", "member"], []])
+def test_a_context_travels_whole(roles):
+    sent = RequestContext(
+        user_id="alice", project_id="demo", roles=roles, user_name="Alice", project_name="Demo", request_id="req-1"
+    )
+    got = RequestContext.from_dict(json.loads(json.dumps(sent.to_dict())))
+    names = ("user_id", "project_id", "roles", "user_name", "project_name", "request_id", "is_admin")
+    assert {name: getattr(got, name) for name in names} == {name: getattr(sent, name) for name in names}
+
+
+def test_a_forged_message_gives_no_administrator():
+    forged = {**RequestContext(user_id="eve", project_id="p", roles=["member"]).to_dict(), "is_admin": True}
+    assert RequestContext.from_dict(forged).is_admin is False
+
+
+def test_the_service_itself_is_administrator_and_leaves_the_thread_its_context():
+    mine = RequestContext(user_id="alice", project_id="demo")
+    assert admin_context().is_admin is True
+    assert oslo_context.get_current() is mine
+    assert admin_context("req-7").request_id == "req-7"

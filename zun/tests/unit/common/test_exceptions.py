@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from zun.common import exceptions
+
+# Class -> the slug clients know it by, its HTTP status, the family it is caught as, fields that fill its text, the text.
+TREE = [
+    ("ZunError", "zun-error", 500, "ZunError", {}, "An unknown error occurred."),
+    ("NotFound", "not-found", 404, "ZunError", {}, "Resource could not be found."),
+    (
+        "ResourceNotFound",
+        "resource-not-found",
+        404,
+        "NotFound",
+        {"name": "action", "id": "req-1"},
+        "The action resource req-1 could not be found.",
+    ),
+    (
+        "ContainerNotFound",
+        "container-not-found",
+        404,
+        "NotFound",
+        {"container": "web"},
+        "Container web could not be found.",
+    ),
+    (
+        "ComputeNodeNotFound",
+        "compute-node-not-found",
+        404,
+        "NotFound",
+        {"compute_node": "h1"},
+        "Compute node h1 could not be found.",
+    ),
+    (
+        "ZunServiceNotFound",
+        "zun-service-not-found",
+        404,
+        "NotFound",
+        {"binary": "zun-compute", "host": "h1"},
+        "Zun service zun-compute on host h1 could not be found.",
+    ),
+    (
+        "RequestedHostNotFound",
+        "requested-host-not-found",
+        404,
+        "NotFound",
+        {"host": "h9"},
+        "Host h9 is not a compute host of this cloud. List them with 'openstack appcontainer host list'.",
+    ),
+    (
+        "RegistryNotFound",
+        "registry-not-found",
+        404,
+        "NotFound",
+        {"registry": "r"},
+        "Registry r could not be found.",
+    ),
+    ("Conflict", "conflict", 409, "ZunError", {}, "Conflict."),
+    (
+        "InvalidStateException",
+        "invalid-state-exception",
+        409,
+        "Conflict",
+        {"action": "stop", "uuid": "c1", "status": "Paused"},
+        "Cannot stop container c1 in Paused state",
+    ),
+    (
+        "ContainerAlreadyExists",
+        "container-already-exists",
+        409,
+        "Conflict",
+        {"field": "name", "value": "web"},
+        "A container with name web already exists.",
+    ),
+    (
+        "ClaimRefused",
+        "claim-refused",
+        409,
+        "Conflict",
+        {"host": "h1", "reason": "full"},
+        "Host h1 refused the claim: full",
+    ),
+    ("Invalid", "invalid", 400, "ZunError", {}, "The request is invalid."),
+    (
+        "InvalidValue",
+        "invalid-value",
+        400,
+        "Invalid",
+        {"name": "limit", "value": "-1"},
+        "Received value '-1' is invalid for limit.",
+    ),
+    ("InvalidParameterValue", "invalid-parameter-value", 400, "Invalid", {"err": "No."}, "No."),
+    (
+        "InvalidParamInVersion",
+        "invalid-param-in-version",
+        400,
+        "Invalid",
+        {"param": "host", "req_version": "1.1", "min_version": "1.39"},
+        "Invalid param host because current request version is 1.1. host is only supported from version 1.39",
+    ),
+    ("SchemaValidationError", "schema-validation-error", 400, "Invalid", {"detail": "too long"}, "too long"),
+    ("ValidationError", "validation-error", 400, "Invalid", {"detail": "wrong"}, "wrong"),
+    (
+        "NoInteractiveFlag",
+        "no-interactive-flag",
+        400,
+        "Invalid",
+        {"container": "c1"},
+        "Container c1 was created without the interactive flag, so it cannot be attached to.",
+    ),
+    ("ImageNotFound", "image-not-found", 400, "Invalid", {"image": "web:1"}, "Image web:1 could not be found."),
+    (
+        "UnsupportedMediaType",
+        "unsupported-media-type",
+        415,
+        "Invalid",
+        {"content_type": "text/plain"},
+        "Content type text/plain is not supported: send application/json.",
+    ),
+    ("NotAcceptable", "not-acceptable", 406, "ZunError", {}, "Request not acceptable."),
+    ("Forbidden", "forbidden", 403, "ZunError", {}, "Forbidden."),
+    (
+        "PolicyNotAuthorized",
+        "policy-not-authorized",
+        403,
+        "Forbidden",
+        {"action": "container:create"},
+        "Policy doesn't allow container:create to be performed.",
+    ),
+    ("Unavailable", "unavailable", 503, "ZunError", {}, "The service is temporarily unavailable."),
+    (
+        "HostUnavailable",
+        "host-unavailable",
+        503,
+        "Unavailable",
+        {"host": "h1"},
+        "The compute service on host h1 does not answer. Check it with 'openstack appcontainer service list' and try "
+        "again once it is up.",
+    ),
+    ("DockerError", "docker-error", 500, "ZunError", {"error": "boom"}, "Docker error: boom"),
+    (
+        "PinningMismatch",
+        "pinning-mismatch",
+        500,
+        "ZunError",
+        {"reason": "CPU 3"},
+        "The kernel does not agree with the plan: CPU 3",
+    ),
+    (
+        "IllegalTransition",
+        "illegal-transition",
+        500,
+        "ZunError",
+        {"uuid": "c1", "old": "Deleted", "new": "Running"},
+        "Container c1 cannot go from Deleted to Running.",
+    ),
+]
+
+
+def test_the_table_has_the_whole_tree():
+    classes = [each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception)]
+    assert {each.__name__ for each in classes} == {row[0] for row in TREE}
+
+
+@pytest.mark.parametrize(("name", "slug", "code", "family", "fields", "text"), TREE, ids=[row[0] for row in TREE])
+def test_a_failure_knows_its_slug_status_family_and_words(name, slug, code, family, fields, text):
+    found = exceptions.by_name(name)
+    assert found is not None
+    error = found(**fields)
+    assert (found.__name__, found.slug(), error.code, str(error)) == (name, slug, code, text)
+    assert isinstance(error, exceptions.by_name(family))
+    assert error.fields == fields
+
+
+@pytest.mark.parametrize(
+    "name", ["", "Any", "ClassVar", "re", "by_name", "Exception", "ValueError", "ContainerNotFound_Remote", "__name__"]
+)
+def test_other_names_are_no_failures_of_ours(name):
+    assert exceptions.by_name(name) is None
+
+
+@pytest.mark.parametrize("message", ["", "its own words", "a {brace} stays as it is"])
+def test_a_message_replaces_the_text(message):
+    assert str(exceptions.ContainerNotFound(message, container="c1")) == message
+    assert str(exceptions.ContainerNotFound(message)) == message
+
+
+def test_braces_in_a_field_are_only_text():
+    assert str(exceptions.DockerError(error="{'a': {}}")) == "Docker error: {'a': {}}"

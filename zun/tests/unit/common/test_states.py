@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from zun.common import exceptions, states
+from zun.common.states import Status, TaskState
+from zun.tests.unit.common.samples import Row
+
+# The matrix of the lifecycle contract, one row a line of keys: an x allows the action.
+MATRIX = """
+| Action key | Creating | Created | Running | Stopped | Paused | Error | Unknown | Restarting | Rebuilding | Deleting | Deleted | Dead |
+| start | | x | | x | | x | | | | | | |
+| stop | | | x | | | | | | | | | |
+| reboot | | x | x | x | | x | | | | | | |
+| rebuild | | x | x | x | | x | | | | | | |
+| pause | | | x | | | | | | | | | |
+| unpause | | | | | x | | | | | | | |
+| kill | | | x | | | | | | | | | |
+| execute, execute_resize | | | x | | | | | | | | | |
+| attach, resize | | | x | | | | | | | | | |
+| top, stats | | | x | | | | | | | | | |
+| logs | | x | x | x | x | x | x | | | | | |
+| get_archive, put_archive | | x | x | x | x | | | | | | | |
+| update, resize_container | | x | x | x | x | | | | | | | |
+| add_security_group, remove_security_group | | x | x | x | x | | | | | | | |
+| commit | | | x | x | x | | | | | | | |
+| delete | | x | | x | | x | | | | | x | x |
+| delete_force | x | x | x | x | | x | x | x | x | x | x | x |
+| delete_after_stop | | x | x | x | | x | | | | | x | x |
+"""  # noqa: E501
+
+
+def matrix():
+    """Action -> status -> allowed, as the text above says."""
+    header, *lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in MATRIX.strip().splitlines()]
+    return {
+        action: dict(zip(header[1:], [cell == "x" for cell in cells], strict=True))
+        for keys, *cells in lines
+        for action in keys.split(", ")
+    }
+
+
+def allows(action, status):
+    try:
+        states.check_action(action, Row("some-uuid", status))
+    except exceptions.InvalidStateException:
+        return False
+    return True
+
+
+def test_every_action_of_the_contract_has_a_rule_and_no_other():
+    assert set(states.ALLOWED) == set(matrix())
+
+
+def test_every_status_of_the_contract_is_known_and_no_other():
+    assert {str(status) for status in Status} == set(matrix()["start"])
+
+
+@pytest.mark.parametrize("action", sorted(matrix()))
+def test_an_action_is_allowed_where_the_contract_says(action):
+    assert {status: allows(action, status) for status in matrix()[action]} == matrix()[action]
+
+
+def test_a_refused_action_is_named_with_the_container_and_its_status():
+    with pytest.raises(exceptions.InvalidStateException) as caught:
+        states.check_action("pause", Row("c-1", Status.STOPPED))
+    assert caught.value.code == 409
+    assert str(caught.value) == "Cannot pause container c-1 in Stopped state"
+
+
+def test_task_states_are_those_of_the_contract():
+    told = """container_creating container_starting container_stopping container_rebooting container_pausing
+        container_unpausing container_killing container_deleting container_rebuilding sg_adding sg_removing
+        network_attaching network_detaching"""
+    assert {str(state) for state in TaskState} == set(told.split())
+
+
+# What becomes of a container: the statuses an action leads through, on success and on failure (contract, section 3),
+# and what a runtime may say when the action is over (a process that ends at once, a restart policy).
+ENDS = ["Stopped", "Restarting", "Dead", "Unknown", "Error", "Paused"]
+OUTCOMES = {
+    "start": [["Running"], *(["Running", end] for end in ENDS), ["Error"]],
+    "stop": [["Stopped"], ["Running"], ["Error"]],
+    "reboot": [["Restarting", "Running"], *(["Restarting", end] for end in ENDS)],
+    "rebuild": [["Rebuilding", "Created"], ["Rebuilding", "Created", "Running"], ["Rebuilding", "Error"]],
+    "pause": [["Paused"], ["Stopped"]],
+    "unpause": [["Running"], ["Stopped"]],
+    "kill": [["Stopped"], ["Running"], ["Restarting"]],
+    "commit": [["Paused", "Running"]],
+    "delete": [["Deleting"], ["Deleting", "Error"]],
+    "delete_force": [["Deleting"]],
+    "delete_after_stop": [["Deleting"], ["Deleting", "Error"]],
+}
+
+
+@pytest.mark.parametrize("action", OUTCOMES)
+def test_every_outcome_of_an_allowed_action_is_a_legal_way(action):
+    for start in states.ALLOWED[action]:
+        for way in OUTCOMES[action]:
+            # A commit pauses what runs, nothing else.
+            if action == "commit" and start != Status.RUNNING:
+                continue
+            for old, new in zip([start, *way], way, strict=False):
+                states.check_transition("some-uuid", old, new)
+
+
+@pytest.mark.parametrize("new", ["Created", "Running", "Stopped", "Restarting", "Error", "Deleting"])
+def test_a_creation_may_end_in_whatever_a_first_process_makes_of_it(new):
+    states.check_transition("some-uuid", "Creating", new)
+
+
+@pytest.mark.parametrize("old", sorted(set(Status) - {Status.CREATING, Status.DELETING, Status.DELETED}))
+def test_what_the_runtime_shows_of_a_container_that_was_made_is_legal(old):
+    for seen in ("Running", "Stopped", "Paused", "Error", "Unknown", "Restarting", "Dead", "Deleted"):
+        states.check_transition("some-uuid", old, seen)
+
+
+@pytest.mark.parametrize("status", Status)
+def test_staying_is_legal(status):
+    states.check_transition("some-uuid", status, status)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param("Running", "Creating", id="nothing-is-created-twice"),
+        pytest.param("Error", "Creating", id="an-error-is-not-retried-in-place"),
+        pytest.param("Creating", "Paused", id="a-creation-does-not-pause"),
+        pytest.param("Creating", "Deleted", id="a-creation-does-not-vanish"),
+        pytest.param("Deleting", "Running", id="a-delete-is-not-taken-back"),
+        pytest.param("Deleting", "Stopped", id="a-late-observation-does-not-stop-a-delete"),
+        pytest.param("Deleted", "Running", id="the-dead-do-not-rise"),
+        pytest.param("Deleted", "Error", id="a-removed-object-is-no-error"),
+        pytest.param("Paused", "Rebuilding", id="unpause-first"),
+    ],
+)
+def test_an_illegal_way_is_refused(old, new):
+    with pytest.raises(exceptions.IllegalTransition) as caught:
+        states.check_transition("c-1", old, new)
+    assert str(caught.value) == f"Container c-1 cannot go from {old} to {new}."
+
+
+def test_every_status_has_a_way_on_and_none_leads_back_to_creating():
+    assert set(states.TRANSITIONS) == set(Status)
+    assert all(states.TRANSITIONS.values())
+    assert not any(Status.CREATING in following for following in states.TRANSITIONS.values())
