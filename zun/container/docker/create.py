@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Docker is asked to create for a container: the body of its request, as a pure function.
+
+The body is Docker's own JSON and not docker-py's keyword arguments, which need a client and say the same less
+directly.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from zun.common import exceptions
+from zun.container.docker.client import LABEL_HOST, LABEL_UUID, Settings
+from zun.container.driver import ContainerView
+
+MIB = 1 << 20
+SHARES_PER_CPU = 1024
+#: The kernel's own weight of a group nobody weighed, which stands for "no opinion" in an update.
+DEFAULT_SHARES = 1024
+#: The kernel raises anything lower; Docker reads 0 as unset.
+MINIMUM_SHARES = 2
+QUOTA_PERIOD_US = 100_000
+SECOND_NS = 1_000_000_000
+
+
+def request_body(
+    container: ContainerView, *, cpuset_cpus: str, cpuset_mems: str, settings: Settings, disk_quota: bool
+) -> dict[str, Any]:
+    """Return the body of POST /containers/create. InvalidValue for numbers that are none.
+
+    ``disk_quota``: whether the storage driver limits sizes; without it a container's disk is only accounted.
+    """
+    body: dict[str, Any] = {
+        "Image": container.image,
+        "Labels": {
+            **(container.labels or {}),
+            LABEL_UUID: container.uuid,
+            LABEL_HOST: settings.host_label,
+        },
+        "Tty": bool(container.tty),
+        "OpenStdin": bool(container.interactive),
+        "HostConfig": _host_config(container, cpuset_cpus, cpuset_mems, settings, disk_quota),
+    }
+    if container.command:
+        body["Cmd"] = list(container.command)
+    if container.entrypoint:
+        body["Entrypoint"] = list(container.entrypoint)
+    if container.environment:
+        body["Env"] = [f"{name}={value}" for name, value in container.environment.items()]
+    if container.workdir:
+        body["WorkingDir"] = container.workdir
+    if container.hostname:
+        body["Hostname"] = container.hostname
+    if container.exposed_ports:
+        body["ExposedPorts"] = {port: {} for port in container.exposed_ports}
+    if container.healthcheck:
+        body["Healthcheck"] = _healthcheck(container.healthcheck)
+    return body
+
+
+def cpu_limits(cpu_policy: str | None, cpu: float | None, *, hard: bool) -> dict[str, int]:
+    """Return Docker's CPU members for a new container: a weight or a quota when shared, nothing when
+    dedicated.
+
+    A dedicated container owns its CPUs, so a weight says nothing, and a quota would throttle it on its own
+    cores whenever the kernel's accounting runs ahead.
+    """
+    if cpu is None or cpu_policy not in (None, "shared"):
+        return {}
+    if hard:
+        return {"CpuPeriod": QUOTA_PERIOD_US, "CpuQuota": int(cpu * QUOTA_PERIOD_US)}
+    return {"CpuShares": max(MINIMUM_SHARES, int(cpu * SHARES_PER_CPU))}
+
+
+def memory_limits(memory_mib: int | None, swap_mib: int) -> dict[str, int]:
+    """Return Docker's memory members in bytes. ``swap_mib`` is memory plus swap, -1 unlimited."""
+    if not memory_mib:
+        return {}
+    # Docker refuses a sum below the memory itself; the operator's bound then means: no swap.
+    both = -1 if swap_mib < 0 else max(swap_mib, memory_mib) * MIB
+    return {"Memory": memory_mib * MIB, "MemorySwap": both}
+
+
+def _host_config(
+    container: ContainerView, cpuset_cpus: str, cpuset_mems: str, settings: Settings, disk_quota: bool
+) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "CpusetCpus": cpuset_cpus,
+        "CpusetMems": cpuset_mems,
+        **cpu_limits(container.cpu_policy, container.cpu, hard=settings.hard_cpu_limit),
+        **memory_limits(container.memory, settings.memory_swap_mib),
+        "AutoRemove": bool(container.auto_remove),
+        "Privileged": bool(container.privileged),
+    }
+    if settings.network_mode:
+        config["NetworkMode"] = settings.network_mode
+    if container.restart_policy:
+        config["RestartPolicy"] = _restart_policy(container.restart_policy)
+    if runtime := container.runtime or settings.runtime:
+        config["Runtime"] = runtime
+    if container.disk and disk_quota:
+        config["StorageOpt"] = {"size": f"{container.disk}G"}
+    return config
+
+
+def _restart_policy(policy: Mapping[str, Any]) -> dict[str, Any]:
+    name = policy.get("Name") or "no"
+    # The count is stored as text. Docker refuses one beside any other policy.
+    count = _number("MaximumRetryCount", policy.get("MaximumRetryCount")) if name == "on-failure" else 0
+    return {"Name": name, "MaximumRetryCount": int(count)}
+
+
+def _healthcheck(check: Mapping[str, Any]) -> dict[str, Any]:
+    """Seconds become nanoseconds; a missing number is 0, by which Docker inherits the image's."""
+    return {
+        "Test": ["CMD-SHELL", check["test"]] if check.get("test") else [],
+        "Interval": int(_number("interval", check.get("interval")) * SECOND_NS),
+        "Timeout": int(_number("timeout", check.get("timeout")) * SECOND_NS),
+        "Retries": int(_number("retries", check.get("retries"))),
+    }
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value or 0)
+    except (TypeError, ValueError) as exc:
+        raise exceptions.InvalidValue(f"'{value}' is no number, which {name} must be.") from exc

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Docker tells about its host."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from oslo_log import log as logging
+
+from zun.container.docker.client import OnEngine
+from zun.container.driver import HostFacts
+
+LOG = logging.getLogger(__name__)
+
+MIB = 1 << 20
+GIB = 1 << 30
+#: Storage drivers that limit the size of a container by themselves.
+_QUOTA_DRIVERS = frozenset({"devicemapper", "btrfs", "zfs", "windowsfilter"})
+
+
+class DockerFacts(OnEngine):
+    def facts(self) -> HostFacts:
+        with self._engine.translated("describe itself"):
+            info = self._engine.api.info()
+        settings = self.settings
+        return host_facts(
+            info,
+            name=settings.host_label,
+            disk_total_gib=_disk_total_gib(settings.root, info["DockerRootDir"]),
+            disk_quota=disk_quota_supported(info, settings.root),
+        )
+
+
+def host_facts(info: Mapping[str, Any], *, name: str, disk_total_gib: int, disk_quota: bool) -> HostFacts:
+    labels = (label.partition("=") for label in info.get("Labels") or ())
+    return HostFacts(
+        name=name,
+        mem_total_mib=info["MemTotal"] // MIB,
+        cpus=info["NCPU"],
+        disk_total_gib=disk_total_gib,
+        disk_quota_supported=disk_quota,
+        labels={key: value for key, _, value in labels},
+        runtimes=sorted(info.get("Runtimes") or ()),
+        architecture=info["Architecture"],
+        os_type=info["OSType"],
+        os=info["OperatingSystem"],
+        kernel_version=info["KernelVersion"],
+    )
+
+
+def disk_quota_supported(info: Mapping[str, Any], root: str | Path = "/") -> bool:
+    """Return whether ``storage_opt size`` works: overlay2 needs XFS with project quotas."""
+    driver = info.get("Driver")
+    if driver in _QUOTA_DRIVERS:
+        return True
+    backing = dict(info.get("DriverStatus") or ()).get("Backing Filesystem")
+    if driver != "overlay2" or backing != "xfs":
+        return False
+    try:
+        mountinfo = Path(root, "proc/self/mountinfo").read_text()
+    except OSError as exc:
+        LOG.warning("Cannot read mounts to look for disk quotas, so there are none: %s", exc)
+        return False
+    return has_project_quota(mountinfo, info["DockerRootDir"])
+
+
+def has_project_quota(mountinfo_text: str, directory: str) -> bool:
+    """Return whether the file system below ``directory`` is mounted with project quotas."""
+    best, options = -1, ""
+    for line in mountinfo_text.splitlines():
+        left, _, right = line.partition(" - ")
+        fields, tail = left.split(), right.split()
+        if len(fields) < 6 or len(tail) < 3:
+            continue
+        mountpoint = PurePosixPath(fields[4])
+        # Equal mount points cover each other, the last one is seen.
+        if PurePosixPath(directory).is_relative_to(mountpoint) and len(mountpoint.parts) >= best:
+            best, options = len(mountpoint.parts), f"{fields[5]},{tail[2]}"
+    return not {"pquota", "prjquota"}.isdisjoint(options.split(","))
+
+
+def _disk_total_gib(root: str, directory: str) -> int:
+    try:
+        return shutil.disk_usage(Path(root, directory.lstrip("/"))).total // GIB
+    except OSError as exc:
+        LOG.warning("Cannot measure the disk at %s, so it counts as 0 GiB: %s", directory, exc)
+        return 0

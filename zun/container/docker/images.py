@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Having the image of a container on the host."""
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from docker import errors as docker_errors
+from oslo_log import log as logging
+
+from zun.common import exceptions
+from zun.container.docker.client import Engine, OnEngine
+from zun.container.driver import ImageFacts, RegistryAuth
+
+LOG = logging.getLogger(__name__)
+
+#: Policies that look at the host first. The contract reads an unset policy as "always". Here it is
+#: "ifnotpresent": a pull costs a network timeout on a cloud without a registry, at every one of many runs of
+#: one image, and an image built on the host could never run.
+_LOCAL_FIRST = (None, "", "ifnotpresent")
+
+
+class DockerImages(OnEngine):
+    """Any policy but these three does not pull: clients store odd spellings (``Always``) and expect that."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._pulls = SingleFlight()
+
+    def ensure(self, image: str, policy: str | None = None, auth: RegistryAuth | None = None) -> ImageFacts:
+        if policy != "always":
+            found = self._find(image)
+            if found is not None:
+                return found
+            if policy not in _LOCAL_FIRST:
+                raise exceptions.ImageNotFound(
+                    f"Image {image} is not on host {self.settings.host_label} and the pull policy "
+                    f"'{policy}' does not fetch it. Pull it there, or use the policy ifnotpresent."
+                )
+        self._pulls.do((image, auth), lambda: self._pull(image, auth))
+        found = self._find(image)
+        if found is None:
+            raise exceptions.ImageNotFound(f"Image {image} was pulled and is gone again: does something remove images?")
+        return found
+
+    def _find(self, image: str) -> ImageFacts | None:
+        with self._engine.translated(f"inspect image {image}"):
+            try:
+                return image_facts(self._engine.api.inspect_image(image))
+            except docker_errors.NotFound:
+                return None
+
+    def _pull(self, image: str, auth: RegistryAuth | None) -> None:
+        LOG.info("Pulling image %s", image)
+        credentials = {"username": auth.username, "password": auth.password} if auth else None
+        with self._engine.translated(f"pull image {image}"):
+            try:
+                for step in self._engine.api.pull(image, stream=True, decode=True, auth_config=credentials):
+                    if "error" in step:
+                        # The answer was 200 long ago.
+                        raise _pull_failed(image, step["error"])
+            except docker_errors.APIError as exc:
+                raise _pull_failed(image, str(exc.explanation)) from exc
+
+
+class SingleFlight:
+    """Lets one thread do what several want at once; they share its result or its error.
+
+    Without it, a hundred runs of an image that cannot be had would each wait for the network.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[Any, Future[None]] = {}
+
+    def do(self, key: Any, work: Callable[[], None]) -> None:
+        with self._lock:
+            future = self._running.get(key)
+            mine = future is None
+            if future is None:
+                future = self._running[key] = Future()
+        if not mine:
+            return future.result()
+        try:
+            work()
+        except BaseException as exc:
+            future.set_exception(exc)
+            raise
+        else:
+            future.set_result(None)
+        finally:
+            with self._lock:
+                del self._running[key]
+        return None
+
+
+def image_facts(inspected: Mapping[str, Any]) -> ImageFacts:
+    config = inspected.get("Config") or {}
+    return ImageFacts(
+        image_id=inspected["Id"],
+        entrypoint=tuple(config.get("Entrypoint") or ()),
+        command=tuple(config.get("Cmd") or ()),
+    )
+
+
+def _pull_failed(image: str, reason: str) -> exceptions.ZunError:
+    """Return the error for Docker's ``reason``: registries do not tell a missing image from a private one."""
+    lowered = reason.lower()
+    if any(text in lowered for text in ("not found", "manifest unknown", "does not exist", "access denied")):
+        return exceptions.ImageNotFound(
+            f"Image {image} cannot be pulled: {reason}. Check its name and tag, and the credentials if it is private."
+        )
+    return exceptions.DockerError(
+        f"Image {image} cannot be pulled: {reason}. Check that the host reaches the registry, or put the "
+        f"image on the host and use the pull policy ifnotpresent or never."
+    )

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Docker knows of this host's containers."""
+
+from docker import errors as docker_errors
+
+from zun.container.docker.client import LABEL_HOST, LABEL_UUID, object_name
+from zun.container.docker.kernel import DockerKernel
+from zun.container.docker.state import runtime_state
+from zun.container.driver import ContainerView, RuntimeState
+
+
+class DockerInspector(DockerKernel):
+    def show(self, container: ContainerView) -> RuntimeState | None:
+        with self._engine.translated("inspect", container.uuid):
+            try:
+                found = self._engine.api.inspect_container(object_name(container))
+            except docker_errors.NotFound:
+                return None
+        return runtime_state(found, container.status) if self._engine.owns(found["Config"]["Labels"]) else None
+
+    def list(self) -> dict[str, RuntimeState]:
+        """One inspection an object: Docker's own list has neither exit codes nor CPU sets."""
+        api = self._engine.api
+        states = {}
+        with self._engine.translated("list containers"):
+            label = f"{LABEL_HOST}={self.settings.host_label}"
+            for entry in api.containers(all=True, filters={"label": [label, LABEL_UUID]}):
+                try:
+                    found = api.inspect_container(entry["Id"])
+                except docker_errors.NotFound:
+                    continue
+                states[entry["Labels"][LABEL_UUID]] = runtime_state(found, None)
+        return states

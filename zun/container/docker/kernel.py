@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kernel allows a process, from its files. Nothing here asks Docker.
+
+Functions read below a ``root`` that stands for ``/``, so captured trees serve as well as a machine.
+Sources: proc(5), cgroups(7), Documentation/admin-guide/cgroup-v1/cpusets.rst and cgroup-v2.rst.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from zun.common import exceptions
+from zun.container.docker.client import OnEngine
+from zun.container.driver import ContainerView, KernelView, RuntimeState
+from zun.topology import CpuSet
+
+
+class DockerKernel(OnEngine):
+    """Reads back what was asked for. An agent in a container of its own needs them mounted at ``root``."""
+
+    def kernel_view(self, container: ContainerView, state: RuntimeState) -> KernelView | None:
+        try:
+            return kernel_view(self.settings.root, state.pid, state.container_id)
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        except (OSError, ValueError) as exc:
+            raise exceptions.DockerError(
+                f"Cannot read what the kernel allows container {container.uuid}: {exc}. The agent must "
+                f"run in the host's pid and cgroup namespaces."
+            ) from exc
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupMount:
+    """A mounted hierarchy: ``top`` is the group that is visible at ``mountpoint``."""
+
+    mountpoint: PurePosixPath
+    top: str
+    unified: bool
+
+
+def kernel_view(root: str | Path, pid: int, container_id: str) -> KernelView | None:
+    """Return the limits of process ``pid``, or None when it is gone or the id has gone to somebody else.
+
+    ``container_id`` guards against the latter: Docker names the group after it, with every cgroup driver.
+    May raise FileNotFoundError or ProcessLookupError when the process ends meanwhile.
+    """
+    if pid <= 0:
+        return None
+    proc = Path(root, "proc", str(pid))
+    status = _fields((proc / "status").read_text())
+    if status.get("State", "")[:1] in ("Z", "X"):
+        return None
+    mount, group = locate_cpuset((proc / "cgroup").read_text(), Path(root, "proc/self/mountinfo").read_text())
+    if container_id and container_id not in group:
+        return None
+    cpus, mems = group_limits(Path(root), mount, group)
+    return KernelView(
+        cpus=CpuSet(status["Cpus_allowed_list"]),
+        mems=CpuSet(status["Mems_allowed_list"]),
+        cgroup_cpus=cpus,
+        cgroup_mems=mems,
+    )
+
+
+def locate_cpuset(cgroup_text: str, mountinfo_text: str) -> tuple[CgroupMount, str]:
+    """Return the hierarchy that limits CPUs and the process's group in it, from two files of /proc.
+
+    A version 1 hierarchy with the controller wins (hybrid machines mount both); ValueError when none is
+    mounted.
+    """
+    groups = {}
+    for line in cgroup_text.splitlines():
+        _, controllers, group = line.split(":", 2)
+        groups[controllers] = group
+    mounts = list(_mounts(mountinfo_text))
+    for controllers, group in groups.items():
+        if "cpuset" in controllers.split(","):
+            for mount in mounts:
+                if not mount.unified:
+                    return mount, group
+    if "" in groups:
+        for mount in mounts:
+            if mount.unified:
+                return mount, groups[""]
+    raise ValueError("no cgroup hierarchy with CPU sets is mounted")
+
+
+def group_limits(root: Path, mount: CgroupMount, group: str) -> tuple[CpuSet, CpuSet]:
+    """Return the CPUs and memory nodes of ``group``.
+
+    A version 2 group without the controller has no such files and its nearest ancestor's hold.
+    """
+    inside = group
+    # A container runtime inside a container: the mount shows only a part of what /proc names.
+    if mount.top != "/" and (group == mount.top or group.startswith(mount.top + "/")):
+        inside = group[len(mount.top) :]
+    steps = PurePosixPath(inside.strip("/"))
+    if ".." in steps.parts:
+        raise ValueError(f"group {group} is outside of this process's cgroup namespace")
+    top = root / str(mount.mountpoint).lstrip("/")
+    if not mount.unified:
+        directory = top / steps
+        return CpuSet(_text(directory / "cpuset.cpus")), CpuSet(_text(directory / "cpuset.mems"))
+    for path in (steps, *steps.parents):
+        directory = top / path
+        if (directory / "cpuset.cpus.effective").exists():
+            return (
+                CpuSet(_text(directory / "cpuset.cpus.effective")),
+                CpuSet(_text(directory / "cpuset.mems.effective")),
+            )
+    raise ValueError(f"the cpuset controller is off in {top}: add it to cgroup.subtree_control")
+
+
+def _mounts(mountinfo_text: str) -> Iterator[CgroupMount]:
+    """Yield the cgroup mounts that can limit CPUs.
+
+    Line: ``id parent major:minor root mountpoint options [tags] - type source super-options``.
+    """
+    for line in mountinfo_text.splitlines():
+        left, _, right = line.partition(" - ")
+        # A host with many containers has thousands of other mounts.
+        if not right.startswith("cgroup"):
+            continue
+        fields, tail = left.split(), right.split()
+        if len(fields) < 5 or len(tail) < 3:
+            continue
+        if tail[0] == "cgroup2" or (tail[0] == "cgroup" and "cpuset" in tail[2].split(",")):
+            yield CgroupMount(PurePosixPath(_unescape(fields[4])), _unescape(fields[3]), tail[0] == "cgroup2")
+
+
+def _unescape(field: str) -> str:
+    return field.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+
+
+def _fields(status_text: str) -> dict[str, str]:
+    pairs = (line.partition(":") for line in status_text.splitlines())
+    return {name: value.strip() for name, _, value in pairs}
+
+
+def _text(path: Path) -> str:
+    return path.read_text().strip()

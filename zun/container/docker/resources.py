@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changing the limits of a container."""
+
+from typing import Any
+
+from oslo_log import log as logging
+
+from zun.common import exceptions
+from zun.container.docker.client import OnEngine, object_name
+from zun.container.docker.create import DEFAULT_SHARES, MIB, cpu_limits, memory_limits
+from zun.container.driver import ContainerView
+
+LOG = logging.getLogger(__name__)
+
+
+class DockerResources(OnEngine):
+    def update(
+        self,
+        container: ContainerView,
+        *,
+        cpu: float | None = None,
+        memory: int | None = None,
+        cpuset_cpus: str | None = None,
+        cpuset_mems: str | None = None,
+    ) -> None:
+        settings = self.settings
+        change = update_arguments(
+            container.cpu_policy,
+            cpu=cpu,
+            memory=memory,
+            cpuset_cpus=cpuset_cpus,
+            cpuset_mems=cpuset_mems,
+            hard_cpu_limit=settings.hard_cpu_limit,
+            swap_mib=settings.memory_swap_mib,
+        )
+        if not change:
+            return
+        with self._engine.translated("update", container.uuid):
+            answer = self._engine.api.update_container(object_name(container), **change)
+        for warning in answer.get("Warnings") or ():
+            LOG.warning("Docker warns about container %s: %s", container.uuid, warning)
+
+
+def update_arguments(
+    cpu_policy: str | None,
+    *,
+    cpu: float | None,
+    memory: int | None,
+    cpuset_cpus: str | None,
+    cpuset_mems: str | None,
+    hard_cpu_limit: bool,
+    swap_mib: int,
+) -> dict[str, Any]:
+    """Return docker-py's arguments for an update; empty when there is nothing to change.
+
+    Memory nodes travel with the CPUs: Docker applies one request in one step on cgroup version 1.
+    """
+    change: dict[str, Any] = {}
+    for name, value in (("cpuset_cpus", cpuset_cpus), ("cpuset_mems", cpuset_mems)):
+        if value is None:
+            continue
+        if not value.strip():
+            # Docker answers 200 and keeps the old set (moby#41946).
+            raise exceptions.Invalid(f"{name} is empty, which Docker would ignore. To unpin, give every allowed id.")
+        change[name] = value
+    if memory is not None:
+        limits = memory_limits(memory, swap_mib)
+        change["mem_limit"], change["memswap_limit"] = (
+            limits.get("Memory", memory * MIB),
+            limits.get("MemorySwap", -1),
+        )
+    if cpu is not None:
+        limits = cpu_limits(cpu_policy, cpu, hard=hard_cpu_limit)
+        # A container may have become dedicated: what it carried as a shared one is taken off.
+        change["cpu_shares"] = limits.get("CpuShares", DEFAULT_SHARES)
+        if hard_cpu_limit:
+            change["cpu_quota"] = limits.get("CpuQuota", -1)
+            if "CpuPeriod" in limits:
+                change["cpu_period"] = limits["CpuPeriod"]
+    return change

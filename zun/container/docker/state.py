@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From Docker's description of an object to a :class:`~zun.container.driver.RuntimeState`. Pure."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from zun.common.states import Status
+from zun.container.driver import KEPT_WHEN_NEVER_STARTED, RuntimeState
+
+_ENDED = frozenset({"exited", "removing"})
+
+
+def runtime_state(inspected: Mapping[str, Any], current: Status | str | None) -> RuntimeState:
+    """Return the state of an inspected object; ``current`` is the status of its row, None when unknown."""
+    state: Mapping[str, Any] = inspected.get("State") or {}
+    config: Mapping[str, Any] = inspected.get("HostConfig") or {}
+    status, reason = _status(state, current)
+    alive = bool(state.get("Running"))
+    started, finished = _time(state.get("StartedAt")), _time(state.get("FinishedAt"))
+    return RuntimeState(
+        container_id=inspected["Id"],
+        status=status,
+        # While it runs, Docker still tells about the end of the run before.
+        exit_code=None if alive or not (finished or reason) else state.get("ExitCode"),
+        started_at=started,
+        finished_at=None if alive else finished,
+        error=reason,
+        pid=state.get("Pid") or 0,
+        cpuset_cpus=config.get("CpusetCpus") or "",
+        cpuset_mems=config.get("CpusetMems") or "",
+    )
+
+
+def _status(state: Mapping[str, Any], current: Status | str | None) -> tuple[Status | None, str | None]:
+    """Return the row's new status (None: keep it) and the reason for it, first match first.
+
+    The order is the one of the lifecycle contract, "Runtime state to status". It does not say what an object
+    that never ran means to a row that claims it did (``Running`` and the like, after somebody recreated the
+    object): the object is right, so ``Created``.
+    """
+    if not state:
+        return Status.UNKNOWN, "Docker reports no state for the container"
+    word = str(state.get("Status") or "")
+    error = state.get("Error") or None
+    if error:
+        return (Status.STOPPED if word in _ENDED else _known(word)), error
+    for flag, status in (
+        ("Paused", Status.PAUSED),
+        ("Restarting", Status.RESTARTING),
+        ("Running", Status.RUNNING),
+        ("Dead", Status.DEAD),
+    ):
+        if state.get(flag):
+            return status, None
+    if _time(state.get("StartedAt")) is None:
+        return (None if current is None or current in KEPT_WHEN_NEVER_STARTED else Status.CREATED), None
+    if _time(state.get("FinishedAt")) is None:
+        return Status.UNKNOWN, "Docker reports a container that was started, does not run and never ended"
+    return Status.STOPPED, None
+
+
+def _known(word: str) -> Status | None:
+    try:
+        return Status(word.capitalize())
+    except ValueError:
+        return None
+
+
+def _time(text: str | None) -> datetime | None:
+    """Parse Docker's time, to microseconds, as naive UTC. Year 1 is how Docker writes "never"."""
+    if not text or text.startswith("0001-"):
+        return None
+    return datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)

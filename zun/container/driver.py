@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the rest of the service may ask of a container runtime.
+
+The runtime is described by small Protocols, one a capability, so that a part of the service names only what
+it uses (the audit an ``Inspector``, the shared pool ``Resources``), and so that an in-memory driver can stand
+in for Docker everywhere. Values handed out are frozen; times are naive UTC; memory is in MiB, disk in GiB.
+
+Every method may raise :class:`~zun.common.exceptions.Unavailable` when the runtime does not answer and
+:class:`~zun.common.exceptions.DockerError` when it fails in a way that no other error describes. Methods
+which act on one container raise :class:`~zun.common.exceptions.ContainerNotFound` when the runtime has no
+such object and :class:`~zun.common.exceptions.Conflict` when the object is in the wrong state (not running,
+paused, ...), unless their own text says otherwise. A container is found by its uuid alone: ``container_id``
+of the row may be stale.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol, runtime_checkable
+
+from zun.common.states import Status
+from zun.topology import CpuSet
+
+#: Action of the event which says: events may have been missed, read everything again. It carries no uuid.
+RESYNC = "resync"
+
+#: Statuses of rows that an object which never ran has nothing to say to (lifecycle contract, section 6).
+KEPT_WHEN_NEVER_STARTED = frozenset(
+    {
+        Status.CREATED,
+        Status.RESTARTING,
+        Status.ERROR,
+        Status.REBUILDING,
+        Status.DELETING,
+        Status.DELETED,
+        Status.DEAD,
+    }
+)
+
+
+class ContainerView(Protocol):
+    """The part of a container a driver reads; ``zun.objects.Container`` has all of it. Never written to."""
+
+    @property
+    def uuid(self) -> str: ...
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def status(self) -> Status | str | None: ...
+    @property
+    def image(self) -> str: ...
+    @property
+    def cpu(self) -> float | None: ...
+    @property
+    def cpu_policy(self) -> str | None: ...
+    @property
+    def memory(self) -> int | None: ...
+    @property
+    def disk(self) -> int | None: ...
+    @property
+    def command(self) -> Sequence[str] | None: ...
+    @property
+    def entrypoint(self) -> Sequence[str] | None: ...
+    @property
+    def workdir(self) -> str | None: ...
+    @property
+    def environment(self) -> Mapping[str, str] | None: ...
+    @property
+    def labels(self) -> Mapping[str, str] | None: ...
+    @property
+    def hostname(self) -> str | None: ...
+    @property
+    def restart_policy(self) -> Mapping[str, str] | None: ...
+    @property
+    def interactive(self) -> bool | None: ...
+    @property
+    def tty(self) -> bool | None: ...
+    @property
+    def auto_remove(self) -> bool | None: ...
+    @property
+    def privileged(self) -> bool | None: ...
+    @property
+    def healthcheck(self) -> Mapping[str, Any] | None: ...
+    @property
+    def runtime(self) -> str | None: ...
+    @property
+    def exposed_ports(self) -> Mapping[str, Any] | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeState:
+    """One container as its runtime describes it.
+
+    ``status`` is None when the runtime has nothing to add to what the row says: an object that was never
+    started says so only to a row that is still ``Creating`` (see :meth:`Inspector.list`). ``pid`` is the
+    first process's id on the host, 0 when there is none. ``exit_code`` is None until a process has ended.
+    ``error`` is the runtime's own text, or why ``status`` is Unknown. ``cpuset_cpus`` and ``cpuset_mems`` are
+    the runtime's *configuration* in the kernel's list form, "" when unset; what the kernel does with it is
+    :class:`KernelView`.
+    """
+
+    container_id: str
+    status: Status | None
+    exit_code: int | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    error: str | None
+    pid: int
+    cpuset_cpus: str
+    cpuset_mems: str
+
+    @property
+    def never_started(self) -> bool:
+        """True for an object that was created and nothing more."""
+        return self.started_at is None and self.finished_at is None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelView:
+    """What the kernel allows a container's first process, and its control group as a whole.
+
+    ``cpus`` and ``mems`` come from the process (a process may narrow its own set), ``cgroup_cpus`` and
+    ``cgroup_mems`` from the group, which is the limit nobody inside can widen.
+    """
+
+    cpus: CpuSet
+    mems: CpuSet
+    cgroup_cpus: CpuSet
+    cgroup_mems: CpuSet
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeEvent:
+    """Something happened to the container ``uuid``; read its state to learn what.
+
+    Actions are Docker's names (``start die oom pause unpause update destroy``) or :data:`RESYNC` with an
+    empty uuid. An event may be delivered twice.
+    """
+
+    uuid: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What the runtime says of its host; ``name`` is the agent's host name, not the machine's."""
+
+    name: str
+    mem_total_mib: int
+    cpus: int
+    disk_total_gib: int
+    disk_quota_supported: bool
+    labels: dict[str, str]
+    runtimes: list[str]
+    architecture: str
+    os_type: str
+    os: str
+    kernel_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryAuth:
+    """Credentials for one registry."""
+
+    username: str
+    password: str
+
+    def __repr__(self) -> str:
+        # A record of this kind ends up in logs and tracebacks sooner or later.
+        return f"RegistryAuth(username={self.username!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFacts:
+    """What an image brings along. ``entrypoint`` and ``command`` are empty when the image sets none."""
+
+    image_id: str
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+
+    def invocation(
+        self, entrypoint: Sequence[str] | None, command: Sequence[str] | None
+    ) -> tuple[list[str] | None, list[str] | None]:
+        """Return the ``(entrypoint, command)`` that will really run, each None when there is none.
+
+        The image's command only counts when the user gave neither of the two: it was written for the image's
+        own entrypoint (this is Docker's rule).
+        """
+        if entrypoint:
+            return list(entrypoint), list(command) if command else None
+        chosen = command or self.command
+        return list(self.entrypoint) or None, list(chosen) or None
+
+
+class Lifecycle(Protocol):
+    """Makes, moves and removes containers. Every method is safe to repeat after a crash in its middle."""
+
+    def create(self, container: ContainerView, *, cpuset_cpus: str, cpuset_mems: str) -> str:
+        """Create the object, not started, and return the runtime's id of it.
+
+        The cpusets are kernel lists ("" leaves one open) and are in force before the first process exists. An
+        object that an earlier attempt of this host left behind is adopted: it is moved to these cpusets if it
+        has others, is else unchanged, and its id is returned.
+        ImageNotFound when the image is not on the host (see :meth:`Images.ensure`); ContainerAlreadyExists
+        when the name is taken by an object that is not this host's.
+        """
+        ...
+
+    def start(self, container: ContainerView) -> None:
+        """Start it; nothing happens if it runs already."""
+        ...
+
+    def stop(self, container: ContainerView, timeout: int | None = None) -> None:
+        """Ask it to end, kill it after ``timeout`` seconds (None: the runtime's choice). Fine if it has."""
+        ...
+
+    def reboot(self, container: ContainerView, timeout: int | None = None) -> None:
+        """Stop and start it, keeping the object. A stopped or never started one is started."""
+        ...
+
+    def pause(self, container: ContainerView) -> None: ...
+
+    def unpause(self, container: ContainerView) -> None: ...
+
+    def kill(self, container: ContainerView, signal: str | None = None) -> None:
+        """Send ``signal`` (name or number; None: SIGKILL). InvalidValue for one the runtime does not know."""
+        ...
+
+    def delete(self, container: ContainerView, *, force: bool = False) -> None:
+        """Remove the object, and when it returns its processes are gone. A missing object is fine.
+
+        Without ``force`` a running container is a Conflict. An object of another host is never touched.
+        """
+        ...
+
+
+class Inspector(Protocol):
+    """Tells what is; changes nothing."""
+
+    def show(self, container: ContainerView) -> RuntimeState | None:
+        """Return the state, or None when this host has no such object."""
+        ...
+
+    def list(self) -> dict[str, RuntimeState]:
+        """Return the state of every object of this host, by container uuid.
+
+        The rows are not known here, so a never started object has status None; ``show`` tells more.
+        """
+        ...
+
+    def kernel_view(self, container: ContainerView, state: RuntimeState) -> KernelView | None:
+        """Return what the kernel enforces now, or None when the process that ``state`` names is gone.
+
+        DockerError when the kernel's files cannot be read: an unreadable limit is never reported as a kept
+        one.
+        """
+        ...
+
+
+class Resources(Protocol):
+    """Changes the limits of a container, running or not."""
+
+    def update(
+        self,
+        container: ContainerView,
+        *,
+        cpu: float | None = None,
+        memory: int | None = None,
+        cpuset_cpus: str | None = None,
+        cpuset_mems: str | None = None,
+    ) -> None:
+        """Change what is given, leave what is None. All of it is one call to the runtime.
+
+        ``cpu`` is read by the container's ``cpu_policy``: a weight (or quota) when shared, no limit when
+        dedicated. Invalid for an empty cpuset: Docker accepts one and changes nothing. To unpin, send the
+        full list.
+        """
+        ...
+
+
+class Console(Protocol):
+    """Looks into a container and runs commands inside it."""
+
+    def execute(
+        self, container: ContainerView, command: Sequence[str], timeout: float | None = None
+    ) -> tuple[str, int]:
+        """Run ``command`` without a shell; return its output, both streams as they came, and its exit code.
+
+        ``timeout`` in seconds, None: the driver's default. When it is over the command is abandoned (it goes
+        on inside the container) and Conflict is raised.
+        """
+        ...
+
+    def logs(
+        self,
+        container: ContainerView,
+        *,
+        stdout: bool = True,
+        stderr: bool = True,
+        timestamps: bool = False,
+        tail: str | int | None = "all",
+        since: str | int | float | None = None,
+    ) -> str:
+        """Return the whole log as text. ``tail`` that is no number means all.
+
+        ``since`` is epoch seconds or ``YYYY-MM-DD HH:MM:SS,mmm`` in UTC, else InvalidValue.
+        """
+        ...
+
+    def top(self, container: ContainerView, ps_args: str | None = None) -> dict[str, Any]:
+        """Return ``{"Titles": [str], "Processes": [[str, ...], ...]}``."""
+        ...
+
+    def stats(self, container: ContainerView) -> dict[str, Any]:
+        """Return the resource use, under the member names of the API. Conflict when it is not running."""
+        ...
+
+
+class Images(Protocol):
+    """Brings images to the host."""
+
+    def ensure(self, image: str, policy: str | None = None, auth: RegistryAuth | None = None) -> ImageFacts:
+        """Make ``image`` present and tell about it; ImageNotFound when that is impossible.
+
+        ``policy``: ``never`` uses what is here, ``ifnotpresent`` and None pull only what is missing,
+        ``always`` pulls every time and fails if that fails.
+        """
+        ...
+
+
+class EventSource(Protocol):
+    """Tells about changes nobody here asked for."""
+
+    def events(self, stop: threading.Event) -> Iterator[RuntimeEvent]:
+        """Yield this host's events until ``stop`` is set; then end soon.
+
+        The first event, and the first after every lost connection, is a :data:`RESYNC`.
+        """
+        ...
+
+
+class Facts(Protocol):
+    """Describes the host."""
+
+    def facts(self) -> HostFacts: ...
+
+
+@runtime_checkable
+class ContainerDriver(Lifecycle, Inspector, Resources, Console, Images, EventSource, Facts, Protocol):
+    """Every capability; what an agent is given."""

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon behind the in-memory driver: objects, processes, and the few commands it can pretend to run."""
+
+import itertools
+import queue
+import signal as signals
+import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from zun.common import exceptions
+from zun.common.states import Status
+from zun.container.driver import KEPT_WHEN_NEVER_STARTED, RuntimeEvent, RuntimeState
+
+#: Exit codes of a process that a signal ended.
+KILLED, TERMINATED = 137, 143
+
+
+@dataclass(slots=True)
+class RuntimeObject:
+    """What the runtime keeps of a container. ``pid`` is 0 while no process runs."""
+
+    container_id: str
+    uuid: str
+    host: str
+    command: tuple[str, ...]
+    auto_remove: bool
+    restart: Mapping[str, str]
+    cpuset_cpus: str
+    cpuset_mems: str
+    memory: int | None
+    pid: int = 0
+    paused: bool = False
+    restarting: bool = False
+    exit_code: int | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    restarts: int = 0
+    log: list[tuple[datetime, str]] = field(default_factory=list)
+
+    def status(self, current: Status | str | None) -> Status | None:
+        if self.paused:
+            return Status.PAUSED
+        if self.restarting:
+            return Status.RESTARTING
+        if self.pid:
+            return Status.RUNNING
+        if self.started_at is not None:
+            return Status.STOPPED
+        return None if current is None or current in KEPT_WHEN_NEVER_STARTED else Status.CREATED
+
+    def state(self, current: Status | str | None) -> RuntimeState:
+        return RuntimeState(
+            container_id=self.container_id,
+            status=self.status(current),
+            exit_code=None if self.pid else self.exit_code,
+            started_at=self.started_at,
+            finished_at=None if self.pid else self.finished_at,
+            error=None,
+            pid=self.pid,
+            cpuset_cpus=self.cpuset_cpus,
+            cpuset_mems=self.cpuset_mems,
+        )
+
+    @property
+    def restart_limit(self) -> int:
+        """How often a failure may be followed by a new start; 0: for ever."""
+        return int(self.restart.get("MaximumRetryCount") or 0)
+
+    def restarts_after(self, code: int) -> bool:
+        """Whether the restart policy starts it again after it ended by itself with ``code``."""
+        policy = self.restart.get("Name")
+        if policy == "on-failure":
+            return code != 0 and (not self.restart_limit or self.restarts < self.restart_limit)
+        return policy in ("always", "unless-stopped")
+
+
+class InMemoryRuntime:
+    """The daemon: objects, which several drivers (hosts) may share as several agents share one Docker.
+
+    Callers hold ``lock``.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.objects: dict[str, RuntimeObject] = {}
+        self.by_host: dict[str, dict[str, RuntimeObject]] = defaultdict(dict)
+        self.listeners: dict[str, list[queue.SimpleQueue[RuntimeEvent]]] = defaultdict(list)
+        self._pids = itertools.count(1001)
+
+    def add(self, made: RuntimeObject) -> None:
+        self.objects[made.uuid] = made
+        self.by_host[made.host][made.uuid] = made
+
+    def remove(self, gone: RuntimeObject) -> None:
+        del self.objects[gone.uuid]
+        del self.by_host[gone.host][gone.uuid]
+        self.tell(gone, "destroy")
+
+    def begin(self, stopped: RuntimeObject) -> None:
+        """Start the first process. One whose command ends at once has ended when this returns."""
+        stopped.pid, stopped.started_at, stopped.restarting = next(self._pids), utcnow(), False
+        self.tell(stopped, "start")
+        outcome = pretend(stopped.command)
+        if outcome is None or outcome.seconds:
+            return
+        stopped.log.extend((utcnow(), line) for line in outcome.output.splitlines())
+        if stopped.restarts_after(outcome.code) and not stopped.restart_limit:
+            # It would go on for ever; Docker waits longer and longer in this state.
+            self._die(stopped, outcome.code)
+            stopped.restarting = True
+        else:
+            self.end(stopped, outcome.code, by_itself=True)
+
+    def end(self, running: RuntimeObject, code: int, *, by_itself: bool = False, keep: bool = False) -> None:
+        """End the process. ``by_itself``: its restart policy applies; ``keep``: auto_remove does not."""
+        self._die(running, code)
+        if by_itself and running.restarts_after(code):
+            running.restarts += 1
+            self.begin(running)
+        elif running.auto_remove and not keep:
+            self.remove(running)
+
+    def tell(self, about: RuntimeObject, action: str) -> None:
+        for listener in self.listeners.get(about.host, ()):
+            listener.put(RuntimeEvent(about.uuid, action))
+
+    def _die(self, running: RuntimeObject, code: int) -> None:
+        running.pid, running.paused, running.restarting = 0, False, False
+        running.exit_code, running.finished_at = code, utcnow()
+        self.tell(running, "die")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a command ends: what it wrote, its exit code, how long it takes."""
+
+    output: str
+    code: int
+    seconds: float = 0.0
+
+
+def pretend(command: Sequence[str]) -> Outcome | None:
+    """Return the outcome of the few commands this runtime knows, None for others: those run until stopped."""
+    match list(command):
+        case ["echo", *words]:
+            return Outcome(" ".join(words) + "\n", 0)
+        case ["true"]:
+            return Outcome("", 0)
+        case ["false"]:
+            return Outcome("", 1)
+        case ["sleep", seconds]:
+            return Outcome("", 0, float(seconds))
+    return None
+
+
+def signal_number(name: str) -> int:
+    """Return the number of a signal given as ``SIGTERM``, ``term`` or ``15``, else InvalidValue."""
+    try:
+        if name.isdigit():
+            return signals.Signals(int(name))
+        upper = name.upper()
+        return signals.Signals[upper if upper.startswith("SIG") else f"SIG{upper}"]
+    except (KeyError, ValueError) as exc:
+        raise exceptions.InvalidValue(f"'{name}' is no signal. Give a name such as SIGTERM.") from exc
+
+
+def utcnow() -> datetime:
+    return datetime.now(UTC).replace(tzinfo=None)

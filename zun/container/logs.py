@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How clients say which part of a log they want (lifecycle contract, "logs, stats, top")."""
+
+from datetime import UTC, datetime
+
+from zun.common import exceptions
+
+
+def tail_lines(tail: str | int | None) -> int | str:
+    """Return a number of lines or "all", which is what anything else than a number means."""
+    try:
+        lines = int(tail)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return "all"
+    return lines if lines >= 0 else "all"
+
+
+def since_epoch(since: str | int | float | None) -> float | None:
+    """Return epoch seconds, None for "from the beginning". InvalidValue for a text in neither format."""
+    if since is None or since == "":
+        return None
+    try:
+        seconds = float(since)
+    except ValueError:
+        try:
+            moment = datetime.strptime(str(since), "%Y-%m-%d %H:%M:%S,%f")
+        except ValueError as exc:
+            raise exceptions.InvalidValue(
+                f"'{since}' is no time. Give epoch seconds or 'YYYY-MM-DD HH:MM:SS,mmm' in UTC."
+            ) from exc
+        seconds = moment.replace(tzinfo=UTC).timestamp()
+    # "nan" is a float to Python; no comparison with it holds.
+    return seconds if seconds > 0 else None

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+import uuid
+from collections.abc import Iterator
+
+import docker
+import pytest
+
+from zun.container.docker import DockerDriver
+from zun.tests.integration.container.daemon import docker_url
+from zun.tests.unit.container.contract import Rig
+
+__all__ = ["docker_url"]
+
+
+@pytest.fixture
+def api(docker_url: str) -> Iterator[docker.APIClient]:
+    """A client of the test's own, to look behind the driver's back."""
+    client = docker.APIClient(docker_url, version="auto")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def rig(docker_url: str) -> Iterator[Rig]:
+    """Two agents' drivers on one daemon. Their host names are of this test only, so are its objects."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    # No network: these tests are about everything else, and then need no bridge on the machine.
+    one, two = (DockerDriver(docker_url, f"{name}-{agent}", network_mode="none") for agent in ("one", "two"))
+    made = Rig(one, two)
+    yield made
+    made.clean()

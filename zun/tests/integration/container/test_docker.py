@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What only a real daemon can show: the objects it was asked for, its errors, its connections."""
+
+import pathlib
+import threading
+from dataclasses import replace
+from typing import Any
+
+import docker
+import pytest
+
+from zun.common import exceptions
+from zun.common.states import Status
+from zun.container.docker import DockerDriver
+from zun.container.driver import RESYNC, RuntimeEvent
+from zun.tests.integration.container.proxy import proxied
+from zun.tests.unit.container.contract import Rig, listening
+from zun.tests.unit.container.samples import Sample, until
+from zun.topology import CpuSet
+
+pytestmark = pytest.mark.docker
+MIB = 1 << 20
+
+
+def inspect(api: docker.APIClient, container: Sample) -> dict[str, Any]:
+    return api.inspect_container(f"zun-{container.uuid}")
+
+
+def variant(rig: Rig, url: str, **settings: Any) -> DockerDriver:
+    """Return a driver for the rig's host with other settings; the rig removes what it makes."""
+    return DockerDriver(url, rig.driver.facts().name, network_mode="none", **settings)
+
+
+def test_object_has_all_that_was_asked(rig: Rig, api: docker.APIClient) -> None:
+    container = rig.created(
+        memory=48,
+        command=["-c", "sleep 1000"],
+        entrypoint=["/bin/sh"],
+        environment={"PATH": "/bin", "TEXT": "a=b c"},
+        labels={"team": "blue", "zun.host": "stolen"},
+        workdir="/tmp",
+        hostname="web-1",
+        restart_policy={"Name": "on-failure", "MaximumRetryCount": "3"},
+        interactive=True,
+        tty=True,
+        healthcheck={"test": "true", "interval": 5, "retries": 2, "timeout": "1.5"},
+        exposed_ports={"80/tcp": {}},
+        privileged=True,
+        runtime="runc",
+        disk=5,
+    )
+    found = inspect(api, container)
+    config, host = found["Config"], found["HostConfig"]
+    assert found["Name"] == f"/zun-{container.uuid}"
+    assert config["Labels"] == {"team": "blue", "zun.uuid": container.uuid, "zun.host": rig.driver.facts().name}
+    assert (config["Entrypoint"], config["Cmd"]) == (["/bin/sh"], ["-c", "sleep 1000"])
+    assert set(config["Env"]) == {"PATH=/bin", "TEXT=a=b c"}
+    assert (config["WorkingDir"], config["Hostname"]) == ("/tmp", "web-1")
+    assert (config["OpenStdin"], config["Tty"]) == (True, True)
+    assert config["Healthcheck"] == {
+        "Test": ["CMD-SHELL", "true"],
+        "Interval": 5_000_000_000,
+        "Timeout": 1_500_000_000,
+        "Retries": 2,
+    }
+    assert config["ExposedPorts"] == {"80/tcp": {}}
+    assert host["RestartPolicy"] == {"Name": "on-failure", "MaximumRetryCount": 3}
+    assert (host["Privileged"], host["Runtime"]) == (True, "runc")
+    assert (host["Memory"], host["MemorySwap"]) == (48 * MIB, -1)
+    assert (host["CpusetCpus"], host["CpusetMems"]) == ("1", "0")
+    # Its file system has no quotas here, so a size must not be asked for: Docker would refuse the whole.
+    assert not host.get("StorageOpt")
+
+
+@pytest.mark.parametrize(
+    ("policy", "hard", "shares", "quota"),
+    [
+        ("dedicated", False, 0, 0),
+        ("dedicated", True, 0, 0),
+        ("shared", False, 512, 0),
+        ("shared", True, 0, 50_000),
+    ],
+)
+def test_cpu_limits(
+    rig: Rig, api: docker.APIClient, docker_url: str, policy: str, hard: bool, shares: int, quota: int
+) -> None:
+    container = rig.sample(cpu=0.5, cpu_policy=policy)
+    variant(rig, docker_url, hard_cpu_limit=hard).create(container, cpuset_cpus="0", cpuset_mems="0")
+    host = inspect(api, container)["HostConfig"]
+    assert (host["CpuShares"], host["CpuQuota"]) == (shares, quota)
+
+
+def test_dedicated_loses_its_quota(rig: Rig, api: docker.APIClient, docker_url: str) -> None:
+    driver = variant(rig, docker_url, hard_cpu_limit=True)
+    container = rig.sample(cpu=0.5, cpu_policy="shared")
+    driver.create(container, cpuset_cpus="0", cpuset_mems="0")
+    driver.start(container)
+    group = pathlib.Path("/sys/fs/cgroup/cpu/docker", inspect(api, container)["Id"], "cpu.cfs_quota_us")
+    assert not group.exists() or group.read_text() == "50000\n"
+    driver.update(container, cpu=1.5)
+    assert inspect(api, container)["HostConfig"]["CpuQuota"] == 150_000
+    driver.update(replace(container, cpu_policy="dedicated"), cpu=2.0, cpuset_cpus="0-1")
+    assert inspect(api, container)["HostConfig"]["CpuQuota"] == -1
+    assert not group.exists() or group.read_text() == "-1\n"
+
+
+@pytest.mark.parametrize(("swap", "expected"), [(-1, -1), (0, 32 * MIB), (128, 128 * MIB)])
+def test_swap_limit(rig: Rig, api: docker.APIClient, docker_url: str, swap: int, expected: int) -> None:
+    container = rig.sample(memory=32)
+    variant(rig, docker_url, memory_swap_mib=swap).create(container, cpuset_cpus="0", cpuset_mems="0")
+    assert inspect(api, container)["HostConfig"]["MemorySwap"] == expected
+
+
+def test_memory_can_grow_beyond_the_old_swap_limit(rig: Rig, api: docker.APIClient, docker_url: str) -> None:
+    driver = variant(rig, docker_url, memory_swap_mib=64)
+    container = rig.sample(memory=32)
+    driver.create(container, cpuset_cpus="0", cpuset_mems="0")
+    driver.start(container)
+    driver.update(container, memory=256)
+    host = inspect(api, container)["HostConfig"]
+    assert (host["Memory"], host["MemorySwap"]) == (256 * MIB, 256 * MIB)
+
+
+def test_name_taken_by_a_stranger(rig: Rig, api: docker.APIClient) -> None:
+    container = rig.sample()
+    stranger = api.create_container("zun-demo", ["true"], name=f"zun-{container.uuid}")["Id"]
+    try:
+        with pytest.raises(exceptions.ContainerAlreadyExists, match="rename it"):
+            rig.driver.create(container, cpuset_cpus="0", cpuset_mems="0")
+        rig.driver.delete(container, force=True)
+        assert rig.driver.show(container) is None
+        assert api.inspect_container(stranger)["State"]["Status"] == "created"
+    finally:
+        api.remove_container(stranger, force=True)
+
+
+def test_start_that_fails_tells_why(rig: Rig) -> None:
+    container = rig.created(command=["no-such-program"])
+    with pytest.raises(exceptions.DockerError, match="no-such-program"):
+        rig.driver.start(container)
+    state = rig.state(container)
+    assert (state.status, state.exit_code, state.pid) == (Status.CREATED, 127, 0)
+    assert "no-such-program" in (state.error or "")
+
+
+def test_memory_below_dockers_minimum(rig: Rig) -> None:
+    container = rig.sample(memory=4)
+    with pytest.raises(exceptions.DockerError, match="6MB"):
+        rig.driver.create(container, cpuset_cpus="0", cpuset_mems="0")
+
+
+def test_auto_remove_with_a_restart_policy(rig: Rig) -> None:
+    container = rig.sample(auto_remove=True, restart_policy={"Name": "always", "MaximumRetryCount": "0"})
+    with pytest.raises((exceptions.DockerError, exceptions.Conflict), match="AutoRemove"):
+        rig.driver.create(container, cpuset_cpus="0", cpuset_mems="0")
+
+
+def test_restart_policy_always_ignores_a_count(rig: Rig, api: docker.APIClient) -> None:
+    container = rig.created(restart_policy={"Name": "always", "MaximumRetryCount": "4"})
+    assert inspect(api, container)["HostConfig"]["RestartPolicy"] == {"Name": "always", "MaximumRetryCount": 0}
+
+
+def test_anonymous_volumes_go_along(rig: Rig, api: docker.APIClient) -> None:
+    container = rig.sample()
+    body = {
+        "Image": "zun-demo",
+        "Cmd": ["true"],
+        "Volumes": {"/data": {}},
+        "Labels": {"zun.uuid": container.uuid, "zun.host": rig.driver.facts().name},
+    }
+    api.create_container_from_config(body, f"zun-{container.uuid}")
+    volume = inspect(api, container)["Mounts"][0]["Name"]
+    rig.driver.delete(container)
+    with pytest.raises(docker.errors.NotFound):
+        api.inspect_volume(volume)
+
+
+# Console
+
+
+def test_output_of_quick_commands_is_complete(rig: Rig) -> None:
+    container = rig.running()
+    for number in range(15):
+        assert rig.driver.execute(container, ["echo", str(number)], 20) == (f"{number}\n", 0)
+
+
+def test_long_output(rig: Rig) -> None:
+    output, code = rig.driver.execute(rig.running(), ["seq", "200000"], 20)
+    assert code == 0
+    assert output == "".join(f"{number}\n" for number in range(1, 200001))
+
+
+def test_output_without_end(rig: Rig) -> None:
+    container = rig.running(memory=64)
+    with pytest.raises(exceptions.Conflict, match="file"):
+        rig.driver.execute(container, ["yes", "x" * 4000], 60)
+    assert rig.driver.execute(container, ["echo", "alive"], 20) == ("alive\n", 0)
+
+
+def test_both_streams_and_bytes_that_are_no_text(rig: Rig) -> None:
+    container = rig.running()
+    script = r"echo out; echo err >&2; printf '\377\n'; exit 3"
+    output, code = rig.driver.execute(container, ["sh", "-c", script], 20)
+    assert code == 3
+    assert sorted(output.splitlines()) == ["err", "out", "\ufffd"]
+
+
+def test_command_that_closes_its_output_early(rig: Rig) -> None:
+    container = rig.running()
+    assert rig.driver.execute(container, ["sh", "-c", "exec >&- 2>&-; sleep 0.3; exit 7"], 20) == ("", 7)
+
+
+def test_command_that_does_not_exist(rig: Rig) -> None:
+    output, code = rig.driver.execute(rig.running(), ["no-such-program"], 20)
+    assert code in (126, 127)
+    assert "no-such-program" in output
+
+
+def test_log_streams(rig: Rig) -> None:
+    container = rig.running(command=["sh", "-c", "echo out; echo err >&2; echo last"])
+    until(lambda: rig.state(container).status is Status.STOPPED)
+    assert rig.driver.logs(container, stdout=False) == "err\n"
+    assert rig.driver.logs(container, stderr=False) == "out\nlast\n"
+    assert rig.driver.logs(container, stderr=False, tail="1") == "last\n"
+
+
+def test_log_of_a_terminal(rig: Rig) -> None:
+    container = rig.running(command=["echo", "tty"], tty=True)
+    until(lambda: rig.state(container).status is Status.STOPPED)
+    assert rig.driver.logs(container) == "tty\r\n"
+
+
+@pytest.mark.parametrize("arguments", ["--nonsense", "-o user"])
+def test_top_with_arguments_ps_refuses(rig: Rig, arguments: str) -> None:
+    container = rig.running()
+    with pytest.raises(exceptions.InvalidValue, match=arguments):
+        rig.driver.top(container, arguments)
+
+
+def test_top_with_arguments(rig: Rig) -> None:
+    container = rig.running()
+    pid = str(rig.state(container).pid)
+    assert rig.driver.top(container, "-o pid,comm") == {"Titles": ["PID", "COMMAND"], "Processes": [[pid, "sleep"]]}
+
+
+# Kernel
+
+
+def test_process_that_pinned_itself_is_told_from_its_group(rig: Rig) -> None:
+    container = rig.sample(command=["taskset", "1", "sleep", "1000"])
+    rig.driver.create(container, cpuset_cpus="0-1", cpuset_mems="0")
+    rig.driver.start(container)
+    state = rig.state(container)
+
+    def pinned() -> bool:
+        view = rig.driver.kernel_view(container, state)
+        return view is not None and (view.cpus, view.cgroup_cpus) == (CpuSet("0"), CpuSet("0-1"))
+
+    until(pinned)
+
+
+def test_pid_of_another_process_is_not_ours(rig: Rig) -> None:
+    container = rig.running()
+    state = rig.state(container)
+    assert rig.driver.kernel_view(container, replace(state, pid=1)) is None
+
+
+# Connections
+
+
+def test_no_daemon(tmp_path: pathlib.Path) -> None:
+    driver = DockerDriver(f"unix://{tmp_path}/none.sock", "host")
+    with pytest.raises(exceptions.Unavailable, match=r"systemctl start docker.*api_url"):
+        driver.facts()
+    with pytest.raises(exceptions.Unavailable):
+        driver.show(Sample())
+
+
+def test_daemon_that_went_and_came_back(rig: Rig, docker_url: str, tmp_path: pathlib.Path) -> None:
+    container = rig.running()
+    with proxied(tmp_path / "docker.sock", docker_url) as proxy:
+        driver = variant(rig, proxy.url)
+        assert driver.show(container) == rig.driver.show(container)
+        proxy.cut()
+        with pytest.raises(exceptions.Unavailable):
+            driver.show(container)
+        proxy.open()
+        assert driver.show(container) == rig.driver.show(container)
+
+
+def test_connection_is_used_again(rig: Rig, docker_url: str, tmp_path: pathlib.Path) -> None:
+    with proxied(tmp_path / "docker.sock", docker_url) as proxy:
+        driver = variant(rig, proxy.url)
+        container = rig.sample()
+        driver.create(container, cpuset_cpus="0", cpuset_mems="0")
+        driver.start(container)
+        for _ in range(10):
+            driver.show(container)
+        driver.delete(container, force=True)
+        assert proxy.accepted == 1
+
+
+def test_daemon_that_takes_too_long(rig: Rig, docker_url: str, tmp_path: pathlib.Path) -> None:
+    container = rig.created()
+    with proxied(tmp_path / "docker.sock", docker_url) as proxy:
+        driver = variant(rig, proxy.url, default_timeout=2.0)
+        assert driver.show(container) is not None
+        proxy.hold()
+        with pytest.raises(exceptions.Unavailable, match="default_timeout"):
+            driver.show(container)
+
+
+def test_events_after_a_lost_connection(rig: Rig, docker_url: str, tmp_path: pathlib.Path) -> None:
+    container = rig.created()
+    with proxied(tmp_path / "docker.sock", docker_url) as proxy, listening(variant(rig, proxy.url)) as inbox:
+        proxy.cut()
+        rig.driver.start(container)
+        proxy.open()
+        assert inbox.get(timeout=20) == RuntimeEvent("", RESYNC)
+        # What happened meanwhile is told as well, as long as Docker remembers it.
+        assert inbox.get(timeout=20) == RuntimeEvent(container.uuid, "start")
+        rig.driver.kill(container)
+        assert inbox.get(timeout=20) == RuntimeEvent(container.uuid, "die")
+
+
+def test_events_stop_without_a_daemon(tmp_path: pathlib.Path) -> None:
+    driver = DockerDriver(f"unix://{tmp_path}/none.sock", "host")
+    stop = threading.Event()
+    thread = threading.Thread(target=lambda: list(driver.events(stop)), daemon=True)
+    thread.start()
+    stop.set()
+    thread.join(timeout=5)
+    assert not thread.is_alive()
+
+
+# Images
+
+
+def test_image_that_cannot_be_pulled_says_what_to_do(rig: Rig) -> None:
+    with pytest.raises(exceptions.DockerError, match=r"registry.*ifnotpresent or never"):
+        # Nothing listens there.
+        rig.driver.ensure("127.0.0.1:9/zun-demo:1")
+
+
+def test_explicit_always_does_not_fall_back(rig: Rig, api: docker.APIClient) -> None:
+    api.tag("zun-demo", "127.0.0.1:9/zun-demo", "1")
+    try:
+        assert rig.driver.ensure("127.0.0.1:9/zun-demo:1").image_id
+        with pytest.raises(exceptions.DockerError):
+            rig.driver.ensure("127.0.0.1:9/zun-demo:1", "always")
+    finally:
+        api.remove_image("127.0.0.1:9/zun-demo:1")
+
+
+def test_image_facts_are_the_images_own(rig: Rig, api: docker.APIClient) -> None:
+    made = api.create_container("zun-demo", ["true"])["Id"]
+    try:
+        changes = ['ENTRYPOINT ["/bin/sh"]', 'CMD ["-c", "true"]']
+        api.commit(made, "zun-demo-facts", "1", changes=changes)
+        facts = rig.driver.ensure("zun-demo-facts:1", "never")
+        assert (facts.entrypoint, facts.command) == (("/bin/sh",), ("-c", "true"))
+        api.remove_image("zun-demo-facts:1")
+    finally:
+        api.remove_container(made)
+
+
+def test_facts_of_the_machine(rig: Rig, api: docker.APIClient) -> None:
+    facts, info = rig.driver.facts(), api.info()
+    assert facts.mem_total_mib == info["MemTotal"] // MIB
+    assert (facts.cpus, facts.kernel_version, facts.architecture) == (
+        info["NCPU"],
+        info["KernelVersion"],
+        info["Architecture"],
+    )
+    assert facts.disk_total_gib > 0

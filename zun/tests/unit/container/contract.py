@@ -1,0 +1,522 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every driver does. The in-memory driver runs it as a unit test, the Docker driver on a real daemon."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from zun.common import exceptions
+from zun.common.states import Status
+from zun.container.driver import RESYNC, ContainerDriver, RuntimeEvent, RuntimeState
+from zun.tests.unit.container.samples import Sample, until
+from zun.topology import CpuSet
+
+
+@dataclass
+class Rig:
+    """A driver under test, with a second one that is another host's agent on the same daemon.
+
+    Needs CPUs 0 and 1 and memory node 0; 77 is no CPU of it.
+    """
+
+    driver: ContainerDriver
+    neighbour: ContainerDriver
+    made: list[Sample] = field(default_factory=list)
+
+    def sample(self, **fields: Any) -> Sample:
+        container = Sample(**fields)
+        self.made.append(container)
+        return container
+
+    def created(self, **fields: Any) -> Sample:
+        container = self.sample(**fields)
+        self.driver.create(container, cpuset_cpus="1", cpuset_mems="0")
+        return container
+
+    def running(self, **fields: Any) -> Sample:
+        container = self.created(**fields)
+        self.driver.start(container)
+        return container
+
+    def state(self, container: Sample) -> RuntimeState:
+        state = self.driver.show(container)
+        assert state is not None
+        return state
+
+    def clean(self) -> None:
+        for container in self.made:
+            self.driver.delete(container, force=True)
+            self.neighbour.delete(container, force=True)
+
+
+@contextmanager
+def listening(driver: ContainerDriver) -> Iterator["queue.Queue[RuntimeEvent]"]:
+    """Inside, the driver's events arrive in the queue; its resync has been taken off."""
+    inbox: queue.Queue[RuntimeEvent] = queue.Queue()
+    stop = threading.Event()
+
+    def listen() -> None:
+        for event in driver.events(stop):
+            inbox.put(event)
+
+    thread = threading.Thread(target=listen, daemon=True)
+    thread.start()
+    try:
+        assert inbox.get(timeout=10) == RuntimeEvent("", RESYNC)
+        yield inbox
+    finally:
+        stop.set()
+        thread.join(timeout=10)
+        assert not thread.is_alive(), "events() goes on although it was told to stop"
+
+
+def actions_until(inbox: "queue.Queue[RuntimeEvent]", container: Sample, last: str) -> list[str]:
+    """Return the container's actions up to ``last``, each once in a row."""
+    actions: list[str] = []
+    while last not in actions:
+        event = inbox.get(timeout=20)
+        if event.uuid == container.uuid and event.action not in actions[-1:]:
+            actions.append(event.action)
+    return actions
+
+
+OPERATIONS: dict[str, Callable[[ContainerDriver, Sample], Any]] = {
+    "start": lambda driver, container: driver.start(container),
+    "stop": lambda driver, container: driver.stop(container, 1),
+    "reboot": lambda driver, container: driver.reboot(container, 1),
+    "pause": lambda driver, container: driver.pause(container),
+    "unpause": lambda driver, container: driver.unpause(container),
+    "kill": lambda driver, container: driver.kill(container),
+    "update": lambda driver, container: driver.update(container, cpuset_cpus="0"),
+    "execute": lambda driver, container: driver.execute(container, ["true"], 5),
+    "logs": lambda driver, container: driver.logs(container),
+    "top": lambda driver, container: driver.top(container),
+    "stats": lambda driver, container: driver.stats(container),
+}
+NEED_A_PROCESS = ("pause", "unpause", "kill", "execute", "top", "stats")
+
+
+class DriverContract:
+    """Inherited by a test class in a module that has a fixture ``rig``."""
+
+    def test_has_every_capability(self, rig: Rig) -> None:
+        assert isinstance(rig.driver, ContainerDriver)
+
+    # Creating
+
+    def test_created_is_not_started(self, rig: Rig) -> None:
+        container = rig.sample()
+        container_id = rig.driver.create(container, cpuset_cpus="1", cpuset_mems="0")
+        assert rig.state(container) == RuntimeState(
+            container_id=container_id,
+            status=Status.CREATED,
+            exit_code=None,
+            started_at=None,
+            finished_at=None,
+            error=None,
+            pid=0,
+            cpuset_cpus="1",
+            cpuset_mems="0",
+        )
+
+    @pytest.mark.parametrize(
+        ("row", "expected"),
+        [
+            (Status.CREATING, Status.CREATED),
+            (Status.CREATED, None),
+            (Status.ERROR, None),
+            (Status.DELETING, None),
+            (Status.RUNNING, Status.CREATED),
+            (None, None),
+        ],
+    )
+    def test_never_started_object_and_its_row(self, rig: Rig, row: Status | None, expected: Status | None) -> None:
+        container = rig.created()
+        assert rig.state(replace(container, status=row)).status is expected
+
+    def test_create_again_adopts(self, rig: Rig) -> None:
+        container = rig.sample()
+        first = rig.driver.create(container, cpuset_cpus="1", cpuset_mems="0")
+        assert rig.driver.create(container, cpuset_cpus="1", cpuset_mems="0") == first
+        assert list(rig.driver.list()).count(container.uuid) == 1
+
+    def test_create_again_moves_to_the_new_plan(self, rig: Rig) -> None:
+        container = rig.created()
+        rig.driver.create(container, cpuset_cpus="0", cpuset_mems="0")
+        assert rig.state(container).cpuset_cpus == "0"
+
+    def test_create_after_delete_is_new(self, rig: Rig) -> None:
+        container = rig.sample()
+        first = rig.driver.create(container, cpuset_cpus="1", cpuset_mems="0")
+        rig.driver.delete(container)
+        assert rig.driver.create(container, cpuset_cpus="1", cpuset_mems="0") != first
+
+    @pytest.mark.parametrize(("cpus", "mems"), [("77", "0"), ("0", "9")])
+    def test_create_on_what_the_host_lacks(self, rig: Rig, cpus: str, mems: str) -> None:
+        container = rig.sample()
+        with pytest.raises(exceptions.DockerError, match="not available"):
+            rig.driver.create(container, cpuset_cpus=cpus, cpuset_mems=mems)
+        assert rig.driver.show(container) is None
+
+    def test_create_without_the_image(self, rig: Rig) -> None:
+        container = rig.sample(image="zun-no-such-image:1")
+        with pytest.raises(exceptions.ImageNotFound, match="zun-no-such-image"):
+            rig.driver.create(container, cpuset_cpus="0", cpuset_mems="0")
+        assert rig.driver.show(container) is None
+
+    # Running
+
+    def test_start_runs_where_it_was_put(self, rig: Rig) -> None:
+        before = datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=1)
+        container = rig.running()
+        state = rig.state(container)
+        assert state.status is Status.RUNNING
+        assert state.pid > 0
+        assert state.exit_code is None and state.finished_at is None
+        assert state.started_at is not None and state.started_at >= before
+        view = rig.driver.kernel_view(container, state)
+        assert view is not None
+        assert (view.cpus, view.cgroup_cpus) == (CpuSet("1"), CpuSet("1"))
+        assert (view.mems, view.cgroup_mems) == (CpuSet("0"), CpuSet("0"))
+
+    def test_start_again_changes_nothing(self, rig: Rig) -> None:
+        container = rig.running()
+        pid = rig.state(container).pid
+        rig.driver.start(container)
+        assert rig.state(container).pid == pid
+
+    def test_open_cpuset_means_every_cpu(self, rig: Rig) -> None:
+        container = rig.sample(cpu_policy="shared")
+        rig.driver.create(container, cpuset_cpus="", cpuset_mems="")
+        rig.driver.start(container)
+        view = rig.driver.kernel_view(container, rig.state(container))
+        assert view is not None
+        assert CpuSet("0-1") <= view.cpus and CpuSet("0") <= view.mems
+
+    def test_stop(self, rig: Rig) -> None:
+        container = rig.running()
+        alive = rig.state(container)
+        rig.driver.stop(container, 1)
+        state = rig.state(container)
+        assert (state.status, state.pid, state.error) == (Status.STOPPED, 0, None)
+        assert state.exit_code is not None and state.finished_at is not None
+        assert rig.driver.kernel_view(container, alive) is None
+        assert rig.driver.kernel_view(container, state) is None
+        rig.driver.stop(container, 1)
+
+    def test_started_after_a_stop(self, rig: Rig) -> None:
+        container = rig.running()
+        rig.driver.stop(container, 0)
+        rig.driver.start(container)
+        state = rig.state(container)
+        assert (state.status, state.exit_code, state.finished_at) == (Status.RUNNING, None, None)
+
+    def test_kill(self, rig: Rig) -> None:
+        container = rig.running()
+        rig.driver.kill(container)
+        state = until(lambda: (found := rig.state(container)).pid == 0 and found)
+        assert (state.status, state.exit_code) == (Status.STOPPED, 137)
+
+    def test_signal_that_ends_nothing(self, rig: Rig) -> None:
+        container = rig.running()
+        pid = rig.state(container).pid
+        rig.driver.kill(container, "SIGHUP")
+        assert rig.state(container).pid == pid
+
+    @pytest.mark.parametrize("signal", ["SIGFOO", "99"])
+    def test_no_such_signal(self, rig: Rig, signal: str) -> None:
+        container = rig.running()
+        with pytest.raises(exceptions.InvalidValue, match=signal):
+            rig.driver.kill(container, signal)
+
+    def test_pause_and_unpause(self, rig: Rig) -> None:
+        container = rig.running()
+        pid = rig.state(container).pid
+        rig.driver.pause(container)
+        assert (rig.state(container).status, rig.state(container).pid) == (Status.PAUSED, pid)
+        for operation in ("pause", "start", "execute"):
+            with pytest.raises(exceptions.Conflict):
+                OPERATIONS[operation](rig.driver, container)
+        rig.driver.unpause(container)
+        assert (rig.state(container).status, rig.state(container).pid) == (Status.RUNNING, pid)
+        with pytest.raises(exceptions.Conflict):
+            rig.driver.unpause(container)
+
+    def test_reboot(self, rig: Rig) -> None:
+        container = rig.running()
+        before = rig.state(container)
+        rig.driver.reboot(container, 0)
+        after = rig.state(container)
+        assert after.status is Status.RUNNING
+        assert after.pid != before.pid
+        assert after.container_id == before.container_id
+        view = rig.driver.kernel_view(container, after)
+        assert view is not None and view.cpus == CpuSet("1")
+
+    @pytest.mark.parametrize("never", [True, False], ids=["created", "stopped"])
+    def test_reboot_starts_what_does_not_run(self, rig: Rig, never: bool) -> None:
+        container = rig.created() if never else rig.running()
+        if not never:
+            rig.driver.stop(container, 0)
+        rig.driver.reboot(container, 0)
+        assert rig.state(container).status is Status.RUNNING
+
+    @pytest.mark.parametrize("operation", NEED_A_PROCESS)
+    def test_needs_a_process(self, rig: Rig, operation: str) -> None:
+        container = rig.created()
+        with pytest.raises(exceptions.Conflict):
+            OPERATIONS[operation](rig.driver, container)
+
+    @pytest.mark.parametrize("operation", sorted(OPERATIONS))
+    def test_no_such_object(self, rig: Rig, operation: str) -> None:
+        container = rig.sample()
+        with pytest.raises(exceptions.ContainerNotFound, match=container.uuid):
+            OPERATIONS[operation](rig.driver, container)
+
+    def test_show_no_such_object(self, rig: Rig) -> None:
+        assert rig.driver.show(rig.sample()) is None
+
+    def test_failure_is_restarted_as_often_as_asked(self, rig: Rig) -> None:
+        policy = {"Name": "on-failure", "MaximumRetryCount": "1"}
+        container = rig.sample(command=["false"], restart_policy=policy)
+        rig.driver.create(container, cpuset_cpus="0", cpuset_mems="0")
+        with listening(rig.driver) as inbox:
+            rig.driver.start(container)
+            starts = 0
+            while starts < 2:
+                event = inbox.get(timeout=20)
+                starts += (event.uuid, event.action) == (container.uuid, "start")
+        state = until(lambda: (found := rig.state(container)).status is Status.STOPPED and found)
+        assert state.exit_code == 1
+
+    # Removing
+
+    def test_delete(self, rig: Rig) -> None:
+        container = rig.created()
+        rig.driver.delete(container)
+        assert rig.driver.show(container) is None
+        assert container.uuid not in rig.driver.list()
+        rig.driver.delete(container)
+
+    def test_delete_of_a_running_one_needs_force(self, rig: Rig) -> None:
+        container = rig.running()
+        with pytest.raises(exceptions.Conflict):
+            rig.driver.delete(container)
+        state = rig.state(container)
+        assert state.status is Status.RUNNING
+        rig.driver.delete(container, force=True)
+        assert rig.driver.show(container) is None
+        assert rig.driver.kernel_view(container, state) is None
+
+    def test_force_deletes_a_paused_one(self, rig: Rig) -> None:
+        container = rig.running()
+        rig.driver.pause(container)
+        rig.driver.delete(container, force=True)
+        assert rig.driver.show(container) is None
+
+    def test_auto_remove(self, rig: Rig) -> None:
+        container = rig.running(auto_remove=True)
+        rig.driver.stop(container, 0)
+        until(lambda: rig.driver.show(container) is None)
+        rig.driver.delete(container, force=True)
+
+    def test_delete_while_it_removes_itself(self, rig: Rig) -> None:
+        container = rig.running(auto_remove=True)
+        rig.driver.kill(container)
+        rig.driver.delete(container, force=True)
+        assert rig.driver.show(container) is None
+
+    # Limits
+
+    def test_update_moves_a_running_one(self, rig: Rig) -> None:
+        container = rig.running()
+        before = rig.state(container)
+        for cpus in ("0", "0-1", "1"):
+            rig.driver.update(container, cpuset_cpus=cpus, cpuset_mems="0")
+            after = rig.state(container)
+            assert (after.pid, after.cpuset_cpus) == (before.pid, cpus)
+            view = rig.driver.kernel_view(container, after)
+            assert view is not None
+            assert (view.cpus, view.cgroup_cpus) == (CpuSet(cpus), CpuSet(cpus))
+
+    @pytest.mark.parametrize("paused", [True, False], ids=["paused", "stopped"])
+    def test_update_of_one_that_does_not_run(self, rig: Rig, paused: bool) -> None:
+        container = rig.running()
+        if paused:
+            rig.driver.pause(container)
+        else:
+            rig.driver.stop(container, 0)
+        rig.driver.update(container, cpuset_cpus="0")
+        if paused:
+            rig.driver.unpause(container)
+        else:
+            rig.driver.start(container)
+        view = rig.driver.kernel_view(container, rig.state(container))
+        assert view is not None and view.cpus == CpuSet("0")
+
+    @pytest.mark.parametrize(
+        ("change", "error"),
+        [
+            ({"cpuset_cpus": ""}, exceptions.Invalid),
+            ({"cpuset_mems": " "}, exceptions.Invalid),
+            ({"cpuset_cpus": "77"}, exceptions.DockerError),
+            ({"cpuset_cpus": "0", "cpuset_mems": "9"}, exceptions.DockerError),
+        ],
+    )
+    def test_refused_update_changes_nothing(self, rig: Rig, change: dict[str, Any], error: type[Exception]) -> None:
+        container = rig.running()
+        before = rig.state(container)
+        with pytest.raises(error):
+            rig.driver.update(container, **change)
+        assert rig.state(container) == before
+        view = rig.driver.kernel_view(container, before)
+        assert view is not None and view.cpus == CpuSet("1")
+
+    @pytest.mark.parametrize("memory", [16, 64])
+    def test_update_memory(self, rig: Rig, memory: int) -> None:
+        container = rig.running()
+        assert rig.driver.stats(container)["MEM LIMIT(MiB)"] == 32
+        rig.driver.update(container, memory=memory)
+        assert rig.driver.stats(container)["MEM LIMIT(MiB)"] == memory
+
+    # Looking in
+
+    @pytest.mark.parametrize(
+        ("command", "expected"),
+        [(["echo", "hello", "there"], ("hello there\n", 0)), (["true"], ("", 0)), (["false"], ("", 1))],
+    )
+    def test_execute(self, rig: Rig, command: list[str], expected: tuple[str, int]) -> None:
+        assert rig.driver.execute(rig.running(), command, 5) == expected
+
+    def test_execute_is_given_up(self, rig: Rig) -> None:
+        container = rig.running()
+        with pytest.raises(exceptions.Conflict, match=r"0\.3 seconds"):
+            rig.driver.execute(container, ["sleep", "1000"], 0.3)
+        assert rig.driver.execute(container, ["echo", "alive"], 5) == ("alive\n", 0)
+
+    def test_logs(self, rig: Rig) -> None:
+        container = rig.running(command=["echo", "one line"])
+        until(lambda: rig.state(container).status is Status.STOPPED)
+        assert rig.driver.logs(container) == "one line\n"
+        assert rig.driver.logs(container, tail="1") == "one line\n"
+        assert rig.driver.logs(container, tail=0) == ""
+        assert rig.driver.logs(container, tail="many") == "one line\n"
+        assert rig.driver.logs(container, stdout=False) == ""
+        assert rig.driver.logs(container, since="2999-01-01 00:00:00,000") == ""
+        assert rig.driver.logs(container, since=1) == "one line\n"
+        stamp, _, text = rig.driver.logs(container, timestamps=True).partition(" ")
+        assert text == "one line\n"
+        assert datetime.fromisoformat(stamp).utcoffset() == timedelta(0)
+
+    def test_logs_of_a_created_one_are_empty(self, rig: Rig) -> None:
+        assert rig.driver.logs(rig.created()) == ""
+
+    def test_logs_since_nonsense(self, rig: Rig) -> None:
+        with pytest.raises(exceptions.InvalidValue, match="yesterday"):
+            rig.driver.logs(rig.created(), since="yesterday")
+
+    def test_top(self, rig: Rig) -> None:
+        found = rig.driver.top(rig.running())
+        assert set(found) == {"Titles", "Processes"}
+        assert [row[found["Titles"].index("CMD")] for row in found["Processes"]] == ["sleep 1000"]
+
+    def test_stats(self, rig: Rig) -> None:
+        found = rig.driver.stats(rig.running(name="measured"))
+        assert set(found) == {
+            "CONTAINER",
+            "CPU %",
+            "MEM USAGE(MiB)",
+            "MEM LIMIT(MiB)",
+            "MEM %",
+            "BLOCK I/O(B)",
+            "NET I/O(B)",
+        }
+        assert found["CONTAINER"] == "measured"
+        assert found["MEM LIMIT(MiB)"] == 32
+        assert 0 < found["MEM USAGE(MiB)"] < 32
+        assert found["MEM %"] == pytest.approx(found["MEM USAGE(MiB)"] / 32 * 100)
+        assert 0 <= found["CPU %"] <= 100
+        for member in ("BLOCK I/O(B)", "NET I/O(B)"):
+            first, second = found[member].split("/")
+            assert int(first) >= 0 and int(second) >= 0
+
+    # Several hosts, several containers
+
+    def test_list_tells_every_state(self, rig: Rig) -> None:
+        created, running, stopped = rig.created(), rig.running(), rig.running()
+        rig.driver.stop(stopped, 0)
+        found = rig.driver.list()
+        assert [found[each.uuid].status for each in (created, running, stopped)] == [
+            None,
+            Status.RUNNING,
+            Status.STOPPED,
+        ]
+        assert found[running.uuid] == rig.state(running)
+
+    def test_hosts_on_one_daemon_do_not_see_each_other(self, rig: Rig) -> None:
+        container = rig.running()
+        assert rig.neighbour.show(container) is None
+        assert container.uuid not in rig.neighbour.list()
+        with pytest.raises(exceptions.ContainerAlreadyExists):
+            rig.neighbour.create(container, cpuset_cpus="0", cpuset_mems="0")
+        rig.neighbour.delete(container, force=True)
+        assert rig.state(container).status is Status.RUNNING
+
+    def test_events(self, rig: Rig) -> None:
+        container = rig.sample()
+        with listening(rig.driver) as inbox, listening(rig.neighbour) as elsewhere:
+            rig.driver.create(container, cpuset_cpus="1", cpuset_mems="0")
+            rig.driver.start(container)
+            rig.driver.pause(container)
+            rig.driver.unpause(container)
+            rig.driver.update(container, cpuset_cpus="0")
+            rig.driver.kill(container)
+            assert actions_until(inbox, container, "die") == ["start", "pause", "unpause", "update", "die"]
+            rig.driver.delete(container, force=True)
+            assert actions_until(inbox, container, "destroy") == ["destroy"]
+            assert elsewhere.empty()
+
+    def test_threads_share_a_driver(self, rig: Rig) -> None:
+        containers = [rig.sample() for _ in range(6)]
+        failures: list[BaseException] = []
+
+        def live(container: Sample) -> None:
+            try:
+                rig.driver.create(container, cpuset_cpus="0", cpuset_mems="0")
+                rig.driver.start(container)
+                assert rig.driver.execute(container, ["echo", container.uuid], 20) == (container.uuid + "\n", 0)
+                rig.driver.delete(container, force=True)
+            except BaseException as exc:
+                failures.append(exc)
+
+        threads = [threading.Thread(target=live, args=(container,)) for container in containers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=60)
+        assert failures == []
+        assert not {container.uuid for container in containers} & set(rig.driver.list())
+
+    def test_image_on_the_host(self, rig: Rig) -> None:
+        facts = rig.driver.ensure("zun-demo")
+        assert facts.image_id.startswith("sha256:")
+        assert facts == rig.driver.ensure("zun-demo", "ifnotpresent") == rig.driver.ensure("zun-demo", "never")
+
+    @pytest.mark.parametrize("policy", ["never", "Always"])
+    def test_image_that_is_not_pulled(self, rig: Rig, policy: str) -> None:
+        with pytest.raises(exceptions.ImageNotFound, match="zun-no-such-image"):
+            rig.driver.ensure("zun-no-such-image:1", policy)
+
+    def test_facts(self, rig: Rig) -> None:
+        mine, theirs = rig.driver.facts(), rig.neighbour.facts()
+        assert mine.name != theirs.name
+        assert mine.cpus >= 2
+        assert mine.mem_total_mib > 0
+        assert "runc" in mine.runtimes
+        assert mine.os_type == "linux"

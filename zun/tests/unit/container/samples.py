@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers for driver tests: only what a driver reads of one."""
+
+import uuid as uuids
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import monotonic, sleep
+from typing import Any
+
+from zun.common.states import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A container row, as far as :class:`zun.container.driver.ContainerView` goes."""
+
+    uuid: str = field(default_factory=lambda: str(uuids.uuid4()))
+    name: str | None = "sample"
+    status: Status | None = Status.CREATING
+    image: str = "zun-demo"
+    cpu: float | None = 1.0
+    cpu_policy: str | None = "dedicated"
+    memory: int | None = 32
+    disk: int | None = None
+    command: Sequence[str] | None = ("sleep", "1000")
+    entrypoint: Sequence[str] | None = None
+    workdir: str | None = None
+    environment: Mapping[str, str] | None = None
+    labels: Mapping[str, str] | None = None
+    hostname: str | None = None
+    restart_policy: Mapping[str, str] | None = None
+    interactive: bool | None = False
+    tty: bool | None = False
+    auto_remove: bool | None = False
+    privileged: bool | None = False
+    healthcheck: Mapping[str, Any] | None = None
+    runtime: str | None = None
+    exposed_ports: Mapping[str, Any] | None = None
+
+
+def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """Return the first true answer of ``condition``; fail after ``seconds``."""
+    deadline = monotonic() + seconds
+    while not (answer := condition()):
+        assert monotonic() < deadline, f"still {answer!r} after {seconds} s"
+        sleep(0.01)
+    return answer

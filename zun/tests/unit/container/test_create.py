@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+from typing import Any
+
+import pytest
+
+from zun.common import exceptions
+from zun.container.docker.client import Settings
+from zun.container.docker.create import cpu_limits, memory_limits, request_body
+from zun.tests.unit.container.samples import Sample
+
+MIB = 1 << 20
+
+
+def body(container: Sample, *, disk_quota: bool = False, **settings: Any) -> dict[str, Any]:
+    chosen = Settings(host_label="h", **settings)
+    return request_body(container, cpuset_cpus="2-3", cpuset_mems="1", settings=chosen, disk_quota=disk_quota)
+
+
+def test_smallest_body() -> None:
+    container = Sample(uuid="u", command=None, memory=None, cpu=None)
+    assert body(container) == {
+        "Image": "zun-demo",
+        "Labels": {"zun.uuid": "u", "zun.host": "h"},
+        "Tty": False,
+        "OpenStdin": False,
+        "HostConfig": {"CpusetCpus": "2-3", "CpusetMems": "1", "AutoRemove": False, "Privileged": False},
+    }
+
+
+def test_labels_of_the_service_cannot_be_taken() -> None:
+    labels = body(Sample(uuid="u", labels={"zun.host": "other", "zun.uuid": "x", "a": "b"}))["Labels"]
+    assert labels == {"a": "b", "zun.uuid": "u", "zun.host": "h"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "cpu", "hard", "expected"),
+    [
+        ("dedicated", 4.0, False, {}),
+        ("dedicated", 4.0, True, {}),
+        ("mixed", 4.0, True, {}),
+        ("shared", 1.5, False, {"CpuShares": 1536}),
+        (None, 1.5, False, {"CpuShares": 1536}),
+        ("shared", 0.001, False, {"CpuShares": 2}),
+        ("shared", 1.5, True, {"CpuPeriod": 100_000, "CpuQuota": 150_000}),
+        ("shared", None, True, {}),
+    ],
+)
+def test_cpu_limits(policy: str | None, cpu: float | None, hard: bool, expected: dict[str, int]) -> None:
+    assert cpu_limits(policy, cpu, hard=hard) == expected
+
+
+@pytest.mark.parametrize(
+    ("memory", "swap", "expected"),
+    [
+        (None, -1, {}),
+        (64, -1, {"Memory": 64 * MIB, "MemorySwap": -1}),
+        (64, 0, {"Memory": 64 * MIB, "MemorySwap": 64 * MIB}),
+        (64, 32, {"Memory": 64 * MIB, "MemorySwap": 64 * MIB}),
+        (64, 100, {"Memory": 64 * MIB, "MemorySwap": 100 * MIB}),
+    ],
+)
+def test_memory_limits(memory: int | None, swap: int, expected: dict[str, int]) -> None:
+    assert memory_limits(memory, swap) == expected
+
+
+@pytest.mark.parametrize(
+    ("disk", "quota", "expected"),
+    [(5, True, {"size": "5G"}), (5, False, None), (None, True, None), (0, True, None)],
+)
+def test_disk_size_only_where_it_is_enforced(disk: int | None, quota: bool, expected: dict[str, str] | None) -> None:
+    assert body(Sample(disk=disk), disk_quota=quota)["HostConfig"].get("StorageOpt") == expected
+
+
+@pytest.mark.parametrize(
+    ("own", "default", "expected"), [(None, None, None), (None, "kata", "kata"), ("runc", "kata", "runc")]
+)
+def test_runtime(own: str | None, default: str | None, expected: str | None) -> None:
+    assert body(Sample(runtime=own), runtime=default)["HostConfig"].get("Runtime") == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ({"Name": "on-failure", "MaximumRetryCount": "5"}, ("on-failure", 5)),
+        ({"Name": "on-failure"}, ("on-failure", 0)),
+        ({"Name": "always", "MaximumRetryCount": "5"}, ("always", 0)),
+        ({"Name": "no", "MaximumRetryCount": "0"}, ("no", 0)),
+    ],
+)
+def test_restart_policy(policy: dict[str, str], expected: tuple[str, int]) -> None:
+    found = body(Sample(restart_policy=policy))["HostConfig"]["RestartPolicy"]
+    assert (found["Name"], found["MaximumRetryCount"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("check", "expected"),
+    [
+        ({"test": "stat /x", "interval": 2, "retries": 3, "timeout": 1}, (["CMD-SHELL", "stat /x"], 2, 3, 1)),
+        ({"test": "stat /x", "interval": "2", "retries": "3", "timeout": "1"}, (["CMD-SHELL", "stat /x"], 2, 3, 1)),
+        ({"test": "stat /x"}, (["CMD-SHELL", "stat /x"], 0, 0, 0)),
+        ({"interval": 9}, ([], 9, 0, 0)),
+    ],
+)
+def test_healthcheck(check: dict[str, Any], expected: tuple[list[str], int, int, int]) -> None:
+    test, interval, retries, timeout = expected
+    assert body(Sample(healthcheck=check))["Healthcheck"] == {
+        "Test": test,
+        "Interval": interval * 10**9,
+        "Retries": retries,
+        "Timeout": timeout * 10**9,
+    }
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        Sample(healthcheck={"test": "x", "interval": "soon"}),
+        Sample(restart_policy={"Name": "on-failure", "MaximumRetryCount": "often"}),
+    ],
+)
+def test_numbers_that_are_none(container: Sample) -> None:
+    with pytest.raises(exceptions.InvalidValue, match="no number"):
+        body(container)
+
+
+def test_network_of_the_host() -> None:
+    assert "NetworkMode" not in body(Sample())["HostConfig"]
+    assert body(Sample(), network_mode="none")["HostConfig"]["NetworkMode"] == "none"

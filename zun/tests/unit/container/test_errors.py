@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+import docker.errors
+import pytest
+import requests
+import urllib3.exceptions
+
+from zun.common import exceptions
+from zun.container.docker.errors import translated
+
+URL = "unix:///x.sock"
+
+
+def api_error(status: int, text: str, kind: type[docker.errors.APIError] = docker.errors.APIError) -> Exception:
+    response = requests.Response()
+    response.status_code = status
+    return kind("message", response=response, explanation=text)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "text"),
+    [
+        (
+            api_error(404, "No such image: x:1", docker.errors.ImageNotFound),
+            exceptions.ImageNotFound,
+            "x:1.*docker pull",
+        ),
+        (
+            api_error(404, "No such container: zun-u", docker.errors.NotFound),
+            exceptions.ContainerNotFound,
+            "container u",
+        ),
+        (api_error(409, "You cannot remove a running container"), exceptions.Conflict, "Cannot stop container u"),
+        (api_error(500, "Container abc is not paused"), exceptions.Conflict, "not paused"),
+        (api_error(500, "container abc is not running"), exceptions.Conflict, "not running"),
+        (api_error(500, "layer does not exist"), exceptions.DockerError, "could not stop container u: layer"),
+        (api_error(400, "Minimum memory limit"), exceptions.DockerError, "Minimum memory limit"),
+        (requests.exceptions.ConnectionError("refused"), exceptions.Unavailable, "systemctl start docker"),
+        (requests.exceptions.ReadTimeout("slow"), exceptions.Unavailable, "default_timeout"),
+        (urllib3.exceptions.ProtocolError("broken"), exceptions.Unavailable, "does not answer"),
+        (ConnectionRefusedError("refused"), exceptions.Unavailable, "does not answer"),
+        (docker.errors.InvalidVersion("too old"), exceptions.DockerError, "too old"),
+        (docker.errors.StreamParseError(ValueError("half")), exceptions.DockerError, "half|StreamParse"),
+    ],
+)
+def test_translated(error: Exception, expected: type[exceptions.ZunError], text: str) -> None:
+    with pytest.raises(expected, match=text) as caught, translated("stop", "u", URL):
+        raise error
+    assert type(caught.value) is expected
+    assert caught.value.__cause__ is error
+
+
+def test_failed_negotiation_is_an_unreachable_daemon() -> None:
+    with pytest.raises(exceptions.Unavailable, match="no socket"), translated("connect", "", URL):
+        try:
+            raise FileNotFoundError("no socket")
+        except FileNotFoundError as exc:
+            raise docker.errors.DockerException("Error while fetching server API version") from exc
+
+
+@pytest.mark.parametrize("error", [KeyError("defect"), exceptions.InvalidValue("ours")])
+def test_other_errors_pass(error: Exception) -> None:
+    with pytest.raises(type(error)) as caught, translated("stop", "u", URL):
+        raise error
+    assert caught.value is error

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+import pathlib
+
+import pytest
+
+from zun.container.docker.facts import disk_quota_supported, has_project_quota, host_facts
+from zun.container.driver import HostFacts
+
+INFO = {
+    "MemTotal": 25276514304,
+    "NCPU": 2,
+    "Labels": ["rack=r1", "ssd"],
+    "Runtimes": {"runc": {}, "kata": {}},
+    "Architecture": "x86_64",
+    "OSType": "linux",
+    "OperatingSystem": "Debian GNU/Linux 12 (bookworm)",
+    "KernelVersion": "6.1.0",
+    "Name": "the-machines-own-name",
+}
+MOUNTS = """\
+1 0 8:1 / / rw - ext4 /dev/sda1 rw
+2 1 8:2 / /var/lib/docker rw,relatime - xfs /dev/sdb rw,attr2,{}
+3 1 8:3 / /var/lib/docker2 rw,relatime - xfs /dev/sdc rw,prjquota
+"""
+
+
+def test_host_facts() -> None:
+    assert host_facts(INFO, name="agent-1", disk_total_gib=50, disk_quota=True) == HostFacts(
+        name="agent-1",
+        mem_total_mib=24105,
+        cpus=2,
+        disk_total_gib=50,
+        disk_quota_supported=True,
+        labels={"rack": "r1", "ssd": ""},
+        runtimes=["kata", "runc"],
+        architecture="x86_64",
+        os_type="linux",
+        os="Debian GNU/Linux 12 (bookworm)",
+        kernel_version="6.1.0",
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "directory", "expected"),
+    [
+        ("prjquota", "/var/lib/docker", True),
+        ("pquota", "/var/lib/docker", True),
+        ("noquota", "/var/lib/docker", False),
+        ("noquota", "/var/lib/docker2/x", True),
+        ("prjquota", "/srv", False),
+    ],
+)
+def test_has_project_quota(options: str, directory: str, expected: bool) -> None:
+    assert has_project_quota(MOUNTS.format(options), directory) is expected
+
+
+@pytest.mark.parametrize(
+    ("driver", "backing", "options", "expected"),
+    [
+        ("btrfs", None, "noquota", True),
+        ("overlay2", "xfs", "prjquota", True),
+        ("overlay2", "xfs", "noquota", False),
+        ("overlay2", "extfs", "prjquota", False),
+        ("vfs", None, "prjquota", False),
+    ],
+)
+def test_disk_quota_supported(
+    tmp_path: pathlib.Path, driver: str, backing: str | None, options: str, expected: bool
+) -> None:
+    mountinfo = tmp_path / "proc/self/mountinfo"
+    mountinfo.parent.mkdir(parents=True)
+    mountinfo.write_text(MOUNTS.format(options))
+    info = {
+        "Driver": driver,
+        "DriverStatus": [["Backing Filesystem", backing]] if backing else None,
+        "DockerRootDir": "/var/lib/docker",
+    }
+    assert disk_quota_supported(info, tmp_path) is expected

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+import threading
+from typing import Any
+
+import pytest
+
+from zun.container.docker.images import SingleFlight, image_facts
+from zun.container.driver import ImageFacts, RegistryAuth
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (None, ImageFacts("sha256:1")),
+        ({"Entrypoint": None, "Cmd": None}, ImageFacts("sha256:1")),
+        ({"Entrypoint": ["/init"], "Cmd": ["-v"]}, ImageFacts("sha256:1", ("/init",), ("-v",))),
+    ],
+)
+def test_image_facts(config: dict[str, Any] | None, expected: ImageFacts) -> None:
+    assert image_facts({"Id": "sha256:1", "Config": config}) == expected
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "command", "expected"),
+    [
+        (None, None, (["/init"], ["serve"])),
+        (None, ["check"], (["/init"], ["check"])),
+        (["/sh"], None, (["/sh"], None)),
+        (["/sh"], ["-c", "x"], (["/sh"], ["-c", "x"])),
+        ([], [], (["/init"], ["serve"])),
+    ],
+)
+def test_what_an_image_and_a_request_run(
+    entrypoint: list[str] | None, command: list[str] | None, expected: tuple[list[str] | None, list[str] | None]
+) -> None:
+    assert ImageFacts("sha256:1", ("/init",), ("serve",)).invocation(entrypoint, command) == expected
+
+
+def test_image_that_sets_nothing() -> None:
+    assert ImageFacts("sha256:1").invocation(None, None) == (None, None)
+
+
+def test_password_is_not_shown() -> None:
+    assert "secret" not in repr(RegistryAuth("ann", "secret"))
+
+
+class CountedKey:
+    """A key that tells how often it was looked up, which happens under the lock."""
+
+    def __init__(self) -> None:
+        self.looked_up = threading.Semaphore(0)
+
+    def __hash__(self) -> int:
+        self.looked_up.release()
+        return 1
+
+
+@pytest.mark.parametrize("error", [None, LookupError("no image")])
+def test_many_who_want_the_same_do_it_once(error: Exception | None) -> None:
+    flight, key = SingleFlight(), CountedKey()
+    started, finish = threading.Event(), threading.Event()
+    runs: list[int] = []
+    outcomes: list[BaseException | None] = []
+
+    def work() -> None:
+        runs.append(1)
+        started.set()
+        assert finish.wait(10)
+        if error is not None:
+            raise error
+
+    def want() -> None:
+        try:
+            flight.do(key, work)
+            outcomes.append(None)
+        except LookupError as exc:
+            outcomes.append(exc)
+
+    threads = [threading.Thread(target=want) for _ in range(5)]
+    threads[0].start()
+    assert started.wait(10)
+    while key.looked_up.acquire(blocking=False):
+        pass
+    for thread in threads[1:]:
+        thread.start()
+    for _ in threads[1:]:
+        assert key.looked_up.acquire(timeout=10)
+    finish.set()
+    for thread in threads:
+        thread.join(10)
+    assert outcomes == [error] * 5
+    assert runs == [1]
+
+
+def test_others_do_not_wait_and_the_next_does_it_again() -> None:
+    flight = SingleFlight()
+    runs: list[str] = []
+
+    def work() -> None:
+        runs.append("outer")
+        flight.do("another", lambda: runs.append("inner"))
+
+    flight.do("image", work)
+    flight.do("image", work)
+    assert runs == ["outer", "inner", "outer", "inner"]
