@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A claim: what one container takes of this host, from the test until it is kept or given back."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Self
+
+from zun.common import exceptions
+from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """This host at the moment of a claim. ``usage`` holds every other claim; disk is in GiB."""
+
+    hostname: str
+    topology: HostTopology
+    usage: Usage
+    generation: int
+    disk_total: int
+    disk_used: int
+    enable_cpu_pinning: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a container asks of this host. ``disk`` is in GiB."""
+
+    uuid: str
+    request: PlacementRequest
+    disk: int
+
+
+class Claim:
+    """Tests ``limits`` against the host and settles the plan. Raises ClaimRefused with every reason it found.
+
+    ``limits['cpuset']`` is the scheduler's plan. It is carried out as it is if each of its parts is still free; else
+    the host plans anew within the same request. Without one (a container that comes back, an operator's tool) the host
+    plans.
+
+    As a context manager it gives everything back when the work inside raises. ``abort`` does so by hand.
+    """
+
+    def __init__(
+        self,
+        resources: Resources,
+        wanted: Wanted,
+        limits: Mapping[str, Any],
+        give_back: Callable[[str], None],
+    ) -> None:
+        self._resources = resources
+        self._wanted = wanted
+        self._give_back = give_back
+        self.plan = self._claim_test(limits)
+
+    @property
+    def uuid(self) -> str:
+        return self._wanted.uuid
+
+    def abort(self) -> None:
+        """Give back everything. Doing so twice is harmless."""
+        self._give_back(self.uuid)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.abort()
+
+    def _claim_test(self, limits: Mapping[str, Any]) -> Plan:
+        proposed = Plan.from_dict(limits["cpuset"]) if limits.get("cpuset") else None
+        reasons = [
+            self._test_memory(limits.get("memory")),
+            self._test_cpu(limits.get("cpu")),
+            self._test_disk(limits.get("disk")),
+        ]
+        if self._wanted.request.dedicated and not self._resources.enable_cpu_pinning:
+            reasons.append("the host takes no dedicated containers ([compute] enable_cpu_pinning)")
+        settled: Plan | None = None
+        if proposed is not None and not (self._test_cpuset_cpu(proposed) or self._test_cpuset_mem(proposed)):
+            settled = proposed
+        else:
+            answer = plan(self._resources.topology, self._resources.usage, self._wanted.request)
+            if isinstance(answer, Refusal):
+                reasons.append(answer.message)
+            else:
+                settled = answer
+        lacking = [reason for reason in reasons if reason]
+        if lacking or settled is None:
+            raise exceptions.ClaimRefused(host=self._resources.hostname, reason="; ".join(lacking))
+        return replace(settled, generation=self._resources.generation)
+
+    def _test_memory(self, limit: float | None) -> str | None:
+        """Whether all containers together stay within ``limit`` MiB."""
+        used = sum(held.memory_mib for _, held in self._resources.usage)
+        return _over("memory", "MiB", used, self._wanted.request.memory_mib, limit)
+
+    def _test_cpu(self, limit: float | None) -> str | None:
+        """Whether the containers of this CPU policy together stay within ``limit`` CPUs."""
+        policy = self._wanted.request.cpu_policy
+        used: float = 0
+        for _, held in self._resources.usage:
+            if held.cpu_policy == policy:
+                used += sum(share.shared or len(share.cpus | share.withheld) for share in held.cells.values())
+        return _over(f"{policy} CPUs", "CPUs", used, self._wanted.request.cpus, limit)
+
+    def _test_disk(self, limit: float | None) -> str | None:
+        own = self._resources.disk_total if limit is None else limit
+        return _over("disk", "GiB", self._resources.disk_used, self._wanted.disk, own)
+
+    def _test_cpuset_cpu(self, proposed: Plan) -> str | None:
+        """Whether every CPU of the proposed plan is free, and the shared pool can spare it."""
+        cpus_only = {node: replace(share, memory_mib=0, pages={}) for node, share in proposed.cells.items()}
+        return self._refused(replace(proposed, cells=cpus_only))
+
+    def _test_cpuset_mem(self, proposed: Plan) -> str | None:
+        """Whether every cell has the memory and pages that the proposed plan takes there."""
+        memory_only = {
+            node: replace(share, cpus=CpuSet(), withheld=CpuSet(), shared=0.0) for node, share in proposed.cells.items()
+        }
+        return self._refused(replace(proposed, cells=memory_only))
+
+    def _refused(self, part: Plan) -> str | None:
+        refusal = self._resources.usage.fits(self._resources.topology, part)
+        return None if refusal is None else refusal.message
+
+
+def _over(what: str, unit: str, used: float, wanted: float, limit: float | None) -> str | None:
+    if limit is None or used + wanted <= limit:
+        return None
+    return f"free {what} {max(0.0, limit - used):g} {unit} < requested {wanted:g} {unit}"

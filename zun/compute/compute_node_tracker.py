@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this host has and who holds it: the only place that hands out its CPUs and memory.
+
+The usage lives here in memory and in the containers' rows; the rows are the truth after a restart. A claim is taken in
+memory first, under the lock, so that no two threads can take the same CPU; the caller then commits it to the row.
+"""
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from zun.common import exceptions
+from zun.common.context import RequestContext
+from zun.compute.claims import Claim, Resources, Wanted
+from zun.compute.resize import both, resized
+from zun.objects import ComputeNode, Container
+from zun.objects.placement import held_plan, placement_request
+from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage
+
+
+class ComputeNodeTracker:
+    """One host's inventory and claims. Thread-safe; its lock is never held over I/O."""
+
+    def __init__(self, hostname: str, *, enable_cpu_pinning: bool = True) -> None:
+        self._hostname = hostname
+        self._enable_cpu_pinning = enable_cpu_pinning
+        self._lock = threading.Lock()
+        self._topology = HostTopology()
+        self._usage = Usage()
+        self._disk_total = 0
+        self._disks: dict[str, int] = {}
+        self._generation = 0
+
+    @property
+    def topology(self) -> HostTopology:
+        return self._topology
+
+    @property
+    def usage(self) -> Usage:
+        return self._usage
+
+    def update_inventory(self, context: RequestContext, topology: HostTopology, inventory: Mapping[str, Any]) -> int:
+        """Write what the host has now to its row, and work with it from now on. Returns the host's generation.
+
+        ``inventory`` holds the columns of the compute node besides topology and host name.
+        """
+        node = ComputeNode.put(context, self._hostname, {**inventory, "topology": topology.to_dict()})
+        with self._lock:
+            self._topology = topology
+            self._disk_total = int(inventory["disk_total"])
+            self._generation = max(self._generation, node.generation)
+        return node.generation
+
+    def rebuild(self, containers: list[Container]) -> None:
+        """Take the claims of ``containers`` as the whole truth: after a start."""
+        held = {container.uuid: plan for container in containers if (plan := held_plan(container)) is not None}
+        with self._lock:
+            self._usage = Usage(held)
+            self._disks = {each.uuid: each.disk or 0 for each in containers if each.uuid in held}
+
+    def container_claim(
+        self, context: RequestContext, container: Container, limits: Mapping[str, Any] | None = None
+    ) -> Claim:
+        """Take for ``container`` what ``limits`` plan, or what fits instead. Raises ClaimRefused.
+
+        Nothing is persisted: commit ``claim.plan`` with the container, or let the claim abort. Raises Conflict for a
+        container that holds something here already.
+        """
+        wanted = Wanted(container.uuid, placement_request(container), container.disk or 0)
+        with self._lock:
+            if self._usage.claim(wanted.uuid) is not None:
+                raise exceptions.Conflict(f"Container {wanted.uuid} holds resources of {self._hostname} already.")
+            resources = Resources(
+                hostname=self._hostname,
+                topology=self._topology,
+                usage=self._usage,
+                generation=self._generation,
+                disk_total=self._disk_total,
+                disk_used=sum(self._disks.values()),
+                enable_cpu_pinning=self._enable_cpu_pinning,
+            )
+            claim = Claim(resources, wanted, limits or {}, self.release)
+            self._usage = self._usage.with_claim(wanted.uuid, claim.plan)
+            self._disks[wanted.uuid] = wanted.disk
+        return claim
+
+    def resize(self, uuid: str, old: Plan, request: PlacementRequest) -> Plan:
+        """Plan ``request`` on the cells of ``old`` and hold both until ``hold`` says which. Raises ClaimRefused."""
+        with self._lock:
+            others = self._usage.without(uuid)
+            answer = resized(self._topology, others, old, request)
+            if isinstance(answer, Refusal):
+                raise exceptions.ClaimRefused(host=self._hostname, reason=answer.message)
+            self._usage = others.with_claim(uuid, both(old, answer))
+            return answer
+
+    def hold(self, uuid: str, plan: Plan) -> None:
+        """Let ``uuid`` hold exactly ``plan`` from now on. Raises ClaimConflict when somebody else holds a CPU of it."""
+        with self._lock:
+            self._usage = self._usage.without(uuid).with_claim(uuid, plan)
+
+    def release(self, uuid: str) -> None:
+        """Give back what ``uuid`` holds. Doing so twice is harmless."""
+        with self._lock:
+            self._usage = self._usage.without(uuid)
+            self._disks.pop(uuid, None)

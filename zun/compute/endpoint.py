@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RPC surface of zun-compute. It routes messages and decides nothing."""
+
+import concurrent.futures
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import oslo_messaging
+
+from zun.common import exceptions
+from zun.common.context import RequestContext
+from zun.compute.lifecycle import Lifecycle
+from zun.container.driver import Console
+from zun.objects import Container
+
+LOG = logging.getLogger(__name__)
+
+# What a caller is told of as itself, without this service logging a traceback.
+expected = oslo_messaging.expected_exceptions(exceptions.ZunError)
+
+
+class ComputeEndpoint:
+    """Casts return at once and run on ``workers``; calls block for the answer."""
+
+    target = oslo_messaging.Target(version="1.0")
+
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        console: Console,
+        workers: concurrent.futures.Executor,
+        execute_timeout: float,
+    ) -> None:
+        self._lifecycle = lifecycle
+        self._console = console
+        self._workers = workers
+        self._execute_timeout = execute_timeout
+
+    def create(
+        self,
+        context: RequestContext,
+        *,
+        container: Container,
+        limits: Mapping[str, Any],
+        alternates: Sequence[Mapping[str, Any]],
+        tried: Mapping[str, str],
+    ) -> None:
+        self._submit(self._lifecycle.create, context, container, limits=limits, alternates=alternates, tried=tried)
+
+    def delete(self, context: RequestContext, *, container: Container, force: bool, stop_timeout: int | None) -> None:
+        self._submit(self._lifecycle.delete, context, container, force=force, stop_timeout=stop_timeout)
+
+    def start(self, context: RequestContext, *, container: Container) -> None:
+        self._submit(self._lifecycle.start, context, container)
+
+    def stop(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
+        self._submit(self._lifecycle.stop, context, container, timeout)
+
+    def reboot(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
+        self._submit(self._lifecycle.reboot, context, container, timeout)
+
+    def pause(self, context: RequestContext, *, container: Container) -> None:
+        self._submit(self._lifecycle.pause, context, container)
+
+    def unpause(self, context: RequestContext, *, container: Container) -> None:
+        self._submit(self._lifecycle.unpause, context, container)
+
+    def kill(self, context: RequestContext, *, container: Container, signal: str | None) -> None:
+        self._submit(self._lifecycle.kill, context, container, signal)
+
+    def resize(self, context: RequestContext, *, container: Container, cpu: float | None, memory: int | None) -> None:
+        self._submit(self._lifecycle.resize, context, container, cpu=cpu, memory=memory)
+
+    @expected
+    def update(
+        self, context: RequestContext, *, container: Container, cpu: float | None, memory: int | None
+    ) -> Container:
+        return self._lifecycle.update(context, container, cpu=cpu, memory=memory)
+
+    @expected
+    def logs(
+        self,
+        context: RequestContext,
+        *,
+        container: Container,
+        stdout: bool,
+        stderr: bool,
+        timestamps: bool,
+        tail: str,
+        since: str | None,
+    ) -> str:
+        return self._console.logs(
+            container, stdout=stdout, stderr=stderr, timestamps=timestamps, tail=tail, since=since
+        )
+
+    @expected
+    def execute(self, context: RequestContext, *, container: Container, command: list[str]) -> tuple[str, int]:
+        return self._console.execute(container, command, self._execute_timeout)
+
+    @expected
+    def top(self, context: RequestContext, *, container: Container, ps_args: str | None) -> dict[str, Any]:
+        return self._console.top(container, ps_args)
+
+    @expected
+    def stats(self, context: RequestContext, *, container: Container) -> dict[str, Any]:
+        return self._console.stats(container)
+
+    def _submit(
+        self,
+        work: Callable[..., object],
+        context: RequestContext,
+        container: Container,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        def run() -> None:
+            context.update_store()  # log lines of this thread bear the request's id
+            try:
+                work(context, container, *args, **kwargs)
+            except Exception:
+                LOG.exception("Container %s: %s failed", container.uuid, work.__name__)
+
+        self._workers.submit(run)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this host has: the machine as discovered, the operator's settings, the runtime's facts."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from oslo_config import cfg
+
+from zun.container.driver import HostFacts
+from zun.topology import CpuSet, HostTopology
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    topology: HostTopology
+    columns: dict[str, Any]
+    """Columns of the compute node besides its name and topology."""
+
+
+def inventory(conf: cfg.ConfigOpts, discovered: HostTopology, facts: HostFacts) -> Inventory:
+    """Raises ValueError, naming the option, for CPU sets that the machine or one another contradict."""
+    compute = conf.compute
+    sets = {name: _cpus(name, compute[name]) for name in ("cpu_dedicated_set", "cpu_shared_set", "reserved_host_cpus")}
+    _check(discovered, sets)
+    topology = discovered.configured(
+        reserved_cpus=sets["reserved_host_cpus"] or CpuSet(""),
+        dedicated_set=sets["cpu_dedicated_set"],
+        shared_set=sets["cpu_shared_set"],
+        reserved_memory_mib=compute.reserved_host_memory_mb,
+        cpu_allocation_ratio=compute.cpu_allocation_ratio,
+        ram_allocation_ratio=compute.ram_allocation_ratio,
+    )
+    columns = {
+        "cpus": len(discovered.cpus),
+        "mem_total": discovered.memory_mib,
+        "disk_total": facts.disk_total_gib,
+        "disk_quota_supported": facts.disk_quota_supported,
+        "disk_allocation_ratio": compute.disk_allocation_ratio,
+        "enable_cpu_pinning": compute.enable_cpu_pinning,
+        "availability_zone": compute.availability_zone or conf.default_availability_zone,
+        "labels": {**facts.labels, **compute.labels},
+        "runtimes": facts.runtimes,
+        "architecture": facts.architecture,
+        "os_type": facts.os_type,
+        "os": facts.os,
+        "kernel_version": facts.kernel_version,
+    }
+    return Inventory(topology, columns)
+
+
+def _cpus(name: str, text: str) -> CpuSet | None:
+    if not text.strip():
+        return None
+    try:
+        return CpuSet.parse_config(text)
+    except ValueError as exc:
+        raise ValueError(f"[compute] {name} = {text}: {exc}") from exc
+
+
+def _check(discovered: HostTopology, sets: dict[str, CpuSet | None]) -> None:
+    for name, cpus in sets.items():
+        if cpus is not None and not cpus & discovered.cpus:
+            raise ValueError(f"[compute] {name} = {cpus}: none of these CPUs is online here ({discovered.cpus} are)")
+    both = (sets["cpu_dedicated_set"] or CpuSet("")) & (sets["cpu_shared_set"] or CpuSet(""))
+    if both:
+        raise ValueError(f"CPUs {both} are in both cpu_dedicated_set and cpu_shared_set; leave them in one")

@@ -1,0 +1,462 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What zun-compute does with a container, step by step, and what each step leaves behind when it fails.
+
+Everything here may run twice for one container: after a crash, or because a message came twice. The runtime's objects
+are found by the container's uuid, and what is held is committed to the row before the runtime is touched.
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from oslo_utils import timeutils
+
+from zun.common import exceptions, states
+from zun.common.context import RequestContext
+from zun.common.locks import KeyedLocks
+from zun.common.notifications import Notifier
+from zun.common.states import Status, TaskState
+from zun.compute import verify
+from zun.compute.claims import Claim
+from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.reconcile import observed
+from zun.compute.resize import Resize
+from zun.compute.shared_pool import SharedPool, pool_of
+from zun.container.driver import ContainerDriver, RuntimeState
+from zun.objects import Container
+from zun.objects.placement import cpuset_record, held_plan
+from zun.scheduler.rpcapi import SchedulerAPI
+from zun.topology import CpuSet, Plan
+
+LOG = logging.getLogger(__name__)
+
+STOP_SECONDS = 10  # for containers that are stopped without a timeout of their own
+
+
+class Lifecycle:
+    """Works on the containers of one host, one operation a container at a time."""
+
+    def __init__(
+        self,
+        hostname: str,
+        tracker: ComputeNodeTracker,
+        pool: SharedPool,
+        driver: ContainerDriver,
+        scheduler_api: SchedulerAPI,
+        notifier: Notifier,
+    ) -> None:
+        self._hostname = hostname
+        self._tracker = tracker
+        self._pool = pool
+        self._driver = driver
+        self._scheduler_api = scheduler_api
+        self._notifier = notifier
+        self._locks = KeyedLocks()
+
+    # create
+
+    def create(
+        self,
+        context: RequestContext,
+        container: Container,
+        *,
+        limits: Mapping[str, Any],
+        alternates: Sequence[Mapping[str, Any]],
+        tried: Mapping[str, str],
+    ) -> None:
+        """Claim, create, start if asked, and see in the kernel that it runs where it was planned."""
+        with self._locks(container.uuid):
+            if self._tracker.usage.claim(container.uuid) is not None:
+                LOG.info("Container %s is on this host already: its message came twice", container.uuid)
+                return
+            try:
+                claim = self._tracker.container_claim(context, container, limits)
+            except exceptions.ClaimRefused as exc:
+                LOG.info("Container %s does not fit: %s", container.uuid, exc)
+                self._scheduler_api.claim_refused(
+                    context,
+                    container,
+                    host=self._hostname,
+                    reason=str(exc),
+                    tried=tried,
+                    alternates=alternates,
+                )
+                return
+            with claim:
+                if self._commit(context, container, claim):
+                    self._build(context, container, claim.plan)
+
+    def resume_create(self, context: RequestContext, container: Container) -> None:
+        """Finish a creation whose claim was committed and that was interrupted then."""
+        with self._current(context, container.uuid) as current:
+            plan = None if current is None else held_plan(current)
+            if current is None or plan is None or current.status != Status.CREATING:
+                return
+            LOG.info("The creation of container %s was interrupted; going on", current.uuid)
+            self._tracker.hold(current.uuid, plan)
+            self._build(context, current, plan)
+
+    def _commit(self, context: RequestContext, container: Container, claim: Claim) -> bool:
+        """Write the claim to the row. False when the container does not wait for this host any more."""
+        container.cpuset = cpuset_record(claim.plan)
+        container.task_state = TaskState.CREATING
+        try:
+            generation = container.save_claim(self._hostname)
+        except (exceptions.ContainerNotFound, exceptions.Conflict) as exc:
+            LOG.info("Container %s needs no host any more: %s", container.uuid, exc)
+            claim.abort()
+            return False
+        LOG.info(
+            "Claimed CPUs %s and memory nodes %s for container %s",
+            container.cpuset["cpuset_cpus"],
+            container.cpuset["cpuset_mems"],
+            container.uuid,
+        )
+        self._tell(context, generation, container)
+        return True
+
+    def _build(self, context: RequestContext, container: Container, plan: Plan) -> None:
+        """From a committed claim to a container that is Created or Running, or Error with everything given back."""
+        try:
+            cpus = self._make_object(container, plan)
+            container.status, container.task_state = Status.CREATED, None
+            if container.request.get("run"):
+                container.task_state = TaskState.STARTING
+                self._start_and_verify(container, plan, cpus)
+                container.task_state = None
+            container.save()
+        except exceptions.ContainerNotFound:  # its row is gone: a forced delete overtook us
+            self._discard(context, container)
+            return
+        except exceptions.ZunError as exc:
+            LOG.warning("Container %s could not be created: %s", container.uuid, exc)
+            self._give_up(context, container, str(exc))
+        except Exception as exc:
+            LOG.exception("Container %s could not be created", container.uuid)
+            self._give_up(context, container, f"Unexpected error of the compute service: {exc}")
+        else:
+            LOG.info("Container %s is %s", container.uuid, container.status)
+        self._notifier.status_changed(context, container)
+
+    def _make_object(self, container: Container, plan: Plan) -> CpuSet:
+        """Create the runtime's object, its CPUs and memory nodes set. Returns the CPUs it was given."""
+        image = self._driver.ensure(container.image, container.image_pull_policy)
+        if plan.cpu_policy == "dedicated":
+            self._pool.settle()
+            cpus = plan.cpus
+        else:
+            cpus = pool_of(self._tracker.topology, self._tracker.usage, plan)
+        container.container_id = self._driver.create(container, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems))
+        entrypoint, command = image.invocation(container.entrypoint, container.command)
+        container.entrypoint, container.command = entrypoint or [], command or []
+        if plan.cpu_policy != "dedicated":
+            self._pool.enter(container, cpus)
+        return cpus
+
+    def _start_and_verify(self, container: Container, plan: Plan, cpus: CpuSet) -> None:
+        self._driver.start(container)
+        state = self._driver.show(container)
+        self._verify(container, plan, state)
+        container.status, container.status_reason = Status.RUNNING, None
+        container.started_at = timeutils.utcnow() if state is None else state.started_at
+        container.finished_at = container.exit_code = None
+        if state is not None and state.status is not None and state.pid == 0:
+            self._take_over(container, state)
+
+    def _verify(self, container: Container, plan: Plan, state: RuntimeState | None) -> None:
+        """Raise PinningMismatch when the kernel runs the container elsewhere than planned."""
+        view = None if state is None else self._driver.kernel_view(container, state)
+        if view is None:  # it has ended already; there is nothing left that could run elsewhere
+            return
+        if plan.cpu_policy == "dedicated":
+            cpus = plan.cpus
+        else:
+            cpus = self._pool.current().get(container.uuid, plan.cpus)
+        if found := verify.disagreements(cpus, plan.mems, view):
+            raise exceptions.PinningMismatch(reason="; ".join(found))
+
+    def _give_up(self, context: RequestContext, container: Container, reason: str) -> None:
+        """Remove what was made, give back what was claimed, and leave the container in Error with the reason."""
+        with self._logged("remove the object of", container):
+            self._driver.delete(container, force=True)
+        container.status, container.status_reason, container.task_state = Status.ERROR, reason, None
+        container.cpuset = container.host = container.container_id = None
+        try:
+            generation = container.save_changed_claim(self._hostname)
+        except exceptions.ContainerNotFound:
+            generation = None
+        self._released(context, container.uuid, generation)
+
+    def _discard(self, context: RequestContext, container: Container) -> None:
+        with self._logged("remove the object of", container):
+            self._driver.delete(container, force=True)
+        self._released(context, container.uuid, None)
+
+    # the operations on a container that is there
+
+    def start(self, context: RequestContext, container: Container) -> None:
+        """Start it; a container that cannot be started is in Error with the reason, and keeps what it holds."""
+        with self._operation(context, container.uuid, "start", TaskState.STARTING) as current:
+            if current is None:
+                return
+            try:
+                plan = held_plan(current)
+                if plan is None:
+                    raise exceptions.Conflict(
+                        f"Container {current.uuid} holds no resources, since its creation failed. Create it anew."
+                    )
+                if plan.cpu_policy == "dedicated":
+                    self._pool.settle()
+                self._start_and_verify(current, plan, plan.cpus)
+            except exceptions.PinningMismatch as exc:
+                with self._logged("stop", current):
+                    self._driver.kill(current)
+                current.status, current.status_reason = Status.ERROR, str(exc)
+            except exceptions.ZunError as exc:
+                LOG.warning("Container %s could not be started: %s", current.uuid, exc)
+                current.status, current.status_reason = Status.ERROR, str(exc)
+
+    def stop(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
+        self._simple(context, container, "stop", TaskState.STOPPING, lambda c: self._driver.stop(c, timeout))
+
+    def reboot(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
+        self._simple(context, container, "reboot", TaskState.REBOOTING, lambda c: self._driver.reboot(c, timeout))
+
+    def pause(self, context: RequestContext, container: Container) -> None:
+        self._simple(context, container, "pause", TaskState.PAUSING, self._driver.pause)
+
+    def unpause(self, context: RequestContext, container: Container) -> None:
+        self._simple(context, container, "unpause", TaskState.UNPAUSING, self._driver.unpause)
+
+    def kill(self, context: RequestContext, container: Container, signal: str | None = None) -> None:
+        self._simple(context, container, "kill", TaskState.KILLING, lambda c: self._driver.kill(c, signal))
+
+    def _simple(
+        self,
+        context: RequestContext,
+        container: Container,
+        action: str,
+        task_state: TaskState,
+        work: Callable[[Container], None],
+    ) -> None:
+        """One call to the runtime, after which the runtime says what the container is now."""
+        with self._operation(context, container.uuid, action, task_state) as current:
+            if current is None:
+                return
+            current.status_reason = None
+            try:
+                work(current)
+            except exceptions.ZunError as exc:
+                LOG.warning("Container %s: %s failed: %s", current.uuid, action, exc)
+                current.status_reason = f"{action} failed: {exc}"
+            self._take_over(current, self._driver.show(current))
+
+    def delete(
+        self,
+        context: RequestContext,
+        container: Container,
+        *,
+        force: bool = False,
+        stop_timeout: int | None = None,
+    ) -> None:
+        """Remove the container, its object first and its row last; what it held is free when no process is left."""
+        with self._current(context, container.uuid) as current:
+            if current is None:
+                return
+            if current.status != Status.DELETING:
+                current.status = Status.DELETING
+            current.task_state = TaskState.DELETING
+            current.save()
+            try:
+                if stop_timeout is not None:
+                    self._stop_if_there(current, stop_timeout)
+                self._driver.delete(current, force=force)
+            except exceptions.ZunError as exc:
+                if not force:
+                    LOG.warning("Container %s could not be deleted: %s", current.uuid, exc)
+                    current.status, current.task_state = Status.ERROR, None
+                    current.status_reason = f"It could not be deleted: {exc}"
+                    current.save()
+                    return
+                LOG.warning("Container %s is deleted by force although the runtime failed: %s", current.uuid, exc)
+            self._released(context, current.uuid, current.destroy())
+            LOG.info("Container %s is deleted", current.uuid)
+            current.status = Status.DELETED
+            self._notifier.status_changed(context, current)
+
+    def _stop_if_there(self, container: Container, timeout: int) -> None:
+        with contextlib.suppress(exceptions.ContainerNotFound):
+            self._driver.stop(container, timeout)
+
+    def update(
+        self,
+        context: RequestContext,
+        container: Container,
+        *,
+        cpu: float | None = None,
+        memory: int | None = None,
+    ) -> Container:
+        """Change CPUs and memory (MiB) of a container, running or not, on the cells it is on.
+
+        New CPUs are claimed and emptied before they are used, old ones given back after they were left. When a step
+        fails everything is as before. Raises ClaimRefused when the host has not got what is wanted.
+        """
+        with self._current(context, container.uuid) as current:
+            if current is None:
+                raise exceptions.ContainerNotFound(container=container.uuid)
+            states.check_action("update", current)
+            resize = Resize.of(current, cpu, memory)
+            new = self._tracker.resize(current.uuid, resize.old, resize.request)
+            try:
+                self._apply_resize(current, resize.old, new, cpu=cpu, memory=memory)
+                current.cpu, current.memory, current.cpuset = resize.cpu, resize.memory, cpuset_record(new)
+                generation = current.save_changed_claim(self._hostname)
+            except Exception:
+                self._undo_resize(current, resize)
+                raise
+            self._tracker.hold(current.uuid, new)
+            self._pool.settle()
+            self._tell(context, generation, current)
+            LOG.info("Container %s has CPUs %s and %s MiB now", current.uuid, new.cpus, resize.memory)
+            return current
+
+    def resize(self, context: RequestContext, container: Container, *, cpu: float | None, memory: int | None) -> None:
+        """As ``update``, for a caller that does not wait: a failure is in the log and leaves everything as it was."""
+        with self._logged("resize", container):
+            self.update(context, container, cpu=cpu, memory=memory)
+
+    def _apply_resize(
+        self, container: Container, old: Plan, new: Plan, *, cpu: float | None, memory: int | None
+    ) -> None:
+        dedicated = new.cpu_policy == "dedicated"
+        if dedicated:
+            self._pool.settle()
+        moved = dedicated and new.cpus != old.cpus
+        self._driver.update(
+            container,
+            cpu=None if dedicated else cpu,
+            memory=memory,
+            cpuset_cpus=str(new.cpus) if moved else None,
+            cpuset_mems=str(new.mems) if new.mems != old.mems else None,
+        )
+        if moved or new.mems != old.mems:
+            self._verify(container, new, self._driver.show(container))
+
+    def _undo_resize(self, container: Container, resize: Resize) -> None:
+        with self._logged("undo the resize of", container):
+            old = resize.old
+            self._driver.update(
+                container,
+                cpu=None if old.cpu_policy == "dedicated" else resize.old_cpu,
+                memory=resize.old_memory,
+                cpuset_cpus=str(old.cpus) if old.cpu_policy == "dedicated" else None,
+                cpuset_mems=str(old.mems),
+            )
+        self._tracker.hold(container.uuid, resize.old)
+        self._pool.settle()
+
+    # what the runtime does by itself
+
+    def sync(self, context: RequestContext, uuid: str, event: str | None = None) -> None:
+        """Bring the row to what the runtime says; ``event`` is what made somebody look."""
+        with self._current(context, uuid) as current:
+            known = event == "update" or (event == "start" and current is not None and current.status == Status.RUNNING)
+            if current is not None and current.host == self._hostname and not known:
+                self._sync(context, current, self._driver.show(current))
+
+    def _sync(self, context: RequestContext, container: Container, state: RuntimeState | None) -> None:
+        before = container.status
+        held = container.cpuset is not None
+        self._take_over(container, state)
+        if held and container.cpuset is None:
+            self._released(context, container.uuid, container.save_changed_claim(self._hostname))
+        elif container.obj_what_changed():
+            container.save()
+        if container.status != before:
+            LOG.info("Container %s is %s, it was %s", container.uuid, container.status, before)
+            self._notifier.status_changed(context, container)
+
+    @staticmethod
+    def _take_over(container: Container, state: RuntimeState | None) -> None:
+        task_state, container.task_state = container.task_state, None
+        for name, value in observed(container, state).items():
+            setattr(container, name, value)
+        if task_state is not None:
+            container.task_state = task_state
+
+    # shared by the above
+
+    @contextlib.contextmanager
+    def _current(self, context: RequestContext, uuid: str) -> Iterator[Container | None]:
+        """The container as its row is now, worked on by nobody else; None when it is gone."""
+        with self._locks(uuid):
+            try:
+                container = Container.get_by_uuid(context, uuid)
+            except exceptions.ContainerNotFound:
+                container = None
+            yield container
+
+    @contextlib.contextmanager
+    def _operation(
+        self, context: RequestContext, uuid: str, action: str, task_state: TaskState
+    ) -> Iterator[Container | None]:
+        """The container with ``task_state`` set while the block runs, saved and told about at its end.
+
+        None when it is gone, or not in a status for ``action`` any more.
+        """
+        with self._current(context, uuid) as current:
+            if current is None or not self._still_allowed(action, current):
+                yield None
+                return
+            current.task_state = task_state
+            current.save()
+            try:
+                yield current
+            finally:
+                current.task_state = None
+                with contextlib.suppress(exceptions.ContainerNotFound):
+                    current.save()
+            LOG.info("Container %s is %s after %s", current.uuid, current.status, action)
+            self._notifier.status_changed(context, current)
+
+    @staticmethod
+    def _still_allowed(action: str, container: Container) -> bool:
+        # The API set Restarting when it accepted a reboot; an interrupted operation is taken up where it was.
+        if container.status in states.ALLOWED[action] or container.task_state:
+            return True
+        if action == "reboot" and container.status == Status.RESTARTING:
+            return True
+        LOG.info("Container %s is %s by now: no %s", container.uuid, container.status, action)
+        return False
+
+    def _tell(self, context: RequestContext, generation: int, container: Container) -> None:
+        held = {name: container[name] for name in ("cpuset", "cpu", "memory", "disk")}
+        self._scheduler_api.host_changed(
+            context,
+            host=self._hostname,
+            generation=generation,
+            uuid=container.uuid,
+            held=held if container.cpuset else None,
+        )
+
+    def _released(self, context: RequestContext, uuid: str, generation: int | None) -> None:
+        """The container holds nothing any more: count on it here, widen the shared pool, tell the schedulers."""
+        self._pool.leave(uuid)
+        self._tracker.release(uuid)
+        with self._logging("widen the shared pool after", uuid):
+            self._pool.settle()
+        if generation is not None:
+            self._scheduler_api.host_changed(context, host=self._hostname, generation=generation, uuid=uuid, held=None)
+
+    def _logged(self, action: str, container: Container) -> contextlib.AbstractContextManager[None]:
+        return self._logging(action, container.uuid)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _logging(action: str, uuid: str) -> Iterator[None]:
+        """For what must not keep the rest from being done: its failure is logged."""
+        try:
+            yield
+        except exceptions.ZunError as exc:
+            LOG.warning("Could not %s container %s: %s", action, uuid, exc)

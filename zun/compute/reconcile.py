@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a difference between a container's row and the runtime means: decisions only, no I/O."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from zun.common.states import TRANSITIONAL, Status, TaskState
+from zun.container.driver import RuntimeState
+
+GONE = (
+    "The container does not exist at the runtime any more: it was removed behind this service's back. Delete it here "
+    "as well, or rebuild it."
+)
+
+
+_ALIVE = frozenset({Status.RUNNING, Status.PAUSED})
+
+
+def observed(row: Mapping[str, Any], state: RuntimeState | None) -> dict[str, Any]:
+    """The members of ``row`` (a container's row or object) that ``state`` proves wrong, with their right values.
+
+    A row in the middle of an operation (its status is transitional or a task is set) is left to that operation.
+    """
+    if row["status"] in TRANSITIONAL - {Status.RESTARTING} or row["task_state"] or row["status"] == Status.DELETED:
+        return {}
+    if state is None:
+        return _vanished(row)
+    right: dict[str, Any] = {
+        "container_id": state.container_id,
+        "started_at": state.started_at,
+        "finished_at": state.finished_at,
+        "exit_code": state.exit_code,
+    }
+    # An error stays until the container runs again: that it is not running is no news, and its reason would be lost.
+    news = state.status is not None and (row["status"] != Status.ERROR or state.status in _ALIVE)
+    if news:
+        right["status"] = state.status
+        if state.status != row["status"]:
+            right["status_reason"] = state.error or None
+    return {name: value for name, value in right.items() if _plain(row[name]) != value}
+
+
+def _vanished(row: Mapping[str, Any]) -> dict[str, Any]:
+    if row["auto_remove"] and row["status"] != Status.ERROR:
+        return {"status": Status.DELETED, "cpuset": None}
+    if row["status"] == Status.ERROR or row["container_id"] is None:
+        return {}
+    return {"status": Status.ERROR, "status_reason": GONE}
+
+
+def _plain(value: Any) -> Any:
+    return value.replace(tzinfo=None) if hasattr(value, "tzinfo") else value
+
+
+class Step(StrEnum):
+    """What to do first with a container when the service starts."""
+
+    RESUME_CREATE = "resume create"
+    DELETE = "delete"
+    START = "start"
+    STOP = "stop"
+    REBOOT = "reboot"
+    PAUSE = "pause"
+    UNPAUSE = "unpause"
+    KILL = "kill"
+    SYNC = "sync"
+
+
+_INTERRUPTED = {
+    TaskState.STARTING: Step.START,
+    TaskState.STOPPING: Step.STOP,
+    TaskState.REBOOTING: Step.REBOOT,
+    TaskState.PAUSING: Step.PAUSE,
+    TaskState.UNPAUSING: Step.UNPAUSE,
+    TaskState.KILLING: Step.KILL,
+    TaskState.DELETING: Step.DELETE,
+}
+
+
+def first_step(row: Mapping[str, Any]) -> Step:
+    """What an interrupted operation left to do. Every step may safely be done twice."""
+    if row["status"] == Status.DELETING:
+        return Step.DELETE
+    if row["status"] == Status.CREATING:
+        return Step.RESUME_CREATE
+    if row["task_state"]:
+        return _INTERRUPTED.get(TaskState(row["task_state"]), Step.SYNC)
+    return Step.SYNC

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages to the zun-compute of one host. The names and arguments are those of ``ComputeEndpoint``."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import oslo_messaging
+
+from zun.common import rpc
+from zun.common.context import RequestContext
+from zun.objects import Container
+
+VERSION = "1.0"
+
+
+class ComputeAPI:
+    """Casts return at once; their outcome is the container's status. Calls wait ``timeout`` seconds for the answer and
+    raise HostUnavailable when none comes."""
+
+    def __init__(self, transport: oslo_messaging.Transport, timeout: float = 60) -> None:
+        self._client = rpc.get_client(transport, rpc.COMPUTE_TOPIC, VERSION)
+        self._timeout = timeout
+
+    def _cast(self, context: RequestContext, host: str | None, method: str, **arguments: Any) -> None:
+        with rpc.answers_from(host):
+            self._client.prepare(server=host).cast(context, method, **arguments)
+
+    def _call(self, context: RequestContext, container: Container, method: str, **arguments: Any) -> Any:
+        with rpc.answers_from(container.host):
+            client = self._client.prepare(server=container.host, timeout=self._timeout)
+            return client.call(context, method, container=container, **arguments)
+
+    def create(
+        self,
+        context: RequestContext,
+        host: str,
+        container: Container,
+        *,
+        limits: Mapping[str, Any],
+        alternates: Sequence[Mapping[str, Any]],
+        tried: Mapping[str, str],
+    ) -> None:
+        """Cast: claim what ``limits`` say and create the container, started if its request says run."""
+        self._cast(
+            context,
+            host,
+            "create",
+            container=container,
+            limits=dict(limits),
+            alternates=list(alternates),
+            tried=dict(tried),
+        )
+
+    def delete(
+        self,
+        context: RequestContext,
+        container: Container,
+        *,
+        force: bool = False,
+        stop_timeout: int | None = None,
+    ) -> None:
+        """Cast. ``stop_timeout``: stop it first, killing it after so many seconds; None: do not stop it."""
+        self._cast(context, container.host, "delete", container=container, force=force, stop_timeout=stop_timeout)
+
+    def start(self, context: RequestContext, container: Container) -> None:
+        self._cast(context, container.host, "start", container=container)
+
+    def stop(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
+        self._cast(context, container.host, "stop", container=container, timeout=timeout)
+
+    def reboot(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
+        self._cast(context, container.host, "reboot", container=container, timeout=timeout)
+
+    def pause(self, context: RequestContext, container: Container) -> None:
+        self._cast(context, container.host, "pause", container=container)
+
+    def unpause(self, context: RequestContext, container: Container) -> None:
+        self._cast(context, container.host, "unpause", container=container)
+
+    def kill(self, context: RequestContext, container: Container, signal: str | None = None) -> None:
+        self._cast(context, container.host, "kill", container=container, signal=signal)
+
+    def resize(
+        self,
+        context: RequestContext,
+        container: Container,
+        *,
+        cpu: float | None = None,
+        memory: int | None = None,
+    ) -> None:
+        """Cast: as ``update``, for callers that do not wait for the outcome."""
+        self._cast(context, container.host, "resize", container=container, cpu=cpu, memory=memory)
+
+    def update(
+        self,
+        context: RequestContext,
+        container: Container,
+        *,
+        cpu: float | None = None,
+        memory: int | None = None,
+    ) -> Container:
+        """Call: change what the container has; the answer is the changed one. ClaimRefused if it cannot be held."""
+        changed: Container = self._call(context, container, "update", cpu=cpu, memory=memory)
+        return changed
+
+    def logs(
+        self,
+        context: RequestContext,
+        container: Container,
+        *,
+        stdout: bool = True,
+        stderr: bool = True,
+        timestamps: bool = False,
+        tail: str = "all",
+        since: str | None = None,
+    ) -> str:
+        text: str = self._call(
+            context,
+            container,
+            "logs",
+            stdout=stdout,
+            stderr=stderr,
+            timestamps=timestamps,
+            tail=tail,
+            since=since,
+        )
+        return text
+
+    def execute(self, context: RequestContext, container: Container, command: list[str]) -> tuple[str, int]:
+        """Call: the output and the exit code. Conflict when it takes longer than the host's execute_timeout."""
+        output, exit_code = self._call(context, container, "execute", command=command)
+        return output, exit_code
+
+    def top(self, context: RequestContext, container: Container, ps_args: str | None = None) -> dict[str, Any]:
+        listing: dict[str, Any] = self._call(context, container, "top", ps_args=ps_args)
+        return listing
+
+    def stats(self, context: RequestContext, container: Container) -> dict[str, Any]:
+        figures: dict[str, Any] = self._call(context, container, "stats")
+        return figures

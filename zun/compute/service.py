@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""zun-compute as a set of running parts, for its own program and for the all-in-one."""
+
+import concurrent.futures
+import functools
+import logging
+import threading
+from collections.abc import Callable
+
+import oslo_messaging
+from oslo_config import cfg
+
+from zun.common import exceptions, rpc
+from zun.common.context import RequestContext, admin_context
+from zun.common.notifications import Notifier
+from zun.common.periodic import Periodic
+from zun.common.states import TRANSITIONAL, Status
+from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.endpoint import ComputeEndpoint
+from zun.compute.inventory import inventory
+from zun.compute.lifecycle import Lifecycle
+from zun.compute.reconcile import Step, first_step
+from zun.compute.shared_pool import SharedPool
+from zun.container.driver import RESYNC, ContainerDriver
+from zun.objects import Container, ZunService
+from zun.objects.placement import held_plan
+from zun.scheduler.rpcapi import SchedulerAPI
+from zun.topology import CpuSet, HostTopology, discover
+
+LOG = logging.getLogger(__name__)
+
+BINARY = "zun-compute"
+
+
+class ComputeService:
+    """The agent of one host. Call ``start`` after any fork; ``stop`` lets operations under way finish."""
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        driver: ContainerDriver,
+        *,
+        host: str | None = None,
+        machine: Callable[[], HostTopology] = discover,
+    ) -> None:
+        """``host`` and ``machine`` replace the configured name and the hardware: several hosts fit in one process."""
+        self._conf = conf
+        self._driver = driver
+        self._machine = machine
+        self._host: str = host or conf.host
+        self.tracker = ComputeNodeTracker(self._host, enable_cpu_pinning=conf.compute.enable_cpu_pinning)
+        self._pool = SharedPool(self.tracker, driver)
+        self._stopping = threading.Event()
+
+    def start(self, transport: oslo_messaging.Transport) -> None:
+        """Register the host, take up what an earlier run left, then answer messages. Returns when it does."""
+        conf = self._conf
+        self._scheduler_api = SchedulerAPI(transport)
+        notifier = Notifier(conf, f"{BINARY}.{self._host}")
+        self.lifecycle = Lifecycle(self._host, self.tracker, self._pool, self._driver, self._scheduler_api, notifier)
+        self._workers = concurrent.futures.ThreadPoolExecutor(max_workers=conf.compute.workers)
+        context = admin_context()
+        self._heartbeat()
+        self._update_inventory()
+        self._recover(context)
+        endpoint = ComputeEndpoint(self.lifecycle, self._driver, self._workers, conf.docker.execute_timeout)
+        self._server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, self._host, [endpoint])
+        self._server.start()
+        self._periodic = Periodic(
+            [
+                (self._heartbeat, conf.compute.heartbeat_interval),
+                (self._update_inventory, conf.compute.inventory_interval),
+                (self._sync_all, conf.compute.sync_container_state_interval),
+            ]
+        )
+        self._periodic.start()
+        self._events = threading.Thread(target=self._follow_events, name="events", daemon=True)
+        self._events.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._periodic.stop()
+        self._server.stop()
+        self._server.wait()
+        self._workers.shutdown(wait=True)
+        self._events.join(timeout=5)
+
+    def _heartbeat(self) -> None:
+        zone = self._conf.compute.availability_zone or self._conf.default_availability_zone
+        ZunService.heartbeat(admin_context(), self._host, BINARY, zone)
+
+    def _update_inventory(self) -> None:
+        context = admin_context()
+        found = inventory(self._conf, self._machine(), self._driver.facts())
+        changed = found.topology != self.tracker.topology
+        generation = self.tracker.update_inventory(context, found.topology, found.columns)
+        if changed:
+            for note in found.topology.notes:
+                LOG.warning("Reading the hardware: %s", note)
+            LOG.info("This host has CPUs %s in %d cells", found.topology.cpus, len(found.topology.cells))
+            self._scheduler_api.host_changed(context, host=self._host, generation=generation)
+
+    def _recover(self, context: RequestContext) -> None:
+        """Rebuild what this host holds, and go on with every operation that a stop interrupted."""
+        containers = Container.list_by_host(context, self._host)
+        self.tracker.rebuild(containers)
+        runtime = self._driver.list()
+        for container in containers:
+            state = runtime.pop(container.uuid, None)
+            plan = held_plan(container)
+            if state is not None and plan is not None and plan.cpu_policy == "shared":
+                self._pool.enter(container, CpuSet(state.cpuset_cpus))
+            self._take_up(context, container)
+        for uuid, state in runtime.items():
+            LOG.warning(
+                "The runtime has container %s (%s) on CPUs %s, of which the database knows nothing. If it is not "
+                "wanted, remove it there.",
+                uuid,
+                state.container_id,
+                state.cpuset_cpus,
+            )
+
+    def _take_up(self, context: RequestContext, container: Container) -> None:
+        steps: dict[Step, Callable[[RequestContext, Container], object]] = {
+            Step.RESUME_CREATE: self.lifecycle.resume_create,
+            # What was accepted is deleted, whatever the runtime says: the user cannot ask for it a second time.
+            Step.DELETE: lambda ctx, each: self.lifecycle.delete(ctx, each, force=True),
+            Step.START: self.lifecycle.start,
+            Step.STOP: self.lifecycle.stop,
+            Step.REBOOT: self.lifecycle.reboot,
+            Step.PAUSE: self.lifecycle.pause,
+            Step.UNPAUSE: self.lifecycle.unpause,
+            Step.KILL: self.lifecycle.kill,
+            Step.SYNC: lambda ctx, each: self.lifecycle.sync(ctx, each.uuid),
+        }
+        step = first_step(container)
+        if step is not Step.SYNC:
+            LOG.info("Container %s was interrupted: %s", container.uuid, step)
+        self._submit(lambda: steps[step](context, container))
+
+    def _sync_all(self) -> None:
+        """Compare every container with the runtime, and take up what lost its message."""
+        context = admin_context()
+        for container in Container.list_by_host(context, self._host):
+            if container.status == Status.DELETED:
+                self._submit(functools.partial(self.lifecycle.delete, context, container, force=True))
+            elif container.status in TRANSITIONAL:
+                self._take_up(context, container)
+            else:
+                self._submit(functools.partial(self.lifecycle.sync, context, container.uuid))
+
+    def _follow_events(self) -> None:
+        for event in self._driver.events(self._stopping):
+            if event.action == RESYNC:
+                self._submit(self._sync_all)
+            else:
+                self._submit(functools.partial(self.lifecycle.sync, admin_context(), event.uuid, event.action))
+
+    def _submit(self, work: Callable[[], object]) -> None:
+        def run() -> None:
+            try:
+                work()
+            except exceptions.Unavailable as exc:
+                LOG.warning("%s", exc)
+            except Exception:
+                LOG.exception("Background work failed; the next comparison with the runtime takes it up again")
+
+        if not self._stopping.is_set():
+            self._workers.submit(run)

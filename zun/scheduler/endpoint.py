@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RPC surface of zun-scheduler, and the work behind each message."""
+
+import datetime
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import oslo_messaging
+from oslo_utils import timeutils
+
+from zun.common import exceptions
+from zun.common.context import RequestContext, admin_context
+from zun.common.states import Status
+from zun.compute.rpcapi import ComputeAPI
+from zun.db import containers as db
+from zun.objects import Container
+from zun.scheduler import filters, select, weighers
+from zun.scheduler.host_table import Held, HostState, HostTable
+from zun.scheduler.request_spec import RequestSpec
+from zun.topology import Plan
+
+LOG = logging.getLogger(__name__)
+
+
+class SchedulerEndpoint:
+    """Finds hosts for containers. ``max_attempts`` bounds the hosts tried for one, ``alternates`` the spare choices."""
+
+    target = oslo_messaging.Target(version="1.0")
+
+    def __init__(
+        self,
+        table: HostTable,
+        host_filters: Sequence[filters.HostFilter],
+        host_weighers: Sequence[weighers.Weighted],
+        compute_api: ComputeAPI,
+        *,
+        max_attempts: int = 5,
+        alternates: int = 2,
+    ) -> None:
+        self._table = table
+        self._filters = host_filters
+        self._weighers = host_weighers
+        self._compute_api = compute_api
+        self._max_attempts = max_attempts
+        self._alternates = alternates
+
+    def create(self, context: RequestContext, *, container: Container) -> None:
+        """Cast: find a host and hand the container over, or end it in Error with the reasons."""
+        self._place(context, container, {}, ())
+
+    def claim_refused(
+        self,
+        context: RequestContext,
+        *,
+        container: Container,
+        host: str,
+        reason: str,
+        tried: Mapping[str, str],
+        alternates: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """Cast: try elsewhere, or end the container in Error once ``max_attempts`` hosts refused it."""
+        tried = {**tried, host: reason}
+        LOG.info("Container %s was refused by %s: %s", container.uuid, host, reason)
+        self._table.unbook(container.uuid)
+        if len(tried) >= self._max_attempts:
+            refusals = "; ".join(f"{name}: {why}" for name, why in tried.items())
+            self._fail(context, container, f"No valid host was found: {len(tried)} hosts refused. {refusals}")
+        else:
+            self._place(context, container, tried, alternates)
+
+    def host_changed(
+        self,
+        context: RequestContext,
+        *,
+        host: str,
+        generation: int,
+        uuid: str | None,
+        held: Mapping[str, Any] | None,
+    ) -> None:
+        """Cast to all schedulers: keep the host table current."""
+        self._table.changed(host, generation, uuid, Held.of(held) if held else None)
+
+    def sweep(self, lost_after: float) -> None:
+        """Schedule again what was accepted and then lost: no host, and no sign of work for ``lost_after`` seconds."""
+        now = timeutils.utcnow()
+        for row in db.unplaced():
+            touched = row["updated_at"] or row["created_at"]
+            if now - touched < datetime.timedelta(seconds=lost_after) or self._table.is_booked(row["uuid"]):
+                continue
+            # The first scheduler to touch the row has it; the others see a changed updated_at.
+            if db.update_if(row["uuid"], {"host": None, "updated_at": row["updated_at"]}, {}):
+                LOG.warning("Container %s was accepted and lost; scheduling it again", row["uuid"])
+                context = admin_context()
+                self._place(context, Container.from_row(context, row), {}, ())
+
+    def _place(
+        self,
+        context: RequestContext,
+        container: Container,
+        tried: Mapping[str, str],
+        alternates: Sequence[Mapping[str, Any]],
+    ) -> None:
+        spec = RequestSpec.of(container, tried)
+        self._table.refresh()
+        answer = self._select_and_book(container, spec, alternates)
+        if isinstance(answer, select.NoValidHost):
+            for rejection in answer.rejections:
+                LOG.debug("%s: %s: %s: %s", spec.uuid, rejection.hostname, rejection.filter, rejection.reason)
+            self._fail(context, container, answer.message)
+            return
+        best, spare = answer[0], answer[1:]
+        LOG.info("Container %s goes to host %s", spec.uuid, best.hostname)
+        try:
+            self._compute_api.create(
+                context,
+                best.hostname,
+                container,
+                limits=best.limits,
+                alternates=[{"host": choice.hostname, "limits": choice.limits} for choice in spare],
+                tried=tried,
+            )
+        except exceptions.HostUnavailable as exc:
+            # Not answered is not refused: the message may have arrived. The sweep looks again after the deadline.
+            LOG.warning("Container %s could not be handed to host %s: %s", spec.uuid, best.hostname, exc)
+
+    def _select_and_book(
+        self, container: Container, spec: RequestSpec, alternates: Sequence[Mapping[str, Any]]
+    ) -> list[select.Choice] | select.NoValidHost:
+        answer: list[select.Choice] | select.NoValidHost = []
+
+        def choose(hosts: list[HostState]) -> tuple[str, Held] | None:
+            nonlocal answer
+            answer = self._still_good(hosts, spec, alternates) or select.select(
+                hosts, spec, self._filters, self._weighers, 1 + self._alternates
+            )
+            if isinstance(answer, select.NoValidHost):
+                return None
+            best = answer[0]
+            plan = Plan.from_dict(best.limits["cpuset"])
+            return best.hostname, Held(plan, container.cpu, container.memory, container.disk or 0)
+
+        self._table.choose_and_book(container.uuid, choose)
+        return answer
+
+    def _still_good(
+        self, hosts: Sequence[HostState], spec: RequestSpec, alternates: Sequence[Mapping[str, Any]]
+    ) -> list[select.Choice]:
+        """The alternates of an earlier choice from the first one on whose plan can still be carried out."""
+        by_name = {host.hostname: host for host in hosts}
+        choices = [select.Choice(each["host"], each["limits"]) for each in alternates if each["host"] not in spec.tried]
+        for index, choice in enumerate(choices):
+            host = by_name.get(choice.hostname)
+            if host is None or any(each.reject(host, spec) for each in self._filters):
+                continue
+            if host.usage.fits(host.topology, Plan.from_dict(choice.limits["cpuset"])) is None:
+                return choices[index:]
+        return []
+
+    def _fail(self, context: RequestContext, container: Container, reason: str) -> None:
+        waiting = {"status": Status.CREATING, "host": None}
+        outcome = {"status": Status.ERROR, "status_reason": reason, "task_state": None}
+        if db.update_if(container.uuid, waiting, outcome):
+            LOG.info("Container %s has no host: %s", container.uuid, reason)

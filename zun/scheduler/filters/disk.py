@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Mapping
+from typing import Any
+
+from zun.scheduler.filters import HostFilter
+from zun.scheduler.host_table import HostState
+from zun.scheduler.request_spec import RequestSpec
+
+
+class DiskFilter(HostFilter):
+    """Drop hosts without enough disk; ``disk_allocation_ratio`` is the host's own."""
+
+    measures_capacity = True
+
+    def reject(self, host: HostState, spec: RequestSpec) -> str | None:
+        free = host.disk_total * host.disk_allocation_ratio - host.disk_used
+        return None if spec.disk <= free else f"it has {free:g} GiB of disk left of the {spec.disk} that are wanted"
+
+    def limits(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
+        """``disk``: GiB that may be promised on the whole host."""
+        return {"disk": host.disk_total * host.disk_allocation_ratio}

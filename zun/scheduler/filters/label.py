@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+from zun.scheduler.filters import HostFilter
+from zun.scheduler.host_table import HostState
+from zun.scheduler.request_spec import RequestSpec
+
+
+class LabelFilter(HostFilter):
+    """Drop hosts without every label that the hints ``label:NAME=VALUE`` ask for."""
+
+    def reject(self, host: HostState, spec: RequestSpec) -> str | None:
+        for name, value in spec.labels.items():
+            if host.labels.get(name) != value:
+                return f"its label {name} is {host.labels.get(name)!r}, not {value!r}"
+        return None

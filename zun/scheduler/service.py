@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""zun-scheduler as a set of running parts, for its own program and for the all-in-one."""
+
+import oslo_messaging
+from oslo_config import cfg
+
+from zun.common import rpc
+from zun.common.periodic import Periodic
+from zun.compute.rpcapi import ComputeAPI
+from zun.scheduler import filters, weighers
+from zun.scheduler.endpoint import SchedulerEndpoint
+from zun.scheduler.host_table import HostTable
+
+
+class SchedulerService:
+    """Call ``start`` after any fork; ``stop`` lets messages under way finish."""
+
+    def __init__(self, conf: cfg.ConfigOpts, *, host: str | None = None, alone: bool = False) -> None:
+        """``alone``: no message of before the start can still be under way, so what has no host is taken up at once."""
+        self._conf = conf
+        self._host: str = host or conf.host
+        self._alone = alone
+        self.table = HostTable(booking_seconds=conf.scheduler.booking_deadline)
+        self._filters = filters.load(conf.scheduler.enabled_filters, conf)
+        self._weighers = weighers.load(conf.scheduler.weighers)
+
+    def start(self, transport: oslo_messaging.Transport) -> None:
+        conf = self._conf
+        self.endpoint = SchedulerEndpoint(
+            self.table,
+            self._filters,
+            self._weighers,
+            ComputeAPI(transport),
+            max_attempts=conf.scheduler.max_attempts,
+            alternates=conf.scheduler.alternates,
+        )
+        if self._alone:
+            self.endpoint.sweep(0)
+        self._server = rpc.get_server(transport, rpc.SCHEDULER_TOPIC, self._host, [self.endpoint])
+        self._server.start()
+        self._periodic = Periodic([(self._sweep, conf.scheduler.sweep_interval)])
+        self._periodic.start()
+
+    def _sweep(self) -> None:
+        self.endpoint.sweep(self._conf.scheduler.lost_after)
+
+    def stop(self) -> None:
+        self._periodic.stop()
+        self._server.stop()
+        self._server.wait()

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole cloud in one process: scheduler and compute services over in-process messages, runtimes in memory."""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from oslo_config import cfg
+from oslo_utils import uuidutils
+
+from zun import conf as zun_conf
+from zun.common import exceptions, rpc
+from zun.common.context import RequestContext
+from zun.compute.rpcapi import ComputeAPI
+from zun.compute.service import ComputeService
+from zun.container.fake import InMemoryDriver
+from zun.db import containers as db
+from zun.objects import Container
+from zun.scheduler.rpcapi import SchedulerAPI
+from zun.scheduler.service import SchedulerService
+from zun.tests.fixtures import new_container, wait_for
+from zun.topology import CpuSet, HostTopology, NUMACell
+
+SETTLED = {"Created", "Running", "Stopped", "Paused", "Error", "Deleted"}
+
+
+def machine(cells: int = 2, cores: int = 4, threads: int = 1, memory_mib: int = 4096) -> HostTopology:
+    """Equal cells of whole cores, CPUs numbered cell by cell, core by core."""
+    made = []
+    for cell in range(cells):
+        first = cell * cores * threads
+        siblings = tuple(CpuSet(range(first + core * threads, first + (core + 1) * threads)) for core in range(cores))
+        cpus = CpuSet(range(first, first + cores * threads))
+        distances = {other: 10 if other == cell else 20 for other in range(cells)}
+        made.append(
+            NUMACell(id=cell, cpus=cpus, siblings=siblings, l3=(cpus,), memory_mib=memory_mib, distances=distances)
+        )
+    return HostTopology(cells=tuple(made))
+
+
+def configuration(**options: Any) -> cfg.ConfigOpts:
+    """The global configuration with nothing of this machine in it. ``options`` as ``group__option``."""
+    conf = zun_conf.register_opts(cfg.CONF)
+    conf([], project="zun", default_config_files=[], default_config_dirs=[])
+    conf.set_override("reserved_host_memory_mb", 0, group="compute")
+    for name, value in options.items():
+        group, _, option = name.rpartition("__")
+        conf.set_override(option, value, group=group or None)
+    return conf
+
+
+class Cloud:
+    """``hosts`` maps names to machines. Everything of a test's own; ``stop`` ends it."""
+
+    def __init__(self, hosts: Mapping[str, HostTopology], **options: Any) -> None:
+        self.conf = configuration(**options)
+        self.transport = rpc.get_transport(self.conf, f"inproc:///{uuidutils.generate_uuid()}")
+        self.machines = dict(hosts)
+        self.drivers: dict[str, InMemoryDriver] = {}
+        self.agents: dict[str, ComputeService] = {}
+        self.scheduler = SchedulerService(self.conf, host="scheduler")
+        for name in hosts:
+            self.start_agent(name)
+        self.scheduler.start(self.transport)
+        self.scheduler_api = SchedulerAPI(self.transport)
+        self.compute_api = ComputeAPI(self.transport, timeout=5)
+
+    def start_agent(self, name: str) -> ComputeService:
+        """Start the agent of a host; its runtime outlives it."""
+        if name not in self.drivers:
+            self.drivers[name] = InMemoryDriver()
+        agent = ComputeService(self.conf, self.drivers[name], host=name, machine=lambda: self.machines[name])
+        self.agents[name] = agent
+        agent.start(self.transport)
+        return agent
+
+    def stop_agent(self, name: str) -> None:
+        self.agents.pop(name).stop()
+
+    def stop(self) -> None:
+        services = [self.scheduler, *self.agents.values()]
+        with ThreadPoolExecutor(len(services)) as pool:  # each waits a second for its idle threads
+            list(pool.map(lambda service: service.stop(), services))
+        self.conf.clear_override("reserved_host_memory_mb", group="compute")
+        self.conf.reset()
+
+    def submit(self, context: RequestContext, **fields: Any) -> Container:
+        """Do what the API does for a create; returns at once."""
+        container = new_container(context, **fields)
+        self.scheduler_api.create(context, container)
+        return container
+
+    def run(self, context: RequestContext, **fields: Any) -> Container:
+        """Create a container and return it as it has become."""
+        return self.settled(self.submit(context, **fields))
+
+    def settled(self, container: Container) -> Container:
+        """The container once nothing works on it any more."""
+        return wait_for(lambda: self._if_settled(container.uuid))
+
+    def _if_settled(self, uuid: str) -> Container | None:
+        row = db.get(uuid)
+        done = row["status"] in SETTLED and row["task_state"] is None
+        return Container.from_row(None, row) if done else None
+
+    def gone(self, container: Container) -> None:
+        """Wait until the container's row is gone."""
+        wait_for(lambda: not _exists(container.uuid))
+
+
+def _exists(uuid: str) -> bool:
+    try:
+        db.get(uuid)
+    except exceptions.ContainerNotFound:
+        return False
+    return True

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an accepted request to a pinned container, over real messages and a real database."""
+
+import pytest
+
+from zun.common import exceptions
+from zun.db import containers as db
+from zun.tests.fixtures import wait_for
+from zun.tests.functional.cloud import Cloud, machine
+from zun.topology import CpuSet
+
+DEDICATED = {"cpu_policy": "dedicated", "cpu": 2.0, "memory": 512}
+
+
+@pytest.fixture
+def cloud(database, request):
+    options = getattr(request, "param", {})
+    cloud = Cloud({"one": machine(), "two": machine()}, **options)
+    yield cloud
+    cloud.stop()
+
+
+def held(cloud, host):
+    """CPU -> owner for every dedicated CPU of a host, as its tracker has it."""
+    usage = cloud.agents[host].tracker.usage
+    return {cpu: usage.owner_of(cpu) for cpu in usage.held_cpus}
+
+
+def nothing_held(cloud):
+    """Memory follows the database: what a row gave back is free here a moment later."""
+    return held(cloud, "one") == held(cloud, "two") == {}
+
+
+def test_a_dedicated_container_runs_on_its_own_cpus_of_one_cell(cloud, context):
+    container = cloud.run(context, **DEDICATED)
+    assert (container.status, container.status_reason, container.task_state) == ("Running", None, None)
+    cpus, mems = CpuSet(container.cpuset["cpuset_cpus"]), CpuSet(container.cpuset["cpuset_mems"])
+    assert len(cpus) == 2 and len(mems) == 1
+    assert cpus <= machine().cell(min(mems)).cpus
+    state = cloud.drivers[container.host].show(container)
+    assert (state.cpuset_cpus, state.cpuset_mems) == (str(cpus), str(mems))
+    assert held(cloud, container.host) == dict.fromkeys(cpus, container.uuid)
+
+
+def test_the_row_of_a_created_container_holds_its_claim(cloud, context):
+    container = cloud.run(context, **DEDICATED, request={"run": False})
+    assert container.status == "Created"
+    assert [row["uuid"] for row in db.claims(container.host)] == [container.uuid]
+
+
+def test_many_at_once_get_what_there_is_and_no_cpu_twice(cloud, context):
+    submitted = [cloud.submit(context, cpu_policy="dedicated", cpu=1.0, memory=64) for _ in range(24)]
+    containers = [cloud.settled(container) for container in submitted]
+    running = [container for container in containers if container.status == "Running"]
+    refused = [container for container in containers if container.status == "Error"]
+    # A shared pool that nobody uses may be pinned away entirely: 16 CPUs are 16 containers.
+    assert (len(running), len(refused)) == (16, 8)
+    places = [(each.host, cpu) for each in running for cpu in CpuSet(each.cpuset["cpuset_cpus"])]
+    assert len(set(places)) == len(places) == 16
+    for container in refused:
+        assert "Of 2 hosts" in container.status_reason and "rejected 2" in container.status_reason
+        assert (container.host, container.cpuset) == (None, None)
+    for container in running:
+        cloud.compute_api.delete(context, container, stop_timeout=1)
+    for container in running:
+        cloud.gone(container)
+    assert wait_for(lambda: nothing_held(cloud))
+    assert len(cloud.agents["one"].tracker.usage) == len(cloud.agents["two"].tracker.usage) == 0
+
+
+def test_a_request_that_fits_nowhere_says_what_would(cloud, context):
+    container = cloud.run(context, cpu_policy="dedicated", cpu=6.0, memory=512)
+    assert container.status == "Error"
+    assert "Nearest miss" in container.status_reason
+    assert "A request for 4 CPUs" in container.status_reason
+
+
+def test_two_cells_are_given_when_two_are_asked_for(cloud, context):
+    container = cloud.run(context, cpu_policy="dedicated", cpu=6.0, memory=1024, placement={"numa_nodes": 2})
+    assert container.status == "Running"
+    assert container.cpuset["cpuset_mems"] == "0-1"
+    assert [len(CpuSet(cell["cpuset_cpu"])) for cell in container.cpuset["cells"]] == [3, 3]
+
+
+def test_a_host_that_refuses_is_left_for_another(cloud, context):
+    table = cloud.scheduler.table
+    table.refresh()
+    full = table.host("one")
+    # Somebody fills the first host without the scheduler hearing of it.
+    agent = cloud.agents["one"]
+    for _ in range(2):
+        cloud.run(context, cpu_policy="dedicated", cpu=4.0, memory=64, request={"run": True, "host": "one"})
+    with table._lock:
+        table._held["one"], table._bookings = {}, {}
+        table._states["one"] = full.__class__(**{f: getattr(full, f) for f in full.__slots__})
+    assert len(agent.tracker.usage) == 2
+    container = cloud.run(context, cpu_policy="dedicated", cpu=4.0, memory=64)
+    assert (container.status, container.host) == ("Running", "two")
+
+
+@pytest.mark.parametrize("operation", ["create", "start"])
+def test_a_failing_runtime_leaves_an_error_and_nothing_held(cloud, context, operation):
+    for driver in cloud.drivers.values():
+        driver.fail(operation, exceptions.DockerError(error="no space left on device"))
+    container = cloud.run(context, **DEDICATED)
+    assert container.status == "Error" and "no space left on device" in container.status_reason
+    assert (container.host, container.cpuset) == (None, None)
+    assert wait_for(lambda: nothing_held(cloud))
+    assert all(driver.list() == {} for driver in cloud.drivers.values())
+
+
+def test_a_kernel_that_disagrees_fails_the_container_with_the_reason(cloud, context):
+    for driver in cloud.drivers.values():
+        driver.before("create", lambda container, driver=driver: driver.disobey(container.uuid, cpus=CpuSet("0-7")))
+    container = cloud.run(context, **DEDICATED)
+    assert container.status == "Error"
+    assert "its cgroup allows CPUs 0-7, the plan is" in container.status_reason
+    assert wait_for(lambda: nothing_held(cloud))
+
+
+def test_shared_containers_leave_before_a_dedicated_one_starts(cloud, context):
+    where = {"run": True, "host": "one"}
+    shared = cloud.run(context, cpu=1.0, memory=64, request=where)
+    assert shared.cpuset["cpu_policy"] == "shared"
+    driver = cloud.drivers["one"]
+    before = CpuSet(driver.show(shared).cpuset_cpus)
+    overlap = []
+    driver.before(
+        "start", lambda c: overlap.append(CpuSet(driver.show(shared).cpuset_cpus) & CpuSet(driver.show(c).cpuset_cpus))
+    )
+    cell = int(shared.cpuset["cpuset_mems"])
+    dedicated = [cloud.run(context, cpu_policy="dedicated", cpu=3.0, memory=64, request=where) for _ in range(2)]
+    assert [each.status for each in dedicated] == ["Running", "Running"]
+    assert overlap == [CpuSet(""), CpuSet("")]
+    taken = CpuSet("")
+    for each in dedicated:
+        taken |= CpuSet(each.cpuset["cpuset_cpus"])
+    assert CpuSet(driver.show(shared).cpuset_cpus) == machine().cell(cell).cpus - taken
+    for each in dedicated:
+        cloud.compute_api.delete(context, each, force=True)
+        cloud.gone(each)
+    assert CpuSet(driver.show(shared).cpuset_cpus) == before
+
+
+def test_a_created_message_that_comes_twice_is_worked_on_once(cloud, context):
+    container = cloud.run(context, **DEDICATED)
+    cloud.compute_api.create(context, container.host, container, limits={}, alternates=[], tried={})
+    again = cloud.settled(container)
+    cloud.compute_api.top(context, again)  # answered after the duplicate was taken from the queue
+    assert (again.status, again.cpuset) == ("Running", container.cpuset)
+    assert held(cloud, container.host) == dict.fromkeys(CpuSet(container.cpuset["cpuset_cpus"]), container.uuid)
+
+
+def test_resize_grows_shrinks_and_is_refused_without_harm(cloud, context):
+    container = cloud.run(context, **DEDICATED)
+    driver = cloud.drivers[container.host]
+    pid = driver.show(container).pid
+    for cpu in (4.0, 1.0):
+        container = cloud.compute_api.update(context, container, cpu=cpu, memory=256)
+        state = driver.show(container)
+        assert state.pid == pid and len(CpuSet(state.cpuset_cpus)) == cpu
+        assert held(cloud, container.host) == dict.fromkeys(CpuSet(state.cpuset_cpus), container.uuid)
+    with pytest.raises(exceptions.ClaimRefused):
+        cloud.compute_api.update(context, container, cpu=5.0)
+    with pytest.raises(exceptions.Invalid, match="whole number"):
+        cloud.compute_api.update(context, container, cpu=1.5)
+    assert CpuSet(driver.show(container).cpuset_cpus) == CpuSet(db.get(container.uuid)["cpuset"]["cpuset_cpus"])
+
+
+def test_a_failed_resize_goes_back(cloud, context):
+    container = cloud.run(context, **DEDICATED)
+    driver = cloud.drivers[container.host]
+    driver.fail("update", exceptions.DockerError(error="cgroup is busy"), times=1)
+    with pytest.raises(exceptions.DockerError, match="cgroup is busy"):
+        cloud.compute_api.update(context, container, cpu=4.0)
+    cpus = CpuSet(container.cpuset["cpuset_cpus"])
+    assert CpuSet(driver.show(container).cpuset_cpus) == cpus
+    assert held(cloud, container.host) == dict.fromkeys(cpus, container.uuid)
+
+
+def test_what_a_stopped_agent_left_is_finished_by_the_next(cloud, context):
+    running = cloud.run(context, **DEDICATED, request={"run": True, "host": "one"})
+    cloud.stop_agent("one")
+    row = db.get(running.uuid)
+    # As if the agent had been killed after it committed a claim and before it made the container ...
+    plan = cloud.scheduler.table.host("one")
+    assert plan is not None
+    waiting = cloud.submit(context, **DEDICATED, request={"run": True, "host": "one"})
+    # ... and in the middle of a delete.
+    db.update(running.uuid, {"status": "Deleting"})
+    cloud.start_agent("one")
+    cloud.gone(running)
+    assert row["status"] == "Running"
+    assert cloud.settled(waiting).status == "Running"
+    assert set(held(cloud, "one").values()) == {waiting.uuid}
+
+
+def test_a_container_that_dies_is_seen(cloud, context):
+    container = cloud.run(context, **DEDICATED)
+    cloud.drivers[container.host].kill(container, "KILL")
+    stopped = wait_for(lambda: (row := db.get(container.uuid))["status"] == "Stopped" and row)
+    assert stopped["exit_code"] == 137
+    assert held(cloud, container.host) == dict.fromkeys(CpuSet(container.cpuset["cpuset_cpus"]), container.uuid)
