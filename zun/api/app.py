@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API as a WSGI application: ``build`` puts the parts together, ``Edge`` is what the server calls.
+
+A request passes the edge (one spelling of the path, version, Accept, request id, errors), the identity
+middleware and pecan, and reaches one handler of ``zun.api.controllers.v1``.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import Any
+
+import pecan
+from oslo_config import cfg
+from oslo_context import context as oslo_context
+from oslo_middleware import healthcheck
+from oslo_policy import policy as oslo_policy
+
+from zun.api import auth, errors, memoize, microversion, request, routes
+from zun.api import policy as api_policy
+from zun.api.auth import WsgiApp
+from zun.api.controllers import root
+from zun.api.controllers.v1 import NOUNS, Parts
+from zun.api.settings import Settings
+
+_REQUEST_ID = re.compile("req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def build(
+    conf: cfg.ConfigOpts, *, scheduler_api: Any, compute_api: Any, policy: oslo_policy.Enforcer | None = None
+) -> WsgiApp:
+    """The application. ``conf`` has the options of ``zun.conf``; ``policy`` replaces the enforcer made from
+    it.
+    """
+    memoize.install()
+    parts = Parts(scheduler_api=scheduler_api, compute_api=compute_api, settings=Settings.from_conf(conf))
+    router = routes.Router(route for noun in NOUNS for route in noun(parts).routes())
+    controller = root.Root(router, api_policy.Policy(policy or api_policy.enforcer(conf)))
+    app = pecan.Pecan(
+        controller,
+        use_context_locals=False,
+        force_canonical=False,
+        guess_content_type_from_ext=False,
+        default_renderer="json",
+        request_cls=root.Request,
+    )
+    return Edge(auth.wrap(app, conf), healthcheck.Healthcheck(None, conf))
+
+
+class Edge:
+    """Outermost layer of ours. Whatever is raised behind it becomes a response here."""
+
+    def __init__(self, app: WsgiApp, healthcheck_app: WsgiApp) -> None:
+        self._app = app
+        self._healthcheck = healthcheck_app
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ.get("PATH_INFO") == "/healthcheck":
+            return self._healthcheck(environ, start_response)
+        request_id = oslo_context.generate_request_id()
+        environ["openstack.request_id"] = request_id
+        if _REQUEST_ID.fullmatch(environ.get("HTTP_X_OPENSTACK_REQUEST_ID", "")):
+            environ["openstack.global_request_id"] = environ[
+                "HTTP_X_OPENSTACK_REQUEST_ID"
+            ]  # the caller's, for the logs
+        added = [("x-openstack-request-id", request_id)]
+
+        def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+            return start_response(status, [*headers, *added], exc_info)
+
+        try:
+            raw_path = environ.get("PATH_INFO", "")
+            if not request.is_root(raw_path):
+                environ["zun.version"] = _negotiate(environ, added)
+            environ["zun.path"] = path = request.canonical_path(raw_path)
+            if not request.accepts_json(environ.get("HTTP_ACCEPT")):
+                raise errors.VersionNotAcceptable(
+                    "The Accept header excludes application/json, the only type there is."
+                )
+            environ["HTTP_ACCEPT"] = "*/*"  # asked and answered: spares the layers behind the same question
+            environ["PATH_INFO"] = "/" + "/".join(path).encode().decode("latin-1")
+            return self._app(environ, start)
+        except Exception as exc:
+            status, headers, body = errors.render(exc, environ["REQUEST_METHOD"])
+            start(f"{status} {HTTPStatus(status).phrase}", headers)
+            return [body]
+
+
+def _negotiate(environ: dict[str, Any], added: list[tuple[str, str]]) -> microversion.Version:
+    """The version of the request; ``added`` grows by the headers that name it, out of range or not."""
+    try:
+        version = microversion.negotiate(environ.get("HTTP_OPENSTACK_API_VERSION"))
+    except microversion.UnsupportedVersion as exc:
+        added += microversion.response_headers(exc.version)
+        raise
+    added += microversion.response_headers(version)
+    return version

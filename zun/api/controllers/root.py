@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one pecan controller. It finds the row of the route table, reads the request and renders the answer.
+
+pecan's own dispatch by attribute is not used: it would answer paths that only look like ours, let
+``?_method=DELETE`` change the verb, and read the arguments by other rules than the API's.
+"""
+
+import json
+from typing import Any
+
+import pecan
+from webob.multidict import MultiDict
+
+from zun.api import errors, microversion, request
+from zun.api.policy import Access, Policy
+from zun.api.routes import NOTHING, Answer, Router
+from zun.api.views import versions
+from zun.common import exceptions
+
+
+class Request(pecan.Request):
+    """Keeps pecan from reading the arguments: ``zun.api.request`` does, once and without guessing."""
+
+    json: Any = {}
+    GET = params = MultiDict()
+
+
+class Root:
+    def __init__(self, router: Router, policy: Policy) -> None:
+        self._router = router
+        self._policy = policy
+
+    @pecan.expose()
+    def _route(self, args: list[str], request: Any) -> tuple[Any, list[str]]:
+        return self.serve, []
+
+    @pecan.expose("json")
+    def serve(self, req: Any, response: Any) -> Any:
+        answer = self._answer(req.environ)
+        response.status_int = answer.status
+        if answer.body is not NOTHING:
+            response.content_type = request.JSON
+            response.body = json.dumps(answer.body).encode()
+        else:
+            del response.content_length
+        response.headers.update(answer.headers)
+        return response
+
+    def _answer(self, environ: dict[str, Any]) -> Answer:
+        method, path = environ["REQUEST_METHOD"], environ["zun.path"]
+        base_url = request.base_url(environ)
+        if path in request.DOCUMENTS:
+            if method != "GET":
+                raise errors.MethodNotAllowed(f"{method} is not possible here.", headers=[("Allow", "GET")])
+            return Answer(versions.v1(base_url, self._router.nouns) if path else versions.root(base_url))
+        version = environ["zun.version"]
+        route, parameters = self._router.match(method, path[1:])
+        microversion.require(version, route.since, route.until, f"{route.method} {route.path}")
+        body = {}
+        if method in ("POST", "PUT", "PATCH"):
+            if route.json_only and not request.is_json(environ):
+                raise exceptions.UnsupportedMediaType(content_type=f"'{environ.get('CONTENT_TYPE') or ''}'")
+            body = request.body_arguments(environ, route.max_body_bytes)
+        call = request.Call(
+            access=Access(self._policy, environ["zun.context"]),
+            version=version,
+            base_url=base_url,
+            parameters=parameters,
+            query=request.query_arguments(environ.get("QUERY_STRING", "")),
+            body=body,
+        )
+        return route.handler(call)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/v1/availability_zones``: the zones that the services are in, for everybody."""
+
+from collections.abc import Sequence
+
+from zun.api.controllers.v1.parts import Parts
+from zun.api.paging import Page
+from zun.api.request import Call
+from zun.api.routes import Answer, Route
+from zun.api.views import availability_zones as views
+from zun.common import exceptions
+from zun.db import services as db
+
+NOUN = "availability_zones"
+_KEY = "availability_zone"
+
+
+class AvailabilityZones:
+    def __init__(self, parts: Parts) -> None:
+        self._settings = parts.settings
+
+    def routes(self) -> Sequence[Route]:
+        return (Route("GET", NOUN, self.index),)
+
+    def index(self, call: Call) -> Answer:
+        """The markers of this list are zone names, as a zone has no uuid."""
+        call.access.require("availability_zones:get_all")
+        page = Page.read(call.query, default_key=_KEY, max_limit=self._settings.max_limit)
+        if page.sort_key != _KEY:
+            raise exceptions.InvalidParameterValue(err=f"sort_key: '{page.sort_key[:64]}' is not {_KEY}.")
+        default, down = self._settings.default_availability_zone, page.sort_dir == "desc"
+        zones = sorted({row[_KEY] or default for row in db.all_services()}, reverse=down)
+        if page.marker is not None:
+            zones = [zone for zone in zones if (zone < page.marker if down else zone > page.marker)]
+        zones = zones[: page.limit]
+        following = page.next_link(call.base_url, NOUN, zones, {})
+        return Answer({NOUN: [views.show(zone) for zone in zones], "next": following})

@@ -1,0 +1,403 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/v1/containers``: the containers of a project and what can be done with them.
+
+A handler checks in the order clients rely on: form (400), existence (404), policy (403), status (409). Only
+then does it act, by writing the row and sending a message. It waits for a host only where the host's answer
+is the response.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from oslo_utils import timeutils
+
+from zun.api import creation, microversion, paging
+from zun.api import placement as placement_rules
+from zun.api.controllers.v1.parts import Parts
+from zun.api.microversion import Version, v1
+from zun.api.policy import Access
+from zun.api.request import Call
+from zun.api.routes import ACCEPTED, NO_CONTENT, Answer, Route
+from zun.api.schemas import Schema
+from zun.api.schemas import containers as schemas
+from zun.api.views import containers as views
+from zun.common import exceptions, states
+from zun.common.context import admin_context
+from zun.common.states import Status
+from zun.db import compute_nodes as db_nodes
+from zun.db import containers as db
+from zun.db import services as db_services
+from zun.objects import Container
+from zun.objects.service import is_up
+
+NOUN = views.NOUN
+COMPUTE_BINARY = "zun-compute"
+STOP_BEFORE_DELETE_SECONDS = 10
+
+_FILTERS = ("name", "image", "project_id", "user_id", "memory", "host", "task_state", "status", "auto_remove")
+_LIST_PARAMETERS = paging.PARAMETERS | {"all_projects", *_FILTERS}
+
+Given = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A sub-action of a container: its name is also that of its policy and of its row in the table of
+    statuses.
+
+    ``perform`` gets the container, the checked arguments and the call. ``waits`` is for those whose response
+    is the answer of the container's host: when that is known to be down nobody waits for it.
+    """
+
+    verb: str
+    name: str
+    schema: Schema
+    perform: Callable[[Container, Given, Call], Answer]
+    waits: bool = False
+    any_status: bool = False
+    since: Version = microversion.MIN
+    until: Version = microversion.MAX
+
+
+class Containers:
+    def __init__(self, parts: Parts) -> None:
+        self._scheduler = parts.scheduler_api
+        self._compute = parts.compute_api
+        self._settings = parts.settings
+        self._create_schemas = schemas.create(parts.settings)
+        self._update_schema = schemas.update(parts.settings)
+        self._random = random.Random()
+
+    def routes(self) -> Sequence[Route]:
+        item = "containers/{ident}"
+        return (
+            Route("GET", "containers", self.index),
+            Route("POST", "containers", self.create, json_only=True),
+            Route("GET", item, self.show),
+            Route("PATCH", item, self.update),
+            Route("DELETE", item, self.delete),
+            *(
+                Route(action.verb, f"{item}/{action.name}", self._handler(action), action.since, action.until)
+                for action in self._actions()
+            ),
+        )
+
+    def _actions(self) -> Sequence[Action]:
+        return (
+            Action("POST", "start", schemas.NONE, self._start),
+            Action("POST", "stop", schemas.TIMEOUT, self._stop),
+            Action("POST", "reboot", schemas.TIMEOUT, self._reboot),
+            Action("POST", "pause", schemas.NONE, self._pause),
+            Action("POST", "unpause", schemas.NONE, self._unpause),
+            Action("POST", "kill", schemas.KILL, self._kill),
+            Action("POST", "rename", schemas.RENAME, self._rename, any_status=True, until=v1(13)),
+            Action("POST", "resize_container", self._update_schema, self._resize_container, since=v1(19)),
+            Action("POST", "execute", schemas.EXECUTE, self._execute, waits=True),
+            Action("GET", "logs", schemas.LOGS, self._logs, waits=True),
+            Action("GET", "top", schemas.TOP, self._top, waits=True),
+            Action("GET", "stats", schemas.NONE, self._stats, waits=True),
+        )
+
+    # The collection.
+
+    def index(self, call: Call) -> Answer:
+        query = call.query
+        unknown = query.keys() - _LIST_PARAMETERS
+        if unknown:
+            raise exceptions.InvalidValue(
+                f"{min(unknown)[:64]}: no such parameter; possible are {', '.join(sorted(_LIST_PARAMETERS))}."
+            )
+        call.access.require("container:get_all")
+        all_projects = paging.boolean("all_projects", query.get("all_projects"))
+        if all_projects:
+            call.access.require("container:get_all_all_projects")
+        if "host" in query:
+            call.access.require("container:get_one:host")
+        page = paging.Page.read(query, default_key="id", max_limit=self._settings.max_limit)
+        given = {name: query[name] for name in _FILTERS if name in query}
+        rows = db.page(
+            call.context,
+            filters=_typed(given),
+            limit=page.limit,
+            marker=page.marker,
+            sort_key=page.sort_key,
+            sort_dir=page.sort_dir,
+            all_projects=all_projects,
+        )
+        now, visible = timeutils.utcnow(), self._visible(call.access)
+        carried = {**({"all_projects": "true"} if all_projects else {}), **given}
+        return Answer(
+            {
+                "containers": [views.show(row, call.version, now=now, visible=visible) for row in rows],
+                "next": page.next_link(call.base_url, NOUN, [row["uuid"] for row in rows], carried),
+            }
+        )
+
+    def create(self, call: Call) -> Answer:
+        run = schemas.CREATE_QUERY(call.query).get("run", False)
+        given = self._create_schemas[call.version](call.body)
+        call.access.require("container:create")
+        creation.check_gates(given, call.version)
+        self._check_create_policies(call, given)
+        fields = creation.container_fields(given, run=run, version=call.version, settings=self._settings)
+        fields.setdefault("name", creation.generated_name(self._random))
+        host = given.get("host")
+        if host is not None:
+            self._check_host(host)
+        container = Container(call.context, project_id=call.context.project_id, user_id=call.context.user_id, **fields)
+        container.create()
+        self._schedule(call, container)
+        shown = self._shown(container, call, fresh=True)
+        return Answer(shown, 202, {"Location": f"{call.base_url}/v1/containers/{container.uuid}"})
+
+    def _check_create_policies(self, call: Call, given: Given) -> None:
+        """Some fields are not for everybody, whatever else the request says."""
+        if given.get("runtime") is not None:
+            call.access.require("container:create:runtime")
+        if "privileged" in given:
+            call.access.require("container:create:privileged")
+        if given.get("image_pull_policy"):
+            call.access.require("container:create:image_pull_policy")
+        if given.get("host") is not None:
+            call.access.require("container:create:requested_destination")
+
+    def _check_host(self, host: str) -> None:
+        try:
+            db_nodes.find(host)
+        except exceptions.ComputeNodeNotFound:
+            raise exceptions.RequestedHostNotFound(host=host) from None
+
+    def _schedule(self, call: Call, container: Container) -> None:
+        """Hand the container to the scheduler. When that fails its row says so, as a client may look for it
+        by name.
+        """
+        try:
+            self._scheduler.create(call.context, container)
+        except Exception:
+            db.update_if(
+                container.uuid,
+                {"status": Status.CREATING, "host": None},
+                {
+                    "status": Status.ERROR,
+                    "status_reason": "The scheduler could not be reached. Delete it and try again.",
+                },
+            )
+            raise
+
+    # One container.
+
+    def show(self, call: Call) -> Answer:
+        context = call.context
+        if paging.boolean("all_projects", call.query.get("all_projects")):
+            call.access.require("container:get_one_all_projects")
+            context = admin_context(context.request_id)
+        row = db.find(context, call.parameters["ident"])
+        call.access.require("container:get_one", row)
+        return Answer(self._shown(row, call))
+
+    def update(self, call: Call) -> Answer:
+        given = self._update_schema(call.arguments)
+        container = self._found(call)
+        call.access.require("container:update", container)
+        states.check_action("update", container)
+        cpu, memory = self._new_size(container, given)
+        if cpu is not None or memory is not None:
+            self._require_host_up(container)
+            container = self._compute.update(call.context, container, cpu=cpu, memory=memory)
+        self._describe(container, given)
+        return Answer(self._shown(container, call))
+
+    def delete(self, call: Call) -> Answer:
+        given = schemas.DELETE_QUERY(call.query)
+        force, stop = given.get("force", False), given.get("stop", False)
+        context = call.context
+        if paging.boolean("all_projects", call.query.get("all_projects")):
+            call.access.require("container:delete_all_projects")
+            context = admin_context(context.request_id)
+        container = Container.get_by_ident(context, call.parameters["ident"])
+        call.access.require("container:delete", container)
+        self._check_delete_gates(call, container, force=force, stop=stop)
+        states.check_action("delete_after_stop" if stop else "delete_force" if force else "delete", container)
+        if container.host is None and db.destroy_unplaced(container.uuid):
+            return NO_CONTENT
+        if container.host is None:  # a host took it a moment ago, or somebody else removed it
+            container = Container.get_by_ident(context, container.uuid)
+        timeout = STOP_BEFORE_DELETE_SECONDS if stop and container.status == Status.RUNNING else None
+        # Saved before the message is sent: a lost one is found by its status and repeated.
+        self._save_status(container, Status.DELETING, "delete")
+        self._compute.delete(call.context, container, force=force, stop_timeout=timeout)
+        return NO_CONTENT
+
+    def _check_delete_gates(self, call: Call, container: Container, *, force: bool, stop: bool) -> None:
+        """Each of the two is asked for, also when both are given: the reference lets ``stop`` hide ``force``."""
+        for name, wanted, since in (("stop", stop, v1(12)), ("force", force, v1(7))):
+            if wanted and call.version < since:
+                raise exceptions.InvalidParamInVersion(param=name, req_version=call.version, min_version=since)
+        if stop and container.status == Status.RUNNING:
+            call.access.require("container:stop", container)
+        if force:
+            call.access.require("container:delete_force", container)
+
+    # Its sub-actions.
+
+    def _handler(self, action: Action) -> Callable[[Call], Answer]:
+        def handler(call: Call) -> Answer:
+            given = action.schema(call.query if action.verb == "GET" else call.arguments)
+            container = self._found(call)
+            call.access.require(f"container:{action.name}", container)
+            if not action.any_status:
+                states.check_action(action.name, container)
+                self._require_host(container)
+            if action.waits:
+                self._require_host_up(container)
+            return action.perform(container, given, call)
+
+        return handler
+
+    def _start(self, container: Container, given: Given, call: Call) -> Answer:
+        self._compute.start(call.context, container)
+        return ACCEPTED
+
+    def _stop(self, container: Container, given: Given, call: Call) -> Answer:
+        self._compute.stop(call.context, container, timeout=given.get("timeout"))
+        return ACCEPTED
+
+    def _reboot(self, container: Container, given: Given, call: Call) -> Answer:
+        self._save_status(container, Status.RESTARTING, "reboot")
+        self._compute.reboot(call.context, container, timeout=given.get("timeout"))
+        return ACCEPTED
+
+    def _pause(self, container: Container, given: Given, call: Call) -> Answer:
+        self._compute.pause(call.context, container)
+        return ACCEPTED
+
+    def _unpause(self, container: Container, given: Given, call: Call) -> Answer:
+        self._compute.unpause(call.context, container)
+        return ACCEPTED
+
+    def _kill(self, container: Container, given: Given, call: Call) -> Answer:
+        self._compute.kill(call.context, container, signal=given.get("signal"))
+        return ACCEPTED
+
+    def _rename(self, container: Container, given: Given, call: Call) -> Answer:
+        name = given["name"]
+        if name is None:
+            raise exceptions.SchemaValidationError(detail="name: it is null; give the new name.")
+        if name == container.name:
+            raise exceptions.Conflict(f"Container {container.uuid} already has the name {name}.")
+        self._describe(container, given)
+        return Answer(self._shown(container, call))
+
+    def _resize_container(self, container: Container, given: Given, call: Call) -> Answer:
+        cpu, memory = self._new_size(container, given)
+        self._describe(container, given)
+        shown = self._shown(container, call)
+        if cpu is not None or memory is not None:
+            self._compute.resize(call.context, container, cpu=cpu, memory=memory)
+        return Answer(shown, 202)
+
+    def _execute(self, container: Container, given: Given, call: Call) -> Answer:
+        if not given.get("run", True) or given.get("interactive", False):
+            raise exceptions.InvalidValue(
+                "run: this installation has no websocket proxy, so a command can only be run to its end. Leave out "
+                "'interactive' and 'run'."
+            )
+        command = creation.split(given["command"], "command")
+        if not command:
+            raise exceptions.InvalidValue("command: it is empty.")
+        output, exit_code = self._compute.execute(call.context, container, command=command)
+        return Answer({"output": output, "exit_code": exit_code, "exec_id": None, "proxy_url": None})
+
+    def _logs(self, container: Container, given: Given, call: Call) -> Answer:
+        text = self._compute.logs(
+            call.context,
+            container,
+            stdout=given.get("stdout", True),
+            stderr=given.get("stderr", True),
+            timestamps=given.get("timestamps", False),
+            tail=given.get("tail", "all"),
+            since=given.get("since"),
+        )
+        return Answer(text)
+
+    def _top(self, container: Container, given: Given, call: Call) -> Answer:
+        return Answer(self._compute.top(call.context, container, ps_args=given.get("ps_args")))
+
+    def _stats(self, container: Container, given: Given, call: Call) -> Answer:
+        return Answer(self._compute.stats(call.context, container))
+
+    # What several of them need.
+
+    def _found(self, call: Call) -> Container:
+        return Container.get_by_ident(call.context, call.parameters["ident"])
+
+    def _visible(self, access: Access, row: Mapping[str, Any] | None = None) -> frozenset[str]:
+        return frozenset(name for name in views.RESTRICTED if access.allows(f"container:get_one:{name}", row))
+
+    def _shown(self, row: Mapping[str, Any], call: Call, *, fresh: bool = False) -> dict[str, Any]:
+        return views.show(
+            row,
+            call.version,
+            now=timeutils.utcnow(),
+            visible=self._visible(call.access, row),
+            base_url=call.base_url,
+            fresh=fresh,
+        )
+
+    def _new_size(self, container: Container, given: Given) -> tuple[float | None, int | None]:
+        """The CPUs and MiB to change to; None for what stays. Null in the request is nothing asked."""
+        cpu, memory = given.get("cpu"), given.get("memory")
+        if cpu is not None or memory is not None:
+            placement_rules.resized(container, cpu, memory)
+            self._require_host(container)
+        return cpu, memory
+
+    def _describe(self, container: Container, given: Given) -> None:
+        """Save what is written in the row and nowhere else."""
+        for field in ("name", "auto_heal"):
+            if given.get(field) is not None:
+                setattr(container, field, given[field])
+        container.save()
+
+    def _save_status(self, container: Container, status: Status, action: str) -> None:
+        """Save a status that the action brings. Somebody may have been quicker since the row was read: 409."""
+        container.status = status
+        try:
+            container.save()
+        except exceptions.IllegalTransition:
+            now = db.get(container.uuid)["status"]
+            raise exceptions.InvalidStateException(action=action, uuid=container.uuid, status=now) from None
+
+    def _require_host(self, container: Container) -> str:
+        """The container's host. Conflict when it was never placed: there is nobody to send a message to."""
+        if container.host is None:
+            raise exceptions.Conflict(
+                f"Container {container.uuid} was never placed on a host, its status is {container.status}. Delete "
+                "it and create it again."
+            )
+        return container.host
+
+    def _require_host_up(self, container: Container) -> None:
+        """Raise HostUnavailable when the container's host is known to be down, instead of waiting for it."""
+        host = self._require_host(container)
+        try:
+            service = db_services.get(host, COMPUTE_BINARY)
+        except exceptions.ZunServiceNotFound:
+            raise exceptions.HostUnavailable(host=host) from None
+        if not is_up(service, timeutils.utcnow(), self._settings.service_down_time):
+            raise exceptions.HostUnavailable(host=host)
+
+
+def _typed(given: Mapping[str, str]) -> dict[str, Any]:
+    """Filters as the columns have them."""
+    typed: dict[str, Any] = dict(given)
+    if "memory" in given:
+        text = given["memory"]
+        if not (text.isascii() and text.isdigit() and len(text) < 16):
+            raise exceptions.InvalidValue(f"memory: '{text[:64]}' is not a whole number of MiB.")
+        typed["memory"] = int(text)
+    if "auto_remove" in given:
+        typed["auto_remove"] = paging.boolean("auto_remove", given["auto_remove"])
+    return typed

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/v1/hosts``: the compute hosts, what they have and who holds it, for administrators."""
+
+from collections.abc import Sequence
+
+from zun.api import microversion
+from zun.api.controllers.v1.parts import Parts
+from zun.api.microversion import v1
+from zun.api.paging import Page
+from zun.api.request import Call
+from zun.api.routes import Answer, Route
+from zun.api.views import hosts as views
+from zun.db import compute_nodes as db
+from zun.db import containers as db_containers
+from zun.db.compute_nodes import HostUsage
+
+NOTHING_HELD = HostUsage()
+
+
+class Hosts:
+    def __init__(self, parts: Parts) -> None:
+        self._settings = parts.settings
+
+    def routes(self) -> Sequence[Route]:
+        return (
+            Route("GET", "hosts", self.index, since=v1(4)),
+            Route("GET", "hosts/{host}", self.show, since=v1(4)),
+            Route("GET", "hosts/{host}/topology", self.topology, since=microversion.PLACEMENT),
+        )
+
+    def index(self, call: Call) -> Answer:
+        call.access.require("host:get_all")
+        page = Page.read(call.query, default_key="hostname", max_limit=self._settings.max_limit)
+        rows = db.page(limit=page.limit, marker=page.marker, sort_key=page.sort_key, sort_dir=page.sort_dir)
+        usage = db.usage([row["hostname"] for row in rows])
+        shown = [views.show(row, usage.get(row["hostname"], NOTHING_HELD), call.base_url) for row in rows]
+        following = page.next_link(call.base_url, views.NOUN, [row["uuid"] for row in rows], {})
+        return Answer({"hosts": shown, "next": following})
+
+    def show(self, call: Call) -> Answer:
+        call.access.require("host:get")
+        row = db.find(call.parameters["host"])
+        usage = db.usage([row["hostname"]]).get(row["hostname"], NOTHING_HELD)
+        return Answer(views.show(row, usage, call.base_url))
+
+    def topology(self, call: Call) -> Answer:
+        call.access.require("host:topology")
+        row = db.find(call.parameters["host"])
+        return Answer(views.topology(row, db_containers.claims(row["hostname"])))

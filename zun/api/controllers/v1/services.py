@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/v1/services``: the running services, for administrators."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oslo_utils import timeutils
+
+from zun.api.controllers.v1.parts import Parts
+from zun.api.request import Call
+from zun.api.routes import Answer, Route
+from zun.api.schemas import Schema
+from zun.api.schemas import services as schemas
+from zun.api.views import services as views
+from zun.db import services as db
+from zun.objects.service import is_up
+
+
+class Services:
+    def __init__(self, parts: Parts) -> None:
+        self._settings = parts.settings
+
+    def routes(self) -> Sequence[Route]:
+        return (
+            Route("GET", "services", self.index),
+            Route("DELETE", "services", self.delete),
+            Route("PUT", "services/enable", self.enable),
+            Route("PUT", "services/disable", self.disable),
+            Route("PUT", "services/force_down", self.force_down),
+        )
+
+    def index(self, call: Call) -> Answer:
+        call.access.require("zun-service:get_all")
+        now = timeutils.utcnow()
+        return Answer(
+            {
+                "services": [
+                    views.show(
+                        row,
+                        up=is_up(row, now, self._settings.service_down_time),
+                        default_zone=self._settings.default_availability_zone,
+                    )
+                    for row in db.all_services()
+                ]
+            }
+        )
+
+    def enable(self, call: Call) -> Answer:
+        given = self._checked(call, "enable", schemas.ENABLE, call.arguments)
+        return self._changed(given, {"disabled": False, "disabled_reason": None})
+
+    def disable(self, call: Call) -> Answer:
+        given = self._checked(call, "disable", schemas.DISABLE, call.arguments)
+        return self._changed(given, {"disabled": True, "disabled_reason": given.get("disabled_reason")})
+
+    def force_down(self, call: Call) -> Answer:
+        given = self._checked(call, "force_down", schemas.FORCE_DOWN, call.arguments)
+        return self._changed(given, {"forced_down": given["forced_down"]})
+
+    def delete(self, call: Call) -> Answer:
+        given = self._checked(call, "delete", schemas.DELETE, call.query)
+        db.destroy(given["host"], given["binary"])
+        return Answer()
+
+    def _checked(self, call: Call, action: str, schema: Schema, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        call.access.require(f"zun-service:{action}")
+        return schema(arguments)
+
+    def _changed(self, service: Mapping[str, Any], values: Mapping[str, Any]) -> Answer:
+        db.update(service["host"], service["binary"], values)
+        return Answer({"service": {"host": service["host"], "binary": service["binary"], **values}})

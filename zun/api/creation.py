@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the checked body of a create request to the fields of a container. Nothing here reads or writes
+anything.
+"""
+
+import random
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from zun.api.microversion import Version, v1
+from zun.api.placement import placement
+from zun.api.schemas.containers import CREATE_GATES
+from zun.api.settings import Settings
+from zun.common import exceptions
+from zun.common.states import Status
+
+# fmt: off
+_GREEK = (
+    "alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu",
+    "nu", "xi", "omicron", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega",
+)
+# fmt: on
+
+# Fields whose service this installation does not have, by the service that would be needed.
+_NO_SERVICE = {"nets": "network", "security_groups": "network", "mounts": "volume", "registry": "registry"}
+
+_MAX_HOSTNAME = 63  # what Docker and the kernel take
+
+
+def generated_name(choose: random.Random) -> str:
+    return f"{choose.choice(_GREEK)}-{choose.randint(1, 24)}-container"
+
+
+def check_gates(given: Mapping[str, Any], version: Version) -> None:
+    """Raise InvalidParamInVersion for a field that is newer than the request's version."""
+    for gate in CREATE_GATES:
+        if gate.refuses(given.get(gate.field), version):
+            raise exceptions.InvalidParamInVersion(param=gate.field, req_version=version, min_version=gate.since)
+
+
+def container_fields(given: Mapping[str, Any], *, run: bool, version: Version, settings: Settings) -> dict[str, Any]:
+    """The fields of the new container but for its owner and its name if it has none.
+
+    ``given`` has passed the schema of ``version``. Raises InvalidValue or ValidationError, naming the field.
+    """
+    _check_services(given)
+    ports = _ports(given, version)
+    return {
+        **{name: given[name] for name in _AS_GIVEN if given.get(name) is not None},
+        "cpu": _or(given.get("cpu"), settings.default_cpu),
+        "memory": _or(given.get("memory"), settings.default_memory),
+        "disk": given.get("disk") or 0,
+        "cpu_policy": given.get("cpu_policy", "shared"),
+        "placement": placement(given),
+        "command": _command(given.get("command")),
+        "image_driver": given.get("image_driver") or settings.default_image_driver,
+        "restart_policy": _restart_policy(given.get("restart_policy")),
+        "hostname": _hostname(given.get("hostname")),
+        "tty": _tty(given, version),
+        "healthcheck": _healthcheck(given.get("healthcheck")),
+        "exposed_ports": {port: {} for port in ports} or None,
+        "ports": sorted(set(ports.values())) or None,
+        "status": str(Status.CREATING),
+        "request": {
+            "run": run,
+            "hints": given.get("hints") or {},
+            "availability_zone": given.get("availability_zone") or settings.default_schedule_zone,
+            "host": given.get("host"),
+        },
+    }
+
+
+_AS_GIVEN = (
+    "name",
+    "image",
+    "image_pull_policy",
+    "entrypoint",
+    "workdir",
+    "environment",
+    "labels",
+    "auto_remove",
+    "auto_heal",
+    "interactive",
+    "privileged",
+    "runtime",
+)
+
+
+def _or(value: Any, default: Any) -> Any:
+    return default if value is None else value
+
+
+def _check_services(given: Mapping[str, Any]) -> None:
+    for name, service in _NO_SERVICE.items():
+        if given.get(name):
+            raise exceptions.InvalidValue(
+                f"{name}: this installation has no {service} service configured, so it must be empty. Leave it out."
+            )
+
+
+def _command(command: list[str] | str | None) -> list[str] | None:
+    """A list as it is; the text of versions below 1.20 split like a shell does."""
+    if not isinstance(command, str):
+        return command
+    return split(command, "command")
+
+
+def split(text: str, field: str) -> list[str]:
+    """``text`` in words by the rules of a POSIX shell."""
+    try:
+        return shlex.split(text)
+    except ValueError as exc:
+        raise exceptions.InvalidValue(f"{field}: it cannot be split into words: {exc}. Check the quotes.") from None
+
+
+def _tty(given: Mapping[str, Any], version: Version) -> bool:
+    if v1(20) <= version <= v1(35) and "interactive" in given:
+        return bool(given["interactive"])
+    return bool(given.get("tty"))
+
+
+def _hostname(hostname: str | None) -> str | None:
+    if hostname is not None and len(hostname) > _MAX_HOSTNAME:
+        raise exceptions.InvalidValue(f"hostname: it has {len(hostname)} characters and may have {_MAX_HOSTNAME}.")
+    return hostname
+
+
+def _restart_policy(policy: Mapping[str, Any] | None) -> dict[str, str] | None:
+    if policy is None:
+        return None
+    name, count = policy["Name"], int(policy.get("MaximumRetryCount") or 0)
+    if count and name in ("always", "unless-stopped"):
+        raise exceptions.InvalidValue(
+            f"restart_policy: MaximumRetryCount is for 'on-failure'; with '{name}' it must be 0 or left out."
+        )
+    return {"Name": name, "MaximumRetryCount": "0" if name == "no" else str(count)}
+
+
+def _ports(given: Mapping[str, Any], version: Version) -> dict[str, int]:
+    """``exposed_ports`` in full form (``80/tcp``) -> number."""
+    exposed = given.get("exposed_ports")
+    if exposed is None:
+        return {}
+    if version >= v1(20) and given.get("security_groups") is not None:
+        raise exceptions.InvalidValue(
+            "exposed_ports: it makes a security group of its own, so security_groups cannot be given too; choose one."
+        )
+    ports = {}
+    for key in exposed:
+        number, slash, protocol = key.partition("/")
+        if slash and protocol not in ("tcp", "udp"):
+            raise exceptions.InvalidValue(f"exposed_ports: the protocol of '{key[:64]}' is neither tcp nor udp.")
+        if not (number.isascii() and number.isdigit() and len(number) <= 5 and 1 <= int(number) <= 65535):
+            raise exceptions.InvalidValue(f"exposed_ports: '{key[:64]}' has no port from 1 to 65535.")
+        ports[f"{int(number)}/{protocol or 'tcp'}"] = int(number)
+    return ports
+
+
+def _healthcheck(check: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The request's ``cmd`` is stored as ``test``. Other members than the four known ones mean nothing and
+    are dropped.
+    """
+    if not check:
+        return None
+    command = check.get("cmd", check.get("test"))
+    if not isinstance(command, str) or not command:
+        raise exceptions.InvalidValue("healthcheck: cmd, the command that tests the container's health, is missing.")
+    return {"test": command, **{name: _count(name, check[name]) for name in _COUNTS if check.get(name) is not None}}
+
+
+_COUNTS = ("interval", "retries", "timeout")
+
+
+def _count(name: str, value: Any) -> int:
+    text = str(value)
+    if isinstance(value, bool) or not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise exceptions.InvalidValue(f"healthcheck: {name} must be a whole number from 0 on.")
+    return int(text)

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one place where a failure becomes a response.
+
+Handlers raise; nothing else turns an exception into a status. Every body has the same shape, so that clients
+can read ``errors[0]`` without asking first.
+"""
+
+import http
+import json
+import logging
+import uuid
+from typing import Any
+
+import oslo_messaging
+from oslo_db import exception as db_exc
+
+from zun.common import exceptions
+
+LOG = logging.getLogger(__name__)
+
+# The text of a Docker or database error is for the log; clients get the id to ask the operator with.
+_HIDDEN = "An unexpected error prevented the server from fulfilling your request. Tell the operator this id: {id}."
+
+
+class RoutingError(exceptions.ZunError):
+    """Raised before any resource is reached. Clients see an empty slug, and the status' phrase as title."""
+
+    def __init__(self, message: str | None = None, *, title: str | None = None, headers: Any = ()) -> None:
+        super().__init__(message or "")
+        self.detail = message
+        self.title = title or http.HTTPStatus(self.code).phrase
+        self.headers: list[tuple[str, str]] = list(headers)
+
+    @classmethod
+    def slug(cls) -> str:
+        return ""
+
+
+class PathNotFound(RoutingError):
+    code = 404
+
+
+class MethodNotAllowed(RoutingError):
+    code = 405
+
+
+class VersionNotAcceptable(RoutingError):
+    code = 406
+
+
+class RequestTooLarge(exceptions.Invalid):
+    code = 413
+    msg_fmt = "The body of the request is larger than {limit} bytes, the most that this path takes."
+
+
+def translate(exc: Exception) -> exceptions.ZunError | None:
+    """``exc`` as an error that a client may see, or None when it is nobody's business but the operator's."""
+    match exc:
+        case oslo_messaging.MessagingTimeout() | oslo_messaging.MessageDeliveryFailure():
+            return exceptions.Unavailable(
+                "The message queue does not deliver, so no service could be reached. Try again; tell the operator if "
+                "it stays so."
+            )
+        case db_exc.DBConnectionError():
+            return exceptions.Unavailable("The database does not answer. Try again; tell the operator if it stays so.")
+        case exceptions.Unavailable():
+            return exc
+        case exceptions.ZunError() if exc.code < 500:
+            return exc
+    return None
+
+
+def _body(code: str, status: int, title: str, detail: str | None) -> bytes:
+    error = {"request_id": "", "code": f"container.{code}", "status": status, "title": title, "detail": detail}
+    return json.dumps({"errors": [{**error, "links": []}]}).encode()
+
+
+def render(exc: Exception, method: str) -> tuple[int, list[tuple[str, str]], bytes]:
+    """Status, headers and body that answer ``exc``. What no client may see is logged under the id that the
+    body gives.
+    """
+    headers: list[tuple[str, str]] = []
+    error = translate(exc)
+    if isinstance(error, RoutingError):
+        status, headers = error.code, error.headers
+        body = _body("", status, error.title, error.detail)
+    elif error is not None:
+        status = error.code
+        body = _body(error.slug(), status, str(error), str(error))
+    else:
+        status, incident = 500, uuid.uuid4()
+        LOG.error("Unexpected error %s", incident, exc_info=exc)
+        body = _body("", status, "Internal Server Error", _HIDDEN.format(id=incident))
+    if method == "HEAD":
+        body = b""  # a response to HEAD has none
+    return status, [("Content-Type", "application/json"), ("Content-Length", str(len(body))), *headers], body

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The version of the API that one request speaks.
+
+A request names it in ``OpenStack-API-Version: container X.Y``; without that header it speaks 1.1. What a
+version adds is said where it is added: a route has a window of versions, a field of a request the version it
+arrived with.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from zun.api import errors
+
+SERVICE = "container"
+HEADER = "OpenStack-API-Version"
+_FORM = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Version:
+    major: int
+    minor: int
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+
+def v1(minor: int) -> Version:
+    return Version(1, minor)
+
+
+MIN = v1(1)
+MAX = v1(41)
+PLACEMENT = v1(41)  # NUMA placement: fields of create, members of a container, topology of a host
+EVERY = tuple(v1(minor) for minor in range(MIN.minor, MAX.minor + 1))
+
+
+class UnsupportedVersion(errors.RoutingError):
+    """A version that reads well and that this service does not speak. ``version`` is what was asked for."""
+
+    code = 406
+
+    def __init__(self, title: str, message: str, version: Version) -> None:
+        super().__init__(message, title=title)
+        self.version = version
+
+
+def negotiate(header: str | None) -> Version:
+    """The version that a request with this header speaks.
+
+    Raises NotAcceptable for a header that cannot be read and UnsupportedVersion for a version out of range.
+    The service word is not looked at before ``latest``: clients of the reference rely on nothing there, so it
+    is not refused either.
+    """
+    if header is None:
+        return MIN
+    words = header.split()
+    if len(words) == 2 and words[1].lower() == "latest":
+        return MAX
+    if len(words) != 2 or words[0] != SERVICE:
+        raise errors.VersionNotAcceptable(
+            f"Invalid service type for {HEADER} header '{header}': send '{SERVICE} X.Y', for example '{SERVICE} {MAX}'."
+        )
+    found = _FORM.fullmatch(words[1])
+    if found is None:
+        raise errors.VersionNotAcceptable(
+            f"Invalid value for {HEADER} header '{header}': send '{SERVICE} X.Y' with two whole numbers, or "
+            f"'{SERVICE} latest'."
+        )
+    version = Version(int(found[1]), int(found[2]))
+    if version.major != MIN.major:
+        raise UnsupportedVersion(
+            "Requested microversion is unsupported",
+            f"API version {version} is mutually exclusive with this endpoint, which speaks {MIN.major}.x only, from "
+            f"{MIN} to {MAX}.",
+            version,
+        )
+    if not MIN <= version <= MAX:
+        raise UnsupportedVersion(
+            "Requested microversion is unsupported",
+            f"Version {version} is not supported by the API. Minimum is {MIN} and maximum is {MAX}.",
+            version,
+        )
+    return version
+
+
+def response_headers(version: Version) -> list[tuple[str, str]]:
+    """What every response says whose request named a readable version."""
+    return [
+        (HEADER, f"{SERVICE} {version}"),
+        ("OpenStack-API-Minimum-Version", f"{SERVICE} {MIN}"),
+        ("OpenStack-API-Maximum-Version", f"{SERVICE} {MAX}"),
+        ("vary", HEADER),
+    ]
+
+
+def require(version: Version, since: Version, until: Version, what: Any) -> None:
+    """Raise NotAcceptable unless ``version`` is in the window in which ``what`` exists."""
+    if not since <= version <= until:
+        window = f"from version {since}" if until == MAX else f"from version {since} to {until}"
+        raise errors.VersionNotAcceptable(
+            f"Version {version} is not supported by this API: {what} exists {window}. Send the header "
+            f"'{HEADER}: {SERVICE} {until}'."
+        )

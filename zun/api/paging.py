@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists come in pages: the parameters that choose one, and the link to the next."""
+
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from zun.common import exceptions
+
+# ``expand`` is accepted and means nothing.
+PARAMETERS = frozenset({"limit", "marker", "sort_key", "sort_dir", "expand", "resource_url"})
+
+_TRUE = frozenset({"1", "t", "true", "on", "y", "yes"})
+_FALSE = frozenset({"0", "f", "false", "off", "n", "no"})
+
+
+def boolean(name: str, value: str | None) -> bool:
+    """A truth value of a query, None being false. Raises InvalidValue."""
+    text = "false" if value is None else value.strip().lower()
+    if text not in _TRUE | _FALSE:
+        raise exceptions.InvalidValue(f"{name}: '{_short(value)}' is neither true nor false.")
+    return text in _TRUE
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """``limit`` is what is effective, after the operator's maximum. ``resource_url`` replaces the noun in
+    ``next``.
+    """
+
+    limit: int
+    marker: str | None
+    sort_key: str
+    sort_dir: str
+    resource_url: str | None
+
+    @classmethod
+    def read(cls, query: Mapping[str, str], *, default_key: str, max_limit: int) -> Self:
+        """Raises InvalidValue. Whether ``sort_key`` is a column is for the query to say."""
+        limit = query.get("limit")
+        if limit is not None and not (limit.isascii() and limit.isdigit() and len(limit) < 16 and int(limit) > 0):
+            raise exceptions.InvalidValue(f"limit: '{_short(limit)}' is not a whole number from 1 on.")
+        sort_dir = query.get("sort_dir", "asc")
+        if sort_dir not in ("asc", "desc"):
+            raise exceptions.InvalidValue(f"sort_dir: '{_short(sort_dir)}' is neither asc nor desc.")
+        return cls(
+            limit=min(max_limit, max_limit if limit is None else int(limit)),
+            marker=query.get("marker") or None,
+            sort_key=query.get("sort_key") or default_key,
+            sort_dir=sort_dir,
+            resource_url=query.get("resource_url") or None,
+        )
+
+    def next_link(self, base_url: str, noun: str, idents: Sequence[str], carried: Mapping[str, Any]) -> str | None:
+        """The link behind the last of ``idents``, or None when this page was not full. ``carried`` are its
+        filters.
+        """
+        if len(idents) < self.limit:
+            return None
+        parameters = {
+            "sort_key": self.sort_key,
+            "sort_dir": self.sort_dir,
+            "limit": self.limit,
+            "marker": idents[-1],
+            **carried,
+        }
+        path = urllib.parse.quote(self.resource_url or noun)
+        return f"{base_url}/v1/{path}?{urllib.parse.urlencode(parameters)}"
+
+
+def _short(value: Any) -> str:
+    return str(value)[:64]

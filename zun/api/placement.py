@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the NUMA fields of a request mean together.
+
+``zun.api.schemas.placement`` has checked each field's form. The rules here are those that no host can change:
+whatever passes them is a request that some machine could satisfy, and what to say about the others is said
+before a row exists.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from zun.api.schemas.placement import FIELDS
+from zun.common import exceptions
+
+DEFAULTS: Mapping[str, Any] = {
+    "cpu_thread_policy": "prefer",
+    "numa_nodes": 1,
+    "numa_affinity": "require",
+    "numa_mempolicy": "strict",
+}
+_WHOLE = "a dedicated container needs a whole number of CPUs, at least 1, for example 2"
+
+
+def placement(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The placement to store on a container: what was asked, with the defaults filled in; empty for a shared
+    one.
+
+    ``given`` is the checked body of a create request: ``cpu`` and ``memory`` are None or absent unless the
+    client named them. Raises InvalidValue, whose text begins with the name of the field.
+    """
+    asked = {name: given[name] for name in FIELDS if given.get(name) is not None}
+    if given.get("cpu_policy") != "dedicated":
+        if asked:
+            raise _refusal(
+                next(iter(asked)), "it places dedicated CPUs: ask for cpu_policy 'dedicated' with it, or leave it out"
+            )
+        return {}
+    cpu, memory = given.get("cpu"), given.get("memory")
+    if cpu is None or cpu < 1 or cpu != int(cpu):
+        raise _refusal("cpu", _WHOLE + ("" if cpu is None else f"; {cpu:g} is not one"))
+    if memory is None:
+        raise _refusal(
+            "memory", "a dedicated container needs its memory in MiB, for example 1024, to have it on its nodes"
+        )
+    placed = {**DEFAULTS, **asked, "numa_nodes": _nodes(asked)}
+    check_shape(placed, int(cpu), memory)
+    return placed
+
+
+def check_shape(placed: Mapping[str, Any], cpu: int, memory: int) -> None:
+    """Raise InvalidValue unless ``cpu`` CPUs and ``memory`` MiB can be spread as ``placed`` says."""
+    nodes = placed["numa_nodes"]
+    if nodes > cpu:
+        raise _refusal("numa_nodes", f"{nodes} nodes cannot share {cpu} CPUs; each needs one at least")
+    for name, total, unit, of in (("numa_cpus", cpu, "CPUs", "cpu"), ("numa_mem", memory, "MiB", "memory")):
+        parts = placed.get(name)
+        if parts is not None and sum(parts) != total:
+            raise _refusal(name, f"its entries add up to {sum(parts)} {unit} and {of} is {total}; make them equal")
+    _check_pages(placed, memory)
+
+
+def resized(row: Mapping[str, Any], cpu: float | None, memory: int | None) -> None:
+    """Raise InvalidValue unless a container may be given this much ``cpu`` or ``memory`` (None: as it is)."""
+    if row["cpu_policy"] != "dedicated":
+        return
+    new_cpu = row["cpu"] if cpu is None else cpu
+    if new_cpu < 1 or new_cpu != int(new_cpu):
+        raise _refusal("cpu", f"{_WHOLE}; {new_cpu:g} is not one")
+    check_shape({**DEFAULTS, **row["placement"]}, int(new_cpu), row["memory"] if memory is None else memory)
+
+
+def _nodes(asked: Mapping[str, Any]) -> int:
+    """The number of memory nodes: as said, or as many as the lists have entries."""
+    nodes = asked.get("numa_nodes")
+    for name in ("numa_cpus", "numa_mem"):
+        entries = asked.get(name)
+        if entries is None:
+            continue
+        if nodes is not None and len(entries) != nodes:
+            raise _refusal(name, f"it has {len(entries)} entries for {nodes} nodes; give one entry a node")
+        nodes = len(entries)
+    return DEFAULTS["numa_nodes"] if nodes is None else nodes
+
+
+def _check_pages(placed: Mapping[str, Any], memory: int) -> None:
+    """Memory must come out even in pages of a size in KiB, on each node that has an amount of its own."""
+    size = placed.get("mem_page_size")
+    if not isinstance(size, int):
+        return
+    parts = placed.get("numa_mem")
+    name, amounts = ("memory", [memory]) if parts is None else ("numa_mem", parts)
+    for amount in amounts:
+        if amount * 1024 % size:
+            raise _refusal(name, f"{amount} MiB is not a whole number of pages of {size} KiB (mem_page_size)")
+
+
+def _refusal(field: str, reason: str) -> exceptions.InvalidValue:
+    return exceptions.InvalidValue(f"{field}: {reason}.")

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a request says: its path in one spelling, its arguments checked for form, and who asks.
+
+Query parameters and members of the JSON body mean the same; ``Call.arguments`` is both. Whether the names and
+values make sense is for ``zun.api.schemas``.
+"""
+
+import json
+import math
+import re
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from zun.api import errors
+from zun.api.microversion import Version
+from zun.api.policy import Access
+from zun.common import exceptions
+from zun.common.context import RequestContext
+
+MAX_BODY_BYTES = 1024 * 1024
+JSON = "application/json"
+
+# pecan's ancestor guessed content types from these, so such a last segment never was a name: the reference
+# answers 404. Host names have dots by nature and are spared.
+_SUFFIX = re.compile(r".+\.[^.]+")
+_DOTTED_NOUNS = frozenset({"hosts"})
+
+# Canonical paths of the version documents. Anybody may read them, without a token.
+DOCUMENTS: frozenset[tuple[str, ...]] = frozenset({(), ("v1",)})
+
+Environ = Mapping[str, Any]
+Arguments = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, read and understood. ``parameters`` are the variable parts of its path."""
+
+    access: Access
+    version: Version
+    base_url: str
+    parameters: Mapping[str, str]
+    query: Mapping[str, str]
+    body: Mapping[str, Any]
+
+    @property
+    def context(self) -> RequestContext:
+        return self.access.context
+
+    @property
+    def arguments(self) -> Arguments:
+        """Query and body as one. SchemaValidationError for a name given in both: which one is meant?"""
+        twice = self.query.keys() & self.body.keys()
+        if twice:
+            raise exceptions.SchemaValidationError(
+                detail=f"{', '.join(sorted(twice))}: given in the query and in the body; give it once."
+            )
+        return {**self.query, **self.body}
+
+
+def is_root(raw: str) -> bool:
+    """Whether a path is ``/``, the one document without a version."""
+    return raw.strip("/") in ("", ".json")
+
+
+def canonical_path(raw: str) -> tuple[str, ...]:
+    """The segments of a path after WSGI's decoding: ``()`` for the root, else ``("v1", ...)`` without empty
+    ones.
+
+    A path without ``v1`` is taken as if it had it. Raises PathNotFound for what can be no resource of ours.
+    """
+    try:
+        segments = raw.encode("latin-1").decode("utf-8").split("/")[1:]
+    except UnicodeError:
+        raise errors.PathNotFound("The path is not UTF-8.") from None
+    if not all(segment.isprintable() for segment in segments):
+        raise errors.PathNotFound("The path has control characters.")
+    while segments and not segments[-1]:
+        segments.pop()
+    if segments:
+        segments[-1] = segments[-1].removesuffix(".json")
+        if not segments[-1]:
+            segments.pop()
+    if not segments:
+        return ()
+    if segments[0] != "v1":
+        segments.insert(0, "v1")
+    if len(segments) > 1 and not segments[1]:
+        raise errors.PathNotFound()  # doubled slashes are fine behind the collection's name, not before it
+    if len(segments) > 1 and segments[1] not in _DOTTED_NOUNS and _SUFFIX.fullmatch(segments[-1]):
+        raise errors.PathNotFound()
+    return tuple(segment for segment in segments if segment)
+
+
+def base_url(environ: Environ) -> str:
+    """Scheme and host that the client used, for links. Never a mount prefix."""
+    host = environ.get("HTTP_HOST") or f"{environ['SERVER_NAME']}:{environ['SERVER_PORT']}"
+    return f"{environ['wsgi.url_scheme']}://{host}"
+
+
+def accepts_json(accept: str | None) -> bool:
+    """Whether an Accept header lets us answer in JSON, the only thing we speak."""
+    if not accept or accept in ("*/*", JSON):
+        return True
+    best: dict[str, float] = {}
+    for item in accept.split(","):
+        media, *options = (part.strip().lower() for part in item.split(";"))
+        quality = next((_quality(option[2:]) for option in options if option.startswith("q=")), 1.0)
+        best[media] = max(best.get(media, 0.0), quality)
+    # The most specific range decides (RFC 9110, 12.5.1).
+    return next((best[media] > 0 for media in (JSON, "application/*", "*/*") if media in best), False)
+
+
+def _quality(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 1.0
+
+
+def query_arguments(query_string: str) -> dict[str, str]:
+    """The parameters of a query. ValidationError for one that is given twice or is not UTF-8."""
+    try:
+        pairs = urllib.parse.parse_qsl(
+            query_string, keep_blank_values=True, encoding="utf-8", errors="strict", max_num_fields=1000
+        )
+    except ValueError:
+        raise exceptions.ValidationError(
+            detail="The query of the URL is not UTF-8 or has too many parameters."
+        ) from None
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        if name in found:
+            raise exceptions.ValidationError(detail=f"{name}: given more than once in the query; give it once.")
+        if "\0" in name or "\0" in value:
+            raise exceptions.ValidationError(detail="The query has a NUL character, which no parameter may have.")
+        found[name] = value
+    return found
+
+
+def is_json(environ: Environ) -> bool:
+    return str(environ.get("CONTENT_TYPE") or "").partition(";")[0].strip().lower() == JSON
+
+
+def body_arguments(environ: Environ, limit: int = MAX_BODY_BYTES) -> Arguments:
+    """The members of a request's JSON body; none for no body and for ``null``, which stock clients send for
+    nothing.
+
+    ValidationError for a body that is no JSON object, RequestTooLarge for one of more than ``limit`` bytes. A
+    body of another content type counts if it is JSON and is left aside if it is not, as the reference does.
+    """
+    raw = _read(environ, limit)
+    if not raw:
+        return {}
+    try:
+        value = json.loads(raw.decode("utf-8-sig"), parse_constant=_refuse_constant, parse_float=_finite)
+    except (ValueError, RecursionError) as exc:
+        if not is_json(environ):
+            return {}
+        raise exceptions.ValidationError(detail=f"The body is not valid JSON: {_told(exc)}.") from None
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise exceptions.ValidationError(
+            detail=f'The body must be a JSON object such as {{"name": "web"}}, not {_kind(value)}.'
+        )
+    if b"\\u" in raw:
+        _check_characters(value)
+    return value
+
+
+def _read(environ: Environ, limit: int) -> bytes:
+    length = environ.get("CONTENT_LENGTH") or ""
+    stream = environ["wsgi.input"]
+    if length:
+        if not (length.isascii() and length.isdigit()):
+            raise exceptions.ValidationError(detail="The Content-Length header is not a number.")
+        if len(length) > 15 or int(length) > limit:
+            raise errors.RequestTooLarge(limit=limit)
+        return bytes(stream.read(int(length)))
+    if "chunked" not in str(environ.get("HTTP_TRANSFER_ENCODING", "")).lower():
+        return b""
+    raw = bytes(stream.read(limit + 1))
+    if len(raw) > limit:
+        raise errors.RequestTooLarge(limit=limit)
+    return raw
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError("a number is too large")
+    return value
+
+
+def _told(exc: Exception) -> str:
+    if isinstance(exc, RecursionError):
+        return "it is nested too deeply"
+    return str(exc)[:200]
+
+
+def _kind(value: Any) -> str:
+    return {list: "an array", str: "a string", bool: "a boolean"}.get(type(value), "a number")
+
+
+def _check_characters(value: Any) -> None:
+    """ValidationError for text that no database and no program takes: NUL, and halves of surrogate pairs."""
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):
+            pending += item.keys()
+            pending += item.values()
+        elif isinstance(item, list):
+            pending += item
+        elif isinstance(item, str) and ("\0" in item or (not item.isascii() and not _encodes(item))):
+            raise exceptions.ValidationError(
+                detail="The body has a NUL character or half of a surrogate pair in a text. Remove it."
+            )
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which path is answered by which handler, as a table.
+
+A noun's controller gives its rows; nothing else has to know the noun. Matching is two lookups in a dict,
+because only the second segment of a path (an identifier) varies.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from zun.api import errors, microversion
+from zun.api.microversion import Version
+from zun.api.request import MAX_BODY_BYTES, Call
+
+NOTHING = object()  # no body at all; None is the four bytes ``null``
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a handler returns. ``body`` is JSON-able, or NOTHING."""
+
+    body: Any = None
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+ACCEPTED = Answer(status=202)
+NO_CONTENT = Answer(NOTHING, status=204)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One row. ``path`` is relative to /v1 and names its variable part in braces; others are answered 406."""
+
+    method: str
+    path: str
+    handler: Callable[[Call], Answer]
+    since: Version = microversion.MIN
+    until: Version = microversion.MAX
+    json_only: bool = False
+    max_body_bytes: int = MAX_BODY_BYTES
+
+    @property
+    def pattern(self) -> tuple[str | None, ...]:
+        """The path's segments, None for a variable one."""
+        return tuple(None if part.startswith("{") else part for part in self.path.split("/"))
+
+    @property
+    def names(self) -> Sequence[str]:
+        return [part.strip("{}") for part in self.path.split("/") if part.startswith("{")]
+
+
+class Router:
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._table: dict[tuple[str | None, ...], dict[str, Route]] = {}
+        for route in routes:
+            rows = self._table.setdefault(route.pattern, {})
+            if route.method in rows:
+                raise ValueError(f"two rows for {route.method} {route.path}")
+            rows[route.method] = route
+
+    @property
+    def nouns(self) -> list[str]:
+        """The collections, in the order of the table."""
+        return list(dict.fromkeys(str(pattern[0]) for pattern in self._table))
+
+    def match(self, method: str, segments: tuple[str, ...]) -> tuple[Route, dict[str, str]]:
+        """The row for a path (without ``v1``) and the values of its variable parts.
+
+        Raises PathNotFound, or MethodNotAllowed for a collection or an item that has no such verb. A
+        sub-action called by another verb does not exist.
+        """
+        for pattern in (segments, (segments[0], None, *segments[2:])):
+            rows = self._table.get(pattern)
+            if rows is None:
+                continue
+            route = rows.get(method)
+            if route is not None:
+                values = [part for part, name in zip(segments, pattern, strict=False) if name is None]
+                return route, dict(zip(route.names, values, strict=True))
+            if method in ("HEAD", "OPTIONS") or len(pattern) == 1 or (len(pattern) == 2 and pattern[1] is None):
+                raise errors.MethodNotAllowed(
+                    f"{method} is not possible here; possible is {', '.join(sorted(rows))}.",
+                    headers=[("Allow", ", ".join(sorted(rows)))],
+                )
+        raise errors.PathNotFound()

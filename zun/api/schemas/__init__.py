@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What arguments a request may have. A noun's schemas are in the file called like the noun.
+
+A ``Field`` is a JSON schema for the form and a function from that form to the value handlers work with.
+Clients send numbers and booleans in several spellings (``"512"``, ``"True"``); behind the schema there is
+only one.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jsonschema
+
+from zun.common import exceptions
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """``convert`` gets what fits ``schema``; a ValueError of it says what else is wrong, in a text for the
+    client.
+    """
+
+    schema: Mapping[str, Any]
+    convert: Callable[[Any], Any] = _same
+
+
+class Schema:
+    """Checks and converts the arguments of one request. The validator is compiled once."""
+
+    def __init__(self, fields: Mapping[str, Field], *, required: tuple[str, ...] = (), others: bool = False) -> None:
+        self._fields = dict(fields)
+        self._validator = jsonschema.Draft202012Validator(
+            {
+                "type": "object",
+                "properties": {name: field.schema for name, field in fields.items()},
+                "required": list(required),
+                "additionalProperties": others,
+            }
+        )
+
+    def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The converted values of the arguments that have a field. Raises SchemaValidationError, which names
+        it.
+        """
+        if not self._validator.is_valid(arguments):
+            self._refuse(arguments)
+        found = {}
+        for name, value in arguments.items():
+            if name in self._fields:
+                try:
+                    found[name] = self._fields[name].convert(value)
+                except ValueError as exc:
+                    raise exceptions.SchemaValidationError(detail=f"{name}: {exc}") from None
+        return found
+
+    def _refuse(self, arguments: Mapping[str, Any]) -> None:
+        error = jsonschema.exceptions.best_match(self._validator.iter_errors(arguments))
+        where = ".".join(str(part) for part in error.absolute_path)
+        text = error.message if len(error.message) <= 300 else f"{error.message[:140]} ... {error.message[-140:]}"
+        if error.validator == "additionalProperties" and not where:
+            text += f"; possible are {', '.join(sorted(self._fields)) or 'none'}"
+        raise exceptions.SchemaValidationError(detail=f"{where}: {text}" if where else text)

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments of the requests about containers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from zun.api import microversion
+from zun.api.microversion import Version, v1
+from zun.api.schemas import Field, Schema, placement, scalars
+from zun.api.settings import Settings
+
+NONE = Schema({}, others=True)  # actions without arguments take whatever comes
+
+# Queries.
+CREATE_QUERY = Schema({"run": scalars.BX})
+DELETE_QUERY = Schema({"force": scalars.BX, "stop": scalars.BX, "all_projects": scalars.ANYTHING})
+LOGS = Schema(
+    {
+        "stdout": scalars.BX,
+        "stderr": scalars.BX,
+        "timestamps": scalars.BX,
+        "tail": scalars.TAIL,
+        "since": scalars.SINCE,
+    }
+)
+
+
+def _none_text(value: str | None) -> str | None:
+    return None if value in ("None", "") else value
+
+
+# Options of ps and process ids. Docker runs ps on the host with these, so nothing else gets through.
+TOP = Schema(
+    {"ps_args": Field({"type": ["string", "null"], "maxLength": 255, "pattern": r"^[a-zA-Z0-9 ,+_:=-]*\Z"}, _none_text)}
+)
+
+# Query or body.
+TIMEOUT = Schema({"timeout": scalars.UINT0})
+KILL = Schema({"signal": scalars.SIGNAL})
+EXECUTE = Schema(
+    {"command": Field({"type": "string", "minLength": 1}), "run": scalars.B3, "interactive": scalars.B3},
+    required=("command",),
+)
+RENAME = Schema({"name": scalars.NAME}, required=("name",))
+
+
+def update(settings: Settings) -> Schema:
+    """PATCH and resize_container."""
+    return Schema(
+        {
+            "cpu": scalars.cpus(settings.cpu),
+            "memory": scalars.amount(settings.memory, "MiB"),
+            "name": scalars.NAME,
+            "auto_heal": scalars.B3,
+        }
+    )
+
+
+# Create.
+
+_PORT_OR_NETWORK = {"type": "string", "minLength": 1, "maxLength": 255}
+_NETS = Field(
+    {
+        "type": ["array", "null"],
+        "items": {
+            "type": "object",
+            "properties": {
+                "network": _PORT_OR_NETWORK,
+                "port": _PORT_OR_NETWORK,
+                "v4-fixed-ip": {"type": "string"},
+                "v6-fixed-ip": {"type": "string"},
+            },
+            "additionalProperties": False,
+            "oneOf": [{"required": ["network"]}, {"required": ["port"]}],
+        },
+    }
+)
+_MOUNTS = Field(
+    {
+        "type": ["array", "null"],
+        "items": {
+            "type": "object",
+            "properties": {
+                "type": {"type": "string"},
+                "source": {"type": "string"},
+                "destination": {"type": "string", "minLength": 1},
+                "size": {"type": ["integer", "string"]},
+            },
+            "additionalProperties": False,
+            "required": ["destination"],
+            "anyOf": [{"required": ["source"]}, {"required": ["size"]}],
+        },
+    }
+)
+_RESTART_POLICY = Field(
+    {
+        "type": ["object", "null"],
+        "properties": {
+            "Name": {"enum": ["no", "always", "on-failure", "unless-stopped"]},
+            "MaximumRetryCount": {"type": ["integer", "string", "null"], "minimum": 0, "pattern": r"^[0-9]{1,9}\Z"},
+        },
+        "additionalProperties": False,
+        "required": ["Name"],
+    }
+)
+_SECURITY_GROUPS = Field({"type": ["array", "null"], "items": {"type": "string", "minLength": 1, "maxLength": 255}})
+_REGISTRY = Field({"type": "string", "minLength": 2, "maxLength": 255, "pattern": r"^[a-zA-Z0-9][a-zA-Z0-9_.-]+\Z"})
+_BOOLEAN = Field({"type": ["boolean", "null"]})
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A field of create and the versions in which it has this form. Outside of them it is an unknown field."""
+
+    name: str
+    field: Field
+    since: Version = microversion.MIN
+    until: Version = microversion.MAX
+
+
+def _create_rows(settings: Settings) -> list[_Row]:
+    return [
+        _Row("image", scalars.IMAGE),
+        _Row("name", scalars.NAME),
+        _Row("command", Field({"type": ["string", "null"]}), until=v1(19)),
+        _Row("command", scalars.TEXT_LIST, since=v1(20)),
+        _Row("entrypoint", scalars.TEXT_LIST, since=v1(40)),
+        _Row("cpu", scalars.cpus(settings.cpu)),
+        _Row("memory", scalars.amount(settings.memory, "MiB")),
+        _Row("disk", scalars.amount(settings.disk, "GiB")),
+        _Row("cpu_policy", scalars.one_of("dedicated", "shared")),
+        *(_Row(name, field) for name, field in placement.FIELDS.items()),
+        _Row("workdir", scalars.OPTIONAL_TEXT),
+        _Row("environment", scalars.ENVIRONMENT),
+        _Row("labels", scalars.LABELS),
+        _Row("hints", scalars.OBJECT),
+        _Row("image_pull_policy", scalars.PULL),
+        _Row("image_driver", scalars.driver(settings.image_drivers)),
+        _Row("restart_policy", _RESTART_POLICY),
+        _Row("auto_remove", _BOOLEAN),
+        _Row("auto_heal", scalars.B3),
+        _Row("interactive", scalars.B3),
+        _Row("tty", scalars.B3),
+        _Row("privileged", scalars.B3),
+        _Row("runtime", scalars.OPTIONAL_TEXT),
+        _Row("hostname", scalars.HOST),
+        _Row("host", scalars.HOST, since=v1(39)),
+        _Row("availability_zone", scalars.OPTIONAL_LABEL),
+        _Row("security_groups", _SECURITY_GROUPS),
+        _Row("exposed_ports", scalars.OBJECT),
+        _Row("nets", _NETS),
+        _Row("mounts", _MOUNTS),
+        _Row("healthcheck", scalars.OBJECT),
+        _Row("registry", _REGISTRY),
+    ]
+
+
+def create(settings: Settings) -> Mapping[Version, Schema]:
+    """The body of create at each version. Versions with the same fields share a schema."""
+    rows = _create_rows(settings)
+    made: dict[tuple[int, ...], Schema] = {}
+    found: dict[Version, Schema] = {}
+    for version in microversion.EVERY:
+        chosen = [row for row in rows if row.since <= version <= row.until]
+        key = tuple(map(id, chosen))
+        if key not in made:
+            made[key] = Schema({row.name: row.field for row in chosen}, required=("image",))
+        found[version] = made[key]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A field of create that older versions know and refuse. ``if_empty``: also when it is empty or false."""
+
+    field: str
+    since: Version
+    if_empty: bool = True
+
+    def refuses(self, value: Any, version: Version) -> bool:
+        return version < self.since and (value is not None if self.if_empty else bool(value))
+
+
+CREATE_GATES = (
+    Gate("auto_remove", v1(3)),
+    Gate("runtime", v1(5)),
+    Gate("hostname", v1(9)),
+    Gate("mounts", v1(11), if_empty=False),
+    Gate("privileged", v1(21)),
+    Gate("healthcheck", v1(22), if_empty=False),
+    Gate("exposed_ports", v1(24)),
+    Gate("registry", v1(31), if_empty=False),
+    *(Gate(name, microversion.PLACEMENT) for name in placement.FIELDS),
+)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The form of the NUMA fields of create. What they mean together is in ``zun.api.placement``."""
+
+from typing import Any
+
+from zun.api.schemas import Field
+from zun.api.schemas.scalars import optional_one_of
+
+_MAX_NODES = 1024  # the kernel's largest MAX_NUMNODES
+
+
+def _node_count(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def _list(value: Any) -> list[int] | None:
+    return None if value is None else [int(item) for item in value]
+
+
+def _page_size(value: Any) -> str | int | None:
+    """A word, or KiB as int."""
+    if value is None or value in ("small", "large", "any"):
+        return value
+    kib = int(value)
+    if kib < 4 or kib & (kib - 1):
+        raise ValueError(f"{kib} KiB is no page size: small, large, any, or a power of two from 4 (KiB) is wanted")
+    return kib
+
+
+_PER_NODE = Field(
+    {
+        "type": ["array", "null"],
+        "items": {"type": "integer", "minimum": 1, "maximum": 10**12},
+        "minItems": 1,
+        "maxItems": _MAX_NODES,
+    },
+    _list,
+)
+
+FIELDS = {
+    "cpu_thread_policy": optional_one_of("prefer", "isolate", "require"),
+    "numa_nodes": Field({"type": ["integer", "null"], "minimum": 1, "maximum": _MAX_NODES}, _node_count),
+    "numa_affinity": optional_one_of("require", "prefer", "none"),
+    "numa_cpus": _PER_NODE,
+    "numa_mem": _PER_NODE,
+    "numa_mempolicy": optional_one_of("strict", "preferred"),
+    "mem_page_size": Field(
+        {
+            "anyOf": [
+                {"enum": ["small", "large", "any", None]},
+                {"type": "integer", "minimum": 4, "maximum": 2**40},
+                {"type": "string", "pattern": r"^[0-9]{1,12}\Z"},
+            ]
+        },
+        _page_size,
+    ),
+}

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The values that fields are made of. Names follow the API contract.
+
+Patterns end in ``\\Z``: ``$`` would let a trailing line break through.
+"""
+
+import datetime
+import re
+import signal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from zun.api.schemas import Field
+from zun.api.settings import Range
+
+ANYTHING = Field({})
+
+_NAME_PATTERN = r"^[a-zA-Z0-9][a-zA-Z0-9_.-]+\Z"
+NAME = Field({"type": ["string", "null"], "minLength": 2, "maxLength": 255, "pattern": _NAME_PATTERN})
+IMAGE = Field({"type": "string", "minLength": 2, "maxLength": 255, "pattern": "[a-zA-Z0-9][a-zA-Z0-9_.-]"})
+HOST = Field({"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[a-zA-Z0-9._-]*\Z"})
+LABEL = Field({"type": "string", "minLength": 1, "maxLength": 255})  # binary, reason, zone
+OPTIONAL_LABEL = Field({"type": ["string", "null"], "minLength": 1, "maxLength": 255})
+OPTIONAL_TEXT = Field({"type": ["string", "null"], "maxLength": 255})
+OBJECT = Field({"type": ["object", "null"]})
+PULL = Field({"enum": ["never", "always", "ifnotpresent", "Never", "Always", "IfNotPresent", None]})
+
+_TRUE = ("True", "TRUE", "true", "1", "ON", "On", "on", "YES", "Yes", "yes")
+_FALSE = ("False", "FALSE", "false", "0", "OFF", "Off", "off", "NO", "No", "no")
+_B3_TRUE, _B3_FALSE = ("True", "true"), ("False", "false")
+
+
+def _boolean(true: Iterable[str], false: Iterable[str]) -> Field:
+    yes = frozenset(true)
+    return Field({"enum": [True, False, *true, *false]}, lambda value: value is True or value in yes)
+
+
+B3 = _boolean(_B3_TRUE, _B3_FALSE)
+BX = _boolean(_TRUE, _FALSE)
+
+_DIGITS = r"^[0-9]+\Z"
+_MAX_DIGITS = 15  # nothing we count is longer, and no int() of this costs anything
+
+
+def _within(bounds: Range, unit: str) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if not bounds.lowest <= value <= bounds.highest:
+            raise ValueError(f"{value:g} is not between {bounds.lowest:g} and {bounds.highest:g} {unit}")
+        return value
+
+    return check
+
+
+def cpus(bounds: Range) -> Field:
+    """A number of CPUs as float, or None."""
+    check = _within(bounds, "CPUs")
+    return Field(
+        {
+            "type": ["number", "string", "null"],
+            "pattern": r"^[0-9]*(\.([0-9]+))?\Z",
+            "minLength": 1,
+            "maxLength": _MAX_DIGITS,
+        },
+        lambda value: None if value is None else check(_float(value)),
+    )
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an int of three hundred digits
+        raise ValueError("the number is too large") from None
+
+
+def amount(bounds: Range, unit: str) -> Field:
+    """A whole number of ``unit`` as int, or None."""
+    check = _within(bounds, unit)
+
+    def convert(value: Any) -> int | None:
+        if value is None:
+            return None
+        if isinstance(value, int) and abs(value) >= 10**_MAX_DIGITS:
+            raise ValueError("the number is too large")
+        return check(int(value))
+
+    return Field(
+        {"type": ["integer", "string", "null"], "pattern": _DIGITS, "maxLength": _MAX_DIGITS},
+        convert,
+    )
+
+
+def _uint(lowest: int, highest: int = 2**31 - 1) -> Field:
+    def convert(value: Any) -> int | None:
+        if value == "":
+            return None
+        number = int(value)
+        if not lowest <= number <= highest:
+            raise ValueError(f"a whole number from {lowest} to {highest} is wanted")
+        return number
+
+    return Field({"type": ["integer", "string"], "pattern": r"^[0-9]*\Z", "maxLength": _MAX_DIGITS}, convert)
+
+
+UINT0 = _uint(0)  # empty text is None: clients send it for "not given"
+
+
+def driver(names: Iterable[str]) -> Field:
+    return Field({"enum": [*names, None, "None"]}, lambda value: None if value == "None" else value)
+
+
+def _signals() -> dict[str, str]:
+    """Every accepted spelling -> the signal's name."""
+    spellings: dict[str, str] = {}
+    for name, number in signal.Signals.__members__.items():
+        for text in (name, name.removeprefix("SIG"), str(int(number))):
+            spellings.setdefault(text, name)
+            spellings.setdefault(text.lower(), name)
+    return spellings
+
+
+_SIGNALS = _signals()
+SIGNAL = Field({"enum": ["None", *_SIGNALS]}, lambda value: _SIGNALS.get(value))
+
+_TIME_FORMAT = "%Y-%m-%d %H:%M:%S,%f"
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2},\d{1,3}", re.ASCII)
+
+
+def _since(value: Any) -> str | None:
+    """The text of it: seconds since 1970, or a written time, which is UTC."""
+    if value is None:
+        return None
+    text = str(value)
+    if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS:
+        return text
+    found = _TIME.search(text)
+    if found is None:
+        raise ValueError("seconds since 1970 or a time as 'YYYY-MM-DD HH:MM:SS,mmm' is wanted")
+    try:
+        datetime.datetime.strptime(found[0], _TIME_FORMAT)
+    except ValueError:
+        raise ValueError(f"{found[0]} is no time that exists") from None
+    return found[0]
+
+
+SINCE = Field({"type": ["string", "integer", "null"]}, _since)
+
+
+def _tail(value: Any) -> str:
+    """How many lines from the end; whatever is no number is all of them."""
+    text = str(value)
+    return text if text.isascii() and text.isdigit() and len(text) < 10 else "all"
+
+
+TAIL = Field({"type": ["string", "integer"]}, _tail)
+
+
+def one_of(*values: str) -> Field:
+    return Field({"enum": list(values)})
+
+
+def optional_one_of(*values: str) -> Field:
+    return Field({"enum": [*values, None]})
+
+
+def text_list(value: Any) -> list[str] | None:
+    """Items as text, the way the reference stores numbers in a command."""
+    return None if value is None else [str(item) for item in value]
+
+
+_SCALAR_ITEM = {"type": ["string", "number", "boolean"]}
+TEXT_LIST = Field({"type": ["array", "null"], "items": _SCALAR_ITEM}, text_list)
+
+
+def _text_map(value: Mapping[str, Any] | None) -> dict[str, str] | None:
+    return None if value is None else {name: str(item) for name, item in value.items()}
+
+
+LABELS = Field({"type": ["object", "null"], "additionalProperties": _SCALAR_ITEM}, _text_map)
+ENVIRONMENT = Field({"type": ["object", "null"], "additionalProperties": {"type": "string"}})

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator's settings that requests are checked against."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from oslo_config import cfg
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Inclusive."""
+
+    lowest: float
+    highest: float
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """``cpu`` in CPUs, ``memory`` in MiB, ``disk`` in GiB, ``service_down_time`` in seconds."""
+
+    cpu: Range
+    memory: Range
+    disk: Range
+    default_cpu: float
+    default_memory: int
+    image_drivers: tuple[str, ...]
+    default_image_driver: str
+    default_schedule_zone: str | None
+    default_availability_zone: str
+    service_down_time: int
+    max_limit: int
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
+        return cls(
+            cpu=Range(conf.minimum_cpus, conf.maximum_cpus),
+            memory=Range(conf.minimum_memory, conf.maximum_memory),
+            disk=Range(conf.minimum_disk, conf.maximum_disk),
+            default_cpu=conf.default_cpu,
+            default_memory=conf.default_memory,
+            image_drivers=tuple(conf.image_driver_list),
+            default_image_driver=conf.default_image_driver,
+            default_schedule_zone=conf.default_schedule_zone,
+            default_availability_zone=conf.default_availability_zone,
+            service_down_time=conf.service_down_time,
+            max_limit=conf.api.max_limit,
+        )

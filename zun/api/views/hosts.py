@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A compute host as administrators see it: its inventory, and a map of who has which of its CPUs and memory."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from zun.api.views import links
+from zun.db.compute_nodes import HostUsage
+from zun.topology import CpuSet, HostTopology, NUMACell, Plan
+
+NOUN = "hosts"
+
+
+def show(row: Mapping[str, Any], usage: HostUsage, base_url: str) -> dict[str, Any]:
+    """Memory in MiB, disk in GiB."""
+    return {
+        "uuid": row["uuid"],
+        "links": links.item(base_url, NOUN, row["uuid"]),
+        "hostname": row["hostname"],
+        "mem_total": row["mem_total"],
+        "mem_used": usage.memory,
+        "cpus": row["cpus"],
+        "cpu_used": usage.cpu,
+        "disk_total": row["disk_total"],
+        "disk_used": usage.disk,
+        "disk_quota_supported": bool(row["disk_quota_supported"]),
+        "total_containers": usage.containers,
+        "architecture": row["architecture"],
+        "os_type": row["os_type"],
+        "os": row["os"],
+        "kernel_version": row["kernel_version"],
+        "labels": row["labels"] or {},
+        "runtimes": row["runtimes"] or [],
+        "enable_cpu_pinning": bool(row["enable_cpu_pinning"]),
+    }
+
+
+def topology(node: Mapping[str, Any], claims: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The map of a host: its cells, what is kept from containers, and each claim. CPU sets are kernel lists,
+    memory MiB.
+
+    ``claims`` are the rows of the containers that hold something there. Two that hold the same CPU, which
+    must not be, are both shown: the map is where one would look for it.
+    """
+    host = HostTopology.from_dict(node["topology"])
+    plans = [(row, Plan.from_dict(row["cpuset"])) for row in claims]
+    own = CpuSet()
+    for _, plan in plans:
+        if plan.cpu_policy == "dedicated":
+            own |= plan.cpus | plan.withheld
+    return {
+        "host": node["hostname"],
+        "uuid": node["uuid"],
+        "generation": node["generation"],
+        "cells": [_cell(host, cell, plans) for cell in host.cells],
+        "offline": str(host.offline),
+        "reserved": str(host.reserved),
+        "isolated": str(host.isolated),
+        "shared": str(host.pool_cpus - own),
+        "claims": [_claim(row, plan) for row, plan in plans],
+    }
+
+
+def _cell(host: HostTopology, cell: NUMACell, plans: Iterable[tuple[Any, Plan]]) -> dict[str, Any]:
+    shares = [plan.cells[cell.id] for _, plan in plans if cell.id in plan.cells]
+    return {
+        "id": cell.id,
+        "cpus": str(cell.cpus),
+        "cores": [str(core) for core in cell.siblings],
+        "l3": [str(group) for group in cell.l3],
+        "memory_mib": cell.memory_mib,
+        "memory_used_mib": sum(share.memory_mib for share in shares),
+        "memory_reserved_mib": host.reserved_memory_mib.get(cell.id, 0),
+        "pages": {str(size): count for size, count in cell.pages.items()},
+        "distances": {str(other): distance for other, distance in cell.distances.items()},
+    }
+
+
+def _claim(row: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+    held = row["cpuset"]
+    return {
+        "container": row["uuid"],
+        "name": row["name"],
+        "cpu_policy": plan.cpu_policy,
+        "cpuset_cpus": held.get("cpuset_cpus", str(plan.cpus)),
+        "withheld": str(plan.withheld),
+        "cpuset_mems": held.get("cpuset_mems", str(plan.mems)),
+        "memory_mib": {str(cell): share.memory_mib for cell, share in plan.cells.items()},
+    }

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may do what by default. One file a noun, named like the noun's controller, schema and view."""
+
+from oslo_policy import policy
+
+from zun.policies import availability_zones, containers, hosts, roles, services
+
+NOUNS = (roles, containers, hosts, services, availability_zones)
+
+
+def list_rules() -> list[policy.RuleDefault]:
+    """Every rule, for the enforcer and for oslo.policy's generators."""
+    return [rule for noun in NOUNS for rule in noun.RULES]

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The other services as the API sees them: messages go into ``sent``, answers come from attributes."""
+
+from typing import Any
+
+from zun.common.context import RequestContext
+from zun.objects import Container
+
+
+class SchedulerMessages:
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, str]] = []
+        self.failure: Exception | None = None
+
+    def create(self, context: RequestContext, container: Container) -> None:
+        if self.failure:
+            raise self.failure
+        self.sent.append(("create", container.uuid))
+
+
+class ComputeMessages:
+    """``sent`` has (method, uuid, arguments)."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, str, dict[str, Any]]] = []
+        self.failure: Exception | None = None
+
+    def _send(self, method: str, container: Container, **arguments: Any) -> None:
+        if self.failure:
+            raise self.failure
+        self.sent.append((method, container.uuid, arguments))
+
+    def start(self, context: RequestContext, container: Container) -> None:
+        self._send("start", container)
+
+    def stop(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
+        self._send("stop", container, timeout=timeout)
+
+    def reboot(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
+        self._send("reboot", container, timeout=timeout)
+
+    def pause(self, context: RequestContext, container: Container) -> None:
+        self._send("pause", container)
+
+    def unpause(self, context: RequestContext, container: Container) -> None:
+        self._send("unpause", container)
+
+    def kill(self, context: RequestContext, container: Container, signal: str | None = None) -> None:
+        self._send("kill", container, signal=signal)
+
+    def delete(
+        self, context: RequestContext, container: Container, *, force: bool = False, stop_timeout: int | None = None
+    ) -> None:
+        self._send("delete", container, force=force, stop_timeout=stop_timeout)
+
+    def resize(
+        self, context: RequestContext, container: Container, *, cpu: float | None = None, memory: int | None = None
+    ) -> None:
+        self._send("resize", container, cpu=cpu, memory=memory)
+
+    def update(
+        self, context: RequestContext, container: Container, *, cpu: float | None = None, memory: int | None = None
+    ) -> Container:
+        self._send("update", container, cpu=cpu, memory=memory)
+        changed = Container.get_by_uuid(context, container.uuid)
+        changed.cpu = changed.cpu if cpu is None else cpu
+        changed.memory = changed.memory if memory is None else memory
+        changed.save()
+        return changed
+
+    def logs(self, context: RequestContext, container: Container, **arguments: Any) -> str:
+        self._send("logs", container, **arguments)
+        return "one\ntwo\n"
+
+    def execute(self, context: RequestContext, container: Container, command: list[str]) -> tuple[str, int]:
+        self._send("execute", container, command=command)
+        return "hello\n", 3
+
+    def top(self, context: RequestContext, container: Container, ps_args: str | None = None) -> dict[str, Any]:
+        self._send("top", container, ps_args=ps_args)
+        return {"Titles": ["PID"], "Processes": [["1"]]}
+
+    def stats(self, context: RequestContext, container: Container) -> dict[str, Any]:
+        self._send("stats", container)
+        return {"CONTAINER": container.name, "CPU %": 1.5}

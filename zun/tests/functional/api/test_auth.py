@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who the API believes to be asking."""
+
+import datetime
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from zun.api import app as api_app
+from zun.tests.functional.api.client import Client
+
+
+@pytest.mark.parametrize(
+    ("identity", "project_id", "is_admin"),
+    [
+        ({}, "admin", True),
+        ({"project": "demo"}, "demo", False),
+        ({"project": "demo", "user": "alice"}, "demo", False),
+        ({"project": "demo", "roles": "member"}, "demo", False),
+        ({"project": "demo", "roles": "member,Admin"}, "demo", True),
+        ({"roles": "member"}, "admin", False),
+        ({"user": "alice"}, "admin", False),
+    ],
+)
+def test_noauth(application, identity, project_id, is_admin):
+    client = Client(application, version="1.40", **identity)
+    shown = client.post("/v1/containers", {"image": "demo"}).json
+    assert (shown["project_id"], shown["user_id"]) == (project_id, identity.get("user", "admin"))
+    assert client.get("/v1/services").status == (200 if is_admin else 403)
+
+
+def token(**scope):
+    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
+    form = "%Y-%m-%dT%H:%M:%S.%fZ"
+    domain = {"id": "default", "name": "Default"}
+    return {
+        "token": {
+            "methods": ["password"],
+            "user": {"id": "alice", "name": "alice", "domain": domain},
+            "audit_ids": ["x"],
+            "issued_at": datetime.datetime.now(datetime.UTC).strftime(form),
+            "expires_at": later.strftime(form),
+            **scope,
+        }
+    }
+
+
+DEMO = {"project": {"id": "demo", "name": "demo", "domain": {"id": "default", "name": "Default"}}}
+TOKENS = {
+    "service": token(roles=[{"id": "1", "name": "admin"}], **DEMO),
+    "member": token(roles=[{"id": "2", "name": "member"}], **DEMO),
+    "unscoped": token(),
+}
+
+
+class Keystone(BaseHTTPRequestHandler):
+    """As much of keystone as its middleware asks for."""
+
+    def _reply(self, status, body, **headers):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+    def do_GET(self):
+        if self.path.startswith("/v3/auth/tokens"):
+            found = TOKENS.get(self.headers["X-Subject-Token"])
+            self._reply(200 if found else 404, found or {})
+        else:
+            href = f"http://127.0.0.1:{self.server.server_port}/v3/"
+            links = [{"rel": "self", "href": href}]
+            version = {"id": "v3.14", "status": "stable", "links": links}
+            self._reply(200, {"version": version, "versions": {"values": [version]}})
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        url = f"http://127.0.0.1:{self.server.server_port}/v3"
+        endpoints = [{"id": face, "interface": face, "region": None, "url": url} for face in ("internal", "public")]
+        identity = {"type": "identity", "name": "keystone", "endpoints": endpoints}
+        self._reply(201, {"token": {**TOKENS["service"]["token"], "catalog": [identity]}}, X_Subject_Token="service")
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def keystone_server():
+    server = HTTPServer(("127.0.0.1", 0), Keystone)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def keystone(keystone_server):
+    return f"http://127.0.0.1:{keystone_server.server_port}"
+
+
+@pytest.fixture
+def guarded(database, configuration, scheduler, compute, keystone):
+    """The application behind keystone's middleware."""
+    configuration.set_override("auth_strategy", "keystone", group="api")
+    application = api_app.build(configuration, scheduler_api=scheduler, compute_api=compute)
+    group = configuration.keystone_authtoken
+    assert group.www_authenticate_uri is None
+    return application
+
+
+@pytest.fixture
+def configuration(configuration, keystone, tmp_path):
+    file = tmp_path / "zun.conf"
+    file.write_text(
+        "[keystone_authtoken]\n"
+        f"auth_url = {keystone}/v3\n"
+        "auth_type = password\nusername = zun\npassword = x\nproject_name = service\n"
+        "user_domain_id = default\nproject_domain_id = default\n"
+        "service_token_roles_required = true\n"
+    )
+    configuration([], project="zun-test", default_config_files=[str(file)], default_config_dirs=[])
+    configuration.set_override("auth_strategy", "noauth", group="api")
+    return configuration
+
+
+@pytest.mark.parametrize("headers", [{}, {"X-Auth-Token": "unknown"}, {"X-Project-Id": "demo", "X-Roles": "admin"}])
+def test_without_a_good_token(guarded, headers):
+    reply = Client(guarded).get("/v1/containers", headers=headers)
+    assert reply.status == 401
+    assert reply.headers["www-authenticate"].startswith("Keystone uri=")
+    assert reply.json["error"].keys() == {"code", "title", "message"}
+    assert reply.json["error"]["code"] == 401
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/", "/v1.json", "/.json", "/healthcheck"])
+def test_public_paths(guarded, path):
+    assert Client(guarded).get(path).status in (200, 204)
+
+
+def test_with_a_token(guarded):
+    reply = Client(guarded).get("/v1/containers", headers={"X-Auth-Token": "member", "X-Roles": "admin"})
+    assert (reply.status, reply.json["containers"]) == (200, [])
+    asked = {"X-Auth-Token": "member", "X-Project-Id": "other"}
+    shown = Client(guarded).post("/v1/containers", {"image": "demo"}, headers=asked).json
+    assert (shown["project_id"], shown["user_id"]) == ("demo", "alice")
+    assert Client(guarded).get("/v1/services", headers={"X-Auth-Token": "member"}).status == 403
+
+
+def test_a_token_for_no_project(guarded):
+    reply = Client(guarded).get("/v1/containers", headers={"X-Auth-Token": "unscoped"})
+    assert reply.refusal == (403, "forbidden")
+    assert "OS_PROJECT_NAME" in reply.error["detail"]
+
+
+def test_keystone_is_gone(guarded, keystone_server):
+    keystone_server.shutdown()
+    keystone_server.server_close()
+    reply = Client(guarded).get("/v1/containers", headers={"X-Auth-Token": "member"})
+    assert reply.refusal == (503, "unavailable")
+    assert "keystone" in reply.error["detail"].lower()
+
+
+def test_the_answer_names_the_request_and_the_version_also_without_a_token(guarded):
+    reply = Client(guarded, version="1.20").get("/v1/containers")
+    assert reply.status == 401
+    assert reply.headers["openstack-api-version"] == "container 1.20"
+    assert reply.headers["x-openstack-request-id"].startswith("req-")

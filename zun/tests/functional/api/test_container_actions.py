@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sub-actions: in which status, with which arguments, and what the host is told."""
+
+import pytest
+
+from zun.common.states import ALLOWED, Status
+from zun.db import containers as db
+
+# (verb, path and arguments, key in the table of statuses, status of success, body of success)
+ACTIONS = [
+    ("POST", "start", "start", 202, None),
+    ("POST", "stop", "stop", 202, None),
+    ("POST", "reboot", "reboot", 202, None),
+    ("POST", "pause", "pause", 202, None),
+    ("POST", "unpause", "unpause", 202, None),
+    ("POST", "kill", "kill", 202, None),
+    (
+        "POST",
+        "execute?command=ls",
+        "execute",
+        200,
+        {"output": "hello\n", "exit_code": 3, "exec_id": None, "proxy_url": None},
+    ),
+    ("GET", "logs", "logs", 200, "one\ntwo\n"),
+    ("GET", "top", "top", 200, {"Titles": ["PID"], "Processes": [["1"]]}),
+    ("GET", "stats", "stats", 200, {"CONTAINER": "web", "CPU %": 1.5}),
+]
+
+
+@pytest.mark.parametrize("status", list(Status))
+@pytest.mark.parametrize(("verb", "path", "key", "success", "body"), ACTIONS)
+def test_actions_in_every_status(api, placed, host_up, compute, verb, path, key, success, body, status):
+    container = placed(str(status), name="web")
+    reply = api.send(verb, f"/v1/containers/{container.uuid}/{path}")
+    if status in ALLOWED[key]:
+        assert (reply.status, reply.json) == (success, body)
+        assert [(method, uuid) for method, uuid, _ in compute.sent] == [(key, container.uuid)]
+        assert db.get(container.uuid)["status"] == ("Restarting" if key == "reboot" else status)
+    else:
+        assert reply.refusal == (409, "invalid-state-exception")
+        assert reply.error["detail"] == f"Cannot {key} container {container.uuid} in {status} state"
+        assert compute.sent == []
+        assert db.get(container.uuid)["status"] == status
+
+
+@pytest.mark.parametrize("status", list(Status))
+@pytest.mark.parametrize(
+    ("method", "path", "key"), [("PATCH", "", "update"), ("POST", "/resize_container", "resize_container")]
+)
+def test_changes_in_every_status(api, placed, method, path, key, status):
+    reply = api.send(method, f"/v1/containers/{placed(str(status)).uuid}{path}", {"auto_heal": True})
+    if status in ALLOWED[key]:
+        assert (reply.status, reply.json["auto_heal"]) == (200 if method == "PATCH" else 202, True)
+    else:
+        assert reply.refusal == (409, "invalid-state-exception")
+
+
+def test_the_task_state_does_not_matter(api, placed, compute):
+    container = placed(task_state="container_pausing")
+    assert api.post(f"/v1/containers/{container.uuid}/stop").status == 202
+
+
+# (verb, path, arguments in the query, what the host is told)
+ARGUMENTS = [
+    ("POST", "stop", "", {"timeout": None}),
+    ("POST", "stop", "timeout=10", {"timeout": 10}),
+    ("POST", "stop", "timeout=0", {"timeout": 0}),
+    ("POST", "stop", "timeout=", {"timeout": None}),
+    ("POST", "reboot", "timeout=7", {"timeout": 7}),
+    ("POST", "reboot", "timeout=", {"timeout": None}),
+    ("POST", "kill", "", {"signal": None}),
+    ("POST", "kill", "signal=None", {"signal": None}),
+    ("POST", "kill", "signal=SIGHUP", {"signal": "SIGHUP"}),
+    ("POST", "kill", "signal=hup", {"signal": "SIGHUP"}),
+    ("POST", "kill", "signal=sighup", {"signal": "SIGHUP"}),
+    ("POST", "kill", "signal=1", {"signal": "SIGHUP"}),
+    ("POST", "kill", "signal=9", {"signal": "SIGKILL"}),
+    ("POST", "start", "colour=red", {}),
+    ("POST", "pause", "colour=red", {}),
+    ("POST", "execute", "command=%22echo%22%20%22two%20words%22", {"command": ["echo", "two words"]}),
+    ("POST", "execute", "command=ls&run=True&interactive=False", {"command": ["ls"]}),
+    ("GET", "top", "", {"ps_args": None}),
+    ("GET", "top", "ps_args=None", {"ps_args": None}),
+    ("GET", "top", "ps_args=", {"ps_args": None}),
+    ("GET", "top", "ps_args=1%202", {"ps_args": "1 2"}),
+    ("GET", "top", "ps_args=-o%20pid,cmd", {"ps_args": "-o pid,cmd"}),
+    ("GET", "stats", "colour=red", {}),
+    ("GET", "logs", "", {"stdout": True, "stderr": True, "timestamps": False, "tail": "all", "since": None}),
+    (
+        "GET",
+        "logs",
+        "stdout=True&stderr=0&timestamps=on&tail=5&since=1700000000",
+        {"stdout": True, "stderr": False, "timestamps": True, "tail": "5", "since": "1700000000"},
+    ),
+    (
+        "GET",
+        "logs",
+        "tail=many&since=2026-01-31%2012:00:00,5",
+        {"stdout": True, "stderr": True, "timestamps": False, "tail": "all", "since": "2026-01-31 12:00:00,5"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("verb", "action", "query", "told"), ARGUMENTS)
+def test_arguments(api, placed, host_up, compute, verb, action, query, told):
+    container = placed("Stopped" if action == "start" else "Running")
+    reply = api.send(verb, f"/v1/containers/{container.uuid}/{action}?{query}")
+    assert reply.status in (200, 202), reply.json
+    assert compute.sent == [(action, container.uuid, told)]
+
+
+@pytest.mark.parametrize(
+    ("action", "body", "told"),
+    [
+        ("stop", {"timeout": 10}, {"timeout": 10}),
+        ("stop", {"timeout": 10.0}, {"timeout": 10}),
+        ("kill", {"signal": "TERM"}, {"signal": "SIGTERM"}),
+        ("execute", {"command": "ls -l", "run": True}, {"command": ["ls", "-l"]}),
+        ("pause", {"colour": "red"}, {}),
+    ],
+)
+def test_arguments_in_the_body(api, placed, host_up, compute, action, body, told):
+    container = placed()
+    assert api.post(f"/v1/containers/{container.uuid}/{action}", body).status in (200, 202)
+    assert compute.sent == [(action, container.uuid, told)]
+
+
+# (verb, path with a bad query, word in the answer)
+BAD = [
+    ("POST", "stop?timeout=-1", "timeout"),
+    ("POST", "stop?timeout=soon", "timeout"),
+    ("POST", "stop?timeout=99999999999", "timeout"),
+    ("POST", "stop?timeout=" + "9" * 5000, "timeout"),
+    ("POST", "stop?colour=red", "colour"),
+    ("POST", "reboot?timeout=1.5", "timeout"),
+    ("POST", "kill?signal=SIGNONE", "signal"),
+    ("POST", "kill?signal=", "signal"),
+    ("POST", "kill?signal=0", "signal"),
+    ("POST", "kill?signal=Hup", "signal"),
+    ("POST", "kill?colour=red", "colour"),
+    ("POST", "execute", "command"),
+    ("POST", "execute?command=", "command"),
+    ("POST", "execute?command=ls&run=maybe", "run"),
+    ("POST", "execute?command=ls&colour=red", "colour"),
+    ("GET", "logs?stdout=maybe", "stdout"),
+    ("GET", "logs?since=yesterday", "since"),
+    ("GET", "logs?since=2026-13-31%2012:00:00,5", "since"),
+    ("GET", "logs?colour=red", "colour"),
+    ("GET", "top?ps_args=%3Brm%20-rf", "ps_args"),
+    ("GET", "top?ps_args=$(reboot)", "ps_args"),
+    ("GET", "top?ps_args=" + "a" * 300, "ps_args"),
+]
+
+
+@pytest.mark.parametrize(("verb", "path", "word"), BAD)
+def test_bad_arguments(api, placed, host_up, compute, verb, path, word):
+    reply = api.send(verb, f"/v1/containers/{placed().uuid}/{path}")
+    assert reply.refusal == (400, "schema-validation-error")
+    assert word in reply.error["detail"]
+    assert compute.sent == []
+
+
+@pytest.mark.parametrize(
+    ("action", "body"),
+    [
+        ("stop", {"timeout": True}),
+        ("stop", {"timeout": -1}),
+        ("stop", {"timeout": 1.5}),
+        ("stop", {"timeout": 10**400}),
+        ("stop", {"timeout": None}),
+        ("kill", {"signal": 9}),
+        ("kill", {"signal": None}),
+        ("execute", {"command": ["ls"]}),
+        ("execute", {"command": 7}),
+    ],
+)
+def test_bad_bodies(api, placed, host_up, compute, action, body):
+    reply = api.post(f"/v1/containers/{placed().uuid}/{action}", body)
+    assert reply.refusal == (400, "schema-validation-error")
+    assert compute.sent == []
+
+
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [
+        ("command=%22open", "quotes"),
+        ("command=%20", "empty"),
+        ("command=sh&interactive=True&run=False", "websocket proxy"),
+        ("command=sh&run=False", "websocket proxy"),
+    ],
+)
+def test_commands_that_cannot_be_run(api, placed, host_up, compute, query, word):
+    reply = api.post(f"/v1/containers/{placed().uuid}/execute?{query}")
+    assert reply.refusal == (400, "invalid-value")
+    assert word in reply.error["detail"]
+    assert compute.sent == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "status"),
+    [("POST", "start", "Error"), ("POST", "reboot", "Error"), ("GET", "logs", "Error"), ("POST", "stop", "Running")],
+)
+def test_a_container_without_a_host(api, placed, compute, verb, path, status):
+    reply = api.send(verb, f"/v1/containers/{placed(status, host=None).uuid}/{path}")
+    assert reply.refusal == (409, "conflict")
+    assert "never placed" in reply.error["detail"]
+    assert compute.sent == []
+
+
+# The order in which a request is looked at: form, existence, policy, status.
+
+
+def test_order_of_the_checks(api, placed, application):
+    foreign, stopped = placed(project_id="other"), placed("Stopped")
+    path = "/v1/containers/{}/stop?timeout={}".format
+    assert api.post(path(foreign.uuid, "x")).status == 400
+    assert api.post(path(foreign.uuid, "1")).status == 404
+    assert api.post(path(stopped.uuid, "x")).status == 400
+    assert api.post(path(stopped.uuid, "1")).status == 409
+
+
+# Rename, which ended with 1.13.
+
+
+@pytest.mark.parametrize("status", ["Creating", "Running", "Deleting", "Dead"])
+def test_rename(api, placed, status):
+    container = placed(status, name="old-name", host=None)
+    reply = api.at("1.13").post(f"/v1/containers/{container.uuid}/rename?name=new-name")
+    assert (reply.status, reply.json["name"]) == (200, "new-name")
+    assert api.get("/v1/containers/new-name").json["uuid"] == container.uuid
+    again = api.at("1.1").post(f"/v1/containers/{container.uuid}/rename", {"name": "new-name"})
+    assert again.refusal == (409, "conflict")
+
+
+@pytest.mark.parametrize("body", [{}, {"name": None}, {"name": "a"}, {"name": "ab", "x": 1}])
+def test_bad_renames(api, placed, body):
+    container = placed(name="old-name")
+    reply = api.at("1.13").post(f"/v1/containers/{container.uuid}/rename", body)
+    assert reply.refusal == (400, "schema-validation-error")
+    assert db.get(container.uuid)["name"] == "old-name"

@@ -1,0 +1,467 @@
+# SPDX-License-Identifier: Apache-2.0
+"""POST /v1/containers: what is taken, what is stored and what is refused."""
+
+import re
+
+import pytest
+
+from zun.common.context import admin_context
+from zun.db import containers as db
+from zun.objects import Container
+
+NOTHING_GIVEN = {
+    "image": "demo",
+    "project_id": "demo",
+    "user_id": "alice",
+    "cpu": 1.0,
+    "cpu_policy": "shared",
+    "memory": "512",
+    "disk": 0,
+    "command": None,
+    "entrypoint": None,
+    "environment": None,
+    "labels": None,
+    "addresses": None,
+    "ports": None,
+    "security_groups": None,
+    "restart_policy": None,
+    "healthcheck": None,
+    "status": "Creating",
+    "task_state": None,
+    "status_reason": None,
+    "status_detail": None,
+    "workdir": None,
+    "hostname": None,
+    "interactive": False,
+    "tty": False,
+    "auto_remove": False,
+    "auto_heal": False,
+    "image_driver": "docker",
+    "registry_id": None,
+    "updated_at": None,
+}
+LATER = {
+    **{name: [] for name in ("command", "entrypoint", "ports", "security_groups")},
+    **{name: {} for name in ("environment", "labels", "addresses", "restart_policy", "healthcheck")},
+}
+
+
+def test_a_container_of_an_image_and_nothing_else(api, scheduler):
+    reply = api.post("/v1/containers", {"image": "demo"})
+    shown = reply.json
+    uuid = shown["uuid"]
+    assert reply.status == 202
+    assert reply.headers["location"] == f"http://zun.example:9517/v1/containers/{uuid}"
+    assert re.fullmatch(r"[a-z]+-([1-9]|1\d|2[0-4])-container", shown["name"])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{6})?", shown["created_at"])
+    own = {"uuid", "name", "created_at", "links"}
+    assert {name: value for name, value in shown.items() if name not in own} == NOTHING_GIVEN
+    assert scheduler.sent == [("create", uuid)]
+    stored = Container.get_by_uuid(admin_context(), uuid)
+    assert stored.request == {"run": False, "hints": {}, "availability_zone": None, "host": None}
+    assert stored.placement == {} and stored.host is None and stored.cpuset is None
+    later = api.get(f"/v1/containers/{uuid}").json
+    assert later == {**shown, **LATER}
+
+
+def test_every_field(admin_api, host_row, scheduler):
+    body = {
+        "image": "docker.io/library/busybox:1.36",
+        "name": "web-1",
+        "command": ["sleep", "1000"],
+        "entrypoint": ["/bin/sh"],
+        "cpu": "1.5",
+        "memory": "256",
+        "disk": "20",
+        "cpu_policy": "shared",
+        "workdir": "",
+        "environment": {"A": "b"},
+        "labels": {"a": "b", "n": 1, "t": True},
+        "hints": {"label:rack": "3"},
+        "image_pull_policy": "Always",
+        "image_driver": "glance",
+        "restart_policy": {"Name": "on-failure", "MaximumRetryCount": 3},
+        "auto_remove": True,
+        "auto_heal": "True",
+        "interactive": "true",
+        "tty": False,
+        "runtime": "runc",
+        "hostname": "web",
+        "host": "host-1",
+        "availability_zone": "nova",
+        "security_groups": [],
+        "nets": [],
+        "mounts": [],
+        "healthcheck": {"cmd": "true", "interval": "5", "retries": 2, "timeout": 3},
+    }
+    reply = admin_api.post("/v1/containers?run=true", body)
+    assert reply.status == 202, reply.json
+    shown = reply.json
+    expected = {
+        **{name: body[name] for name in ("image", "name", "command", "entrypoint", "hostname", "environment", "host")},
+        **{"cpu": 1.5, "memory": "256", "disk": 20, "labels": {"a": "b", "n": "1", "t": "True"}},
+        **{"restart_policy": {"Name": "on-failure", "MaximumRetryCount": "3"}, "image_pull_policy": "Always"},
+        **{"auto_remove": True, "auto_heal": True, "interactive": True, "tty": False, "image_driver": "glance"},
+        **{"runtime": "runc", "privileged": False, "workdir": ""},
+        "healthcheck": {"test": "true", "interval": 5, "retries": 2, "timeout": 3},
+        "host": None,  # it is wished for, it is not there yet
+    }
+    assert {name: shown[name] for name in expected} == expected
+    stored = Container.get_by_uuid(admin_context(), shown["uuid"])
+    assert stored.request == {
+        "run": True,
+        "hints": {"label:rack": "3"},
+        "availability_zone": "nova",
+        "host": "host-1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("run", "stored"),
+    [("true", True), ("True", True), ("1", True), ("on", True), ("YES", True), ("no", False), ("0", False)],
+)
+def test_run(api, run, stored):
+    uuid = api.post(f"/v1/containers?run={run}", {"image": "demo"}).json["uuid"]
+    assert Container.get_by_uuid(admin_context(), uuid).request["run"] is stored
+
+
+@pytest.mark.parametrize(
+    ("given", "member", "shown"),
+    [
+        ({"cpu": 0.5}, "cpu", 0.5),
+        ({"cpu": ".5"}, "cpu", 0.5),
+        ({"cpu": "16"}, "cpu", 16.0),
+        ({"cpu": None}, "cpu", 1.0),
+        ({"memory": 4}, "memory", "4"),
+        ({"memory": "0064"}, "memory", "64"),
+        ({"memory": 512.0}, "memory", "512"),
+        ({"memory": None}, "memory", "512"),
+        ({"disk": None}, "disk", 0),
+        ({"disk": 160}, "disk", 160),
+        ({"image_driver": None}, "image_driver", "docker"),
+        ({"image_driver": "None"}, "image_driver", "docker"),
+        ({"image_driver": "glance"}, "image_driver", "glance"),
+        (
+            {"restart_policy": {"Name": "no", "MaximumRetryCount": "7"}},
+            "restart_policy",
+            {"Name": "no", "MaximumRetryCount": "0"},
+        ),
+        ({"restart_policy": {"Name": "always"}}, "restart_policy", {"Name": "always", "MaximumRetryCount": "0"}),
+        (
+            {"restart_policy": {"Name": "on-failure", "MaximumRetryCount": None}},
+            "restart_policy",
+            {"Name": "on-failure", "MaximumRetryCount": "0"},
+        ),
+        (
+            {"restart_policy": {"Name": "unless-stopped", "MaximumRetryCount": 0}},
+            "restart_policy",
+            {"Name": "unless-stopped", "MaximumRetryCount": "0"},
+        ),
+        ({"exposed_ports": {"80": {}, "443/tcp": {}, "53/udp": None, "53/tcp": {}}}, "ports", [53, 80, 443]),
+        ({"healthcheck": {"cmd": "true"}}, "healthcheck", {"test": "true"}),
+        ({"healthcheck": {"cmd": "true", "unknown": 1, "retries": None}}, "healthcheck", {"test": "true"}),
+        ({"auto_heal": "false"}, "auto_heal", False),
+        ({"name": "A0._-z"}, "name", "A0._-z"),
+        ({"hostname": "h" * 63}, "hostname", "h" * 63),
+        ({"labels": {"x": 1.5, "y": ""}}, "labels", {"x": "1.5", "y": ""}),
+    ],
+)
+def test_spellings(api, given, member, shown):
+    reply = api.post("/v1/containers", {"image": "demo", **given})
+    assert reply.status == 202, reply.json
+    assert reply.json[member] == shown
+
+
+BAD = [
+    # (body beside the image, field that the answer names)
+    ({"image": None}, "image"),
+    ({"image": ""}, "image"),
+    ({"image": "x"}, "image"),
+    ({"image": "x" * 256}, "image"),
+    ({"image": 7}, "image"),
+    ({"image": ["demo"]}, "image"),
+    ({"name": "a"}, "name"),
+    ({"name": "-ab"}, "name"),
+    ({"name": "a b"}, "name"),
+    ({"name": "ab\n"}, "name"),
+    ({"name": "a" * 256}, "name"),
+    ({"name": 12}, "name"),
+    ({"cpu": 0}, "cpu"),
+    ({"cpu": 0.09}, "cpu"),
+    ({"cpu": 16.1}, "cpu"),
+    ({"cpu": "16.1"}, "cpu"),
+    ({"cpu": -1}, "cpu"),
+    ({"cpu": "-1"}, "cpu"),
+    ({"cpu": ""}, "cpu"),
+    ({"cpu": "."}, "cpu"),
+    ({"cpu": "1e3"}, "cpu"),
+    ({"cpu": "1\n"}, "cpu"),
+    ({"cpu": "nan"}, "cpu"),
+    ({"cpu": "9" * 400}, "cpu"),
+    ({"cpu": 10**400}, "cpu"),
+    ({"cpu": 1e308}, "cpu"),
+    ({"cpu": True}, "cpu"),
+    ({"cpu": [1]}, "cpu"),
+    ({"cpu": {}}, "cpu"),
+    ({"memory": 3}, "memory"),
+    ({"memory": 8193}, "memory"),
+    ({"memory": "8193"}, "memory"),
+    ({"memory": 64.5}, "memory"),
+    ({"memory": "64M"}, "memory"),
+    ({"memory": ""}, "memory"),
+    ({"memory": "٦٤"}, "memory"),
+    ({"memory": "9" * 4000}, "memory"),
+    ({"memory": 10**4000}, "memory"),
+    ({"memory": True}, "memory"),
+    ({"memory": -64}, "memory"),
+    ({"disk": 0}, "disk"),
+    ({"disk": 161}, "disk"),
+    ({"disk": 1.5}, "disk"),
+    ({"disk": 2**70}, "disk"),
+    ({"cpu_policy": None}, "cpu_policy"),
+    ({"cpu_policy": "mixed"}, "cpu_policy"),
+    ({"cpu_policy": "Dedicated"}, "cpu_policy"),
+    ({"command": "sleep 10"}, "command"),
+    ({"command": ["a", None]}, "command"),
+    ({"command": {"a": 1}}, "command"),
+    ({"entrypoint": "sh"}, "entrypoint"),
+    ({"entrypoint": [["sh"]]}, "entrypoint"),
+    ({"workdir": 1}, "workdir"),
+    ({"workdir": "/" * 256}, "workdir"),
+    ({"environment": {"A": 1}}, "environment"),
+    ({"environment": {"A": None}}, "environment"),
+    ({"environment": ["A=1"]}, "environment"),
+    ({"labels": {"a": None}}, "labels"),
+    ({"labels": {"a": {}}}, "labels"),
+    ({"labels": "a=b"}, "labels"),
+    ({"hints": "a=b"}, "hints"),
+    ({"image_driver": "docker2"}, "image_driver"),
+    ({"image_driver": 1}, "image_driver"),
+    ({"restart_policy": "always"}, "restart_policy"),
+    ({"restart_policy": {}}, "restart_policy"),
+    ({"restart_policy": {"Name": "never"}}, "restart_policy"),
+    ({"restart_policy": {"Name": "no", "Extra": 1}}, "restart_policy"),
+    ({"restart_policy": {"Name": "on-failure", "MaximumRetryCount": -1}}, "restart_policy"),
+    ({"restart_policy": {"Name": "on-failure", "MaximumRetryCount": "x"}}, "restart_policy"),
+    ({"restart_policy": {"Name": "on-failure", "MaximumRetryCount": True}}, "restart_policy"),
+    ({"restart_policy": {"Name": "on-failure", "MaximumRetryCount": "9" * 5000}}, "restart_policy"),
+    ({"restart_policy": {"Name": "always", "MaximumRetryCount": 1}}, "restart_policy"),
+    ({"restart_policy": {"Name": "unless-stopped", "MaximumRetryCount": "1"}}, "restart_policy"),
+    ({"auto_remove": "true"}, "auto_remove"),
+    ({"auto_remove": 1}, "auto_remove"),
+    ({"auto_heal": "yes"}, "auto_heal"),
+    ({"auto_heal": None}, "auto_heal"),
+    ({"interactive": 1}, "interactive"),
+    ({"interactive": "1"}, "interactive"),
+    ({"tty": "on"}, "tty"),
+    ({"privileged": None}, "privileged"),
+    ({"hostname": None}, "hostname"),
+    ({"hostname": ""}, "hostname"),
+    ({"hostname": "a b"}, "hostname"),
+    ({"hostname": "a_b!"}, "hostname"),
+    ({"hostname": "h" * 64}, "hostname"),
+    ({"hostname": "h" * 256}, "hostname"),
+    ({"host": None}, "host"),
+    ({"availability_zone": ""}, "availability_zone"),
+    ({"availability_zone": "z" * 256}, "availability_zone"),
+    ({"security_groups": "default"}, "security_groups"),
+    ({"security_groups": [""]}, "security_groups"),
+    ({"security_groups": ["default"]}, "security_groups"),
+    ({"exposed_ports": ["80"]}, "exposed_ports"),
+    ({"exposed_ports": {"http": {}}}, "exposed_ports"),
+    ({"exposed_ports": {"80/sctp": {}}}, "exposed_ports"),
+    ({"exposed_ports": {"80/": {}}}, "exposed_ports"),
+    ({"exposed_ports": {"0": {}}}, "exposed_ports"),
+    ({"exposed_ports": {"65536": {}}}, "exposed_ports"),
+    ({"exposed_ports": {"-80": {}}}, "exposed_ports"),
+    ({"exposed_ports": {"80": {}}, "security_groups": []}, "exposed_ports"),
+    ({"nets": "private"}, "nets"),
+    ({"nets": [{}]}, "nets"),
+    ({"nets": [{"network": "a", "port": "b"}]}, "nets"),
+    ({"nets": [{"network": "a", "colour": "b"}]}, "nets"),
+    ({"nets": [{"network": "private"}]}, "nets"),
+    ({"mounts": [{"source": "v"}]}, "mounts"),
+    ({"mounts": [{"destination": "/d"}]}, "mounts"),
+    ({"mounts": [{"destination": "/d", "size": "1"}]}, "mounts"),
+    ({"registry": "docker"}, "registry"),
+    ({"registry": None}, "registry"),
+    ({"healthcheck": "true"}, "healthcheck"),
+    ({"healthcheck": {"interval": 5}}, "healthcheck"),
+    ({"healthcheck": {"cmd": 5}}, "healthcheck"),
+    ({"healthcheck": {"cmd": "true", "interval": "5s"}}, "healthcheck"),
+    ({"healthcheck": {"cmd": "true", "retries": True}}, "healthcheck"),
+    ({"healthcheck": {"cmd": "true", "timeout": -1}}, "healthcheck"),
+    ({"healthcheck": {"cmd": "true", "timeout": 10**30}}, "healthcheck"),
+    ({"unknown": 1}, "unknown"),
+    ({"run": True}, "run"),
+    ({"uuid": "x"}, "uuid"),
+    ({"cpuset": {}}, "cpuset"),
+    ({"status": "Running"}, "status"),
+]
+
+
+@pytest.mark.parametrize(("given", "field"), BAD)
+def test_bad_bodies(api, scheduler, given, field):
+    reply = api.post("/v1/containers", {"image": "demo", **given})
+    assert reply.status == 400, reply.json
+    assert reply.refusal[1] in ("schema-validation-error", "invalid-value")
+    assert field in reply.error["detail"]
+    assert len(reply.error["detail"]) < 600
+    assert scheduler.sent == []
+    assert api.get("/v1/containers").json["containers"] == []
+
+
+def test_without_an_image(api):
+    reply = api.post("/v1/containers", {})
+    assert reply.refusal == (400, "schema-validation-error")
+    assert "image" in reply.error["detail"]
+
+
+@pytest.mark.parametrize("query", ["run=maybe", "run=", "runn=1", "image=demo", "limit=1"])
+def test_bad_queries(api, query):
+    assert api.post(f"/v1/containers?{query}", {"image": "demo"}).refusal == (400, "schema-validation-error")
+
+
+# Fields that need more than being of the project: (field, value).
+RESTRICTED = [
+    ("runtime", "runc"),
+    ("privileged", True),
+    ("privileged", False),
+    ("privileged", "False"),
+    ("image_pull_policy", "never"),
+    ("host", "host-1"),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), RESTRICTED)
+def test_fields_for_administrators(api, admin_api, host_row, field, value):
+    body = {"image": "demo", field: value}
+    assert api.post("/v1/containers", body).refusal == (403, "policy-not-authorized")
+    expected = 403 if field == "privileged" else 202  # nobody makes privileged containers
+    assert admin_api.post("/v1/containers", body).status == expected
+
+
+@pytest.mark.parametrize("given", [{"runtime": None}, {"image_pull_policy": None}])
+def test_null_needs_no_right(api, given):
+    assert api.post("/v1/containers", {"image": "demo", **given}).status == 202
+
+
+def test_a_host_that_is_none(admin_api, scheduler):
+    reply = admin_api.post("/v1/containers", {"image": "demo", "host": "host-9"})
+    assert reply.refusal == (404, "requested-host-not-found")
+    assert admin_api.get("/v1/containers").json["containers"] == []
+    assert scheduler.sent == []
+
+
+def test_the_operators_defaults(configuration, database, scheduler, compute):
+    from zun.api import app
+    from zun.tests.functional.api.client import Client
+
+    for option, value in {
+        "default_cpu": 2.5,
+        "default_memory": 1024,
+        "default_schedule_zone": "north",
+        "default_image_driver": "glance",
+        "maximum_cpus": 64.0,
+    }.items():
+        configuration.set_override(option, value)
+    api = Client(app.build(configuration, scheduler_api=scheduler, compute_api=compute), project="demo", version="1.40")
+    shown = api.post("/v1/containers", {"image": "demo"}).json
+    assert (shown["cpu"], shown["memory"], shown["image_driver"]) == (2.5, "1024", "glance")
+    assert db.get(shown["uuid"])["request"]["availability_zone"] == "north"
+    assert api.post("/v1/containers", {"image": "demo", "cpu": 64}).status == 202
+
+
+def test_names_may_be_given_twice(api):
+    for _ in range(2):
+        assert api.post("/v1/containers", {"image": "demo", "name": "twin"}).status == 202
+    assert api.get("/v1/containers/twin").refusal == (409, "conflict")
+
+
+# Placement, at 1.41. The rules themselves are in zun/tests/unit/api/test_placement.py.
+
+DEDICATED = {"image": "demo", "cpu_policy": "dedicated", "cpu": 4, "memory": 256}
+DEFAULTS = {
+    "cpu_thread_policy": "prefer",
+    "numa_nodes": 1,
+    "numa_affinity": "require",
+    "numa_cpus": None,
+    "numa_mem": None,
+    "numa_mempolicy": "strict",
+    "mem_page_size": None,
+    "cpuset_cpus": None,
+    "cpuset_mems": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "changed"),
+    [
+        ({}, {}),
+        ({"cpu_thread_policy": "isolate"}, {"cpu_thread_policy": "isolate"}),
+        ({"numa_nodes": 2}, {"numa_nodes": 2}),
+        ({"numa_nodes": 2.0}, {"numa_nodes": 2}),
+        ({"numa_cpus": [1, 3]}, {"numa_nodes": 2, "numa_cpus": [1, 3]}),
+        ({"numa_cpus": [3.0, 1], "numa_mem": [64, 192]}, {"numa_nodes": 2, "numa_cpus": [3, 1], "numa_mem": [64, 192]}),
+        (
+            {"numa_affinity": "prefer", "numa_mempolicy": "preferred"},
+            {"numa_affinity": "prefer", "numa_mempolicy": "preferred"},
+        ),
+        ({"mem_page_size": "large"}, {"mem_page_size": "large"}),
+        ({"mem_page_size": "2048"}, {"mem_page_size": 2048}),
+    ],
+)
+def test_placement_is_stored_and_shown(api, given, changed):
+    reply = api.at("1.41").post("/v1/containers", {**DEDICATED, **given})
+    assert reply.status == 202, reply.json
+    assert {name: reply.json[name] for name in DEFAULTS} == {**DEFAULTS, **changed}
+    stored = Container.get_by_uuid(admin_context(), reply.json["uuid"]).placement
+    assert stored == {name: value for name, value in {**DEFAULTS, **changed}.items() if value is not None}
+
+
+def test_dedicated_at_an_old_version(api):
+    reply = api.at("1.1").post("/v1/containers", {**DEDICATED, "cpu": "4", "memory": "256"})
+    assert (reply.status, reply.json["cpu_policy"]) == (202, "dedicated")
+    assert Container.get_by_uuid(admin_context(), reply.json["uuid"]).placement["numa_nodes"] == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"cpu": 1.5}, "cpu"),
+        ({"cpu": None}, "cpu"),
+        ({"cpu": 0.5}, "cpu"),
+        ({"memory": None}, "memory"),
+        ({"cpu_policy": "shared", "numa_nodes": 1}, "numa_nodes"),
+        ({"numa_nodes": 0}, "numa_nodes"),
+        ({"numa_nodes": 5}, "numa_nodes"),
+        ({"numa_nodes": True}, "numa_nodes"),
+        ({"numa_nodes": "2"}, "numa_nodes"),
+        ({"numa_nodes": 10**30}, "numa_nodes"),
+        ({"numa_cpus": [1, 2]}, "numa_cpus"),
+        ({"numa_cpus": []}, "numa_cpus"),
+        ({"numa_cpus": [4, 0]}, "numa_cpus"),
+        ({"numa_cpus": [5, -1]}, "numa_cpus"),
+        ({"numa_cpus": [True, 3]}, "numa_cpus"),
+        ({"numa_cpus": [3.5, 0.5]}, "numa_cpus"),
+        ({"numa_cpus": 4}, "numa_cpus"),
+        ({"numa_cpus": [2, 2], "numa_nodes": 3}, "numa_cpus"),
+        ({"numa_cpus": [2, 2], "numa_mem": [100, 100, 56]}, "numa_mem"),
+        ({"numa_mem": [100, 100]}, "numa_mem"),
+        ({"numa_mem": ["128", "128"]}, "numa_mem"),
+        ({"numa_affinity": "always"}, "numa_affinity"),
+        ({"cpu_thread_policy": "avoid"}, "cpu_thread_policy"),
+        ({"numa_mempolicy": "bind"}, "numa_mempolicy"),
+        ({"mem_page_size": "huge"}, "mem_page_size"),
+        ({"mem_page_size": 3}, "mem_page_size"),
+        ({"mem_page_size": 2000}, "mem_page_size"),
+        ({"mem_page_size": True}, "mem_page_size"),
+        ({"mem_page_size": 2**60}, "mem_page_size"),
+        ({"mem_page_size": 1048576}, "memory"),
+    ],
+)
+def test_bad_placement(api, given, field):
+    body = {name: value for name, value in {**DEDICATED, **given}.items() if value is not None}
+    reply = api.at("1.41").post("/v1/containers", body)
+    assert reply.status == 400, reply.json
+    assert reply.error["detail"].startswith(field)

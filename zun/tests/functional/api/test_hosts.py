@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compute hosts and their maps, for administrators."""
+
+import pytest
+
+from zun.db import compute_nodes
+from zun.objects.placement import cpuset_record
+from zun.tests.functional.api.conftest import inventory
+from zun.topology import HostTopology, PlacementRequest, Plan, Usage, plan
+
+EMPTY = {
+    "hostname": "host-1",
+    "mem_total": 3072,
+    "mem_used": 0,
+    "cpus": 8,
+    "cpu_used": 0.0,
+    "disk_total": 100,
+    "disk_used": 0,
+    "disk_quota_supported": False,
+    "total_containers": 0,
+    "architecture": "x86_64",
+    "os_type": "linux",
+    "os": "Debian",
+    "kernel_version": "6.1",
+    "labels": {"rack": "3"},
+    "runtimes": ["runc"],
+    "enable_cpu_pinning": True,
+}
+
+
+def shown(uuid, **changes):
+    links = [
+        {"href": f"http://zun.example:9517/v1/hosts/{uuid}", "rel": "self"},
+        {"href": f"http://zun.example:9517/hosts/{uuid}", "rel": "bookmark"},
+    ]
+    return {**EMPTY, "uuid": uuid, "links": links, **changes}
+
+
+@pytest.fixture
+def topology(host_row):
+    return HostTopology.from_dict(compute_nodes.find("host-1")["topology"])
+
+
+@pytest.fixture
+def holding(placed, topology):
+    """Makes containers that hold what the allocator gives them on host-1."""
+    usage = Usage()
+
+    def make(name, **wanted):
+        nonlocal usage
+        request = PlacementRequest(**wanted)
+        found = plan(topology, usage, request)
+        assert isinstance(found, Plan), found
+        usage = usage.with_claim(name, found)
+        return placed(
+            name=name,
+            cpu=float(request.cpus),
+            cpu_policy=request.cpu_policy,
+            memory=request.memory_mib,
+            disk=5,
+            cpuset=cpuset_record(found),
+        )
+
+    return make
+
+
+@pytest.mark.parametrize("ident", ["host-1", "uuid", "host-1.json", "host-1/"])
+def test_show(admin_api, host_row, ident):
+    path = ident.replace("uuid", host_row)
+    assert admin_api.get(f"/v1/hosts/{path}").json == shown(host_row)
+
+
+def test_a_host_name_may_have_dots(admin_api, database):
+    compute_nodes.put("host-1.rack.example", inventory())
+    assert admin_api.get("/v1/hosts/host-1.rack.example").json["hostname"] == "host-1.rack.example"
+    assert admin_api.at("1.41").get("/v1/hosts/host-1.rack.example/topology").status == 200
+
+
+def test_usage_is_what_containers_hold(admin_api, host_row, holding, placed):
+    holding("one", cpus=2, memory_mib=256)
+    holding("two", cpus=0.5, memory_mib=128, cpu_policy="shared")
+    placed(memory=4096)  # it holds nothing
+    expected = shown(host_row, mem_used=384, cpu_used=2.5, disk_used=10, total_containers=2)
+    assert admin_api.get("/v1/hosts/host-1").json == expected
+    assert admin_api.get("/v1/hosts/").json == {"hosts": [expected], "next": None}
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/hosts/nobody", "/v1/hosts/nobody/topology", "/v1/hosts/0e4e9f1c-0000-0000-0000-000000000000"]
+)
+def test_hosts_that_are_none(admin_api, host_row, path):
+    assert admin_api.at("1.41").get(path).refusal == (404, "compute-node-not-found")
+
+
+def test_pages(admin_api, database):
+    for name, cpus in (("b", 8), ("a", 16), ("c", 4)):
+        compute_nodes.put(name, inventory(cpus=cpus))
+
+    def walk(path):
+        pages = []
+        while path:
+            reply = admin_api.get(path).json
+            pages.append([host["hostname"] for host in reply["hosts"]])
+            path = reply["next"] and reply["next"].removeprefix("http://zun.example:9517")
+        return pages
+
+    assert walk("/v1/hosts") == [["a", "b", "c"]]
+    assert walk("/v1/hosts?limit=2") == [["a", "b"], ["c"]]
+    assert walk("/v1/hosts?limit=2&sort_key=cpus&sort_dir=desc") == [["a", "b"], ["c"]]
+    assert walk("/v1/hosts?colour=red") == [["a", "b", "c"]]
+    assert admin_api.get("/v1/hosts?sort_key=colour").refusal == (400, "invalid-parameter-value")
+    assert admin_api.get("/v1/hosts?limit=0").refusal == (400, "invalid-value")
+    assert admin_api.get("/v1/hosts?marker=nobody").refusal == (404, "compute-node-not-found")
+
+
+@pytest.mark.parametrize("path", ["/v1/hosts", "/v1/hosts/host-1", "/v1/hosts/host-1/topology", "/v1/hosts/nobody"])
+def test_for_administrators(api, host_row, path):
+    assert api.at("1.41").get(path).refusal == (403, "policy-not-authorized")
+
+
+def test_map_of_an_idle_host(admin_api, host_row):
+    assert admin_api.at("1.41").get(f"/v1/hosts/{host_row}/topology").json == {
+        "host": "host-1",
+        "uuid": host_row,
+        "generation": 7,
+        "cells": [
+            {
+                "id": 0,
+                "cpus": "0-3",
+                "cores": ["0-1", "2-3"],
+                "l3": ["0-3"],
+                "memory_mib": 2048,
+                "memory_used_mib": 0,
+                "memory_reserved_mib": 128,
+                "pages": {"2048": 8},
+                "distances": {"0": 10, "1": 20},
+            },
+            {
+                "id": 1,
+                "cpus": "4-7",
+                "cores": ["4-5", "6-7"],
+                "l3": ["4-7"],
+                "memory_mib": 1024,
+                "memory_used_mib": 0,
+                "memory_reserved_mib": 0,
+                "pages": {},
+                "distances": {"0": 20, "1": 10},
+            },
+        ],
+        "offline": "8",
+        "reserved": "0",
+        "isolated": "",
+        "shared": "1-7",
+        "claims": [],
+    }
+
+
+def test_map_of_a_busy_host(admin_api, topology, holding):
+    alone = holding("alone", cpus=1, memory_mib=256, thread_policy="isolate")
+    wide = holding("wide", cpus=2, memory_mib=300, numa_nodes=2)
+    guest = holding("guest", cpus=0.5, memory_mib=64, cpu_policy="shared")
+    map_ = admin_api.at("1.41").get("/v1/hosts/host-1/topology").json
+    claims = {claim["name"]: claim for claim in map_["claims"]}
+    assert [claim["container"] for claim in map_["claims"]] == [alone.uuid, wide.uuid, guest.uuid]
+    assert [claims[name]["cpu_policy"] for name in ("alone", "wide", "guest")] == ["dedicated", "dedicated", "shared"]
+    assert claims["wide"]["memory_mib"] == {"0": 150, "1": 150}
+    assert claims["wide"]["cpuset_mems"] == "0-1"
+    assert claims["alone"]["withheld"] != ""
+    own = set()
+    for name in ("alone", "wide"):
+        own |= {*cpus(claims[name]["cpuset_cpus"]), *cpus(claims[name]["withheld"])}
+    assert cpus(map_["shared"]) == set(range(1, 8)) - own
+    used = [0, 0]
+    for claim in map_["claims"]:
+        for cell, mib in claim["memory_mib"].items():
+            used[int(cell)] += mib
+    assert [cell["memory_used_mib"] for cell in map_["cells"]] == used
+    assert sum(used) == 256 + 300 + 64
+
+
+def cpus(text):
+    found = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def test_a_map_shows_what_must_not_be(admin_api, placed, topology):
+    """Two rows hold the same CPU: whoever looks for the reason gets a map, not an error."""
+    found = plan(topology, Usage(), PlacementRequest(cpus=1, memory_mib=64))
+    for name in ("one", "two"):
+        placed(name=name, cpu_policy="dedicated", cpuset=cpuset_record(found))
+    claims = admin_api.at("1.41").get("/v1/hosts/host-1/topology").json["claims"]
+    assert [claim["cpuset_cpus"] for claim in claims] == [str(found.cpus)] * 2

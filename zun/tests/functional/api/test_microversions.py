@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a request may say at which microversion, at every edge."""
+
+import pytest
+
+from zun.tests.functional.api.client import Client
+
+VERSION_HEADERS = {"openstack-api-version", "openstack-api-minimum-version", "openstack-api-maximum-version", "vary"}
+
+
+@pytest.mark.parametrize(
+    ("header", "resolved"),
+    [
+        (None, "1.1"),
+        ("container 1.1", "1.1"),
+        ("container 1.5", "1.5"),
+        ("container 01.05", "1.5"),
+        ("container 1.40", "1.40"),
+        ("container 1.41", "1.41"),
+        ("container latest", "1.41"),
+        ("container LATEST", "1.41"),
+        ("compute latest", "1.41"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/containers", "/containers", "/v1", "/v1/nothing", "/v1/containers/a.txt"])
+def test_headers_that_are_understood(api, path, header, resolved):
+    reply = api.at(None).get(path, headers={"OpenStack-API-Version": header})
+    assert reply.status in (200, 404)
+    assert {name: reply.headers[name] for name in VERSION_HEADERS} == {
+        "openstack-api-version": f"container {resolved}",
+        "openstack-api-minimum-version": "container 1.1",
+        "openstack-api-maximum-version": "container 1.41",
+        "vary": "OpenStack-API-Version",
+    }
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "1.40",
+        "container",
+        "latest",
+        "container 1.40 x",
+        "compute 1.1",
+        "Container 1.1",
+        "container 1",
+        "container a.b",
+        "container 1.5.6",
+        "container 1.-5",
+        "container +1.5",
+        "container 1.5, compute 2.1",
+        "container 1." + "9" * 5000,
+        "container ١.٥",
+    ],
+)
+def test_headers_that_are_not(api, header):
+    reply = api.at(None).get("/v1/containers", headers={"OpenStack-API-Version": header})
+    assert (reply.refusal, reply.error["title"]) == ((406, ""), "Not Acceptable")
+    assert not VERSION_HEADERS & reply.headers.keys()
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.42", "1.999999999", "0.1", "2.0", "2.15"])
+def test_versions_out_of_range(api, version):
+    reply = api.at(version).get("/v1/containers")
+    assert (reply.refusal, reply.error["title"]) == ((406, ""), "Requested microversion is unsupported")
+    assert "1.1" in reply.error["detail"] and "1.41" in reply.error["detail"]
+    assert reply.headers["openstack-api-version"] == f"container {version}"
+    assert reply.headers.keys() >= VERSION_HEADERS
+
+
+@pytest.mark.parametrize("header", ["nonsense", "container 7.7", "container latest"])
+def test_the_root_has_no_version(application, header):
+    reply = Client(application).get("/", headers={"OpenStack-API-Version": header})
+    assert reply.status == 200
+    assert not VERSION_HEADERS & reply.headers.keys()
+
+
+# Windows of whole paths: (method, path, first, last).
+WINDOWS = [
+    ("GET", "/v1/hosts", 4, 41),
+    ("GET", "/v1/hosts/host-1", 4, 41),
+    ("GET", "/v1/hosts/host-1/topology", 41, 41),
+    ("POST", "/v1/containers/x/resize_container", 19, 41),
+    ("POST", "/v1/containers/x/rename", 1, 13),
+    ("GET", "/v1/containers", 1, 41),
+    ("GET", "/v1/availability_zones", 1, 41),
+    ("GET", "/v1/services", 1, 41),
+]
+
+
+@pytest.mark.parametrize("version", [1, 3, 4, 13, 14, 18, 19, 40, 41])
+@pytest.mark.parametrize(("method", "path", "first", "last"), WINDOWS)
+def test_windows(admin_api, method, path, first, last, version):
+    reply = admin_api.at(f"1.{version}").send(method, path, {"name": "new-name"} if method == "POST" else {})
+    if first <= version <= last:
+        assert reply.status != 406
+    else:
+        assert (reply.refusal, reply.error["title"]) == ((406, ""), "Not Acceptable")
+        assert reply.headers["openstack-api-version"] == f"container 1.{version}"
+
+
+DEDICATED = {"cpu_policy": "dedicated", "cpu": 2, "memory": 64}
+
+# Fields of create that older versions name and refuse: (field, value, first version, other fields it needs).
+GATES = [
+    ("auto_remove", False, 3, {}),
+    ("auto_remove", True, 3, {}),
+    ("runtime", "runc", 5, {}),
+    ("runtime", "", 5, {}),
+    ("hostname", "web", 9, {}),
+    ("healthcheck", {"cmd": "true"}, 22, {}),
+    ("exposed_ports", {"80/tcp": {}}, 24, {}),
+    ("exposed_ports", {}, 24, {}),
+    ("cpu_thread_policy", "isolate", 41, DEDICATED),
+    ("numa_nodes", 2, 41, DEDICATED),
+    ("numa_affinity", "prefer", 41, DEDICATED),
+    ("numa_cpus", [1, 1], 41, DEDICATED),
+    ("numa_mem", [60, 4], 41, DEDICATED),
+    ("numa_mempolicy", "preferred", 41, DEDICATED),
+    ("mem_page_size", "large", 41, DEDICATED),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "first", "others"), GATES)
+def test_fields_that_older_versions_refuse(admin_api, field, value, first, others):
+    body = {"image": "demo", field: value, **others}
+    assert admin_api.at(f"1.{first}").post("/v1/containers", body).status == 202
+    for older in {1, first - 1}:
+        reply = admin_api.at(f"1.{older}").post("/v1/containers", body)
+        assert reply.refusal == (400, "invalid-param-in-version")
+        assert field in reply.error["detail"] and f"1.{first}" in reply.error["detail"]
+
+
+# The same for what this installation has no service for, or nobody may: the later refusal is another one.
+@pytest.mark.parametrize(
+    ("field", "value", "first", "later"),
+    [
+        ("mounts", [{"source": "v", "destination": "/d"}], 11, (400, "invalid-value")),
+        ("privileged", False, 21, (403, "policy-not-authorized")),
+        ("registry", "docker", 31, (400, "invalid-value")),
+    ],
+)
+def test_gates_before_other_refusals(admin_api, field, value, first, later):
+    body = {"image": "demo", field: value}
+    assert admin_api.at(f"1.{first - 1}").post("/v1/containers", body).refusal == (400, "invalid-param-in-version")
+    assert admin_api.at(f"1.{first}").post("/v1/containers", body).refusal == later
+
+
+# Values that say nothing pass at every version; null is one, and stock clients send the empty ones.
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"auto_remove": None},
+        {"runtime": None},
+        {"mounts": []},
+        {"mounts": None},
+        {"healthcheck": {}},
+        {"healthcheck": None},
+        {"exposed_ports": None},
+        {"nets": []},
+        {"environment": {}, "labels": {}, "hints": {}},
+        {"numa_nodes": None, "mem_page_size": None},
+        {"cpu_policy": "shared"},
+        DEDICATED,
+        {"tty": True},
+    ],
+)
+@pytest.mark.parametrize("version", [1, 10, 23, 41])
+def test_fields_without_a_gate(api, field, version):
+    assert api.at(f"1.{version}").post("/v1/containers", {"image": "demo", **field}).status == 202
+
+
+# Fields that are unknown below a version: (field, value, first version).
+@pytest.mark.parametrize(("field", "value", "first"), [("host", "host-1", 39), ("entrypoint", ["sh"], 40)])
+def test_fields_that_older_versions_do_not_know(admin_api, host_row, field, value, first):
+    body = {"image": "demo", field: value}
+    assert admin_api.at(f"1.{first}").post("/v1/containers", body).status == 202
+    reply = admin_api.at(f"1.{first - 1}").post("/v1/containers", body)
+    assert reply.refusal == (400, "schema-validation-error")
+    assert field in reply.error["detail"]
+
+
+@pytest.mark.parametrize(
+    ("version", "command", "stored"),
+    [
+        ("1.1", "sh -c 'echo  two words'", ["sh", "-c", "echo  two words"]),
+        ("1.19", '"sleep" "10"', ["sleep", "10"]),
+        ("1.19", "", None),
+        ("1.19", None, None),
+        ("1.20", ["sh", "-c", "echo  two words"], ["sh", "-c", "echo  two words"]),
+        ("1.20", ["sleep", 10, 1.5], ["sleep", "10", "1.5"]),
+        ("1.20", [], None),
+        ("1.41", None, None),
+        ("1.19", ["sleep"], 400),
+        ("1.20", "sleep 10", 400),
+        ("1.20", ["sleep", None], 400),
+        ("1.20", ["sleep", ["x"]], 400),
+        ("1.19", "echo 'open", 400),
+    ],
+)
+def test_form_of_the_command(api, version, command, stored):
+    reply = api.at(version).post("/v1/containers", {"image": "demo", "command": command})
+    if stored == 400:
+        assert reply.status == 400 and "command" in reply.error["detail"]
+    else:
+        assert (reply.status, reply.json["command"]) == (202, stored)
+
+
+@pytest.mark.parametrize(
+    ("version", "given", "tty"),
+    [
+        ("1.19", {"interactive": True, "tty": False}, False),
+        ("1.19", {"tty": True}, True),
+        ("1.20", {"interactive": True, "tty": False}, True),
+        ("1.20", {"interactive": "True"}, True),
+        ("1.35", {"interactive": False, "tty": True}, False),
+        ("1.35", {"tty": True}, True),
+        ("1.35", {}, False),
+        ("1.36", {"interactive": True, "tty": False}, False),
+        ("1.36", {"interactive": True}, False),
+        ("1.36", {"tty": "true"}, True),
+    ],
+)
+def test_tty_follows_interactive_for_a_while(api, version, given, tty):
+    assert api.at(version).post("/v1/containers", {"image": "demo", **given}).json["tty"] is tty
+
+
+@pytest.mark.parametrize("version", ["1.19", "1.20"])
+def test_security_groups_beside_exposed_ports(api, version):
+    """The exclusion starts at 1.20, exposed_ports at 1.24: below, the gate speaks first."""
+    body = {"image": "demo", "security_groups": [], "exposed_ports": {"80": {}}}
+    assert api.at(version).post("/v1/containers", body).refusal == (400, "invalid-param-in-version")
+    assert api.at("1.24").post("/v1/containers", body).refusal == (400, "invalid-value")
+
+
+PLACEMENT_MEMBERS = {
+    "cpu_thread_policy",
+    "numa_nodes",
+    "numa_affinity",
+    "numa_cpus",
+    "numa_mem",
+    "numa_mempolicy",
+    "mem_page_size",
+    "cpuset_cpus",
+    "cpuset_mems",
+}
+
+
+def test_members_of_a_container_that_came_later(api, placed):
+    uuid = placed().uuid
+    paths = ("/v1/containers", f"/v1/containers/{uuid}")
+    for path in paths:
+        old, new = (
+            reply["containers"][0] if "containers" in reply else reply
+            for reply in (api.at(version).get(path).json for version in ("1.40", "1.41"))
+        )
+        assert new.keys() - old.keys() == PLACEMENT_MEMBERS
+        assert old.keys() <= new.keys()
+        assert {new[name] for name in PLACEMENT_MEMBERS} == {None}
+    old, new = (api.at(version).post("/v1/containers", {"image": "demo"}).json for version in ("1.1", "1.41"))
+    assert new.keys() - old.keys() == PLACEMENT_MEMBERS
+
+
+@pytest.mark.parametrize(
+    ("query", "first"), [("stop=1", 12), ("force=1", 7), ("stop=1&force=1", 12), ("stop=0&force=0", 1)]
+)
+def test_gates_of_delete(admin_api, placed, query, first):
+    for version in (first - 1, first):
+        if version < 1:
+            continue
+        reply = admin_api.at(f"1.{version}").delete(f"/v1/containers/{placed('Stopped').uuid}?{query}")
+        if version < first:
+            assert reply.refusal == (400, "invalid-param-in-version")
+        else:
+            assert reply.status == 204

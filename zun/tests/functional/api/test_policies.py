@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator's policy file decides, for each rule at the place where it belongs."""
+
+import json
+
+import pytest
+
+from zun import policies
+from zun.api import app as api_app
+from zun.tests.functional.api.client import Client
+
+CREATE = {"image": "demo"}
+SERVICE = {"host": "host-1", "binary": "zun-compute"}
+
+# rule -> (method, path, body) that must be refused for want of it alone. {} is a running container, {s} a stopped one.
+USES = {
+    "container:create": ("POST", "/v1/containers", CREATE),
+    "container:create:runtime": ("POST", "/v1/containers", {**CREATE, "runtime": "runc"}),
+    "container:create:privileged": ("POST", "/v1/containers", {**CREATE, "privileged": False}),
+    "container:create:requested_destination": ("POST", "/v1/containers", {**CREATE, "host": "host-1"}),
+    "container:create:image_pull_policy": ("POST", "/v1/containers", {**CREATE, "image_pull_policy": "never"}),
+    "container:get_all": ("GET", "/v1/containers", None),
+    "container:get_all_all_projects": ("GET", "/v1/containers?all_projects=1", None),
+    "container:get_one:host": ("GET", "/v1/containers?host=host-1", None),
+    "container:get_one": ("GET", "/v1/containers/{}", None),
+    "container:get_one_all_projects": ("GET", "/v1/containers/{}?all_projects=1", None),
+    "container:update": ("PATCH", "/v1/containers/{}", {"auto_heal": True}),
+    "container:delete": ("DELETE", "/v1/containers/{s}", None),
+    "container:delete_force": ("DELETE", "/v1/containers/{s}?force=1", None),
+    "container:delete_all_projects": ("DELETE", "/v1/containers/{s}?all_projects=1", None),
+    "container:stop": ("DELETE", "/v1/containers/{}?stop=1", None),
+    "container:start": ("POST", "/v1/containers/{s}/start", None),
+    "container:reboot": ("POST", "/v1/containers/{}/reboot", None),
+    "container:pause": ("POST", "/v1/containers/{}/pause", None),
+    "container:unpause": ("POST", "/v1/containers/{p}/unpause", None),
+    "container:kill": ("POST", "/v1/containers/{}/kill", None),
+    "container:rename": ("POST", "/v1/containers/{}/rename?name=new-name", None),
+    "container:resize_container": ("POST", "/v1/containers/{}/resize_container", {"auto_heal": True}),
+    "container:logs": ("GET", "/v1/containers/{}/logs", None),
+    "container:execute": ("POST", "/v1/containers/{}/execute?command=ls", None),
+    "container:top": ("GET", "/v1/containers/{}/top", None),
+    "container:stats": ("GET", "/v1/containers/{}/stats", None),
+    "host:get_all": ("GET", "/v1/hosts", None),
+    "host:get": ("GET", "/v1/hosts/host-1", None),
+    "host:topology": ("GET", "/v1/hosts/host-1/topology", None),
+    "zun-service:get_all": ("GET", "/v1/services", None),
+    "zun-service:enable": ("PUT", "/v1/services/enable", SERVICE),
+    "zun-service:disable": ("PUT", "/v1/services/disable", SERVICE),
+    "zun-service:force_down": ("PUT", "/v1/services/force_down", {**SERVICE, "forced_down": True}),
+    "zun-service:delete": ("DELETE", "/v1/services?host=host-1&binary=zun-compute", None),
+    "availability_zones:get_all": ("GET", "/v1/availability_zones", None),
+}
+MEMBERS = {"container:get_one:image_pull_policy", "container:get_one:privileged", "container:get_one:runtime"}
+WINDOWS = {"container:rename": "1.13", "host:topology": "1.41"}
+
+
+def test_every_rule_is_tried():
+    named = {rule.name for rule in policies.list_rules() if ":" in rule.name}
+    assert named == USES.keys() | MEMBERS
+
+
+@pytest.fixture
+def with_rules(configuration, database, scheduler, compute, tmp_path):
+    """Builds the application with a policy file."""
+
+    def build(rules):
+        file = tmp_path / "policy.json"
+        file.write_text(json.dumps(rules))
+        configuration.set_override("policy_file", str(file), group="oslo_policy")
+        application = api_app.build(configuration, scheduler_api=scheduler, compute_api=compute)
+        return Client(application, user="alice", project="demo", roles="member", version="1.40")
+
+    # Registers oslo.policy's options.
+    api_app.build(configuration, scheduler_api=scheduler, compute_api=compute)
+    return build
+
+
+@pytest.mark.parametrize("rule", sorted(USES))
+def test_each_rule_at_its_place(with_rules, placed, host_up, host_row, rule):
+    """With every other rule open to all, the request passes or not as this one says."""
+    method, path, body = USES[rule]
+    for check, refused in (("!", True), ("@", False)):
+        rows = {"p": placed("Paused").uuid, "s": placed("Stopped").uuid}
+        open_to_all = dict.fromkeys(USES.keys() | MEMBERS, "@")
+        api = with_rules({**open_to_all, rule: check}).at(WINDOWS.get(rule, "1.40"))
+        reply = api.send(method, path.format(placed().uuid, **rows), body)
+        if refused:
+            assert reply.refusal == (403, "policy-not-authorized")
+            assert rule in reply.error["detail"]
+        else:
+            assert reply.status < 300, reply.json
+
+
+@pytest.mark.parametrize("rule", sorted(MEMBERS | {"container:get_one:host"}))
+def test_members_by_rule(with_rules, placed, rule):
+    member = rule.rpartition(":")[2]
+    uuid = placed(runtime="runc").uuid
+    assert member not in with_rules({}).get(f"/v1/containers/{uuid}").json
+    api = with_rules({rule: "role:member"})
+    assert member in api.get(f"/v1/containers/{uuid}").json
+    assert member in api.get("/v1/containers").json["containers"][0]
+
+
+def test_a_right_on_all_projects_is_enough_to_see_them(with_rules, placed):
+    foreign = placed("Stopped", project_id="other", name="theirs")
+    rules = ("get_one", "get_one_all_projects", "get_all_all_projects", "delete", "delete_all_projects")
+    api = with_rules({f"container:{name}": "role:member" for name in rules})
+    assert api.get(f"/v1/containers/{foreign.uuid}").status == 404
+    assert api.get(f"/v1/containers/{foreign.uuid}?all_projects=1").json["name"] == "theirs"
+    assert [item["name"] for item in api.get("/v1/containers?all_projects=1").json["containers"]] == ["theirs"]
+    assert api.delete(f"/v1/containers/{foreign.uuid}?all_projects=1").status == 204
+
+
+def test_rules_may_look_at_the_owner(with_rules, placed):
+    api = with_rules({"container:get_one": "user_id:%(user_id)s"})
+    theirs = placed()
+    assert api.get(f"/v1/containers/{theirs.uuid}").refusal == (403, "policy-not-authorized")
+    mine = api.post("/v1/containers", {"image": "demo"}).json
+    assert api.get(f"/v1/containers/{mine['uuid']}").status == 200

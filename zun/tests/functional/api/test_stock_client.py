@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stock command line client against the API on a real port: what people will type."""
+
+import json
+import threading
+
+import pytest
+from cheroot import wsgi
+
+openstack = pytest.importorskip("openstackclient.shell")
+pytest.importorskip("zunclient")
+
+
+class Port:
+    """A port of loopback that answers with the application of the present test.
+
+    One for all tests: the client, run inside this process, remembers the endpoint of its first command.
+    """
+
+    application = None
+
+    def __call__(self, environ, start_response):
+        return self.application(environ, start_response)
+
+
+@pytest.fixture(scope="module")
+def port():
+    made = Port()
+    server = wsgi.Server(("127.0.0.1", 0), made, numthreads=2)
+    server.prepare()
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    made.url = f"http://127.0.0.1:{server.bind_addr[1]}/v1"
+    yield made
+    server.stop()
+    thread.join()
+
+
+@pytest.fixture
+def endpoint(port, application):
+    port.application = application
+    return port.url
+
+
+@pytest.fixture
+def run(endpoint, capsys):
+    """Runs ``openstack appcontainer ...`` as the administrator that noauth makes of everybody. Gives its output."""
+
+    def command(*argv, status=0, version=None):
+        options = ["--os-auth-type", "none", "--os-endpoint", endpoint]
+        if version:
+            options += ["--os-container-api-version", version]
+        capsys.readouterr()
+        result = openstack.main([*options, "appcontainer", *argv])
+        captured = capsys.readouterr()
+        assert result == status, captured.err
+        return captured.out if status == 0 else captured.err
+
+    return command
+
+
+@pytest.fixture
+def mine(placed):
+    def make(status="Running", **fields):
+        return placed(status, project_id="admin", **fields)
+
+    return make
+
+
+def test_create_and_look(run, scheduler):
+    shown = json.loads(
+        run(
+            *("create", "--name", "web", "--cpu", "1.5", "--memory", "256", "--environment", "A=b", "--label", "c=d"),
+            *("--restart", "on-failure:3", "--workdir", "/tmp", "--interactive", "--hostname", "www"),
+            *("--healthcheck", "cmd=true,interval=5s,retries=2", "--auto-heal", "-f", "json", "busybox", "sleep", "9"),
+        )
+    )
+    assert (shown["cpu"], shown["memory"], shown["command"]) == (1.5, "256", ["sleep", "9"])
+    assert (shown["interactive"], shown["tty"], shown["auto_heal"]) == (True, True, True)
+    assert shown["restart_policy"] == {"Name": "on-failure", "MaximumRetryCount": "3"}
+    assert shown["healthcheck"] == {"test": "true", "interval": 5, "retries": 2}
+    assert scheduler.sent == [("create", shown["uuid"])]
+    listed = json.loads(run("list", "-f", "json"))
+    assert [(row["uuid"], row["name"], row["status"]) for row in listed] == [(shown["uuid"], "web", "Creating")]
+    again = json.loads(run("show", "web", "-f", "json"))
+    assert (again["uuid"], again["environment"], again["labels"]) == (shown["uuid"], {"A": "b"}, {"c": "d"})
+
+
+def test_run_at_an_old_version(run):
+    shown = json.loads(run("run", "-f", "json", "busybox", "echo", "two words", version="1.19"))
+    assert shown["command"] == ["echo", "two words"]
+
+
+def test_list_options(run, mine, placed):
+    for number in range(3):
+        mine(name=f"c{number}", image="odd" if number % 2 else "even")
+    placed(name="theirs")
+
+    def names(*argv):
+        return [row["name"] for row in json.loads(run("list", "-f", "json", *argv))]
+
+    assert names() == ["c0", "c1", "c2"]
+    assert names("--limit", "2") == ["c0", "c1"]
+    assert names("--image", "even") == ["c0", "c2"]
+    assert names("--sort-key", "name", "--sort-dir", "desc") == ["c2", "c1", "c0"]
+    assert names("--all-projects") == ["c0", "c1", "c2", "theirs"]
+    assert "colour" in run("list", "--sort-key", "colour", status=1)
+
+
+@pytest.mark.parametrize(
+    ("argv", "status", "sent"),
+    [
+        (["start"], "Stopped", ("start", {})),
+        (["stop"], "Running", ("stop", {"timeout": 10})),
+        (["stop", "--timeout", "3"], "Running", ("stop", {"timeout": 3})),
+        (["restart"], "Running", ("reboot", {"timeout": 10})),
+        (["pause"], "Running", ("pause", {})),
+        (["unpause"], "Paused", ("unpause", {})),
+        (["kill"], "Running", ("kill", {"signal": None})),
+        (["kill", "--signal", "HUP"], "Running", ("kill", {"signal": "SIGHUP"})),
+        (["delete"], "Stopped", ("delete", {"force": False, "stop_timeout": None})),
+        (["delete", "--stop"], "Running", ("delete", {"force": False, "stop_timeout": 10})),
+        (["delete", "--force"], "Running", ("delete", {"force": True, "stop_timeout": None})),
+        (["set", "--cpu", "2", "--memory", "128"], "Running", ("update", {"cpu": 2.0, "memory": 128})),
+    ],
+)
+def test_actions(run, mine, host_up, compute, argv, status, sent):
+    container = mine(status, name="web")
+    run(*argv, "web")
+    assert compute.sent == [(sent[0], container.uuid, sent[1])]
+
+
+def test_rename_and_auto_heal(run, mine):
+    mine(name="old-name")
+    run("set", "--name", "new-name", "--auto-heal", "old-name")
+    assert json.loads(run("show", "new-name", "-f", "json"))["auto_heal"] is True
+
+
+def test_looking_inside(run, mine, host_up, compute):
+    mine(name="web")
+    assert run("logs", "web", "--tail", "5", "--timestamps").strip() == "one\ntwo"
+    assert "CPU %" in run("stats", "web")
+    run("exec", "web", "echo", "two words", status=3)  # the command's exit code becomes the client's
+    assert [(method, arguments) for method, _, arguments in compute.sent] == [
+        ("logs", {"stdout": True, "stderr": True, "timestamps": True, "tail": "5", "since": None}),
+        ("stats", {}),
+        ("execute", {"command": ["echo", "two words"]}),
+    ]
+
+
+def test_refusals_reach_the_user(run, mine):
+    mine("Paused", name="web")
+    assert "Cannot delete_after_stop container" in run("delete", "--stop", "web")
+    assert "Container nobody could not be found" in run("show", "nobody", status=1)
+    assert "no network service" in run("create", "--net", "network=private", "busybox", status=1)
+
+
+def test_services_and_zones(run, host_up):
+    def services():
+        return json.loads(run("service", "list", "-f", "json"))
+
+    (service,) = services()
+    assert (service["Host"], service["Binary"], service["State"]) == ("host-1", "zun-compute", "up")
+    run("service", "disable", "--reason", "broken", "host-1", "zun-compute")
+    (service,) = services()
+    assert (service["Disabled"], service["Disabled Reason"]) == (True, "broken")
+    run("service", "enable", "host-1", "zun-compute")
+    assert services()[0]["Disabled"] is False
+    run("service", "forcedown", "host-1", "zun-compute")
+    assert services()[0]["State"] == "down"
+    assert json.loads(run("availability", "zone", "list", "-f", "json")) == [{"availability_zone": "nova"}]
+    run("service", "delete", "host-1", "zun-compute")
+    assert services() == []
+
+
+def test_hosts(run, host_row):
+    (host,) = json.loads(run("host", "list", "-f", "json"))
+    assert (host["hostname"], host["mem_total"], host["cpus"]) == ("host-1", 3072, 8)
+    assert json.loads(run("host", "show", "host-1", "-f", "json"))["uuid"] == host_row

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paths, verbs, bodies and headers, whatever the resource."""
+
+import io
+import re
+
+import pytest
+
+from zun.tests.functional.api.client import Client
+
+LIST = {"containers": [], "next": None}
+MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/containers",
+        "/v1/containers/",
+        "/v1/containers//",
+        "/v1/containers.json",
+        "/v1/containers.json/",
+        "/containers",
+        "/containers/",
+        "/v1/containers/?limit=1",
+        "/v1/containers?limit=1&marker=",
+    ],
+)
+def test_spellings_of_a_collection(api, path):
+    assert (api.get(path).status, api.get(path).json) == (200, LIST)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "/v1/containers/{}",
+        "/v1/containers/{}/",
+        "/v1/containers//{}",
+        "/v1/containers/{}.json",
+        "/containers/{}",
+        "/containers//{}?all_projects=False",
+    ],
+)
+def test_spellings_of_an_item(api, placed, form):
+    container = placed()
+    assert api.get(form.format(container.uuid)).json["uuid"] == container.uuid
+
+
+@pytest.mark.parametrize("form", ["/v1/containers/{}/stats", "/v1/containers//{}/stats/", "/containers/{}/stats.json"])
+def test_spellings_of_an_action(api, placed, host_up, form):
+    assert api.get(form.format(placed().uuid)).status == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1//containers",
+        "//containers",
+        "/v2/containers",
+        "/v1/nothing",
+        "/nothing",
+        "/v1/containers/x/nothing",
+        "/v1/containers/x/start/y",
+        "/v1/services/enable/x",
+        "/v1/services/7",
+        "/v1/availability_zones/nova",
+        "/v1/containers/%00",
+        "/v1/containers/a%0ab",
+        "/v1/containers/%ff",
+        "/v1/capsules/x/y/z",
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
+def test_paths_that_are_none(api, method, path):
+    assert api.send(method, path, {}).refusal == (404, "")
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.b", "web.v2"])
+def test_names_with_dots_are_legal_and_out_of_reach(api, placed, name):
+    container = placed(name=name)
+    reply = api.get(f"/v1/containers/{name}")
+    assert (reply.refusal, reply.error["detail"]) == ((404, ""), None)
+    assert api.post(f"/v1/containers/{name}/stop").status == 202
+    assert api.get(f"/v1/containers/{container.uuid}").json["name"] == name
+
+
+def test_json_is_no_part_of_a_name(api, placed):
+    container = placed(name="web")
+    assert api.get("/v1/containers/web.json").json["uuid"] == container.uuid
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("PUT", "/v1/containers", 405),
+        ("DELETE", "/v1/containers", 405),
+        ("POST", "/v1/containers/x", 405),
+        ("PUT", "/v1/containers/x", 405),
+        ("GET", "/v1/containers/x/start", 404),
+        ("POST", "/v1/containers/x/logs", 404),
+        ("POST", "/v1/hosts", 405),
+        ("DELETE", "/v1/hosts/x", 405),
+        ("POST", "/v1/services", 405),
+        ("PUT", "/v1/services/x", 404),
+        ("POST", "/v1/availability_zones", 405),
+        ("POST", "/", 405),
+        ("POST", "/v1", 405),
+        ("OPTIONS", "/v1/containers", 405),
+        ("OPTIONS", "/v1/containers/x/start", 405),
+        ("TRACE", "/v1/containers", 405),
+    ],
+)
+def test_wrong_verbs(api, method, path, status):
+    reply = api.send(method, path)
+    assert reply.refusal == (status, "")
+    assert ("allow" in reply.headers) == (status == 405)
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/containers", "/v1/containers/x", "/v1/containers/x/start"])
+def test_head_is_refused_without_a_body(api, path):
+    reply = api.send("HEAD", path)
+    assert (reply.status, reply.body) == (405, b"")
+
+
+def test_the_verb_cannot_be_changed_by_a_parameter(api, placed):
+    container = placed("Stopped")
+    assert api.get(f"/v1/containers/{container.uuid}?_method=DELETE").json["status"] == "Stopped"
+    assert api.get("/v1/containers?_method=POST").refusal == (400, "invalid-value")
+
+
+@pytest.mark.parametrize(
+    ("accept", "status"),
+    [
+        (None, 200),
+        ("", 200),
+        ("*/*", 200),
+        ("application/json", 200),
+        ("application/*", 200),
+        ("text/html, application/json;q=0.5", 200),
+        ("text/html, */*;q=0.1", 200),
+        ("application/json; charset=utf-8", 200),
+        ("text/html", 406),
+        ("application/xml, text/plain", 406),
+        ("application/json;q=0, */*", 406),
+        ("*/*;q=0", 406),
+    ],
+)
+def test_accept(api, accept, status):
+    reply = api.get("/v1/containers", headers={"Accept": accept})
+    assert reply.status == status
+    assert reply.headers["content-type"] == "application/json"
+    if status == 406:
+        assert reply.refusal == (406, "")
+        assert reply.headers["openstack-api-version"] == "container 1.40"
+
+
+@pytest.mark.parametrize(
+    ("content_type", "status"),
+    [
+        ("application/json", 202),
+        ("application/json; charset=utf-8", 202),
+        ("Application/JSON", 202),
+        ("text/plain", 415),
+        ("application/x-www-form-urlencoded", 415),
+        ("application/octet-stream", 415),
+        ("", 415),
+        (None, 415),
+    ],
+)
+def test_content_type_of_create(api, content_type, status):
+    reply = api.post("/v1/containers", {"image": "demo"}, content_type=content_type)
+    assert reply.status == status
+    if status == 415:
+        assert reply.refusal == (415, "unsupported-media-type")
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/octet-stream", "text/plain", None])
+def test_other_verbs_do_not_care_for_the_content_type(api, placed, compute, content_type):
+    container = placed()
+    path = f"/v1/containers/{container.uuid}"
+    assert api.post(f"{path}/stop", {"timeout": 3}, content_type=content_type).status == 202
+    assert compute.sent == [("stop", container.uuid, {"timeout": 3})]
+    assert api.delete(f"{path}?stop=True", content_type=content_type).status == 204
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"{", "not valid JSON"),
+        (b"{'image': 'x'}", "not valid JSON"),
+        (b'{"image": "demo"', "not valid JSON"),
+        (b'{"image": "demo"} x', "not valid JSON"),
+        (b'{"image": "demo", "cpu": NaN}', "NaN is no JSON number"),
+        (b'{"image": "demo", "cpu": Infinity}', "Infinity is no JSON number"),
+        (b'{"image": "demo", "cpu": 1e999}', "too large"),
+        (b'{"image": "demo", "cpu": ' + b"9" * 5000 + b"}", "not valid JSON"),
+        (b"\xff\xfe{}", "not valid JSON"),
+        (b"[" * 100000, "nested too deeply"),
+        (b"[]", "an array"),
+        (b'"image"', "a string"),
+        (b"7", "a number"),
+        (b"true", "a boolean"),
+        (rb'{"image": "demo", "name": "a\u0000b"}', "NUL"),
+        (rb'{"image": "demo", "labels": {"a\u0000": "b"}}', "NUL"),
+        (rb'{"image": "demo", "command": ["\ud800"]}', "surrogate"),
+    ],
+)
+def test_bodies_that_are_no_json_object(api, placed, raw, said):
+    path = f"/v1/containers/{placed().uuid}"
+    for method, where in (("POST", "/v1/containers"), ("PATCH", path), ("POST", f"{path}/stop")):
+        reply = api.send(method, where, raw=raw)
+        assert reply.refusal == (400, "validation-error")
+        assert said in reply.error["detail"]
+
+
+def test_text_beyond_ascii_arrives(api):
+    body = {"image": "demo", "environment": {"GREETING": "καλημέρα 😀"}, "command": ["printf", "\\u0000"]}
+    shown = api.post("/v1/containers", body).json
+    assert (shown["environment"], shown["command"]) == (body["environment"], body["command"])
+
+
+@pytest.mark.parametrize("raw", [b"", b"null", b" null "])
+def test_bodies_that_say_nothing(api, placed, raw):
+    assert api.post(f"/v1/containers/{placed().uuid}/stop", raw=raw).status == 202
+    assert api.post("/v1/containers", raw=raw).refusal == (400, "schema-validation-error")
+
+
+def test_broken_text_of_another_type_is_left_aside(api, placed):
+    path = f"/v1/containers/{placed().uuid}/stop"
+    assert api.post(path, raw=b"\x00\x01", content_type="application/octet-stream").status == 202
+
+
+def test_a_body_of_get_is_not_read(api):
+    assert api.get("/v1/containers", raw=b"{").json == LIST
+
+
+def test_size_of_a_body(api):
+    fits = b'{"image": "demo"}' + b" " * (MIB - 17)
+    assert api.post("/v1/containers", raw=fits).status == 202
+    assert api.post("/v1/containers", raw=fits + b" ").refusal == (413, "request-too-large")
+
+
+def test_a_body_without_a_length(application):
+    """Chunked: the server knows its end, we stop at the limit."""
+
+    def chunked(environ, start_response):
+        del environ["CONTENT_LENGTH"]
+        environ["HTTP_TRANSFER_ENCODING"] = "chunked"
+        return application(environ, start_response)
+
+    api = Client(chunked, project="demo", version="1.40")
+    assert api.post("/v1/containers", {"image": "demo"}).status == 202
+    assert api.post("/v1/containers", raw=b" " * (MIB + 1)).refusal == (413, "request-too-large")
+
+
+@pytest.mark.parametrize(("length", "status"), [("x", 400), ("-1", 400), ("9" * 30, 413)])
+def test_lengths_that_cannot_be(application, length, status):
+    def lying(environ, start_response):
+        environ["CONTENT_LENGTH"] = length
+        environ["wsgi.input"] = io.BytesIO(b"{}")
+        return application(environ, start_response)
+
+    assert Client(lying, project="demo", version="1.40").post("/v1/containers").status == status
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=1&limit=2", "name=a&name=a", "name=%ff", "name=a%00b", "&".join(f"a{n}=1" for n in range(2000))]
+)
+def test_queries_that_cannot_be_read(api, query):
+    assert api.get(f"/v1/containers?{query}").refusal == (400, "validation-error")
+
+
+def test_an_argument_in_query_and_body(api, placed):
+    reply = api.post(f"/v1/containers/{placed().uuid}/stop?timeout=1", {"timeout": 1})
+    assert reply.refusal == (400, "schema-validation-error")
+    assert "timeout" in reply.error["detail"]
+
+
+def test_request_ids(api):
+    first, second = (api.get("/v1/containers").headers["x-openstack-request-id"] for _ in range(2))
+    form = "req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    assert re.fullmatch(form, first) and re.fullmatch(form, second) and first != second
+    assert "x-openstack-request-id" in api.get("/v1/nothing").headers
+
+
+def test_links_have_the_clients_host_and_no_mount(api):
+    reply = api.post("/v1/containers", {"image": "demo"}, mount="/container", headers={"Host": "cloud.example"})
+    uuid = reply.json["uuid"]
+    assert reply.headers["location"] == f"http://cloud.example/v1/containers/{uuid}"
+    assert reply.json["links"] == [
+        {"href": f"http://cloud.example/v1/containers/{uuid}", "rel": "self"},
+        {"href": f"http://cloud.example/containers/{uuid}", "rel": "bookmark"},
+    ]
+
+
+def test_no_content_has_neither_type_nor_length(api, placed):
+    reply = api.delete(f"/v1/containers/{placed('Stopped').uuid}")
+    assert (reply.status, reply.body) == (204, b"")
+    assert not {"content-type", "content-length"} & reply.headers.keys()
+
+
+def test_nothing_to_say_is_null(api, placed):
+    reply = api.post(f"/v1/containers/{placed().uuid}/pause")
+    assert (reply.status, reply.body, reply.headers["content-type"]) == (202, b"null", "application/json")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_healthcheck_needs_nobody(application, method):
+    reply = Client(application).send(method, "/healthcheck", content_type=None)
+    assert reply.status in (200, 204)
+    assert "openstack-api-version" not in reply.headers
+
+
+def test_version_documents(application):
+    nobody = Client(application)
+    root = nobody.get("/").json
+    (version,) = root["versions"]
+    assert version == root["default_version"]
+    assert {key: version[key] for key in ("id", "status", "min_version", "max_version")} == {
+        "id": "v1",
+        "status": "CURRENT",
+        "min_version": "1.1",
+        "max_version": "1.41",
+    }
+    assert version["links"] == [{"href": "http://zun.example:9517/v1/", "rel": "self"}]
+    for path in ("/v1", "/v1/", "/v1.json"):
+        document = nobody.get(path).json
+        assert document["id"] == "v1"
+        for noun in ("services", "containers", "hosts", "availability_zones"):
+            assert document[noun] == [
+                {"href": f"http://zun.example:9517/v1/{noun}/", "rel": "self"},
+                {"href": f"http://zun.example:9517/{noun}/", "rel": "bookmark"},
+            ]
+    assert nobody.get("/.json").json == root

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the schemas let through can be worked with and stored."""
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given
+from hypothesis import strategies as st
+from oslo_config import cfg
+
+from zun import conf as zun_conf
+from zun.api import creation, microversion
+from zun.api.microversion import v1
+from zun.api.schemas import containers, scalars
+from zun.api.settings import Range, Settings
+from zun.common.exceptions import Invalid, SchemaValidationError
+from zun.db import models
+
+
+@pytest.fixture(scope="module")
+def settings():
+    conf = zun_conf.register_opts(cfg.ConfigOpts())
+    conf([], project="zun-test", default_config_files=[], default_config_dirs=[])
+    return Settings.from_conf(conf)
+
+
+@pytest.fixture(scope="module")
+def schemas(settings):
+    return containers.create(settings)
+
+
+def test_versions_with_the_same_fields_share_a_schema(schemas):
+    assert schemas.keys() == set(microversion.EVERY)
+    assert len({id(schema) for schema in schemas.values()}) == 4
+    for first, last in ((1, 19), (20, 38), (39, 39), (40, 41)):
+        assert len({id(schemas[v1(minor)]) for minor in range(first, last + 1)}) == 1
+
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(-3, 20000)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8)
+    | st.from_regex(r"[0-9]{1,5}(\.[0-9])?", fullmatch=True)
+    | st.sampled_from(["True", "false", "docker", "None", "shared", "dedicated", "large", "always", "demo"])
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4) | st.just("Name"), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+FIELDS = sorted(
+    [
+        "image",
+        "name",
+        "command",
+        "entrypoint",
+        "cpu",
+        "memory",
+        "disk",
+        "cpu_policy",
+        "workdir",
+        "environment",
+        "labels",
+        "hints",
+        "image_pull_policy",
+        "image_driver",
+        "restart_policy",
+        "auto_remove",
+        "auto_heal",
+        "interactive",
+        "tty",
+        "privileged",
+        "runtime",
+        "hostname",
+        "host",
+        "availability_zone",
+        "security_groups",
+        "exposed_ports",
+        "nets",
+        "mounts",
+        "healthcheck",
+        "registry",
+        "cpu_thread_policy",
+        "numa_nodes",
+        "numa_affinity",
+        "numa_cpus",
+        "numa_mem",
+        "numa_mempolicy",
+        "mem_page_size",
+    ]
+)
+
+
+@given(
+    body=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=6),
+    minor=st.sampled_from([1, 19, 20, 36, 39, 40, 41]),
+)
+def test_any_body_has_an_answer(settings, schemas, body, minor):
+    """Either the client is told, or there are fields for a row; nothing else is raised."""
+    version = v1(minor)
+    try:
+        checked = schemas[version]({"image": "demo", **body})
+        creation.check_gates(checked, version)
+        fields = creation.container_fields(checked, run=False, version=version, settings=settings)
+    except Invalid as exc:
+        assert str(exc)
+        return
+    assert settings.cpu.lowest <= fields["cpu"] <= settings.cpu.highest
+    assert settings.memory.lowest <= fields["memory"] <= settings.memory.highest
+    assert isinstance(fields["cpu"], float) and isinstance(fields["memory"], int)
+    for name, value in fields.items():
+        column = models.containers.c[name]
+        if isinstance(column.type, sa.String) and column.type.length and value is not None:
+            assert len(value) <= column.type.length, name
+
+
+@pytest.mark.parametrize("name", FIELDS)
+@given(value=VALUES)
+def test_each_field_alone(settings, schemas, name, value):
+    test_any_body_has_an_answer.hypothesis.inner_test(settings, schemas, {name: value}, 41)
+
+
+@pytest.mark.parametrize(
+    ("field", "yes", "no", "neither"),
+    [
+        (scalars.B3, [True, "True", "true"], [False, "False", "false"], [1, 0, "1", "yes", "TRUE", "", None]),
+        (
+            scalars.BX,
+            [True, "True", "TRUE", "true", "1", "ON", "On", "on", "YES", "Yes", "yes"],
+            [False, "False", "FALSE", "false", "0", "OFF", "Off", "off", "NO", "No", "no"],
+            [1, 0, 1.0, "y", "t", "tRUE", "", None, "None"],
+        ),
+    ],
+)
+def test_booleans(field, yes, no, neither):
+    schema = containers.Schema({"x": field})
+    assert [schema({"x": value})["x"] for value in yes] == [True] * len(yes)
+    assert [schema({"x": value})["x"] for value in no] == [False] * len(no)
+    for value in neither:
+        with pytest.raises(SchemaValidationError):
+            schema({"x": value})
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6))
+def test_bounds_hold_for_every_spelling(number, highest):
+    schema = containers.Schema({"x": scalars.amount(Range(5, highest), "MiB"), "y": scalars.cpus(Range(5, highest))})
+    for value in (number, str(number), float(number)):
+        for name in ("x", "y"):
+            if name == "x" and isinstance(value, float):
+                value = int(value)
+            try:
+                assert schema({name: value})[name] == number
+                assert 5 <= number <= highest
+            except SchemaValidationError:
+                assert not 5 <= number <= highest
+
+
+def test_messages_stay_short():
+    schema = containers.Schema({"name": scalars.NAME})
+    with pytest.raises(SchemaValidationError) as caught:
+        schema({"name": "x" * 10**6})
+    assert len(str(caught.value)) < 400
