@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python-zunclient's container commands with placement."""
+
+import argparse
+from typing import Any
+
+from zunclient.osc.v1 import containers
+
+from zun.osc import placement, versions
+
+
+def _options(fields: dict[str, Any]) -> str:
+    """Return the option names behind ``fields``, as the user typed them."""
+    return ", ".join("--" + name.replace("_", "-") for name in fields)
+
+
+class CreateContainer(containers.CreateContainer):
+    """Create a container"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        placement.add_options(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        fields = placement.fields(parsed_args)
+        if not fields:
+            return super().take_action(parsed_args)
+        with versions.placed(self.app.client_manager.container, fields, _options(fields)):
+            return super().take_action(parsed_args)
+
+
+class RunContainer(containers.RunContainer):
+    """Create and run a new container"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        placement.add_options(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        fields = placement.fields(parsed_args)
+        if not fields:
+            return super().take_action(parsed_args)
+        with versions.placed(self.app.client_manager.container, fields, _options(fields)):
+            return super().take_action(parsed_args)
+
+
+class ShowContainer(containers.ShowContainer):
+    """Show a container"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--placement",
+            action="store_true",
+            help="Show what was asked of CPUs and memory nodes, and what the container holds "
+            "(needs a server with microversion 1.41).",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        if not parsed_args.placement:
+            return super().take_action(parsed_args)
+        with versions.placed(self.app.client_manager.container, {}, "--placement"):
+            return super().take_action(parsed_args)

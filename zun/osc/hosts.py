@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``openstack appcontainer host topology show``."""
+
+import argparse
+import os
+import shutil
+import sys
+import urllib.parse
+from typing import Any
+
+from osc_lib.command import command
+
+from zun.osc import host_map, versions
+
+
+class ShowHostTopology(command.Lister):
+    """Show the memory nodes and CPUs of a host, and who holds them"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("host", metavar="<host>", help="Name or uuid of the host.")
+        parser.add_argument(
+            "--map",
+            action="store_true",
+            help="Draw the host core by core instead of the table (-f and -c do not apply).",
+        )
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        if not parsed_args.map:
+            return super().run(parsed_args)
+        out = self.app.stdout
+        lines = host_map.picture(
+            self._host(parsed_args.host),
+            width=shutil.get_terminal_size().columns,
+            border=host_map.BOX if _can_encode(out, "─│┌┬┐└┴┘") else host_map.ASCII,
+            colour=out.isatty() and "NO_COLOR" not in os.environ,
+        )
+        out.write("\n".join(lines) + "\n")
+        return 0
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        return host_map.COLUMNS, host_map.table(self._host(parsed_args.host))
+
+    def _host(self, name: str) -> host_map.HostMap:
+        manager: Any = self.app.client_manager  # its attribute "container" is python-zunclient's plugin
+        http = versions.at_placement_version(manager.container, "appcontainer host topology show")
+        _, document = http.json_request("GET", f"/v1/hosts/{urllib.parse.quote(name, safe='')}/topology")
+        return host_map.HostMap.from_dict(document)
+
+
+def _can_encode(stream: Any, text: str) -> bool:
+    """Tell whether ``stream`` can show ``text``; a stream of str without an encoding can."""
+    try:
+        text.encode(getattr(stream, "encoding", None) or sys.getdefaultencoding())
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The placement options of ``appcontainer create`` and ``run``, and the request fields they become."""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the placement options; each defaults to None, which means "not asked"."""
+    group = parser.add_argument_group(
+        "placement",
+        "CPUs and memory nodes of the container. Any of these options needs a server with microversion 1.41; "
+        "all but the first need --cpu-policy dedicated.",
+    )
+    group.add_argument(
+        "--cpu-policy",
+        choices=("dedicated", "shared"),
+        help="dedicated: CPUs of its own, for which --cpu must be a whole number and --memory be given. "
+        "shared (the server's default): the host's shared pool.",
+    )
+    group.add_argument(
+        "--cpu-thread-policy",
+        choices=("prefer", "isolate", "require"),
+        help="Hardware threads of the dedicated CPUs. prefer (default): whole cores where they fit. "
+        "isolate: one CPU a core, its siblings kept idle. require: whole cores of a host that has siblings.",
+    )
+    group.add_argument(
+        "--numa-nodes",
+        metavar="<n>",
+        type=_at_least_one,
+        help="Spread CPUs and memory over exactly this many memory nodes (default 1).",
+    )
+    group.add_argument(
+        "--numa-affinity",
+        choices=("require", "prefer", "none"),
+        help="require (default): --numa-nodes is a condition. prefer: as few and as close nodes as possible. "
+        "none: any nodes.",
+    )
+    group.add_argument(
+        "--numa-cpus",
+        metavar="<cpus,cpus,...>",
+        type=_list_of(_at_least_one),
+        help="CPUs in each memory node, for example 1,3,4. The sum is --cpu.",
+    )
+    group.add_argument(
+        "--numa-mem",
+        metavar="<mib,mib,...>",
+        type=_list_of(_at_least_one),
+        help="MiB in each memory node, for example 512,1024,1024. The sum is --memory.",
+    )
+    group.add_argument(
+        "--numa-mempolicy",
+        choices=("strict", "preferred"),
+        help="strict (default): memory only from the chosen nodes. preferred: local first, spill allowed.",
+    )
+    group.add_argument(
+        "--mem-page-size",
+        metavar="{small,large,any,<KiB>}",
+        type=_page_size,
+        help="Size of the memory pages to account for.",
+    )
+
+
+def fields(parsed_args: argparse.Namespace) -> dict[str, Any]:
+    """Return the members of the request body that were asked for; empty when none was."""
+    names = (
+        "cpu_policy",
+        "cpu_thread_policy",
+        "numa_nodes",
+        "numa_affinity",
+        "numa_cpus",
+        "numa_mem",
+        "numa_mempolicy",
+        "mem_page_size",
+    )
+    given = {name: getattr(parsed_args, name) for name in names}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _at_least_one(text: str) -> int:
+    """Argparse type: a whole number of 1 or more."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)
+
+
+def _list_of(item: Callable[[str], int]) -> Callable[[str], list[int]]:
+    """Argparse type: items separated by commas, in the order given."""
+
+    def parse(text: str) -> list[int]:
+        return [item(part.strip()) for part in text.split(",")]
+
+    return parse
+
+
+def _page_size(text: str) -> str | int:
+    """Argparse type: one of the server's words, or a size in KiB."""
+    if text in ("small", "large", "any"):
+        return text
+    try:
+        return _at_least_one(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of small, large, any or a size in KiB") from None

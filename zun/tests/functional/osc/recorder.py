@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A container service of fixed answers on the loopback that keeps what it was asked."""
+
+import contextlib
+import dataclasses
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Asked:
+    """One request: path with query, version header (without the service word) and decoded body."""
+
+    method: str
+    path: str
+    version: str | None
+    body: Any
+
+
+class Recorder(http.server.ThreadingHTTPServer):
+    """Answers ``answers[(method, path)]`` as JSON, 404 for the rest; ``asked`` is in order of arrival."""
+
+    daemon_threads = True
+
+    def __init__(self, max_version: str, answers: dict[tuple[str, str], tuple[int, Any]]) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        versions = [{"id": "v1", "status": "CURRENT", "min_version": "1.1", "max_version": max_version}]
+        self.answers = {("GET", "/"): (200, {"versions": versions}), **answers}
+        self.asked: list[Asked] = []
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+    @property
+    def asked_of_v1(self) -> list[Asked]:
+        """Without the requests for the version document."""
+        return [one for one in self.asked if one.path != "/"]
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: Recorder
+
+    def _answer(self) -> None:
+        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        version = self.headers.get("OpenStack-API-Version")
+        self.server.asked.append(
+            Asked(
+                self.command,
+                self.path,
+                version.removeprefix("container ") if version else None,
+                json.loads(raw) if raw else None,
+            )
+        )
+        missing = (404, {"errors": [{"title": "Not Found", "detail": f"no {self.path} here", "status": 404}]})
+        status, document = self.server.answers.get((self.command, self.path), missing)
+        answer = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    do_GET = do_POST = do_DELETE = _answer
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Keep the tests' output clean."""
+
+
+@contextlib.contextmanager
+def serving(
+    answers: dict[tuple[str, str], tuple[int, Any]] | None = None, *, max_version: str = "1.41"
+) -> Iterator[Recorder]:
+    """Serve in a thread until the block ends."""
+    recorder = Recorder(max_version, answers or {})
+    thread = threading.Thread(target=recorder.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield recorder
+    finally:
+        recorder.shutdown()
+        thread.join()
+        recorder.server_close()

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands against a real HTTP server: what they send, and what they print."""
+
+import io
+import os
+import subprocess
+import sys
+import types
+from typing import Any
+
+import pytest
+from keystoneauth1 import noauth, session
+from osc_lib import exceptions
+from zunclient import api_versions
+from zunclient import exceptions as zun_exceptions
+from zunclient.osc.v1 import containers as stock
+from zunclient.v1 import client as zun_client
+
+from zun.osc import containers, hosts
+from zun.tests.functional.osc.recorder import Asked, Recorder, serving
+
+CONTAINER = {"uuid": "c-1", "name": "web", "status": "Running"}
+CREATED = {
+    ("POST", "/v1/containers"): (202, CONTAINER),
+    ("POST", "/v1/containers?run=true"): (202, CONTAINER),
+}
+TOPOLOGY = {
+    "host": "h1",
+    "generation": 3,
+    "cells": [{"id": 0, "cpus": "0-1", "cores": ["0", "1"], "memory_mib": 512, "memory_used_mib": 64}],
+    "claims": [
+        {
+            "container": "c-1",
+            "name": "web",
+            "cpu_policy": "dedicated",
+            "cpuset_cpus": "1",
+            "withheld": "",
+            "cpuset_mems": "0",
+            "memory_mib": {"0": 64},
+        }
+    ],
+}
+# What python-zunclient sends with no option at all.
+PLAIN = {"image": "busybox", "command": [], "auto_remove": False}
+PLAIN |= {"environment": {}, "labels": {}, "hints": {}, "nets": [], "mounts": []}
+
+
+def client(server: Recorder, version: str = "1.40") -> zun_client.Client:
+    auth = noauth.NoAuth(endpoint=server.endpoint)
+    return zun_client.Client(session=session.Session(auth=auth), api_version=api_versions.APIVersion(version))
+
+
+def run(command: Any, server: Recorder, *argv: str, client: zun_client.Client | None = None) -> str:
+    """Run a command class as the shell does and return what it printed."""
+    app = types.SimpleNamespace(
+        stdout=io.StringIO(),
+        client_manager=types.SimpleNamespace(container=client or globals()["client"](server)),
+    )
+    instance = command(app, None)
+    assert instance.run(instance.get_parser("openstack").parse_args(argv)) == 0
+    return app.stdout.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [(containers.CreateContainer, "/v1/containers"), (containers.RunContainer, "/v1/containers?run=true")],
+)
+def test_placement_fields_travel_at_their_microversion(command, path):
+    argv = ["--cpu", "4", "--memory", "1024", "--cpu-policy", "dedicated", "--cpu-thread-policy", "require"]
+    argv += ["--numa-nodes", "2", "--numa-cpus", "1,3", "--numa-mem", "512,512", "--numa-affinity", "prefer"]
+    argv += ["--numa-mempolicy", "preferred", "--mem-page-size", "2048", "busybox", "sleep", "9"]
+    with serving(CREATED) as server:
+        printed = run(command, server, *argv)
+
+    body = PLAIN | {
+        "command": ["sleep", "9"],
+        "cpu": "4",
+        "memory": "1024",
+        "cpu_policy": "dedicated",
+        "cpu_thread_policy": "require",
+        "numa_nodes": 2,
+        "numa_affinity": "prefer",
+        "numa_cpus": [1, 3],
+        "numa_mem": [512, 512],
+        "numa_mempolicy": "preferred",
+        "mem_page_size": 2048,
+    }
+    assert server.asked_of_v1 == [Asked("POST", path, "1.41", body)]
+    assert "c-1" in printed
+
+
+@pytest.mark.parametrize("version", ["1.40", "1.20"])
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (containers.CreateContainer, stock.CreateContainer),
+        (containers.RunContainer, stock.RunContainer),
+    ],
+)
+def test_without_placement_the_stock_request_is_sent(ours, theirs, version):
+    argv = ["--name", "web", "--cpu", "0.5", "--label", "a=b", "busybox", "sh"]
+    with serving(CREATED, max_version=version) as server:
+        run(theirs, server, *argv, client=client(server, version))
+        run(ours, server, *argv, client=client(server, version))
+
+    first, second = server.asked
+    assert second == first
+    assert first.version == version
+
+
+def test_the_session_goes_back_to_its_own_version():
+    with serving(CREATED) as server:
+        shared = client(server, "1.30")
+        run(containers.CreateContainer, server, "--cpu-policy", "shared", "busybox", client=shared)
+        run(containers.CreateContainer, server, "busybox", client=shared)
+
+    assert [(one.version, one.body.get("cpu_policy")) for one in server.asked_of_v1] == [
+        ("1.41", "shared"),
+        ("1.30", None),
+    ]
+
+
+def test_wait_reads_the_container_at_the_same_version():
+    running = CONTAINER | {"status": "Running", "cpuset_cpus": "1"}
+    answers = CREATED | {("GET", "/v1/containers/c-1"): (200, running)}
+    answers[("POST", "/v1/containers?run=true")] = (202, running | {"status": "Creating", "cpuset_cpus": None})
+    with serving(answers) as server:
+        printed = run(containers.RunContainer, server, "--wait", "--cpu-policy", "dedicated", "busybox")
+
+    assert {(one.method, one.version) for one in server.asked_of_v1} == {("POST", "1.41"), ("GET", "1.41")}
+    held = next(line for line in printed.splitlines() if "cpuset_cpus" in line)
+    assert held.split("|")[2].strip() == "1"
+
+
+@pytest.mark.parametrize(
+    ("command", "argv", "option"),
+    [
+        (containers.CreateContainer, ["--cpu-policy", "dedicated", "busybox"], "--cpu-policy"),
+        (
+            containers.RunContainer,
+            ["--numa-nodes", "2", "--numa-mem", "1,1", "x"],
+            "--numa-nodes, --numa-mem",
+        ),
+        (containers.ShowContainer, ["--placement", "web"], "--placement"),
+        (hosts.ShowHostTopology, ["h1"], "appcontainer host topology show"),
+    ],
+)
+def test_an_older_server_is_told_of_and_not_tried(command, argv, option):
+    with (
+        serving(CREATED, max_version="1.40") as server,
+        pytest.raises(exceptions.CommandError) as caught,
+    ):
+        run(command, server, *argv)
+
+    assert str(caught.value) == (
+        f"{option} needs a container service with API microversion 1.41 or later, and this one ends at 1.40. "
+        "Upgrade the service, or leave the option out."
+    )
+    assert server.asked_of_v1 == []
+
+
+def test_the_answer_of_the_server_reaches_the_user():
+    refusal = {"errors": [{"title": "Bad Request", "detail": "cpu must be a whole number", "status": 400}]}
+    with (
+        serving({("POST", "/v1/containers"): (400, refusal)}) as server,
+        pytest.raises(zun_exceptions.BadRequest) as caught,
+    ):
+        run(containers.CreateContainer, server, "--cpu", "1.5", "--cpu-policy", "dedicated", "busybox")
+
+    assert "Bad Request" in str(caught.value)
+    assert "cpu must be a whole number" in caught.value.details
+
+
+def test_show_asks_for_the_placement_only_when_told():
+    held = CONTAINER | {"addresses": {}, "cpuset_cpus": "1"}
+    with serving({("GET", "/v1/containers/web?all_projects=False"): (200, held)}) as server:
+        run(containers.ShowContainer, server, "web")
+        run(containers.ShowContainer, server, "--placement", "web")
+
+    assert [one.version for one in server.asked_of_v1] == ["1.40", "1.41"]
+
+
+def test_topology_table():
+    with serving({("GET", "/v1/hosts/h1/topology"): (200, TOPOLOGY)}) as server:
+        printed = run(hosts.ShowHostTopology, server, "-f", "value", "h1")
+
+    assert server.asked_of_v1 == [Asked("GET", "/v1/hosts/h1/topology", "1.41", None)]
+    assert printed.split() == ["0", "0-1", "0", "1", "512", "64", "448", "0"]
+
+
+def test_topology_map_is_plain_off_a_terminal():
+    with serving({("GET", "/v1/hosts/h1/topology"): (200, TOPOLOGY)}) as server:
+        printed = run(hosts.ShowHostTopology, server, "--map", "h1")
+
+    assert "│ 0 . │ 1 A │" in printed
+    assert "A  web (c-1)  CPUs 1  cell 0  64 MiB" in printed
+    assert "\x1b" not in printed
+
+
+def test_host_names_are_quoted():
+    with (
+        serving() as server,
+        pytest.raises(zun_exceptions.NotFound),
+    ):
+        run(hosts.ShowHostTopology, server, "rack 1/h1?")
+
+    assert [one.path for one in server.asked_of_v1] == ["/v1/hosts/rack%201%2Fh1%3F/topology"]
+
+
+def shell(server: Recorder, *argv: str) -> subprocess.CompletedProcess[str]:
+    """Run the installed ``openstack`` program, without keystone."""
+    program = os.path.join(os.path.dirname(sys.executable), "openstack")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
+    environment["PYTHONIOENCODING"] = "ascii"
+    return subprocess.run(
+        [program, "--os-auth-type", "none", "--os-endpoint", server.endpoint, *argv],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_the_program_runs_our_commands_without_keystone():
+    answers = CREATED | {("GET", "/v1/hosts/h1/topology"): (200, TOPOLOGY)}
+    with serving(answers) as server:
+        argv = ["--cpu", "1", "--memory", "64", "--cpu-policy", "dedicated", "busybox", "sleep", "9"]
+        created = shell(server, "appcontainer", "run", *argv)
+        drawn = shell(server, "appcontainer", "host", "topology", "show", "--map", "h1")
+
+    assert (created.returncode, created.stderr) == (0, "")
+    assert (drawn.returncode, drawn.stderr) == (0, "")
+    assert "| 0 . | 1 A |" in drawn.stdout, "boxes are drawn in ASCII where the terminal has nothing else"
+    assert [(one.path, one.version) for one in server.asked_of_v1] == [
+        ("/v1/containers?run=true", "1.41"),
+        ("/v1/hosts/h1/topology", "1.41"),
+    ]
+    assert server.asked_of_v1[0].body["cpu_policy"] == "dedicated"
+
+
+def test_the_program_leaves_other_services_as_they_are():
+    with serving({("GET", "/v1/containers"): (200, {"containers": []})}, max_version="1.40") as server:
+        listed = shell(server, "appcontainer", "list")
+        refused = shell(server, "appcontainer", "create", "--cpu-policy", "dedicated", "busybox")
+
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert refused.returncode == 1
+    assert "microversion 1.41" in refused.stderr
+    assert [(one.path, one.version) for one in server.asked_of_v1] == [("/v1/containers", "1.40")]

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import re
+from typing import Any
+
+import pytest
+
+from zun.osc import host_map
+from zun.osc.host_map import HostMap
+
+WEB = "6f0c6a0e-0000-4000-8000-000000000001"
+DB = "6f0c6a0e-0000-4000-8000-000000000002"
+LOG = "6f0c6a0e-0000-4000-8000-000000000003"
+
+
+def cell(id: int, cpus: str, cores: str, **more: Any) -> dict[str, Any]:
+    """One entry of "cells"; ``cores`` are blank separated."""
+    return {"id": id, "cpus": cpus, "cores": cores.split(), "memory_mib": 2048, **more}
+
+
+def claim(container: str, cpus: str, policy: str = "dedicated", **more: Any) -> dict[str, Any]:
+    return {
+        "container": container,
+        "name": None,
+        "cpu_policy": policy,
+        "cpuset_cpus": cpus,
+        "withheld": "",
+        "cpuset_mems": "0",
+        "memory_mib": {"0": 64},
+        **more,
+    }
+
+
+def host(*cells: dict[str, Any], **more: Any) -> HostMap:
+    return HostMap.from_dict({"host": "h1", "cells": list(cells), **more})
+
+
+# Two nodes of two cores with two threads each, one container of each kind.
+BUSY = {
+    "host": "h1",
+    "uuid": "a" * 32,
+    "generation": 7,
+    "cells": [
+        cell(
+            1,
+            "2-3,6-7",
+            "2,6 3,7",
+            l3=["2-3,6-7"],
+            pages={"2048": 8, "1048576": 0},
+            distances={"0": 20, "1": 10},
+        ),
+        cell(
+            0,
+            "0-1,4-5",
+            "0,4 1,5",
+            l3=["0-1,4-5"],
+            memory_used_mib=128,
+            memory_reserved_mib=512,
+            distances={"0": 10, "1": 20},
+        ),
+    ],
+    "offline": "",
+    "reserved": "0",
+    "isolated": "",
+    "shared": "3-4,6-7",
+    "claims": [
+        claim(DB, "2", cpuset_mems="1", memory_mib={"1": 32}),
+        claim(WEB, "1", name="web", withheld="5"),
+        claim(LOG, "3-4,6-7", "shared", name="log", cpuset_mems="0-1"),
+    ],
+}
+
+
+def test_table():
+    rows = host_map.table(HostMap.from_dict(BUSY))
+
+    assert rows == [
+        (0, "0-1,4-5", "0,4 1,5", "0-1,4-5", 2048, 128, 1408, "", "4", "0:10 1:20"),
+        (1, "2-3,6-7", "2,6 3,7", "2-3,6-7", 2048, 0, 2048, "8 x 2048 KiB", "3,6-7", "0:20 1:10"),
+    ]
+    assert {len(row) for row in rows} == {len(host_map.COLUMNS)}
+
+
+def test_picture_of_a_busy_host():
+    assert "\n".join(host_map.picture(HostMap.from_dict(BUSY))) == "\n".join(
+        (
+            "h1: 2 cells, generation 7",
+            "",
+            "cell 0  CPUs 0-1,4-5  memory 2048 MiB: 128 used, 512 reserved, 1408 free",
+            "  distance 0:10 1:20",
+            "  L3 0-1,4-5",
+            "  ┌─────┬─────┐",
+            "  │ 0 # │ 1 A │",
+            "  │ 4 ~ │ 5 - │",
+            "  └─────┴─────┘",
+            "",
+            "cell 1  CPUs 2-3,6-7  memory 2048 MiB: 0 used, 2048 free",
+            "  huge pages 8 x 2048 KiB",
+            "  distance 0:20 1:10",
+            "  L3 2-3,6-7",
+            "  ┌─────┬─────┐",
+            "  │ 2 B │ 3 ~ │",
+            "  │ 6 ~ │ 7 ~ │",
+            "  └─────┴─────┘",
+            "",
+            f"A  web ({WEB})  CPUs 1 (kept idle: 5)  cell 0  64 MiB",
+            f"B  {DB}  CPUs 2  cell 1  32 MiB",
+            "~  shared pool, in use: CPUs 3-4,6-7: log",
+            "-  kept idle beside an isolated CPU",
+            "#  reserved for the host",
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "boxes"),
+    [
+        pytest.param({}, ["+-----+-----+", "| 0 . | 1 . |", "+-----+-----+"], id="all-free"),
+        pytest.param(
+            {"shared": "0-1"},
+            ["+-----+-----+", "| 0 . | 1 . |", "+-----+-----+"],
+            id="a-pool-nobody-uses-is-free",
+        ),
+        pytest.param(
+            {"shared": "1", "claims": [claim(WEB, "0-1", "shared")]},
+            ["+-----+-----+", "| 0 . | 1 ~ |", "+-----+-----+"],
+            id="shared-containers-are-in-the-pool-only",
+        ),
+        pytest.param(
+            {"reserved": "0-1", "offline": "1"},
+            ["+-----+-----+", "| 0 # | 1 x |", "+-----+-----+"],
+            id="offline-wins-over-reserved",
+        ),
+        pytest.param(
+            {"claims": [claim(WEB, "1"), claim(DB, "0")]},
+            ["+-----+-----+", "| 0 A | 1 B |", "+-----+-----+"],
+            id="letters-follow-the-cpus",
+        ),
+    ],
+)
+def test_marks(document, boxes):
+    lines = host_map.picture(host(cell(0, "0-1", "0 1"), **document), border=host_map.ASCII)
+
+    assert [line.strip() for line in lines if line.strip()[:1] in ("|", "+")] == boxes
+
+
+def test_cores_wrap_at_the_width_and_ids_line_up():
+    cores = " ".join(str(cpu) for cpu in range(8, 13))
+
+    lines = host_map.picture(host(cell(0, "8-12", cores)), width=24, border=host_map.ASCII)
+
+    assert lines[3:9] == [
+        "  +------+------+------+",
+        "  |  8 . |  9 . | 10 . |",
+        "  +------+------+------+",
+        "  +------+------+",
+        "  | 11 . | 12 . |",
+        "  +------+------+",
+    ]
+
+
+def test_cores_outside_every_l3_are_drawn_too():
+    lines = host_map.picture(host(cell(0, "0-1", "0 1", l3=["0"])), border=host_map.ASCII)
+
+    assert lines[3:10] == [
+        "  L3 0",
+        "  +-----+",
+        "  | 0 . |",
+        "  +-----+",
+        "  +-----+",
+        "  | 1 . |",
+        "  +-----+",
+    ]
+
+
+def test_memory_only_cell_has_no_boxes():
+    lines = host_map.picture(host(cell(0, "0", "0"), cell(8, "", "")))
+
+    assert "cell 8  CPUs none  memory 2048 MiB: 0 used, 2048 free" in lines
+    assert sum(line.startswith("  ┌") for line in lines) == 1
+
+
+def test_offline_cpus_of_no_cell_are_named():
+    lines = host_map.picture(host(cell(0, "0", "0"), offline="1,3"))
+
+    assert lines[-1] == "x  offline, of no cell: 1,3"
+
+
+def test_more_containers_than_letters():
+    claims = [claim(f"c{cpu:02}", str(cpu)) for cpu in range(28)]
+    cores = " ".join(map(str, range(28)))
+
+    lines = host_map.picture(host(cell(0, "0-27", cores), claims=claims), border=host_map.ASCII, width=400)
+
+    assert lines[4].endswith("| 25 Z  | 26 AA | 27 AB |")
+    assert lines[-3:] == [
+        "Z   c25  CPUs 25  cell 0  64 MiB",
+        "AA  c26  CPUs 26  cell 0  64 MiB",
+        "AB  c27  CPUs 27  cell 0  64 MiB",
+    ]
+
+
+def test_colour_changes_no_character():
+    drawn = HostMap.from_dict(BUSY)
+
+    coloured = host_map.picture(drawn, colour=True)
+
+    assert "\x1b[1;32mA\x1b[0m" in coloured[6]
+    assert [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in coloured] == host_map.picture(drawn)
+    assert "\x1b" not in "".join(host_map.picture(drawn))
+
+
+def test_memory_taken_twice_over_is_not_shown_as_negative():
+    assert host_map.table(host(cell(0, "0", "0", memory_used_mib=4096)))[0][6] == 0

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import argparse
+
+import pytest
+
+from zun.osc import placement
+
+
+def parse(*argv: str) -> dict[str, object]:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    placement.add_options(parser)
+    return placement.fields(parser.parse_args(argv))
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        pytest.param((), {}, id="nothing-asked-nothing-sent"),
+        pytest.param(("--cpu-policy", "dedicated"), {"cpu_policy": "dedicated"}, id="policy"),
+        pytest.param(("--cpu-thread-policy", "isolate"), {"cpu_thread_policy": "isolate"}, id="thread-policy"),
+        pytest.param(("--numa-nodes", "2"), {"numa_nodes": 2}, id="nodes"),
+        pytest.param(("--numa-affinity", "prefer"), {"numa_affinity": "prefer"}, id="affinity"),
+        pytest.param(("--numa-cpus", "1,3,4"), {"numa_cpus": [1, 3, 4]}, id="unequal-cpus-keep-their-order"),
+        pytest.param(("--numa-cpus", "4"), {"numa_cpus": [4]}, id="one-node"),
+        pytest.param(("--numa-mem", "512, 1024"), {"numa_mem": [512, 1024]}, id="blank-after-comma"),
+        pytest.param(("--numa-mempolicy", "preferred"), {"numa_mempolicy": "preferred"}, id="mempolicy"),
+        pytest.param(("--mem-page-size", "large"), {"mem_page_size": "large"}, id="page-size-word"),
+        pytest.param(("--mem-page-size", "2048"), {"mem_page_size": 2048}, id="page-size-kib"),
+        pytest.param(
+            ("--cpu-policy", "shared", "--numa-nodes", "1"),
+            {"cpu_policy": "shared", "numa_nodes": 1},
+            id="several",
+        ),
+    ],
+)
+def test_fields(argv, expected):
+    assert parse(*argv) == expected
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--cpu-policy", "mixed"),
+        ("--cpu-thread-policy", "share"),
+        ("--numa-nodes", "0"),
+        ("--numa-nodes", "-1"),
+        ("--numa-nodes", "²"),
+        ("--numa-affinity", "strict"),
+        ("--numa-cpus", ""),
+        ("--numa-cpus", "1,,2"),
+        ("--numa-cpus", "1,0"),
+        ("--numa-mem", "1.5"),
+        ("--numa-mempolicy", "bind"),
+        ("--mem-page-size", "2M"),
+        ("--mem-page-size", "0"),
+    ],
+)
+def test_values_no_server_would_take_are_refused_before_a_request(option, value):
+    with pytest.raises(argparse.ArgumentError):
+        parse(f"{option}={value}")
