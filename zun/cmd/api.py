@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""zun-api: the REST API on its own server. Behind uWSGI or gunicorn use ``zun.wsgi.api:application``."""
+
+import ipaddress
+import logging
+import socket
+import threading
+from typing import Any
+
+import oslo_messaging
+from cheroot import wsgi
+from oslo_config import cfg
+
+from zun.api import app
+from zun.cmd import program
+from zun.common import rpc
+from zun.compute.rpcapi import ComputeAPI
+from zun.scheduler.rpcapi import SchedulerAPI
+
+LOG = logging.getLogger(__name__)
+
+
+def check_noauth(conf: cfg.ConfigOpts) -> None:
+    """Stop the program rather than let strangers in: noauth is for loopback."""
+    api = conf.api
+    if api.auth_strategy != "noauth" or api.allow_noauth_on_any_address or _is_loopback(api.host_ip):
+        return
+    raise SystemExit(
+        f"[api] auth_strategy = noauth on {api.host_ip}: everybody who can reach this address would be an "
+        "administrator. Use host_ip = 127.0.0.1 or auth_strategy = keystone; if it really is what you want, set "
+        "[api] allow_noauth_on_any_address = true."
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        addresses = {str(found[4][0]) for found in socket.getaddrinfo(host, None)}
+    except OSError:
+        return False
+    return all(ipaddress.ip_address(address.split("%")[0]).is_loopback for address in addresses)
+
+
+def build(conf: cfg.ConfigOpts, transport: oslo_messaging.Transport) -> Any:
+    """The WSGI application."""
+    return app.build(
+        conf,
+        scheduler_api=SchedulerAPI(transport),
+        compute_api=ComputeAPI(transport, conf.api.rpc_timeout),
+    )
+
+
+class Server:
+    """The application on a port, in threads of this process."""
+
+    def __init__(self, conf: cfg.ConfigOpts, application: Any) -> None:
+        check_noauth(conf)
+        address = (conf.api.host_ip, conf.api.port)
+        self._server = wsgi.Server(address, application, numthreads=conf.api.workers, request_queue_size=128)
+        self._server.shutdown_timeout = 5
+        self._thread = threading.Thread(target=self._server.serve, name="api", daemon=True)
+
+    def start(self) -> None:
+        """Listen; raises OSError when the port is taken."""
+        self._server.prepare()
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.stop()
+        self._thread.join()
+
+
+def main() -> None:
+    conf = program.configure("zun-api")
+    program.connect_database(conf)
+    transport = rpc.get_transport(conf)
+    server = Server(conf, build(conf, transport))
+    server.start()
+    LOG.info("zun-api is ready on http://%s:%s/v1", conf.api.host_ip, conf.api.port)
+    program.wait_for_signal()
+    server.stop()
+    transport.cleanup()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""zun-scheduler: finds hosts for containers. Any number of them may run; none leads."""
+
+import logging
+
+from zun.cmd import program
+from zun.common import rpc
+from zun.scheduler.service import SchedulerService
+
+LOG = logging.getLogger(__name__)
+
+
+def main() -> None:
+    conf = program.configure("zun-scheduler")
+    program.connect_database(conf)
+    transport = rpc.get_transport(conf)
+    service = SchedulerService(conf)
+    service.start(transport)
+    LOG.info("zun-scheduler is ready")
+    program.wait_for_signal()
+    service.stop()
+    transport.cleanup()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from zun.tests.integration.container.daemon import docker_url
+from zun.tests.integration.programs import Program
+
+__all__ = ["docker_url"]
+
+
+@pytest.fixture
+def program(tmp_path: pathlib.Path) -> Iterator[Callable[..., Program]]:
+    """Makes programs, and ends those that still run when the test is over."""
+    made: list[Program] = []
+
+    def make(module: str, name: str | None = None, words: tuple[str, ...] = (), **settings: Any) -> Program:
+        made.append(Program(tmp_path, module, name or module, words, settings))
+        return made[-1]
+
+    yield make
+    for each in reversed(made):
+        each.stop()
+        if each.log.exists():  # pytest shows this beside a failure
+            print(f"--- {each.log.name}\n{each.log.read_text()[-6000:]}")
+
+
+def _service(variable: str, required: str) -> str:
+    url = os.environ.get(variable)
+    if not url:
+        message = f"{variable} is not set: start the services with 'tools/services.sh start' and use its 'env'"
+        if os.environ.get(required) == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+    return url
+
+
+@pytest.fixture
+def rabbit_url() -> str:
+    """A real RabbitMQ."""
+    return _service("ZUN_TEST_RABBIT_URL", "ZUN_REQUIRE_RABBIT")
+
+
+@pytest.fixture
+def mysql_url() -> str:
+    """A real MariaDB, with the right to create databases."""
+    return _service("ZUN_TEST_MYSQL_URL", "ZUN_REQUIRE_MYSQL")

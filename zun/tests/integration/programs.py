@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real programs as processes, and the real client against them."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import Any
+
+import requests
+
+from zun.tests.fixtures import wait_for
+
+VERSION = {"OpenStack-API-Version": "container 1.41"}
+SETTLED = {"Created", "Running", "Stopped", "Paused", "Error"}
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class Program:
+    """One of the services, run from this interpreter with a configuration file. Its log is ``NAME.log``."""
+
+    def __init__(
+        self, folder: pathlib.Path, module: str, name: str, words: tuple[str, ...], settings: dict[str, dict[str, Any]]
+    ) -> None:
+        self.log = folder / f"{name}.log"
+        config = str(folder / f"{name}.conf")
+        self._command = [sys.executable, "-m", f"zun.cmd.{module}", "--config-file", config, *words]
+        lines = []
+        for group, options in settings.items():
+            lines.append(f"[{group}]")
+            lines += [f"{option} = {value}" for option, value in options.items()]
+        (folder / f"{name}.conf").write_text("\n".join(lines) + "\n")
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> float:
+        """Start it and wait until it says that it is ready. Returns the seconds that took."""
+        began, seen = time.monotonic(), self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        wait_for(lambda: self._is_ready(seen), 60)
+        return time.monotonic() - began
+
+    def _is_ready(self, seen: int) -> bool:
+        said = self.log.read_bytes()[seen:]
+        assert self.process is not None
+        assert self.process.poll() is None, said.decode()
+        return b" is ready" in said
+
+    def run_to_end(self) -> tuple[int, str]:
+        """Run it and wait until it ends by itself: its exit code and what it said."""
+        done = subprocess.run(
+            self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60
+        )
+        return done.returncode, done.stdout.decode()
+
+    def kill(self) -> None:
+        """kill -9: nothing is cleaned up."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM, and its exit code."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> int:
+        if self.process is None:
+            return 0
+        process, self.process = self.process, None
+        process.send_signal(how)
+        return process.wait(60)
+
+
+class Api:
+    """The REST API at ``url`` (ending in /v1), as an administrator of ``project``."""
+
+    def __init__(self, url: str, project: str = "admin") -> None:
+        self.url = url
+        self._session = requests.Session()
+        self._session.headers.update({**VERSION, "X-Project-Id": project, "X-User-Id": project, "X-Roles": "admin"})
+
+    def request(self, method: str, path: str, **kwargs: Any) -> requests.Response:
+        return self._session.request(method, self.url + path, timeout=60, **kwargs)
+
+    def get(self, path: str) -> Any:
+        answer = self.request("GET", path)
+        answer.raise_for_status()
+        return answer.json()
+
+    def run(self, **fields: Any) -> str:
+        """Ask for a container and return its uuid at once."""
+        body = {"image": "zun-demo", "command": ["sleep", "1000"], "memory": 64, **fields}
+        answer = self.request("POST", "/containers?run=true", json=body)
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["uuid"])
+
+    def settled(self, uuid: str, seconds: float = 60) -> dict[str, Any]:
+        """The container once nothing works on it any more."""
+
+        def look() -> dict[str, Any] | None:
+            shown: dict[str, Any] = self.get(f"/containers/{uuid}")
+            return shown if shown["status"] in SETTLED and not shown["task_state"] else None
+
+        return wait_for(look, seconds)  # type: ignore[return-value]
+
+    def delete_all(self, seconds: float = 60) -> None:
+        """Delete every container of the project, running or not, and wait until they are gone."""
+        for each in self.get("/containers")["containers"]:
+            self.request("DELETE", f"/containers/{each['uuid']}?force=true")
+        wait_for(lambda: not self.get("/containers")["containers"], seconds)
+
+    def held(self) -> dict[str, dict[str, Any]]:
+        """Host -> its claims, as the host's topology shows them."""
+        hosts = [host["hostname"] for host in self.get("/hosts")["hosts"]]
+        return {host: self.get(f"/hosts/{host}/topology")["claims"] for host in hosts}
+
+
+class Client:
+    """The stock ``openstack`` client without keystone."""
+
+    def __init__(self, url: str) -> None:
+        beside = pathlib.Path(sys.executable).with_name("openstack")
+        self._program = str(beside) if beside.exists() else shutil.which("openstack")
+        assert self._program, "python-openstackclient is not installed"
+        self._endpoint = ["--os-auth-type", "none", "--os-endpoint", url]
+
+    def __call__(self, *words: str, fails: bool = False) -> str:
+        """What ``openstack WORDS`` prints. It must succeed, or fail when that is what is expected."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
+        done = subprocess.run(
+            [self._program, *self._endpoint, *words],  # type: ignore[list-item]
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=120,
+            env=environment,
+        )
+        said = done.stdout.decode() + done.stderr.decode()
+        assert (done.returncode != 0) == fails, said
+        return said
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self(*words, "-f", "json"))

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The all-in-one on a real Docker daemon, used through HTTP and through the stock client."""
+
+import os
+import pathlib
+import uuid
+
+import docker
+import pytest
+
+from zun.tests.fixtures import wait_for
+from zun.tests.integration.programs import Api, Client, free_port
+from zun.topology import CpuSet, discover
+
+pytestmark = pytest.mark.docker
+
+DEDICATED = {"cpu_policy": "dedicated", "cpu": 1}
+
+
+@pytest.fixture
+def allinone(program, tmp_path, docker_url):
+    """The all-in-one, running, as ``allinone.api`` and ``allinone.client``; every container is removed at the end."""
+    port, host = free_port(), f"test-{uuid.uuid4().hex[:8]}"
+    made = program(
+        "allinone",
+        DEFAULT={"state_path": tmp_path / "state", "host": host},
+        api={"port": port},
+        docker={"api_url": docker_url},
+        compute={"reserved_host_memory_mb": 128},
+    )
+    made.url = f"http://127.0.0.1:{port}/v1"
+    made.api, made.client = Api(made.url), Client(made.url)
+    made.start()
+    yield made
+    if made.process is None:
+        made.start()
+    made.api.delete_all()
+    made.stop()
+    left = docker.from_env().containers.list(all=True, filters={"label": f"zun.host={host}"})
+    assert left == []
+
+
+@pytest.fixture
+def engine(docker_url):
+    return docker.APIClient(docker_url, version="auto")
+
+
+def allowed(engine, container_uuid):
+    """The CPUs and memory nodes that the kernel allows the container's first process."""
+    pid = engine.inspect_container(f"zun-{container_uuid}")["State"]["Pid"]
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    found = dict(line.split(":", 1) for line in lines if "allowed_list" in line)
+    return CpuSet(found["Cpus_allowed_list"].strip()), CpuSet(found["Mems_allowed_list"].strip())
+
+
+def test_a_dedicated_container_is_pinned_in_the_kernel(allinone, engine):
+    shown = allinone.api.settled(allinone.api.run(**DEDICATED))
+    assert shown["status"] == "Running", shown["status_reason"]
+    cpus, mems = allowed(engine, shown["uuid"])
+    assert (str(cpus), str(mems)) == (shown["cpuset_cpus"], shown["cpuset_mems"])
+    assert len(cpus) == 1
+    config = engine.inspect_container(f"zun-{shown['uuid']}")["HostConfig"]
+    assert (config["CpuQuota"], config["Memory"]) == (0, 64 << 20)
+
+
+def test_a_shared_container_leaves_the_cpus_of_a_dedicated_one(allinone, engine):
+    shared = allinone.api.settled(allinone.api.run(cpu=0.5))
+    assert shared["status"] == "Running", shared["status_reason"]
+    before, _ = allowed(engine, shared["uuid"])
+    dedicated = allinone.api.settled(allinone.api.run(**DEDICATED))
+    assert dedicated["status"] == "Running", dedicated["status_reason"]
+    mine, _ = allowed(engine, dedicated["uuid"])
+    assert allowed(engine, shared["uuid"])[0] == before - mine
+    # The last CPU of the pool cannot be pinned away from under a shared container.
+    rest = len(before - mine)
+    refused = [allinone.api.settled(allinone.api.run(**DEDICATED)) for _ in range(rest)][-1]
+    assert refused["status"] == "Error" and "No valid host" in refused["status_reason"]
+    allinone.api.request("DELETE", f"/containers/{dedicated['uuid']}?stop=true")
+    wait_for(lambda: allowed(engine, shared["uuid"])[0] != before - mine, 30)
+
+
+def test_twenty_at_once_on_the_cpus_there_are(allinone, engine):
+    cpus = discover().cpus
+    uuids = [allinone.api.run(**DEDICATED) for _ in range(20)]
+    shown = [allinone.api.settled(each) for each in uuids]
+    running = [each for each in shown if each["status"] == "Running"]
+    assert len(running) == min(20, len(cpus))
+    places = [cpu for each in running for cpu in allowed(engine, each["uuid"])[0]]
+    assert len(places) == len(set(places)) == len(running)
+    for each in shown:
+        if each not in running:
+            assert each["status"] == "Error" and "No valid host" in each["status_reason"]
+    allinone.api.delete_all()
+    assert list(allinone.api.held().values()) == [[]]
+
+
+def test_twenty_at_once_survive_a_kill_in_the_middle(allinone, engine):
+    cpus = discover().cpus
+    uuids = [allinone.api.run(**DEDICATED) for _ in range(20)]
+    wait_for(lambda: any(claims for claims in allinone.api.held().values()))
+    allinone.kill()
+    allinone.start()
+    shown = [allinone.api.settled(each) for each in uuids]
+    running = [each for each in shown if each["status"] == "Running"]
+    assert len(running) == min(20, len(cpus)), [each["status_reason"] for each in shown]
+    places = [cpu for each in running for cpu in allowed(engine, each["uuid"])[0]]
+    assert len(places) == len(set(places))
+    assert {each["status"] for each in shown} <= {"Running", "Error"}
+    allinone.api.delete_all()
+    assert list(allinone.api.held().values()) == [[]]
+    assert allinone.api.settled(allinone.api.run(**DEDICATED))["status"] == "Running"
+
+
+def test_a_container_that_ends_by_itself_is_seen(allinone):
+    made = allinone.api.run(command=["sh", "-c", "exit 3"], cpu=0.5)
+    def shown():
+        return allinone.api.get(f"/containers/{made}")
+
+    wait_for(lambda: shown()["status"] == "Stopped", 20)
+    wait_for(lambda: (shown()["status_detail"] or "").startswith("Exited(3)"), 20)
+
+
+def test_the_stock_client_lives_a_whole_life(allinone):
+    client, name = allinone.client, f"c-{uuid.uuid4().hex[:8]}"
+
+    def status():
+        return client.json("appcontainer", "show", name)["status"]
+
+    client(
+        "appcontainer", "run", "--name", name, "--cpu", "0.5", "--memory", "64", "--label", "kind=test",
+        "--environment", "GREETING=hello", "zun-demo", "sh", "-c", "echo started $GREETING; exec sleep 1000",
+    )  # fmt: skip
+    wait_for(lambda: status() == "Running", 60)
+    listed = client.json("appcontainer", "list")
+    assert [(each["name"], each["status"]) for each in listed] == [(name, "Running")]
+    assert "started hello" in client("appcontainer", "logs", name)
+    assert "hello" in client("appcontainer", "exec", name, "sh", "-c", "echo $GREETING")
+    client("appcontainer", "set", name, "--memory", "128")
+    assert client.json("appcontainer", "show", name)["memory"] == "128"
+    client("appcontainer", "pause", name)
+    wait_for(lambda: status() == "Paused", 30)
+    client("appcontainer", "unpause", name)
+    wait_for(lambda: status() == "Running", 30)
+    client("appcontainer", "restart", "--timeout", "1", name)
+    wait_for(lambda: status() == "Running", 30)
+    client("appcontainer", "kill", name)
+    wait_for(lambda: status() == "Stopped", 30)
+    client("appcontainer", "start", name)
+    wait_for(lambda: status() == "Running", 30)
+    client("appcontainer", "stop", "--timeout", "1", name)
+    wait_for(lambda: status() == "Stopped", 30)
+    assert client.json("appcontainer", "host", "list")[0]["cpus"] == len(discover().cpus)
+    assert client.json("appcontainer", "service", "list")[0]["State"] == "up"
+    assert client.json("appcontainer", "availability", "zone", "list")
+    client("appcontainer", "delete", name)
+    wait_for(lambda: client.json("appcontainer", "list") == [], 30)
+
+
+def test_the_client_pins_and_shows_the_machine(allinone, engine):
+    client, name = allinone.client, f"c-{uuid.uuid4().hex[:8]}"
+    client(
+        "appcontainer", "run", "--name", name, "--cpu-policy", "dedicated", "--cpu-thread-policy", "prefer",
+        "--numa-nodes", "1", "--cpu", "1", "--memory", "64", "zun-demo", "sleep", "1000",
+    )  # fmt: skip
+    shown = allinone.api.settled(name)
+    assert shown["status"] == "Running" and shown["cpu_thread_policy"] == "prefer"
+    host = client.json("appcontainer", "host", "list")[0]["hostname"]
+    cells = client.json("appcontainer", "host", "topology", "show", host)
+    assert len(cells) == len(discover().cells)
+    picture = client("appcontainer", "host", "topology", "show", host, "--map")
+    assert name in picture
+
+
+def test_it_refuses_to_be_open_to_strangers(program, tmp_path):
+    settings = {"DEFAULT": {"state_path": tmp_path / "state"}, "compute": {"container_driver": "fake"}}
+    code, said = program(
+        "allinone", "open", **settings, api={"host_ip": "0.0.0.0", "port": free_port()}
+    ).run_to_end()
+    assert code != 0 and "allow_noauth_on_any_address" in said
+    said_yes = program(
+        "allinone",
+        "anyway",
+        **settings,
+        api={"host_ip": "0.0.0.0", "port": free_port(), "allow_noauth_on_any_address": "true"},
+    )
+    said_yes.start()
+    assert said_yes.stop() == 0
+    assert os.stat(tmp_path / "state").st_mode & 0o077 == 0
