@@ -1,0 +1,227 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+usage() {
+    cat <<'TEXT'
+usage: tools/services.sh install|start|stop|status|env [rabbit] [mysql] [docker]
+
+What the integration tests need, for development and CI; all three if none is named.
+
+  install  install docker.io, iptables, busybox-static, rabbitmq-server and
+           mariadb-server from the distribution where missing (root, apt)
+  start    start RabbitMQ and MariaDB on free ports of 127.0.0.1, with data of their
+           own, and a Docker daemon if none answers; build the image zun-demo
+  stop     end what start started and remove its data; a Docker daemon that was
+           there before stays
+  status   say what runs
+  env      print shell assignments: eval "$(tools/services.sh env)"
+
+State is in .run/ (ZUN_RUN_DIR), logs are in .run/services/.
+TEXT
+}
+
+SERVICES=$RUN_DIR/services
+RABBIT_BIN=${RABBIT_BIN:-/usr/lib/rabbitmq/bin}
+
+# MariaDB runs as user mysql when we are root, and that user may not be able to walk
+# into the checkout; so the data is elsewhere, and its place is recorded.
+data_dir() {
+    if [ ! -s "$SERVICES/data" ] || [ ! -d "$(cat "$SERVICES/data")" ]; then
+        (umask 077 && mktemp -d "${TMPDIR:-/tmp}/zun-services.XXXXXX") >"$SERVICES/data"
+        chmod 711 "$(cat "$SERVICES/data")"
+    fi
+    cat "$SERVICES/data"
+}
+
+secret() { od -An -N12 -tx1 /dev/urandom | tr -d ' \n'; }
+
+# RabbitMQ. Three listeners, all on the loopback: AMQP, the Erlang distribution, and the
+# port mapper (epmd), which is started here so that it is ours to end: the one RabbitMQ
+# starts itself detaches and stays. The node is zun@localhost, so that the machine's name
+# need not resolve; the cookie is in a HOME of its own.
+start_rabbit() {
+    local dir ports amqp dist epmd password
+    ! running rabbit || return 0
+    [ -x "$RABBIT_BIN/rabbitmq-server" ] || die "RabbitMQ is not installed; run: sudo tools/services.sh install"
+    dir=$(data_dir)/rabbit
+    rm -rf "$dir"
+    mkdir -p "$dir/home" "$dir/mnesia"
+    read -r -a ports <<<"$(free_ports 3)"
+    amqp=${ports[0]} dist=${ports[1]} epmd=${ports[2]}
+    password=$(secret)
+    (umask 077 && cat >"$dir/rabbitmq.conf") <<TEXT
+listeners.tcp.1 = 127.0.0.1:$amqp
+default_user = zun
+default_pass = $password
+disk_free_limit.absolute = 50MB
+vm_memory_high_watermark.absolute = 512MB
+log.console = true
+log.file = false
+TEXT
+    printf '[].\n' >"$dir/enabled_plugins"
+    : >"$dir/env.conf"
+    cat >"$dir/environment" <<TEXT
+HOME=$dir/home
+ERL_EPMD_ADDRESS=127.0.0.1
+ERL_EPMD_PORT=$epmd
+RABBITMQ_CONF_ENV_FILE=$dir/env.conf
+RABBITMQ_CONFIG_FILE=$dir/rabbitmq.conf
+RABBITMQ_ENABLED_PLUGINS_FILE=$dir/enabled_plugins
+RABBITMQ_MNESIA_BASE=$dir/mnesia
+RABBITMQ_LOG_BASE=$dir
+RABBITMQ_PID_FILE=$dir/rabbit.pid
+RABBITMQ_GENERATED_CONFIG_DIR=$dir/config
+RABBITMQ_NODENAME=zun@localhost
+RABBITMQ_NODE_IP_ADDRESS=127.0.0.1
+RABBITMQ_NODE_PORT=$amqp
+RABBITMQ_DIST_PORT=$dist
+RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none
+TEXT
+    local environment
+    mapfile -t environment <"$dir/environment"
+    say "Starting RabbitMQ on 127.0.0.1:$amqp (log: $SERVICES/rabbit.log)"
+    : >"$SERVICES/rabbit.log"
+    launch epmd "$SERVICES/rabbit.log" epmd -address 127.0.0.1 -port "$epmd"
+    wait_until 10 listens "$epmd" || die "epmd did not start; see $SERVICES/rabbit.log."
+    launch rabbit "$SERVICES/rabbit.log" env "${environment[@]}" "$RABBIT_BIN/rabbitmq-server"
+    if ! wait_until 90 rabbit_settled || ended rabbit; then
+        tail -n 20 "$SERVICES/rabbit.log" >&2
+        die "RabbitMQ did not start; its log is $SERVICES/rabbit.log."
+    fi
+    (umask 077 && cat >"$SERVICES/rabbit.env") <<TEXT
+export ZUN_TEST_RABBIT_URL=rabbit://zun:$password@127.0.0.1:$amqp/
+TEXT
+}
+
+# The port opens before the last boot step, so the log tells when all is there.
+rabbit_settled() { ended rabbit || grep -q 'Server startup complete' "$SERVICES/rabbit.log"; }
+
+# MariaDB: data, socket and port of its own, no configuration file of the machine.
+start_mysql() {
+    local dir port password user=()
+    ! running mysql || return 0
+    PATH=$PATH:/usr/sbin have mariadbd || die "MariaDB is not installed; run: sudo tools/services.sh install"
+    dir=$(data_dir)/mysql
+    rm -rf "$dir"
+    mkdir -p "$dir"
+    if is_root; then
+        chown mysql: "$dir"
+        user=(--user=mysql)
+    fi
+    port=$(free_ports 1)
+    password=$(secret)
+    say "Starting MariaDB on 127.0.0.1:$port (log: $SERVICES/mysql.log)"
+    : >"$SERVICES/mysql.log"
+    mariadb-install-db --no-defaults "${user[@]}" --datadir="$dir/data" --skip-test-db \
+        --auth-root-authentication-method=normal </dev/null >>"$SERVICES/mysql.log" 2>&1 || {
+        tail -n 20 "$SERVICES/mysql.log" >&2
+        die "mariadb-install-db failed; its output is in $SERVICES/mysql.log."
+    }
+    (umask 077 && cat >"$SERVICES/mysql.sql") <<TEXT
+DROP USER IF EXISTS ''@'localhost';
+CREATE USER 'zun'@'127.0.0.1' IDENTIFIED BY '$password';
+GRANT ALL ON *.* TO 'zun'@'127.0.0.1' WITH GRANT OPTION;
+ALTER USER 'root'@'localhost' IDENTIFIED VIA unix_socket;
+CREATE DATABASE zun CHARACTER SET utf8mb4;
+TEXT
+    launch mysql "$SERVICES/mysql.log" env PATH="$PATH:/usr/sbin" mariadbd --no-defaults "${user[@]}" \
+        --datadir="$dir/data" --socket="$dir/socket" --pid-file="$dir/pid" \
+        --bind-address=127.0.0.1 --port="$port" --skip-name-resolve --skip-log-bin \
+        --innodb-buffer-pool-size=64M --innodb-flush-log-at-trx-commit=0 --max-connections=500
+    if ! wait_until 60 mysql_settled "$dir/socket" ||
+        ! mysql_root "$dir/socket" <"$SERVICES/mysql.sql" >>"$SERVICES/mysql.log" 2>&1; then
+        tail -n 20 "$SERVICES/mysql.log" >&2
+        die "MariaDB did not start; its log is $SERVICES/mysql.log."
+    fi
+    rm -f "$SERVICES/mysql.sql"
+    (umask 077 && cat >"$SERVICES/mysql.env") <<TEXT
+export ZUN_TEST_MYSQL_URL=mysql+pymysql://zun:$password@127.0.0.1:$port/zun
+TEXT
+}
+
+mysql_root() { mariadb --no-defaults --user=root --socket="$1"; }
+mysql_settled() { ended mysql || mysql_root "$1" <<<'SELECT 1;'; }
+
+start_docker() {
+    need_docker
+    demo_image
+    printf 'export DOCKER_HOST=%s\n' "${DOCKER_HOST:-unix:///var/run/docker.sock}" >"$SERVICES/docker.env"
+}
+
+stop_rabbit() {
+    halt rabbit 30
+    halt epmd 5
+    rm -f "$SERVICES/rabbit.env"
+}
+stop_mysql() {
+    halt mysql 30
+    rm -f "$SERVICES/mysql.env" "$SERVICES/mysql.sql"
+}
+stop_docker() {
+    if running dockerd; then
+        say "Stopping the Docker daemon that was started here"
+        halt dockerd 30
+    fi
+    rm -f "$SERVICES/docker.env"
+}
+
+install_all() {
+    local rabbit=() mysql=() docker=() one
+    for one in "$@"; do
+        case $one in
+            rabbit) [ -x "$RABBIT_BIN/rabbitmq-server" ] || rabbit=(rabbitmq-server=rabbitmq-server) ;;
+            mysql) mysql=(mariadbd=mariadb-server mariadb-install-db=mariadb-server) ;;
+            docker) docker=(dockerd=docker.io iptables=iptables busybox=busybox-static) ;;
+        esac
+    done
+    need_packages "${rabbit[@]}" "${mysql[@]}" "${docker[@]}"
+}
+
+main() {
+    local action=${1:-} one
+    shift || true
+    case $action in
+        install | start | stop | status | env) ;;
+        -h | --help | help) usage && exit 0 ;;
+        *) usage >&2 && exit 2 ;;
+    esac
+    for one in "$@"; do
+        case $one in
+            rabbit | mysql | docker) ;;
+            *) die "there is no service $one; the services are rabbit, mysql and docker." ;;
+        esac
+    done
+    [ $# -gt 0 ] || set -- rabbit mysql docker
+    mkdir -p "$SERVICES"
+    case $action in
+        install) install_all "$@" ;;
+        start)
+            for one in "$@"; do "start_$one"; done
+            ;;
+        stop)
+            for one in "$@"; do "stop_$one"; done
+            if ! running rabbit && ! running mysql && [ -s "$SERVICES/data" ]; then
+                rm -rf "$(cat "$SERVICES/data")" "$SERVICES/data"
+            fi
+            ;;
+        status)
+            for one in "$@"; do
+                case $one in
+                    docker) if docker_answers; then echo "docker: answers"; else echo "docker: does not answer"; fi ;;
+                    *) if running "$one"; then echo "$one: runs"; else echo "$one: stopped"; fi ;;
+                esac
+            done
+            ;;
+        env)
+            for one in "$@"; do
+                if [ -s "$SERVICES/$one.env" ]; then cat "$SERVICES/$one.env"; fi
+            done
+            ;;
+    esac
+}
+
+main "$@"

@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+STAGES=(lint types unit functional integration)
+
+usage() {
+    cat <<'TEXT'
+usage: tools/test.sh [STAGE...]
+
+Passes the tests: makes a virtual environment in .run/venv, installs the project with
+the tested versions, and runs the stages, all of them if none is named:
+
+  lint         ruff check, and the syntax of the shell scripts
+  types        mypy: strict for zun.topology and zun.scheduler, lighter for the rest
+  unit         rules and values; no service, two processes
+  functional   the API and the programs in one process; no service
+  integration  real containers on a Docker daemon, and the services distributed over
+               RabbitMQ and MariaDB (tools/services.sh starts what does not run; as
+               root it also installs what is missing)
+
+A failed stage does not keep the next ones from running; the exit status tells in the end.
+Output is kept in .run/test/<stage>.log. Environment: PYTHON, ZUN_RUN_DIR.
+TEXT
+}
+
+# stage_COMMANDS run with errexit off inside "if"; each returns its own status.
+stage_lint() {
+    "$VENV/bin/ruff" check . && bash -n tools/*.sh .ci/run
+}
+stage_types() {
+    "$VENV/bin/mypy"
+}
+stage_unit() {
+    "$VENV/bin/pytest" -p no:cacheprovider -q -n 2 zun/tests/unit
+}
+stage_functional() {
+    "$VENV/bin/pytest" -p no:cacheprovider -q zun/tests/functional
+}
+stage_integration() {
+    "$VENV/bin/pytest" -p no:cacheprovider -q zun/tests/integration
+}
+
+# limit STAGE: seconds after which a stage is ended; together below 20 minutes.
+limit() {
+    case $1 in
+        lint) echo 60 ;;
+        types) echo 240 ;;
+        unit) echo 300 ;;
+        functional) echo 240 ;;
+        integration) echo 480 ;;
+    esac
+}
+
+# run_stage NAME: its output goes to a file that is shown as it grows. Not through a
+# pipe: a process that a test forgot would hold that open, and us with it.
+run_stage() {
+    local name=$1 log=$LOGS/$1.log pid status=0
+    say "Stage $name"
+    : >"$log"
+    export -f "stage_$name"
+    export VENV
+    setsid timeout --kill-after=20 "$(limit "$name")" bash -c "stage_$name" </dev/null >"$log" 2>&1 &
+    pid=$!
+    current=$pid
+    tail -n +1 -s 0.2 -f --pid="$pid" "$log"
+    wait "$pid" || status=$?
+    kill -KILL -- "-$pid" 2>/dev/null || true
+    current=
+    if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
+        echo "error: stage $name was ended after $(limit "$name") s" | tee -a "$log"
+    fi
+    return "$status"
+}
+
+# The line that ruff, mypy or pytest sums up with; whatever came last if it did not get so far.
+last_line() {
+    grep -E '^(Found |All checks passed|Success: |[0-9]+ (passed|failed|error|skipped|deselected)|no tests ran|error: )' \
+        "$LOGS/$1.log" | tail -n 1 | grep . || grep -v '^[[:space:]]*$' "$LOGS/$1.log" | tail -n 1
+}
+
+need_services() {
+    local one
+    "$ROOT/tools/services.sh" install
+    for one in rabbit mysql; do
+        running "$one" || ours+=("$one")
+    done
+    docker_answers || ours+=(docker)
+    "$ROOT/tools/services.sh" start
+    eval "$("$ROOT/tools/services.sh" env)"
+}
+
+# Ends a stage that still runs, and the services that were started for it. Twice is harmless.
+cleanup() {
+    if [ -n "${current:-}" ]; then kill -KILL -- "-$current" 2>/dev/null || true; fi
+    if [ ${#ours[@]} -gt 0 ]; then
+        say "Stopping ${ours[*]}"
+        "$ROOT/tools/services.sh" stop "${ours[@]}" || true
+    fi
+    ours=() current=
+}
+
+main() {
+    local stage stages=() failed=()
+    for stage in "$@"; do
+        case $stage in
+            -h | --help) usage && exit 0 ;;
+            lint | types | unit | functional | integration) stages+=("$stage") ;;
+            *) usage >&2 && die "there is no stage $stage." ;;
+        esac
+    done
+    [ ${#stages[@]} -gt 0 ] || stages=("${STAGES[@]}")
+
+    cd "$ROOT"
+    LOGS=$RUN_DIR/test
+    mkdir -p "$LOGS"
+    ours=()
+    trap cleanup EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+
+    make_venv -r test-requirements.txt
+    if [[ " ${stages[*]} " == *" integration "* ]]; then
+        need_services
+        # A missing service fails the tests that need it; it never skips them.
+        export ZUN_REQUIRE_DOCKER=1 ZUN_REQUIRE_RABBIT=1 ZUN_REQUIRE_MYSQL=1
+    fi
+    export PATH="$VENV/bin:$PATH"
+    for stage in "${stages[@]}"; do
+        run_stage "$stage" || failed+=("$stage")
+    done
+
+    cleanup
+    echo
+    for stage in "${stages[@]}"; do
+        if [[ " ${failed[*]} " == *" $stage "* ]]; then
+            printf 'FAILED  %-12s %s\n' "$stage" "$(last_line "$stage")"
+        else
+            printf 'passed  %-12s %s\n' "$stage" "$(last_line "$stage")"
+        fi
+    done
+    [ ${#failed[@]} -eq 0 ]
+}
+
+main "$@"

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What setup.cfg promises to the programs that load us by name."""
+
+import configparser
+import importlib.metadata
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[3]
+GROUPS = configparser.ConfigParser()
+GROUPS.optionxform = str  # type: ignore[assignment,method-assign]  # names keep their case
+GROUPS.read(ROOT / "setup.cfg")
+POINTS = [
+    importlib.metadata.EntryPoint(*(part.strip() for part in line.split("=", 1)), group)
+    for group, lines in GROUPS["entry_points"].items()
+    for line in lines.strip().splitlines()
+    if not line.lstrip().startswith("#")
+]
+
+
+@pytest.mark.parametrize("point", [pytest.param(point, id=f"{point.group}:{point.name}") for point in POINTS])
+def test_entry_point_loads(point):
+    assert callable(point.load())
+
+
+def test_client_commands_have_the_names_they_replace():
+    """A name that python-zunclient does not know would leave its command in place beside ours."""
+    stock = {point.name for point in importlib.metadata.entry_points(group="openstack.container.v1")}
+
+    ours = {point.name for point in POINTS if point.group == "openstack.extension"}
+
+    assert ours - stock == {"appcontainer_host_topology_show"}
