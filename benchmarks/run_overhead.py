@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the service adds to Docker: from ``POST /v1/containers?run=true`` to Running, against docker-py create + start.
+
+Both start the same image with the same CPUs, memory node and memory limit on the same daemon, in turn, so that a
+machine whose speed drifts drifts for both. Running is seen by the service's own notification, which the all-in-one
+writes to its log as it commits the status; nothing is polled. Containers are removed between the measurements, outside
+the clock.
+
+    benchmarks/run_overhead.py [--pairs 40] [--batch 24] [--json FILE]
+
+One at a time the container is dedicated (one CPU of its own); four at a time they are shared, because four dedicated
+ones would need four CPUs. ``added`` is the difference of each pair.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import pathlib
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from typing import Any
+
+import docker
+import requests
+
+IMAGE, COMMAND, MEMORY_MIB = "zun-demo", ["sleep", "100000"], 64
+AT_A_TIME = 4
+
+
+class AllInOne:
+    """The service as a process, and its notifications as they come."""
+
+    def __init__(self, folder: pathlib.Path, docker_url: str) -> None:
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            port = found.getsockname()[1]
+        (folder / "zun.conf").write_text(
+            f"[DEFAULT]\nhost = benchmark-{uuid.uuid4().hex[:8]}\nstate_path = {folder}/state\n"
+            f"[api]\nport = {port}\n[docker]\napi_url = {docker_url}\n[compute]\nreserved_host_memory_mb = 128\n"
+            "[oslo_messaging_notifications]\ndriver = log\n"
+        )
+        self.url = f"http://127.0.0.1:{port}/v1/containers"
+        self._seen: dict[tuple[str, str], float] = {}
+        self._arrived = threading.Condition()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "zun.cmd.allinone", "--config-file", str(folder / "zun.conf")],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._ready = threading.Event()
+        threading.Thread(target=self._read, daemon=True).start()
+        if not self._ready.wait(30):
+            self.stop()
+            raise SystemExit("the all-in-one did not become ready within 30 s; run zun-allinone by hand to see why")
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            now = time.perf_counter()
+            if " is ready on " in line:
+                self._ready.set()
+            if "oslo.messaging.notification.container." in line:
+                event = json.loads(line[line.index("{") :])
+                with self._arrived:
+                    self._seen[event["payload"]["uuid"], event["payload"]["status"]] = now
+                    self._arrived.notify_all()
+                if event["payload"]["status"] == "Error":
+                    print("error:", event["payload"]["status_reason"], file=sys.stderr)
+
+    def seen(self, container: str, status: str) -> float:
+        """When the container became ``status``; waits for it."""
+        with self._arrived:
+            if not self._arrived.wait_for(lambda: (container, status) in self._seen, 60):
+                raise SystemExit(f"container {container} did not become {status} within 60 s")
+            return self._seen[container, status]
+
+    def cpu_seconds(self) -> float:
+        """CPU time of the service so far."""
+        fields = pathlib.Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / 100
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(30)
+
+
+def through_service(service: AllInOne, http: requests.Session, body: dict[str, Any]) -> tuple[float, str]:
+    began = time.perf_counter()
+    answer = http.post(service.url + "?run=true", json=body, headers={"OpenStack-API-Version": "container 1.41"})
+    answer.raise_for_status()
+    container = answer.json()["uuid"]
+    return service.seen(container, "Running") - began, container
+
+
+def through_docker(engine: docker.APIClient, cpus: str, shares: int | None) -> tuple[float, str]:
+    began = time.perf_counter()
+    host_config = engine.create_host_config(
+        cpuset_cpus=cpus, cpuset_mems="0", mem_limit=MEMORY_MIB << 20, cpu_shares=shares
+    )
+    container = engine.create_container(IMAGE, COMMAND, host_config=host_config)["Id"]
+    engine.start(container)
+    return time.perf_counter() - began, container
+
+
+def remove(service: AllInOne, http: requests.Session, container: str) -> None:
+    http.delete(f"{service.url}/{container}?force=true", headers={"OpenStack-API-Version": "container 1.41"})
+    service.seen(container, "Deleted")
+
+
+def one_at_a_time(service: AllInOne, engine: docker.APIClient, pairs: int) -> dict[str, Any]:
+    http = requests.Session()
+    body = {"image": IMAGE, "command": COMMAND, "memory": MEMORY_MIB, "cpu": 1, "cpu_policy": "dedicated"}
+    ours, theirs = [], []
+    for number in range(pairs + 2):
+        taken, container = through_service(service, http, body)
+        remove(service, http, container)
+        plain, container = through_docker(engine, "0", None)
+        engine.remove_container(container, force=True)
+        if number >= 2:  # two to warm up
+            ours.append(taken * 1000)
+            theirs.append(plain * 1000)
+    added = [mine - plain for mine, plain in zip(ours, theirs, strict=True)]
+    return {
+        "service_ms": _figures(ours),
+        "docker_ms": _figures(theirs),
+        "added_ms": _figures(added),
+        "ratio": statistics.median(ours) / statistics.median(theirs),
+    }
+
+
+def four_at_a_time(service: AllInOne, engine: docker.APIClient, batch: int, rounds: int = 3) -> dict[str, Any]:
+    cpus = "0-1" if len(_online()) > 1 else "0"
+    body = {"image": IMAGE, "command": COMMAND, "memory": MEMORY_MIB, "cpu": 0.5}
+    https = threading.local()
+
+    def ours(_: int) -> tuple[float, str]:
+        if not hasattr(https, "session"):
+            https.session = requests.Session()
+        return through_service(service, https.session, body)
+
+    ratios, latencies, plain_latencies, rates, plain_rates = [], [], [], [], []
+    with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
+        for _ in range(rounds):
+            began = time.perf_counter()
+            mine = list(pool.map(ours, range(batch)))
+            mine_seconds = time.perf_counter() - began
+            for _, container in mine:
+                remove(service, requests.Session(), container)
+            began = time.perf_counter()
+            plain = list(pool.map(lambda _: through_docker(engine, cpus, 512), range(batch)))
+            plain_seconds = time.perf_counter() - began
+            for _, container in plain:
+                engine.remove_container(container, force=True)
+            ratios.append(plain_seconds / mine_seconds)
+            rates.append(batch / mine_seconds)
+            plain_rates.append(batch / plain_seconds)
+            latencies += [taken * 1000 for taken, _ in mine]
+            plain_latencies += [taken * 1000 for taken, _ in plain]
+    return {
+        "service_per_second": statistics.median(rates),
+        "docker_per_second": statistics.median(plain_rates),
+        "rate_ratio": statistics.median(ratios),
+        "service_ms": _figures(latencies),
+        "docker_ms": _figures(plain_latencies),
+    }
+
+
+def _online() -> list[str]:
+    return [path.name for path in pathlib.Path("/sys/devices/system/cpu").glob("cpu[0-9]*")]
+
+
+def _figures(values: list[float]) -> dict[str, float]:
+    ordered = sorted(values)
+    return {
+        "median": statistics.median(ordered),
+        "p99": ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))],
+        "min": ordered[0],
+        "max": ordered[-1],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--pairs", type=int, default=40, help="measured pairs, one at a time")
+    parser.add_argument("--batch", type=int, default=24, help="containers a round, four at a time")
+    parser.add_argument("--docker-url", default="unix:///var/run/docker.sock")
+    parser.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
+    arguments = parser.parse_args()
+    engine = docker.APIClient(arguments.docker_url, version="auto", num_pools=AT_A_TIME)
+    if not engine.images(IMAGE):
+        raise SystemExit(f"image {IMAGE} is missing: run tools/demo.sh once, or 'tools/services.sh start docker'")
+    with tempfile.TemporaryDirectory() as folder:
+        service = AllInOne(pathlib.Path(folder), arguments.docker_url)
+        try:
+            before = service.cpu_seconds()
+            single = one_at_a_time(service, engine, arguments.pairs)
+            single["service_cpu_ms_each"] = (service.cpu_seconds() - before) * 1000 / (arguments.pairs + 2)
+            result = {"one_at_a_time": single, "four_at_a_time": four_at_a_time(service, engine, arguments.batch)}
+        finally:
+            service.stop()
+    for name, figures in result.items():
+        print(name.replace("_", " "))
+        for what, value in figures.items():
+            text = "  ".join(f"{k} {v:8.1f}" for k, v in value.items()) if isinstance(value, dict) else f"{value:8.3f}"
+            print(f"  {what:22} {text}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

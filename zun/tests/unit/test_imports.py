@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Imports point one way. The table is the rule; doc/source/contributor/architecture.rst explains it."""
+
+import ast
+import pathlib
+import sys
+
+import pytest
+
+import zun
+
+ROOT = pathlib.Path(zun.__file__).parent
+
+# Package -> what of the project it may import, a package or one module of it.
+MAY_IMPORT = {
+    "topology": set(),
+    "conf": set(),
+    "policies": set(),
+    "common": {"objects"},
+    "db": {"common"},
+    "objects": {"common", "db", "topology"},
+    "container": {"common", "topology"},
+    "scheduler": {"common", "objects", "db", "topology", "compute.rpcapi"},
+    "compute": {"common", "objects", "container", "topology", "scheduler.rpcapi"},
+    "api": {"common", "objects", "db", "topology", "policies", "compute.rpcapi", "scheduler.rpcapi"},
+    "wsgi": {"cmd", "common"},
+    "osc": {"topology"},
+}
+
+
+def imported(path):
+    """Names of the project's modules that a file imports, without the leading ``zun.``."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        yield from (name.removeprefix("zun.") for name in names if name.startswith("zun."))
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_a_package_imports_only_what_is_below_it(package):
+    allowed = MAY_IMPORT[package] | {package}
+    wrong = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in (ROOT / package).rglob("*.py")
+        for name in imported(path)
+        if not any(name == each or name.startswith(each + ".") for each in allowed)
+    }
+    assert wrong == set()
+
+
+def test_the_allocator_needs_the_standard_library_only():
+    roots = set()
+    for path in (ROOT / "topology").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                roots |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                roots.add(str(node.module).split(".")[0])
+    assert roots - sys.stdlib_module_names == {"zun"}
