@@ -20,7 +20,7 @@ def _version() -> None:
 
 
 def _revision() -> None:
-    migration.generate(cfg.CONF.command.message)
+    migration.generate(cfg.CONF.command.message, f"{int(migration.head()) + 1:04}")
 
 
 def _add_commands(commands: Any) -> None:
