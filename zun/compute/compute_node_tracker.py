@@ -12,7 +12,7 @@ from typing import Any
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.compute.claims import Claim, Resources, Wanted
-from zun.compute.resize import both, resized
+from zun.compute.resize import increase, resized
 from zun.objects import ComputeNode, Container
 from zun.objects.placement import held_plan, placement_request
 from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage
@@ -85,22 +85,29 @@ class ComputeNodeTracker:
         return claim
 
     def resize(self, uuid: str, old: Plan, request: PlacementRequest) -> Plan:
-        """Plan ``request`` on the cells of ``old`` and hold both until ``hold`` says which. Raises ClaimRefused."""
+        """Plan ``request`` on the cells of ``old`` and hold what that takes beyond ``old``, until ``hold`` settles it.
+
+        Raises ClaimRefused.
+        """
         with self._lock:
-            others = self._usage.without(uuid)
-            answer = resized(self._topology, others, old, request)
+            answer = resized(self._topology, self._usage.without(uuid), old, request)
             if isinstance(answer, Refusal):
                 raise exceptions.ClaimRefused(host=self._hostname, reason=answer.message)
-            self._usage = others.with_claim(uuid, both(old, answer))
+            self._usage = self._usage.with_claim(_growth(uuid), increase(old, answer))
             return answer
 
     def hold(self, uuid: str, plan: Plan) -> None:
         """Let ``uuid`` hold exactly ``plan`` from now on. Raises ClaimConflict when somebody else holds a CPU of it."""
         with self._lock:
-            self._usage = self._usage.without(uuid).with_claim(uuid, plan)
+            self._usage = self._usage.without(_growth(uuid)).without(uuid).with_claim(uuid, plan)
 
     def release(self, uuid: str) -> None:
         """Give back what ``uuid`` holds. Doing so twice is harmless."""
         with self._lock:
             self._usage = self._usage.without(uuid)
             self._disks.pop(uuid, None)
+
+
+def _growth(uuid: str) -> str:
+    """The owner of what a container takes more while it is resized."""
+    return f"{uuid}+"

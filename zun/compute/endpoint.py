@@ -69,14 +69,28 @@ class ComputeEndpoint:
     def kill(self, context: RequestContext, *, container: Container, signal: str | None) -> None:
         self._submit(self._lifecycle.kill, context, container, signal)
 
-    def resize(self, context: RequestContext, *, container: Container, cpu: float | None, memory: int | None) -> None:
-        self._submit(self._lifecycle.resize, context, container, cpu=cpu, memory=memory)
+    def resize(
+        self,
+        context: RequestContext,
+        *,
+        container: Container,
+        cpu: float | None,
+        memory: int | None,
+        cpu_policy: str | None = None,
+    ) -> None:
+        self._submit(self._lifecycle.resize, context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy)
 
     @expected
     def update(
-        self, context: RequestContext, *, container: Container, cpu: float | None, memory: int | None
+        self,
+        context: RequestContext,
+        *,
+        container: Container,
+        cpu: float | None,
+        memory: int | None,
+        cpu_policy: str | None = None,
     ) -> Container:
-        return self._lifecycle.update(context, container, cpu=cpu, memory=memory)
+        return self._lifecycle.update(context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy)
 
     @expected
     def logs(

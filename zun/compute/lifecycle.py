@@ -23,7 +23,7 @@ from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.reconcile import observed
 from zun.compute.resize import Resize
 from zun.compute.shared_pool import SharedPool, pool_of
-from zun.container.driver import ContainerDriver, RuntimeState
+from zun.container.driver import ContainerDriver, KernelView, RuntimeState
 from zun.objects import Container
 from zun.objects.placement import cpuset_record, held_plan
 from zun.scheduler.rpcapi import SchedulerAPI
@@ -119,11 +119,11 @@ class Lifecycle:
     def _build(self, context: RequestContext, container: Container, plan: Plan) -> None:
         """From a committed claim to a container that is Created or Running, or Error with everything given back."""
         try:
-            cpus = self._make_object(container, plan)
+            self._make_object(container, plan)
             container.status, container.task_state = Status.CREATED, None
             if container.request.get("run"):
                 container.task_state = TaskState.STARTING
-                self._start_and_verify(container, plan, cpus)
+                self._start_and_verify(container, plan)
                 container.task_state = None
             container.save()
         except exceptions.ContainerNotFound:  # its row is gone: a forced delete overtook us
@@ -139,41 +139,46 @@ class Lifecycle:
             LOG.info("Container %s is %s", container.uuid, container.status)
         self._notifier.status_changed(context, container)
 
-    def _make_object(self, container: Container, plan: Plan) -> CpuSet:
-        """Create the runtime's object, its CPUs and memory nodes set. Returns the CPUs it was given."""
+    def _make_object(self, container: Container, plan: Plan) -> None:
+        """Create the runtime's object, its CPUs and memory nodes set."""
         image = self._driver.ensure(container.image, container.image_pull_policy)
         if plan.cpu_policy == "dedicated":
             self._pool.settle()
             cpus = plan.cpus
         else:
-            cpus = pool_of(self._tracker.topology, self._tracker.usage, plan)
+            cpus = pool_of(self._tracker.topology, self._tracker.usage, container.uuid, plan)
         container.container_id = self._driver.create(container, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems))
         entrypoint, command = image.invocation(container.entrypoint, container.command)
         container.entrypoint, container.command = entrypoint or [], command or []
         if plan.cpu_policy != "dedicated":
-            self._pool.enter(container, cpus)
-        return cpus
+            self._pool.enter(container, plan, cpus)
 
-    def _start_and_verify(self, container: Container, plan: Plan, cpus: CpuSet) -> None:
+    def _start_and_verify(self, container: Container, plan: Plan) -> None:
         self._driver.start(container)
         state = self._driver.show(container)
-        self._verify(container, plan, state)
+        view = None if state is None else self._driver.kernel_view(container, state)
+        self._verify(plan, self._cpus_now(container.uuid, plan), view)
         container.status, container.status_reason = Status.RUNNING, None
         container.started_at = timeutils.utcnow() if state is None else state.started_at
         container.finished_at = container.exit_code = None
         if state is not None and state.status is not None and state.pid == 0:
             self._take_over(container, state)
 
-    def _verify(self, container: Container, plan: Plan, state: RuntimeState | None) -> None:
-        """Raise PinningMismatch when the kernel runs the container elsewhere than planned."""
-        view = None if state is None else self._driver.kernel_view(container, state)
-        if view is None:  # it has ended already; there is nothing left that could run elsewhere
-            return
-        if plan.cpu_policy == "dedicated":
-            cpus = plan.cpus
-        else:
-            cpus = self._pool.current().get(container.uuid, plan.cpus)
-        if found := verify.disagreements(cpus, plan.mems, view):
+    def _cpus_now(self, uuid: str, plan: Plan) -> CpuSet:
+        """Where the container must be at this moment: its own CPUs, or what the pool last gave it."""
+        return plan.cpus if plan.cpu_policy == "dedicated" else self._pool.current().get(uuid, plan.cpus)
+
+    def _kernel_view(self, container: Container) -> KernelView | None:
+        state = self._driver.show(container)
+        return None if state is None else self._driver.kernel_view(container, state)
+
+    @staticmethod
+    def _verify(plan: Plan, cpus: CpuSet, view: KernelView | None) -> None:
+        """Raise PinningMismatch when the kernel runs the container elsewhere than planned.
+
+        Without a view it has ended, or never ran: there is nothing that could run elsewhere.
+        """
+        if view is not None and (found := verify.disagreements(cpus, plan.mems, view)):
             raise exceptions.PinningMismatch(reason="; ".join(found))
 
     def _give_up(self, context: RequestContext, container: Container, reason: str) -> None:
@@ -208,7 +213,7 @@ class Lifecycle:
                     )
                 if plan.cpu_policy == "dedicated":
                     self._pool.settle()
-                self._start_and_verify(current, plan, plan.cpus)
+                self._start_and_verify(current, plan)
             except exceptions.PinningMismatch as exc:
                 with self._logged("stop", current):
                     self._driver.kill(current)
@@ -296,8 +301,9 @@ class Lifecycle:
         *,
         cpu: float | None = None,
         memory: int | None = None,
+        cpu_policy: str | None = None,
     ) -> Container:
-        """Change CPUs and memory (MiB) of a container, running or not, on the cells it is on.
+        """Change CPUs, memory (MiB) or CPU policy of a container, running or not, on the cells it is on.
 
         New CPUs are claimed and emptied before they are used, old ones given back after they were left. When a step
         fails everything is as before. Raises ClaimRefused when the host has not got what is wanted.
@@ -306,55 +312,49 @@ class Lifecycle:
             if current is None:
                 raise exceptions.ContainerNotFound(container=container.uuid)
             states.check_action("update", current)
-            resize = Resize.of(current, cpu, memory)
+            resize = Resize.of(current, cpu, memory, cpu_policy)
             new = self._tracker.resize(current.uuid, resize.old, resize.request)
             try:
-                self._apply_resize(current, resize.old, new, cpu=cpu, memory=memory)
+                self._apply_resize(current, resize, new)
                 current.cpu, current.memory, current.cpuset = resize.cpu, resize.memory, cpuset_record(new)
                 generation = current.save_changed_claim(self._hostname)
             except Exception:
                 self._undo_resize(current, resize)
                 raise
             self._tracker.hold(current.uuid, new)
-            self._pool.settle()
+            with self._logged("widen the shared pool after the resize of", current):
+                self._pool.settle()
             self._tell(context, generation, current)
-            LOG.info("Container %s has CPUs %s and %s MiB now", current.uuid, new.cpus, resize.memory)
+            LOG.info("Container %s is %s on CPUs %s with %s MiB", current.uuid, resize.policy, new.cpus, resize.memory)
             return current
 
-    def resize(self, context: RequestContext, container: Container, *, cpu: float | None, memory: int | None) -> None:
+    def resize(
+        self,
+        context: RequestContext,
+        container: Container,
+        *,
+        cpu: float | None,
+        memory: int | None,
+        cpu_policy: str | None = None,
+    ) -> None:
         """As ``update``, for a caller that does not wait: a failure is in the log and leaves everything as it was."""
         with self._logged("resize", container):
-            self.update(context, container, cpu=cpu, memory=memory)
+            self.update(context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy)
 
-    def _apply_resize(
-        self, container: Container, old: Plan, new: Plan, *, cpu: float | None, memory: int | None
-    ) -> None:
-        dedicated = new.cpu_policy == "dedicated"
-        if dedicated:
-            self._pool.settle()
-        moved = dedicated and new.cpus != old.cpus
-        self._driver.update(
-            container,
-            cpu=None if dedicated else cpu,
-            memory=memory,
-            cpuset_cpus=str(new.cpus) if moved else None,
-            cpuset_mems=str(new.mems) if new.mems != old.mems else None,
-        )
-        if moved or new.mems != old.mems:
-            self._verify(container, new, self._driver.show(container))
+    def _apply_resize(self, container: Container, resize: Resize, new: Plan) -> None:
+        """Move the container to ``new``, and see in the kernel that it moved. It holds the old plan meanwhile."""
+        container.cpu_policy = resize.policy
+        cpus = self._pool.change(container, new, cpu=resize.cpu, memory=resize.memory)
+        self._verify(new, cpus, self._kernel_view(container))
 
     def _undo_resize(self, container: Container, resize: Resize) -> None:
+        """Put the container back on what it had, and still holds."""
+        container.cpu_policy = str(resize.old.cpu_policy)
         with self._logged("undo the resize of", container):
-            old = resize.old
-            self._driver.update(
-                container,
-                cpu=None if old.cpu_policy == "dedicated" else resize.old_cpu,
-                memory=resize.old_memory,
-                cpuset_cpus=str(old.cpus) if old.cpu_policy == "dedicated" else None,
-                cpuset_mems=str(old.mems),
-            )
+            self._pool.change(container, resize.old, cpu=resize.old_cpu, memory=resize.old_memory)
         self._tracker.hold(container.uuid, resize.old)
-        self._pool.settle()
+        with self._logged("widen the shared pool after the resize of", container):
+            self._pool.settle()
 
     # what the runtime does by itself
 

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """A change of what a container holds: decisions only, no I/O."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
 from zun.common import exceptions
 from zun.objects import Container
 from zun.objects.placement import held_plan, placement_request
-from zun.topology import CellShare, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
+from zun.topology import CellShare, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
 
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """One wish to change ``cpu`` and ``memory`` (MiB), and what was before."""
+    """One wish to change ``cpu``, ``memory`` (MiB) or ``cpu_policy``, and what was before."""
 
     old: Plan
     old_cpu: float
@@ -23,46 +22,80 @@ class Resize:
     request: PlacementRequest
 
     @classmethod
-    def of(cls, container: Container, cpu: float | None, memory: int | None) -> Self:
+    def of(cls, container: Container, cpu: float | None, memory: int | None, cpu_policy: str | None) -> Self:
         """``None`` keeps what there is. Raises Conflict without a claim, Invalid for what no host could do."""
         old = held_plan(container)
         if old is None:
             raise exceptions.Conflict(f"Container {container.uuid} holds no resources that could be changed.")
         new_cpu = container.cpu if cpu is None else cpu
         new_memory = container.memory if memory is None else memory
-        if container.cpu_policy == "dedicated" and new_cpu != int(new_cpu):
+        policy = cpu_policy or container.cpu_policy
+        if policy == "dedicated" and new_cpu != int(new_cpu):
             raise exceptions.Invalid(f"cpu must be a whole number for a dedicated container, not {new_cpu:g}.")
         try:
-            request = placement_request(container, cpu=new_cpu, memory=new_memory)
+            request = placement_request(container, cpu=new_cpu, memory=new_memory, cpu_policy=policy)
         except ValueError as exc:
             raise exceptions.Invalid(f"The container cannot be resized to this: {exc}.") from exc
         return cls(old, container.cpu, container.memory, new_cpu, new_memory, request)
+
+    @property
+    def policy(self) -> str:
+        return str(self.request.cpu_policy)
 
 
 def resized(topology: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | Refusal:
     """Plan ``request`` on the cells that ``old`` uses: its memory is there already and is not moved.
 
-    ``others`` is the host's usage without the container.
+    A container that stays dedicated keeps its CPUs where that can be: fewer are some of the old ones, more are the old
+    ones and others. ``others`` is the host's usage without the container.
     """
     cells = tuple(cell for cell in topology.cells if cell.id in old.cells or cell.id in old.mems)
-    return plan(replace(topology, cells=cells), others, request)
+    here = replace(topology, cells=cells)
+    if request.dedicated and old.cpu_policy == "dedicated":
+        kept = (
+            _fewer(here, others, old, request) if request.cpus <= len(old.cpus) else _more(here, others, old, request)
+        )
+        if kept is not None:
+            return kept
+    return plan(here, others, request)
 
 
-def both(old: Plan, new: Plan) -> Plan:
-    """A plan that takes what either takes, for the time in which the container goes from one to the other."""
+def _fewer(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | None:
+    """A plan whose CPUs are some of the old ones."""
+    answer = plan(replace(here, dedicated_set=old.cpus | old.withheld), others, request)
+    return answer if isinstance(answer, Plan) and answer.cpus <= old.cpus else None
+
+
+def _more(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | None:
+    """A plan of the old CPUs and further ones, for a container on one cell."""
+    if len(old.cells) != 1 or request.numa_nodes != 1:
+        return None
+    ((node, share),) = old.cells.items()
+    holding = others.with_claim("kept", replace(old, cells={node: replace(share, memory_mib=0, pages={})}))
+    answer = plan(here, holding, replace(request, cpus=request.cpus - len(old.cpus), numa_cpus=None))
+    if (
+        not isinstance(answer, Plan)
+        or node not in answer.cells
+        or any(answer.cells[n].cpus for n in answer.cells if n != node)
+    ):
+        return None
+    added = answer.cells[node]
+    grown = replace(added, cpus=added.cpus | share.cpus, withheld=added.withheld | share.withheld)
+    return replace(answer, cells={**answer.cells, node: grown})
+
+
+def increase(old: Plan, new: Plan) -> Plan:
+    """What ``new`` takes beyond ``old``: held beside it while the container goes from one to the other."""
     cells = {}
-    for node in old.cells.keys() | new.cells.keys():
-        one, other = old.cells.get(node, CellShare()), new.cells.get(node, CellShare())
+    for node, share in new.cells.items():
+        had = old.cells.get(node, CellShare())
+        taken = had.cpus | had.withheld if old.cpu_policy == "dedicated" else CpuSet("")
         cells[node] = replace(
-            other,
-            cpus=one.cpus | other.cpus,
-            withheld=(one.withheld | other.withheld) - (one.cpus | other.cpus),
-            memory_mib=max(one.memory_mib, other.memory_mib),
-            pages=_larger(one.pages, other.pages),
-            shared=max(one.shared, other.shared),
+            share,
+            cpus=share.cpus - taken,
+            withheld=share.withheld - taken,
+            memory_mib=max(0, share.memory_mib - had.memory_mib),
+            pages={size: max(0, count - had.pages.get(size, 0)) for size, count in share.pages.items()},
+            shared=max(0.0, share.shared - had.shared),
         )
     return replace(new, cells=cells)
-
-
-def _larger(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
-    return {size: max(one.get(size, 0), other.get(size, 0)) for size in one.keys() | other.keys()}

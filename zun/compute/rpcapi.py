@@ -87,9 +87,12 @@ class ComputeAPI:
         *,
         cpu: float | None = None,
         memory: int | None = None,
+        cpu_policy: str | None = None,
     ) -> None:
         """Cast: as ``update``, for callers that do not wait for the outcome."""
-        self._cast(context, container.host, "resize", container=container, cpu=cpu, memory=memory)
+        self._cast(
+            context, container.host, "resize", container=container, cpu=cpu, memory=memory, cpu_policy=cpu_policy
+        )
 
     def update(
         self,
@@ -98,9 +101,10 @@ class ComputeAPI:
         *,
         cpu: float | None = None,
         memory: int | None = None,
+        cpu_policy: str | None = None,
     ) -> Container:
         """Call: change what the container has; the answer is the changed one. ClaimRefused if it cannot be held."""
-        changed: Container = self._call(context, container, "update", cpu=cpu, memory=memory)
+        changed: Container = self._call(context, container, "update", cpu=cpu, memory=memory, cpu_policy=cpu_policy)
         return changed
 
     def logs(

@@ -109,7 +109,7 @@ class ComputeService:
             state = runtime.pop(container.uuid, None)
             plan = held_plan(container)
             if state is not None and plan is not None and plan.cpu_policy == "shared":
-                self._pool.enter(container, CpuSet(state.cpuset_cpus))
+                self._pool.enter(container, plan, CpuSet(state.cpuset_cpus))
             self._take_up(context, container)
         for uuid, state in runtime.items():
             LOG.warning(

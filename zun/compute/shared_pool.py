@@ -8,6 +8,7 @@ narrowed and the kernel is asked whether they left; only after its last process 
 import logging
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from zun.common import exceptions
 from zun.compute.compute_node_tracker import ComputeNodeTracker
@@ -18,28 +19,40 @@ from zun.topology import CpuSet, HostTopology, Plan, Usage
 LOG = logging.getLogger(__name__)
 
 
-def pool_of(topology: HostTopology, usage: Usage, plan: Plan) -> CpuSet:
-    """The CPUs that a shared container with ``plan`` may run on now: the pool of its cells."""
-    return usage.shared_pool(topology, plan.cells)
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A shared container that exists at the runtime. ``cpus`` are those it was last told to run on."""
+
+    container: Container
+    plan: Plan
+    cpus: CpuSet
+
+
+def pool_of(topology: HostTopology, usage: Usage, uuid: str, plan: Plan) -> CpuSet:
+    """Where the shared container ``uuid`` with ``plan`` may run now: the pool of its cells.
+
+    CPUs that it holds itself are among them: it may be on its way from dedicated to shared.
+    """
+    return usage.without(uuid).shared_pool(topology, plan.cells)
 
 
 class SharedPool:
     """The shared containers of this host that exist at the runtime, and the CPUs each may run on now.
 
-    One lock keeps changes in order, over the runtime's answers as well: a later, wider set must not overtake a narrower
-    one.
+    One lock keeps changes in order, over the runtime's answers as well: a later, wider set must not overtake a
+    narrower one.
     """
 
     def __init__(self, tracker: ComputeNodeTracker, driver: ContainerDriver) -> None:
         self._tracker = tracker
         self._driver = driver
         self._lock = threading.Lock()
-        self._members: dict[str, tuple[Container, CpuSet]] = {}
+        self._members: dict[str, Member] = {}
 
-    def enter(self, container: Container, cpus: CpuSet) -> None:
-        """Note that the runtime has the container, made to run on ``cpus``, before it starts."""
+    def enter(self, container: Container, plan: Plan, cpus: CpuSet) -> None:
+        """Note, before it starts, that the runtime has the container, made to run on ``cpus``."""
         with self._lock:
-            self._members[container.uuid] = (container, cpus)
+            self._members[container.uuid] = Member(container, plan, cpus)
             self._settle(container.uuid)
 
     def leave(self, uuid: str) -> None:
@@ -53,32 +66,49 @@ class SharedPool:
         Raises PinningMismatch when one did not.
         """
         with self._lock:
-            for uuid in list(self._members):
-                self._settle(uuid)
+            self._settle_all()
+
+    def change(self, container: Container, plan: Plan, *, cpu: float, memory: int) -> CpuSet:
+        """Move a container at the runtime to ``plan``, which it holds already, and give it other limits.
+
+        Returns the CPUs it was told to run on. ``container.cpu_policy`` is the plan's. Emptying the CPUs and moving the
+        container is one step for everybody else who wants CPUs of the pool.
+        """
+        with self._lock:
+            self._members.pop(container.uuid, None)
+            if plan.cpu_policy == "dedicated":
+                self._settle_all()
+                cpus = plan.cpus
+            else:
+                cpus = pool_of(self._tracker.topology, self._tracker.usage, container.uuid, plan)
+            self._driver.update(container, cpu=cpu, memory=memory, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems))
+            if plan.cpu_policy != "dedicated":
+                self._members[container.uuid] = Member(container, plan, cpus)
+        return cpus
 
     def current(self) -> Mapping[str, CpuSet]:
         """Member -> the CPUs it was last told to run on."""
         with self._lock:
-            return {uuid: cpus for uuid, (_, cpus) in self._members.items()}
+            return {uuid: member.cpus for uuid, member in self._members.items()}
+
+    def _settle_all(self) -> None:
+        for uuid in list(self._members):
+            self._settle(uuid)
 
     def _settle(self, uuid: str) -> None:
-        container, now = self._members[uuid]
-        usage = self._tracker.usage
-        plan = usage.claim(uuid)
-        if plan is None:  # released meanwhile; whoever did that also removes the container
-            return
-        wanted = pool_of(self._tracker.topology, usage, plan)
-        if wanted == now:
+        member = self._members[uuid]
+        wanted = pool_of(self._tracker.topology, self._tracker.usage, uuid, member.plan)
+        if wanted == member.cpus:
             return
         try:
-            self._driver.update(container, cpuset_cpus=str(wanted))
+            self._driver.update(member.container, cpuset_cpus=str(wanted))
         except exceptions.ContainerNotFound:
             del self._members[uuid]
             return
-        self._members[uuid] = (container, wanted)
-        LOG.info("Shared container %s runs on CPUs %s instead of %s", uuid, wanted, now)
-        if now - wanted:
-            self._check_left(container, now - wanted)
+        self._members[uuid] = replace(member, cpus=wanted)
+        LOG.info("Shared container %s runs on CPUs %s instead of %s", uuid, wanted, member.cpus)
+        if given_up := member.cpus - wanted:
+            self._check_left(member.container, given_up)
 
     def _check_left(self, container: Container, given_up: CpuSet) -> None:
         state = self._driver.show(container)

@@ -8,11 +8,11 @@ from zun.topology import PlacementRequest, Plan
 
 
 def placement_request(container: Mapping[str, Any], **changes: Any) -> PlacementRequest:
-    """What ``container`` (an object or a row) asks of the allocator, with ``changes`` to ``cpu`` or ``memory``."""
+    """What ``container`` (an object or a row) asks of the allocator, with ``changes`` to cpu, memory or cpu_policy."""
     asked = container["placement"] or {}
     cpu = changes.get("cpu", container["cpu"])
     memory = changes.get("memory", container["memory"])
-    dedicated = container["cpu_policy"] == "dedicated"
+    dedicated = changes.get("cpu_policy", container["cpu_policy"]) == "dedicated"
     if not dedicated:
         return PlacementRequest(cpus=cpu, memory_mib=memory, cpu_policy="shared")
     return PlacementRequest(

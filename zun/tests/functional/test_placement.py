@@ -201,3 +201,57 @@ def test_a_container_that_dies_is_seen(cloud, context):
     stopped = wait_for(lambda: (row := db.get(container.uuid))["status"] == "Stopped" and row)
     assert stopped["exit_code"] == 137
     assert held(cloud, container.host) == dict.fromkeys(CpuSet(container.cpuset["cpuset_cpus"]), container.uuid)
+
+
+def test_a_grown_container_keeps_its_cpus_and_a_shrunk_one_some_of_them(cloud, context):
+    container = cloud.run(context, **DEDICATED)
+    before = CpuSet(container.cpuset["cpuset_cpus"])
+    grown = CpuSet(cloud.compute_api.update(context, container, cpu=4.0).cpuset["cpuset_cpus"])
+    assert before < grown
+    shrunk = CpuSet(cloud.compute_api.update(context, container, cpu=1.0).cpuset["cpuset_cpus"])
+    assert shrunk < grown and len(shrunk) == 1
+
+
+def test_a_container_changes_between_dedicated_and_shared(cloud, context):
+    where = {"run": True, "host": "one"}
+    other = cloud.run(context, cpu=1.0, memory=64, request=where)
+    container = cloud.run(context, **DEDICATED, request=where)
+    driver = cloud.drivers["one"]
+    pid, cell = driver.show(container).pid, int(container.cpuset["cpuset_mems"])
+    whole = machine().cell(cell).cpus
+
+    shared = cloud.compute_api.update(context, container, cpu_policy="shared")
+    assert (shared.cpu_policy, shared.cpuset["cpu_policy"]) == ("shared", "shared")
+    assert held(cloud, "one") == {}
+    assert CpuSet(driver.show(container).cpuset_cpus) == CpuSet(driver.show(other).cpuset_cpus) == whole
+
+    back = cloud.compute_api.update(context, container, cpu=3.0, cpu_policy="dedicated")
+    mine = CpuSet(back.cpuset["cpuset_cpus"])
+    assert len(mine) == 3 and held(cloud, "one") == dict.fromkeys(mine, container.uuid)
+    assert CpuSet(driver.show(container).cpuset_cpus) == mine
+    assert CpuSet(driver.show(other).cpuset_cpus) == whole - mine
+    assert driver.show(container).pid == pid
+
+
+@pytest.mark.parametrize("failing_call", [0, 1])
+@pytest.mark.parametrize("policy", ["shared", "dedicated"])
+def test_a_failed_change_of_policy_goes_back(cloud, context, policy, failing_call):
+    """The update fails, or the kernel does not follow it."""
+    where = {"run": True, "host": "one"}
+    other = cloud.run(context, cpu=1.0, memory=64, request=where)
+    container = cloud.run(context, cpu=2.0, memory=64, cpu_policy=policy, request=where)
+    driver = cloud.drivers["one"]
+    before = {each.uuid: driver.show(each).cpuset_cpus for each in (other, container)}
+    owners = held(cloud, "one")
+    if failing_call == 0:
+        driver.fail("update", exceptions.DockerError(error="cgroup is busy"), times=1)
+    else:
+        driver.fail("kernel_view", exceptions.DockerError(error="cgroup is unreadable"), times=1)
+    target = {"shared": "dedicated", "dedicated": "shared"}[policy]
+    with pytest.raises(exceptions.DockerError):
+        cloud.compute_api.update(context, container, cpu_policy=target)
+    assert wait_for(lambda: {each.uuid: driver.show(each).cpuset_cpus for each in (other, container)} == before)
+    assert held(cloud, "one") == owners
+    row = db.get(container.uuid)
+    assert (row["cpu_policy"], row["cpuset"]) == (policy, container.cpuset)
+    assert set(cloud.agents["one"].tracker.usage.owners) == {other.uuid, container.uuid}
