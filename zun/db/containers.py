@@ -46,6 +46,9 @@ CLAIM_COLUMNS = (
 )
 
 
+_WAITING = (table.c.status == states.Status.CREATING, table.c.host.is_(None))
+
+
 def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnElement[bool]]:
     return [] if all_projects else [table.c.project_id == context.project_id]
 
@@ -127,9 +130,16 @@ def claims(hostname: str | None = None) -> list[session.Row]:
 
 def unplaced() -> list[session.Row]:
     """Containers that were accepted and have no host yet, oldest first."""
-    statement = sa.select(table).where(table.c.status == states.Status.CREATING, table.c.host.is_(None))
+    statement = sa.select(table).where(*_WAITING)
     with session.reader() as connection:
         return session.rows(connection, statement.order_by(table.c.id))
+
+
+def is_unplaced(uuid: str) -> bool:
+    """Whether the container was accepted, has no host yet, and was not deleted meanwhile."""
+    statement = sa.select(table.c.id).where(table.c.uuid == uuid, *_WAITING)
+    with session.reader() as connection:
+        return connection.execute(statement).first() is not None
 
 
 @session.retry

@@ -101,6 +101,9 @@ class SchedulerEndpoint:
         tried: Mapping[str, str],
         alternates: Sequence[Mapping[str, Any]],
     ) -> None:
+        if not db.is_unplaced(container.uuid):
+            LOG.info("Container %s needs no host any more", container.uuid)
+            return
         spec = RequestSpec.of(container, tried)
         self._table.refresh()
         answer = self._select_and_book(container, spec, alternates)

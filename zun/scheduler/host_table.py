@@ -15,7 +15,7 @@ from typing import Any
 
 from zun.db import compute_nodes, containers, services
 from zun.objects.placement import held_plan
-from zun.topology import HostTopology, Plan, Usage
+from zun.topology import ClaimConflict, HostTopology, Plan, Usage
 
 COMPUTE_BINARY = "zun-compute"
 
@@ -123,8 +123,9 @@ class HostTable:
         with self._lock:
             state = self._states.get(hostname)
             if state is None or uuid is None or generation > state.generation + 1:
-                self._stale.add(hostname)
-            if state is None or uuid is None or generation <= state.generation:
+                self._stale.add(hostname)  # something between was lost: what follows makes no sense without it
+                return
+            if generation <= state.generation:
                 return
             booking = self._bookings.pop(uuid, None)
             claims = self._held.setdefault(hostname, {})
@@ -135,8 +136,7 @@ class HostTable:
                 self._recount(hostname)
                 if booking is not None and booking.hostname != hostname:
                     self._recount(booking.hostname)
-            if generation == state.generation + 1:
-                self._states[hostname] = replace(self._states[hostname], generation=generation)
+            self._states[hostname] = replace(self._states[hostname], generation=generation)
 
     def refresh(self) -> None:
         """Read from the database what may have changed: hosts known to be stale, and at most once in ``fresh_seconds``
@@ -199,7 +199,7 @@ class HostTable:
 
     def _put(self, hostname: str, uuid: str, held: Held) -> None:
         state = self._states[hostname]
-        usage = state.usage.with_claim(uuid, held.plan)
+        usage = state.usage.without(uuid).with_claim(uuid, held.plan)
         self._states[hostname] = replace(state, usage=usage, disk_used=state.disk_used + held.disk)
 
     def _recount(self, hostname: str) -> None:
@@ -209,7 +209,10 @@ class HostTable:
             return
         usage, disk = Usage(), 0
         for uuid, held in self._held.get(hostname, {}).items():
-            usage, disk = usage.with_claim(uuid, held.plan), disk + held.disk
+            try:
+                usage, disk = usage.with_claim(uuid, held.plan), disk + held.disk
+            except ClaimConflict:  # an old change came after the database had been read: read it again
+                self._stale.add(hostname)
         for uuid, booking in list(self._bookings.items()):
             if booking.hostname != hostname:
                 continue

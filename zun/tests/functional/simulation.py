@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cloud whose messages and crashes are drawn from a seed.
+
+Schedulers, trackers, lifecycles and the database are the real ones. There are no threads, so that a failing run can be
+run again.
+
+Messages wait in one place and are delivered in any order, sometimes twice. Notes to the schedulers about changed hosts
+may be lost. An agent may be killed at each call it makes to the database or to its runtime: whatever it had in memory
+is gone, what it had committed stays, and the next agent starts from that. After each delivered message the ledger is
+checked.
+"""
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from oslo_utils import uuidutils
+
+from zun.common import exceptions
+from zun.common.context import RequestContext, admin_context
+from zun.common.states import Status
+from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.inventory import inventory
+from zun.compute.lifecycle import Lifecycle
+from zun.compute.reconcile import Step, first_step
+from zun.compute.shared_pool import SharedPool
+from zun.container.fake import InMemoryDriver
+from zun.db import containers as db
+from zun.db import services
+from zun.objects import Container
+from zun.objects.base import ZunObject
+from zun.objects.placement import held_plan, placement_request
+from zun.scheduler import filters, weighers
+from zun.scheduler.endpoint import SchedulerEndpoint
+from zun.scheduler.host_table import HostTable
+from zun.tests.fixtures import new_container
+from zun.topology import CpuSet, HostTopology, Plan, Refusal, Usage, plan
+
+
+class Killed(BaseException):
+    """kill -9 of an agent: nothing catches it, and nothing it still tries succeeds."""
+
+
+class Conductor:
+    """Runs the objects' database methods for the agents, which is where a kill can strike before or after a commit."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+
+    def object_class_action_versions(
+        self, context: Any, name: str, method: str, versions: Any, args: Any, kwargs: Any
+    ) -> Any:
+        from oslo_versionedobjects.base import VersionedObjectRegistry
+
+        cls = VersionedObjectRegistry.obj_classes()[name][0]
+        return self._around(lambda: getattr(cls, method)(context, *args, **kwargs))
+
+    def object_action(self, context: Any, instance: Any, method: str, args: Any, kwargs: Any) -> Any:
+        return {}, self._around(lambda: getattr(instance, method)(*args, **kwargs))
+
+    def _around(self, work: Callable[[], Any]) -> Any:
+        self._world.may_be_killed()
+        ZunObject.indirection_api = None
+        try:
+            result = work()
+        finally:
+            ZunObject.indirection_api = self
+        self._world.may_be_killed()
+        return result
+
+
+class Agent:
+    """What zun-compute is made of, on one simulated host."""
+
+    def __init__(self, world: "World", name: str) -> None:
+        self.name, self._world, self.dead = name, world, False
+        self.driver = world.drivers[name]
+        self.tracker = ComputeNodeTracker(name)
+        self.pool = SharedPool(self.tracker, self.driver)
+        self.lifecycle = Lifecycle(name, self.tracker, self.pool, self.driver, world, world)
+
+    def start(self) -> None:
+        """As the service's own start: inventory, claims from the rows, interrupted operations."""
+        context = admin_context()
+        found = inventory(self._world.conf, self._world.machines[self.name], self.driver.facts())
+        self.tracker.update_inventory(context, found.topology, found.columns)
+        containers = Container.list_by_host(context, self.name)
+        self.tracker.rebuild(containers)
+        for container in containers:
+            state, held = self.driver.show(container), held_plan(container)
+            if state is not None and held is not None and held.cpu_policy == "shared":
+                self.pool.enter(container, held, CpuSet(state.cpuset_cpus))
+        for container in containers:
+            step = first_step(container)
+            if step is Step.RESUME_CREATE:
+                self.lifecycle.resume_create(context, container)
+            elif step is Step.DELETE:
+                self.lifecycle.delete(context, container, force=True)
+            else:
+                self.lifecycle.sync(context, container.uuid)
+
+
+class World:
+    """Everything, with the messages under way. It is the RPC client and the notifier of all its parts as well."""
+
+    def __init__(self, conf: Any, machines: dict[str, HostTopology], seed: int, *, kills: float, schedulers: int = 2):
+        self.conf, self.machines, self.random = conf, machines, random.Random(seed)
+        self._kills = kills
+        self.drivers = {name: InMemoryDriver() for name in machines}
+        self.messages: list[tuple[str, Callable[[], None]]] = []
+        self.running: Agent | None = None
+        self.agents: dict[str, Agent] = {}
+        self.killed = self.delivered = self.refused = self.avoidable = 0
+        self.tables = [HostTable(booking_seconds=1e9, fresh_seconds=0) for _ in range(schedulers)]
+        loaded = filters.load(conf.scheduler.enabled_filters, conf)
+        weights = weighers.load(conf.scheduler.weighers)
+        self.schedulers = [SchedulerEndpoint(table, loaded, weights, self) for table in self.tables]
+        for driver in self.drivers.values():
+            for operation in ("ensure", "create", "start", "show", "kernel_view", "update", "delete"):
+                driver.before(operation, lambda _container: self.may_be_killed())
+        ZunObject.indirection_api = Conductor(self)
+        for name in machines:
+            services.heartbeat(name, "zun-compute", "nova")
+            self.start_agent(name)
+
+    def close(self) -> None:
+        ZunObject.indirection_api = None
+
+    # kills
+
+    def may_be_killed(self) -> None:
+        agent = self.running
+        if agent is None:
+            return
+        if agent.dead or self.random.random() < self._kills:
+            agent.dead = True
+            raise Killed
+
+    @contextlib.contextmanager
+    def acting(self, agent: Agent) -> Iterator[None]:
+        """Let ``agent`` work; when it is killed meanwhile a new one starts, which may be killed in its turn."""
+        before, self.running = self.running, agent
+        killed = False
+        try:
+            yield
+        except Killed:
+            killed = True
+        finally:
+            self.running = before
+        if killed:
+            self.killed += 1
+            self.start_agent(agent.name)
+
+    def start_agent(self, name: str) -> None:
+        agent = self.agents[name] = Agent(self, name)
+        with self.acting(agent):
+            agent.start()
+
+    # messages: the interfaces of SchedulerAPI, ComputeAPI and Notifier
+
+    def _send(self, to: str, work: Callable[[], None], *, lossy: bool = False) -> None:
+        if lossy and self.random.random() < 0.2:
+            return
+        for _ in range(2 if self.random.random() < 0.1 else 1):
+            self.messages.append((to, work))
+
+    def _to_agent(self, host: str, work: Callable[[Agent], object]) -> None:
+        def deliver() -> None:
+            agent = self.agents[host]
+            with self.acting(agent), contextlib.suppress(exceptions.ZunError):
+                work(agent)
+
+        self._send(host, deliver)
+
+    def host_changed(self, context: Any, **change: Any) -> None:
+        for scheduler in self.schedulers:
+            arguments = {"uuid": None, "held": None, **change}
+            self._send(
+                "scheduler",
+                lambda endpoint=scheduler, given=arguments: endpoint.host_changed(context, **given),
+                lossy=True,
+            )
+
+    def claim_refused(self, context: Any, container: Container, **refusal: Any) -> None:
+        self.refused += 1
+        copy = Container.from_row(context, dict(container))
+        self._check_refusal(refusal["host"], copy)
+        chosen = self.random.choice(self.schedulers)
+        self._send("scheduler", lambda: chosen.claim_refused(context, container=copy, **refusal))
+
+    def create(self, context: Any, host: str, container: Container, **arguments: Any) -> None:
+        row = dict(container)
+        self._to_agent(
+            host, lambda agent: agent.lifecycle.create(context, Container.from_row(context, row), **arguments)
+        )
+
+    def status_changed(self, context: Any, container: Container) -> None:
+        """Nobody listens."""
+
+    # the work
+
+    def submit(self, context: RequestContext, **fields: Any) -> str:
+        container = new_container(context, uuid=uuidutils.generate_uuid(), **fields)
+        chosen = self.random.choice(self.schedulers)
+        self._send("scheduler", lambda: chosen.create(context, container=container))
+        return container.uuid
+
+    def delete(self, context: RequestContext, uuid: str) -> None:
+        """As the API does it."""
+        if db.destroy_unplaced(uuid):
+            return
+        with contextlib.suppress(exceptions.ContainerNotFound, exceptions.IllegalTransition):
+            db.update(uuid, {"status": Status.DELETING})
+            container = Container.from_row(context, db.get(uuid))
+            self._to_agent(str(container.host), lambda agent: agent.lifecycle.delete(context, container, force=True))
+
+    def resize(self, context: RequestContext, uuid: str, **size: Any) -> None:
+        with contextlib.suppress(exceptions.ContainerNotFound):
+            container = Container.from_row(context, db.get(uuid))
+            if container.host:
+                self._to_agent(container.host, lambda agent: agent.lifecycle.update(context, container, **size))
+
+    def step(self) -> bool:
+        """Deliver one of the waiting messages, any of them. False when there are none."""
+        if not self.messages:
+            return False
+        _, work = self.messages.pop(self.random.randrange(len(self.messages)))
+        work()
+        self.delivered += 1
+        return True
+
+    def settle(self, context: RequestContext) -> None:
+        """Deliver everything, and let the periodic tasks find what was lost, until nothing is left to do."""
+        self._kills = 0.0
+        for _ in range(100):
+            while self.step():
+                self.check()
+            for table in self.tables:
+                table.refresh()
+            for row in db.unplaced():
+                self.tables[0].unbook(row["uuid"])
+            self.schedulers[0].sweep(0)
+            for name in self.machines:
+                self.start_agent(name)
+            if not self.messages:
+                return
+        raise AssertionError("the cloud does not come to rest")
+
+    # what must be true
+
+    def check(self) -> None:
+        """No CPU in two claims, and claims and free add up to the inventory, in every agent and in the database."""
+        rows: dict[str, dict[str, Plan]] = {name: {} for name in self.machines}
+        for row in db.claims():
+            held = held_plan(row)
+            assert held is not None
+            rows[row["host"]][row["uuid"]] = held
+        for name, agent in self.agents.items():
+            Usage(rows[name])  # raises when two rows hold one CPU
+            check_sums(agent.tracker.topology, agent.tracker.usage)
+            in_memory = agent.tracker.usage
+            for uuid, held in rows[name].items():
+                mine = in_memory.claim(uuid)
+                assert mine is not None, f"{uuid} holds CPUs of {name} in its row and not in the agent"
+                assert held.cpus == mine.cpus or in_memory.claim(f"{uuid}+") is not None
+            self._check_runtime(name, in_memory)
+
+    def _check_runtime(self, name: str, usage: Usage) -> None:
+        """Whoever runs on a dedicated CPU holds it."""
+        for uuid, state in self.drivers[name].list().items():
+            if state.pid == 0 or (claim := usage.claim(uuid)) is None:
+                continue
+            owners = {usage.owner_of(cpu) for cpu in CpuSet(state.cpuset_cpus)}
+            assert owners <= {None, uuid, f"{uuid}+"}, f"{uuid} ({claim.cpu_policy}) runs on CPUs of {owners}"
+
+    def _check_refusal(self, host: str, container: Container) -> None:
+        """A refusal must be one that no other plan on that host would have avoided."""
+        agent = self.agents[host]
+        answer = plan(agent.tracker.topology, agent.tracker.usage, placement_request(container))
+        self.avoidable += not isinstance(answer, Refusal)
+
+
+def check_sums(topology: HostTopology, usage: Usage) -> None:
+    """Claims plus free is the inventory, cell by cell, counted here anew from the claims."""
+    free = usage.free(topology)
+    for cell in topology.cells:
+        shares = [held.cells[cell.id] for _, held in usage if cell.id in held.cells]
+        owned = [held.cells[cell.id] for _, held in usage if cell.id in held.cells and held.cpu_policy == "dedicated"]
+        taken = CpuSet("")
+        for share in owned:
+            assert not taken & (share.cpus | share.withheld), "a CPU has two owners"
+            taken |= share.cpus | share.withheld
+        assert free[cell.id].cpus | (taken & topology.dedicated_cpus) == topology.dedicated_cpus & cell.cpus
+        assert not free[cell.id].cpus & taken
+        mib = sum(share.memory_mib for share in shares if not share.pages)
+        kept = topology.reserved_memory_mib.get(cell.id, 0)
+        assert free[cell.id].memory_mib + mib + kept == cell.small_mib
