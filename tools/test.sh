@@ -44,34 +44,43 @@ stage_integration() {
     "$VENV/bin/pytest" -p no:cacheprovider -q zun/tests/integration
 }
 
-# limit STAGE: seconds after which a stage is ended; together below 20 minutes.
+# limit STAGE: seconds after which a stage is ended: its own measure, or what is left of
+# 19 minutes since we were called.
 limit() {
+    local most left=$((1140 - SECONDS))
     case $1 in
-        lint) echo 60 ;;
-        types) echo 240 ;;
-        unit) echo 300 ;;
-        functional) echo 240 ;;
-        integration) echo 480 ;;
+        lint) most=60 ;;
+        types) most=240 ;;
+        unit | functional) most=360 ;;
+        integration) most=720 ;;
     esac
+    [ "$left" -gt 1 ] || left=1
+    echo $((most < left ? most : left))
 }
 
 # run_stage NAME: its output goes to a file that is shown as it grows. Not through a
 # pipe: a process that a test forgot would hold that open, and us with it.
 run_stage() {
-    local name=$1 log=$LOGS/$1.log pid status=0
+    local name=$1 log=$LOGS/$1.log pid shown status=0 most
+    most=$(limit "$name")
     say "Stage $name"
     : >"$log"
     export -f "stage_$name"
     export VENV
-    setsid timeout --kill-after=20 "$(limit "$name")" bash -c "stage_$name" </dev/null >"$log" 2>&1 &
+    # Interrupted rather than terminated, because pytest then ends what its fixtures started;
+    # the shell starts background processes deaf to that signal.
+    setsid env --default-signal=INT timeout --signal=INT --kill-after=30 "$most" bash -c "stage_$name" \
+        </dev/null >"$log" 2>&1 &
     pid=$!
     current=$pid
-    tail -n +1 -s 0.2 -f --pid="$pid" "$log"
+    tail -n +1 -s 0.2 -f --pid="$pid" "$log" &
+    shown=$!
     wait "$pid" || status=$?
+    wait "$shown"
     kill -KILL -- "-$pid" 2>/dev/null || true
     current=
     if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
-        echo "error: stage $name was ended after $(limit "$name") s" | tee -a "$log"
+        echo "error: stage $name was ended after $most s" | tee -a "$log"
     fi
     return "$status"
 }
@@ -93,9 +102,15 @@ need_services() {
     eval "$("$ROOT/tools/services.sh" env)"
 }
 
+stage_gone() { ! kill -0 "$current"; }
+
 # Ends a stage that still runs, and the services that were started for it. Twice is harmless.
 cleanup() {
-    if [ -n "${current:-}" ]; then kill -KILL -- "-$current" 2>/dev/null || true; fi
+    if [ -n "${current:-}" ]; then
+        kill -INT -- "-$current" 2>/dev/null || true
+        wait_until 30 stage_gone || true
+        kill -KILL -- "-$current" 2>/dev/null || true
+    fi
     if [ ${#ours[@]} -gt 0 ]; then
         say "Stopping ${ours[*]}"
         "$ROOT/tools/services.sh" stop "${ours[@]}" || true

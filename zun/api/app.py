@@ -13,7 +13,7 @@ from typing import Any
 import pecan
 from oslo_config import cfg
 from oslo_context import context as oslo_context
-from oslo_middleware import healthcheck
+from oslo_middleware import cors, healthcheck, http_proxy_to_wsgi
 from oslo_policy import policy as oslo_policy
 
 from zun.api import auth, errors, memoize, microversion, request, routes
@@ -22,16 +22,20 @@ from zun.api.auth import WsgiApp
 from zun.api.controllers import root
 from zun.api.controllers.v1 import NOUNS, Parts
 from zun.api.settings import Settings
+from zun.compute.rpcapi import ComputeAPI
+from zun.scheduler.rpcapi import SchedulerAPI
 
 _REQUEST_ID = re.compile("req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def build(
-    conf: cfg.ConfigOpts, *, scheduler_api: Any, compute_api: Any, policy: oslo_policy.Enforcer | None = None
+    conf: cfg.ConfigOpts,
+    *,
+    scheduler_api: SchedulerAPI,
+    compute_api: ComputeAPI,
+    policy: oslo_policy.Enforcer | None = None,
 ) -> WsgiApp:
-    """The application. ``conf`` has the options of ``zun.conf``; ``policy`` replaces the enforcer made from
-    it.
-    """
+    """The application. ``conf`` has the options of ``zun.conf``; ``policy`` replaces the enforcer made of them."""
     memoize.install()
     parts = Parts(scheduler_api=scheduler_api, compute_api=compute_api, settings=Settings.from_conf(conf))
     router = routes.Router(route for noun in NOUNS for route in noun(parts).routes())
@@ -44,7 +48,22 @@ def build(
         default_renderer="json",
         request_cls=root.Request,
     )
-    return Edge(auth.wrap(app, conf), healthcheck.Healthcheck(None, conf))
+    return _behind_others(Edge(auth.wrap(app, conf), healthcheck.Healthcheck(None, conf)), conf)
+
+
+def _behind_others(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
+    """``app`` behind what oslo.middleware has for proxies and browsers, each only if the operator asked for it."""
+    conf.register_opts(http_proxy_to_wsgi.OPTS, group="oslo_middleware")
+    conf.register_opts(cors.OPTS, group="cors")
+    if conf.oslo_middleware.enable_proxy_headers_parsing:
+        app = http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf)
+    if conf.cors.allowed_origin:
+        names = [microversion.HEADER, *microversion.RANGE_HEADERS, "X-OpenStack-Request-ID"]
+        conf.set_default("allow_headers", ["X-Auth-Token", *names], group="cors")
+        conf.set_default("expose_headers", names, group="cors")
+        conf.set_default("allow_methods", ["GET", "POST", "PUT", "PATCH", "DELETE"], group="cors")
+        app = cors.CORS(app, conf)
+    return app
 
 
 class Edge:
@@ -60,9 +79,8 @@ class Edge:
         request_id = oslo_context.generate_request_id()
         environ["openstack.request_id"] = request_id
         if _REQUEST_ID.fullmatch(environ.get("HTTP_X_OPENSTACK_REQUEST_ID", "")):
-            environ["openstack.global_request_id"] = environ[
-                "HTTP_X_OPENSTACK_REQUEST_ID"
-            ]  # the caller's, for the logs
+            # The caller's own id, for the logs.
+            environ["openstack.global_request_id"] = environ["HTTP_X_OPENSTACK_REQUEST_ID"]
         added = [("x-openstack-request-id", request_id)]
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:

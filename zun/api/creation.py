@@ -45,7 +45,7 @@ def container_fields(given: Mapping[str, Any], *, run: bool, version: Version, s
     ``given`` has passed the schema of ``version``. Raises InvalidValue or ValidationError, naming the field.
     """
     _check_services(given)
-    ports = _ports(given, version)
+    ports = _ports(given)
     return {
         **{name: given[name] for name in _AS_GIVEN if given.get(name) is not None},
         "cpu": _or(given.get("cpu"), settings.default_cpu),
@@ -137,12 +137,12 @@ def _restart_policy(policy: Mapping[str, Any] | None) -> dict[str, str] | None:
     return {"Name": name, "MaximumRetryCount": "0" if name == "no" else str(count)}
 
 
-def _ports(given: Mapping[str, Any], version: Version) -> dict[str, int]:
+def _ports(given: Mapping[str, Any]) -> dict[str, int]:
     """``exposed_ports`` in full form (``80/tcp``) -> number."""
     exposed = given.get("exposed_ports")
     if exposed is None:
         return {}
-    if version >= v1(20) and given.get("security_groups") is not None:
+    if given.get("security_groups") is not None:
         raise exceptions.InvalidValue(
             "exposed_ports: it makes a security group of its own, so security_groups cannot be given too; choose one."
         )

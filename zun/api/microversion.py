@@ -14,6 +14,7 @@ from zun.api import errors
 
 SERVICE = "container"
 HEADER = "OpenStack-API-Version"
+RANGE_HEADERS = ("OpenStack-API-Minimum-Version", "OpenStack-API-Maximum-Version")
 _FORM = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
 
 
@@ -87,10 +88,11 @@ def negotiate(header: str | None) -> Version:
 
 def response_headers(version: Version) -> list[tuple[str, str]]:
     """What every response says whose request named a readable version."""
+    lowest, highest = RANGE_HEADERS
     return [
         (HEADER, f"{SERVICE} {version}"),
-        ("OpenStack-API-Minimum-Version", f"{SERVICE} {MIN}"),
-        ("OpenStack-API-Maximum-Version", f"{SERVICE} {MAX}"),
+        (lowest, f"{SERVICE} {MIN}"),
+        (highest, f"{SERVICE} {MAX}"),
         ("vary", HEADER),
     ]
 

@@ -31,10 +31,10 @@ class Policy:
         self._reload()
 
     def _reload(self) -> None:
+        self._fresh_until = self._clock() + RELOAD_SECONDS  # first, so that one thread goes and not all
         self._enforcer.use_conf = True
         self._enforcer.load_rules()
         self._enforcer.use_conf = False
-        self._fresh_until = self._clock() + RELOAD_SECONDS
 
     def allows(self, rule: str, target: Mapping[str, Any], credentials: dict[str, Any]) -> bool:
         if self._clock() >= self._fresh_until:

@@ -23,7 +23,11 @@ LABEL = Field({"type": "string", "minLength": 1, "maxLength": 255})  # binary, r
 OPTIONAL_LABEL = Field({"type": ["string", "null"], "minLength": 1, "maxLength": 255})
 OPTIONAL_TEXT = Field({"type": ["string", "null"], "maxLength": 255})
 OBJECT = Field({"type": ["object", "null"]})
-PULL = Field({"enum": ["never", "always", "ifnotpresent", "Never", "Always", "IfNotPresent", None]})
+# The reference stores the capital letters and then knows no such policy; one spelling is enough for the hosts.
+PULL = Field(
+    {"enum": ["never", "always", "ifnotpresent", "Never", "Always", "IfNotPresent", None]},
+    lambda value: None if value is None else value.lower(),
+)
 
 _TRUE = ("True", "TRUE", "true", "1", "ON", "On", "on", "YES", "Yes", "yes")
 _FALSE = ("False", "FALSE", "false", "0", "OFF", "Off", "off", "NO", "No", "no")

@@ -28,6 +28,7 @@ class ComputeMessages:
     def _send(self, method: str, container: Container, **arguments: Any) -> None:
         if self.failure:
             raise self.failure
+        assert container.host is not None, "a message to nobody"
         self.sent.append((method, container.uuid, arguments))
 
     def start(self, context: RequestContext, container: Container) -> None:
@@ -79,6 +80,12 @@ class ComputeMessages:
     def top(self, context: RequestContext, container: Container, ps_args: str | None = None) -> dict[str, Any]:
         self._send("top", container, ps_args=ps_args)
         return {"Titles": ["PID"], "Processes": [["1"]]}
+
+    def audit(self, context: RequestContext, host: str, *, repair: bool = False) -> dict[str, Any]:
+        if self.failure:
+            raise self.failure
+        self.sent.append(("audit", host, {"repair": repair}))
+        return {"host": host, "findings": [], "containers": {"ok": 2}, "totals": {"audits": 7}}
 
     def stats(self, context: RequestContext, container: Container) -> dict[str, Any]:
         self._send("stats", container)

@@ -100,7 +100,7 @@ def test_every_field(admin_api, host_row, scheduler):
     expected = {
         **{name: body[name] for name in ("image", "name", "command", "entrypoint", "hostname", "environment", "host")},
         **{"cpu": 1.5, "memory": "256", "disk": 20, "labels": {"a": "b", "n": "1", "t": "True"}},
-        **{"restart_policy": {"Name": "on-failure", "MaximumRetryCount": "3"}, "image_pull_policy": "Always"},
+        **{"restart_policy": {"Name": "on-failure", "MaximumRetryCount": "3"}, "image_pull_policy": "always"},
         **{"auto_remove": True, "auto_heal": True, "interactive": True, "tty": False, "image_driver": "glance"},
         **{"runtime": "runc", "privileged": False, "workdir": ""},
         "healthcheck": {"test": "true", "interval": 5, "retries": 2, "timeout": 3},

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from zun.api import app as api_app
 from zun.tests.functional.api.client import Client
 
 LIST = {"containers": [], "next": None}
@@ -332,3 +333,47 @@ def test_version_documents(application):
                 {"href": f"http://zun.example:9517/{noun}/", "rel": "bookmark"},
             ]
     assert nobody.get("/.json").json == root
+
+
+# What operators put in front.
+
+
+@pytest.fixture
+def configured(configuration, database, scheduler, compute, tmp_path):
+    def build(text):
+        file = tmp_path / "zun.conf"
+        file.write_text(f"[api]\nauth_strategy = noauth\n{text}")
+        configuration([], project="zun-test", default_config_files=[str(file)], default_config_dirs=[])
+        application = api_app.build(configuration, scheduler_api=scheduler, compute_api=compute)
+        return Client(application, project="demo", version="1.40")
+
+    return build
+
+
+@pytest.mark.parametrize(("enabled", "base"), [("true", "https://cloud.example"), ("false", "http://zun.example:9517")])
+def test_behind_a_proxy(configured, enabled, base):
+    api = configured(f"[oslo_middleware]\nenable_proxy_headers_parsing = {enabled}\n")
+    headers = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "cloud.example"}
+    reply = api.post("/v1/containers", {"image": "demo"}, headers=headers)
+    assert reply.headers["location"] == f"{base}/v1/containers/{reply.json['uuid']}"
+
+
+def test_browsers_of_another_origin(configured):
+    api = configured("[cors]\nallowed_origin = https://ui.example\n")
+    origin = {"Origin": "https://ui.example"}
+    asked = {"Access-Control-Request-Method": "PATCH", "Access-Control-Request-Headers": "OpenStack-API-Version"}
+    preflight = api.send("OPTIONS", "/v1/containers", headers=origin | asked)
+    assert preflight.status == 200
+    assert preflight.headers["access-control-allow-origin"] == "https://ui.example"
+    assert "OpenStack-API-Version" in preflight.headers["access-control-allow-headers"]
+    reply = api.get("/v1/containers", headers=origin)
+    assert reply.headers["access-control-allow-origin"] == "https://ui.example"
+    assert "access-control-allow-origin" not in api.get("/v1/containers").headers
+
+
+def test_the_callers_request_id_is_kept_apart(api):
+    theirs = "req-0e4e9f1c-0000-0000-0000-000000000000"
+    for sent in (theirs, "req-x", "anything"):
+        assert api.get("/v1/containers", headers={"X-OpenStack-Request-ID": sent}).headers[
+            "x-openstack-request-id"
+        ] not in (sent, theirs)

@@ -6,10 +6,12 @@ import pathlib
 
 import pytest
 
+import zun
 import zun.tests.functional.api
 from zun import policies
 from zun.api.controllers.v1 import NOUNS, Parts
 
+REFERENCE = pathlib.Path(zun.__file__).parents[1] / "doc/source/reference/api.rst"
 MODULES = [noun.__module__.rpartition(".")[2] for noun in NOUNS]
 
 
@@ -41,6 +43,18 @@ def test_every_documented_operation_is_a_route():
         for operation in getattr(rule, "operations", ())
     }
     assert documented == routes
+
+
+@pytest.mark.skipif(not REFERENCE.exists(), reason="the documentation is not installed")
+def test_the_reference_lists_every_route():
+    parts = Parts(scheduler_api=None, compute_api=None, settings=_settings())
+    listed = {
+        tuple(line.split()[:2]): line.split()[2]
+        for line in REFERENCE.read_text().splitlines()
+        if line.startswith(("GET ", "POST ", "PUT ", "PATCH ", "DELETE ")) and "/v1/" in line
+    }
+    routes = {(route.method, f"/v1/{route.path}"): str(route.since) for noun in NOUNS for route in noun(parts).routes()}
+    assert listed == routes
 
 
 def test_rules_are_for_project_tokens():

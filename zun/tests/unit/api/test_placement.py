@@ -44,6 +44,7 @@ def test_what_is_stored(given, placed):
         ({"cpu_policy": "dedicated", "cpu": 2.0}, "memory"),
         ({**ASKED, "cpu": 1.5}, "cpu"),
         ({**ASKED, "cpu": 0.5}, "cpu"),
+        ({**ASKED, "cpu": 0.0}, "cpu"),
         ({**ASKED, "memory": None}, "memory"),
         ({**ASKED, "numa_nodes": 5}, "numa_nodes"),
         ({**ASKED, "numa_cpus": [1, 2]}, "numa_cpus"),
