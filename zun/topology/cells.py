@@ -71,12 +71,12 @@ class NUMACell:
         return cls(
             id=int(record["id"]),
             cpus=CpuSet(record["cpus"]),
-            siblings=tuple(CpuSet(core) for core in record["siblings"]),
-            l3=tuple(CpuSet(group) for group in record["l3"]),
+            siblings=tuple(CpuSet(core) for core in record.get("siblings", ())),
+            l3=tuple(CpuSet(group) for group in record.get("l3", ())),
             memory_mib=int(record["memory_mib"]),
-            distances={int(cell): int(distance) for cell, distance in record["distances"].items()},
-            pages={int(size): int(count) for size, count in record["pages"].items()},
-            initiators=CpuSet(record["initiators"]),
+            distances={int(cell): int(distance) for cell, distance in record.get("distances", {}).items()},
+            pages={int(size): int(count) for size, count in record.get("pages", {}).items()},
+            initiators=CpuSet(record.get("initiators", "")),
         )
 
 
@@ -227,23 +227,26 @@ class HostTopology:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        def optional(name: str) -> CpuSet | None:
-            return None if record[name] is None else CpuSet(record[name])
+        """The topology of a record; fields the record's writer did not know have their defaults."""
 
+        def optional(name: str) -> CpuSet | None:
+            return None if record.get(name) is None else CpuSet(record[name])
+
+        reserved_memory = record.get("reserved_memory_mib", {})
         return cls(
             cells=tuple(NUMACell.from_dict(cell) for cell in record["cells"]),
-            sockets=tuple(CpuSet(socket) for socket in record["sockets"]),
-            offline=CpuSet(record["offline"]),
-            isolated=CpuSet(record["isolated"]),
-            exposed=CpuSet(record["exposed"]),
-            page_kib=int(record["page_kib"]),
-            notes=tuple(record["notes"]),
-            reserved=CpuSet(record["reserved"]),
+            sockets=tuple(CpuSet(socket) for socket in record.get("sockets", ())),
+            offline=CpuSet(record.get("offline", "")),
+            isolated=CpuSet(record.get("isolated", "")),
+            exposed=CpuSet(record.get("exposed", "")),
+            page_kib=int(record.get("page_kib", 4)),
+            notes=tuple(record.get("notes", ())),
+            reserved=CpuSet(record.get("reserved", "")),
             dedicated_set=optional("dedicated_set"),
             shared_set=optional("shared_set"),
-            reserved_memory_mib={int(cell): int(mib) for cell, mib in record["reserved_memory_mib"].items()},
-            cpu_allocation_ratio=float(record["cpu_allocation_ratio"]),
-            ram_allocation_ratio=float(record["ram_allocation_ratio"]),
+            reserved_memory_mib={int(cell): int(mib) for cell, mib in reserved_memory.items()},
+            cpu_allocation_ratio=float(record.get("cpu_allocation_ratio", 1.0)),
+            ram_allocation_ratio=float(record.get("ram_allocation_ratio", 1.0)),
         )
 
 

@@ -362,7 +362,12 @@ def _within_budget(cell: CellView, free: int, want: int, policy: str, budget: in
         for unit in units_of(cell, cache, free, policy):
             _extend(inside, list(_options(unit, policy, cell.pool, width)), want, budget)
         first = (CACHES + (cache.mask & free).bit_count() * CACHE_LEFT) << width
-        _extend(whole, [(*place, key + first, *cpus) for place, (key, *cpus) in inside.items() if place[0]], want, budget)
+        used = [
+            (count, paid, key + first, cpus, withheld)
+            for (count, paid), (key, cpus, withheld) in inside.items()
+            if count
+        ]
+        _extend(whole, used, want, budget)
     found = [state for (count, _), state in whole.items() if count == want]
     return _finished(min(found), free, width) if found else None
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from zun.topology.cells import HostTopology
 from zun.topology.cores import capacity
 from zun.topology.question import Question
 from zun.topology.refusal import Refusal, RefusalCode, Wanted
-from zun.topology.request import MICRO, NUMAAffinity, PlacementRequest
+from zun.topology.request import MICRO, PlacementRequest
 from zun.topology.usage import Usage
 from zun.topology.view import CellView
 
 _UNBOUNDED = 1 << 62
+_MOST_NODES = 1024
+"""The kernel's MAX_NUMNODES is no larger anywhere."""
 
 
 def explain(
@@ -22,11 +25,13 @@ def explain(
 ) -> Refusal:
     """The refusal of a request for which every question was answered in the negative."""
     page_kib = questions[-1].page_kib if questions else None
-    wanted = tuple(_wanted(request, cpus, mib, page_kib) for cpus, mib in request.parts)
+    # Of a request for more cells than any machine has, the parts are nothing to look at.
+    parts = request.parts if request.numa_nodes <= _MOST_NODES else ()
     if questions:
-        code, message = _reason(topology, request, questions[-1])
+        code, message = _reason(request, questions[-1])
     else:
         code, message = RefusalCode.PAGE_SIZE, _no_such_pages(topology, request)
+    wanted = tuple(_wanted(request, cpus, mib, page_kib) for cpus, mib in parts)
     return Refusal(code, message, wanted, _free=partial(usage.free, topology))
 
 
@@ -41,43 +46,48 @@ def _no_such_pages(topology: HostTopology, request: PlacementRequest) -> str:
     return f"the host has no {wanted}: its huge pages are {there}"
 
 
-def _reason(topology: HostTopology, request: PlacementRequest, question: Question) -> tuple[RefusalCode, str]:
+def _reason(request: PlacementRequest, question: Question) -> tuple[RefusalCode, str]:
     cells = question.view.cells
-    policy = request.cpu_policy
     if not any(cell.dedicated if question.dedicated else cell.pool for cell in cells):
-        return RefusalCode.NO_CPUS, f"no CPU of this host is for {policy} containers"
-    together = request.numa_affinity == NUMAAffinity.REQUIRE
+        return RefusalCode.NO_CPUS, f"no CPU of this host is for {request.cpu_policy} containers"
+    together = request.numa_affinity == "require"
     if together and request.numa_nodes > len(cells):
-        return (
-            RefusalCode.TOO_FEW_CELLS,
-            f"the host has {_count(len(cells), 'cell')} with CPUs: {request.numa_nodes} are wanted",
-        )
-    if question.dedicated and request.thread_policy == "require" and not any(cell.smt for cell in cells):
+        have = _count(len(cells), "cell")
+        return RefusalCode.TOO_FEW_CELLS, f"the host has {have} with CPUs: {request.numa_nodes} are wanted"
+    if question.dedicated and question.policy == "require" and not any(cell.smt for cell in cells):
         return RefusalCode.NO_SMT, "no core of this host has sibling threads: thread policy require needs them"
     return _short(question) if together else _short_in_all(question)
 
 
-Measure = tuple[RefusalCode, Callable[[CellView], int], int, str]
-"""A code, what a cell has of the thing, which of a part's two amounts is compared, and words for it."""
+class Measure(NamedTuple):
+    """Something cells have, and a part of a request needs some of."""
+
+    code: RefusalCode
+    of: Callable[[CellView], int]
+    """How much of it a cell has; negative when not even a need of 0 can be met."""
+    which: int
+    """Position in a part (CPUs, memory) of what is compared with it."""
+    words: str
 
 
 def _measures(question: Question) -> list[Measure]:
-    """What a part needs of a cell, in the order in which refusals name it."""
-    held = question.held
-    policy = question.request.thread_policy
-    pages = question.page_kib
-    memory: Measure = (
-        (RefusalCode.MEMORY, question.reach, 1, "MiB")
-        if pages is None
-        else (RefusalCode.PAGES, question.reach, 1, f"pages of {pages} KiB")
-    )
+    """In the order in which refusals name them."""
+    held, policy, pages = question.held, question.policy, question.page_kib
+    if pages is None:
+        memory = Measure(RefusalCode.MEMORY, question.reach, 1, "MiB free")
+    else:
+        memory = Measure(RefusalCode.PAGES, question.reach, 1, f"pages of {pages} KiB free")
     if not question.dedicated:
-        return [(RefusalCode.SHARED_POOL, question.capacity, 0, "CPUs left in the shared pool"), memory]
-    on = "cores of their own" if policy == "isolate" else "whole cores"
+        return [Measure(RefusalCode.SHARED_POOL, question.capacity, 0, "CPUs left in the shared pool"), memory]
+    cores = "cores of their own" if policy == "isolate" else "whole cores"
     return [
-        (RefusalCode.CPUS, lambda cell: (cell.dedicated & ~held).bit_count(), 0, "CPUs"),
-        (RefusalCode.CORES, lambda cell: capacity(cell, held, policy, _UNBOUNDED), 0, f"CPUs on {on}"),
-        (RefusalCode.SHARED_FLOOR, question.capacity, 0, "CPUs beside those its shared containers need"),
+        Measure(RefusalCode.CPUS, lambda cell: (cell.dedicated & ~held).bit_count(), 0, "CPUs free"),
+        Measure(
+            RefusalCode.CORES, lambda cell: capacity(cell, held, policy, _UNBOUNDED), 0, f"CPUs free on {cores}"
+        ),
+        Measure(
+            RefusalCode.SHARED_FLOOR, question.capacity, 0, "CPUs free beside those that shared containers need"
+        ),
         memory,
     ]
 
@@ -86,32 +96,32 @@ def _short(question: Question) -> tuple[RefusalCode, str]:
     """The reason when every part must have a cell of its own."""
     cells = question.view.cells
     parts = [(cpus, question.need(mib)) for cpus, mib in question.request.parts]
-    for code, has, which, words in _measures(question):
-        if which == 1 and not question.strict:
+    for measure in _measures(question):
+        if measure.which == 1 and not question.strict:
             needed = sum(need for _, need in parts)
             if needed > question.anywhere:
-                return code, f"the host has {question.anywhere} {words} free: {needed} are wanted"
+                return measure.code, f"the host has {question.anywhere} {measure.words}: {needed} are wanted"
             continue
-        amounts = sorted(((max(0, has(cell)), -cell.index) for cell in cells), reverse=True)
-        for position, wanted in enumerate(sorted((part[which] for part in parts), reverse=True)):
-            if amounts[position][0] < wanted or (which == 0 and has(cells[-amounts[position][1]]) < 0):
-                return code, _too_little(question, amounts, position, wanted, which, words)
+        amounts = sorted(((measure.of(cell), -cell.id) for cell in cells), reverse=True)
+        for rank, wanted in enumerate(sorted((part[measure.which] for part in parts), reverse=True)):
+            if amounts[rank][0] < wanted or amounts[rank][0] < 0:
+                return measure.code, _too_little(question, measure, amounts, rank, wanted)
     if len(set(parts)) > 1:
         return RefusalCode.SHAPE, "each part fits on some cell, but not all parts on different cells at once"
     return RefusalCode.APART, _apart(question, *parts[0])
 
 
 def _too_little(
-    question: Question, amounts: list[tuple[int, int]], position: int, wanted: int, which: int, words: str
+    question: Question, measure: Measure, amounts: list[tuple[int, int]], rank: int, wanted: int
 ) -> str:
-    cells = question.view.cells
-    best = amounts[0][0]
-    amount = _amount(question, wanted, which)
-    if position == 0:
-        cell = cells[-amounts[0][1]].id
-        return f"no cell has {amount} {words} free: best is cell {cell} with {_amount(question, best, which)}"
-    have = sum(1 for has, _ in amounts if has >= wanted)
-    return f"{_count(have, 'cell')} of {len(cells)} can give {amount} {words} free: {position + 1} are wanted"
+    """Words for: the cell of this ``rank`` (0 is the one with most) has less than a part wants."""
+    amount = _amount(question, wanted, measure.which)
+    if rank == 0:
+        most, cell_id = amounts[0]
+        best = _amount(question, max(0, most), measure.which)
+        return f"no cell has {amount} {measure.words}: best is cell {-cell_id} with {best}"
+    have = sum(1 for has, _ in amounts if has >= max(0, wanted))
+    return f"only {have} of {len(amounts)} cells can give {amount} {measure.words}: {rank + 1} are wanted"
 
 
 def _amount(question: Question, amount: int, which: int) -> str:
@@ -139,17 +149,18 @@ def _short_in_all(question: Question) -> tuple[RefusalCode, str]:
         int(request.cpus) if question.dedicated else round(request.cpus * MICRO),
         question.need(request.memory_mib),
     )
-    for code, has, which, words in _measures(question):
-        if which == 1 and not question.strict:
+    cells = [cell for cell in question.view.cells if question.capacity(cell) >= 0]
+    if not cells:
+        return RefusalCode.SHARED_POOL, "the shared pool is empty"
+    for measure in _measures(question):
+        if measure.which == 1 and not question.strict:
             have = question.anywhere
         else:
-            have = sum(max(0, has(cell)) for cell in question.view.cells)
-        if have < totals[which]:
-            there, wanted = _amount(question, have, which), _amount(question, totals[which], which)
-            return code, f"all cells together have {there} {words} free: {wanted} are wanted"
-    if not question.dedicated:
-        return RefusalCode.SHARED_POOL, "the shared pool is empty"
-    return RefusalCode.APART, "CPUs and memory are free, but not within reach of each other"
+            have = sum(measure.of(cell) for cell in cells)
+        if have < totals[measure.which]:
+            there, wanted = (_amount(question, amount, measure.which) for amount in (have, totals[measure.which]))
+            return measure.code, f"all cells together have {there} {measure.words}: {wanted} are wanted"
+    raise AssertionError("all cells together would serve, yet no set of them does")
 
 
 def _count(number: int, noun: str) -> str:

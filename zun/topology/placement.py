@@ -26,6 +26,11 @@ class CellShare:
     pinned: CpuSet = field(default=NO_CPUS, compare=False)
     """CPUs other containers held on the cell when the plan was made: for people, no part of the claim."""
 
+    @property
+    def runs_here(self) -> bool:
+        """Whether the container runs on CPUs of the cell, and not only has memory there."""
+        return bool(self.cpus) or self.shared > 0
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -60,6 +65,11 @@ class Plan:
         return CpuSet.from_mask(mask)
 
     @property
+    def cpu_cells(self) -> tuple[int, ...]:
+        """Cells the container runs on: those whose pools are a shared container's CPUs at any time."""
+        return tuple(node for node, share in self.cells.items() if share.runs_here)
+
+    @property
     def memory_mib(self) -> int:
         return sum(share.memory_mib for share in self.cells.values())
 
@@ -84,7 +94,7 @@ class Plan:
         return cls(
             cells={int(share["node"]): _share(share) for share in record["cells"]},
             cpu_policy=str(record["cpu_policy"]),
-            generation=record["generation"],
+            generation=record.get("generation"),
             mems=None if mems is None else CpuSet(mems),  # type: ignore[arg-type]
         )
 

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from zun.topology.cores import capacity, pick, units_of
 from zun.topology.cost import CELL_LEFT, CROWD, MEM_LEFT, REMOTE
-from zun.topology.request import MICRO, MemPolicy, PlacementRequest
+from zun.topology.request import MICRO, PlacementRequest
 from zun.topology.usage import Usage
-from zun.topology.view import CellView, HostView
+from zun.topology.view import CacheView, CellView, HostView
 
 
 class Offer(NamedTuple):
@@ -23,26 +23,37 @@ class Offer(NamedTuple):
     """CPUs taken; of a shared container the demand in millionths."""
 
 
-@dataclass(frozen=True, slots=True)
+class Taken(NamedTuple):
+    """One cell of an answer: the CPUs it gives, and the memory wanted for it in units and in MiB."""
+
+    cell: CellView
+    offer: Offer
+    need: int
+    mib: int
+
+
 class Question:
-    """CPU amounts are whole CPUs, for shared containers millionths; memory is in ``unit``."""
+    """CPU amounts are whole CPUs, for shared containers millionths.
 
-    view: HostView
-    usage: Usage
-    request: PlacementRequest
-    page_kib: int | None
-    """Huge page size memory is taken in; None for ordinary pages, counted in MiB."""
-    dedicated: bool
-    strict: bool
-    held: int
-    _rooms: dict[int, int] = field(default_factory=dict)
-    _caps: dict[int, int] = field(default_factory=dict)
-    _offers: dict[tuple[int, int], Offer | None] = field(default_factory=dict)
+    Memory is in *units*: huge pages of ``page_kib``, or MiB of ordinary pages where that is None.
+    """
 
-    @classmethod
-    def of(cls, view: HostView, usage: Usage, request: PlacementRequest, page_kib: int | None) -> Question:
-        strict = request.mempolicy == MemPolicy.STRICT.value
-        return cls(view, usage, request, page_kib, request.dedicated, strict, usage.held_cpus.mask)
+    __slots__ = (
+        "_caps", "_offers", "_rooms", "dedicated", "held", "page_kib", "policy", "request", "strict", "usage", "view",
+    )
+
+    def __init__(self, view: HostView, usage: Usage, request: PlacementRequest, page_kib: int | None) -> None:
+        self.view = view
+        self.usage = usage
+        self.request = request
+        self.page_kib = page_kib
+        self.dedicated = request.cpu_policy == "dedicated"
+        self.strict = request.mempolicy == "strict"
+        self.policy = request.thread_policy
+        self.held = usage.held_mask
+        self._rooms: dict[int, int] = {}
+        self._caps: dict[int, int] = {}
+        self._offers: dict[tuple[int, int], Offer | None] = {}
 
     def need(self, mib: int) -> int:
         """``mib`` in units: MiB, or huge pages rounded up."""
@@ -53,12 +64,10 @@ class Question:
         room = self._rooms.get(node)
         if room is None:
             room = self.usage.free_memory(self.view, node, self.page_kib, overcommit=not self.dedicated)
-            self._rooms[node] = room = max(0, room)
+            if room < 0:
+                room = 0
+            self._rooms[node] = room
         return room
-
-    def own(self, cell: CellView) -> int:
-        """Units free on the cell itself."""
-        return self.room(cell.id)
 
     def reach(self, cell: CellView) -> int:
         """Units a strict container on ``cell`` can have: its own and those of attached memory-only nodes."""
@@ -78,19 +87,23 @@ class Question:
 
     def offer(self, cell: CellView, cpus: int, need: int) -> Offer | None:
         """The best this cell can do for a part, None when it cannot serve it."""
-        if not self.remembers(cell, need):
+        room = self.room(cell.id)
+        if need > room and self.strict and need > self.reach(cell):
             return None
         offer = self.cpu_offer(cell, cpus)
         if offer is None:
             return None
-        return Offer(offer.cost + self.memory_cost(self.room(cell.id), need), *offer[1:])
+        cost, given, withheld, amount = offer
+        return Offer(cost + self.memory_cost(room, need), given, withheld, amount)
 
     def cpu_offer(self, cell: CellView, cpus: int) -> Offer | None:
         """The CPU side of ``offer``; 0 CPUs is nothing at all."""
         key = (cell.index, cpus)
-        if key not in self._offers:
-            self._offers[key] = self._dedicated_offer(cell, cpus) if self.dedicated else self._shared_offer(cell, cpus)
-        return self._offers[key]
+        if key in self._offers:
+            return self._offers[key]
+        offer = self._dedicated_offer(cell, cpus) if self.dedicated else self._shared_offer(cell, cpus)
+        self._offers[key] = offer
+        return offer
 
     def _dedicated_offer(self, cell: CellView, cpus: int) -> Offer | None:
         free = (cell.dedicated & ~self.held).bit_count()
@@ -98,8 +111,8 @@ class Question:
             return Offer(free * CELL_LEFT, 0, 0, 0)
         if cpus > free:
             return None
-        found = pick(cell, self.held, cpus, self.request.thread_policy, self.usage.budget(self.view, cell))
-        return found and Offer(*found, cpus)
+        found = pick(cell, self.held, cpus, self.policy, self.usage.budget(self.view, cell))
+        return None if found is None else Offer(found[0], found[1], found[2], cpus)
 
     def _shared_offer(self, cell: CellView, cpus: int) -> Offer | None:
         pool = cell.pool & ~self.held
@@ -120,7 +133,7 @@ class Question:
         if cap is None:
             if self.dedicated:
                 budget = self.usage.budget(self.view, cell)
-                cap = capacity(cell, self.held, self.request.thread_policy, budget)
+                cap = capacity(cell, self.held, self.policy, budget)
             else:
                 cap = self.usage.shared_room(self.view, cell) if cell.pool & ~self.held else -1
             self._caps[cell.index] = cap
@@ -132,11 +145,23 @@ class Question:
         if not self.dedicated:
             return (*memory, self.capacity(cell), self.uncrowded(cell), bool(cell.pool & ~self.held))
         free = cell.dedicated & ~self.held
-        units = units_of(cell, self.held, self.request.thread_policy)
-        shape = tuple(
-            sorted(
-                ((sum(cores) & free).bit_count(), *sorted((u.bit_count(), (u & cell.pool).bit_count()) for u in group))
-                for cores, group in zip(cell.groups, units, strict=True)
-            )
-        )
+        shape = tuple(sorted(self._cache_profile(cell, cache, free) for cache in cell.caches))
         return (*memory, self.usage.budget(self.view, cell), free.bit_count(), shape)
+
+    def _cache_profile(self, cell: CellView, cache: CacheView, free: int) -> tuple[object, ...]:
+        units = units_of(cell, cache, free, self.policy)
+        sizes = sorted((unit.bit_count(), (unit & cell.pool).bit_count()) for unit in units)
+        return (cache.mask & free).bit_count(), *sizes
+
+
+def in_mib(mib: int, page_kib: int | None, units: Sequence[int]) -> list[int]:
+    """``mib`` cut into the MiB that each amount of units stands for; the last page may be partly empty."""
+    if page_kib is None:
+        return list(units)
+    shares, seen, given = [], 0, 0
+    for count in units:
+        seen += count
+        share = min(mib, -(-seen * page_kib // 1024)) - given
+        given += share
+        shares.append(share)
+    return shares

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which cells: exact search over sets of cells, never over their orders.
 
-A set costs its pairwise distances plus what a caller adds. The search decides cell by cell, lowest first,
+A set costs its pairwise distances plus what the caller adds. The search decides cell by cell, lowest first,
 whether it is in, and leaves a branch as soon as a lower bound says that nothing below can beat the best set
 known. Of cells that are alike (equal in all a request can see, equally far from every other cell) only the
-first few are tried: the rest would be the same set with higher ids.
+first few are tried: the others make the same sets with higher ids.
+
+The number of steps is limited, so that no host takes for ever. Sixteen cells cannot use the steps up, whatever
+they look like: up to there the best set is found, always. Beyond, it is found unless the steps run out, and then
+the best set seen is taken: still a set that serves, and the same one every time.
 """
 
 from __future__ import annotations
@@ -12,203 +16,192 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-Distances = Sequence[Sequence[int]]
-"""There and back, by position; 0 to itself counts for nothing."""
+from zun.topology.view import CellView
+
+STEPS = 50_000
+"""Every way to choose 8 of 16 cells takes 48,619."""
+
+ALWAYS_EXACT = 16
+"""Number of cells up to which the steps suffice for anything."""
+
+Chosen = tuple[int, ...]
+"""Positions, rising."""
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """Something of which a set must have ``wanted`` together; with a ``price`` it may lack some, at that cost a unit."""
+
+    amounts: Sequence[int]
+    wanted: int
+    price: int | None = None
 
 
 @dataclass(slots=True)
 class SetSearch:
-    """The best set of ``count`` out of ``len(unary)`` cells, as rising positions."""
+    """The best set of ``count`` positions out of ``len(unary)``."""
 
     count: int
-    distances: Distances
+    distances: Sequence[Sequence[int]]
+    """There and back, by position."""
     weight: int
     """What one unit of distance costs."""
     unary: Sequence[int]
-    """Least cost a cell brings into any set."""
+    """Least cost a position brings into any set."""
     base: int
     """Least cost of any set, distances and ``unary`` apart."""
-    leaf: Callable[[tuple[int, ...]], int | None]
-    """Cost of a whole set without its distances; None when it does not serve."""
-    promise: Callable[[int, int, int], int | None]
-    """(mask of cells in, mask of undecided cells, how many more) -> least extra cost; None: hopeless."""
-    alike: Sequence[int]
-    """Position of an earlier cell that is like this one, or -1."""
-    best: tuple[int, ...] | None = None
+    leaf: Callable[[Chosen, int | None], int | None]
+    """Cost of a whole set without its distances, None when it does not serve or costs more than the limit."""
+    supplies: Sequence[Supply] = ()
+    alike: Sequence[int] = ()
+    """Position of an earlier one that is like this one, or -1."""
+    steps: int = STEPS
+    """How many may still be taken; negative when the search was broken off."""
+    leaf_steps: int = 0
+    """How many more a whole set counts for, where its cost is not quickly told."""
+    best: Chosen | None = None
     best_cost: int | None = None
     _near: list[list[int]] = field(default_factory=list)
+    _most: list[list[list[int]]] = field(default_factory=list)
+    _least: list[list[int]] = field(default_factory=list)
+    _even: int | None = None
 
-    def run(self) -> tuple[int, ...] | None:
+    def run(self) -> Chosen | None:
         size = len(self.unary)
         if self.count > size:
             return None
         if self.count == size:
             self._finish(tuple(range(size)), self._spread(range(size)))
             return self.best
-        self._near = [self._nearest_sums(position) for position in range(size)]
+        self._prepare(size)
         for start in self._greedy_sets():
             self._finish(start, self._spread(start))
-        self._decide(0, (), 0, 0, [0] * size)
+        self._decide(0, (), 0, 0, [0] * size, [0] * len(self.supplies))
         return self.best
+
+    def try_first(self, chosen: Chosen) -> None:
+        """Start from a set that is likely to be good."""
+        self._finish(chosen, self._spread(chosen))
+
+    def _prepare(self, size: int) -> None:
+        """Tables for the bounds: least distances from each position, largest and smallest sums from each on."""
+        rows = [[*row[:p], *row[p + 1 :]] for p, row in enumerate(self.distances)]
+        far = {distance for row in rows for distance in row}
+        self._even = far.pop() if len(far) == 1 else None
+        self._near = [_running_sums(sorted(row)) for row in rows]
+        self._least = [_running_sums(sorted(self.unary[p:])) for p in range(size)]
+        self._most = [
+            [_running_sums(sorted(supply.amounts[p:], reverse=True)) for p in range(size)]
+            for supply in self.supplies
+        ]
 
     def _spread(self, cells: Sequence[int]) -> int:
         return sum(self.distances[a][b] for i, a in enumerate(cells) for b in cells[i + 1 :])
 
-    def _nearest_sums(self, position: int) -> list[int]:
-        """How little distance one cell adds with 0, 1, 2, ... others."""
-        row = sorted(d for other, d in enumerate(self.distances[position]) if other != position)
-        sums = [0]
-        for distance in row:
-            sums.append(sums[-1] + distance)
-        return sums
-
-    def _greedy_sets(self) -> list[tuple[int, ...]]:
-        """A good set to begin with: from the cheapest start, always the cell that adds least."""
-        size = len(self.unary)
-        starts = sorted(range(size), key=lambda c: self.unary[c] + self._near[c][self.count - 1] * self.weight)[:2]
+    def _greedy_sets(self) -> list[Chosen]:
+        """Good sets to begin with: from some starts, always the position that adds least."""
+        size, weight, unary = len(self.unary), self.weight, self.unary
+        starts = sorted(range(size), key=lambda p: unary[p] + self._near[p][self.count - 1] * weight)
+        # Where the steps can run out, a good beginning is worth more.
+        starts = starts[:2] if size <= ALWAYS_EXACT else starts
         found = []
         for start in starts:
-            cells = [start]
+            inside = [start]
+            rest = [p for p in range(size) if p != start]
             links = list(self.distances[start])
-            while len(cells) < self.count:
-                rest = [c for c in range(size) if c not in cells]
-                new = min(rest, key=lambda c: (links[c] * self.weight + self.unary[c], c))
-                cells.append(new)
+            while len(inside) < self.count:
+                new = min(rest, key=lambda p: links[p] * weight + unary[p])
+                inside.append(new)
+                rest.remove(new)
                 links = [link + more for link, more in zip(links, self.distances[new], strict=True)]
-            found.append(tuple(sorted(cells)))
+            found.append(tuple(sorted(inside)))
         return found
 
-    def _finish(self, cells: tuple[int, ...], spread: int) -> None:
-        cost = self.leaf(cells)
-        if cost is not None and (self.best_cost is None or cost + spread * self.weight < self.best_cost):
-            self.best, self.best_cost = cells, cost + spread * self.weight
+    def _finish(self, chosen: Chosen, spread: int) -> None:
+        far = spread * self.weight
+        limit = None if self.best_cost is None else self.best_cost - far
+        cost = self.leaf(chosen, limit)
+        if len(self.unary) > ALWAYS_EXACT:
+            self.steps -= self.leaf_steps
+        if cost is not None and (limit is None or cost < limit):
+            self.best, self.best_cost = chosen, cost + far
 
-    def _decide(self, position: int, chosen: tuple[int, ...], paid: int, spread: int, links: list[int]) -> None:
-        """Try every set that begins with ``chosen`` and goes on from ``position``."""
+    def _decide(
+        self, position: int, chosen: Chosen, paid: int, spread: int, links: list[int], had: list[int]
+    ) -> None:
+        """Try every set that begins with ``chosen`` and goes on from ``position``.
+
+        ``paid``, ``spread`` and ``had`` are the costs, distances and supplies of ``chosen``; ``links`` is how
+        far each position is from all of them together.
+        """
+        self.steps -= 1
+        if self.steps < 0:
+            return
         more = self.count - len(chosen)
         if more == 0:
             self._finish(chosen, spread)
             return
-        if len(self.unary) - position < more or self._hopeless(position, chosen, paid, spread, links, more):
+        if len(self.unary) - position < more or self._hopeless(position, paid, spread, links, had, more):
             return
-        if self.alike[position] < 0 or self.alike[position] in chosen:
-            grown = [link + far for link, far in zip(links, self.distances[position], strict=True)]
+        like = self.alike[position] if self.alike else -1
+        if like < 0 or like in chosen:
             self._decide(
                 position + 1,
                 (*chosen, position),
                 paid + self.unary[position],
                 spread + links[position],
-                grown,
+                [link + far for link, far in zip(links, self.distances[position], strict=True)],
+                [sofar + supply.amounts[position] for sofar, supply in zip(had, self.supplies, strict=True)],
             )
-        self._decide(position + 1, chosen, paid, spread, links)
+        self._decide(position + 1, chosen, paid, spread, links, had)
 
     def _hopeless(
-        self, position: int, chosen: tuple[int, ...], paid: int, spread: int, links: list[int], more: int
+        self, position: int, paid: int, spread: int, links: list[int], had: list[int], more: int
     ) -> bool:
-        size = len(self.unary)
-        extra = self.promise(sum(1 << c for c in chosen), (1 << size) - (1 << position), more)
-        if extra is None:
-            return True
+        """Whether no choice of ``more`` positions from here can serve, or none can beat the best."""
+        extra = 0
+        for supply, sofar, most in zip(self.supplies, had, self._most, strict=True):
+            missing = supply.wanted - sofar - most[position][more]
+            if missing > 0:
+                if supply.price is None:
+                    return True
+                extra += missing * supply.price
         if self.best_cost is None:
             return False
-        # Every pair among the new cells is counted from both its ends, so everything is doubled here.
-        weight, near = self.weight, self._near
+        bound = self.base + extra + paid + spread * self.weight
+        if self._even is not None:
+            pairs = more * (self.count - more) + more * (more - 1) // 2
+            return bound + self._least[position][more] + pairs * self._even * self.weight >= self.best_cost
+        # Every pair among the new positions is counted from both its ends, so everything is doubled.
+        weight, near, unary = self.weight, self._near, self.unary
         adds = sorted(
-            2 * self.unary[c] + (2 * links[c] + near[c][more - 1]) * weight for c in range(position, size)
+            2 * unary[p] + (2 * links[p] + near[p][more - 1]) * weight for p in range(position, len(unary))
         )
-        return self.base + extra + paid + spread * weight - (-sum(adds[:more]) // 2) >= self.best_cost
+        return bound - (-sum(adds[:more]) // 2) >= self.best_cost
 
 
-def alike_cells(profiles: Sequence[object], distances: Distances) -> list[int]:
-    """For each cell the last earlier one of equal profile that is equally far from all others, or -1."""
-    size = len(profiles)
-    alike = [-1] * size
-    for b in range(size):
-        for a in range(b - 1, -1, -1):
-            if profiles[a] == profiles[b] and all(
-                distances[a][c] == distances[b][c] for c in range(size) if c not in (a, b)
-            ):
-                alike[b] = a
-                break
-    return alike
+def _running_sums(amounts: Sequence[int]) -> list[int]:
+    """Sums of the first 0, 1, 2, ... amounts."""
+    sums = [0]
+    for amount in amounts:
+        sums.append(sums[-1] + amount)
+    return sums
 
 
-def cheapest_matching(costs: Sequence[Sequence[int | None]]) -> tuple[int, list[int]] | None:
-    """Give every row a column of its own at the least total cost: (cost, column by row).
+def alike(profiles: Sequence[object], peers: Sequence[int]) -> list[int]:
+    """For each position the last earlier one with an equal profile that is equally far from all others, or -1.
 
-    ``None`` marks pairs that do not go together; the answer is None when some row is left without.
-    Shortest augmenting paths with potentials (Jonker and Volgenant): cubic, and integers stay exact.
+    ``peers`` has a mask of the equally far earlier positions.
     """
-    rows, columns = len(costs), len(costs[0])
-    if rows > columns:
-        return None
-    row_price, column_price = [0] * rows, [0] * columns
-    row_of = [-1] * columns
-    for start in range(rows):
-        path = _augmenting_path(costs, start, row_of, row_price, column_price)
-        if path is None:
-            return None
-        column, previous = path
-        while True:
-            row, before = previous[column]
-            row_of[column] = row
-            if before < 0:
+    found = [-1] * len(profiles)
+    for b, mask in enumerate(peers):
+        for a in range(b - 1, -1, -1):
+            if mask >> a & 1 and profiles[a] == profiles[b]:
+                found[b] = a
                 break
-            column = before
-    column_of = [0] * rows
-    for column, row in enumerate(row_of):
-        if row >= 0:
-            column_of[row] = column
-    total = 0
-    for row, column in enumerate(column_of):
-        cost = costs[row][column]
-        assert cost is not None
-        total += cost
-    return total, column_of
+    return found
 
 
-def _augmenting_path(
-    costs: Sequence[Sequence[int | None]],
-    start: int,
-    row_of: list[int],
-    row_price: list[int],
-    column_price: list[int],
-) -> tuple[int, list[tuple[int, int]]] | None:
-    """The cheapest way from a row without a column to a column without a row; prices are brought up to date."""
-    columns = len(row_of)
-    cheapest: list[int | None] = [None] * columns
-    previous = [(-1, -1)] * columns
-    done = [False] * columns
-    row, column, reached = start, -1, 0
-    tree = [start]
-    visited: list[int] = []
-    while True:
-        for other in range(columns):
-            cost = costs[row][other]
-            if done[other] or cost is None:
-                continue
-            length = reached + cost - row_price[row] - column_price[other]
-            known = cheapest[other]
-            if known is None or length < known:
-                cheapest[other], previous[other] = length, (row, column)
-        next_column, next_length = -1, 0
-        for other in range(columns):
-            length_to = cheapest[other]
-            if not done[other] and length_to is not None and (next_column < 0 or length_to < next_length):
-                next_column, next_length = other, length_to
-        if next_column < 0:
-            return None
-        column, reached = next_column, next_length
-        done[column] = True
-        if row_of[column] < 0:
-            break
-        visited.append(column)
-        row = row_of[column]
-        tree.append(row)
-    row_price[start] += reached
-    for used in visited:
-        length_used = cheapest[used]
-        assert length_used is not None
-        row_price[row_of[used]] += reached - length_used
-        column_price[used] -= reached - length_used
-    return column, previous
+def among(mask: int, cells: Sequence[CellView]) -> int:
+    """A mask of positions on the host as a mask of positions in ``cells``."""
+    return sum(1 << position for position, cell in enumerate(cells) if mask >> cell.index & 1)

@@ -129,7 +129,7 @@ class _Tree:
 
     def ids(self, path: str, kind: str) -> list[int]:
         """The numbers of the entries ``kind<number>`` of a folder, rising."""
-        matches = (re.fullmatch(rf"{kind}(0|[1-9]\d{{0,6}})", name) for name in self.names(path))
+        matches = (re.fullmatch(rf"{kind}(0|[1-9][0-9]{{0,6}})", name) for name in self.names(path))
         return sorted(number for match in matches if match and (number := int(match[1])) <= MAX_ID)
 
 
@@ -382,7 +382,8 @@ def _cpuset_folders(tree: _Tree) -> list[tuple[str, Names]]:
         else:
             continue
         parts = [part for part in path.split("/") if part not in ("", ".", "..")]
-        above: list[tuple[str, Names]] = [("/".join([point, *parts[:depth]]), names) for depth in range(len(parts), -1, -1)]
+        folders = ("/".join([point, *parts[:depth]]) for depth in range(len(parts), -1, -1))
+        above: list[tuple[str, Names]] = [(folder, names) for folder in folders]
         # A machine with both versions keeps its cpusets where they are mounted by name, in version 1.
         found = above + found if names is _cpuset_names else found + above
     return found

@@ -14,6 +14,8 @@ from zun.topology.refusal import CellFree, Refusal, RefusalCode
 from zun.topology.request import MICRO
 from zun.topology.view import CellView, HostView, view_of
 
+Problem = tuple[RefusalCode, str]
+
 
 class ClaimConflict(ValueError):
     """A claim wants CPUs that another one holds; ``owner`` holds ``cpus``."""
@@ -83,6 +85,11 @@ class Usage:
         """CPUs that are somebody's own, withheld siblings included."""
         return CpuSet.from_mask(self._held)
 
+    @property
+    def held_mask(self) -> int:
+        """``held_cpus`` as a mask."""
+        return self._held
+
     def shared_pool(self, topology: HostTopology, cells: Iterable[int] | None = None) -> CpuSet:
         """CPUs shared containers run on now, of the whole host or of some cells."""
         pool = topology.pool_cpus.mask & ~self._held
@@ -148,16 +155,15 @@ class Usage:
         view = view_of(topology)
         for node, share in plan.cells.items():
             if node not in view.small_mib:
-                return Refusal(RefusalCode.CPUS_GONE, f"the host has no cell {node}")
-            problem = self._cpu_problem(view, node, share, plan) or self._memory_problem(view, node, share, plan)
+                problem: Problem | None = (RefusalCode.CPUS_GONE, f"the host has no cell {node}")
+            else:
+                problem = self._cpu_problem(view, node, share, plan) or self._memory_problem(view, node, share, plan)
             if problem is not None:
                 code, words = problem
                 return Refusal(code, words, _free=partial(self.free, topology))
         return None
 
-    def _cpu_problem(
-        self, view: HostView, node: int, share: CellShare, plan: Plan
-    ) -> tuple[RefusalCode, str] | None:
+    def _cpu_problem(self, view: HostView, node: int, share: CellShare, plan: Plan) -> Problem | None:
         if node not in view.index:
             if share.cpus or share.withheld or share.shared:
                 return RefusalCode.CPUS_GONE, f"cell {node} has no CPUs any more"
@@ -166,8 +172,8 @@ class Usage:
         if plan.cpu_policy == "shared":
             wanted, room = round(share.shared * MICRO), self.shared_room(view, cell)
             if wanted > room:
-                left = max(0, room) / MICRO
-                return RefusalCode.SHARED_POOL, f"the shared pool of cell {node} has {left:g} CPUs left of {share.shared:g}"
+                left = f"{max(0, room) / MICRO:g} CPUs left of {share.shared:g}"
+                return RefusalCode.SHARED_POOL, f"the shared pool of cell {node} has {left}"
             if share.cpus and not cell.pool & ~self._held:
                 return RefusalCode.SHARED_POOL, f"the shared pool of cell {node} is empty"
             return None
@@ -180,9 +186,7 @@ class Usage:
             return RefusalCode.SHARED_FLOOR, f"shared containers need {self.floor(view, cell)} CPUs of cell {node}"
         return None
 
-    def _memory_problem(
-        self, view: HostView, node: int, share: CellShare, plan: Plan
-    ) -> tuple[RefusalCode, str] | None:
+    def _memory_problem(self, view: HostView, node: int, share: CellShare, plan: Plan) -> Problem | None:
         for size, count in share.pages.items():
             room = self.free_memory(view, node, size, overcommit=False)
             if count > room:
@@ -219,7 +223,7 @@ class Usage:
                 self._mib[node] = self._mib.get(node, 0) + sign * share.memory_mib
             if plan.cpu_policy == "shared":
                 self._demand[node] = self._demand.get(node, 0) + sign * round(share.shared * MICRO)
-                self._sharers[node] = self._sharers.get(node, 0) + sign
+                self._sharers[node] = self._sharers.get(node, 0) + (sign if share.runs_here else 0)
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -55,6 +55,8 @@ class HostView:
     """Position in ``cells`` by cell id."""
     distances: tuple[tuple[int, ...], ...]
     """Distance there plus distance back, by position."""
+    peers: tuple[int, ...]
+    """By position, a mask of the earlier positions that are equally far from every other cell."""
     small_mib: Mapping[int, int]
     """MiB in ordinary pages that containers may have, by node id."""
     pages: Mapping[int, Mapping[int, int]]
@@ -85,10 +87,12 @@ def _build(topology: HostTopology) -> HostView:
         _cell_view(index, cell, topology, dedicated, pool, attached[cell.id])
         for index, cell in enumerate(working)
     )
+    distances = tuple(tuple(a.distance(b.id) + b.distance(a.id) for b in working) for a in working)
     return HostView(
         cells=cells,
         index={cell.id: cell.index for cell in cells},
-        distances=tuple(tuple(a.distance(b.id) + b.distance(a.id) for b in working) for a in working),
+        distances=distances,
+        peers=tuple(_peers(distances, position) for position in range(len(working))),
         small_mib={
             cell.id: max(0, cell.small_mib - topology.reserved_memory_mib.get(cell.id, 0))
             for cell in topology.cells
@@ -100,6 +104,16 @@ def _build(topology: HostTopology) -> HostView:
         cpu_ratio=Fraction(str(topology.cpu_allocation_ratio)),
         ram_ratio=Fraction(str(topology.ram_allocation_ratio)),
     )
+
+
+def _peers(distances: tuple[tuple[int, ...], ...], b: int) -> int:
+    row = distances[b]
+    peers = 0
+    for a in range(b):
+        other = distances[a]
+        if row[:a] == other[:a] and row[a + 1 : b] == other[a + 1 : b] and row[b + 1 :] == other[b + 1 :]:
+            peers |= 1 << a
+    return peers
 
 
 def _attach(topology: HostTopology, working: list[NUMACell]) -> dict[int, tuple[int, ...]]:
@@ -173,3 +187,8 @@ def _by_cache(cores: tuple[int, ...], caches: tuple[int, ...]) -> tuple[tuple[in
     return tuple(group for group in groups if group)
 
 
+
+
+def id_bits(view: HostView) -> tuple[int, int]:
+    """Width of the cell ids and of the CPU ids at the low end of a key."""
+    return len(view.cells), max(1, (view.dedicated | view.pool).bit_length())

@@ -128,7 +128,7 @@ def random_usage(rng: random.Random, topology: HostTopology) -> Usage:
             left = [cpu for cpu in left if cpu not in taken]
             idle = rng.choice((0, 0, len(taken) // 2))
             shares[cell.id] = CellShare(
-                cpus=CpuSet(taken[idle:]),
+                cpus=cell.cpus if shared and rng.random() < 0.5 else CpuSet(taken[idle:]),
                 withheld=CpuSet(taken[:idle]),
                 memory_mib=rng.randint(0, 4),
                 pages=rng.choice(({}, {}, {2048: 1})),

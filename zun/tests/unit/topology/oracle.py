@@ -73,7 +73,7 @@ class Host:
                     self.room[node] -= share.pages.get(page_kib, 0)
                 if plan.cpu_policy == "shared":
                     self.demand[node] += round(share.shared * MICRO)
-                    sharers[node] += 1
+                    sharers[node] += 1 if share.cpus or share.shared else 0
         self.room = {node: max(0, room) for node, room in self.room.items()}
         self.budget = {}
         for cell in topology.cells:

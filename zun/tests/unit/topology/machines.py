@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machines in a few lines, and the /sys and /proc they would have.
+
+A description is a mapping:
+
+``nodes``     node id -> {"cpus": list text, "kib": MemTotal, "distance": row, "pages": {KiB: count},
+              "initiators": [node ids]}. None: the kernel has no NUMA directory.
+``cores``     the CPUs of each core, as list texts; default one core per CPU.
+``packages``, ``l3``   the same for sockets and L3 caches.
+``online``, ``offline`` list texts; CPUs that are offline stay in their node's list, as on real kernels.
+``isolated``  list text.   ``kib``   MemTotal of /proc/meminfo.   ``pages``   huge pages of the whole machine.
+``lists``     False: only bitmaps, as on kernels before 2.6.25.   ``nul``   True: lists end in NUL bytes.
+``switches``  True: no cpu/online file, only each CPU's own switch.
+``files``     path -> text, written last, over whatever is there; None removes the file.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from zun.topology import CpuSet
+
+Description = Mapping[str, Any]
+
+CPU, NODE = "sys/devices/system/cpu", "sys/devices/system/node"
+
+
+def build(root: Path, machine: Description) -> Path:
+    """Write the tree of ``machine`` under ``root`` and return ``root``."""
+    files: dict[str, str] = {}
+    _describe_cpus(files, machine)
+    _describe_nodes(files, machine)
+    if "kib" in machine:
+        files["proc/meminfo"] = f"MemTotal:     {machine['kib']} kB\nMemFree:     17 kB\n"
+    for size, count in machine.get("pages", {}).items():
+        files[f"sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages"] = f"{count}\n"
+    for path, text in files.items():
+        if machine.get("nul") and path.endswith(("list", "online")):
+            text = text.rstrip("\n") + "\n\0"
+        _write(root / path, text)
+    for path, text in machine.get("files", {}).items():
+        if text is None:
+            shutil.rmtree(root / path) if (root / path).is_dir() else (root / path).unlink()
+        else:
+            _write(root / path, text)
+    return root
+
+
+def _write(path: Path, text: str | bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+
+
+def bitmap(cpus: CpuSet, words: int = 2) -> str:
+    digits = f"{cpus.mask:0{8 * words}x}"
+    return ",".join(digits[place : place + 8] for place in range(0, len(digits), 8)) + "\n"
+
+
+def _set_files(files: dict[str, str], machine: Description, path: str, list_name: str, map_name: str, cpus: CpuSet):
+    if machine.get("lists", True):
+        files[f"{path}/{list_name}"] = f"{cpus}\n"
+    files[f"{path}/{map_name}"] = bitmap(cpus)
+
+
+def _describe_cpus(files: dict[str, str], machine: Description) -> None:
+    online, offline = CpuSet(machine["online"]), CpuSet(machine.get("offline", ""))
+    if machine.get("switches"):
+        for cpu in (online | offline) - CpuSet("0"):
+            files[f"{CPU}/cpu{cpu}/online"] = "0\n" if cpu in offline else "1\n"
+    else:
+        files[f"{CPU}/online"] = f"{online}\n"
+        files[f"{CPU}/offline"] = f"{offline}\n"
+        files[f"{CPU}/present"] = f"{online | offline}\n"
+    if "isolated" in machine:
+        files[f"{CPU}/isolated"] = f"{machine['isolated']}\n"
+    for cpu in online:
+        folder = f"{CPU}/cpu{cpu}"
+        files[f"{folder}/topology/core_id"] = "0\n"
+        core = _with(cpu, machine.get("cores", ()), online)
+        _set_files(files, machine, f"{folder}/topology", "thread_siblings_list", "thread_siblings", core)
+        package = _with(cpu, machine.get("packages", (str(online),)), online)
+        _set_files(files, machine, f"{folder}/topology", "core_siblings_list", "core_siblings", package)
+        files[f"{folder}/cache/index0/level"] = "1\n"
+        _set_files(files, machine, f"{folder}/cache/index0", "shared_cpu_list", "shared_cpu_map", core)
+        if any(cpu in CpuSet(cache) for cache in machine.get("l3", ())):
+            files[f"{folder}/cache/index3/level"] = "3\n"
+            cache = _with(cpu, machine["l3"], online)
+            _set_files(files, machine, f"{folder}/cache/index3", "shared_cpu_list", "shared_cpu_map", cache)
+    for cpu in offline:
+        files.setdefault(f"{CPU}/cpu{cpu}/online", "0\n")
+
+
+def _with(cpu: int, groups, online: CpuSet) -> CpuSet:
+    return next((CpuSet(group) & online for group in groups if cpu in CpuSet(group)), CpuSet((cpu,)))
+
+
+def _describe_nodes(files: dict[str, str], machine: Description) -> None:
+    nodes = machine.get("nodes")
+    if nodes is None:
+        return
+    files[f"{NODE}/online"] = f"{CpuSet(nodes)}\n"
+    files[f"{NODE}/possible"] = f"{CpuSet(range(max(nodes) + 1))}\n"
+    for node, facts in nodes.items():
+        folder = f"{NODE}/node{node}"
+        _set_files(files, machine, folder, "cpulist", "cpumap", CpuSet(facts.get("cpus", "")))
+        files[f"{folder}/meminfo"] = (
+            f"Node {node} MemTotal:       {facts.get('kib', 1048576)} kB\nNode {node} MemFree:        1 kB\n"
+        )
+        if "distance" in facts:
+            files[f"{folder}/distance"] = f"{facts['distance']}\n"
+        for size, count in facts.get("pages", {}).items():
+            files[f"{folder}/hugepages/hugepages-{size}kB/nr_hugepages"] = f"{count}\n"
+            files[f"{folder}/hugepages/hugepages-{size}kB/free_hugepages"] = "0\n"
+        for other in facts.get("initiators", ()):
+            files[f"{folder}/access1/initiators/node{other}/of"] = "firmware\n"
+
+
+PLAIN: Description = {
+    "online": "0-7",
+    "cores": ["0,4", "1,5", "2,6", "3,7"],
+    "packages": ["0-1,4-5", "2-3,6-7"],
+    "l3": ["0-1,4-5", "2-3,6-7"],
+    "nodes": {
+        0: {"cpus": "0-1,4-5", "kib": 4194304, "distance": "10 21", "pages": {2048: 512, 1048576: 0}},
+        1: {"cpus": "2-3,6-7", "kib": 4194303, "distance": "21 10", "pages": {2048: 0, 1048576: 1}},
+    },
+}
+"""Two sockets, two threads a core, huge pages of two sizes: the machine the others differ from."""
+
+
+def changed(**differences: Any) -> Description:
+    return {**PLAIN, **differences}

@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``discover`` on machines as kernels describe them, one oddity each."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from zun.tests.unit.topology.hosts import proof_size
+from zun.tests.unit.topology.machines import CPU, NODE, PLAIN, build, changed
+from zun.topology import CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage, discover, plan
+
+EXPECTED = HostTopology(
+    cells=(
+        NUMACell(
+            0, CpuSet("0-1,4-5"), (CpuSet("0,4"), CpuSet("1,5")), (CpuSet("0-1,4-5"),), 4096,
+            {0: 10, 1: 21}, {2048: 512, 1048576: 0},
+        ),
+        NUMACell(
+            1, CpuSet("2-3,6-7"), (CpuSet("2,6"), CpuSet("3,7")), (CpuSet("2-3,6-7"),), 4095,
+            {0: 21, 1: 10}, {2048: 0, 1048576: 1},
+        ),
+    ),
+    sockets=(CpuSet("0-1,4-5"), CpuSet("2-3,6-7")),
+)
+
+
+@pytest.fixture
+def found(tmp_path):
+    def discovered(machine, **arguments) -> HostTopology:
+        return discover(build(tmp_path, machine), **{"process_limits": False, **arguments})
+
+    return discovered
+
+
+def cpus(topology: HostTopology) -> dict[int, str]:
+    return {part.id: str(part.cpus) for part in topology.cells}
+
+
+@pytest.mark.parametrize("machine", [
+    pytest.param(PLAIN, id="plain"),
+    pytest.param(changed(nul=True), id="lists-end-in-nul"),
+    pytest.param(changed(lists=False), id="only-bitmaps"),
+    pytest.param(changed(switches=True), id="no-cpu-online-file"),
+    pytest.param(changed(files={f"{NODE}/online": None}), id="no-node-online-file"),
+    pytest.param(changed(files={f"{NODE}/node3x/cpulist": "0-7", f"{NODE}/power/a": "", f"{CPU}/cpufreq/x": ""}),
+                 id="other-folders"),
+    pytest.param(changed(files={f"{CPU}/cpu0/topology/core_cpus_list": "0,4"}), id="newer-names"),
+])
+def test_the_same_machine_in_other_words(found, machine):
+    topology = found(machine)
+    assert topology == EXPECTED
+    assert topology.notes == ()
+
+
+def test_takes_a_text_or_a_path(tmp_path):
+    build(tmp_path, PLAIN)
+    assert discover(str(tmp_path)) == discover(tmp_path) == EXPECTED
+
+
+def test_sparse_ids(found):
+    row = {2: "10 16 22", 33: "16 10 16", 72: "22 16 10"}
+    topology = found({
+        "online": "0-5",
+        "nodes": {node: {"cpus": f"{2 * i}-{2 * i + 1}", "distance": row[node]} for i, node in enumerate(row)},
+    })
+    assert cpus(topology) == {2: "0-1", 33: "2-3", 72: "4-5"}
+    assert topology.cell(33).distances == {2: 16, 33: 10, 72: 16}
+    assert topology.cell(72).memory_mib == 1024
+    with pytest.raises(KeyError):
+        topology.cell(0)
+
+
+def test_memory_only_and_memoryless_nodes(found):
+    row = {0: "10 20 17", 1: "20 10 28", 2: "17 28 10"}
+    topology = found({
+        "online": "0-3",
+        "nodes": {
+            0: {"cpus": "0-1", "distance": row[0]},
+            1: {"cpus": "2-3", "kib": 0, "distance": row[1]},
+            2: {"kib": 2097152, "distance": row[2], "initiators": [1]},
+        },
+    })
+    assert {part.id: (str(part.cpus), part.memory_mib) for part in topology.cells} == {
+        0: ("0-1", 1024), 1: ("2-3", 0), 2: ("", 2048),
+    }
+    assert (topology.cell(2).siblings, topology.cell(2).l3) == ((), ())
+    assert topology.cell(2).initiators == CpuSet("1")
+    answer = plan(topology, Usage(), PlacementRequest(2, 1500))
+    assert (str(answer.cpus), str(answer.mems)) == ("2-3", "2")
+
+
+def test_offline_cpus_stay_in_their_nodes_list(found):
+    topology = found(changed(online="0-4,6-7", offline="5"))
+    assert cpus(topology) == {0: "0-1,4", 1: "2-3,6-7"}
+    assert topology.cell(0).siblings == (CpuSet("0,4"), CpuSet("1"))
+    assert topology.offline == CpuSet("5")
+    assert topology.notes == ()
+
+
+def test_offline_cpus_by_their_switches(found):
+    topology = found(changed(online="0-4,6", offline="5,7", switches=True, lists=False))
+    assert cpus(topology) == {0: "0-1,4", 1: "2-3,6"}
+    assert topology.offline == CpuSet("5,7")
+
+
+def test_possible_cpus_are_not_offline_ones(found):
+    """A kernel may list thousands of CPUs as offline that were never there."""
+    topology = found(changed(files={f"{CPU}/offline": "8-111\n", f"{CPU}/possible": "0-111\n"}))
+    assert topology.offline == CpuSet()
+    assert topology == EXPECTED
+
+
+def test_four_threads_a_core(found):
+    topology = found({"online": "0-7", "cores": ["0-3", "4-7"], "nodes": {0: {"cpus": "0-7"}}})
+    assert topology.cell(0).siblings == (CpuSet("0-3"), CpuSet("4-7"))
+
+
+def test_hybrid_cores(found):
+    topology = found({"online": "0-5", "cores": ["0-1", "2-3"], "l3": ["0-4"], "nodes": {0: {"cpus": "0-5"}}})
+    assert topology.cell(0).siblings == tuple(map(CpuSet, ("0-1", "2-3", "4", "5")))
+    assert topology.cell(0).l3 == (CpuSet("0-4"),)
+
+
+def test_sub_numa_clusters_share_a_socket(found):
+    topology = found(changed(packages=["0-7"], l3=["0-7"]))
+    assert topology.sockets == (CpuSet("0-7"),)
+    assert [part.l3 for part in topology.cells] == [(CpuSet("0-1,4-5"),), (CpuSet("2-3,6-7"),)]
+
+
+@pytest.mark.parametrize("proc", [
+    {"kib": 2097152},
+    {"kib": 2097152, "files": {f"{CPU}/online": None, "proc/cpuinfo": "processor\t: 0\nx: 1\n\nprocessor\t: 1\n"}},
+])
+def test_no_numa_directory_is_one_cell(found, proc):
+    topology = found({"online": "0-1", "nodes": None, "pages": {2048: 3}, **proc})
+    assert topology.cells == (
+        NUMACell(0, CpuSet("0-1"), (CpuSet("0"), CpuSet("1")), memory_mib=2048, pages={2048: 3}),
+    )
+
+
+def test_cpus_from_cpuinfo_alone(tmp_path):
+    build(tmp_path, {"online": "", "files": {"proc/cpuinfo": "processor : 0\nProcessor : X\nprocessor : 3\n"}})
+    topology = discover(tmp_path)
+    assert cpus(topology) == {0: "0,3"}
+    assert topology.cell(0).memory_mib == 0
+
+
+def test_distances_of_one_node_are_none(found):
+    topology = found({"online": "0-1", "nodes": {4: {"cpus": "0-1", "distance": "10"}}})
+    assert topology.cell(4).distances == {}
+
+
+@pytest.mark.parametrize(("row", "files", "distances", "noted"), [
+    pytest.param("21 10", {}, {0: 21, 1: 10}, False, id="as-long-as-the-nodes"),
+    pytest.param("21 10 33", {f"{NODE}/possible": "0-2"}, {0: 21, 1: 10}, False, id="of-possible-nodes"),
+    pytest.param("33 21 10", {f"{NODE}/online": "0-1,7", f"{NODE}/possible": "0-7"}, {0: 33, 1: 21}, False,
+                 id="of-online-nodes-without-a-folder"),
+    pytest.param("21 10 33 34", {}, {0: 21, 1: 10}, False, id="longer-than-any-list"),
+    pytest.param("21", {}, {}, True, id="too-short"),
+    pytest.param("21 x", {}, {}, True, id="no-numbers"),
+    pytest.param("0 0", {}, {}, True, id="zeros"),
+    pytest.param("", {}, {}, False, id="empty"),
+])
+def test_distance_rows(found, row, files, distances, noted):
+    topology = found(changed(files={f"{NODE}/node1/distance": f"{row}\n", **files}))
+    assert topology.cell(1).distances == distances
+    assert topology.cell(0).distances == {0: 10, 1: 21}
+    assert bool(topology.notes) == noted
+
+
+def test_isolated_cpus(found):
+    assert found(changed(isolated="2-3,6-9")).isolated == CpuSet("2-3,6-7")
+
+
+V1 = "cgroup /sys/fs/cgroup/cpuset cgroup rw,nosuid,cpuset 0 0\n"
+V2 = "cgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0\n"
+BOTH = "tmpfs /sys/fs/cgroup tmpfs ro 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n" + V1
+STATUS = "Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t{}\nMems_allowed_list:\t{}\n"
+FS = "sys/fs/cgroup"
+
+
+@pytest.mark.parametrize("files", [
+    pytest.param({
+        "proc/mounts": V2, "proc/self/cgroup": "0::/user.slice/agent\n",
+        f"{FS}/user.slice/agent/cpuset.cpus.effective": "0,4,6\n",
+        f"{FS}/user.slice/agent/cpuset.mems.effective": "0\n",
+    }, id="version-2"),
+    pytest.param({
+        "proc/mounts": V2, "proc/self/cgroup": "0::/user.slice/agent\n",
+        f"{FS}/cpuset.cpus.effective": "0-7\n", f"{FS}/cpuset.mems.effective": "0-1\n",
+        f"{FS}/user.slice/cpuset.cpus.effective": "0,4,6\n", f"{FS}/user.slice/cpuset.mems.effective": "0\n",
+    }, id="version-2-controller-above"),
+    pytest.param({
+        "proc/mounts": V1, "proc/self/cgroup": "9:cpuset:/agent\n1:name=systemd:/other\n",
+        f"{FS}/cpuset/agent/cpuset.cpus": "0,4,6,9\n", f"{FS}/cpuset/agent/cpuset.mems": "0\n",
+    }, id="version-1"),
+    pytest.param({
+        "proc/mounts": V1, "proc/self/cgroup": "9:cpuset,cpu:/docker/x\n",
+        f"{FS}/cpuset/cpuset.cpus": "0-7\n", f"{FS}/cpuset/cpuset.effective_cpus": "0,4,6\n",
+        f"{FS}/cpuset/cpuset.mems": "0-1\n", f"{FS}/cpuset/cpuset.effective_mems": "0\n",
+    }, id="version-1-in-a-namespace"),
+    pytest.param({
+        "proc/mounts": BOTH, "proc/self/cgroup": "9:cpuset:/agent\n0::/elsewhere\n",
+        f"{FS}/unified/cpuset.cpus.effective": "0-7\n", f"{FS}/unified/cpuset.mems.effective": "0-1\n",
+        f"{FS}/cpuset/agent/cpuset.cpus": "0,4,6\n", f"{FS}/cpuset/agent/cpuset.mems": "0\n",
+    }, id="both-versions"),
+    pytest.param({
+        "proc/mounts": "none /dev/cpuset cpuset rw 0 0\n", "proc/self/cpuset": "/batch/job\n",
+        "dev/cpuset/batch/job/cpus": "0,4,6\n", "dev/cpuset/batch/job/mems": "0\n",
+    }, id="before-cgroups"),
+    pytest.param({"proc/self/status": STATUS.format("0,4,6", "0")}, id="status-alone"),
+    pytest.param({
+        "proc/mounts": V2, "proc/self/cgroup": "0::/../x\n",
+        f"{FS}/x/cpuset.cpus.effective": "0,4,6\n", f"{FS}/x/cpuset.mems.effective": "0\n",
+    }, id="a-path-that-climbs-out"),
+])
+def test_limits_of_the_process(found, files):
+    machine = changed(files=files)
+    limited = found(machine, process_limits=True)
+    assert cpus(limited) == {0: "0,4", 1: "6"}
+    assert [(part.memory_mib, dict(part.pages)) for part in limited.cells] == [
+        (4096, {2048: 512, 1048576: 0}), (0, {}),
+    ]
+    assert limited.exposed == CpuSet("6"), "the other thread of its core is not ours to keep idle"
+    assert limited.sockets == (CpuSet("0,4"), CpuSet("6"))
+    assert found(machine, process_limits=False) == EXPECTED
+    refused = plan(limited, Usage(), PlacementRequest(2, 10, numa_nodes=2, thread_policy="isolate"))
+    assert refused.code == "cores"
+
+
+@pytest.mark.parametrize("files", [
+    pytest.param({}, id="no-files"),
+    pytest.param({"proc/mounts": V2, "proc/self/cgroup": "0::/\n"}, id="controller-not-there"),
+    pytest.param({"proc/mounts": V2, "proc/self/cgroup": "0::/a\n", f"{FS}/a/cpuset.cpus.effective": "\n",
+                  f"{FS}/a/cpuset.mems.effective": ""}, id="empty"),
+    pytest.param({"proc/mounts": "junk\n\n", "proc/self/cgroup": "more junk"}, id="junk"),
+    pytest.param({"proc/self/status": STATUS.format("0-7", "0-1")}, id="everything-allowed"),
+    pytest.param({"proc/self/status": STATUS.format("x", "y")}, id="status-not-understood"),
+])
+def test_no_limits(found, files):
+    assert cpus(found(changed(files=files), process_limits=True)) == cpus(EXPECTED)
+
+
+def test_status_says_nothing_of_isolated_cpus(found):
+    """The kernel keeps every process off them by affinity, which is no limit to containers."""
+    machine = changed(isolated="2-3,6-7", files={"proc/self/status": STATUS.format("0-1,4-5", "0-1")})
+    topology = found(machine, process_limits=True)
+    assert cpus(topology) == cpus(EXPECTED)
+    assert topology.isolated == CpuSet("2-3,6-7")
+
+
+@pytest.mark.parametrize(("files", "expected", "note"), [
+    pytest.param({f"{CPU}/online": "0-zz\n"}, {0: "0-1,4-5", 1: "2-3,6-7"}, "cpu/online is not understood",
+                 id="online-not-understood"),
+    pytest.param({f"{CPU}/online": "0-11\n"}, {0: "0-1,4-5", 1: "2-3,6-7"}, "CPUs 8-11 have no folder",
+                 id="online-cpus-without-a-folder"),
+    pytest.param({f"{NODE}/node0/cpulist": "junk"}, {0: "0-1,4-5", 1: "2-3,6-7"}, "cpulist is not understood",
+                 id="the-bitmap-instead"),
+    pytest.param({f"{NODE}/node0/cpulist": "0-99999999999"}, {0: "0-1,4-5", 1: "2-3,6-7"},
+                 "cpulist is not understood", id="absurd-list"),
+    pytest.param({f"{NODE}/node1/cpulist": "1-3,6-7"}, {0: "0-1,4-5", 1: "2-3,6-7"}, "CPUs 1 are named by node 1",
+                 id="a-cpu-in-two-nodes"),
+    pytest.param({f"{NODE}/node1/cpulist": "2-3,6", f"{NODE}/node1/cpumap": "0"}, {0: "0-1,4-5", 1: "2-3,6"},
+                 "no node names CPU 7", id="a-cpu-in-no-node"),
+    pytest.param({f"{NODE}/node1/cpulist": "2-3,6", f"{CPU}/cpu7/node1/x": ""}, {0: "0-1,4-5", 1: "2-3,6-7"}, None,
+                 id="its-own-folder-names-its-node"),
+    pytest.param({f"{NODE}/node1/meminfo": "garbage"}, {0: "0-1,4-5", 1: "2-3,6-7"}, "memory of node 1",
+                 id="memory-not-understood"),
+    pytest.param({f"{NODE}/node1/meminfo": b"\xff\xfe\0\x80"}, {0: "0-1,4-5", 1: "2-3,6-7"}, "memory of node 1",
+                 id="binary"),
+    pytest.param({f"{CPU}/cpu0/topology/thread_siblings_list": "1,5"}, {0: "0-1,4-5", 1: "2-3,6-7"},
+                 "CPU 0 is not among its own core's CPUs", id="core-without-itself"),
+    pytest.param({f"{CPU}/cpu1/topology/thread_siblings_list": "0-1,5"}, {0: "0-1,4-5", 1: "2-3,6-7"},
+                 "core of CPU 1 shares CPUs 0 with another", id="a-cpu-in-two-cores"),
+    pytest.param({f"{NODE}/node0/hugepages/hugepages-2048kB/nr_hugepages": "-3"}, {0: "0-1,4-5", 1: "2-3,6-7"},
+                 "nr_hugepages is not understood", id="negative-pages"),
+    pytest.param({f"{NODE}/node0/cpulist": None, f"{NODE}/node0/cpumap": None, f"{NODE}/node0/cpu0/x": "",
+                  f"{NODE}/node0/cpu1/x": "", f"{NODE}/node0/cpu4/x": "", f"{NODE}/node0/cpu5/x": ""},
+                 {0: "0-1,4-5", 1: "2-3,6-7"}, None, id="only-links-to-cpus"),
+])
+def test_contradictions_leave_a_note(found, files, expected, note):
+    topology = found(changed(files=files))
+    assert cpus(topology) == expected
+    if note is None:
+        assert topology.notes == ()
+    else:
+        assert any(note in words for words in topology.notes), topology.notes
+    assert isinstance(plan(topology, Usage(), PlacementRequest(1, 10)), Plan)
+
+
+def test_a_folder_where_a_file_should_be(tmp_path):
+    build(tmp_path, changed(files={f"{NODE}/node0/cpulist": None, f"{NODE}/node0/cpulist/x": ""}))
+    topology = discover(tmp_path)
+    assert cpus(topology) == cpus(EXPECTED)
+    assert any("cpulist cannot be read" in note for note in topology.notes)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_that_may_not_be_read(tmp_path):
+    build(tmp_path, PLAIN)
+    (tmp_path / NODE / "node0/cpulist").chmod(0)
+    assert any("cannot be read" in note for note in discover(tmp_path).notes)
+
+
+def test_nothing_there(tmp_path):
+    topology = discover(tmp_path / "nowhere")
+    assert topology.cells == ()
+    assert topology.notes
+    assert plan(topology, Usage(), PlacementRequest(1, 1)).code == "no-cpus"
+
+
+def test_this_machine():
+    """The real thing: every CPU the process may use is in exactly one cell."""
+    topology = discover()
+    assert topology.cpus
+    assert sum(len(part.cpus) for part in topology.cells) == len(topology.cpus)
+    assert topology.memory_mib > 0
+    assert HostTopology.from_dict(topology.to_dict()) == topology
+
+
+def test_damaged_trees_never_raise(tmp_path):
+    """Any file replaced by junk or removed: a topology comes back, and decisions can be made on it."""
+    for seed in range(proof_size(25)):
+        root = build(tmp_path / str(seed), changed(isolated="3", files={
+            "proc/mounts": V2, "proc/self/cgroup": "0::/\n", f"{FS}/cpuset.cpus.effective": "0-7\n",
+            f"{FS}/cpuset.mems.effective": "0-1\n", "proc/cpuinfo": "processor: 0\n",
+        }))
+        rng = random.Random(seed)
+        files = sorted(path for path in root.rglob("*") if path.is_file())
+        for path in rng.sample(files, rng.randint(1, len(files) // 2)):
+            junk = rng.choice((None, b"", b"\0", b"7-3", b"-1", b"99999999999999999999", b"0-7,", b"ff,zz", b"\xff\n"))
+            if junk is None:
+                path.unlink()
+            else:
+                path.write_bytes(junk)
+        topology = discover(root)
+        plan(topology, Usage(), PlacementRequest(2, 10, numa_affinity="none"))
+        assert HostTopology.from_dict(topology.to_dict()) == topology

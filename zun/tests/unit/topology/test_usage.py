@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger: what is taken is gone, what is given back is there, nothing twice."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+from dataclasses import replace
+
+import pytest
+
+from zun.tests.unit.topology.build import cell, demanding, holding, host, smt_host, used
+from zun.tests.unit.topology.hosts import proof_size, random_request, random_topology, random_usage
+from zun.topology import CellShare, ClaimConflict, CpuSet, HostTopology, PlacementRequest, Plan, Usage, plan
+
+SMT = smt_host(2, 4)
+
+
+def test_claims_by_owner():
+    isolated = plan(SMT, Usage(), PlacementRequest(2, 10, thread_policy="isolate"))
+    usage = Usage().with_claim("a", isolated).with_claim("s", demanding({0: 1.0}))
+    assert usage.owners == ("a", "s")
+    assert (usage.claim("a"), usage.claim("b")) == (isolated, None)
+    assert {cpu: usage.owner_of(cpu) for cpu in (0, 1, 2, 3, 4)} == {0: "a", 1: "a", 2: "a", 3: "a", 4: None}
+    assert (usage.owner_of(-1), usage.owner_of(10**6)) == (None, None)
+    assert usage.held_cpus == CpuSet("0-3"), "siblings that isolate withholds are held too"
+    assert usage.shared_pool(SMT) == CpuSet("4-15")
+    assert usage.shared_pool(SMT, [1]) == CpuSet("8-15")
+    assert usage.shared_pools(SMT) == {0: CpuSet("4-7"), 1: CpuSet("8-15")}
+    assert len(usage) == 2
+
+
+def test_no_cpu_twice():
+    usage = used(SMT, "0-3")
+    with pytest.raises(ClaimConflict, match="CPUs 3 are held by c0") as caught:
+        usage.with_claim("b", holding("3-4", SMT))
+    assert (caught.value.owner, caught.value.cpus) == ("c0", CpuSet("3"))
+    with pytest.raises(ClaimConflict):
+        usage.with_claim("b", holding("4", SMT, withheld="3"))
+    with pytest.raises(ClaimConflict):
+        Usage([("a", holding("0", SMT)), ("b", holding("0", SMT))])
+    assert usage == used(SMT, "0-3"), "a refused claim leaves nothing behind"
+
+
+def test_one_owner_one_claim():
+    usage = used(SMT, "0-3")
+    assert usage.with_claim("c0", holding("0-3", SMT)) is usage, "the same message twice"
+    with pytest.raises(ValueError, match="already holds another claim"):
+        usage.with_claim("c0", holding("4", SMT))
+    assert usage.without("nobody") is usage
+    assert usage.without("c0") == Usage()
+    assert usage.without("c0").without("c0") == Usage()
+
+
+def test_values_do_not_change():
+    before = used(SMT, "0-1", memory_mib=10)
+    after = before.with_claim("b", holding("8", SMT, memory_mib=5))
+    after.without("c0")
+    assert before == used(SMT, "0-1", memory_mib=10)
+    assert after.owners == ("c0", "b")
+    assert pickle.loads(pickle.dumps(after)) == after
+    assert dict(iter(after)) == {"c0": after.claim("c0"), "b": after.claim("b")}
+    with pytest.raises(TypeError):
+        hash(after)
+
+
+@pytest.mark.parametrize(("claim", "code"), [
+    pytest.param(holding("0-1", SMT, memory_mib=1000), None, id="all-free"),
+    pytest.param(holding("2-3", SMT), "cpus-taken", id="taken"),
+    pytest.param(holding("4", SMT, withheld="3"), "cpus-taken", id="sibling-taken"),
+    pytest.param(holding("0", SMT, memory_mib=1001), "memory", id="memory"),
+    pytest.param(Plan({0: CellShare(CpuSet("0"), 10, pages={2048: 5})}), "pages", id="pages"),
+    pytest.param(Plan({5: CellShare(memory_mib=10)}), "cpus-gone", id="cell-gone"),
+    pytest.param(Plan({0: CellShare(CpuSet("99"))}), "cpus-gone", id="cpu-gone"),
+    pytest.param(holding("8-14", SMT), "shared-floor", id="needed-by-shared-containers"),
+    pytest.param(holding("8-13", SMT), None, id="just-not-needed"),
+    pytest.param(demanding({0: 6.0}), None, id="pool-has-room"),
+    pytest.param(demanding({0: 6.1}), "shared-pool", id="pool-is-full"),
+    pytest.param(demanding({1: 6.0}, 1000), None, id="shared-memory"),
+    pytest.param(demanding({1: 1.0}, 1001), "memory", id="shared-memory-gone"),
+])
+def test_fits_is_whether_every_element_is_free(claim, code):
+    usage = used(SMT, "2-3").with_claim("s", demanding({1: 2.0}))
+    refusal = usage.fits(SMT, claim)
+    assert (refusal and refusal.code) == code
+    assert refusal is None or (refusal.nearest is None and refusal.free == usage.free(SMT))
+
+
+def test_fits_on_a_host_that_changed():
+    claim = holding("0", SMT, memory_mib=10)
+    without_cpus = host(cell(0, "", 1000), cell(1, "8 9"))
+    assert Usage().fits(without_cpus, claim).code == "cpus-gone"
+    assert Usage().fits(without_cpus, demanding({0: 1.0})).code == "cpus-gone"
+    assert Usage().fits(without_cpus, Plan({0: CellShare(memory_mib=10)})) is None
+    assert Usage().fits(SMT.configured(reserved_cpus=CpuSet("0")), claim).code == "cpus-gone"
+    shared_with_cpus = Plan({0: CellShare(CpuSet("0"), shared=0.0)}, "shared")
+    assert used(SMT, "0-7").fits(SMT, shared_with_cpus).code == "shared-pool"
+
+
+def test_claims_may_exceed_a_host_that_shrank():
+    """The agent must start whatever the rows say: nothing raises, there is just less than nothing free."""
+    usage = used(SMT, "0-7,40", memory_mib=5000).with_claim("s", demanding({0: 9.0, 9: 1.0}))
+    assert usage.free(SMT)[0].memory_mib == -4000
+    assert usage.free(SMT)[0].shared == 0
+    assert plan(SMT, usage, PlacementRequest(1, 10)).cpus == CpuSet("8")
+    assert plan(SMT, usage, PlacementRequest(1, 10, cpu_policy="shared")).cpus == CpuSet("8-15")
+
+
+def random_life(rng: random.Random, steps: int = 25):
+    """(topology, usage) after each step of random creates, deletes and resizes, all through ``plan``."""
+    topology, usage = random_topology(rng, cells=3, most_cpus=12), Usage()
+    for number in range(steps):
+        before = usage
+        if usage.owners and rng.random() < 0.35:
+            owner = rng.choice(usage.owners)
+            usage = usage.without(owner)
+            if rng.random() < 0.5:
+                yield topology, before, owner, None, usage
+                continue
+        else:
+            owner = f"c{number}"
+        answer = plan(topology, usage, random_request(rng, most_cpus=5))
+        if isinstance(answer, Plan):
+            assert usage.fits(topology, answer) is None, "a plan fits the usage it was made from"
+            usage = usage.with_claim(owner, answer)
+        yield topology, before, owner, answer if isinstance(answer, Plan) else None, usage
+
+
+def check_ledger(topology: HostTopology, usage: Usage) -> None:
+    """No CPU twice, claims and free make up the inventory, and nobody's isolation is broken."""
+    claims = dict(usage)
+    dedicated = {owner: claim for owner, claim in claims.items() if claim.cpu_policy == "dedicated"}
+    owned = [cpu for claim in dedicated.values() for cpu in (*claim.cpus, *claim.withheld)]
+    assert len(owned) == len(set(owned)), "a CPU in two claims"
+    assert set(owned) == set(usage.held_cpus)
+    free, pools = usage.free(topology), usage.shared_pools(topology)
+    for part in topology.cells:
+        mine = [claim.cells[part.id] for claim in claims.values() if part.id in claim.cells]
+        taken = {cpu for cpu in owned if cpu in part.cpus}
+        assert set(free[part.id].cpus) | (taken & set(topology.dedicated_cpus)) == set(
+            part.cpus & topology.dedicated_cpus
+        )
+        assert not set(free[part.id].cpus) & taken
+        ordinary = sum(share.memory_mib for share in mine if not share.pages)
+        reserved = topology.reserved_memory_mib.get(part.id, 0)
+        assert free[part.id].memory_mib + ordinary == max(0, part.small_mib - reserved)
+        for size, count in part.pages.items():
+            assert free[part.id].pages[size] + sum(share.pages.get(size, 0) for share in mine) == count
+            assert free[part.id].pages[size] >= 0
+        if part.cpus:
+            pool = pools[part.id]
+            assert not set(pool) & set(owned), "the shared pool runs on somebody's own CPU"
+            demand = sum(share.shared for share in mine)
+            assert demand <= len(pool) * topology.cpu_allocation_ratio + 1e-6, "shared demand was starved"
+            if any(claim.cpu_policy == "shared" and part.id in claim.cpu_cells for claim in claims.values()):
+                assert pool, "a shared container has no CPU left on its cell"
+        for share in mine:
+            assert share.memory_mib >= 0
+            assert share.cpus | share.withheld <= part.cpus
+    for claim in dedicated.values():
+        for part in topology.cells:
+            for core in part.siblings:
+                if core & claim.withheld:
+                    assert core <= claim.cpus | claim.withheld, "a core that is kept whole has a stranger on it"
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_laws_of_the_ledger(block):
+    placed = 0
+    for seed in range(block * 1000, block * 1000 + proof_size(24)):
+        for topology, before, owner, answer, after in random_life(random.Random(seed)):
+            check_ledger(topology, after)
+            if answer is not None:
+                placed += 1
+                assert after.without(owner) == before.without(owner), "giving back undoes taking"
+                assert after.without(owner).free(topology) == before.without(owner).free(topology)
+            shuffled = list(after)
+            random.Random(seed).shuffle(shuffled)
+            again = Usage(shuffled)
+            assert again == after
+            assert again.free(topology) == after.free(topology), "totals depend on the claims, not on their order"
+    assert placed > 20
+
+
+def test_everything_goes_through_json_and_comes_back():
+    for seed in range(proof_size(300)):
+        rng = random.Random(seed)
+        topology = random_topology(rng)
+        assert HostTopology.from_dict(json.loads(json.dumps(topology.to_dict()))) == topology
+        for _, claim in random_usage(rng, topology):
+            assert Plan.from_dict(json.loads(json.dumps(claim.to_dict()))) == claim
+        answer = plan(topology, random_usage(rng, topology), random_request(rng))
+        if isinstance(answer, Plan):
+            answer = replace(answer, generation=seed)
+            back = Plan.from_dict(json.loads(json.dumps(answer.to_dict())))
+            assert (back, back.mems, back.generation) == (answer, answer.mems, seed)
+            assert back.to_dict() == answer.to_dict(), "what is for information only comes back too"
+
+
+def test_the_record_of_a_plan():
+    topology = smt_host(1, 4)
+    answer = plan(topology, used(topology, "6"), PlacementRequest(2, 100, thread_policy="isolate"))
+    assert replace(answer, generation=7).to_dict() == {
+        "cpu_policy": "dedicated",
+        "generation": 7,
+        "cells": [{
+            "node": 0, "cpuset_cpu": "0,2", "cpuset_cpu_pinned": "6", "cpuset_mem": 100,
+            "withheld": "1,3", "pages": {}, "shared": 0.0,
+        }],
+    }
+    extra = {**answer.to_dict(), "cpuset_cpus": "0,2", "cpuset_mems": "0"}
+    assert Plan.from_dict(extra) == answer
+    least = {"cpu_policy": "dedicated", "cells": [{"node": 0, "cpuset_cpu": "0,2", "cpuset_mem": 100}]}
+    assert Plan.from_dict(least).cpus == CpuSet("0,2")

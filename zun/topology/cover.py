@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CPUs and memory over the fewest cells when no shape is asked for, or the shape did not fit.
+
+All cells of the answer but one give every CPU they can, so that one cell at most is left in pieces. Where memory
+decides how many cells are needed, the CPUs come from as few of them as possible, those with most CPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zun.topology.cost import CACHES, CORES, DISTANCE, REMOTE, mirrored
+from zun.topology.question import Offer, Question, Taken, in_mib
+from zun.topology.request import MICRO
+from zun.topology.sets import STEPS, Chosen, SetSearch, Supply, alike, among
+from zun.topology.view import CellView, id_bits
+
+
+def fewest_cells(question: Question) -> list[Taken] | None:
+    """The best answer over as few and as close cells as possible, None when the whole host is not enough."""
+    request = question.request
+    cpus = int(request.cpus) if question.dedicated else round(request.cpus * MICRO)
+    need = question.need(request.memory_mib)
+    if not question.strict and need > question.anywhere:
+        return None
+    cells = [cell for cell in question.view.cells if question.capacity(cell) >= 0]
+    return _Cover(question, cells, cpus, need).best()
+
+
+class _Cover:
+    """Search for the fewest cells that have ``cpus`` CPUs and ``need`` units of memory together."""
+
+    def __init__(self, question: Question, cells: list[CellView], cpus: int, need: int) -> None:
+        self.question, self.cells, self.cpus, self.need = question, cells, cpus, need
+        self.caps = [question.capacity(cell) for cell in cells]
+        self.own = [question.room(cell.id) for cell in cells]
+        self.reach = [question.reach(cell) for cell in cells] if question.strict else [need] * len(cells)
+        self.bits = sum(id_bits(question.view))
+        self.full: list[int] = []
+
+    def best(self) -> list[Taken] | None:
+        start = self._fewest()
+        if start > len(self.cells):
+            return None
+        view = self.question.view
+        peers = [among(view.peers[cell.index], self.cells) for cell in self.cells]
+        like = alike([self.question.profile(cell) for cell in self.cells], peers)
+        self.full = [self._offer(c, self.caps[c]).cost for c in range(len(self.cells))]
+        steps = STEPS
+        for count in range(start, len(self.cells) + 1):
+            unary, base = self._bounds(count)
+            search = SetSearch(
+                count=count,
+                distances=[[view.distances[a.index][b.index] for b in self.cells] for a in self.cells],
+                weight=DISTANCE << self.bits,
+                unary=unary,
+                base=base,
+                leaf=self._leaf,
+                supplies=(
+                    Supply(self.caps, self.cpus),
+                    Supply(self.reach, self.need),
+                    Supply(self.own, self.need, REMOTE << self.bits),
+                ),
+                alike=like,
+                steps=steps,
+            )
+            chosen = search.run()
+            if chosen is not None:
+                return self._taken(chosen)
+            steps = max(0, search.steps)
+        return None
+
+    def _fewest(self) -> int:
+        """No set smaller than this can do, whichever cells it has; more than there are when none can."""
+        for count in range(1, len(self.cells) + 1):
+            if _top(self.caps, count) >= self.cpus and _top(self.reach, count) >= self.need:
+                return count
+        return len(self.cells) + 1
+
+    def _bounds(self, count: int) -> tuple[list[int], int]:
+        """Least cost of each cell and of any set, with the ids that lower a key taken off.
+
+        Where every cell must give CPUs, all of them give all they can but one, and that one saves at most one
+        core for each CPU it keeps.
+        """
+        size = len(self.cells)
+        if not self.question.dedicated or _top(self.caps, count - 1) >= self.cpus:
+            return [0] * size, -(1 << self.bits)
+        kept = _top(self.caps, count) - self.cpus
+        saved = 0
+        for cost in self.full:
+            cores = cost // CORES % (CACHES // CORES)
+            saved = max(saved, cost - CACHES - max(1, cores - kept) * CORES)
+        return [cost << self.bits for cost in self.full], -((saved + 1) << self.bits)
+
+    def _leaf(self, chosen: Chosen, limit: int | None) -> int | None:
+        caps = self.caps
+        total = sum(caps[c] for c in chosen)
+        if total < self.cpus or sum(self.reach[c] for c in chosen) < self.need:
+            return None
+        givers = self._givers(chosen)
+        cost = sum(self.full[c] if c in givers else self._offer(c, 0).cost for c in chosen)
+        kept = sum(caps[c] for c in givers) - self.cpus
+        if kept:
+            cost += min(self._offer(c, caps[c] - kept).cost - self.full[c] for c in givers)
+        cost += self.question.memory_cost(sum(self.own[c] for c in chosen), self.need)
+        if limit is not None and (cost - 1) << self.bits >= limit:
+            return None
+        return self._key(chosen, self._offers(chosen), cost)
+
+    def _givers(self, chosen: Chosen) -> Sequence[int]:
+        """Those of ``chosen`` that CPUs are taken from: the fewest, with the most CPUs."""
+        caps = self.caps
+        if sum(caps[c] for c in chosen) - min(caps[c] for c in chosen) < self.cpus:
+            return chosen
+        givers, total = [], 0
+        for c in sorted(chosen, key=lambda c: (-caps[c], c)):
+            givers.append(c)
+            total += caps[c]
+            if total >= self.cpus:
+                break
+        return givers
+
+    def _offers(self, chosen: Chosen) -> list[Offer]:
+        """What each chosen cell gives, with the best of the givers keeping what is not needed."""
+        givers = self._givers(chosen)
+        kept = sum(self.caps[c] for c in givers) - self.cpus
+        best: list[Offer] = []
+        best_key = None
+        for last in reversed(givers):  # of equals, the lower ids give all they can
+            amounts = [self.caps[c] - (kept if c == last else 0) if c in givers else 0 for c in chosen]
+            offers = [self._offer(c, amount) for c, amount in zip(chosen, amounts, strict=True)]
+            key = self._key(chosen, offers, sum(offer.cost for offer in offers))
+            if best_key is None or key < best_key:
+                best, best_key = offers, key
+            if not kept:
+                break
+        return best
+
+    def _offer(self, c: int, amount: int) -> Offer:
+        offer = self.question.cpu_offer(self.cells[c], amount)
+        assert offer is not None, "a cell can give any amount up to its capacity"
+        return offer
+
+    def _key(self, chosen: Chosen, offers: Sequence[Offer], cost: int) -> int:
+        """Cost, then low cell ids, then low CPU ids, in one number."""
+        cell_bits, cpu_bits = id_bits(self.question.view)
+        low_cells = sum(1 << (cell_bits - 1 - self.cells[c].index) for c in chosen)
+        given = sum(offer.cpus for offer in offers) if self.question.dedicated else 0
+        return (((cost << cell_bits) - low_cells) << cpu_bits) - mirrored(given, cpu_bits)
+
+    def _taken(self, chosen: Chosen) -> list[Taken]:
+        offers = self._offers(chosen)
+        weights = [offer.cpus.bit_count() for offer in offers]
+        units = _share_out(self.need, weights, [self.own[c] for c in chosen], [self.reach[c] for c in chosen])
+        mibs = in_mib(self.question.request.memory_mib, self.question.page_kib, units)
+        return [
+            Taken(self.cells[c], offer, need, mib)
+            for c, offer, need, mib in zip(chosen, offers, units, mibs, strict=True)
+        ]
+
+
+def _top(amounts: Sequence[int], count: int) -> int:
+    return sum(sorted(amounts, reverse=True)[:count])
+
+
+def _share_out(need: int, weights: Sequence[int], own: Sequence[int], reach: Sequence[int]) -> list[int]:
+    """``need`` units over cells: by their CPUs first, then where there is own memory, then attached memory."""
+    shares, seen, given, whole = [], 0, 0, sum(weights)
+    for weight, room in zip(weights, own, strict=True):
+        seen += weight
+        share = (need * seen // whole if whole else 0) - given
+        given += share
+        shares.append(min(share, room))
+    for rooms in (own, reach):
+        for c, room in enumerate(rooms):
+            shares[c] += max(0, min(need - sum(shares), room - shares[c]))
+    return shares

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cheapest way to give every part of a request a cell of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Costs = Sequence[Sequence[int | None]]
+"""By part and by cell; None where they do not go together."""
+
+
+def cheapest_matching(costs: Costs) -> tuple[int, list[int]] | None:
+    """Give every row a column of its own at the least total cost: (cost, column by row).
+
+    None when some row is left without. Shortest augmenting paths with potentials (Jonker and Volgenant):
+    cubic, and exact because everything is an integer.
+    """
+    rows, columns = len(costs), len(costs[0])
+    if rows > columns:
+        return None
+    row_of = [-1] * columns
+    prices = [0] * rows, [0] * columns
+    for start in range(rows):
+        path = _augmenting_path(costs, start, row_of, prices)
+        if path is None:
+            return None
+        _follow(path, row_of)
+    column_of = [0] * rows
+    for column, row in enumerate(row_of):
+        if row >= 0:
+            column_of[row] = column
+    return sum(costs[row][column] or 0 for row, column in enumerate(column_of)), column_of
+
+
+Path = tuple[int, list[tuple[int, int]]]
+"""The last column of a path, and for each column on it (row that reached it, column of that row or -1)."""
+
+
+def _follow(path: Path, row_of: list[int]) -> None:
+    column, previous = path
+    while column >= 0:
+        row_of[column], column = previous[column]
+
+
+def _augmenting_path(
+    costs: Costs, start: int, row_of: list[int], prices: tuple[list[int], list[int]]
+) -> Path | None:
+    """The cheapest path from a row without a column to a column without a row; brings the prices up to date."""
+    row_price, column_price = prices
+    cheapest: dict[int, int] = {}
+    done: dict[int, int] = {}
+    previous = [(-1, -1)] * len(row_of)
+    row, column, reached = start, -1, 0
+    while True:
+        base = reached - row_price[row]
+        for other, cost in enumerate(costs[row]):
+            if cost is None or other in done:
+                continue
+            length = base + cost - column_price[other]
+            known = cheapest.get(other)
+            if known is None or length < known:
+                cheapest[other] = length
+                previous[other] = row, column
+        if not cheapest:
+            return None
+        column = min(cheapest, key=cheapest.__getitem__)
+        reached = cheapest.pop(column)
+        row = row_of[column]
+        if row < 0:
+            break
+        done[column] = reached
+    row_price[start] += reached
+    for used, length in done.items():
+        row_price[row_of[used]] += reached - length
+        column_price[used] -= reached - length
+    return column, previous
