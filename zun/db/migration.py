@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schema's versions: bring the configured database to one, or tell which one it has.
 
-There is no way down: restore the backup taken before the upgrade. Revisions are numbered, and a script's file name begins
-with its number, so that every service can compare versions at its start without loading alembic: 11 MiB of memory that
-only an upgrade needs.
+There is no way down: restore the backup taken before the upgrade. Revisions are numbered, and a script's file name
+begins with its number, so that every service can compare versions at its start without loading alembic: 11 MiB of
+memory that only an upgrade needs.
 """
 
 import pathlib

@@ -12,6 +12,13 @@ metadata = sa.MetaData(
     }
 )
 
+
+def text(length: int) -> sa.types.TypeEngine[str]:
+    """Text that is compared letter by letter; MariaDB's default would take upper and lower case for the same."""
+    exact = mysql.VARCHAR(length, collation="utf8mb4_bin")
+    return sa.String(length).with_variant(exact, "mysql", "mariadb")
+
+
 # MySQL's plain DATETIME drops fractions of a second.
 Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
 Json = sa.JSON(none_as_null=True)
@@ -21,29 +28,29 @@ containers = sa.Table(
     "containers",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    sa.Column("uuid", sa.String(36), nullable=False, unique=True),
-    sa.Column("name", sa.String(255), nullable=False),
-    sa.Column("project_id", sa.String(255), nullable=False),
-    sa.Column("user_id", sa.String(255)),
+    sa.Column("uuid", text(36), nullable=False, unique=True),
+    sa.Column("name", text(255), nullable=False),
+    sa.Column("project_id", text(255), nullable=False),
+    sa.Column("user_id", text(255)),
     sa.Column("created_at", Time, nullable=False),
     sa.Column("updated_at", Time),
     # what was asked
-    sa.Column("image", sa.String(255), nullable=False),
-    sa.Column("image_driver", sa.String(255)),
-    sa.Column("image_pull_policy", sa.String(32)),
-    sa.Column("registry_id", sa.String(36)),
+    sa.Column("image", text(255), nullable=False),
+    sa.Column("image_driver", text(255)),
+    sa.Column("image_pull_policy", text(32)),
+    sa.Column("registry_id", text(36)),
     sa.Column("cpu", sa.Double, nullable=False),
-    sa.Column("cpu_policy", sa.String(32), nullable=False),
+    sa.Column("cpu_policy", text(32), nullable=False),
     sa.Column("memory", sa.BigInteger, nullable=False),  # MiB
     sa.Column("disk", sa.Integer, nullable=False, default=0),  # GiB
     sa.Column("placement", Json, nullable=False),  # the NUMA fields of the request
     sa.Column("request", Json, nullable=False),  # how to schedule it: run, hints, availability_zone, host
     sa.Column("command", Json),
     sa.Column("entrypoint", Json),
-    sa.Column("workdir", sa.String(255)),
+    sa.Column("workdir", text(255)),
     sa.Column("environment", Json),
     sa.Column("labels", Json),
-    sa.Column("hostname", sa.String(255)),
+    sa.Column("hostname", text(255)),
     sa.Column("restart_policy", Json),
     sa.Column("interactive", sa.Boolean, nullable=False, default=False),
     sa.Column("tty", sa.Boolean, nullable=False, default=False),
@@ -51,23 +58,23 @@ containers = sa.Table(
     sa.Column("auto_heal", sa.Boolean, nullable=False, default=False),
     sa.Column("privileged", sa.Boolean, nullable=False, default=False),
     sa.Column("healthcheck", Json),
-    sa.Column("runtime", sa.String(255)),
+    sa.Column("runtime", text(255)),
     sa.Column("security_groups", Json),
     sa.Column("exposed_ports", Json),
     sa.Column("addresses", Json),
     sa.Column("ports", Json),
     sa.Column("mounts", Json),
     # what became of it
-    sa.Column("status", sa.String(20), nullable=False),
+    sa.Column("status", text(20), nullable=False),
     sa.Column("status_reason", sa.Text),
-    sa.Column("status_detail", sa.String(255)),
-    sa.Column("task_state", sa.String(32)),
-    sa.Column("container_id", sa.String(64)),
+    sa.Column("status_detail", text(255)),
+    sa.Column("task_state", text(32)),
+    sa.Column("container_id", text(64)),
     sa.Column("started_at", Time),
     sa.Column("finished_at", Time),
     sa.Column("exit_code", sa.Integer),
     # the claim: a container holds resources of `host` while `cpuset` is set
-    sa.Column("host", sa.String(255)),
+    sa.Column("host", text(255)),
     sa.Column("cpuset", Json),
     sa.Index("ix_containers_project_id_name", "project_id", "name"),
     sa.Index("ix_containers_host", "host"),
@@ -78,8 +85,8 @@ compute_nodes = sa.Table(
     "compute_nodes",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    sa.Column("uuid", sa.String(36), nullable=False, unique=True),
-    sa.Column("hostname", sa.String(255), nullable=False, unique=True),
+    sa.Column("uuid", text(36), nullable=False, unique=True),
+    sa.Column("hostname", text(255), nullable=False, unique=True),
     sa.Column("created_at", Time, nullable=False),
     sa.Column("updated_at", Time),
     sa.Column("generation", sa.BigInteger, nullable=False, default=0),
@@ -90,28 +97,28 @@ compute_nodes = sa.Table(
     sa.Column("disk_quota_supported", sa.Boolean, nullable=False),
     sa.Column("disk_allocation_ratio", sa.Double, nullable=False),
     sa.Column("enable_cpu_pinning", sa.Boolean, nullable=False),
-    sa.Column("availability_zone", sa.String(255)),
+    sa.Column("availability_zone", text(255)),
     sa.Column("labels", Json, nullable=False),
     sa.Column("runtimes", Json, nullable=False),
-    sa.Column("architecture", sa.String(32)),
-    sa.Column("os_type", sa.String(32)),
-    sa.Column("os", sa.String(255)),
-    sa.Column("kernel_version", sa.String(128)),
+    sa.Column("architecture", text(32)),
+    sa.Column("os_type", text(32)),
+    sa.Column("os", text(255)),
+    sa.Column("kernel_version", text(128)),
 )
 
 services = sa.Table(
     "services",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    sa.Column("host", sa.String(255), nullable=False),
-    sa.Column("binary", sa.String(255), nullable=False),
+    sa.Column("host", text(255), nullable=False),
+    sa.Column("binary", text(255), nullable=False),
     sa.Column("created_at", Time, nullable=False),
     sa.Column("updated_at", Time),
     sa.Column("disabled", sa.Boolean, nullable=False, default=False),
-    sa.Column("disabled_reason", sa.String(255)),
+    sa.Column("disabled_reason", text(255)),
     sa.Column("forced_down", sa.Boolean, nullable=False, default=False),
     sa.Column("last_seen_up", Time),
     sa.Column("report_count", sa.Integer, nullable=False, default=0),
-    sa.Column("availability_zone", sa.String(255)),
+    sa.Column("availability_zone", text(255)),
     sa.UniqueConstraint("host", "binary"),
 )

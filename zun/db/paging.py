@@ -43,12 +43,13 @@ def page(
 
 def _behind(table: sa.Table, key: sa.Column[Any], marker: Mapping[str, Any], up: bool) -> sa.ColumnElement[bool]:
     def after(column: sa.Column[Any], value: Any) -> sa.ColumnElement[bool]:
-        return column > value if up else column < value
+        bound = sa.literal(value, column.type)  # a bare True would be refused: it is not a value to SQLAlchemy
+        return column > bound if up else column < bound
 
     value, later_id = marker[key.name], after(table.c.id, marker["id"])
     if key is table.c.id:
         return later_id
     if value is None:
         return sa.and_(key.is_(None), later_id) if up else sa.or_(sa.and_(key.is_(None), later_id), key.is_not(None))
-    behind = sa.or_(after(key, value), sa.and_(key == value, later_id))
+    behind = sa.or_(after(key, value), sa.and_(key == sa.literal(value, key.type), later_id))
     return sa.or_(behind, key.is_(None)) if key.nullable and up else behind

@@ -20,8 +20,8 @@ def _json() -> base.JsonField:
     return base.JsonField(nullable=True)
 
 
-def _time() -> fields.DateTimeField:
-    return fields.DateTimeField(nullable=True)
+def _time() -> base.TimeField:
+    return base.TimeField(nullable=True)
 
 
 @base.register

@@ -19,7 +19,8 @@ class CPUFilter(HostFilter):
         if spec.dedicated:
             free = float(len(host.topology.dedicated_cpus - host.usage.held_cpus))
         else:
-            free = sum(cell.shared for cell in host.usage.free(host.topology).values())
+            # Demand is counted in millionths; added up as floats it comes to a little less than it is.
+            free = round(sum(cell.shared for cell in host.usage.free(host.topology).values()), 6)
         wanted = spec.placement.cpus
         return None if wanted <= free else f"it has {free:g} CPUs left of the {wanted:g} that are wanted"
 

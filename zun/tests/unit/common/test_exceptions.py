@@ -3,7 +3,7 @@ import pytest
 
 from zun.common import exceptions
 
-# Class -> the slug clients know it by, its HTTP status, the family it is caught as, fields that fill its text, the text.
+# Class, the slug clients know it by, its HTTP status, the family it is caught as, fields that fill its text, the text.
 TREE = [
     ("ZunError", "zun-error", 500, "ZunError", {}, "An unknown error occurred."),
     ("NotFound", "not-found", 404, "ZunError", {}, "Resource could not be found."),

@@ -83,7 +83,6 @@ def test_keys_are_forgotten_when_nobody_wants_them():
     with pytest.raises(RuntimeError), locks("c"):
         raise RuntimeError
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: locks(f"key-{number % 5}").__enter__, range(100)))
 
         def take(number):
             with locks(f"key-{number % 5}"):

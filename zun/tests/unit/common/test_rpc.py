@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
+import oslo_messaging
 import pytest
 from oslo_config import cfg
 
 from zun.common import exceptions, rpc
 from zun.common.context import RequestContext
+from zun.common.inproc import QUEUE_LIMIT
 
 CONTEXT = RequestContext(user_id="alice", project_id="demo", roles=["member"])
 
@@ -14,16 +16,13 @@ class Endpoint:
     def fail(self, context, *, error, fields):
         raise exceptions.by_name(error)(**fields)
 
-    def crash(self, context):
-        raise ZeroDivisionError("something secret of a traceback")
-
     def who(self, context):
         return {"user": context.user_id, "admin": context.is_admin}
 
 
-@pytest.fixture
-def client(request):
-    transport = rpc.get_transport(cfg.CONF, f"inproc:///{request.node.name}")
+@pytest.fixture(scope="module")
+def client():
+    transport = rpc.get_transport(cfg.CONF, f"inproc:///{__name__}")
     server = rpc.get_server(transport, "topic", "h1", [Endpoint()])
     server.start()
     yield rpc.get_client(transport, "topic", "1.0").prepare(server="h1", timeout=10)
@@ -49,11 +48,55 @@ def test_a_failure_over_there_is_the_same_failure_here(client, error, fields):
     assert str(caught.value) == str(raised(**fields))
 
 
-def test_a_crash_over_there_is_told_without_its_traceback(client):
+def remote(error, *args):
+    """What a broker's client raises for a failure of the other side: a class of its own, rebuilt by name."""
+    return type(f"{error.__name__}_Remote", (error,), {})(*args)
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected", "text"),
+    [
+        pytest.param(
+            remote(exceptions.ContainerNotFound, "Container c1 could not be found."),
+            exceptions.ContainerNotFound,
+            "Container c1 could not be found.",
+            id="rebuilt-from-its-name",
+        ),
+        pytest.param(
+            remote(type("Newer", (exceptions.Conflict,), {}), "It is new."),
+            exceptions.ZunError,
+            "It is new.",
+            id="a-class-of-a-newer-release",
+        ),
+        pytest.param(
+            oslo_messaging.RemoteError("OperationalError", "database is away", ["Traceback ...", "secret"]),
+            exceptions.ZunError,
+            "Host h1 failed: OperationalError: database is away",
+            id="a-crash-without-its-traceback",
+        ),
+        pytest.param(
+            oslo_messaging.MessagingTimeout("no answer"),
+            exceptions.HostUnavailable,
+            str(exceptions.HostUnavailable(host="h1")),
+            id="no-answer",
+        ),
+        pytest.param(
+            oslo_messaging.MessageDeliveryFailure("no queue"),
+            exceptions.HostUnavailable,
+            str(exceptions.HostUnavailable(host="h1")),
+            id="not-delivered",
+        ),
+    ],
+)
+def test_what_can_go_wrong_with_a_call_becomes_our_own_failure(raised, expected, text):
     with pytest.raises(exceptions.ZunError) as caught, rpc.answers_from("h1"):
-        client.call(CONTEXT, "crash")
-    assert type(caught.value) is exceptions.ZunError
-    assert str(caught.value) == "Host h1 failed: ZeroDivisionError: something secret of a traceback"
+        raise raised
+    assert (type(caught.value), str(caught.value)) == (expected, text)
+
+
+def test_our_own_mistakes_are_not_dressed_up():
+    with pytest.raises(ZeroDivisionError), rpc.answers_from("h1"):
+        raise ZeroDivisionError
 
 
 def test_nobody_there_is_an_unavailable_host(client):
@@ -67,8 +110,6 @@ def test_the_caller_is_known_over_there(client):
 
 
 def test_a_full_queue_is_an_unavailable_host(client):
-    from zun.common.inproc import QUEUE_LIMIT
-
     nobody = client.prepare(server="nobody-reads")
     for _ in range(QUEUE_LIMIT):
         nobody.cast(CONTEXT, "who")

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much is tried to refute a property."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+PROOF_SIZE = float(os.environ.get("ZUN_PROOF_SIZE", "1"))
+
+
+def proof(examples: int, **options: object) -> settings:
+    """Try ``examples`` cases, times ZUN_PROOF_SIZE. The cases of one test share its fixtures."""
+    return settings(
+        max_examples=max(1, int(examples * PROOF_SIZE)),
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+        **options,  # type: ignore[arg-type]
+    )

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows as short as the tables allow, and threads that start together."""
+
+import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from oslo_utils import uuidutils
+
+from zun.db import compute_nodes, containers
+
+_numbers = itertools.count(1)
+
+NODE = {
+    "topology": {"cells": []},
+    "cpus": 8,
+    "mem_total": 4096,
+    "disk_total": 100,
+    "disk_quota_supported": False,
+    "disk_allocation_ratio": 1.0,
+    "enable_cpu_pinning": True,
+    "availability_zone": "nova",
+    "labels": {},
+    "runtimes": ["runc"],
+}
+CPUSET = {"cpu_policy": "dedicated", "generation": 1, "cells": [], "cpuset_cpus": "0-1", "cpuset_mems": "0"}
+
+
+def values(**fields):
+    """What a new container's row needs."""
+    return {
+        "uuid": uuidutils.generate_uuid(),
+        "name": f"container-{next(_numbers)}",
+        "project_id": "demo",
+        "image": "zun-demo",
+        "cpu": 1.0,
+        "cpu_policy": "shared",
+        "memory": 64,
+        "placement": {},
+        "request": {},
+        "status": "Creating",
+        **fields,
+    }
+
+
+def container(**fields):
+    """A container in the database; gives its row."""
+    return containers.insert(values(**fields))
+
+
+def node(hostname, **fields):
+    """A compute node in the database; gives its row."""
+    return compute_nodes.put(hostname, {**NODE, **fields})
+
+
+def together(count, work):
+    """Run ``work(number)`` in ``count`` threads that start at once; their answers, or exceptions, in order."""
+    start = threading.Barrier(count)
+
+    def run(number):
+        start.wait(30)
+        try:
+            return work(number)
+        except Exception as exc:
+            return exc
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))

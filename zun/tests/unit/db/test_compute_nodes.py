@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from zun.common import exceptions
+from zun.db import compute_nodes
+from zun.db.compute_nodes import HostUsage
+from zun.tests.unit.db.rows import CPUSET, NODE, container, node, together
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+def test_the_first_put_adds_the_node():
+    row = node("h1", labels={"ssd": "yes"})
+    assert {name: row[name] for name in NODE} == {**NODE, "labels": {"ssd": "yes"}}
+    assert (row["hostname"], row["generation"], row["created_at"]) == ("h1", 0, row["updated_at"])
+    assert compute_nodes.all_nodes() == [row]
+
+
+def test_the_second_put_changes_it_and_keeps_who_it_is():
+    first = node("h1", cpus=8)
+    second = node("h1", cpus=16)
+    assert {**second, "cpus": 8, "updated_at": first["updated_at"]} == dict(first)
+    assert (second["cpus"], second["updated_at"] > first["updated_at"]) == (16, True)
+    assert compute_nodes.all_nodes() == [second]
+
+
+def test_a_node_is_added_once_however_many_agents_start_together():
+    rows = together(8, lambda number: node("h1", cpus=number))
+    (row,) = compute_nodes.all_nodes()
+    assert {each["uuid"] for each in rows} == {row["uuid"]}
+
+
+@pytest.mark.parametrize("by", ["uuid", "hostname"])
+def test_find_takes_either_name(by):
+    node("h2")
+    row = node("h1")
+    assert compute_nodes.find(row[by]) == row
+
+
+@pytest.mark.parametrize("ident", ["h3", "h", "6f2f36d6-0e5c-4a25-9d3b-6f5a1c2d3e4f"])
+def test_find_tells_what_is_missing(ident):
+    node("h1")
+    with pytest.raises(exceptions.ComputeNodeNotFound, match=ident):
+        compute_nodes.find(ident)
+
+
+def test_host_names_know_case():
+    rows = [node("h1"), node("H1")]
+    assert [compute_nodes.find(hostname) for hostname in ("h1", "H1")] == rows
+
+
+def test_generations_tell_what_changed():
+    first, second = node("h1"), node("h2")
+    assert compute_nodes.generations() == {"h1": (0, first["updated_at"]), "h2": (0, second["updated_at"])}
+    again = node("h1")
+    assert compute_nodes.generations()["h1"] == (0, again["updated_at"]) != (0, first["updated_at"])
+
+
+@pytest.mark.parametrize(
+    ("hostnames", "expected"),
+    [
+        (None, {"h1": HostUsage(2, 3.6, 96, 5), "h2": HostUsage(1, 2.0, 2**33, 0)}),
+        (["h1"], {"h1": HostUsage(2, 3.6, 96, 5)}),
+        (["h3"], {}),
+        ([], {}),
+    ],
+)
+def test_usage_is_the_sum_of_what_is_held(hostnames, expected):
+    held = {"cpuset": CPUSET}
+    container(host="h1", cpu=0.5, memory=32, disk=5, **held)
+    container(host="h1", cpu=3.1, memory=64, **held)
+    container(host="h1", cpu=9.0, memory=999, disk=9)  # it holds nothing yet
+    container(host="h2", cpu=2.0, memory=2**33, status="Stopped", **held)
+    container(cpu=1.0)
+    assert compute_nodes.usage(hostnames) == expected

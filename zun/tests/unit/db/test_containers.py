@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+import datetime
+import itertools
+
+import pytest
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+from oslo_utils import uuidutils
+
+from zun.common import exceptions, states
+from zun.common.context import RequestContext
+from zun.common.states import Status
+from zun.db import compute_nodes, containers, models, session
+from zun.tests.unit.db.rows import CPUSET, container, node, together, values
+
+pytestmark = pytest.mark.usefixtures("database")
+MISSING = "6f2f36d6-0e5c-4a25-9d3b-6f5a1c2d3e4f"
+
+
+def generation(hostname):
+    return compute_nodes.find(hostname)["generation"]
+
+
+# insert, get
+
+
+def test_a_new_row_has_what_was_given_and_is_read_back_whole():
+    given = values(
+        command=["sleep", "1000"],
+        environment={"A": "ü", "B": ""},
+        labels={},
+        placement={"numa_nodes": 2},
+        started_at=datetime.datetime(2026, 1, 2, 3, 4, 5, 678901),
+        exit_code=-1,
+        memory=2**40,
+        cpu=0.1,
+        status_reason="x" * 60000,
+    )
+    row = containers.insert(given)
+    assert {name: row[name] for name in given} == given
+    assert containers.get(given["uuid"]) == row
+    assert row["created_at"] is not None and row["updated_at"] is None
+    assert (row["host"], row["cpuset"], row["disk"], row["tty"], row["auto_remove"]) == (None, None, 0, False, False)
+
+
+def test_a_row_without_a_uuid_gets_one():
+    given = values()
+    del given["uuid"]
+    row = containers.insert(given)
+    assert uuidutils.is_uuid_like(row["uuid"]) and containers.get(row["uuid"])["name"] == given["name"]
+
+
+def test_a_uuid_is_there_once():
+    row = container()
+    with pytest.raises(db_exc.DBDuplicateEntry):
+        container(uuid=row["uuid"])
+
+
+def test_times_keep_their_microseconds():
+    moment = datetime.datetime(2026, 5, 6, 7, 8, 9, 123456)
+    assert containers.get(container(started_at=moment)["uuid"])["started_at"] == moment
+
+
+def test_get_finds_whoever_owns_it_and_tells_what_is_missing():
+    assert containers.get(container(project_id="other")["uuid"])["project_id"] == "other"
+    with pytest.raises(exceptions.ContainerNotFound, match=MISSING):
+        containers.get(MISSING)
+
+
+# find
+
+DEMO = RequestContext(user_id="alice", project_id="demo", roles=["member"])
+ADMIN = RequestContext(user_id="root", project_id="admin", roles=["admin"])
+U = [f"00000000-0000-0000-0000-00000000000{number}" for number in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("context", "ident", "expected"),
+    [
+        pytest.param(DEMO, "mine", 0, id="own-by-name"),
+        pytest.param(DEMO, U[0], 0, id="own-by-uuid"),
+        pytest.param(DEMO, "theirs", exceptions.ContainerNotFound, id="foreign-by-name"),
+        pytest.param(DEMO, U[1], exceptions.ContainerNotFound, id="foreign-by-uuid"),
+        pytest.param(DEMO, "both", 2, id="a-name-is-looked-for-in-the-project"),
+        pytest.param(DEMO, "twice", exceptions.Conflict, id="a-name-given-twice"),
+        pytest.param(DEMO, "nobody", exceptions.ContainerNotFound, id="unknown-name"),
+        pytest.param(DEMO, MISSING, exceptions.ContainerNotFound, id="unknown-uuid"),
+        pytest.param(DEMO, "min", exceptions.ContainerNotFound, id="part-of-a-name"),
+        pytest.param(DEMO, "%", exceptions.ContainerNotFound, id="no-pattern"),
+        pytest.param(ADMIN, U[1], 1, id="admin-by-uuid"),
+        pytest.param(ADMIN, "theirs", 1, id="admin-by-name"),
+        pytest.param(ADMIN, "both", exceptions.Conflict, id="admin-sees-two-projects"),
+    ],
+)
+def test_find_gives_what_the_context_may_see(context, ident, expected):
+    names = [("mine", "demo"), ("theirs", "other"), ("both", "demo"), ("both", "other"), ("twice", "demo")]
+    for uuid, (name, project) in zip(U, [*names, ("twice", "demo")], strict=True):
+        container(uuid=uuid, name=name, project_id=project)
+    if isinstance(expected, int):
+        assert containers.find(context, ident)["uuid"] == U[expected]
+    else:
+        with pytest.raises(expected, match="Multiple" if expected is exceptions.Conflict else ident):
+            containers.find(context, ident)
+
+
+def test_names_know_case():
+    for name in ("web", "Web"):
+        container(name=name)
+    assert [containers.find(DEMO, name)["name"] for name in ("web", "Web")] == ["web", "Web"]
+
+
+def test_text_that_looks_like_a_uuid_is_no_name():
+    container(name=MISSING)
+    with pytest.raises(exceptions.ContainerNotFound):
+        containers.find(DEMO, MISSING)
+
+
+# update
+
+
+def statuses(old):
+    """Status -> what becomes of a container in status ``old`` that is to have it."""
+    found = {}
+    for new in Status:
+        uuid = container(status=old)["uuid"]
+        try:
+            containers.update(uuid, {"status": new, "status_reason": "because"})
+        except exceptions.IllegalTransition as exc:
+            assert str(exc) == f"Container {uuid} cannot go from {old} to {new}."
+        row = containers.get(uuid)
+        found[new] = (row["status"], row["status_reason"])
+    return found
+
+
+@pytest.mark.parametrize("old", Status)
+def test_a_status_is_set_only_where_the_table_leads(old):
+    legal = states.TRANSITIONS[old] | {old}
+    assert statuses(old) == {new: (new, "because") if new in legal else (old, None) for new in Status}
+
+
+def test_an_update_says_when_and_touches_nothing_else():
+    row = container(labels={"a": "b"})
+    containers.update(row["uuid"], {"task_state": "container_creating", "labels": {"c": "d"}})
+    after = containers.get(row["uuid"])
+    assert after["updated_at"] >= after["created_at"]
+    assert dict(after) == {
+        **row,
+        "task_state": "container_creating",
+        "labels": {"c": "d"},
+        "updated_at": after["updated_at"],
+    }
+
+
+def test_a_value_can_be_taken_away():
+    row = container(cpuset=CPUSET, host="h1")
+    containers.update(row["uuid"], {"cpuset": None, "host": None})
+    assert containers.claims() == []
+
+
+@pytest.mark.parametrize("fields", [{"status": "Running"}, {"task_state": "container_creating"}])
+def test_an_update_of_nothing_says_so(fields):
+    with pytest.raises(exceptions.ContainerNotFound, match=MISSING):
+        containers.update(MISSING, fields)
+
+
+# update_if
+
+
+@pytest.mark.parametrize(
+    ("expected", "done"),
+    [
+        pytest.param({}, True, id="no-condition"),
+        pytest.param({"status": "Creating", "host": None}, True, id="all-hold"),
+        pytest.param({"status": "Creating", "host": "h1"}, False, id="null-is-no-value"),
+        pytest.param({"status": "Created"}, False, id="another-value"),
+        pytest.param({"name": None}, False, id="a-value-is-not-null"),
+    ],
+)
+def test_update_if_compares_first(expected, done):
+    row = container()
+    assert containers.update_if(row["uuid"], expected, {"status_reason": "seen"}) is done
+    assert containers.get(row["uuid"])["status_reason"] == ("seen" if done else None)
+
+
+def test_update_if_of_nothing_does_nothing():
+    assert containers.update_if(MISSING, {}, {"status_reason": "seen"}) is False
+
+
+def test_of_many_who_compare_and_swap_one_wins():
+    for _ in range(5):
+        row = container()
+        seen = {"updated_at": row["updated_at"], "host": None}
+        won = together(8, lambda number: containers.update_if(row["uuid"], seen, {"status_reason": str(number)}))  # noqa: B023
+        assert sorted(won) == [False] * 7 + [True]
+        assert containers.get(row["uuid"])["status_reason"] == str(won.index(True))
+
+
+def test_compare_and_swap_counts_right():
+    row = container(memory=0)
+
+    def add(_number):
+        done = 0
+        while done < 10:
+            seen = containers.get(row["uuid"])["memory"]
+            done += containers.update_if(row["uuid"], {"memory": seen}, {"memory": seen + 1})
+
+    assert together(8, add) == [None] * 8
+    assert containers.get(row["uuid"])["memory"] == 80
+
+
+# claims
+
+
+def claim(row, hostname="h1"):
+    return containers.claim(row["uuid"], hostname, {"cpuset": CPUSET, "task_state": "container_creating"})
+
+
+def test_a_claim_is_written_and_the_host_grows_older():
+    node("h1"), node("h2")
+    first, second = container(), container()
+    assert [claim(first), claim(second)] == [1, 2]
+    assert (generation("h1"), generation("h2")) == (2, 0)
+    row = containers.get(first["uuid"])
+    assert (row["host"], row["cpuset"], row["task_state"], row["status"]) == (
+        "h1",
+        CPUSET,
+        "container_creating",
+        "Creating",
+    )
+
+
+def test_the_same_host_may_claim_again():
+    node("h1")
+    row = container()
+    assert [claim(row), claim(row)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        pytest.param({"host": "h2"}, "is Creating on host h2", id="another-host-has-it"),
+        pytest.param({"host": "h1", "status": "Running"}, "is Running on host h1", id="it-is-made-already"),
+        pytest.param({"status": "Error"}, "is Error on host None", id="it-was-given-up"),
+        pytest.param({"status": "Deleting"}, "is Deleting on host None", id="it-is-being-deleted"),
+    ],
+)
+def test_what_waits_for_no_host_is_not_claimed(fields, text):
+    node("h1")
+    row = container(**fields)
+    with pytest.raises(exceptions.Conflict, match=text):
+        claim(row)
+    assert containers.get(row["uuid"]) == row
+    assert generation("h1") == 0
+
+
+def test_what_was_deleted_is_not_claimed():
+    node("h1")
+    with pytest.raises(exceptions.ContainerNotFound):
+        claim({"uuid": MISSING})
+    assert generation("h1") == 0
+
+
+def test_of_many_hosts_one_claims():
+    for number in range(8):
+        node(f"h{number}")
+    for turn in range(1, 4):
+        row = container()
+        answers = together(8, lambda number: claim(row, f"h{number}"))  # noqa: B023
+        (winner,) = [number for number, answer in enumerate(answers) if isinstance(answer, int)]
+        losers = [answer for answer in answers if not isinstance(answer, int)]
+        assert [type(loser) for loser in losers] == [exceptions.Conflict] * 7
+        assert containers.get(row["uuid"])["host"] == f"h{winner}"
+        assert sum(generation(f"h{number}") for number in range(8)) == turn
+
+
+def test_every_claim_of_a_host_has_a_generation_of_its_own():
+    node("h1")
+    rows = [container() for _ in range(24)]
+    answers = together(8, lambda number: [claim(row) for row in rows[number::8]])
+    assert sorted(itertools.chain(*answers)) == list(range(1, 25))
+    assert generation("h1") == 24
+
+
+def test_change_claim_sets_and_counts():
+    node("h1")
+    row = container(host="h1", cpuset=CPUSET, status="Running")
+    other = {**CPUSET, "cpuset_cpus": "0-3"}
+    assert containers.change_claim(row["uuid"], "h1", {"cpuset": other, "cpu": 4.0}) == 1
+    assert containers.change_claim(row["uuid"], "h1", {"cpuset": None, "host": None, "status": "Error"}) == 2
+    after = containers.get(row["uuid"])
+    assert (after["cpu"], after["cpuset"], after["host"], after["status"]) == (4.0, None, None, "Error")
+
+
+@pytest.mark.parametrize(
+    ("uuid", "error"), [(None, exceptions.IllegalTransition), (MISSING, exceptions.ContainerNotFound)]
+)
+def test_a_change_that_is_refused_changes_no_generation(uuid, error):
+    node("h1")
+    row = container(host="h1", cpuset=CPUSET, status="Deleting")
+    with pytest.raises(error):
+        containers.change_claim(uuid or row["uuid"], "h1", {"cpuset": None, "status": "Running"})
+    assert (containers.get(row["uuid"])["cpuset"], generation("h1")) == (CPUSET, 0)
+
+
+def test_a_host_that_has_no_row_has_generation_0():
+    assert claim(container()) == 0
+
+
+def test_claims_are_the_rows_that_hold_something():
+    held = [container(host=host, cpuset=CPUSET, name=name) for host, name in [("h1", "a"), ("h1", "b"), ("h2", "c")]]
+    container(host="h1"), container()
+    assert sorted(row["name"] for row in containers.claims()) == ["a", "b", "c"]
+    assert sorted(row["name"] for row in containers.claims("h1")) == ["a", "b"]
+    assert containers.claims("h3") == []
+    (row,) = containers.claims("h2")
+    assert dict(row) == {name: held[2][name] for name in containers.CLAIM_COLUMNS}
+
+
+def test_of_host_gives_those_with_and_without_a_claim():
+    container(host="h1", cpuset=CPUSET, name="a"), container(host="h1", name="b"), container(host="h2")
+    assert sorted(row["name"] for row in containers.of_host("h1")) == ["a", "b"]
+
+
+# destroy
+
+
+def test_destroy_removes_and_counts():
+    node("h1")
+    held, unplaced = container(host="h1", cpuset=CPUSET), container()
+    assert containers.destroy(held["uuid"]) == 1
+    assert containers.destroy(held["uuid"]) is None
+    assert containers.destroy(unplaced["uuid"]) is None
+    assert containers.unplaced() == containers.claims() == []
+    assert generation("h1") == 1
+
+
+@pytest.mark.parametrize(("fields", "gone"), [({}, True), ({"host": "h1"}, False)])
+def test_destroy_unplaced_leaves_what_a_host_has(fields, gone):
+    row = container(**fields)
+    assert containers.destroy_unplaced(row["uuid"]) is gone
+    with session.reader() as connection:
+        count = connection.execute(sa.select(sa.func.count()).select_from(models.containers)).scalar()
+    assert count == (0 if gone else 1)
+
+
+def test_either_the_claim_or_the_delete_of_an_unplaced_container_wins():
+    node("h1")
+    for _ in range(10):
+        row = container()
+
+        def race(number, row=row):
+            return containers.destroy_unplaced(row["uuid"]) if number else claim(row)
+
+        claimed, destroyed = together(2, race)
+        assert isinstance(claimed, int) is not destroyed
+        assert isinstance(claimed, (int, exceptions.ContainerNotFound))
+
+
+# unplaced
+
+
+def test_unplaced_are_those_that_wait_for_a_host_oldest_first():
+    names = [container(name=name)["name"] for name in ("c", "a", "b")]
+    container(host="h1"), container(status="Error"), container(status="Deleting")
+    assert [row["name"] for row in containers.unplaced()] == names

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+import sqlalchemy as sa
+from alembic import autogenerate
+from alembic.runtime import migration as alembic_migration
+
+from zun.db import compute_nodes, containers, migration, models, services, session
+from zun.tests.unit.db.rows import CPUSET, container, node
+
+pytestmark = pytest.mark.usefixtures("empty_database")
+
+
+def differences():
+    """Between the models and the database, as alembic sees them."""
+    with session.reader() as connection:
+        context = alembic_migration.MigrationContext.configure(connection, opts={"compare_type": True})
+        return autogenerate.compare_metadata(context, models.metadata)
+
+
+def test_the_migrations_give_what_the_models_say():
+    assert differences() != []
+    migration.upgrade()
+    assert differences() == []
+
+
+def test_an_upgrade_tells_where_it_stands_and_does_nothing_twice():
+    assert (migration.current(), migration.is_current()) == (None, False)
+    migration.upgrade()
+    row = container(status="Running", host="h1", cpuset=CPUSET)
+    assert (migration.current(), migration.is_current()) == (migration.head(), True)
+    migration.upgrade()
+    migration.upgrade(migration.head())
+    assert containers.get(row["uuid"]) == row
+    assert migration.is_current() and differences() == []
+
+
+def test_the_migrated_tables_work():
+    migration.upgrade()
+    node("h1")
+    row = container()
+    assert containers.claim(row["uuid"], "h1", {"cpuset": CPUSET}) == 1
+    assert compute_nodes.usage() == {"h1": compute_nodes.HostUsage(1, 1.0, 64, 0)}
+    services.heartbeat("h1", "zun-compute", "nova")
+    services.heartbeat("h1", "zun-compute", "nova")
+    assert services.get("h1", "zun-compute")["report_count"] == 1
+
+
+def test_what_must_be_there_once_is_there_once_after_a_migration():
+    migration.upgrade()
+    with session.reader() as connection:
+        found = sa.inspect(connection)
+        unique = {
+            table.name: {tuple(each["column_names"]) for each in found.get_unique_constraints(table.name)}
+            for table in models.metadata.sorted_tables
+        }
+    assert unique == {
+        "compute_nodes": {("uuid",), ("hostname",)},
+        "containers": {("uuid",)},
+        "services": {("host", "binary")},
+    }

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+
+from zun.db import models, session
+from zun.tests.unit.db.rows import together, values
+
+table = models.services
+
+
+def add(connection, host, count=0):
+    connection.execute(table.insert().values(host=host, binary="b", created_at=sa.func.now(), report_count=count))
+
+
+def count_of(connection, host):
+    return connection.execute(sa.select(table.c.report_count).where(table.c.host == host)).scalar()
+
+
+@pytest.fixture
+def sqlite(tmp_path):
+    session.configure(f"sqlite:///{tmp_path}/zun.sqlite")
+    models.metadata.create_all(session.engine())
+    yield f"{tmp_path}/zun.sqlite"
+    session.dispose()
+
+
+def test_sqlite_writers_that_read_first_lose_nothing(sqlite):
+    with session.writer() as connection:
+        add(connection, "h1")
+
+    def work(_number):
+        for _ in range(20):
+            with session.writer() as connection:
+                seen = count_of(connection, "h1")
+                connection.execute(table.update().values(report_count=seen + 1))
+
+    assert together(8, work) == [None] * 8
+    with session.reader() as connection:
+        assert count_of(connection, "h1") == 160
+
+
+def test_sqlite_writers_of_two_processes_lose_nothing(sqlite):
+    """The lock of one process is not known to the other: the database's own must do."""
+    with session.writer() as connection:
+        add(connection, "h1")
+    here = session._current()
+    other = session._sqlite(sa.make_url(f"sqlite:///{sqlite}"))
+
+    def work(number):
+        process = (here, other)[number % 2]
+        for _ in range(20):
+            with process.write_lock, process.writer.begin() as connection:
+                seen = count_of(connection, "h1")
+                connection.execute(table.update().values(report_count=seen + 1))
+
+    assert together(4, work) == [None] * 4
+    with session.reader() as connection:
+        assert count_of(connection, "h1") == 80
+    other.reader.dispose()
+    other.writer.dispose()
+
+
+def test_sqlite_readers_do_not_wait_for_a_writer(sqlite):
+    with ThreadPoolExecutor(1) as pool, session.writer() as connection:
+        add(connection, "h1", 7)
+
+        def read():
+            with session.reader() as other:
+                return count_of(other, "h1")
+
+        assert pool.submit(read).result(timeout=10) is None
+        assert count_of(connection, "h1") == 7
+    with session.reader() as connection:
+        assert count_of(connection, "h1") == 7
+
+
+def test_sqlite_is_in_wal_mode_and_keeps_its_file(sqlite):
+    with session.reader() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
+def test_a_database_in_memory_is_refused(url):
+    with pytest.raises(ValueError, match="must be a file"):
+        session.configure(url)
+    with pytest.raises(RuntimeError, match="configure"), session.reader():
+        pass
+
+
+def test_without_a_database_the_way_to_one_is_told():
+    session.dispose()
+    for way in (session.reader, session.writer):
+        with pytest.raises(RuntimeError, match=r"call zun.db.session.configure\(url\) first"), way():
+            pass
+
+
+def test_the_folder_of_a_new_database_is_made(tmp_path):
+    session.configure(f"sqlite:///{tmp_path}/some/folder/zun.sqlite")
+    models.metadata.create_all(session.engine())
+    session.dispose()
+    assert (tmp_path / "some/folder/zun.sqlite").exists()
+
+
+def test_what_raises_is_rolled_back(database):
+    with pytest.raises(ZeroDivisionError), session.writer() as connection:
+        add(connection, "h1")
+        raise ZeroDivisionError
+    with session.reader() as connection:
+        assert session.rows(connection, sa.select(table)) == []
+
+
+def test_what_is_there_twice_is_told_alike_by_every_database(database):
+    with session.writer() as connection:
+        add(connection, "h1")
+    with pytest.raises(db_exc.DBDuplicateEntry), session.writer() as connection:
+        add(connection, "h1")
+
+
+def test_a_transaction_that_lost_a_deadlock_or_its_connection_runs_again():
+    losses = [db_exc.DBDeadlock(), db_exc.DBConnectionError(), db_exc.DBDeadlock()]
+
+    @session.retry
+    def work(value):
+        """Some work."""
+        if losses:
+            raise losses.pop()
+        return value
+
+    assert work(7) == 7
+    assert (work.__name__, work.__doc__) == ("work", "Some work.")
+
+
+def test_other_failures_are_not_tried_again():
+    calls = []
+
+    @session.retry
+    def work():
+        calls.append(1)
+        raise db_exc.DBDuplicateEntry
+
+    with pytest.raises(db_exc.DBDuplicateEntry):
+        work()
+    assert len(calls) == 1
+
+
+def test_many_readers_and_writers_share_what_connections_there_are(database):
+    def work(number):
+        if number < 4:
+            with session.writer() as connection:
+                add(connection, f"h{number}")
+        with session.reader() as connection:
+            return len(session.rows(connection, sa.select(table))) <= 4
+
+    assert together(16, work) == [True] * 16
+    with session.reader() as connection:
+        assert len(session.rows(connection, sa.select(table))) == 4
+
+
+def test_a_null_in_a_json_column_is_sqls_null(database):
+    with session.writer() as connection:
+        connection.execute(
+            models.containers.insert().values(
+                **values(cpuset=None, command=[], labels={}), created_at=sa.func.now()
+            )
+        )
+    with session.reader() as connection:
+        found = sa.select(models.containers).where(models.containers.c.cpuset.is_(None))
+        row = session.first(connection, found)
+        assert row is not None
+        assert (row["cpuset"], row["command"], row["labels"], row["mounts"]) == (None, [], {}, None)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts, requests and what is held, as values."""
+
+import datetime
+from dataclasses import replace
+
+from hypothesis import strategies as st
+from oslo_config import cfg
+
+from zun import conf as zun_conf
+from zun.scheduler.host_table import HostState
+from zun.scheduler.request_spec import RequestSpec
+from zun.tests.functional.cloud import machine
+from zun.topology import HostTopology, PlacementRequest, Plan, Usage, plan
+
+NOW = datetime.datetime(2026, 3, 4, 12, 0, 0)
+UP = {
+    "host": "h1",
+    "binary": "zun-compute",
+    "disabled": False,
+    "disabled_reason": None,
+    "forced_down": False,
+    "last_seen_up": NOW,
+    "updated_at": None,
+    "created_at": NOW,
+}
+ALL_FILTERS = (
+    "RetryFilter",
+    "ComputeFilter",
+    "AvailabilityZoneFilter",
+    "RuntimeFilter",
+    "LabelFilter",
+    "RamFilter",
+    "CPUFilter",
+    "DiskFilter",
+    "CpuSetFilter",
+)
+
+
+def configuration(**options):
+    """Options of this test's own, with nothing of this machine in them."""
+    conf = zun_conf.register_opts(cfg.ConfigOpts())
+    conf([], project="zun", default_config_files=[], default_config_dirs=[])
+    for name, value in options.items():
+        group, _, option = name.rpartition("__")
+        conf.set_override(option, value, group=group or None)
+    return conf
+
+
+def host(hostname="h1", topology=None, **fields):
+    """Two cells of four CPUs and 4096 MiB, empty and up, unless told otherwise."""
+    values = {"disk_total": 100, "availability_zone": "nova", "runtimes": ("runc",), "service": UP, **fields}
+    return HostState(hostname, machine() if topology is None else topology, **values)
+
+
+def spec(cpus=2, memory=64, policy="dedicated", *, placement=None, **fields):
+    """A request for ``cpus`` CPUs and ``memory`` MiB; ``placement`` has more members of a PlacementRequest."""
+    request = PlacementRequest(cpus, memory, cpu_policy=policy, **(placement or {}))
+    return RequestSpec("some-uuid", request, **fields)
+
+
+def holding(topology, *requests):
+    """The usage after each of ``requests`` (or exact plans) was planned and claimed, one after the other."""
+    usage = Usage()
+    for number, wanted in enumerate(requests):
+        answer = wanted if isinstance(wanted, Plan) else plan(topology, usage, wanted)
+        assert isinstance(answer, Plan), answer
+        usage = usage.with_claim(f"c{number}", answer)
+    return usage
+
+
+def full(hostname="h1", *requests, topology=None, **fields):
+    """A host that holds ``requests``."""
+    topology = machine() if topology is None else topology
+    return host(hostname, topology, usage=holding(topology, *requests), **fields)
+
+
+@st.composite
+def placements(draw, *, plain=False):
+    """What one container may ask. ``plain``: amounts only, every condition at its default."""
+    dedicated = draw(st.sampled_from((True, True, False)))
+    cpus = draw(st.integers(1, 6)) if dedicated else draw(st.integers(1, 60)) / 10
+    memory = draw(st.integers(0, 40))
+    nodes = draw(st.sampled_from((1, 1, 1, 2)))
+    if plain or not dedicated:
+        return PlacementRequest(cpus, memory, cpu_policy="dedicated" if dedicated else "shared")
+    return PlacementRequest(
+        max(cpus, nodes),
+        memory,
+        thread_policy=draw(st.sampled_from(("prefer", "isolate", "require"))),
+        numa_nodes=nodes,
+        numa_affinity=draw(st.sampled_from(("require", "prefer", "none"))),
+        mempolicy=draw(st.sampled_from(("strict", "preferred"))),
+        page_size=draw(st.sampled_from((None, None, "any", "large", 2048, 4))),
+    )
+
+
+@st.composite
+def machines(draw):
+    """Small machines with siblings, huge pages, operators' settings; memory in tens of MiB."""
+    made = machine(
+        cells=draw(st.integers(1, 3)),
+        cores=draw(st.integers(1, 3)),
+        threads=draw(st.integers(1, 2)),
+        memory_mib=draw(st.sampled_from((8, 16, 32))),
+    )
+    pages = draw(st.sampled_from(({}, {}, {2048: 2}, {2048: 4})))
+    made = HostTopology(tuple(replace(cell, pages=pages) for cell in made.cells))
+    return made.configured(
+        reserved_memory_mib=draw(st.sampled_from((0, 0, 3, 10))),
+        cpu_allocation_ratio=draw(st.sampled_from((1.0, 1.5, 4.0))),
+        ram_allocation_ratio=draw(st.sampled_from((1.0, 1.0, 1.15, 2.0))),
+    )
+
+
+@st.composite
+def used_hosts(draw, hostname="h1", *, plain=False):
+    """A machine and what some planned containers hold of it."""
+    topology = draw(machines())
+    usage = Usage()
+    for number, wanted in enumerate(draw(st.lists(placements(plain=plain), max_size=4))):
+        answer = plan(topology, usage, wanted)
+        if isinstance(answer, Plan):
+            usage = usage.with_claim(f"c{number}", answer)
+    return host(hostname, topology, usage=usage, generation=draw(st.integers(0, 9)))

@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: Apache-2.0
+import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zun.scheduler import filters
+from zun.scheduler.filters.compute import ComputeFilter
+from zun.tests.functional.cloud import machine
+from zun.tests.unit.common.proof import proof
+from zun.tests.unit.scheduler.hosts import ALL_FILTERS, NOW, UP, configuration, full, host, placements, spec, used_hosts
+from zun.topology import CellShare, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, plan
+
+
+def load(name):
+    (found,) = filters.load([name], configuration())
+    return found
+
+
+def shared(cpus, memory=0):
+    return PlacementRequest(cpus, memory, cpu_policy="shared")
+
+
+@pytest.mark.parametrize(
+    ("tried", "reason"),
+    [
+        ({}, None),
+        ({"h2": "full"}, None),
+        ({"h1": "no cell has 4 CPUs"}, "refused the claim before: no cell has 4 CPUs"),
+        ({"h1": ""}, "refused the claim before: "),
+    ],
+)
+def test_retry_filter(tried, reason):
+    assert load("RetryFilter").reject(host(), spec(tried=tried)) == reason
+
+
+@pytest.mark.parametrize(
+    ("service", "reason"),
+    [
+        pytest.param(UP, None, id="up"),
+        pytest.param(None, "its compute service has never reported", id="no-service"),
+        pytest.param(
+            {**UP, "disabled": True, "disabled_reason": "rack move"},
+            "its compute service is disabled: rack move",
+            id="disabled",
+        ),
+        pytest.param(
+            {**UP, "disabled": True}, "its compute service is disabled: no reason given", id="disabled-without-a-reason"
+        ),
+        pytest.param({**UP, "forced_down": True}, "its compute service is forced down", id="forced-down"),
+        pytest.param({**UP, "last_seen_up": NOW - datetime.timedelta(seconds=30)}, None, id="seen-lately"),
+        pytest.param(
+            {**UP, "last_seen_up": NOW - datetime.timedelta(seconds=31)},
+            "its compute service has not reported for 30 s",
+            id="not-seen",
+        ),
+    ],
+)
+def test_compute_filter(service, reason):
+    found = ComputeFilter(configuration(service_down_time=30), now=lambda: NOW)
+    assert found.reject(host(service=service), spec()) == reason
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted", "reason"),
+    [
+        ({}, {}, None),
+        ({}, {"availability_zone": "nova"}, None),
+        ({}, {"availability_zone": "gpu"}, "it is in zone nova, not gpu"),
+        ({"availability_zone": None}, {"availability_zone": "gpu"}, "it is in zone None, not gpu"),
+        ({"availability_zone": None}, {}, None),
+        ({}, {"requested_host": "h1"}, None),
+        ({}, {"requested_host": "h2"}, "host h2 was asked for"),
+        ({}, {"requested_host": "h1", "availability_zone": "gpu"}, "it is in zone nova, not gpu"),
+    ],
+)
+def test_availability_zone_filter(fields, wanted, reason):
+    assert load("AvailabilityZoneFilter").reject(host(**fields), spec(**wanted)) == reason
+
+
+@pytest.mark.parametrize(
+    ("runtimes", "wanted", "reason"),
+    [
+        (("runc",), None, None),
+        ((), None, None),
+        (("runc", "kata"), "kata", None),
+        (("runc", "crun"), "kata", "it has no runtime kata, only crun, runc"),
+    ],
+)
+def test_runtime_filter(runtimes, wanted, reason):
+    assert load("RuntimeFilter").reject(host(runtimes=runtimes), spec(runtime=wanted)) == reason
+
+
+@pytest.mark.parametrize(
+    ("labels", "wanted", "reason"),
+    [
+        ({}, {}, None),
+        ({"disk": "ssd", "rack": "r1"}, {"disk": "ssd"}, None),
+        ({"disk": "ssd", "rack": "r1"}, {"disk": "ssd", "rack": "r2"}, "its label rack is 'r1', not 'r2'"),
+        ({}, {"disk": "ssd"}, "its label disk is None, not 'ssd'"),
+        ({"disk": "SSD"}, {"disk": "ssd"}, "its label disk is 'SSD', not 'ssd'"),
+    ],
+)
+def test_label_filter(labels, wanted, reason):
+    assert load("LabelFilter").reject(host(labels=labels), spec(labels=wanted)) == reason
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted", "reason", "limit"),
+    [
+        ({"disk_used": 90}, 10, None, 100.0),
+        ({"disk_used": 90}, 11, "it has 10 GiB of disk left of the 11 that are wanted", 100.0),
+        ({"disk_used": 100, "disk_allocation_ratio": 1.5}, 50, None, 150.0),
+        (
+            {"disk_used": 100, "disk_allocation_ratio": 1.5},
+            51,
+            "it has 50 GiB of disk left of the 51 that are wanted",
+            150.0,
+        ),
+        ({"disk_total": 0}, 0, None, 0.0),
+    ],
+)
+def test_disk_filter(fields, wanted, reason, limit):
+    found = load("DiskFilter")
+    assert found.reject(host(**fields), spec(disk=wanted)) == reason
+    assert found.limits(host(**fields), spec(disk=wanted)) == {"disk": limit}
+
+
+DEDICATED_SET = machine().configured(dedicated_set=CpuSet("0-4"))
+SHARED_SET = machine().configured(shared_set=CpuSet("0-2"))
+RESERVED = machine().configured(reserved_cpus=CpuSet("0,4"))
+TWICE = machine().configured(cpu_allocation_ratio=2.0)
+WITHHOLDS = Plan({0: CellShare(cpus=CpuSet("0-1"), withheld=CpuSet("2"))})
+
+
+@pytest.mark.parametrize(
+    ("state", "wanted", "reason", "limit"),
+    [
+        pytest.param(host(), spec(8), None, 8.0, id="all-of-an-empty-host"),
+        pytest.param(host(), spec(9), "it has 8 CPUs left of the 9 that are wanted", 8.0, id="more-than-there-are"),
+        pytest.param(
+            full("h1", PlacementRequest(3, 0)),
+            spec(6),
+            "it has 5 CPUs left of the 6 that are wanted",
+            8.0,
+            id="what-others-hold-is-gone",
+        ),
+        pytest.param(
+            full("h1", WITHHOLDS),
+            spec(6),
+            "it has 5 CPUs left of the 6 that are wanted",
+            8.0,
+            id="what-others-keep-idle-is-gone",
+        ),
+        pytest.param(full("h1", shared(8)), spec(8), None, 8.0, id="shared-containers-hold-no-cpu"),
+        pytest.param(
+            host(topology=DEDICATED_SET),
+            spec(6),
+            "it has 5 CPUs left of the 6 that are wanted",
+            5.0,
+            id="dedicated-set",
+        ),
+        pytest.param(
+            host(topology=SHARED_SET), spec(6), "it has 5 CPUs left of the 6 that are wanted", 5.0, id="shared-set"
+        ),
+        pytest.param(
+            host(topology=RESERVED), spec(7), "it has 6 CPUs left of the 7 that are wanted", 6.0, id="reserved"
+        ),
+        pytest.param(host(), spec(8, policy="shared"), None, 8.0, id="shared-without-overcommit"),
+        pytest.param(
+            host(),
+            spec(8.5, policy="shared"),
+            "it has 8 CPUs left of the 8.5 that are wanted",
+            8.0,
+            id="shared-beyond-it",
+        ),
+        pytest.param(host(topology=TWICE), spec(16, policy="shared"), None, 16.0, id="shared-twice-over"),
+        pytest.param(
+            full("h1", shared(1.5), shared(4), topology=TWICE),
+            spec(11, policy="shared"),
+            "it has 10.5 CPUs left of the 11 that are wanted",
+            16.0,
+            id="shared-beside-shared",
+        ),
+        pytest.param(
+            full("h1", PlacementRequest(4, 0), PlacementRequest(2, 0), topology=TWICE),
+            spec(4.5, policy="shared"),
+            "it has 4 CPUs left of the 4.5 that are wanted",
+            4.0,
+            id="the-pool-is-what-nobody-holds",
+        ),
+        pytest.param(host(topology=SHARED_SET), spec(3, policy="shared"), None, 3.0, id="shared-on-its-set"),
+    ],
+)
+def test_cpu_filter(state, wanted, reason, limit):
+    found = load("CPUFilter")
+    assert found.reject(state, wanted) == reason
+    assert found.limits(state, wanted) == {"cpu": limit}
+
+
+HALF_AGAIN = machine().configured(reserved_memory_mib=192, ram_allocation_ratio=1.5)
+
+
+@pytest.mark.parametrize(
+    ("state", "wanted", "reason", "limit"),
+    [
+        pytest.param(host(), spec(memory=8192), None, 8192, id="all-of-an-empty-host"),
+        pytest.param(
+            host(), spec(memory=8193), "it has 8192 MiB left of the 8193 that are wanted", 8192, id="more-than-there-is"
+        ),
+        pytest.param(
+            full("h1", PlacementRequest(1, 3000), shared(1, 1000)),
+            spec(memory=4193),
+            "it has 4192 MiB left of the 4193 that are wanted",
+            8192,
+            id="what-others-hold-is-gone",
+        ),
+        pytest.param(
+            host(topology=HALF_AGAIN),
+            spec(memory=8001),
+            "it has 8000 MiB left of the 8001 that are wanted",
+            8000,
+            id="dedicated-memory-is-promised-once-and-the-reserve-never",
+        ),
+        pytest.param(host(topology=HALF_AGAIN), spec(memory=12000, policy="shared"), None, 12000, id="overcommit"),
+        pytest.param(
+            host(topology=HALF_AGAIN),
+            spec(memory=12001, policy="shared"),
+            "it has 12000 MiB left of the 12001 that are wanted",
+            12000,
+            id="beyond-overcommit",
+        ),
+        pytest.param(
+            full("h1", shared(1, 12000), topology=HALF_AGAIN),
+            spec(memory=1),
+            "it has 0 MiB left of the 1 that are wanted",
+            8000,
+            id="never-less-than-nothing",
+        ),
+    ],
+)
+def test_ram_filter(state, wanted, reason, limit):
+    found = load("RamFilter")
+    assert found.reject(state, wanted) == reason
+    assert found.limits(state, wanted) == {"memory": limit}
+
+
+@pytest.mark.parametrize("page_size", ["large", "any", 2048, 1048576])
+def test_ram_filter_leaves_huge_pages_to_the_plan(page_size):
+    assert load("RamFilter").reject(host(), spec(memory=99999, placement={"page_size": page_size})) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "policy", "reason"),
+    [
+        ({}, "dedicated", None),
+        ({"enable_cpu_pinning": False}, "shared", None),
+        (
+            {"enable_cpu_pinning": False},
+            "dedicated",
+            "it takes no dedicated containers ([compute] enable_cpu_pinning)",
+        ),
+    ],
+)
+def test_cpuset_filter(fields, policy, reason):
+    assert load("CpuSetFilter").reject(host(**fields), spec(policy=policy)) == reason
+
+
+def test_cpuset_filter_writes_the_plan_one_record_a_cell():
+    state = full("h1", PlacementRequest(1, 100), generation=7)
+    limits = load("CpuSetFilter").limits(state, spec(4, 512, placement={"numa_nodes": 2}))
+
+    def record(node, cpus, pinned):
+        share = {"node": node, "cpuset_cpu": cpus, "cpuset_cpu_pinned": pinned, "cpuset_mem": 256}
+        return {**share, "withheld": "", "pages": {}, "shared": 0.0}
+
+    cells = [record(0, "1-2", "0"), record(1, "4-5", "")]
+    assert limits == {"cpuset": {"cpu_policy": "dedicated", "generation": 7, "cells": cells}}
+
+
+def test_cpuset_filter_refuses_what_does_not_fit_exactly():
+    answer = load("CpuSetFilter").limits(host(), spec(5))
+    assert isinstance(answer, Refusal)
+    assert answer.message == "no cell has 5 CPUs free: best is cell 0 with 4"
+
+
+@proof(150)
+@given(state=used_hosts(), wanted=placements())
+def test_the_cheap_filters_let_every_host_pass_that_the_plan_grants(state, wanted):
+    answer = plan(state.topology, state.usage, wanted)
+    asked = spec()
+    asked = type(asked)("some-uuid", wanted)
+    reasons = [load_once(name).reject(state, asked) for name in ("RamFilter", "CPUFilter")]
+    if isinstance(answer, Plan):
+        assert reasons == [None, None]
+    limits = load_once("CpuSetFilter").limits(state, asked)
+    assert limits == answer if isinstance(answer, Refusal) else limits["cpuset"]["generation"] == state.generation
+
+
+_loaded = {}
+
+
+def load_once(name):
+    if name not in _loaded:
+        _loaded[name] = load(name)
+    return _loaded[name]
+
+
+@pytest.mark.parametrize(
+    ("rooms", "wanted"), [((0.1, 0.7, 0.2), 1.0), ((0.3, 0.3, 0.3), 0.9), ((0.8, 0.1, 0.1), 1.0)]
+)
+def test_cpu_filter_counts_demand_exactly(rooms, wanted):
+    """Tenths are no binary fractions: added up as floats they come to a little less than they are."""
+    topology = machine(cells=3, cores=1)
+    taken = [
+        Plan({cell: CellShare(cpus=CpuSet([cell]), shared=round(1 - room, 6))}, "shared")
+        for cell, room in enumerate(rooms)
+    ]
+    state = full("h1", *taken, topology=topology)
+    asked = spec(wanted, 0, policy="shared")
+    assert isinstance(plan(topology, state.usage, asked.placement), Plan)
+    assert load("CPUFilter").reject(state, asked) is None
+
+
+# load
+
+
+def test_filters_come_in_the_order_of_their_names():
+    names = ["CPUFilter", "RetryFilter", "CpuSetFilter"]
+    assert [type(each).__name__ for each in filters.load(names, configuration())] == names
+    assert [type(each).__name__ for each in filters.load(ALL_FILTERS, configuration())] == list(ALL_FILTERS)
+
+
+def test_the_default_filters_are_all_there_are_and_the_exact_one_is_last():
+    enabled = configuration().scheduler.enabled_filters
+    assert sorted(enabled) == sorted(ALL_FILTERS)
+    assert enabled[-1] == "CpuSetFilter"
+
+
+def test_filters_that_measure_what_is_left():
+    loaded = filters.load(ALL_FILTERS, configuration())
+    measuring = {type(each).__name__ for each in loaded if each.measures_capacity}
+    assert measuring == {"RamFilter", "CPUFilter", "DiskFilter", "CpuSetFilter"}
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [(["NoFilter"], "NoFilter"), (["CPUFilter", "B", "A"], "A, B"), (["cpufilter"], "cpufilter"), ([""], "")],
+)
+def test_an_unknown_filter_is_named_with_its_option(names, told):
+    with pytest.raises(RuntimeError) as caught:
+        filters.load(names, configuration())
+    assert str(caught.value) == f"no such scheduler filter: {told}; see [scheduler] enabled_filters"
+
+
+def test_a_filter_of_an_operator_s_own_needs_to_define_nothing():
+    own = filters.HostFilter(configuration())
+    assert (own.reject(host(), spec()), own.limits(host(), spec()), own.measures_capacity) == (None, {}, False)
+
+
+@given(st.sampled_from(ALL_FILTERS))
+@proof(20)
+def test_filters_change_nothing_they_are_given(name):
+    state, asked = full("h1", PlacementRequest(2, 64)), spec(8, tried={"h1": "full"}, labels={"a": "b"})
+    before = (repr(state), repr(asked))
+    load_once(name).reject(state, asked)
+    load_once(name).limits(state, asked)
+    assert (repr(state), repr(asked)) == before
+
+
+def test_an_empty_machine_has_no_room():
+    empty = host(topology=HostTopology())
+    assert load("CPUFilter").reject(empty, spec(1)) == "it has 0 CPUs left of the 1 that are wanted"
+    assert load("RamFilter").reject(empty, spec(memory=1)) == "it has 0 MiB left of the 1 that are wanted"
+    assert isinstance(load("CpuSetFilter").limits(empty, spec(1)), Refusal)
