@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import random
+import signal
 import statistics
 import sys
 import time
@@ -25,13 +27,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage, plan
 
+Questions = list[tuple[HostTopology, Usage, PlacementRequest]]
+
 
 @dataclass(frozen=True)
 class Case:
     """A list of questions that are asked in turn, so that a case can be many hosts."""
 
     name: str
-    questions: Sequence[tuple[HostTopology, Usage, PlacementRequest]]
+    questions: Questions
     limit_us: float | None = None
     """What the design allows: the 99th percentile where ``of`` says so, else the median."""
     of: str = "median"
@@ -84,36 +88,59 @@ def half_full(topology: HostTopology, seed: int, share: float = 0.5) -> Usage:
     return Usage().with_claim("others", Plan(shares))
 
 
+def idle(topology: HostTopology, request: PlacementRequest) -> Questions:
+    return [(topology, Usage(), request)]
+
+
+def used(topology: HostTopology, *requests: PlacementRequest) -> Questions:
+    """The requests in turn on 200 usages of a host."""
+    return [(topology, half_full(topology, seed), requests[seed % len(requests)]) for seed in range(200)]
+
+
 def cases() -> Iterator[Case]:
-    def idle(topology: HostTopology, request: PlacementRequest) -> list[tuple[HostTopology, Usage, PlacementRequest]]:
-        return [(topology, Usage(), request)]
+    yield from one_cell_cases()
+    yield from eight_cell_cases()
+    yield from sixteen_cell_cases()
+    wide = host(2, 32, memory_only=32)
+    parts = {wanted: PlacementRequest(8, 2048, numa_nodes=wanted) for wanted in (1, 2, 3)}
+    yield Case("34 cells of which 2 have CPUs, 1 part", idle(wide, parts[1]), 1000)
+    yield Case("34 cells of which 2 have CPUs, 2 parts", idle(wide, parts[2]), 1000)
+    yield Case("34 cells of which 2 have CPUs, 3 parts (refused)", idle(wide, parts[3]), 1000)
 
-    def used(topology: HostTopology, *requests: PlacementRequest) -> list[tuple[HostTopology, Usage, PlacementRequest]]:
-        return [(topology, half_full(topology, seed), requests[seed % len(requests)]) for seed in range(200)]
 
-    four = PlacementRequest(4, 2048)
-    yield Case("1 cell of 64 CPUs, idle, 4 CPUs", idle(host(1, 64), four), 20)
-    yield Case("1 cell of 64 CPUs, fragmented, 4 CPUs", used(host(1, 64), four), 20)
-    yield Case("1 cell of 64 CPUs, idle, 16 isolated", idle(host(1, 64), PlacementRequest(16, 2048, thread_policy="isolate")), 20)
-    yield Case("2 cells of 64 CPUs, idle, 4 CPUs", idle(host(2, 64), four), 40)
-    yield Case("2 cells of 64 CPUs, fragmented, 4 CPUs", used(host(2, 64), four), 40)
-    yield Case("2 cells of 64 CPUs, idle, 8 CPUs on 2 cells", idle(host(2, 64), PlacementRequest(8, 2048, numa_nodes=2)), None)
-    yield Case("2 cells of 64 CPUs in 8 L3 groups, fragmented, 4 CPUs", used(host(2, 64, caches=8), four))
-    yield Case("2 cells of 64 CPUs in 8 L3 groups, fragmented, 20 CPUs", used(host(2, 64, caches=8), PlacementRequest(20, 2048)))
-    yield Case("2 cells, a shared container", used(host(2, 64), PlacementRequest(1.5, 512, cpu_policy="shared")))
-    yield Case("2 cells, refused", idle(host(2, 64), PlacementRequest(65, 512)))
+def one_cell_cases() -> Iterator[Case]:
+    """Requests for one cell: nearly all there are."""
+    four, isolated = PlacementRequest(4, 2048), PlacementRequest(16, 2048, thread_policy="isolate")
+    one, two, split = host(1, 64), host(2, 64), host(2, 64, caches=8)
+    yield Case("1 cell of 64 CPUs, idle, 4 CPUs", idle(one, four), 20)
+    yield Case("1 cell of 64 CPUs, fragmented, 4 CPUs", used(one, four), 20)
+    yield Case("1 cell of 64 CPUs, idle, 16 isolated", idle(one, isolated), 20)
+    yield Case("2 cells of 64 CPUs, idle, 4 CPUs", idle(two, four), 40)
+    yield Case("2 cells of 64 CPUs, fragmented, 4 CPUs", used(two, four), 40)
+    yield Case("2 cells of 64 CPUs, idle, 2 parts", idle(two, PlacementRequest(8, 2048, numa_nodes=2)))
+    yield Case("2 cells of 64 CPUs in 8 L3, fragmented, 4 CPUs", used(split, four))
+    yield Case("2 cells of 64 CPUs in 8 L3, fragmented, 20 CPUs", used(split, PlacementRequest(20, 2048)))
+    yield Case("2 cells of 64 CPUs, a shared container", used(two, PlacementRequest(1.5, 512, cpu_policy="shared")))
+    yield Case("2 cells of 64 CPUs, refused", idle(two, PlacementRequest(65, 512)))
+
+
+def eight_cell_cases() -> Iterator[Case]:
     for wanted in (2, 4, 8):
-        even = PlacementRequest(8 * wanted, 8192, numa_nodes=wanted)
-        yield Case(f"8 cells of 16 CPUs, idle, {wanted} equal parts", idle(host(8, 16), even), 1000)
-        yield Case(f"8 cells of 16 CPUs, fragmented, {wanted} equal parts", used(host(8, 16, remote="any"), even), 1000)
         sizes = [1 + 2 * part for part in range(wanted)]
-        uneven = PlacementRequest(sum(sizes), 8192, numa_nodes=wanted, numa_cpus=sizes)
-        yield Case(f"8 cells of 16 CPUs, idle, {wanted} unequal parts", idle(host(8, 16), uneven), 1000)
-        yield Case(
-            f"8 cells of 16 CPUs, fragmented, {wanted} unequal parts", used(host(8, 16, remote="sockets"), uneven), 1000
-        )
-    big = PlacementRequest(70, 8192, numa_affinity="prefer")
-    yield Case("8 cells of 16 CPUs, fragmented, 70 CPUs anywhere near", used(host(8, 16, remote="sockets"), big), 1000)
+        requests = {
+            "equal": PlacementRequest(8 * wanted, 8192, numa_nodes=wanted),
+            "unequal": PlacementRequest(sum(sizes), 8192, numa_nodes=wanted, numa_cpus=sizes),
+        }
+        for kind, request in requests.items():
+            yield Case(f"8 cells of 16 CPUs, idle, {wanted} {kind} parts", idle(host(8, 16), request), 1000)
+            for remote in ("sockets", "any"):
+                questions = used(host(8, 16, remote=remote), request)
+                yield Case(f"8 cells, fragmented, {remote} distances, {wanted} {kind} parts", questions, 1000)
+    many = PlacementRequest(70, 8192, numa_affinity="prefer")
+    yield Case("8 cells, fragmented, 70 CPUs on few cells", used(host(8, 16, remote="sockets"), many), 1000)
+
+
+def sixteen_cell_cases() -> Iterator[Case]:
     mixed = [
         PlacementRequest(8, 4096, numa_nodes=2),
         PlacementRequest(24, 4096, numa_nodes=8),
@@ -121,12 +148,9 @@ def cases() -> Iterator[Case]:
         PlacementRequest(36, 4096, numa_cpus=[1, 2, 3, 4, 5, 6, 7, 8]),
         PlacementRequest(100, 8192, numa_affinity="none"),
     ]
-    for kind in ("equal", "sockets", "any"):
-        yield Case(f"16 cells of 16 CPUs, {kind} distances, any shape", used(host(16, 16, remote=kind), *mixed), 100_000, "p99")
-    wide = host(2, 32, memory_only=32)
-    yield Case("34 cells of which 2 have CPUs, 4 CPUs", idle(wide, four), 1000)
-    yield Case("34 cells of which 2 have CPUs, 2 parts", idle(wide, PlacementRequest(8, 2048, numa_nodes=2)), 1000)
-    yield Case("34 cells of which 2 have CPUs, refused", idle(wide, PlacementRequest(8, 2048, numa_nodes=3)), 1000)
+    for remote in ("equal", "sockets", "any"):
+        questions = used(host(16, 16, remote=remote), *mixed)
+        yield Case(f"16 cells of 16 CPUs, {remote} distances, any shape", questions, 100_000, "p99")
 
 
 def measure(function: Callable[..., Any], questions: Sequence[tuple[Any, ...]], seconds: float) -> dict[str, float]:
@@ -144,45 +168,81 @@ def measure(function: Callable[..., Any], questions: Sequence[tuple[Any, ...]], 
     return {"median": round(percentiles[49], 1), "p99": round(percentiles[98], 1), "calls": len(times)}
 
 
-def nova_fit() -> Callable[..., Any] | None:
-    """Nova's decision with the arguments of ours, or None where nova is not installed."""
-    try:
+class Nova:
+    """Nova's decision on the same host and for the same parts. Raises ImportError where nova is not installed."""
+
+    def __init__(self) -> None:
         from nova import objects
         from nova.virt import hardware
-    except ImportError:
-        return None
-    objects.register_all()
 
-    def questions_for(topology: HostTopology, usage: Usage, request: PlacementRequest) -> tuple[Any, Any]:
+        # It logs an error for each combination it does not like, tens of thousands of them.
+        logging.disable(logging.CRITICAL)
+        objects.register_all()
+        self._objects, self._fit = objects, hardware.numa_fit_instance_to_host
+
+    def prepare(self, topology: HostTopology, usage: Usage, request: PlacementRequest) -> tuple[Any, Any, Any]:
+        """The question in Nova's objects, made beforehand: their making is no part of what is measured."""
+        limits = self._objects.NUMATopologyLimits(cpu_allocation_ratio=1.0, ram_allocation_ratio=1.0)
+        return self._host(topology, usage), self._instance(request), limits
+
+    def _host(self, topology: HostTopology, usage: Usage) -> Any:
         free = usage.free(topology)
-        cells = [
-            objects.NUMACell(
-                id=cell.id, cpuset=set(), pcpuset=set(cell.cpus), memory=cell.memory_mib,
-                cpu_usage=0, memory_usage=cell.memory_mib - free[cell.id].memory_mib,
-                pinned_cpus=set(cell.cpus - free[cell.id].cpus), siblings=[set(core) for core in cell.siblings],
-                mempages=[objects.NUMAPagesTopology(size_kb=4, total=cell.memory_mib * 256, used=0, reserved=0)],
+        return self._objects.NUMATopology(cells=[
+            self._objects.NUMACell(
+                id=cell.id,
+                socket=0,
+                cpuset=set(),
+                pcpuset=set(cell.cpus),
+                pinned_cpus=set(cell.cpus - free[cell.id].cpus),
+                siblings=[set(core) for core in cell.siblings],
+                cpu_usage=0,
+                memory=cell.memory_mib,
+                memory_usage=cell.memory_mib - free[cell.id].memory_mib,
+                mempages=[self._objects.NUMAPagesTopology(size_kb=4, total=cell.memory_mib * 256, used=0, reserved=0)],
+                network_metadata=self._objects.NetworkMetadata(physnets=set(), tunneled=False),
             )
             for cell in topology.cells
-        ]
-        wanted = []
-        first = 0
+        ])
+
+    def _instance(self, request: PlacementRequest) -> Any:
+        cells, first = [], 0
         for number, (cpus, mib) in enumerate(request.parts):
-            wanted.append(
-                objects.InstanceNUMACell(
-                    id=number, cpuset=set(), pcpuset=set(range(first, first + cpus)), memory=mib,
-                    cpu_policy="dedicated", cpu_thread_policy=request.thread_policy,
-                )
-            )
+            cells.append(self._objects.InstanceNUMACell(
+                id=number,
+                cpuset=set(),
+                pcpuset=set(range(first, first + cpus)),
+                memory=mib,
+                cpu_policy="dedicated",
+                cpu_thread_policy=request.thread_policy,
+            ))
             first += cpus
-        limits = objects.NUMATopologyLimits(cpu_allocation_ratio=1.0, ram_allocation_ratio=1.0)
-        return (objects.NUMATopology(cells=cells), objects.InstanceNUMATopology(cells=wanted)), limits
+        return self._objects.InstanceNUMATopology(cells=cells)
 
-    def fit(prepared: tuple[Any, Any]) -> Any:
-        (host_topology, instance), limits = prepared
-        return hardware.numa_fit_instance_to_host(host_topology, instance, limits=limits)
+    def fit(self, host_topology: Any, instance: Any, limits: Any) -> Any:
+        return self._fit(host_topology, instance, provider_mapping=None, limits=limits)
 
-    fit.prepare = questions_for  # type: ignore[attr-defined]
-    return fit
+    def measure(self, questions: Questions, seconds: float) -> dict[str, float] | None:
+        """As ``measure``; None when one round of the questions takes more than a minute."""
+        prepared = [self.prepare(*question) for question in questions]
+
+        def too_long(signum: int, frame: object) -> None:
+            raise TimeoutError
+
+        signal.signal(signal.SIGALRM, too_long)
+        signal.setitimer(signal.ITIMER_REAL, 60 + seconds)
+        try:
+            return measure(self.fit, prepared, seconds)
+        except TimeoutError:
+            return None
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def nova_or_none() -> Nova | None:
+    try:
+        return Nova()
+    except ImportError:
+        return None
 
 
 def main() -> int:
@@ -191,7 +251,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1.0, help="time for each case (default 1)")
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name has TEXT")
     options = parser.parse_args()
-    nova = nova_fit()
+    nova = nova_or_none()
     if nova is None:
         print("nova is not importable here: no comparison")
     rows = []
@@ -203,11 +263,12 @@ def main() -> int:
         row["limit_us"], row["limit_of"] = case.limit_us, case.of
         row["within"] = case.limit_us is None or row[case.of] <= case.limit_us
         if nova is not None and all(q[2].dedicated and q[2].numa_affinity == "require" for q in case.questions):
-            prepared = [(nova.prepare(*question),) for question in case.questions]  # type: ignore[attr-defined]
-            row["nova"] = measure(nova, prepared, options.seconds)
+            row["nova"] = nova.measure(case.questions, options.seconds)
         rows.append(row)
         limit = "" if case.limit_us is None else f"{case.of} {case.limit_us:.0f}"
-        theirs = f"{row['nova']['median']:11.1f}" if "nova" in row else ""
+        theirs = ""
+        if "nova" in row:
+            theirs = f"{row['nova']['median']:11.1f}" if row["nova"] else "over a minute"
         print(f"{case.name:62} {row['median']:10.1f} {row['p99']:10.1f} {limit:>14}  {theirs}"
               f"{'' if row['within'] else '  OVER'}", flush=True)
     if options.json:

@@ -59,9 +59,12 @@ def check_shape(placed: Mapping[str, Any], cpu: int, memory: int) -> None:
     _check_pages(placed, memory)
 
 
-def resized(row: Mapping[str, Any], cpu: float | None, memory: int | None) -> None:
-    """Raise InvalidValue unless a container may be given this much ``cpu`` or ``memory`` (None: as it is)."""
-    if row["cpu_policy"] != "dedicated":
+def resized(row: Mapping[str, Any], cpu: float | None, memory: int | None, cpu_policy: str | None = None) -> None:
+    """Raise InvalidValue unless a container may be given this much ``cpu`` or ``memory``, or this ``cpu_policy``.
+
+    None keeps what it has.
+    """
+    if (cpu_policy or row["cpu_policy"]) != "dedicated":
         return
     new_cpu = row["cpu"] if cpu is None else cpu
     if new_cpu < 1 or new_cpu != int(new_cpu):

@@ -2,8 +2,12 @@
 """Tells the outside what happened to a container, through oslo.messaging notifications.
 
 Off unless ``[oslo_messaging_notifications] driver`` names one; ``log`` writes them to the log, ``messagingv2`` sends
-them. Event types are ``container.<status in lower case>``, sent after the status was committed.
+them. Event types are ``container.<status in lower case>``, sent after the status was committed, and ``host.audit``,
+sent after each audit of a host with its findings and the totals since the start of its agent.
 """
+
+from collections.abc import Mapping
+from typing import Any
 
 import oslo_messaging
 from oslo_config import cfg
@@ -28,3 +32,8 @@ class Notifier:
                 "status_reason": container.status_reason,
             }
             self._notifier.info(context.to_dict(), f"container.{container.status.lower()}", payload)
+
+    def audited(self, context: RequestContext, answer: Mapping[str, Any]) -> None:
+        """``answer`` is that of the API: host, findings, containers, totals."""
+        if self._enabled:
+            self._notifier.info(context.to_dict(), "host.audit", dict(answer))

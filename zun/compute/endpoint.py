@@ -10,6 +10,7 @@ import oslo_messaging
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
+from zun.compute.auditor import Auditor
 from zun.compute.lifecycle import Lifecycle
 from zun.container.driver import Console
 from zun.objects import Container
@@ -23,17 +24,19 @@ expected = oslo_messaging.expected_exceptions(exceptions.ZunError)
 class ComputeEndpoint:
     """Casts return at once and run on ``workers``; calls block for the answer."""
 
-    target = oslo_messaging.Target(version="1.0")
+    target = oslo_messaging.Target(version="1.1")
 
     def __init__(
         self,
         lifecycle: Lifecycle,
         console: Console,
+        auditor: Auditor,
         workers: concurrent.futures.Executor,
         execute_timeout: float,
     ) -> None:
         self._lifecycle = lifecycle
         self._console = console
+        self._auditor = auditor
         self._workers = workers
         self._execute_timeout = execute_timeout
 
@@ -119,6 +122,10 @@ class ComputeEndpoint:
     @expected
     def stats(self, context: RequestContext, *, container: Container) -> dict[str, Any]:
         return self._console.stats(container)
+
+    @expected
+    def audit(self, context: RequestContext, *, repair: bool) -> dict[str, Any]:
+        return self._auditor.audit(context, repair=repair)
 
     def _submit(
         self,

@@ -156,17 +156,15 @@ class Lifecycle:
     def _start_and_verify(self, container: Container, plan: Plan) -> None:
         self._driver.start(container)
         state = self._driver.show(container)
-        view = None if state is None else self._driver.kernel_view(container, state)
-        self._verify(plan, self._cpus_now(container.uuid, plan), view)
+        with self._pool.steady() as told:  # a shared one might be moved between the two looks
+            view = None if state is None else self._driver.kernel_view(container, state)
+            cpus = plan.cpus if plan.cpu_policy == "dedicated" else told.get(container.uuid, plan.cpus)
+        self._verify(plan, cpus, view)
         container.status, container.status_reason = Status.RUNNING, None
         container.started_at = timeutils.utcnow() if state is None else state.started_at
         container.finished_at = container.exit_code = None
         if state is not None and state.status is not None and state.pid == 0:
             self._take_over(container, state)
-
-    def _cpus_now(self, uuid: str, plan: Plan) -> CpuSet:
-        """Where the container must be at this moment: its own CPUs, or what the pool last gave it."""
-        return plan.cpus if plan.cpu_policy == "dedicated" else self._pool.current().get(uuid, plan.cpus)
 
     def _kernel_view(self, container: Container) -> KernelView | None:
         state = self._driver.show(container)
@@ -183,7 +181,7 @@ class Lifecycle:
 
     def _give_up(self, context: RequestContext, container: Container, reason: str) -> None:
         """Remove what was made, give back what was claimed, and leave the container in Error with the reason."""
-        with self._logged("remove the object of", container):
+        with self._logged("remove the object of", container), self._pool.leaving(container.uuid):
             self._driver.delete(container, force=True)
         container.status, container.status_reason, container.task_state = Status.ERROR, reason, None
         container.cpuset = container.host = container.container_id = None
@@ -194,7 +192,7 @@ class Lifecycle:
         self._released(context, container.uuid, generation)
 
     def _discard(self, context: RequestContext, container: Container) -> None:
-        with self._logged("remove the object of", container):
+        with self._logged("remove the object of", container), self._pool.leaving(container.uuid):
             self._driver.delete(container, force=True)
         self._released(context, container.uuid, None)
 
@@ -276,7 +274,8 @@ class Lifecycle:
             try:
                 if stop_timeout is not None:
                     self._stop_if_there(current, stop_timeout)
-                self._driver.delete(current, force=force)
+                with self._pool.leaving(current.uuid):
+                    self._driver.delete(current, force=force)
             except exceptions.ZunError as exc:
                 if not force:
                     LOG.warning("Container %s could not be deleted: %s", current.uuid, exc)
@@ -356,6 +355,33 @@ class Lifecycle:
         with self._logged("widen the shared pool after the resize of", container):
             self._pool.settle()
 
+    # after a start
+
+    def restore(self, containers: Sequence[Container], runtime: dict[str, RuntimeState]) -> None:
+        """Bring what exists at the runtime to what its row holds: an interrupted resize may have left more, or less.
+
+        Nobody may claim anything before this is done. First the dedicated containers, so that they leave what they do
+        not hold, then the shared ones, which may then be told to run there. What cannot be brought back is logged and
+        left to the audit: one container must not keep the service from starting.
+        """
+        held = [(each, plan) for each in containers if each.uuid in runtime and (plan := held_plan(each)) is not None]
+        for container, plan in held:
+            state = runtime[container.uuid]
+            right = CpuSet(state.cpuset_cpus) == plan.cpus and CpuSet(state.cpuset_mems) == plan.mems
+            if plan.cpu_policy == "dedicated" and not right:
+                LOG.warning(
+                    "Container %s holds CPUs %s and is on %s; moving it back",
+                    container.uuid,
+                    plan.cpus,
+                    state.cpuset_cpus,
+                )
+                with self._logged("move back", container):
+                    self._pool.change(container, plan, cpu=container.cpu, memory=container.memory)
+        for container, plan in held:
+            if plan.cpu_policy != "dedicated":
+                with self._logged("bring to the shared pool", container):
+                    self._pool.enter(container, plan, CpuSet(runtime[container.uuid].cpuset_cpus))
+
     # what the runtime does by itself
 
     def sync(self, context: RequestContext, uuid: str, event: str | None = None) -> None:
@@ -384,6 +410,12 @@ class Lifecycle:
             setattr(container, name, value)
         if task_state is not None:
             container.task_state = task_state
+
+    # what the audit needs
+
+    def undisturbed(self, context: RequestContext, uuid: str) -> contextlib.AbstractContextManager[Container | None]:
+        """The container as its row is now; inside the block no operation works on it. None when it is gone."""
+        return self._current(context, uuid)
 
     # shared by the above
 

@@ -26,9 +26,14 @@ class ComputeAPI:
             self._client.prepare(server=host).cast(context, method, **arguments)
 
     def _call(self, context: RequestContext, container: Container, method: str, **arguments: Any) -> Any:
-        with rpc.answers_from(container.host):
-            client = self._client.prepare(server=container.host, timeout=self._timeout)
-            return client.call(context, method, container=container, **arguments)
+        return self._ask(context, container.host, method, container=container, **arguments)
+
+    def _ask(
+        self, context: RequestContext, host: str | None, method: str, version: str = VERSION, **arguments: Any
+    ) -> Any:
+        with rpc.answers_from(host):
+            client = self._client.prepare(server=host, timeout=self._timeout, version=version)
+            return client.call(context, method, **arguments)
 
     def create(
         self,
@@ -142,3 +147,11 @@ class ComputeAPI:
     def stats(self, context: RequestContext, container: Container) -> dict[str, Any]:
         figures: dict[str, Any] = self._call(context, container, "stats")
         return figures
+
+    def audit(self, context: RequestContext, host: str, *, repair: bool = False) -> dict[str, Any]:
+        """Call: look where the containers of ``host`` really run, and with ``repair`` put back what drifted.
+
+        The answer is JSON-able, as the API gives it: host, findings, containers by verdict, totals. Since version 1.1.
+        """
+        answer: dict[str, Any] = self._ask(context, host, "audit", version="1.1", repair=repair)
+        return answer

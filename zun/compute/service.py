@@ -15,6 +15,7 @@ from zun.common.context import RequestContext, admin_context
 from zun.common.notifications import Notifier
 from zun.common.periodic import Periodic
 from zun.common.states import TRANSITIONAL, Status
+from zun.compute.auditor import Auditor
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.endpoint import ComputeEndpoint
 from zun.compute.inventory import inventory
@@ -23,9 +24,8 @@ from zun.compute.reconcile import Step, first_step
 from zun.compute.shared_pool import SharedPool
 from zun.container.driver import RESYNC, ContainerDriver
 from zun.objects import Container, ZunService
-from zun.objects.placement import held_plan
 from zun.scheduler.rpcapi import SchedulerAPI
-from zun.topology import CpuSet, HostTopology, discover
+from zun.topology import HostTopology, discover
 
 LOG = logging.getLogger(__name__)
 
@@ -63,16 +63,28 @@ class ComputeService:
         self._heartbeat()
         self._update_inventory()
         self._recover(context)
-        endpoint = ComputeEndpoint(self.lifecycle, self._driver, self._workers, conf.docker.execute_timeout)
+        self.auditor = Auditor(
+            self._host,
+            self.tracker,
+            self._pool,
+            self._driver,
+            self.lifecycle,
+            notifier,
+            host_processes=conf.compute.audit_host_processes,
+        )
+        endpoint = ComputeEndpoint(
+            self.lifecycle, self._driver, self.auditor, self._workers, conf.docker.execute_timeout
+        )
         self._server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, self._host, [endpoint])
         self._server.start()
-        self._periodic = Periodic(
-            [
-                (self._heartbeat, conf.compute.heartbeat_interval),
-                (self._update_inventory, conf.compute.inventory_interval),
-                (self._sync_all, conf.compute.sync_container_state_interval),
-            ]
-        )
+        tasks: list[tuple[Callable[[], object], float]] = [
+            (self._heartbeat, conf.compute.heartbeat_interval),
+            (self._update_inventory, conf.compute.inventory_interval),
+            (self._sync_all, conf.compute.sync_container_state_interval),
+        ]
+        if conf.compute.audit_interval:
+            tasks.append((self._audit, conf.compute.audit_interval))
+        self._periodic = Periodic(tasks)
         self._periodic.start()
         self._events = threading.Thread(target=self._follow_events, name="events", daemon=True)
         self._events.start()
@@ -105,11 +117,9 @@ class ComputeService:
         containers = Container.list_by_host(context, self._host)
         self.tracker.rebuild(containers)
         runtime = self._driver.list()
+        self.lifecycle.restore(containers, runtime)
         for container in containers:
-            state = runtime.pop(container.uuid, None)
-            plan = held_plan(container)
-            if state is not None and plan is not None and plan.cpu_policy == "shared":
-                self._pool.enter(container, plan, CpuSet(state.cpuset_cpus))
+            runtime.pop(container.uuid, None)
             self._take_up(context, container)
         for uuid, state in runtime.items():
             LOG.warning(
@@ -148,6 +158,12 @@ class ComputeService:
                 self._take_up(context, container)
             else:
                 self._submit(functools.partial(self.lifecycle.sync, context, container.uuid))
+
+    def _audit(self) -> None:
+        try:
+            self.auditor.audit(admin_context(), repair=self._conf.compute.audit_repair)
+        except exceptions.ZunError as exc:
+            LOG.warning("This host could not be audited: %s", exc)
 
     def _follow_events(self) -> None:
         for event in self._driver.events(self._stopping):

@@ -5,9 +5,10 @@ The order is what makes dedicated CPUs dedicated: before a dedicated container s
 narrowed and the kernel is asked whether they left; only after its last process is gone are they widened again.
 """
 
+import contextlib
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from zun.common import exceptions
@@ -18,6 +19,8 @@ from zun.topology import CpuSet, HostTopology, Plan, Usage
 
 LOG = logging.getLogger(__name__)
 
+LEAVING_SECONDS = 30  # for a member that is being removed from CPUs that somebody waits for
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -26,6 +29,8 @@ class Member:
     container: Container
     plan: Plan
     cpus: CpuSet
+    leaving: bool = False
+    """It is being removed: the runtime takes no more orders for it."""
 
 
 def pool_of(topology: HostTopology, usage: Usage, uuid: str, plan: Plan) -> CpuSet:
@@ -46,7 +51,7 @@ class SharedPool:
     def __init__(self, tracker: ComputeNodeTracker, driver: ContainerDriver) -> None:
         self._tracker = tracker
         self._driver = driver
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()  # notified when a member has left
         self._members: dict[str, Member] = {}
 
     def enter(self, container: Container, plan: Plan, cpus: CpuSet) -> None:
@@ -55,10 +60,23 @@ class SharedPool:
             self._members[container.uuid] = Member(container, plan, cpus)
             self._settle(container.uuid)
 
+    @contextlib.contextmanager
+    def leaving(self, uuid: str) -> Iterator[None]:
+        """Inside the block the runtime removes the container. When the block fails it stays a member."""
+        with self._lock:
+            self._mark_leaving(uuid, True)
+        try:
+            yield
+        except BaseException:
+            with self._lock:
+                self._mark_leaving(uuid, False)
+            raise
+
     def leave(self, uuid: str) -> None:
         """Note that the runtime has it no more."""
         with self._lock:
             self._members.pop(uuid, None)
+            self._lock.notify_all()
 
     def settle(self) -> None:
         """Bring every member to the pool as it is now; where one had to give up CPUs, see in the kernel that it did.
@@ -88,27 +106,53 @@ class SharedPool:
 
     def current(self) -> Mapping[str, CpuSet]:
         """Member -> the CPUs it was last told to run on."""
+        with self.steady() as told:
+            return told
+
+    @contextlib.contextmanager
+    def steady(self) -> Iterator[Mapping[str, CpuSet]]:
+        """As ``current``; inside the block no member is moved."""
         with self._lock:
-            return {uuid: member.cpus for uuid, member in self._members.items()}
+            yield {uuid: member.cpus for uuid, member in self._members.items()}
+
+    def _mark_leaving(self, uuid: str, leaving: bool) -> None:
+        if uuid in self._members:
+            self._members[uuid] = replace(self._members[uuid], leaving=leaving)
 
     def _settle_all(self) -> None:
         for uuid in list(self._members):
             self._settle(uuid)
 
     def _settle(self, uuid: str) -> None:
-        member = self._members[uuid]
+        member = self._members.get(uuid)
+        if member is None:
+            return
         wanted = pool_of(self._tracker.topology, self._tracker.usage, uuid, member.plan)
         if wanted == member.cpus:
             return
+        given_up = member.cpus - wanted
+        if member.leaving:
+            if given_up:
+                self._wait_until_left(uuid, given_up)
+            return
         try:
             self._driver.update(member.container, cpuset_cpus=str(wanted))
-        except exceptions.ContainerNotFound:
-            del self._members[uuid]
+        except (exceptions.ContainerNotFound, exceptions.Conflict):
+            state = self._driver.show(member.container)
+            if state is not None and state.pid:
+                raise
+            del self._members[uuid]  # the runtime removes it by itself; it will not run again
             return
         self._members[uuid] = replace(member, cpus=wanted)
         LOG.info("Shared container %s runs on CPUs %s instead of %s", uuid, wanted, member.cpus)
-        if given_up := member.cpus - wanted:
+        if given_up:
             self._check_left(member.container, given_up)
+
+    def _wait_until_left(self, uuid: str, cpus: CpuSet) -> None:
+        if not self._lock.wait_for(lambda: uuid not in self._members, LEAVING_SECONDS):
+            raise exceptions.PinningMismatch(
+                reason=f"shared container {uuid} is being removed and may still run on CPUs {cpus}"
+            )
 
     def _check_left(self, container: Container, given_up: CpuSet) -> None:
         state = self._driver.show(container)

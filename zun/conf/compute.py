@@ -64,6 +64,29 @@ OPTS = [
         help="Seconds between two comparisons of all containers of this host with the runtime. Single changes arrive "
         "at once through the runtime's event stream; this mends what it missed.",
     ),
+    cfg.IntOpt(
+        "audit_interval",
+        default=60,
+        min=0,
+        help="Seconds between two audits of where the containers of this host really run. 0: only on demand.",
+    ),
+    cfg.BoolOpt(
+        "audit_repair",
+        default=False,
+        help="Whether the periodic audit also sets drifted containers to their plan again. Off by default, so that "
+        "somebody first sees what changes them; 'openstack appcontainer host audit --repair' does it once.",
+    ),
+    cfg.StrOpt(
+        "audit_host_processes",
+        default="placed",
+        choices=[
+            ("placed", "those that somebody put on a dedicated CPU: their CPUs are not those of the first process"),
+            ("all", "every one that may run there: for hosts whose own work is kept off by CPUAffinity"),
+            ("none", "no processes, only containers"),
+        ],
+        help="Which processes outside of containers the audit reports on dedicated CPUs. Threads of the kernel never "
+        "are.",
+    ),
 ]
 
 

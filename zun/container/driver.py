@@ -2,7 +2,7 @@
 """What the rest of the service may ask of a container runtime.
 
 The runtime is described by small Protocols, one a capability, so that a part of the service names only what
-it uses (the audit an ``Inspector``, the shared pool ``Resources``), and so that an in-memory driver can stand
+it uses (the audit an ``Auditor``, the shared pool ``Resources``), and so that an in-memory driver can stand
 in for Docker everywhere. Values handed out are frozen; times are naive UTC; memory is in MiB, disk in GiB.
 
 Every method may raise :class:`~zun.common.exceptions.Unavailable` when the runtime does not answer and
@@ -14,10 +14,10 @@ of the row may be stale.
 """
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from zun.common.states import Status
 from zun.topology import CpuSet
@@ -128,6 +128,55 @@ class KernelView:
     mems: CpuSet
     cgroup_cpus: CpuSet
     cgroup_mems: CpuSet
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadGroup:
+    """``count`` threads that may run on the same CPUs and memory nodes; ``tid`` and ``name`` are of one of them."""
+
+    cpus: CpuSet
+    mems: CpuSet
+    count: int
+    tid: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParentGroup:
+    """A control group above a container's, and what it has to give. ``path`` is its directory on the host."""
+
+    path: str
+    cpus: CpuSet
+    mems: CpuSet
+
+
+@dataclass(frozen=True, slots=True)
+class PinningView:
+    """Everything the kernel tells about where a container runs.
+
+    ``parents`` begins with the nearest. ``pages`` is bytes by memory node, empty when the kernel does not count them.
+    """
+
+    cgroup_cpus: CpuSet
+    cgroup_mems: CpuSet
+    threads: tuple[ThreadGroup, ...]
+    parents: tuple[ParentGroup, ...]
+    pages: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Intruder:
+    """Something that is no container of this host and may run on ``cpus``.
+
+    A container has its runtime's id and name; a process the path of its control group (``id``), the name and id of one
+    process of it (``name``), and ``count`` of them are alike.
+    """
+
+    kind: Literal["container", "process"]
+    id: str
+    name: str
+    cpus: CpuSet
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +307,27 @@ class Inspector(Protocol):
         ...
 
 
+class Auditor(Protocol):
+    """Tells where things really run; changes nothing. Its cost grows with the number of threads and processes."""
+
+    def pinning_view(self, container: ContainerView, state: RuntimeState) -> PinningView | None:
+        """Return what the kernel does with every thread and page, or None when the process ``state`` names is gone.
+
+        DockerError when the kernel's files cannot be read.
+        """
+        ...
+
+    def intruders(
+        self, cpus: CpuSet, known: Callable[[str], bool], *, processes: bool = True, unplaced: bool = False
+    ) -> Sequence[Intruder]:
+        """Return what may run on some of ``cpus`` and is no container of this host that ``known`` accepts by uuid.
+
+        ``processes``: look at those outside of containers as well, except the kernel's own. One that may run wherever
+        the host's first process may was not placed by anybody, and counts only with ``unplaced``.
+        """
+        ...
+
+
 class Resources(Protocol):
     """Changes the limits of a container, running or not."""
 
@@ -347,5 +417,5 @@ class Facts(Protocol):
 
 
 @runtime_checkable
-class ContainerDriver(Lifecycle, Inspector, Resources, Console, Images, EventSource, Facts, Protocol):
+class ContainerDriver(Lifecycle, Inspector, Auditor, Resources, Console, Images, EventSource, Facts, Protocol):
     """Every capability; what an agent is given."""

@@ -26,11 +26,14 @@ from zun.container.driver import (
     ContainerView,
     HostFacts,
     ImageFacts,
+    Intruder,
     KernelView,
+    PinningView,
     RegistryAuth,
     RuntimeEvent,
     RuntimeState,
 )
+from zun.container.fake_audit import AuditedKernel
 from zun.container.fake_runtime import (
     KILLED,
     TERMINATED,
@@ -95,7 +98,8 @@ class InMemoryDriver:
     one daemon.
 
     Beyond the Protocols: :meth:`fail` and :meth:`before` disturb an operation, :meth:`disobey` the kernel,
-    :meth:`exit` ends a process; ``updates`` and ``pulls`` tell what was asked for.
+    :meth:`exit` ends a process; ``kernel`` holds what else an audit finds; ``updates`` and ``pulls`` tell what
+    was asked for.
     """
 
     def __init__(
@@ -117,6 +121,7 @@ class InMemoryDriver:
         self.runtime = runtime or InMemoryRuntime()
         self.updates: list[Update] = []
         self.pulls: list[str] = []
+        self.kernel = AuditedKernel()
         self._cpus, self._mems = cpus, mems
         self._execute_timeout = execute_timeout
         self._failures: dict[str, list[_Failure]] = defaultdict(list)
@@ -267,16 +272,32 @@ class InMemoryDriver:
 
     def kernel_view(self, container: ContainerView, state: RuntimeState) -> KernelView | None:
         with self._operation("kernel_view", container):
-            found = self.runtime.objects.get(container.uuid)
-            if found is None or not found.pid or found.pid != state.pid:
-                return None
-            cpus = CpuSet(found.cpuset_cpus) if found.cpuset_cpus else self._all_cpus()
-            mems = CpuSet(found.cpuset_mems) if found.cpuset_mems else self._all_mems()
-            wrong = self._disobedient.get(found.uuid)
-            if wrong is not None:
-                cpus = cpus if wrong.cpus is None else wrong.cpus
-                mems = mems if wrong.mems is None else wrong.mems
-            return KernelView(cpus=cpus, mems=mems, cgroup_cpus=cpus, cgroup_mems=mems)
+            return self._kernel_view(container.uuid, state.pid)
+
+    def _kernel_view(self, uuid: str, pid: int) -> KernelView | None:
+        found = self.runtime.objects.get(uuid)
+        if found is None or not found.pid or found.pid != pid:
+            return None
+        cpus = CpuSet(found.cpuset_cpus) if found.cpuset_cpus else self._all_cpus()
+        mems = CpuSet(found.cpuset_mems) if found.cpuset_mems else self._all_mems()
+        wrong = self._disobedient.get(found.uuid)
+        if wrong is not None:
+            cpus = cpus if wrong.cpus is None else wrong.cpus
+            mems = mems if wrong.mems is None else wrong.mems
+        return KernelView(cpus=cpus, mems=mems, cgroup_cpus=cpus, cgroup_mems=mems)
+
+    # Auditor
+
+    def pinning_view(self, container: ContainerView, state: RuntimeState) -> PinningView | None:
+        with self._operation("pinning_view", container):
+            seen = self._kernel_view(container.uuid, state.pid)
+            return None if seen is None else self.kernel.view(container.uuid, state.pid, seen)
+
+    def intruders(
+        self, cpus: CpuSet, known: Callable[[str], bool], *, processes: bool = True, unplaced: bool = False
+    ) -> Sequence[Intruder]:
+        with self._operation("intruders", None):
+            return self.kernel.found(cpus, known, processes=processes)
 
     # Resources
 

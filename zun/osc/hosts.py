@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``openstack appcontainer host topology show``."""
+"""``openstack appcontainer host topology show`` and ``host audit``."""
 
 import argparse
 import os
@@ -11,6 +11,8 @@ from typing import Any
 from osc_lib.command import command
 
 from zun.osc import host_map, versions
+
+SELF_PINNED = "self-pinned"  # a code of a finding that asks nothing of anybody
 
 
 class ShowHostTopology(command.Lister):
@@ -47,6 +49,40 @@ class ShowHostTopology(command.Lister):
         http = versions.at_placement_version(manager.container, "appcontainer host topology show")
         _, document = http.json_request("GET", f"/v1/hosts/{urllib.parse.quote(name, safe='')}/topology")
         return host_map.HostMap.from_dict(document)
+
+
+class AuditHost(command.Lister):
+    """Look whether the containers of a host really run where they are planned
+
+    Exits with 1 when something is found that was not repaired, and with 0 otherwise. Threads that pinned themselves
+    inside of their container's CPUs are listed and do not count.
+    """
+
+    _unrepaired = False
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("host", metavar="<host>", help="Name or uuid of the host.")
+        parser.add_argument(
+            "--repair",
+            action="store_true",
+            help="Set drifted containers to their plan again, and say what cannot be repaired.",
+        )
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        return super().run(parsed_args) or int(self._unrepaired)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        manager: Any = self.app.client_manager
+        http = versions.at_placement_version(manager.container, "appcontainer host audit")
+        path = f"/v1/hosts/{urllib.parse.quote(parsed_args.host, safe='')}/audit"
+        _, answer = http.json_request("POST", path, body={"repair": parsed_args.repair})
+        findings = answer["findings"]
+        self._unrepaired = any(not each["repaired"] and each["code"] != SELF_PINNED for each in findings)
+        names = ("code", "container", "name", "layer", "detail", "repair", "repaired")
+        columns = ("Code", "Container", "Name", "Layer", "Detail", "Repair", "Repaired")
+        return columns, [tuple(each.get(name, "") for name in names) for each in findings]
 
 
 def _can_encode(stream: Any, text: str) -> bool:

@@ -50,6 +50,9 @@ class PlacementContainerManager(containers.ContainerManager):
         # The only place after the library's filter on member names and before the request.
         return super()._create(url, {**body, **self._fields})
 
+    def update(self, id: str, **patch: Any) -> Any:
+        return super().update(id, **{**patch, **self._fields})
+
 
 @contextlib.contextmanager
 def placed(client: zun_client.Client, fields: Mapping[str, Any], feature: str) -> Iterator[None]:

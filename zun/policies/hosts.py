@@ -10,4 +10,10 @@ RULES = (
         "See the memory nodes and CPUs of a compute host and which containers hold them, of every project.",
         "GET /v1/hosts/{host}/topology",
     ),
+    rule(
+        "host:audit",
+        ADMIN,
+        "See whether the containers of a compute host run where they are planned, and repair those that do not.",
+        "POST /v1/hosts/{host}/audit",
+    ),
 )

@@ -30,7 +30,7 @@ Chosen = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """Something of which a set must have ``wanted`` together; with a ``price`` it may lack some, at that cost a unit."""
+    """Something of which a set must have ``wanted`` together; with a ``price`` it may lack some, at so much a unit."""
 
     amounts: Sequence[int]
     wanted: int

@@ -5,6 +5,7 @@ from typing import Self
 
 from oslo_config import cfg
 
+from zun.container.docker.audit import DockerAudit
 from zun.container.docker.client import Engine, Settings
 from zun.container.docker.console import DockerConsole
 from zun.container.docker.events import DockerEvents
@@ -16,7 +17,14 @@ from zun.container.docker.resources import DockerResources
 
 
 class DockerDriver(
-    DockerLifecycle, DockerInspector, DockerResources, DockerConsole, DockerImages, DockerEvents, DockerFacts
+    DockerLifecycle,
+    DockerInspector,
+    DockerAudit,
+    DockerResources,
+    DockerConsole,
+    DockerImages,
+    DockerEvents,
+    DockerFacts,
 ):
     """Runs containers on one Docker daemon. Threads may share it; it connects at first use.
 

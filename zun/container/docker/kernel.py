@@ -64,7 +64,12 @@ def kernel_view(root: str | Path, pid: int, container_id: str) -> KernelView | N
 
 
 def locate_cpuset(cgroup_text: str, mountinfo_text: str) -> tuple[CgroupMount, str]:
-    """Return the hierarchy that limits CPUs and the process's group in it, from two files of /proc.
+    """Return the hierarchy that limits CPUs and the process's group in it. ValueError when none is mounted."""
+    return locate("cpuset", cgroup_text, mountinfo_text)
+
+
+def locate(controller: str, cgroup_text: str, mountinfo_text: str) -> tuple[CgroupMount, str]:
+    """Return the hierarchy of ``controller`` and the process's group in it, from two files of /proc.
 
     A version 1 hierarchy with the controller wins (hybrid machines mount both); ValueError when none is
     mounted.
@@ -73,9 +78,9 @@ def locate_cpuset(cgroup_text: str, mountinfo_text: str) -> tuple[CgroupMount, s
     for line in cgroup_text.splitlines():
         _, controllers, group = line.split(":", 2)
         groups[controllers] = group
-    mounts = list(_mounts(mountinfo_text))
+    mounts = list(_mounts(mountinfo_text, controller))
     for controllers, group in groups.items():
-        if "cpuset" in controllers.split(","):
+        if controller in controllers.split(","):
             for mount in mounts:
                 if not mount.unified:
                     return mount, group
@@ -83,7 +88,7 @@ def locate_cpuset(cgroup_text: str, mountinfo_text: str) -> tuple[CgroupMount, s
         for mount in mounts:
             if mount.unified:
                 return mount, groups[""]
-    raise ValueError("no cgroup hierarchy with CPU sets is mounted")
+    raise ValueError(f"no cgroup hierarchy with the controller {controller} is mounted")
 
 
 def group_limits(root: Path, mount: CgroupMount, group: str) -> tuple[CpuSet, CpuSet]:
@@ -91,13 +96,7 @@ def group_limits(root: Path, mount: CgroupMount, group: str) -> tuple[CpuSet, Cp
 
     A version 2 group without the controller has no such files and its nearest ancestor's hold.
     """
-    inside = group
-    # A container runtime inside a container: the mount shows only a part of what /proc names.
-    if mount.top != "/" and (group == mount.top or group.startswith(mount.top + "/")):
-        inside = group[len(mount.top) :]
-    steps = PurePosixPath(inside.strip("/"))
-    if ".." in steps.parts:
-        raise ValueError(f"group {group} is outside of this process's cgroup namespace")
+    steps = steps_below(mount, group)
     top = root / str(mount.mountpoint).lstrip("/")
     if not mount.unified:
         directory = top / steps
@@ -112,8 +111,20 @@ def group_limits(root: Path, mount: CgroupMount, group: str) -> tuple[CpuSet, Cp
     raise ValueError(f"the cpuset controller is off in {top}: add it to cgroup.subtree_control")
 
 
-def _mounts(mountinfo_text: str) -> Iterator[CgroupMount]:
-    """Yield the cgroup mounts that can limit CPUs.
+def steps_below(mount: CgroupMount, group: str) -> PurePosixPath:
+    """Return the path of ``group`` below the mount point. ValueError when the mount does not show it."""
+    inside = group
+    # A container runtime inside a container: the mount shows only a part of what /proc names.
+    if mount.top != "/" and (group == mount.top or group.startswith(mount.top + "/")):
+        inside = group[len(mount.top) :]
+    steps = PurePosixPath(inside.strip("/"))
+    if ".." in steps.parts:
+        raise ValueError(f"group {group} is outside of this process's cgroup namespace")
+    return steps
+
+
+def _mounts(mountinfo_text: str, controller: str) -> Iterator[CgroupMount]:
+    """Yield the cgroup mounts that can have ``controller``.
 
     Line: ``id parent major:minor root mountpoint options [tags] - type source super-options``.
     """
@@ -125,7 +136,7 @@ def _mounts(mountinfo_text: str) -> Iterator[CgroupMount]:
         fields, tail = left.split(), right.split()
         if len(fields) < 5 or len(tail) < 3:
             continue
-        if tail[0] == "cgroup2" or (tail[0] == "cgroup" and "cpuset" in tail[2].split(",")):
+        if tail[0] == "cgroup2" or (tail[0] == "cgroup" and controller in tail[2].split(",")):
             yield CgroupMount(PurePosixPath(_unescape(fields[4])), _unescape(fields[3]), tail[0] == "cgroup2")
 
 

@@ -87,10 +87,7 @@ class Agent:
         self.tracker.update_inventory(context, found.topology, found.columns)
         containers = Container.list_by_host(context, self.name)
         self.tracker.rebuild(containers)
-        for container in containers:
-            state, held = self.driver.show(container), held_plan(container)
-            if state is not None and held is not None and held.cpu_policy == "shared":
-                self.pool.enter(container, held, CpuSet(state.cpuset_cpus))
+        self.lifecycle.restore(containers, self.driver.list())
         for container in containers:
             step = first_step(container)
             if step is Step.RESUME_CREATE:
@@ -141,21 +138,27 @@ class World:
     def acting(self, agent: Agent) -> Iterator[None]:
         """Let ``agent`` work; when it is killed meanwhile a new one starts, which may be killed in its turn."""
         before, self.running = self.running, agent
-        killed = False
         try:
             yield
         except Killed:
-            killed = True
+            self.killed += 1
         finally:
             self.running = before
-        if killed:
-            self.killed += 1
+        if agent.dead:
             self.start_agent(agent.name)
 
     def start_agent(self, name: str) -> None:
-        agent = self.agents[name] = Agent(self, name)
-        with self.acting(agent):
-            agent.start()
+        """Start an agent, again and again until one lives through its start: each time it is killed less often."""
+        kills, before = self._kills, self.running
+        while True:
+            agent = self.agents[name] = self.running = Agent(self, name)
+            try:
+                agent.start()
+                break
+            except Killed:
+                self.killed += 1
+                self._kills /= 2
+        self._kills, self.running = kills, before
 
     # messages: the interfaces of SchedulerAPI, ComputeAPI and Notifier
 

@@ -113,6 +113,7 @@ def test_twenty_at_once_survive_a_kill_in_the_middle(allinone, engine):
 
 def test_a_container_that_ends_by_itself_is_seen(allinone):
     made = allinone.api.run(command=["sh", "-c", "exit 3"], cpu=0.5)
+
     def shown():
         return allinone.api.get(f"/containers/{made}")
 
@@ -173,9 +174,7 @@ def test_the_client_pins_and_shows_the_machine(allinone, engine):
 
 def test_it_refuses_to_be_open_to_strangers(program, tmp_path):
     settings = {"DEFAULT": {"state_path": tmp_path / "state"}, "compute": {"container_driver": "fake"}}
-    code, said = program(
-        "allinone", "open", **settings, api={"host_ip": "0.0.0.0", "port": free_port()}
-    ).run_to_end()
+    code, said = program("allinone", "open", **settings, api={"host_ip": "0.0.0.0", "port": free_port()}).run_to_end()
     assert code != 0 and "allow_noauth_on_any_address" in said
     said_yes = program(
         "allinone",

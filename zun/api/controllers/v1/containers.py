@@ -15,6 +15,7 @@ from oslo_utils import timeutils
 
 from zun.api import creation, microversion, paging
 from zun.api import placement as placement_rules
+from zun.api.controllers.v1 import alive
 from zun.api.controllers.v1.parts import Parts
 from zun.api.microversion import Version, v1
 from zun.api.policy import Access
@@ -28,12 +29,9 @@ from zun.common.context import admin_context
 from zun.common.states import Status
 from zun.db import compute_nodes as db_nodes
 from zun.db import containers as db
-from zun.db import services as db_services
 from zun.objects import Container
-from zun.objects.service import is_up
 
 NOUN = views.NOUN
-COMPUTE_BINARY = "zun-compute"
 STOP_BEFORE_DELETE_SECONDS = 10
 
 _FILTERS = ("name", "image", "project_id", "user_id", "memory", "host", "task_state", "status", "auto_remove")
@@ -202,10 +200,10 @@ class Containers:
         container = self._found(call)
         call.access.require("container:update", container)
         states.check_action("update", container)
-        cpu, memory = self._new_size(container, given)
-        if cpu is not None or memory is not None:
+        size = self._new_size(container, given, call)
+        if size:
             self._require_host_up(container)
-            container = self._compute.update(call.context, container, cpu=cpu, memory=memory)
+            container = self._compute.update(call.context, container, **size)
         self._describe(container, given)
         return Answer(self._shown(container, call))
 
@@ -244,7 +242,7 @@ class Containers:
 
     def _handler(self, action: Action) -> Callable[[Call], Answer]:
         def handler(call: Call) -> Answer:
-            given = action.schema(call.query if action.verb == "GET" else call.arguments)
+            given = action.schema(call.arguments)
             container = self._found(call)
             call.access.require(f"container:{action.name}", container)
             if not action.any_status:
@@ -291,11 +289,11 @@ class Containers:
         return Answer(self._shown(container, call))
 
     def _resize_container(self, container: Container, given: Given, call: Call) -> Answer:
-        cpu, memory = self._new_size(container, given)
+        size = self._new_size(container, given, call)
         self._describe(container, given)
         shown = self._shown(container, call)
-        if cpu is not None or memory is not None:
-            self._compute.resize(call.context, container, cpu=cpu, memory=memory)
+        if size:
+            self._compute.resize(call.context, container, **size)
         return Answer(shown, 202)
 
     def _execute(self, container: Container, given: Given, call: Call) -> Answer:
@@ -346,13 +344,17 @@ class Containers:
             fresh=fresh,
         )
 
-    def _new_size(self, container: Container, given: Given) -> tuple[float | None, int | None]:
-        """The CPUs and MiB to change to; None for what stays. Null in the request is nothing asked."""
-        cpu, memory = given.get("cpu"), given.get("memory")
-        if cpu is not None or memory is not None:
-            placement_rules.resized(container, cpu, memory)
+    def _new_size(self, container: Container, given: Given, call: Call) -> dict[str, Any]:
+        """What of ``cpu``, ``memory`` (MiB) and ``cpu_policy`` to change. Null in the request is nothing asked."""
+        size = {name: given[name] for name in ("cpu", "memory", "cpu_policy") if given.get(name) is not None}
+        if "cpu_policy" in size and call.version < v1(41):
+            raise exceptions.InvalidParamInVersion(
+                param="cpu_policy", req_version=call.version, min_version=v1(41)
+            )
+        if size:
+            placement_rules.resized(container, size.get("cpu"), size.get("memory"), size.get("cpu_policy"))
             self._require_host(container)
-        return cpu, memory
+        return size
 
     def _describe(self, container: Container, given: Given) -> None:
         """Save what is written in the row and nowhere else."""
@@ -381,13 +383,7 @@ class Containers:
 
     def _require_host_up(self, container: Container) -> None:
         """Raise HostUnavailable when the container's host is known to be down, instead of waiting for it."""
-        host = self._require_host(container)
-        try:
-            service = db_services.get(host, COMPUTE_BINARY)
-        except exceptions.ZunServiceNotFound:
-            raise exceptions.HostUnavailable(host=host) from None
-        if not is_up(service, timeutils.utcnow(), self._settings.service_down_time):
-            raise exceptions.HostUnavailable(host=host)
+        alive.require(self._require_host(container), self._settings.service_down_time)
 
 
 def _typed(given: Mapping[str, str]) -> dict[str, Any]:

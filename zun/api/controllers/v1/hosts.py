@@ -4,11 +4,13 @@
 from collections.abc import Sequence
 
 from zun.api import microversion
+from zun.api.controllers.v1 import alive
 from zun.api.controllers.v1.parts import Parts
 from zun.api.microversion import v1
 from zun.api.paging import Page
 from zun.api.request import Call
 from zun.api.routes import Answer, Route
+from zun.api.schemas import hosts as schemas
 from zun.api.views import hosts as views
 from zun.db import compute_nodes as db
 from zun.db import containers as db_containers
@@ -19,6 +21,7 @@ NOTHING_HELD = HostUsage()
 
 class Hosts:
     def __init__(self, parts: Parts) -> None:
+        self._compute = parts.compute_api
         self._settings = parts.settings
 
     def routes(self) -> Sequence[Route]:
@@ -26,6 +29,7 @@ class Hosts:
             Route("GET", "hosts", self.index, since=v1(4)),
             Route("GET", "hosts/{host}", self.show, since=v1(4)),
             Route("GET", "hosts/{host}/topology", self.topology, since=microversion.PLACEMENT),
+            Route("POST", "hosts/{host}/audit", self.audit, since=microversion.PLACEMENT),
         )
 
     def index(self, call: Call) -> Answer:
@@ -47,3 +51,11 @@ class Hosts:
         call.access.require("host:topology")
         row = db.find(call.parameters["host"])
         return Answer(views.topology(row, db_containers.claims(row["hostname"])))
+
+    def audit(self, call: Call) -> Answer:
+        """The answer is the host's, as it gives it."""
+        given = schemas.AUDIT(call.arguments)
+        call.access.require("host:audit")
+        host = db.find(call.parameters["host"])["hostname"]
+        alive.require(host, self._settings.service_down_time)
+        return Answer(self._compute.audit(call.context, host, repair=given.get("repair", False)))

@@ -54,18 +54,14 @@ class ComputeMessages:
     ) -> None:
         self._send("delete", container, force=force, stop_timeout=stop_timeout)
 
-    def resize(
-        self, context: RequestContext, container: Container, *, cpu: float | None = None, memory: int | None = None
-    ) -> None:
-        self._send("resize", container, cpu=cpu, memory=memory)
+    def resize(self, context: RequestContext, container: Container, **size: Any) -> None:
+        self._send("resize", container, **size)
 
-    def update(
-        self, context: RequestContext, container: Container, *, cpu: float | None = None, memory: int | None = None
-    ) -> Container:
-        self._send("update", container, cpu=cpu, memory=memory)
+    def update(self, context: RequestContext, container: Container, **size: Any) -> Container:
+        self._send("update", container, **size)
         changed = Container.get_by_uuid(context, container.uuid)
-        changed.cpu = changed.cpu if cpu is None else cpu
-        changed.memory = changed.memory if memory is None else memory
+        for name, value in size.items():
+            setattr(changed, name, value)
         changed.save()
         return changed
 

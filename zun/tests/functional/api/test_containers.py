@@ -284,8 +284,8 @@ def test_changes_of_the_row(api, placed, compute, given, changed):
 @pytest.mark.parametrize(
     ("given", "sent"),
     [
-        ({"cpu": "1.5"}, {"cpu": 1.5, "memory": None}),
-        ({"memory": "128"}, {"cpu": None, "memory": 128}),
+        ({"cpu": "1.5"}, {"cpu": 1.5}),
+        ({"memory": "128"}, {"memory": 128}),
         ({"cpu": 2, "memory": 128, "name": "new-name"}, {"cpu": 2.0, "memory": 128}),
     ],
 )
@@ -294,7 +294,7 @@ def test_changes_that_the_host_makes(api, placed, host_up, compute, given, sent)
     reply = api.patch(f"/v1/containers/{container.uuid}", given)
     assert reply.status == 200
     assert compute.sent == [("update", container.uuid, sent)]
-    assert (reply.json["cpu"], reply.json["memory"]) == (sent["cpu"] or 1.0, str(sent["memory"] or 64))
+    assert (reply.json["cpu"], reply.json["memory"]) == (sent.get("cpu", 1.0), str(sent.get("memory", 64)))
     assert reply.json["name"] == given.get("name", container.name)
     assert api.get(f"/v1/containers/{container.uuid}").json["name"] == given.get("name", container.name)
 
@@ -321,7 +321,6 @@ def test_a_host_that_refuses(api, placed, host_up, compute):
         ({"auto_heal": None}, "auto_heal"),
         ({"image": "other"}, "image"),
         ({"status": "Stopped"}, "status"),
-        ({"cpu_policy": "dedicated"}, "cpu_policy"),
     ],
 )
 @pytest.mark.parametrize(("method", "path"), [("PATCH", ""), ("POST", "/resize_container")])
@@ -362,13 +361,38 @@ def test_size_of_a_dedicated_container(api, placed, host_up, compute, method, pa
         assert compute.sent == []
 
 
+@pytest.mark.parametrize(("method", "path"), [("PATCH", ""), ("POST", "/resize_container")])
+@pytest.mark.parametrize(
+    ("version", "given", "refused"),
+    [
+        ("1.41", {"cpu_policy": "shared"}, None),
+        ("1.41", {"cpu_policy": "dedicated", "cpu": 3}, None),
+        ("1.40", {"cpu_policy": "shared"}, (400, "invalid-param-in-version")),
+        ("1.41", {"cpu_policy": "dedicated", "cpu": 1.5}, (400, "invalid-value")),
+        ("1.41", {"cpu_policy": "mine"}, (400, "schema-validation-error")),
+    ],
+)
+def test_cpu_policy_changes_from_1_41_on(api, placed, host_up, compute, method, path, version, given, refused):
+    container = placed(**PLACED)
+    reply = api.send(
+        method,
+        f"/v1/containers/{container.uuid}{path}",
+        given,
+        headers={"OpenStack-API-Version": f"container {version}"},
+    )
+    if refused is None:
+        assert [sent for _, _, sent in compute.sent] == [given]
+    else:
+        assert (reply.refusal, compute.sent) == (refused, [])
+
+
 def test_resize_container_answers_before_it_happens(api, placed, compute):
     container = placed(name="old-name")
     reply = api.post(f"/v1/containers/{container.uuid}/resize_container", {"cpu": 2, "name": "new-name"})
     assert (reply.status, reply.json["cpu"], reply.json["name"]) == (202, 1.0, "new-name")
-    assert compute.sent == [("resize", container.uuid, {"cpu": 2.0, "memory": None})]
+    assert compute.sent == [("resize", container.uuid, {"cpu": 2.0})]
     reply = api.post(f"/v1/containers/{container.uuid}/resize_container?memory=128")
-    assert (reply.status, compute.sent[1]) == (202, ("resize", container.uuid, {"cpu": None, "memory": 128}))
+    assert (reply.status, compute.sent[1]) == (202, ("resize", container.uuid, {"memory": 128}))
     assert api.post(f"/v1/containers/{container.uuid}/resize_container", {"auto_heal": True}).json["auto_heal"] is True
     assert len(compute.sent) == 2
 

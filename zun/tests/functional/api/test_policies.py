@@ -43,6 +43,7 @@ USES = {
     "host:get_all": ("GET", "/v1/hosts", None),
     "host:get": ("GET", "/v1/hosts/host-1", None),
     "host:topology": ("GET", "/v1/hosts/host-1/topology", None),
+    "host:audit": ("POST", "/v1/hosts/host-1/audit", None),
     "zun-service:get_all": ("GET", "/v1/services", None),
     "zun-service:enable": ("PUT", "/v1/services/enable", SERVICE),
     "zun-service:disable": ("PUT", "/v1/services/disable", SERVICE),
@@ -51,7 +52,7 @@ USES = {
     "availability_zones:get_all": ("GET", "/v1/availability_zones", None),
 }
 MEMBERS = {"container:get_one:image_pull_policy", "container:get_one:privileged", "container:get_one:runtime"}
-WINDOWS = {"container:rename": "1.13", "host:topology": "1.41"}
+WINDOWS = {"container:rename": "1.13", "host:topology": "1.41", "host:audit": "1.41"}
 
 
 def test_every_rule_is_tried():
@@ -117,3 +118,9 @@ def test_rules_may_look_at_the_owner(with_rules, placed):
     assert api.get(f"/v1/containers/{theirs.uuid}").refusal == (403, "policy-not-authorized")
     mine = api.post("/v1/containers", {"image": "demo"}).json
     assert api.get(f"/v1/containers/{mine['uuid']}").status == 200
+
+
+def test_the_right_to_stop_matters_only_where_something_runs(with_rules, placed):
+    api = with_rules({"container:stop": "!"})
+    assert api.delete(f"/v1/containers/{placed('Stopped').uuid}?stop=1").status == 204
+    assert api.delete(f"/v1/containers/{placed('Running').uuid}?stop=1").refusal == (403, "policy-not-authorized")

@@ -24,6 +24,7 @@ ADMIN = [
     "host:get_all",
     "host:get",
     "host:topology",
+    "host:audit",
     "zun-service:get_all",
     "zun-service:delete",
     "zun-service:enable",

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads where this host's containers really run, and puts back what drifted.
+
+A first look takes no lock, so that it disturbs nobody. What seems wrong in it is looked at again while no operation
+works on the container, since a resize in its middle looks just like drift; only that second look is believed.
+"""
+
+import contextlib
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from zun.common import exceptions
+from zun.common.context import RequestContext
+from zun.common.notifications import Notifier
+from zun.common.states import Status
+from zun.compute import audit
+from zun.compute.audit import CODES, Finding, Planned, Verdict
+from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.lifecycle import Lifecycle
+from zun.compute.shared_pool import SharedPool
+from zun.container.driver import ContainerDriver, RuntimeState
+from zun.objects import Container
+from zun.objects.placement import held_plan
+from zun.topology import CpuSet
+
+LOG = logging.getLogger(__name__)
+
+# Statuses in which nothing is under way and there may be an object at the runtime.
+_SETTLED = frozenset({Status.CREATED, Status.RUNNING, Status.STOPPED, Status.PAUSED, Status.ERROR, Status.UNKNOWN})
+# What a look without locks can be wrong about.
+_DOUBTFUL = frozenset({Verdict.DRIFTED, Verdict.CGROUP_HOLE, Verdict.UNREADABLE})
+
+
+@dataclass(slots=True)
+class _Seen:
+    containers: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+
+class Auditor:
+    """One audit at a time. ``host_processes``: ``placed``, ``all`` or ``none``, see the option of that name."""
+
+    def __init__(
+        self,
+        hostname: str,
+        tracker: ComputeNodeTracker,
+        pool: SharedPool,
+        driver: ContainerDriver,
+        lifecycle: Lifecycle,
+        notifier: Notifier,
+        *,
+        host_processes: str = "placed",
+    ) -> None:
+        self._hostname = hostname
+        self._tracker = tracker
+        self._pool = pool
+        self._driver = driver
+        self._lifecycle = lifecycle
+        self._notifier = notifier
+        self._host_processes = host_processes
+        self._lock = threading.Lock()
+        self._open: dict[tuple[str, ...], Finding] = {}
+        self._totals = Counter({"audits": 0, "repaired": 0, **{str(code): 0 for code in CODES}})
+
+    def audit(self, context: RequestContext, *, repair: bool) -> dict[str, Any]:
+        """Look at every container of this host, repair what drifted if told to, and return the answer of the API.
+
+        Raises Unavailable or DockerError when the runtime does not tell what it has.
+        """
+        with self._lock:
+            seen = self._look(context, repair)
+            self._account(seen.findings)
+            answer = {
+                "host": self._hostname,
+                "findings": [finding.to_dict() for finding in seen.findings],
+                "containers": audit.verdicts(seen.containers, seen.skipped, seen.findings),
+                "totals": dict(self._totals),
+            }
+        self._notifier.audited(context, answer)
+        return answer
+
+    def _look(self, context: RequestContext, repair: bool) -> _Seen:
+        seen = _Seen()
+        containers = Container.list_by_host(context, self._hostname)
+        told, states = self._pool.current(), self._driver.list()
+        for container in containers:
+            found = self._examined(container, told, states.get(container.uuid))
+            if found is not None and any(finding.code in _DOUBTFUL for finding in found):
+                found = self._second_look(context, container.uuid, repair)
+            if found is None:
+                seen.skipped.append(container.uuid)
+            else:
+                seen.containers.append(container.uuid)
+                seen.findings += found
+        seen.findings += self._trespasses({container.uuid: container.name for container in containers})
+        return seen
+
+    def _examined(
+        self, container: Container, told: Mapping[str, CpuSet], state: RuntimeState | None
+    ) -> tuple[Finding, ...] | None:
+        """What is wrong with it; None when this is not the time to ask."""
+        planned = _planned(container, told)
+        if planned is None or state is None:
+            return None
+        try:
+            view = self._driver.pinning_view(container, state) if state.pid else None
+        except exceptions.ZunError as exc:
+            return (audit.unreadable(planned, str(exc)),)
+        return audit.examine(planned, state, view)
+
+    def _second_look(self, context: RequestContext, uuid: str, repair: bool) -> tuple[Finding, ...] | None:
+        with self._lifecycle.undisturbed(context, uuid) as container:
+            if container is None or container.host != self._hostname:
+                return None
+            with self._steady(container) as told:
+                found = self._examined(container, told, self._driver.show(container))
+                if not repair or found is None or not any(finding.repairable for finding in found):
+                    return found
+                return self._repaired(container, told, found)
+
+    @contextlib.contextmanager
+    def _steady(self, container: Container) -> Iterator[Mapping[str, CpuSet]]:
+        """The shared pool, unchanged in the block if the container is of it."""
+        if container.cpu_policy == "dedicated":
+            yield {}
+        else:
+            with self._pool.steady() as told:
+                yield told
+
+    def _repaired(
+        self, container: Container, told: Mapping[str, CpuSet], found: tuple[Finding, ...]
+    ) -> tuple[Finding, ...]:
+        """Set the whole plan once and read back. ``found``, each with what came of it, and what is new since."""
+        planned = _planned(container, told)
+        assert planned is not None  # it was examined
+        try:
+            self._driver.update(container, cpuset_cpus=str(planned.cpus), cpuset_mems=str(planned.mems))
+            left = self._examined(container, told, self._driver.show(container)) or ()
+        except exceptions.ZunError as exc:
+            return tuple(
+                replace(each, detail=f"{each.detail}; the repair failed: {exc}") if each.repairable else each
+                for each in found
+            )
+        still = {(finding.code, finding.layer) for finding in left}
+        unread = any(finding.code is Verdict.UNREADABLE for finding in left)
+        answer = []
+        for each in found:
+            if each.repairable and (each.code, each.layer) not in still and not unread:
+                each = replace(each, repaired=True)
+            elif each.repairable:
+                each = replace(each, detail=f"{each.detail}; it is still so after one update")
+            answer.append(each)
+        known = {(finding.code, finding.layer) for finding in found}
+        return (*answer, *(finding for finding in left if (finding.code, finding.layer) not in known))
+
+    def _trespasses(self, names: Mapping[str, str]) -> tuple[Finding, ...]:
+        usage = self._tracker.usage
+        own = usage.held_cpus
+        if not own:
+            return ()
+        intruders = self._driver.intruders(
+            own,
+            # Asked after the runtime was: a claim is there before its object and goes after it.
+            lambda uuid: self._tracker.usage.claim(uuid) is not None,
+            processes=self._host_processes != "none",
+            unplaced=self._host_processes == "all",
+        )
+        owners = {
+            uuid: (names[uuid], plan.cpus | plan.withheld)
+            for uuid, plan in usage
+            if uuid in names and plan.cpu_policy == "dedicated" and self._tracker.usage.claim(uuid) == plan
+        }
+        return audit.trespasses(owners, intruders)
+
+    def _account(self, findings: list[Finding]) -> None:
+        """Count and tell what is new; what was there the last time is known already."""
+        still = {}
+        for finding in findings:
+            if not finding.repaired:
+                still[finding.identity] = finding
+            if finding.identity not in self._open:
+                self._totals[str(finding.code)] += 1
+                _log(finding)
+            elif finding.repaired:
+                _log(finding)
+            self._totals["repaired"] += finding.repaired
+        for identity, finding in self._open.items():
+            if identity not in still:
+                LOG.info("%s %s at %s: it is over", finding.container, finding.code, finding.layer)
+        self._open = still
+        self._totals["audits"] += 1
+
+
+def _planned(container: Container, told: Mapping[str, CpuSet]) -> Planned | None:
+    plan = held_plan(container)
+    if plan is None or container.status not in _SETTLED or container.task_state:
+        return None
+    if plan.cpu_policy == "dedicated":
+        return Planned(container.uuid, container.name, plan.cpus, plan.mems)
+    cpus = told.get(container.uuid)
+    return None if cpus is None else Planned(container.uuid, container.name, cpus, plan.mems)
+
+
+def _log(finding: Finding) -> None:
+    # A program that chooses among its own CPUs asks nothing of the operator.
+    level = logging.INFO if finding.code is Verdict.SELF_PINNED else logging.WARNING
+    LOG.log(
+        level,
+        "%s %s at %s: container %s: %s (%s)",
+        finding.container,
+        finding.code,
+        finding.layer,
+        finding.name,
+        finding.detail,
+        "repaired" if finding.repaired else finding.repair,
+    )

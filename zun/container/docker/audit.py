@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where everything really runs: threads, pages, parent groups, and what else is on a CPU. Read-only.
+
+As in :mod:`zun.container.docker.kernel`, functions read below a ``root`` that stands for ``/``. A thread costs one
+read of a file of the kernel, whose two lists are parsed once for all threads that have the same.
+Sources: proc(5), Documentation/admin-guide/cgroup-v1/{cpusets,memory}.rst, cgroup-v2.rst, mm/numa_memory_policy.rst.
+"""
+
+import errno
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from docker import errors as docker_errors
+
+from zun.common import exceptions
+from zun.container.docker.client import LABEL_UUID, Engine, OnEngine
+from zun.container.docker.kernel import CgroupMount, group_limits, locate, locate_cpuset, steps_below
+from zun.container.driver import ContainerView, Intruder, ParentGroup, PinningView, RuntimeState, ThreadGroup
+from zun.topology import CpuSet
+
+KTHREADD = b"2"  # parent of all threads of the kernel but itself
+_CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
+_NODE = re.compile(rb"\bN(\d+)=(\d+)")
+_PAGE_KIB = re.compile(rb"kernelpagesize_kB=(\d+)")
+_ENDED = (FileNotFoundError, ProcessLookupError)
+# A status file has some 1.5 KB, more with thousands of CPUs; the kernel gives it in one piece to whoever has room.
+_ROOM = 1 << 16
+
+
+class DockerAudit(OnEngine):
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._mounts: str | None = None
+
+    def pinning_view(self, container: ContainerView, state: RuntimeState) -> PinningView | None:
+        try:
+            return pinning_view(self.settings.root, state.pid, state.container_id, self._mountinfo())
+        except _ENDED:
+            return None
+        except (OSError, ValueError) as exc:
+            raise exceptions.DockerError(
+                f"Cannot read where container {container.uuid} runs: {exc}. The agent must run in the host's pid and "
+                f"cgroup namespaces."
+            ) from exc
+
+    def intruders(
+        self, cpus: CpuSet, known: Callable[[str], bool], *, processes: bool = True, unplaced: bool = False
+    ) -> Sequence[Intruder]:
+        found, ids = [], set()
+        with self._engine.translated("list containers"):
+            for entry in self._engine.api.containers():
+                ids.add(entry["Id"])
+                labels = entry.get("Labels") or {}
+                if self._engine.owns(labels) and known(labels.get(LABEL_UUID, "")):
+                    continue
+                with suppress(docker_errors.NotFound):
+                    pid = self._engine.api.inspect_container(entry["Id"])["State"]["Pid"]
+                    allowed = self._allowed(pid)
+                    if allowed is not None and allowed & cpus:
+                        name = (entry.get("Names") or [entry["Id"]])[0].lstrip("/")
+                        found.append(Intruder("container", entry["Id"][:12], name, allowed))
+        if processes:
+            try:
+                found += other_processes(self.settings.root, cpus, ids, unplaced=unplaced)
+            except (OSError, ValueError) as exc:
+                raise exceptions.DockerError(f"Cannot read what else runs on this host: {exc}") from exc
+        return found
+
+    def _allowed(self, pid: int) -> CpuSet | None:
+        """The CPUs of the process's control group, None when it is gone."""
+        root = Path(self.settings.root)
+        try:
+            mount, group = locate_cpuset((root / "proc" / str(pid) / "cgroup").read_text(), self._mountinfo())
+            return group_limits(root, mount, group)[0]
+        except _ENDED:
+            return None
+        except (OSError, ValueError) as exc:
+            raise exceptions.DockerError(f"Cannot read what process {pid} of a container may use: {exc}") from exc
+
+    def _mountinfo(self) -> str:
+        """The mounts of control groups. They do not change while an agent runs, and a host has thousands of others."""
+        if self._mounts is None:
+            self._mounts = cgroup_mounts(self.settings.root)
+        return self._mounts
+
+
+def cgroup_mounts(root: str | Path) -> str:
+    lines = Path(root, "proc/self/mountinfo").read_text().splitlines()
+    return "\n".join(line for line in lines if line.partition(" - ")[2].startswith("cgroup"))
+
+
+def pinning_view(root: str | Path, pid: int, container_id: str, mountinfo_text: str) -> PinningView | None:
+    """Return where the container of process ``pid`` runs; None when it is gone or the id has gone to another.
+
+    May raise FileNotFoundError or ProcessLookupError when it ends meanwhile.
+    """
+    if pid <= 0:
+        return None
+    root = Path(root)
+    if _value(_status(root / "proc", pid), b"State:")[:1] in (b"Z", b"X"):
+        return None
+    cgroup_text = (root / "proc" / str(pid) / "cgroup").read_text()
+    mount, group = locate("cpuset", cgroup_text, mountinfo_text)
+    memory = _memory(root, cgroup_text, mountinfo_text, container_id)
+    if container_id not in group:
+        # Somebody moved the process to another group of version 1; other controllers know where it belongs.
+        if memory is None or mount.unified:
+            return None
+        group = memory.group
+    group = _own_group(group, container_id)
+    cpus, mems = group_limits(root, mount, group)
+    # Version 1 has the same group once a controller. Whoever leaves the one of the CPUs is still in that of the memory.
+    listed = memory.directory if memory is not None and not mount.unified else _directory(root, mount, group)
+    tids = list(members(listed))
+    return PinningView(
+        cgroup_cpus=cpus,
+        cgroup_mems=mems,
+        threads=thread_groups(root, tids),
+        parents=tuple(parents(root, mount, group)),
+        pages=pages_by_node(root, memory.directory if memory else None, tids),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _MemoryGroup:
+    group: str
+    directory: Path
+
+
+def _memory(root: Path, cgroup_text: str, mountinfo_text: str, container_id: str) -> _MemoryGroup | None:
+    """The container's group in the hierarchy that counts memory, None without one."""
+    try:
+        mount, group = locate("memory", cgroup_text, mountinfo_text)
+        if container_id not in group:
+            return None
+        group = _own_group(group, container_id)
+        directory = _directory(root, mount, group)
+    except ValueError:
+        return None
+    return _MemoryGroup(group, directory) if (directory / "memory.stat").exists() else None
+
+
+def _own_group(group: str, container_id: str) -> str:
+    """The container's group, when ``group`` may be one that was made inside of it."""
+    steps = group.split("/")
+    last = max(place for place, step in enumerate(steps) if container_id in step)
+    return "/".join(steps[: last + 1])
+
+
+def _directory(root: Path, mount: CgroupMount, group: str) -> Path:
+    return root / str(mount.mountpoint).lstrip("/") / steps_below(mount, group)
+
+
+def members(directory: Path) -> Iterator[int]:
+    """Yield the ids of the threads in a group and in all groups below it."""
+    for path, _, files in os.walk(directory):
+        name = "tasks" if "tasks" in files else "cgroup.threads"
+        try:
+            with open(os.path.join(path, name), "rb") as file:
+                yield from map(int, file.read().split())
+        except OSError as exc:
+            # The group went away, or is one of version 2 that may hold none.
+            if exc.errno not in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
+                raise
+
+
+def thread_groups(root: Path, tids: Iterable[int]) -> tuple[ThreadGroup, ...]:
+    """Return the threads by where they may run. Those that have ended are left out."""
+    proc = root / "proc"
+    seen: dict[tuple[bytes, bytes], list[int]] = {}
+    for tid in tids:
+        try:
+            status = _status(proc, tid)
+        except _ENDED:
+            continue
+        if _value(status, b"State:")[:1] not in (b"Z", b"X"):
+            key = (_value(status, b"Cpus_allowed_list:"), _value(status, b"Mems_allowed_list:"))
+            seen.setdefault(key, []).append(tid)
+    return tuple(
+        ThreadGroup(CpuSet(cpus.decode()), CpuSet(mems.decode()), len(alike), alike[0], _name(proc, alike[0]))
+        for (cpus, mems), alike in sorted(seen.items())
+    )
+
+
+def parents(root: Path, mount: CgroupMount, group: str) -> Iterator[ParentGroup]:
+    """Yield the groups above ``group`` that limit CPUs, the nearest first, up to the top of what is mounted."""
+    top = root / str(mount.mountpoint).lstrip("/")
+    suffix = ".effective" if mount.unified else ""
+    for steps in steps_below(mount, group).parents:
+        directory = top / steps
+        if (directory / f"cpuset.cpus{suffix}").exists():
+            cpus, mems = (CpuSet((directory / f"cpuset.{each}{suffix}").read_text()) for each in ("cpus", "mems"))
+            yield ParentGroup("/" + str(directory.relative_to(root)), cpus, mems)
+
+
+def pages_by_node(root: Path, directory: Path | None, tids: Iterable[int]) -> dict[int, int]:
+    """Return the bytes a container has on each memory node.
+
+    Its memory group knows them at once. Without one every process is asked, which costs by the size of its memory.
+    """
+    if directory is not None:
+        with suppress(FileNotFoundError):
+            return numa_stat((directory / "memory.numa_stat").read_bytes(), os.sysconf("SC_PAGE_SIZE"))
+    total: dict[int, int] = {}
+    for tid in tids:
+        with suppress(*_ENDED):
+            process = Path(root, "proc", str(tid))
+            if _value(_status(process.parent, tid), b"Tgid:") == str(tid).encode():
+                for node, size in numa_maps((process / "numa_maps").read_bytes()).items():
+                    total[node] = total.get(node, 0) + size
+    return total
+
+
+def numa_stat(content: bytes, page_size: int) -> dict[int, int]:
+    """Return bytes by node from a memory.numa_stat, of either version.
+
+    Version 1 counts pages, with a line of everything in the group and below; version 2 counts bytes, a line a kind.
+    """
+    lines = content.splitlines()
+    kinds: tuple[bytes, ...] = (b"hierarchical_total=",)
+    unit = page_size
+    if not any(line.startswith(kinds) for line in lines):
+        kinds, unit = (b"anon ", b"file "), 1
+    total: dict[int, int] = {}
+    for line in lines:
+        if line.startswith(kinds):
+            for node, amount in _NODE.findall(line):
+                total[int(node)] = total.get(int(node), 0) + int(amount) * unit
+    return total
+
+
+def numa_maps(content: bytes) -> dict[int, int]:
+    """Return bytes by node from a numa_maps."""
+    total: dict[int, int] = {}
+    for line in content.splitlines():
+        size = _PAGE_KIB.search(line)
+        if size is not None:
+            for node, pages in _NODE.findall(line):
+                total[int(node)] = total.get(int(node), 0) + int(pages) * int(size[1]) * 1024
+    return total
+
+
+def other_processes(root: str | Path, cpus: CpuSet, container_ids: Iterable[str], *, unplaced: bool) -> list[Intruder]:
+    """Return processes outside of the given containers that may run on ``cpus``, those alike as one."""
+    proc, ids = Path(root, "proc"), frozenset(container_ids)
+    everywhere = _value(_status(proc, 1), b"Cpus_allowed_list:")
+    relevant: dict[bytes, bool] = {} if unplaced else {everywhere: False}
+    alike: dict[tuple[str, bytes], list[int]] = {}
+    for name in os.listdir(proc):
+        if not name.isdigit():
+            continue
+        pid = int(name)
+        with suppress(*_ENDED):
+            status = _status(proc, pid)
+            allowed = _value(status, b"Cpus_allowed_list:")
+            if allowed not in relevant:
+                relevant[allowed] = bool(CpuSet(allowed.decode()) & cpus)
+            if not relevant[allowed] or name == KTHREADD.decode() or _value(status, b"PPid:") == KTHREADD:
+                continue
+            if _value(status, b"State:")[:1] in (b"Z", b"X"):
+                continue
+            group = _cpu_group((proc / name / "cgroup").read_text())
+            if ids.isdisjoint(_CONTAINER_ID.findall(group)):
+                alike.setdefault((group, allowed), []).append(pid)
+    return [
+        Intruder("process", group, f"{_name(proc, min(pids))} ({min(pids)})", CpuSet(allowed.decode()), len(pids))
+        for (group, allowed), pids in sorted(alike.items())
+    ]
+
+
+def _cpu_group(cgroup_text: str) -> str:
+    """The group that says best what a process belongs to: systemd's, version 2's, or that of the CPUs."""
+    groups: Mapping[str, str] = {
+        controllers: group for _, controllers, group in (line.split(":", 2) for line in cgroup_text.splitlines())
+    }
+    named = [groups.get(name, "/") for name in ("cpuset", "name=systemd", "")]
+    return next((group for group in named if group != "/"), "/")
+
+
+def _status(proc: Path, tid: int) -> bytes:
+    file = os.open(f"{proc}/{tid}/status", os.O_RDONLY)
+    try:
+        return os.read(file, _ROOM)
+    finally:
+        os.close(file)
+
+
+def _value(status: bytes, name: bytes) -> bytes:
+    """The value of a line of a status file, b"" when there is none."""
+    start = status.find(b"\n" + name)
+    if start < 0:
+        return b""
+    start += len(name) + 1
+    end = status.find(b"\n", start)
+    return status[start : len(status) if end < 0 else end].strip()
+
+
+def _name(proc: Path, tid: int) -> str:
+    with suppress(OSError):
+        return (proc / str(tid) / "comm").read_text().strip()
+    return "?"

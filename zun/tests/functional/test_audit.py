@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The audit of a host over real messages and a real database; its runtime and kernel are in memory."""
+
+import logging
+import threading
+
+import pytest
+
+from zun.common import exceptions
+from zun.container.driver import Intruder, ParentGroup
+from zun.db import containers as db
+from zun.tests.fixtures import wait_for
+from zun.tests.functional.cloud import Cloud, machine
+from zun.topology import CpuSet
+
+DEDICATED = {"cpu_policy": "dedicated", "cpu": 2.0, "memory": 512}
+
+
+@pytest.fixture
+def cloud(database, request):
+    # The audits of these tests are the only ones.
+    cloud = Cloud({"one": machine()}, compute__audit_interval=0, **getattr(request, "param", {}))
+    yield cloud
+    cloud.stop()
+
+
+@pytest.fixture
+def driver(cloud):
+    return cloud.drivers["one"]
+
+
+@pytest.fixture
+def dedicated(cloud, context):
+    return cloud.run(context, **DEDICATED)
+
+
+@pytest.fixture
+def shared(cloud, context):
+    return cloud.run(context, cpu=1.0, memory=64)
+
+
+def audit(cloud, context, repair=False):
+    return cloud.compute_api.audit(context, "one", repair=repair)
+
+
+def told(answer):
+    return [(each["container"], each["code"], each["layer"], each["repaired"]) for each in answer["findings"]]
+
+
+def by_hand(driver, container, cpus):
+    """A cgroup file that somebody wrote."""
+    driver.disobey(container.uuid, cpus=cpus, repairable=True)
+
+
+def out_of_band(driver, container, cpus):
+    """An update that was none of ours."""
+    driver.runtime.objects[container.uuid].cpuset_cpus = cpus
+
+
+def test_compliant_containers_are_not_touched(cloud, context, driver, dedicated, shared):
+    driver.updates.clear()
+    for repair in (False, True):
+        answer = audit(cloud, context, repair)
+        assert (answer["host"], answer["findings"], answer["containers"]) == ("one", [], {"ok": 2})
+    assert driver.updates == []
+    assert answer["totals"] == {
+        "audits": 2, "repaired": 0, "self-pinned": 0, "remote-pages": 0, "foreign": 0, "cgroup-hole": 0,
+        "drifted": 0, "unreadable": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("which", ["dedicated", "shared"])
+@pytest.mark.parametrize(("drift", "layer"), [(by_hand, "cgroup"), (out_of_band, "config")])
+def test_drift_is_seen_once_and_repaired_once(cloud, context, driver, dedicated, shared, which, drift, layer):
+    container = {"dedicated": dedicated, "shared": shared}[which]
+    planned = driver.show(container).cpuset_cpus
+    drift(driver, container, "0-7")
+    driver.updates.clear()
+    assert told(audit(cloud, context)) == [(container.uuid, "drifted", layer, False)]
+    assert driver.updates == []
+    answer = audit(cloud, context, repair=True)
+    assert told(answer) == [(container.uuid, "drifted", layer, True)]
+    assert answer["containers"] == {"ok": 1, "drifted": 1}
+    (update,) = driver.updates
+    assert (update.uuid, update.cpuset_cpus) == (container.uuid, planned)
+    assert update.cpuset_mems == container.cpuset["cpuset_mems"]
+    assert (update.cpu, update.memory) == (None, None)
+    assert told(audit(cloud, context, repair=True)) == []
+    assert len(driver.updates) == 1
+    assert (answer["totals"]["drifted"], answer["totals"]["repaired"]) == (1, 1)
+
+
+def test_a_restart_is_audited_like_any_other_process(cloud, context, driver, dedicated):
+    out_of_band(driver, dedicated, "0-7")
+    driver.reboot(dedicated)
+    assert told(audit(cloud, context, repair=True)) == [(dedicated.uuid, "drifted", "config", True)]
+
+
+def test_a_stopped_container_is_held_to_its_configuration(cloud, context, driver, dedicated):
+    driver.stop(dedicated)
+    wait_for(lambda: db.get(dedicated.uuid)["status"] == "Stopped")
+    assert audit(cloud, context)["containers"] == {"ok": 1}
+    out_of_band(driver, dedicated, "0-7")
+    assert told(audit(cloud, context, repair=True)) == [(dedicated.uuid, "drifted", "config", True)]
+
+
+def test_what_an_update_does_not_end_is_said_so(cloud, context, driver, dedicated):
+    driver.disobey(dedicated.uuid, cpus="0-7")
+    driver.updates.clear()
+    (finding,) = audit(cloud, context, repair=True)["findings"]
+    assert not finding["repaired"] and "still so after one update" in finding["detail"]
+    assert len(driver.updates) == 1
+
+
+def test_a_repair_that_fails_is_said_so(cloud, context, driver, dedicated):
+    by_hand(driver, dedicated, "0-7")
+    driver.fail("update", exceptions.DockerError(error="device or resource busy"))
+    (finding,) = audit(cloud, context, repair=True)["findings"]
+    assert not finding["repaired"] and "the repair failed: Docker error: device or resource busy" in finding["detail"]
+
+
+def test_nothing_is_repaired_below_a_hole(cloud, context, driver, dedicated):
+    cpus = CpuSet(dedicated.cpuset["cpuset_cpus"])
+    lost = CpuSet([min(cpus)])
+    driver.kernel.parents = [ParentGroup("/sys/fs/cgroup/cpuset/docker", CpuSet("0-7") - lost, CpuSet("0-1"))]
+    driver.disobey(dedicated.uuid, cpus=cpus - lost)
+    driver.updates.clear()
+    answer = audit(cloud, context, repair=True)
+    assert told(answer) == [(dedicated.uuid, "cgroup-hole", "parent", False)]
+    assert f"/sys/fs/cgroup/cpuset/docker lacks CPUs {lost}" in answer["findings"][0]["detail"]
+    assert driver.updates == []
+    # The parent has it again: what the kernel took from the container is given back.
+    driver.kernel.parents = []
+    by_hand(driver, dedicated, str(cpus - lost))
+    assert told(audit(cloud, context, repair=True)) == [(dedicated.uuid, "drifted", "cgroup", True)]
+
+
+def test_what_is_not_ours_to_repair_is_reported(cloud, context, driver, dedicated, shared):
+    cpus = CpuSet(dedicated.cpuset["cpuset_cpus"])
+    home = int(dedicated.cpuset["cpuset_mems"])
+    driver.kernel.narrowed[dedicated.uuid] = CpuSet([max(cpus)])
+    driver.kernel.pages[dedicated.uuid] = {home: 60, 1 - home: 40}
+    driver.kernel.intruders += [
+        Intruder("container", "0123456789ab", "stray", CpuSet("0-7")),
+        Intruder("process", "/user.slice", "dd (99)", cpus),
+    ]
+    driver.updates.clear()
+    answer = audit(cloud, context, repair=True)
+    assert told(answer) == [
+        (dedicated.uuid, "self-pinned", "thread", False),
+        (dedicated.uuid, "remote-pages", "pages", False),
+        (dedicated.uuid, "foreign", "container", False),
+        (dedicated.uuid, "foreign", "process", False),
+    ]
+    assert answer["containers"] == {"ok": 1, "foreign": 1}
+    assert driver.updates == []
+
+
+@pytest.mark.parametrize("cloud", [{"compute__audit_host_processes": "none"}], indirect=True)
+def test_processes_can_be_left_out(cloud, context, driver, dedicated):
+    driver.kernel.intruders.append(Intruder("process", "/user.slice", "dd (99)", CpuSet("0-7")))
+    assert told(audit(cloud, context)) == []
+
+
+def test_an_object_that_no_row_knows_is_foreign(cloud, context, driver, dedicated):
+    """It bears this host's label; only the ledger tells that it does not belong."""
+    driver.kernel.intruders += [
+        Intruder("container", dedicated.uuid, "ours", CpuSet("0-7")),
+        Intruder("container", "left-over", "zun-left-over", CpuSet("0-7")),
+    ]
+    (finding,) = audit(cloud, context)["findings"]
+    assert "zun-left-over" in finding["detail"] and "ours" not in finding["detail"]
+
+
+def test_a_container_in_the_middle_of_an_operation_is_left_alone(cloud, context, driver, dedicated):
+    by_hand(driver, dedicated, "0-7")
+    db.update(dedicated.uuid, {"task_state": "container_stopping"})
+    answer = audit(cloud, context, repair=True)
+    assert (answer["findings"], answer["containers"]) == ([], {"ok": 0, "skipped": 1})
+
+
+def test_a_resize_in_its_middle_is_no_drift(cloud, context, driver, dedicated):
+    """The first look sees the new CPUs and the old row. The second waits for the resize to end."""
+    entered, go_on = threading.Event(), threading.Event()
+
+    def hold(_container):
+        entered.set()
+        assert go_on.wait(10)
+
+    driver.before("kernel_view", hold)  # the resize has updated the runtime and not yet committed
+    resize = threading.Thread(target=cloud.compute_api.update, args=(context, dedicated), kwargs={"cpu": 4.0})
+    resize.start()
+    assert entered.wait(10)
+    looks = []  # of the audit at the container, each: had the resize been let go?
+    driver.before("pinning_view", lambda _: looks.append(go_on.is_set()))
+    lifecycle, asked = cloud.agents["one"].lifecycle, threading.Event()
+    undisturbed = lifecycle.undisturbed
+
+    def ask(*arguments):
+        asked.set()
+        return undisturbed(*arguments)
+
+    lifecycle.undisturbed = ask
+    answers = []
+    auditing = threading.Thread(target=lambda: answers.append(audit(cloud, context, repair=True)))
+    auditing.start()
+    assert asked.wait(10)
+    driver.updates.clear()
+    go_on.set()
+    resize.join(10)
+    auditing.join(10)
+    assert looks == [False, True]
+    assert (answers[0]["findings"], answers[0]["containers"]) == ([], {"ok": 1})
+    assert driver.updates == []
+
+
+def test_a_shared_container_is_repaired_to_the_pool_as_it_is(cloud, context, driver, shared):
+    out_of_band(driver, shared, "0-7")
+    dedicated = cloud.run(context, cpu_policy="dedicated", cpu=3.0, memory=64)
+    audit(cloud, context, repair=True)
+    assert not CpuSet(driver.show(shared).cpuset_cpus) & CpuSet(dedicated.cpuset["cpuset_cpus"])
+    assert audit(cloud, context)["containers"] == {"ok": 2}
+
+
+@pytest.mark.parametrize("operation", ["pinning_view", "list", "intruders"])
+def test_what_cannot_be_read_is_never_taken_for_good(cloud, context, driver, dedicated, operation):
+    driver.fail(operation, exceptions.DockerError(error="no such namespace"), times=2)
+    if operation == "pinning_view":
+        answer = audit(cloud, context, repair=True)
+        assert told(answer) == [(dedicated.uuid, "unreadable", "kernel", False)]
+        assert answer["containers"] == {"ok": 0, "unreadable": 1}
+    else:
+        with pytest.raises(exceptions.DockerError, match="no such namespace"):
+            audit(cloud, context)
+
+
+def test_one_line_a_finding_and_not_again(cloud, context, driver, dedicated, caplog):
+    by_hand(driver, dedicated, "0-7")
+    caplog.set_level(logging.INFO, "zun.compute.auditor")
+
+    def lines():
+        said = [(each.levelname, each.getMessage()) for each in caplog.records if each.name == "zun.compute.auditor"]
+        caplog.clear()
+        return said
+
+    totals = audit(cloud, context)["totals"]
+    ((level, line),) = lines()
+    assert level == "WARNING" and line.startswith(f"{dedicated.uuid} drifted at cgroup") and dedicated.name in line
+    assert audit(cloud, context)["totals"] == {**totals, "audits": 2} and lines() == []
+    audit(cloud, context, repair=True)
+    first, second = lines()
+    assert first[0] == "WARNING" and "(repaired)" in first[1] and second[0] == "INFO"
+    by_hand(driver, dedicated, "0-7")
+    assert audit(cloud, context)["totals"]["drifted"] == 2
+    assert len(lines()) == 1
+
+
+@pytest.mark.parametrize("repair", [False, True])
+def test_the_host_audits_itself(database, context, repair):
+    cloud = Cloud({"one": machine()}, compute__audit_interval=1, compute__audit_repair=repair)
+    try:
+        driver, container = cloud.drivers["one"], cloud.run(context, **DEDICATED)
+        driver.updates.clear()
+        by_hand(driver, container, "0-7")
+        ends = []
+        driver.before("intruders", lambda _: ends.append(len(driver.updates)))  # the last thing an audit reads
+        # One may have been under way while the file was written.
+        assert wait_for(lambda: len(ends) >= 2)
+        assert len(driver.updates) == repair
+    finally:
+        cloud.stop()
+
+
+def test_totals_go_out_as_a_notification(database, context, caplog):
+    from oslo_config import cfg
+
+    from zun.common import rpc
+
+    rpc.register_opts(cfg.CONF)
+    caplog.set_level(logging.INFO, "oslo.messaging.notification.host.audit")
+    cloud = Cloud({"one": machine()}, compute__audit_interval=0, oslo_messaging_notifications__driver=["log"])
+    try:
+        audit(cloud, context)
+    finally:
+        cloud.stop()
+    (sent,) = [each.getMessage() for each in caplog.records if each.name.endswith("host.audit")]
+    assert '"event_type": "host.audit"' in sent and '"audits": 1' in sent
+
+
+def test_a_host_that_does_not_answer(cloud, context):
+    cloud.stop_agent("one")
+    cloud.compute_api._timeout = 0.2
+    with pytest.raises(exceptions.HostUnavailable):
+        audit(cloud, context)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Guarantees P5 and P6 on real Docker: dedicated CPUs stay dedicated while everything around them changes.
+
+CI takes a tenth of the steps. The full proof is ZUN_PROOF_SIZE=10: 200 steps and 100 resizes.
+"""
+
+import os
+import pathlib
+import random
+import uuid
+
+import docker
+import pytest
+
+from zun.tests.integration.programs import Api, free_port
+from zun.tests.integration.sampler import Sampler
+from zun.topology import CpuSet, discover
+
+pytestmark = pytest.mark.docker
+
+SIZE = int(os.environ.get("ZUN_PROOF_SIZE", "1"))
+SHARED = {"cpu": 0.2, "memory": 16}
+DEDICATED = {"cpu": 1, "memory": 16, "cpu_policy": "dedicated", "labels": {"kind": "dedicated"}}
+
+
+@pytest.fixture
+def engine(docker_url):
+    return docker.APIClient(docker_url, version="auto")
+
+
+@pytest.fixture
+def host():
+    return f"test-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def api(program, tmp_path, docker_url, host):
+    port = free_port()
+    service = program(
+        "allinone",
+        DEFAULT={"state_path": tmp_path / "state", "host": host},
+        api={"port": port},
+        docker={"api_url": docker_url},
+        compute={"reserved_host_memory_mb": 128},
+    )
+    service.start()
+    api = Api(f"http://127.0.0.1:{port}/v1")
+    yield api
+    api.delete_all()
+
+
+def allowed(engine, shown):
+    pid = engine.inspect_container(f"zun-{shown['uuid']}")["State"]["Pid"]
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return pid, CpuSet(next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list")))
+
+
+@pytest.mark.skipif(len(discover().cpus) < 2, reason="needs a CPU to share and one to dedicate")
+def test_nobody_else_is_ever_allowed_on_a_dedicated_cpu(api, engine, host):
+    drawn = random.Random(5)
+    sampler = Sampler(engine, host)
+    sampler.start()
+    alive = []
+    try:
+        for _ in range(20 * SIZE):
+            if len(alive) > 3 or (alive and drawn.random() < 0.4):
+                gone = alive.pop(drawn.randrange(len(alive)))
+                api.request("DELETE", f"/containers/{gone}?force=true")
+                continue
+            shown = api.settled(api.run(**drawn.choice([SHARED, DEDICATED])))
+            if shown["status"] == "Running":
+                alive.append(shown["uuid"])
+            else:
+                assert "No valid host" in shown["status_reason"]
+                api.request("DELETE", f"/containers/{shown['uuid']}")
+    finally:
+        sampler.stop()
+    assert sampler.violations == []
+    assert sampler.samples > 50 * SIZE, "the dedicated containers were hardly looked at"
+
+
+@pytest.mark.skipif(len(discover().cpus) < 2, reason="needs two CPUs to resize between")
+def test_a_resized_container_goes_on_and_is_where_its_claim_says(api, engine):
+    drawn = random.Random(6)
+    others = [api.settled(api.run(**SHARED)) for _ in range(2)]
+    made = api.settled(api.run(**DEDICATED))
+    pid, _ = allowed(engine, made)
+    everything = discover().cpus
+    for _ in range(10 * SIZE):
+        policy = drawn.choice(["dedicated", "shared"])
+        wish = {"cpu_policy": policy, "cpu": drawn.choice([1, 2]), "memory": drawn.choice([16, 32, 48])}
+        answer = api.request("PATCH", f"/containers/{made['uuid']}", json=wish)
+        shown = api.get(f"/containers/{made['uuid']}")
+        if answer.status_code == 200:
+            assert (shown["cpu_policy"], shown["cpu"], shown["memory"]) == (
+                policy,
+                float(wish["cpu"]),
+                str(wish["memory"]),
+            )
+        else:  # two dedicated CPUs would leave the shared containers none on a small machine
+            assert answer.status_code == 409 and policy == "dedicated", answer.text
+        now, cpus = allowed(engine, made)
+        assert now == pid
+        if shown["cpu_policy"] == "dedicated":
+            assert str(cpus) == shown["cpuset_cpus"] and len(cpus) == shown["cpu"]
+            pool = everything - cpus
+        else:
+            pool = everything
+            assert cpus == pool
+        assert [allowed(engine, other)[1] for other in others] == [pool, pool]
+        limit = engine.inspect_container(f"zun-{made['uuid']}")["HostConfig"]["Memory"]
+        assert limit == int(shown["memory"]) << 20

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an audit makes of what it is told: tables, no I/O."""
+
+import pytest
+
+from zun.compute.audit import CODES, Finding, Layer, Planned, Verdict, examine, trespasses, unreadable, verdicts
+from zun.container.driver import Intruder, ParentGroup, PinningView, RuntimeState, ThreadGroup
+from zun.topology import CpuSet
+
+MIB = 1 << 20
+PLAN = Planned("c-1", "web", CpuSet("2-3"), CpuSet("1"))
+
+
+def state(cpus="2-3", mems="1"):
+    return RuntimeState("id", None, None, None, None, None, 42, cpus, mems)
+
+
+def threads(*sets):
+    """Groups of one thread each, from ``CPUs/nodes``."""
+    made = []
+    for tid, text in enumerate(sets, 42):
+        cpus, mems = text.split("/")
+        made.append(ThreadGroup(CpuSet(cpus), CpuSet(mems), 1, tid, "sleep"))
+    return tuple(made)
+
+
+def view(cgroup="2-3/1", *, inside=None, parents=("0-7/0-1", "0-7/0-1"), pages=None):
+    cpus, mems = cgroup.split("/")
+    near, far = (list(map(CpuSet, sets.split("/"))) for sets in parents)
+    above = (ParentGroup("/a/b", *near), ParentGroup("/a", *far))
+    return PinningView(CpuSet(cpus), CpuSet(mems), threads(*(inside or [cgroup])), above, pages or {})
+
+
+def found(given, seen, plan=PLAN):
+    """(code, layer, repairable) of each finding."""
+    return [(str(each.code), str(each.layer), each.repairable) for each in examine(plan, given, seen)]
+
+
+CASES = {
+    "as planned": (state(), view(), []),
+    "no process, as planned": (state(), None, []),
+    "no process, another configuration": (state("0-7"), None, [("drifted", "config", True)]),
+    "no configuration": (state("", ""), view(), [("drifted", "config", True)]),
+    "only the nodes of the configuration": (state(mems="0-1"), None, [("drifted", "config", True)]),
+    "out-of-band update: the group follows": (state("0-7"), view("0-7/1"), [("drifted", "config", True)]),
+    "file written by hand": (state(), view("0-7/1"), [("drifted", "cgroup", True)]),
+    "file written by hand, narrower": (state(), view("2/1"), [("drifted", "cgroup", True)]),
+    "memory file written by hand": (state(), view("2-3/0-1"), [("drifted", "cgroup", True)]),
+    "both, each its own way": (
+        state("4-5"),
+        view("6-7/1"),
+        [("drifted", "config", True), ("drifted", "cgroup", True)],
+    ),
+    "a thread that chose": (state(), view(inside=["2-3/1", "3/1"]), [("self-pinned", "thread", False)]),
+    "a thread that left the group": (state(), view(inside=["2-3/1", "0-7/1"]), [("drifted", "thread", False)]),
+    "a thread on other nodes": (state(), view(inside=["2-3/0"]), [("drifted", "thread", False)]),
+    "threads of a group that drifted say nothing new": (
+        state(),
+        view("0-7/1", inside=["0-7/1", "0-7/1"]),
+        [("drifted", "cgroup", True)],
+    ),
+    "hole in the nearest parent": (
+        state(),
+        view("2/1", parents=("0-2,4-7/0-1", "0-7/0-1")),
+        [("cgroup-hole", "parent", False)],
+    ),
+    "hole at the top is told once": (
+        state(),
+        view("2/1", parents=("0-2/0-1", "0-2/0-1")),
+        [("cgroup-hole", "parent", False)],
+    ),
+    "two holes": (
+        state(),
+        view("/1", parents=("0-1/0-1", "0-2/0-1")),
+        [("cgroup-hole", "parent", False), ("cgroup-hole", "parent", False)],
+    ),
+    "hole of memory": (state(), view("2-3/", parents=("0-7/0", "0-7/0-1")), [("cgroup-hole", "parent", False)]),
+    "nothing can be repaired below a hole": (
+        state(),
+        view("4/1", parents=("0-2,4/0-1", "0-7/0-1")),
+        [("cgroup-hole", "parent", False), ("drifted", "cgroup", False)],
+    ),
+    "the hole is closed, the group still lacks it": (state(), view("2/1"), [("drifted", "cgroup", True)]),
+    "pages at home": (state(), view(pages={1: 64 * MIB}), []),
+    "pages elsewhere": (state(), view(pages={0: 32 * MIB, 1: 32 * MIB}), [("remote-pages", "pages", False)]),
+    "some pages elsewhere are nothing": (state(), view(pages={0: MIB // 4, 1: 64 * MIB}), []),
+    "one percent is something": (state(), view(pages={0: MIB, 1: 99 * MIB}), [("remote-pages", "pages", False)]),
+    "no memory at all": (state(), view(pages={0: 0, 1: 0}), []),
+}
+
+
+@pytest.mark.parametrize(("given", "seen", "expected"), CASES.values(), ids=CASES.keys())
+def test_examine(given, seen, expected):
+    assert found(given, seen) == expected
+
+
+def test_a_wrong_configuration_in_which_the_group_is_right_is_reported_as_such():
+    assert found(state("0-7"), view("2-3/1")) == [("drifted", "config", True)]
+
+
+@pytest.mark.parametrize(
+    ("given", "seen", "words"),
+    [
+        (state("0-7"), view("0-7/1"), ["configured for CPUs 0-7", "the plan is CPUs 2-3 and memory nodes 1"]),
+        (state(), view("0/1"), ["control group allows CPUs 0 and memory nodes 1"]),
+        (state(), view(inside=["2-3/1", "3/1"]), ["1 thread narrowed", "sleep (43) on CPUs 3"]),
+        (state(), view("2/1", parents=("0-2/0-1", "0-7/0-1")), ["/a/b lacks CPUs 3"]),
+        (state(), view(pages={0: 48 * MIB, 1: 16 * MIB}), ["75 % of its memory", "48 MiB on node 0"]),
+    ],
+)
+def test_what_an_operator_reads(given, seen, words):
+    (finding,) = examine(PLAN, given, seen)
+    assert [word for word in words if word not in finding.detail] == []
+    assert finding.repair
+
+
+def test_a_migration_is_spelled_out():
+    (finding,) = examine(PLAN, state(), view(pages={0: MIB, 3: MIB}))
+    assert "migratepages PID 0,3 1" in finding.repair
+
+
+def test_many_threads_are_told_as_a_few():
+    seen = view("0-7/1", inside=[f"{cpu}/1" for cpu in range(8)])
+    (finding,) = examine(Planned("c", "n", CpuSet("0-7"), CpuSet("1")), state("0-7"), seen)
+    assert finding.detail.startswith("8 threads") and finding.detail.endswith("and 5 more")
+
+
+def test_the_same_thing_seen_again_is_the_same():
+    once, again = (examine(PLAN, state(), view(pages={0: size, 1: 64 * MIB}))[0] for size in (MIB, 2 * MIB))
+    assert once.detail != again.detail and once.identity == again.identity
+    other = examine(PLAN, state(), view("0-6/1"))[0]
+    assert other.identity != examine(PLAN, state(), view("0-5/1"))[0].identity
+
+
+OWNERS = {"c-1": ("web", CpuSet("2-3")), "c-2": ("db", CpuSet("4-5"))}
+DOCKER = Intruder("container", "0123456789ab", "stray", CpuSet("0-7"))
+TASKSET = Intruder("process", "/user.slice", "dd (99)", CpuSet("3"), 2)
+
+
+@pytest.mark.parametrize(
+    ("intruders", "expected"),
+    [
+        ([], []),
+        ([Intruder("container", "a", "b", CpuSet("0-1"))], []),
+        ([TASKSET], [("c-1", "process")]),
+        ([DOCKER], [("c-1", "container"), ("c-2", "container")]),
+        ([DOCKER, TASKSET], [("c-1", "container"), ("c-1", "process"), ("c-2", "container")]),
+    ],
+)
+def test_trespasses(intruders, expected):
+    assert [(each.container, each.layer) for each in trespasses(OWNERS, intruders)] == expected
+
+
+def test_a_trespasser_is_named():
+    container, process = trespasses({"c-1": OWNERS["c-1"]}, [DOCKER, TASKSET])
+    assert (container.code, container.name, container.repairable) == (Verdict.FOREIGN, "web", False)
+    assert "CPUs 2-3" in container.detail and "stray (0123456789ab, CPUs 0-7)" in container.detail
+    assert "CPUs 3 " in process.detail and "dd (99) of /user.slice" in process.detail and "2 alike" in process.detail
+
+
+def finding(code, container="c-1"):
+    return Finding(code, container, "n", Layer.CGROUP, "d", "r")
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [
+        ([], {"ok": 2, "skipped": 1}),
+        ([Verdict.SELF_PINNED], {"ok": 1, "skipped": 1, "self-pinned": 1}),
+        ([Verdict.DRIFTED, Verdict.SELF_PINNED, Verdict.FOREIGN], {"ok": 1, "skipped": 1, "drifted": 1}),
+    ],
+)
+def test_verdicts(codes, expected):
+    counted = verdicts(["c-1", "c-2"], ["c-3"], [finding(code) for code in codes])
+    assert counted == {"ok": 0, **expected}
+
+
+def test_a_finding_about_something_unknown_counts_nobody():
+    assert verdicts(["c-1"], [], [finding(Verdict.FOREIGN, "other")]) == {"ok": 1}
+
+
+def test_what_cannot_be_read_is_never_good():
+    seen = unreadable(PLAN, "permission denied")
+    assert (seen.code, seen.layer, seen.repairable) == (Verdict.UNREADABLE, Layer.KERNEL, False)
+    assert verdicts(["c-1"], [], [seen]) == {"ok": 0, "unreadable": 1}
+
+
+def test_the_list_of_codes_is_closed():
+    assert [str(code) for code in CODES] == [
+        "self-pinned",
+        "remote-pages",
+        "foreign",
+        "cgroup-hole",
+        "drifted",
+        "unreadable",
+    ]
+    assert set(finding(Verdict.DRIFTED).to_dict()) == {
+        "code", "container", "name", "layer", "detail", "repair", "repaired",
+    }  # fmt: skip
