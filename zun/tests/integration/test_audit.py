@@ -284,6 +284,8 @@ def test_a_parent_group_that_lost_a_cpu(parent_group, docker_url, database, ever
 def test_what_the_kernel_tells_of_a_container(host):
     container = host.run(**DEDICATED)
     state = host.driver.show(container)
+    # Docker says that it runs while it is still runc, which has several threads.
+    until(lambda: pathlib.Path(f"/proc/{state.pid}/comm").read_text() == "sleep\n")
     view = host.driver.pinning_view(container, state)
     assert (str(view.cgroup_cpus), str(view.cgroup_mems)) == (state.cpuset_cpus, state.cpuset_mems)
     assert [(each.cpus, each.count, each.tid, each.name) for each in view.threads] == [
