@@ -2,9 +2,9 @@
 """What every program does first and last: configuration, logging, signals."""
 
 import logging
+import os
 import signal
 import sys
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,14 +61,12 @@ def connect_database(conf: cfg.ConfigOpts) -> None:
 
 def wait_for_signal() -> None:
     """Block until SIGTERM or SIGINT. A second one ends the program at once."""
-    asked = threading.Event()
-
-    def ask(number: int, _frame: Any) -> None:
-        if asked.is_set():
-            sys.exit(128 + number)
-        asked.set()
-
+    # The kernel may deliver a signal to any thread, and Python's handler runs in the main one only: waiting on a lock
+    # it would sleep through the signal. The wake-up pipe is written by the C handler, in whichever thread that runs.
+    wake, woken = os.pipe()
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(woken)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, ask)
-    asked.wait()
+        signal.signal(number, lambda number, _frame: signal.signal(number, signal.SIG_DFL))
+    os.read(wake, 1)
     LOG.info("Stopping")
