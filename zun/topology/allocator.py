@@ -233,9 +233,15 @@ def _mems(view: HostView, cells: dict[int, CellShare]) -> CpuSet:
 
 
 def _draw(question: Question, taken: list[Taken]) -> dict[int, tuple[int, int]]:
-    """(units, MiB) by node: each cell's own memory first, then attached nodes, then (preferred) the nearest others."""
-    if all(need <= question.room(cell.id) for cell, _, need, _ in taken):
-        return {cell.id: (need, mib) for cell, _, need, mib in taken}
+    """Memory as (units, MiB) by node."""
+    for cell, _, need, _ in taken:
+        if need > question.room(cell.id):
+            return _draw_widely(question, taken)
+    return {cell.id: (need, mib) for cell, _, need, mib in taken}
+
+
+def _draw_widely(question: Question, taken: list[Taken]) -> dict[int, tuple[int, int]]:
+    """Each cell's own memory first, then that of attached nodes, then (``preferred``) of the nearest others."""
     drawn: dict[int, dict[int, int]] = {entry.cell.id: {} for entry in taken}
     left = {node: question.room(node) for node in question.view.small_mib}
     for nodes_of in (_own_node, _attached_nodes, _other_nodes):
@@ -249,10 +255,10 @@ def _draw(question: Question, taken: list[Taken]) -> dict[int, tuple[int, int]]:
                     missing -= units
     total: dict[int, tuple[int, int]] = {}
     for cell, _, _, mib in taken:
-        nodes = drawn[cell.id]
-        for node, more in zip(nodes, in_mib(mib, question.page_kib, list(nodes.values())), strict=True):
+        shares = drawn[cell.id]
+        for node, more in zip(shares, in_mib(mib, question.page_kib, list(shares.values())), strict=True):
             units, sofar = total.get(node, (0, 0))
-            total[node] = (units + nodes[node], sofar + more)
+            total[node] = (units + shares[node], sofar + more)
     return total
 
 

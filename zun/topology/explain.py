@@ -104,7 +104,7 @@ def _short(question: Question) -> tuple[RefusalCode, str]:
             continue
         amounts = sorted(((measure.of(cell), -cell.id) for cell in cells), reverse=True)
         for rank, wanted in enumerate(sorted((part[measure.which] for part in parts), reverse=True)):
-            if amounts[rank][0] < wanted or amounts[rank][0] < 0:
+            if amounts[rank][0] < wanted:
                 return measure.code, _too_little(question, measure, amounts, rank, wanted)
     if len(set(parts)) > 1:
         return RefusalCode.SHAPE, "each part fits on some cell, but not all parts on different cells at once"

@@ -44,7 +44,8 @@ class Plan:
     """Cells the container's memory comes from (``cpuset_mems``): all of the plan that have memory."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cells", dict(sorted(self.cells.items())))
+        cells = dict(self.cells)
+        object.__setattr__(self, "cells", dict(sorted(cells.items())) if len(cells) > 1 else cells)
         if self.mems is None:
             object.__setattr__(self, "mems", CpuSet(self.cells))
 

@@ -76,7 +76,7 @@ class PlacementRequest:
 
     @property
     def dedicated(self) -> bool:
-        return self.cpu_policy == CPUPolicy.DEDICATED
+        return self.cpu_policy == "dedicated"
 
     def _cpu_count(self, name: str, value: object) -> float:
         if self.dedicated:
@@ -123,7 +123,7 @@ class PlacementRequest:
         """(CPUs, MiB) wanted of each of ``numa_nodes`` cells; CPUs in millionths for a shared container."""
         unit = 1 if self.dedicated else MICRO
         if self.numa_nodes == 1:
-            return ((round(self.cpus * unit), self.memory_mib),)
+            return ((int(self.cpus) if unit == 1 else round(self.cpus * unit), self.memory_mib),)
         if self.numa_cpus is None:
             cpus = even_split(round(self.cpus * unit), self.numa_nodes)
         else:

@@ -18,10 +18,10 @@ Problem = tuple[RefusalCode, str]
 
 
 class ClaimConflict(ValueError):
-    """A claim wants CPUs that another one holds; ``owner`` holds ``cpus``."""
+    """A claim cannot be added because of one that is there; ``owner`` has it and holds ``cpus``."""
 
-    def __init__(self, owner: str, cpus: CpuSet) -> None:
-        super().__init__(f"CPUs {cpus} are held by {owner}: plan again from the present usage")
+    def __init__(self, message: str, owner: str, cpus: CpuSet) -> None:
+        super().__init__(message)
         self.owner = owner
         self.cpus = cpus
 
@@ -51,13 +51,17 @@ class Usage:
         """This usage and one more claim.
 
         The same claim of the same owner again changes nothing (messages come twice). Raises ClaimConflict
-        for a CPU that is held, ValueError for an owner that holds something else: take that away first.
+        for a CPU that is held, and for an owner that holds something else: take that away first.
         """
         known = self._claims.get(owner)
         if known == plan:
             return self
         if known is not None:
-            raise ValueError(f"{owner} already holds another claim: use without({owner!r}) before with_claim")
+            raise ClaimConflict(
+                f"{owner} already holds another claim: use without({owner!r}) before with_claim",
+                owner,
+                CpuSet.from_mask(_held_by(known)),
+            )
         self._refuse_overlap(owner, plan)
         return self._copy()._book(owner, plan, 1)
 
@@ -141,7 +145,8 @@ class Usage:
 
     def budget(self, view: HostView, cell: CellView) -> int:
         """How many CPUs dedicated containers may still take out of the pool of ``cell``."""
-        return max(0, (cell.pool & ~self._held).bit_count() - self.floor(view, cell))
+        pool = (cell.pool & ~self._held).bit_count()
+        return max(0, pool - self.floor(view, cell)) if self._sharers else pool
 
     def free_memory(self, view: HostView, node: int, page_kib: int | None, *, overcommit: bool) -> int:
         """Room on ``node``: MiB in ordinary pages, or a count of huge pages of ``page_kib``."""
@@ -199,7 +204,10 @@ class Usage:
     def _refuse_overlap(self, owner: str, plan: Plan) -> None:
         if clash := _held_by(plan) & self._held:
             holder = self.owner_of((clash & -clash).bit_length() - 1)
-            raise ClaimConflict(str(holder), CpuSet.from_mask(clash))
+            cpus = CpuSet.from_mask(clash)
+            raise ClaimConflict(
+                f"CPUs {cpus} are held by {holder}: plan again from the present usage", str(holder), cpus
+            )
 
     def _copy(self) -> Usage:
         new = Usage()

@@ -21,8 +21,8 @@ def proof_size(number: int) -> int:
     return max(1, int(number * PROOF_SIZE))
 
 
-def rarely(rng: random.Random) -> bool:
-    return rng.random() < 0.15
+def rarely(rng: random.Random, odds: float = 0.15) -> bool:
+    return rng.random() < odds
 
 
 def some(rng: random.Random, items, least: int = 0, most: int | None = None) -> list:
@@ -31,9 +31,12 @@ def some(rng: random.Random, items, least: int = 0, most: int | None = None) -> 
 
 
 def random_topology(
-    rng: random.Random, *, cells: int = 5, smt=(1, 2, 4), most_cpus: int = 8, plain: bool = False
+    rng: random.Random, *, cells: int = 5, smt=(1, 2, 4), most_cpus: int = 8, settings: float = 0.15
 ) -> HostTopology:
-    """A host of up to ``cells`` nodes: sparse ids, holes, unequal parts, memory-only and CPU-less nodes."""
+    """A host of up to ``cells`` nodes: sparse ids, holes, unequal parts, memory-only and CPU-less nodes.
+
+    ``settings`` is how likely each of the operator's settings and each limit of the kernel is.
+    """
     ids = rng.sample(range(81), max(rng.randint(1, cells), rng.randint(1, cells)))
     widths = [_cores(rng, smt, most_cpus) for _ in ids]
     total = sum(sum(cell) for cell in widths)
@@ -59,7 +62,7 @@ def random_topology(
             )
         )
     topology = HostTopology(tuple(built))
-    return topology if plain else _configured(rng, topology)
+    return _configured(rng, topology, settings)
 
 
 def _cores(rng: random.Random, smt, most_cpus: int) -> list[int]:
@@ -100,15 +103,15 @@ def _distances(rng: random.Random, ids) -> dict[int, dict[int, int]]:
     return rows
 
 
-def _configured(rng: random.Random, topology: HostTopology) -> HostTopology:
+def _configured(rng: random.Random, topology: HostTopology, odds: float) -> HostTopology:
     cpus = list(topology.cpus)
-    isolated = CpuSet(some(rng, cpus, 0, 2)) if rarely(rng) else CpuSet()
-    exposed = CpuSet(some(rng, cpus, 0, 2)) if rarely(rng) else CpuSet()
+    isolated = CpuSet(some(rng, cpus, 0, 3)) if rarely(rng, odds) else CpuSet()
+    exposed = CpuSet(some(rng, cpus, 0, 2)) if rarely(rng, odds) else CpuSet()
     return HostTopology(topology.cells, isolated=isolated, exposed=exposed).configured(
-        reserved_cpus=CpuSet(some(rng, cpus, 0, 2)) if rarely(rng) else CpuSet(),
-        dedicated_set=CpuSet(some(rng, cpus)) if rarely(rng) else None,
-        shared_set=CpuSet(some(rng, cpus)) if rarely(rng) else None,
-        reserved_memory_mib=rng.randint(0, 4) if rarely(rng) else 0,
+        reserved_cpus=CpuSet(some(rng, cpus, 0, 2)) if rarely(rng, odds) else CpuSet(),
+        dedicated_set=CpuSet(some(rng, cpus, len(cpus) * 2 // 3)) if rarely(rng, odds) else None,
+        shared_set=CpuSet(some(rng, cpus)) if rarely(rng, odds) else None,
+        reserved_memory_mib=rng.randint(0, 4) if rarely(rng, odds) else 0,
         cpu_allocation_ratio=rng.choice((1.0, 1.0, 1.5, 4.0)),
         ram_allocation_ratio=rng.choice((1.0, 1.0, 1.5)),
     )

@@ -9,7 +9,7 @@ A description is a mapping:
 ``packages``, ``l3``   the same for sockets and L3 caches.
 ``online``, ``offline`` list texts; CPUs that are offline stay in their node's list, as on real kernels.
 ``isolated``  list text.   ``kib``   MemTotal of /proc/meminfo.   ``pages``   huge pages of the whole machine.
-``lists``     False: only bitmaps, as on kernels before 2.6.25.   ``nul``   True: lists end in NUL bytes.
+``lists``     False: only bitmaps, as on kernels before 2.6.25.   ``nul``   True: files end in NUL bytes.
 ``switches``  True: no cpu/online file, only each CPU's own switch.
 ``files``     path -> text, written last, over whatever is there; None removes the file.
 """
@@ -38,7 +38,7 @@ def build(root: Path, machine: Description) -> Path:
     for size, count in machine.get("pages", {}).items():
         files[f"sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages"] = f"{count}\n"
     for path, text in files.items():
-        if machine.get("nul") and path.endswith(("list", "online")):
+        if machine.get("nul"):
             text = text.rstrip("\n") + "\n\0"
         _write(root / path, text)
     for path, text in machine.get("files", {}).items():

@@ -56,15 +56,17 @@ def check_memory(topology, usage, request, answer, best, page_kib) -> None:
 
 LIMITS = [
     pytest.param({}, id="any-host"),
-    pytest.param({"cells": 2, "smt": (2, 4), "most_cpus": 12, "plain": True}, id="larger-cells"),
-    pytest.param({"cells": 6, "smt": (1,), "most_cpus": 4, "plain": True}, id="many-small-cells"),
-    pytest.param({"cells": 3, "smt": (2,), "plain": True}, id="ordinary-smt"),
+    pytest.param({"cells": 2, "smt": (2, 4), "most_cpus": 12, "settings": 0}, id="larger-cells"),
+    pytest.param({"cells": 6, "smt": (1,), "most_cpus": 4, "settings": 0}, id="many-small-cells"),
+    pytest.param({"cells": 3, "smt": (2,), "settings": 0.15}, id="ordinary-smt"),
+    pytest.param({"cells": 2, "most_cpus": 11, "settings": 0}, id="cores-of-many-sizes"),
+    pytest.param({"cells": 2, "most_cpus": 9, "settings": 0.5}, id="odd-settings"),
 ]
 
 
 @pytest.mark.parametrize("limits", LIMITS)
 def test_seeded_cases(limits):
-    for seed in range(proof_size(700)):
+    for seed in range(proof_size(600)):
         case = random_case(random.Random(seed), **limits)
         try:
             check(*case)

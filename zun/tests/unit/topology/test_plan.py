@@ -252,11 +252,36 @@ def test_isolated_cpus_only_when_the_operator_names_them():
     assert Usage().shared_pool(named) == CpuSet("4-7,12-15")
 
 
-def test_a_core_with_threads_outside_our_limits_is_never_whole():
-    topology = host(cell(0, "0 1,5 2,6"), exposed=CpuSet("0"))
-    answer = plan(topology, Usage(), PlacementRequest(3, 10, thread_policy="isolate"))
+@pytest.mark.parametrize("cores", ["0 1,5 2,6", "0,4 1,5 2,6", "0,4,8 1,5 2,6"])
+@pytest.mark.parametrize(("policy", "wanted"), [("isolate", 3), ("require", 5)])
+def test_a_core_with_threads_outside_our_limits_is_never_whole(cores, policy, wanted):
+    topology = host(cell(0, cores), exposed=CpuSet("0"))
+    answer = plan(topology, Usage(), PlacementRequest(wanted, 10, thread_policy=policy))
     assert given(answer) == "cores"
-    assert given(plan(topology, Usage(), PlacementRequest(5, 10))) == {0: "0-2,5-6"}
+    every = PlacementRequest(len(topology.cpus), 10)
+    assert given(plan(topology, Usage(), every)) == {0: str(topology.cpus)}
+
+
+def test_of_equally_good_mixes_of_cores_the_lowest_ids():
+    """3 + 3 threads and 4 + 2 threads both fill two cores."""
+    topology = host(cell(0, "0,1,2 3,4,5 6,7,8,9 10,11"))
+    assert given(plan(topology, Usage(), PlacementRequest(6, 10))) == {0: "0-5"}
+    assert given(plan(topology, used(topology, "0"), PlacementRequest(6, 10))) == {0: "1-2,6-9"}
+
+
+@pytest.mark.parametrize(("cores", "others", "isolated", "demand", "request_", "expected"), [
+    pytest.param("0 1 2 3", "4 5 6 7 8", "3", 2.0, PlacementRequest(2, 10), {0: "0,3"}, id="prefer"),
+    pytest.param("0,1 2,3 4,5", "6,7 8,9 10,11 12,13", "4-5", 2.0,
+                 PlacementRequest(2, 10, thread_policy="isolate"), {0: "0,4"}, id="isolate"),
+    pytest.param("0,1 2,3 4,5", "6,7 8,9 10,11 12,13", "4-5", 2.0,
+                 PlacementRequest(4, 10, thread_policy="require"), {0: "0-1,4-5"}, id="require"),
+])
+def test_cpus_the_pool_does_not_miss_when_it_can_give_no_more(cores, others, isolated, demand, request_, expected):
+    """Kernel-isolated CPUs are no part of the pool, so taking them starves nobody; the tighter cell still wins."""
+    topology = host(cell(0, cores), cell(1, others), isolated=CpuSet(isolated))
+    topology = topology.configured(dedicated_set=topology.cpus)
+    usage = Usage().with_claim("s", demanding({0: demand}))
+    assert given(plan(topology, usage, request_)) == expected
 
 
 @pytest.mark.parametrize(("reserved", "expected"), [(100, {0: 50, 1: 50}), ({1: 30}, {1: 30}), (0, {})])

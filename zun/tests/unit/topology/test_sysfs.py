@@ -41,7 +41,7 @@ def cpus(topology: HostTopology) -> dict[int, str]:
 
 @pytest.mark.parametrize("machine", [
     pytest.param(PLAIN, id="plain"),
-    pytest.param(changed(nul=True), id="lists-end-in-nul"),
+    pytest.param(changed(nul=True), id="files-end-in-nul"),
     pytest.param(changed(lists=False), id="only-bitmaps"),
     pytest.param(changed(switches=True), id="no-cpu-online-file"),
     pytest.param(changed(files={f"{NODE}/online": None}), id="no-node-online-file"),

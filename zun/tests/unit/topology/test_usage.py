@@ -46,8 +46,9 @@ def test_no_cpu_twice():
 def test_one_owner_one_claim():
     usage = used(SMT, "0-3")
     assert usage.with_claim("c0", holding("0-3", SMT)) is usage, "the same message twice"
-    with pytest.raises(ValueError, match="already holds another claim"):
+    with pytest.raises(ClaimConflict, match="already holds another claim") as caught:
         usage.with_claim("c0", holding("4", SMT))
+    assert (caught.value.owner, caught.value.cpus) == ("c0", CpuSet("0-3"))
     assert usage.without("nobody") is usage
     assert usage.without("c0") == Usage()
     assert usage.without("c0").without("c0") == Usage()
