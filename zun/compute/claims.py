@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from zun.common import exceptions
+from zun.objects.placement import memory_used
 from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
 
 
@@ -95,8 +96,10 @@ class Claim:
         return replace(settled, generation=self._resources.generation)
 
     def _test_memory(self, limit: float | None) -> str | None:
-        """Whether all containers together stay within ``limit`` MiB."""
-        used = sum(held.memory_mib for _, held in self._resources.usage)
+        """Whether all containers together stay within ``limit`` MiB of ordinary pages; huge ones are the plan's."""
+        if self._wanted.request.page_size not in (None, "small"):
+            return None
+        used = sum(memory_used(self._resources.usage).values())
         return _over("memory", "MiB", used, self._wanted.request.memory_mib, limit)
 
     def _test_cpu(self, limit: float | None) -> str | None:
@@ -105,8 +108,9 @@ class Claim:
         used: float = 0
         for _, held in self._resources.usage:
             if held.cpu_policy == policy:
-                used += sum(share.shared or len(share.cpus | share.withheld) for share in held.cells.values())
-        return _over(f"{policy} CPUs", "CPUs", used, self._wanted.request.cpus, limit)
+                shared = policy == "shared"
+                used += sum(each.shared if shared else len(each.cpus | each.withheld) for each in held.cells.values())
+        return _over(f"{policy} CPUs", "CPUs", round(used, 6), self._wanted.request.cpus, limit)
 
     def _test_disk(self, limit: float | None) -> str | None:
         own = self._resources.disk_total if limit is None else limit
@@ -130,6 +134,6 @@ class Claim:
 
 
 def _over(what: str, unit: str, used: float, wanted: float, limit: float | None) -> str | None:
-    if limit is None or used + wanted <= limit:
+    if limit is None or round(used + wanted, 6) <= limit:
         return None
     return f"free {what} {max(0.0, limit - used):g} {unit} < requested {wanted:g} {unit}"

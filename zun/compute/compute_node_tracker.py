@@ -104,7 +104,7 @@ class ComputeNodeTracker:
     def release(self, uuid: str) -> None:
         """Give back what ``uuid`` holds. Doing so twice is harmless."""
         with self._lock:
-            self._usage = self._usage.without(uuid)
+            self._usage = self._usage.without(_growth(uuid)).without(uuid)
             self._disks.pop(uuid, None)
 
 

@@ -94,7 +94,7 @@ def increase(old: Plan, new: Plan) -> Plan:
             share,
             cpus=share.cpus - taken,
             withheld=share.withheld - taken,
-            memory_mib=max(0, share.memory_mib - had.memory_mib),
+            memory_mib=max(0, share.memory_mib - (0 if bool(had.pages) != bool(share.pages) else had.memory_mib)),
             pages={size: max(0, count - had.pages.get(size, 0)) for size, count in share.pages.items()},
             shared=max(0.0, share.shared - had.shared),
         )

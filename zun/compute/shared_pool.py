@@ -29,6 +29,8 @@ class Member:
     container: Container
     plan: Plan
     cpus: CpuSet
+    unsure: bool = False
+    """It was told to leave CPUs and has not been seen to have done so."""
     leaving: bool = False
     """It is being removed: the runtime takes no more orders for it."""
 
@@ -38,7 +40,7 @@ def pool_of(topology: HostTopology, usage: Usage, uuid: str, plan: Plan) -> CpuS
 
     CPUs that it holds itself are among them: it may be on its way from dedicated to shared.
     """
-    return usage.without(uuid).shared_pool(topology, plan.cells)
+    return usage.without(uuid).shared_pool(topology, plan.cpu_cells)
 
 
 class SharedPool:
@@ -93,13 +95,20 @@ class SharedPool:
         container is one step for everybody else who wants CPUs of the pool.
         """
         with self._lock:
-            self._members.pop(container.uuid, None)
-            if plan.cpu_policy == "dedicated":
-                self._settle_all()
-                cpus = plan.cpus
-            else:
-                cpus = pool_of(self._tracker.topology, self._tracker.usage, container.uuid, plan)
-            self._driver.update(container, cpu=cpu, memory=memory, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems))
+            before = self._members.pop(container.uuid, None)
+            try:
+                if plan.cpu_policy == "dedicated":
+                    self._settle_all()
+                    cpus = plan.cpus
+                else:
+                    cpus = pool_of(self._tracker.topology, self._tracker.usage, container.uuid, plan)
+                self._driver.update(
+                    container, cpu=cpu, memory=memory, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems)
+                )
+            except BaseException:
+                if before is not None:  # it goes on following the pool
+                    self._members[container.uuid] = before
+                raise
             if plan.cpu_policy != "dedicated":
                 self._members[container.uuid] = Member(container, plan, cpus)
         return cpus
@@ -128,7 +137,7 @@ class SharedPool:
         if member is None:
             return
         wanted = pool_of(self._tracker.topology, self._tracker.usage, uuid, member.plan)
-        if wanted == member.cpus:
+        if wanted == member.cpus and not member.unsure:
             return
         given_up = member.cpus - wanted
         if member.leaving:
@@ -143,10 +152,11 @@ class SharedPool:
                 raise
             del self._members[uuid]  # the runtime removes it by itself; it will not run again
             return
-        self._members[uuid] = replace(member, cpus=wanted)
-        LOG.info("Shared container %s runs on CPUs %s instead of %s", uuid, wanted, member.cpus)
         if given_up:
+            self._members[uuid] = replace(member, unsure=True)
             self._check_left(member.container, given_up)
+        self._members[uuid] = replace(member, cpus=wanted, unsure=False)
+        LOG.info("Shared container %s runs on CPUs %s instead of %s", uuid, wanted, member.cpus)
 
     def _wait_until_left(self, uuid: str, cpus: CpuSet) -> None:
         if not self._lock.wait_for(lambda: uuid not in self._members, LEAVING_SECONDS):

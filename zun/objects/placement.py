@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from zun.topology import PlacementRequest, Plan
+from zun.topology import HostTopology, PlacementRequest, Plan, Usage
 
 
 def placement_request(container: Mapping[str, Any], **changes: Any) -> PlacementRequest:
@@ -42,3 +42,22 @@ def held_plan(container: Mapping[str, Any]) -> Plan | None:
     """The plan that ``container`` (an object or a row) holds now."""
     record = container["cpuset"]
     return Plan.from_dict(record) if record else None
+
+
+def memory_used(usage: Usage) -> dict[int, int]:
+    """MiB of ordinary pages that are promised, by cell id."""
+    used: dict[int, int] = {}
+    for _, held in usage:
+        for node, share in held.cells.items():
+            used[node] = used.get(node, 0) + (0 if share.pages else share.memory_mib)
+    return used
+
+
+def memory_room(topology: HostTopology, usage: Usage, *, dedicated: bool) -> int:
+    """MiB of ordinary pages that may still be promised on all cells together, over-committed for shared containers."""
+    used, room = memory_used(usage), 0
+    for node, free in usage.free(topology).items():
+        size = free.memory_mib + used.get(node, 0)
+        may_promise = size if dedicated else int(round(size * topology.ram_allocation_ratio, 6))
+        room += max(0, may_promise - used.get(node, 0))
+    return room

@@ -64,7 +64,7 @@ class SchedulerEndpoint:
         LOG.info("Container %s was refused by %s: %s", container.uuid, host, reason)
         self._table.unbook(container.uuid)
         if len(tried) >= self._max_attempts:
-            refusals = "; ".join(f"{name}: {why}" for name, why in tried.items())
+            refusals = "; ".join(dict.fromkeys(why.replace(name, "a host") for name, why in tried.items()))
             self._fail(context, container, f"No valid host was found: {len(tried)} hosts refused. {refusals}")
         else:
             self._place(context, container, tried, alternates)
@@ -104,7 +104,11 @@ class SchedulerEndpoint:
         if not db.is_unplaced(container.uuid):
             LOG.info("Container %s needs no host any more", container.uuid)
             return
-        spec = RequestSpec.of(container, tried)
+        try:
+            spec = RequestSpec.of(container, tried)
+        except ValueError as exc:  # a row that no version of this code wrote
+            self._fail(context, container, f"The request cannot be understood: {exc}. Delete it and create it again.")
+            return
         self._table.refresh()
         answer = self._select_and_book(container, spec, alternates)
         if isinstance(answer, select.NoValidHost):

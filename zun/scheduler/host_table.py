@@ -177,16 +177,18 @@ class HostTable:
         for claim in containers.claims(next(iter(names)) if len(names) == 1 else None):
             if claim["host"] in held and (what := Held.of(claim)) is not None:
                 held[claim["host"]][claim["uuid"]] = what
+        rows = {row["host"]: row for row in services.all_services(COMPUTE_BINARY)}
         with self._lock:
             for node in nodes:
                 name = node["hostname"]
                 self._read_at[name] = node["updated_at"]
                 self._held[name] = held[name]
-                for uuid in held[name]:
-                    self._bookings.pop(uuid, None)
                 self._states[name] = _state(node, self._states.get(name))
+            # A choice that was carried out, here or by another scheduler elsewhere, is no booking any more.
+            carried_out = [self._bookings.pop(uuid, None) for claims in held.values() for uuid in claims]
+            for name in held.keys() | {booking.hostname for booking in carried_out if booking is not None}:
                 self._recount(name)
-            self._set_services({row["host"]: row for row in services.all_services(COMPUTE_BINARY)})
+            self._set_services(rows)
 
     def _set_services(self, rows: Mapping[str, Mapping[str, Any]]) -> None:
         for name, state in self._states.items():
@@ -214,7 +216,7 @@ class HostTable:
             except ClaimConflict:  # an old change came after the database had been read: read it again
                 self._stale.add(hostname)
         for uuid, booking in list(self._bookings.items()):
-            if booking.hostname != hostname:
+            if booking.hostname != hostname or usage.claim(uuid) is not None:
                 continue
             if usage.fits(state.topology, booking.held.plan) is None:
                 usage, disk = usage.with_claim(uuid, booking.held.plan), disk + booking.held.disk

@@ -7,7 +7,7 @@ after the other, until enough of them can really hold it. Every host that drops 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from zun.scheduler import weighers
@@ -102,23 +102,30 @@ def _explain(
     message = f"No valid host was found. Of {len(hosts)} host{'s' * (len(hosts) > 1)}, {told}."
     capacity = {type(each).__name__ for each in filters if each.measures_capacity}
     by_name = {host.hostname: host for host in hosts}
-    full = [by_name[rejection.hostname] for rejection in rejections if rejection.filter in capacity]
-    if full:
-        return f"{message} {_nearest_miss(full, spec.placement)}"
-    return f"{message} {_first_reason(rejections)}"
+    full = [by_name[each.hostname] for each in rejections if each.filter in capacity]
+    full = [host for host in full if host.enable_cpu_pinning or not spec.dedicated]
+    nearest = _nearest_miss(full, spec, filters)
+    if nearest is None and full:
+        nearest = "Nearest miss: a host has the CPUs and the memory, but not the disk."
+    return f"{message} {nearest or _first_reason(rejections)}"
 
 
-def _nearest_miss(hosts: Sequence[HostState], wanted: PlacementRequest) -> str:
-    """What the best of the full hosts lacks, and the largest like request that it would take."""
-    misses = []
+def _nearest_miss(hosts: Sequence[HostState], spec: RequestSpec, filters: Sequence[HostFilter]) -> str | None:
+    """What the best of the full hosts lacks, and the largest like request that would really go there."""
+    misses: list[tuple[Refusal, bool]] = []
     for host in hosts[:NEAREST_MISS_HOSTS]:
-        answer = plan(host.topology, host.usage, wanted)
+        answer = plan(host.topology, host.usage, spec.placement)
         if isinstance(answer, Refusal):
-            misses.append(answer)
-    if not misses:  # the CPUs and the memory are there; disk is what is missing
-        return "Nearest miss: a host has the CPUs and the memory, but not the disk."
-    best = max(misses, key=_nearness)
-    return f"Nearest miss: {best.message.rstrip('.')}.{_would_fit(best.nearest)}"
+            fits = answer.nearest is not None and _fits(host, replace(spec, placement=answer.nearest), filters)
+            misses.append((answer, fits))
+    if not misses:
+        return None
+    best, fits = max(misses, key=lambda miss: (miss[1], *_nearness(miss[0])))
+    return f"Nearest miss: {best.message.rstrip('.')}.{_would_fit(best.nearest, spec.placement) if fits else ''}"
+
+
+def _fits(host: HostState, spec: RequestSpec, filters: Sequence[HostFilter]) -> bool:
+    return _reject(host, spec, filters) is None and not isinstance(_limits(host, spec, filters), Rejection)
 
 
 def _nearness(refusal: Refusal) -> tuple[float, int]:
@@ -126,11 +133,22 @@ def _nearness(refusal: Refusal) -> tuple[float, int]:
     return (-1.0, -1) if nearest is None else (float(nearest.cpus), nearest.memory_mib)
 
 
-def _would_fit(nearest: PlacementRequest | None) -> str:
+def _would_fit(nearest: PlacementRequest | None, wanted: PlacementRequest) -> str:
+    """The nearest request in words, with each condition in which it differs besides its size."""
     if nearest is None:
         return ""
-    cells = f" on {nearest.numa_nodes} NUMA nodes" if nearest.numa_nodes > 1 else ""
-    return f" A request for {nearest.cpus:g} CPUs and {nearest.memory_mib} MiB{cells} would fit now."
+    conditions = []
+    if nearest.numa_nodes != 1 or wanted.numa_nodes != 1:
+        conditions.append(f"on {nearest.numa_nodes} NUMA node{'s' * (nearest.numa_nodes > 1)}")
+    if nearest.thread_policy != wanted.thread_policy:
+        conditions.append(f"with thread policy {nearest.thread_policy}")
+    if nearest.page_size != wanted.page_size:
+        size = nearest.page_size or "small"
+        conditions.append(f"with pages of {size} KiB" if isinstance(size, int) else f"with {size} pages")
+    if nearest.numa_affinity != wanted.numa_affinity:
+        conditions.append(f"with NUMA affinity {nearest.numa_affinity}")
+    told = "".join(f" {condition}" for condition in conditions)
+    return f" A request for {nearest.cpus:g} CPUs and {nearest.memory_mib} MiB{told} would fit now."
 
 
 def _first_reason(rejections: Sequence[Rejection]) -> str:

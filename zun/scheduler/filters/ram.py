@@ -2,6 +2,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from zun.objects.placement import memory_room, memory_used
 from zun.scheduler.filters import HostFilter
 from zun.scheduler.host_table import HostState
 from zun.scheduler.request_spec import RequestSpec
@@ -18,17 +19,13 @@ class RamFilter(HostFilter):
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
         if spec.placement.page_size not in (None, "small"):
             return None  # huge pages are counted apart, cell by cell, in the plan
-        promised = sum(plan.memory_mib for _, plan in host.usage)
-        free = self._may_promise(host, spec) - promised
-        wanted = spec.placement.memory_mib
-        return None if wanted <= free else f"it has {max(0, free)} MiB left of the {wanted} that are wanted"
+        room, wanted = self._room(host, spec), spec.placement.memory_mib
+        return None if wanted <= room else f"it has {room} MiB left of the {wanted} that are wanted"
 
     def limits(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
-        """``memory``: MiB that may be promised on the whole host."""
-        return {"memory": self._may_promise(host, spec)}
+        """``memory``: MiB of ordinary pages that may be promised on the whole host."""
+        return {"memory": sum(memory_used(host.usage).values()) + self._room(host, spec)}
 
     @staticmethod
-    def _may_promise(host: HostState, spec: RequestSpec) -> int:
-        kept = sum(host.topology.reserved_memory_mib.values())
-        ratio = 1.0 if spec.dedicated else host.topology.ram_allocation_ratio
-        return int((host.topology.memory_mib - kept) * ratio)
+    def _room(host: HostState, spec: RequestSpec) -> int:
+        return memory_room(host.topology, host.usage, dedicated=spec.dedicated)

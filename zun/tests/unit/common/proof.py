@@ -13,6 +13,10 @@ def proof(examples: int, **options: object) -> settings:
     return settings(
         max_examples=max(1, int(examples * PROOF_SIZE)),
         deadline=None,
-        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+        suppress_health_check=[
+            HealthCheck.function_scoped_fixture,
+            HealthCheck.too_slow,
+            HealthCheck.filter_too_much,  # random hosts are often too full for a random request
+        ],
         **options,  # type: ignore[arg-type]
     )

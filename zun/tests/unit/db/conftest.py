@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from zun.db import models, session
+from zun.tests.unit.db.rows import clear
 
 URLS = {"mysql": "ZUN_TEST_MYSQL_URL", "postgresql": "ZUN_TEST_POSTGRES_URL"}
 REQUIRED = {"mysql"} if os.environ.get("ZUN_REQUIRE_MYSQL") == "1" else set()
@@ -89,9 +90,3 @@ def database(request, tmp_path):
     with _configured(request.getfixturevalue("lasting_databases")(request.param)):
         clear()
         yield request.param
-
-
-def clear():
-    with session.writer() as connection:
-        for table in models.metadata.sorted_tables:
-            connection.execute(table.delete())

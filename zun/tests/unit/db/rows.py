@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from oslo_utils import uuidutils
 
-from zun.db import compute_nodes, containers
+from zun.db import compute_nodes, containers, models, session
 
 _numbers = itertools.count(1)
 
@@ -51,6 +51,13 @@ def container(**fields):
 def node(hostname, **fields):
     """A compute node in the database; gives its row."""
     return compute_nodes.put(hostname, {**NODE, **fields})
+
+
+def clear():
+    """Remove every row."""
+    with session.writer() as connection:
+        for table in models.metadata.sorted_tables:
+            connection.execute(table.delete())
 
 
 def together(count, work):

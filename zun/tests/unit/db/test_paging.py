@@ -13,8 +13,7 @@ from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.db import compute_nodes, containers, models, session
 from zun.tests.unit.common.proof import proof
-from zun.tests.unit.db.conftest import clear
-from zun.tests.unit.db.rows import container, node, values
+from zun.tests.unit.db.rows import clear, container, node, values
 
 pytestmark = pytest.mark.usefixtures("database")
 DEMO = RequestContext(user_id="alice", project_id="demo", roles=["member"])

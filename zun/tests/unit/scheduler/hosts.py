@@ -80,7 +80,7 @@ def placements(draw, *, plain=False):
     """What one container may ask. ``plain``: amounts only, every condition at its default."""
     dedicated = draw(st.sampled_from((True, True, False)))
     cpus = draw(st.integers(1, 6)) if dedicated else draw(st.integers(1, 60)) / 10
-    memory = draw(st.integers(0, 40))
+    memory = draw(st.integers(1, 40))
     nodes = draw(st.sampled_from((1, 1, 1, 2)))
     if plain or not dedicated:
         return PlacementRequest(cpus, memory, cpu_policy="dedicated" if dedicated else "shared")

@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host's tracker through a random life, with real rows: no CPU is owned twice, and nothing is lost."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from zun.common import exceptions
+from zun.common.context import RequestContext
+from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.resize import Resize
+from zun.db import containers
+from zun.objects import ComputeNode, Container
+from zun.objects.placement import cpuset_record, held_plan, placement_request
+from zun.tests.fixtures import new_container
+from zun.tests.functional.cloud import machine
+from zun.tests.unit.common.proof import proof
+from zun.tests.unit.compute.agent import COLUMNS, Agent
+from zun.tests.unit.db.rows import clear, together
+from zun.tests.unit.scheduler.hosts import machines, placements
+from zun.topology import CpuSet, Plan, Refusal, Usage, plan
+
+pytestmark = pytest.mark.usefixtures("database")
+CONTEXT = RequestContext(user_id="alice", project_id="demo", roles=["member"])
+DISK = 40  # GiB
+
+
+def fields_of(request, disk):
+    """A container's fields that ask for ``request``."""
+    placement = {
+        "cpu_thread_policy": request.thread_policy,
+        "numa_nodes": request.numa_nodes,
+        "numa_affinity": request.numa_affinity,
+        "numa_mempolicy": request.mempolicy,
+        "mem_page_size": request.page_size,
+    }
+    return {
+        "cpu": float(request.cpus),
+        "memory": request.memory_mib,
+        "cpu_policy": request.cpu_policy,
+        "placement": placement if request.dedicated else {},
+        "disk": disk,
+    }
+
+
+def own(held):
+    """The CPUs that a plan takes for itself alone."""
+    return CpuSet("") if held.cpu_policy == "shared" else held.cpus | held.withheld
+
+
+class TrackerLife(RuleBasedStateMachine):
+    """``plans`` is what each container was told it has, ``claims`` those not committed, ``moves`` those in a resize."""
+
+    def __init__(self):
+        super().__init__()
+        clear()
+        self.plans = {}
+        self.claims = {}
+        self.moves = {}
+        self.containers = {}
+
+    @initialize(topology=machines())
+    def start(self, topology):
+        self.topology = topology
+        self.earlier = Usage()
+        self.begin()
+
+    def begin(self):
+        self.tracker = ComputeNodeTracker("h1")
+        self.tracker.update_inventory(CONTEXT, self.topology, {**COLUMNS, "disk_total": DISK})
+
+    def committed(self):
+        return sorted(self.plans.keys() - self.claims.keys() - self.moves.keys(), key=list(self.plans).index)
+
+    @rule(request=placements(), disk=st.sampled_from((0, 0, 5, 15)), stale=st.booleans(), remember=st.booleans())
+    def claim(self, request, disk, stale, remember):
+        container = new_container(CONTEXT, **fields_of(request, disk))
+        limits = {}
+        if stale:  # what a scheduler found that knows an earlier time
+            answer = plan(self.topology, self.earlier, request)
+            limits = {"cpuset": answer.to_dict()} if isinstance(answer, Plan) else {}
+        if remember:
+            self.earlier = self.tracker.usage
+        room = DISK - sum(self.containers[uuid].disk for uuid in self.plans)
+        fits = isinstance(plan(self.topology, self.tracker.usage, placement_request(container)), Plan)
+        try:
+            claim = self.tracker.container_claim(CONTEXT, container, limits)
+        except exceptions.ClaimRefused:
+            assert not fits or disk > room
+            return
+        assert fits and disk <= room
+        self.plans[container.uuid], self.claims[container.uuid] = claim.plan, claim
+        self.containers[container.uuid] = container
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data())
+    def commit(self, data):
+        uuid = data.draw(st.sampled_from(list(self.claims)))
+        container = self.containers[uuid]
+        container.cpuset = cpuset_record(self.claims.pop(uuid).plan)
+        container.save_claim("h1")
+        containers.update(uuid, {"status": "Running"})
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data(), again=st.booleans())
+    def abort(self, data, again):
+        uuid = data.draw(st.sampled_from(list(self.claims)))
+        claim = self.claims.pop(uuid)
+        claim.abort()
+        if again:
+            claim.abort()
+        del self.plans[uuid]
+
+    @precondition(lambda self: self.committed())
+    @rule(data=st.data(), again=st.booleans())
+    def release(self, data, again):
+        uuid = data.draw(st.sampled_from(self.committed()))
+        containers.destroy(uuid)
+        self.tracker.release(uuid)
+        if again:
+            self.tracker.release(uuid)
+        del self.plans[uuid]
+
+    @precondition(lambda self: self.committed())
+    @rule(
+        data=st.data(),
+        cpu=st.sampled_from((None, 1.0, 2.0, 3.0, 4.0)),
+        memory=st.none() | st.integers(0, 40),
+        policy=st.sampled_from((None, None, "shared", "dedicated")),
+    )
+    def resize(self, data, cpu, memory, policy):
+        uuid = data.draw(st.sampled_from(self.committed()))
+        try:
+            wish = Resize.of(self.containers[uuid], cpu, memory, policy)
+        except exceptions.Invalid:
+            return
+        assert wish.old == self.plans[uuid]
+        try:
+            new = self.tracker.resize(uuid, wish.old, wish.request)
+        except exceptions.ClaimRefused:
+            return
+        assert new.memory_mib == wish.memory
+        assert (new.cpu_policy == "shared") or len(new.cpus) == wish.cpu
+        self.moves[uuid] = (wish, new)
+
+    @precondition(lambda self: self.moves)
+    @rule(data=st.data(), done=st.booleans())
+    def settle(self, data, done):
+        uuid = data.draw(st.sampled_from(list(self.moves)))
+        wish, new = self.moves.pop(uuid)
+        if done:
+            container = self.containers[uuid]
+            container.cpu, container.memory, container.cpu_policy = wish.cpu, wish.memory, wish.policy
+            container.cpuset = cpuset_record(new)
+            container.save_changed_claim("h1")
+            self.plans[uuid] = new
+        self.tracker.hold(uuid, self.plans[uuid])
+
+    @rule()
+    def restart(self):
+        """What was not committed never was."""
+        self.begin()
+        self.tracker.rebuild(Container.list_by_host(CONTEXT, "h1"))
+        for uuid in self.claims:
+            del self.plans[uuid]
+        self.claims, self.moves = {}, {}
+
+    @invariant()
+    def the_tracker_holds_what_it_told(self):
+        usage = self.tracker.usage
+        for uuid, told in self.plans.items():
+            assert usage.claim(uuid) == told
+        growing = {owner for owner in usage.owners if owner not in self.plans}
+        assert len(growing) == len(self.moves)
+
+    @invariant()
+    def the_rows_say_the_same(self):
+        rows = {row["uuid"]: held_plan(row) for row in containers.claims("h1")}
+        assert rows == {uuid: self.plans[uuid] for uuid in self.plans if uuid not in self.claims}
+
+    @invariant()
+    def no_cpu_is_owned_twice(self):
+        seen = CpuSet("")
+        for uuid, told in self.plans.items():
+            taken = own(told)
+            if uuid in self.moves:  # on its way it may run on both
+                taken |= own(self.moves[uuid][1])
+            assert not taken & seen
+            seen |= taken
+        assert seen == self.tracker.usage.held_cpus
+        assert seen <= self.topology.dedicated_cpus
+
+    @invariant()
+    def claims_and_what_is_free_are_the_inventory(self):
+        free = self.tracker.usage.free(self.topology)
+        held = [held for _, held in self.tracker.usage]
+        for cell in self.topology.cells:
+            shares = [plan.cells[cell.id] for plan in held if cell.id in plan.cells]
+            small = max(0, cell.small_mib - self.topology.reserved_memory_mib.get(cell.id, 0))
+            booked = sum(share.memory_mib for share in shares if not share.pages)
+            assert free[cell.id].memory_mib + booked == small
+            assert free[cell.id].cpus == (cell.cpus & self.topology.dedicated_cpus) - self.tracker.usage.held_cpus
+            for size, count in cell.pages.items():
+                taken = sum(share.pages.get(size, 0) for share in shares)
+                assert free[cell.id].pages[size] + taken == count
+                assert free[cell.id].pages[size] >= 0
+            assert booked <= int(small * Fraction(str(self.topology.ram_allocation_ratio)))
+
+    @invariant()
+    def shared_containers_keep_the_cpus_they_were_promised(self):
+        if self.moves:
+            return
+        for cell in self.topology.cells:
+            shares = [told.cells.get(cell.id) for told in self.plans.values() if told.cpu_policy == "shared"]
+            shares = [share for share in shares if share is not None]
+            pool = self.tracker.usage.shared_pool(self.topology, [cell.id])
+            demand = sum(Fraction(str(share.shared)) for share in shares)
+            assert demand <= len(pool) * Fraction(str(self.topology.cpu_allocation_ratio))
+            assert pool or not shares
+
+    @invariant()
+    def dedicated_memory_is_there(self):
+        if self.moves:
+            return
+        for cell in self.topology.cells:
+            small = max(0, cell.small_mib - self.topology.reserved_memory_mib.get(cell.id, 0))
+            alone = sum(
+                told.cells[cell.id].memory_mib
+                for told in self.plans.values()
+                if told.cpu_policy == "dedicated" and cell.id in told.cells and not told.cells[cell.id].pages
+            )
+            assert alone <= small
+
+
+def test_a_life_of_claims():
+    run_state_machine_as_test(TrackerLife, settings=proof(40, stateful_step_count=25))
+
+
+# by hand
+
+
+@pytest.fixture
+def agent(context):
+    return Agent(context, machine(cells=2, cores=4).configured(cpu_allocation_ratio=4.0))
+
+
+def test_of_many_who_claim_at_once_nobody_gets_a_cpu_twice(agent):
+    """Every container was planned by schedulers that know of none of the others."""
+    topology = agent.tracker.topology
+    rows = [new_container(CONTEXT, cpu_policy="dedicated", cpu=float(1 + number % 2)) for number in range(16)]
+    limits = [{"cpuset": plan(topology, Usage(), placement_request(row)).to_dict()} for row in rows]
+
+    answers = together(16, lambda number: agent.tracker.container_claim(CONTEXT, rows[number], limits[number]))
+    granted = [answer for answer in answers if not isinstance(answer, Exception)]
+    refused = [answer for answer in answers if isinstance(answer, Exception)]
+    assert {type(answer) for answer in refused} == {exceptions.ClaimRefused}
+    cpus = [cpu for claim in granted for cpu in claim.plan.cpus]
+    assert sorted(cpus) == sorted(set(cpus)) == list(range(8))  # and nobody is refused what is there
+    assert agent.tracker.usage.held_cpus == CpuSet("0-7")
+
+
+def test_claims_and_releases_of_many_threads_come_to_nothing(agent):
+    def work(_number):
+        for _ in range(5):
+            container = new_container(CONTEXT, cpu_policy="dedicated", cpu=1.0)
+            with agent.tracker.container_claim(CONTEXT, container) as claim:
+                if agent.tracker.usage.owner_of(min(claim.plan.cpus)) != container.uuid:
+                    return "somebody else has it"
+            claim.abort()
+        return None
+
+    assert together(8, work) == [None] * 8
+    assert len(agent.tracker.usage) == 0
+
+
+def test_a_container_holds_one_claim_here(agent):
+    container, _ = agent.claim(cpu_policy="dedicated", cpu=2.0)
+    before = agent.tracker.usage
+    with pytest.raises(exceptions.Conflict, match=f"Container {container.uuid} holds resources of h1 already"):
+        agent.tracker.container_claim(CONTEXT, container)
+    assert agent.tracker.usage == before
+
+
+def test_a_refused_claim_takes_nothing(agent):
+    container = new_container(CONTEXT, cpu_policy="dedicated", cpu=5.0)
+    with pytest.raises(exceptions.ClaimRefused):
+        agent.tracker.container_claim(CONTEXT, container)
+    assert len(agent.tracker.usage) == 0
+    agent.claim(disk=100)
+    with pytest.raises(exceptions.ClaimRefused, match="free disk 0 GiB < requested 1 GiB"):
+        agent.tracker.container_claim(CONTEXT, new_container(CONTEXT, disk=1))
+
+
+def test_an_aborted_claim_gives_its_disk_back(agent):
+    for _ in range(3):
+        container = new_container(CONTEXT, disk=60)
+        with pytest.raises(ZeroDivisionError), agent.tracker.container_claim(CONTEXT, container):
+            raise ZeroDivisionError
+    agent.claim(disk=100)
+
+
+def test_the_inventory_is_written_and_worked_with(agent):
+    node = ComputeNode.get_by_ident(CONTEXT, "h1")
+    assert node.host_topology == agent.tracker.topology
+    larger = machine(cells=1, cores=8)
+    assert agent.tracker.update_inventory(CONTEXT, larger, {**COLUMNS, "disk_total": 7}) == 0
+    assert ComputeNode.get_by_ident(CONTEXT, "h1").host_topology == agent.tracker.topology == larger
+    _, held = agent.claim(cpu_policy="dedicated", cpu=8.0, disk=7)
+    assert held.cpus == CpuSet("0-7")
+    with pytest.raises(exceptions.ClaimRefused, match="free disk"):
+        agent.claim(disk=1)
+    assert agent.tracker.update_inventory(CONTEXT, larger, COLUMNS) == 1  # the claim's generation
+
+
+def test_a_claim_bears_the_generation_it_was_made_from(agent):
+    agent.claim(cpu_policy="dedicated", cpu=1.0)
+    agent.tracker.update_inventory(CONTEXT, agent.tracker.topology, COLUMNS)
+    _, held = agent.claim(cpu_policy="dedicated", cpu=1.0)
+    assert held.generation == 1
+
+
+def test_a_host_without_pinning_takes_shared_ones_only(context):
+    agent = Agent(context, machine(), enable_cpu_pinning=False)
+    with pytest.raises(exceptions.ClaimRefused, match="enable_cpu_pinning"):
+        agent.claim(cpu_policy="dedicated", cpu=1.0)
+    agent.claim(cpu=1.0)
+
+
+def grown(agent, cpu=4.0):
+    """A container with two CPUs that is being given ``cpu``: it, and its plans before and after."""
+    container, old = agent.claim(cpu_policy="dedicated", cpu=2.0, memory=16)
+    wish = Resize.of(container, cpu, None, None)
+    return container, old, agent.tracker.resize(container.uuid, old, wish.request)
+
+
+def test_while_it_is_resized_a_container_has_the_old_and_the_new(agent):
+    container, old, new = grown(agent)
+    assert (old.cpus, new.cpus) == (CpuSet("0-1"), CpuSet("0-3"))
+    assert agent.tracker.usage.held_cpus == old.cpus | new.cpus
+    with pytest.raises(exceptions.ClaimRefused):
+        agent.claim(cpu_policy="dedicated", cpu=5.0)
+    agent.tracker.hold(container.uuid, old)
+    assert agent.tracker.usage.held_cpus == old.cpus
+
+
+def test_a_resize_that_does_not_fit_changes_nothing(agent):
+    container, old = agent.claim(cpu_policy="dedicated", cpu=2.0)
+    before = agent.tracker.usage
+    with pytest.raises(exceptions.ClaimRefused, match="no cell has 5 CPUs free: best is cell 0 with 4"):
+        agent.tracker.resize(container.uuid, old, Resize.of(container, 5.0, None, None).request)
+    assert agent.tracker.usage == before
+
+
+def test_what_is_released_in_the_middle_of_a_resize_is_free_whole(agent):
+    container, _, _ = grown(agent)
+    agent.tracker.release(container.uuid)
+    assert len(agent.tracker.usage) == 0
+
+
+def test_rebuilt_from_rows_it_is_what_it_was(agent):
+    for cpu, policy in [(2.0, "dedicated"), (1.5, "shared"), (1.0, "dedicated")]:
+        agent.claim(cpu=cpu, cpu_policy=policy, disk=30)
+    new_container(CONTEXT, host="h1")  # placed here, holds nothing
+    new_container(CONTEXT, host="h2", cpuset=cpuset_record(agent.tracker.usage.claim(agent.tracker.usage.owners[0])))
+    other = Agent(CONTEXT, agent.tracker.topology)
+    other.tracker.rebuild(Container.list_by_host(CONTEXT, "h1"))
+    assert other.tracker.usage == agent.tracker.usage
+    with pytest.raises(exceptions.ClaimRefused, match="free disk 10 GiB < requested 11 GiB"):
+        other.claim(disk=11)
+    assert isinstance(plan(machine(), other.tracker.usage, placement_request(new_container(CONTEXT))), (Plan, Refusal))

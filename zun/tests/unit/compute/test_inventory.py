@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
+
+import pytest
+
+from zun.compute.inventory import inventory
+from zun.container.fake import DEFAULT_FACTS
+from zun.tests.functional.cloud import machine
+from zun.tests.unit.scheduler.hosts import configuration
+from zun.topology import CpuSet
+
+MACHINE = replace(machine(), offline=CpuSet("8-9"))
+FACTS = replace(DEFAULT_FACTS, labels={"disk": "hdd", "os": "linux"}, runtimes=["crun", "runc"])
+
+
+def found(**options):
+    settings = {"reserved_host_memory_mb": 0, **options}
+    return inventory(configuration(**{f"compute__{name}": value for name, value in settings.items()}), MACHINE, FACTS)
+
+
+def test_without_settings_the_machine_is_as_it_was_discovered():
+    assert found(cpu_allocation_ratio=1.0).topology == MACHINE
+
+
+def test_the_operator_s_settings_are_part_of_the_topology():
+    topology = found(
+        cpu_dedicated_set="2-7,^5",
+        cpu_shared_set="0-1",
+        reserved_host_cpus="7",
+        reserved_host_memory_mb=1000,
+        cpu_allocation_ratio=4.0,
+        ram_allocation_ratio=1.5,
+    ).topology
+    assert topology == MACHINE.configured(
+        reserved_cpus=CpuSet("7"),
+        dedicated_set=CpuSet("2-4,6-7"),
+        shared_set=CpuSet("0-1"),
+        reserved_memory_mib={0: 500, 1: 500},
+        cpu_allocation_ratio=4.0,
+        ram_allocation_ratio=1.5,
+    )
+    assert (topology.dedicated_cpus, topology.pool_cpus) == (CpuSet("2-4,6"), CpuSet("0-1"))
+
+
+def test_columns_are_what_machine_runtime_and_operator_say():
+    labels = {"disk": "ssd", "rack": "r1"}
+    told = found(labels=labels, availability_zone="z1", disk_allocation_ratio=2.0, enable_cpu_pinning=False)
+    assert told.columns == {
+        "cpus": 8,
+        "mem_total": 8192,
+        "disk_total": 100,
+        "disk_quota_supported": False,
+        "disk_allocation_ratio": 2.0,
+        "enable_cpu_pinning": False,
+        "availability_zone": "z1",
+        "labels": {"disk": "ssd", "os": "linux", "rack": "r1"},
+        "runtimes": ["crun", "runc"],
+        "architecture": "x86_64",
+        "os_type": "linux",
+        "os": "In-memory",
+        "kernel_version": "6.1.0",
+    }
+    assert FACTS.labels == {"disk": "hdd", "os": "linux"}
+
+
+def test_a_host_of_no_zone_is_in_the_default_one():
+    assert found().columns["availability_zone"] == "nova"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        pytest.param(
+            {"cpu_dedicated_set": "2-x"}, "[compute] cpu_dedicated_set = 2-x: cannot read '2-x'", id="not-a-list"
+        ),
+        pytest.param({"cpu_shared_set": "5-2"}, "[compute] cpu_shared_set = 5-2: the range '5-2'", id="backwards"),
+        pytest.param(
+            {"reserved_host_cpus": "0-99999999"}, "[compute] reserved_host_cpus = 0-99999999: CPU id", id="a-slip"
+        ),
+        pytest.param(
+            {"cpu_dedicated_set": "8-9"},
+            "[compute] cpu_dedicated_set = 8-9: none of these CPUs is online here (0-7 are)",
+            id="all-of-it-offline",
+        ),
+        pytest.param(
+            {"reserved_host_cpus": "64"},
+            "[compute] reserved_host_cpus = 64: none of these CPUs is online here (0-7 are)",
+            id="another-machine-s",
+        ),
+        pytest.param(
+            {"cpu_shared_set": "1,^1"},
+            "[compute] cpu_shared_set = : none of these CPUs is online here (0-7 are)",
+            id="excludes-all-it-includes",
+        ),
+        pytest.param(
+            {"cpu_dedicated_set": "2-5", "cpu_shared_set": "0-3"},
+            "CPUs 2-3 are in both cpu_dedicated_set and cpu_shared_set; leave them in one",
+            id="in-both-sets",
+        ),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named_with_its_option(options, text):
+    with pytest.raises(ValueError) as caught:
+        found(**options)
+    assert str(caught.value).startswith(text)
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_an_empty_set_is_none(text):
+    topology = found(cpu_dedicated_set=text, cpu_shared_set=text, reserved_host_cpus=text).topology
+    assert (topology.dedicated_set, topology.shared_set, topology.reserved) == (None, None, CpuSet(""))
+
+
+def test_cpus_that_are_offline_now_may_be_in_a_set():
+    assert found(cpu_dedicated_set="4-9").topology.dedicated_cpus == CpuSet("4-7")

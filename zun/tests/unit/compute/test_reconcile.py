@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a difference between the row and the runtime means: every status against every state."""
+
+import datetime
+
+import pytest
+
+from zun.common import states
+from zun.common.states import Status, TaskState
+from zun.compute.reconcile import GONE, Step, first_step, observed
+from zun.container.driver import RuntimeState
+
+THEN = datetime.datetime(2026, 3, 4, 12, 0, 0, 5)
+LATER = datetime.datetime(2026, 3, 4, 13, 0, 0)
+
+
+def row(status, **fields):
+    values = {"task_state": None, "container_id": "abc", "auto_remove": False, "status_reason": "as it was"}
+    times = {"started_at": THEN, "finished_at": None, "exit_code": None}
+    return {"status": status, **values, **times, **fields}
+
+
+def state(status, **fields):
+    values = {"container_id": "abc", "exit_code": None, "started_at": THEN, "finished_at": None, "error": None}
+    return RuntimeState(status=status, pid=42, cpuset_cpus="", cpuset_mems="", **{**values, **fields})
+
+
+SEEN = (Status.CREATED, Status.RUNNING, Status.STOPPED, Status.PAUSED, Status.UNKNOWN, Status.RESTARTING, Status.DEAD)
+# Their operation will tell what becomes of them; a deleted one has nothing left to tell.
+LEFT_ALONE = {Status.CREATING, Status.REBUILDING, Status.DELETING, Status.DELETED}
+# An error keeps its reason until the container runs again.
+ERROR_ENDS = {Status.RUNNING, Status.PAUSED}
+
+
+@pytest.mark.parametrize("status", Status)
+def test_the_row_follows_what_is_seen(status):
+    def expected(seen):
+        if status in LEFT_ALONE or status == seen or (status == Status.ERROR and seen not in ERROR_ENDS):
+            return {}
+        return {"status": seen, "status_reason": None}
+
+    assert {seen: observed(row(status), state(seen)) for seen in SEEN} == {seen: expected(seen) for seen in SEEN}
+
+
+@pytest.mark.parametrize("status", Status)
+def test_what_is_seen_is_a_legal_next_status(status):
+    given = [state(seen, error=error) for seen in (*SEEN, None) for error in (None, "it says")]
+    for each in (*given, None):
+        for auto_remove in (False, True):
+            found = observed(row(status, auto_remove=auto_remove), each)
+            states.check_transition("some-uuid", status, found.get("status", status))
+
+
+@pytest.mark.parametrize("status", Status)
+def test_a_row_at_work_is_left_to_its_work(status):
+    for task_state in TaskState:
+        busy = row(status, task_state=task_state)
+        assert observed(busy, state(Status.DEAD, exit_code=1)) == observed(busy, None) == {}, task_state
+
+
+@pytest.mark.parametrize(
+    ("fields", "seen", "expected"),
+    [
+        pytest.param(
+            {"status": Status.RUNNING},
+            state(Status.STOPPED, finished_at=LATER, exit_code=137),
+            {"status": Status.STOPPED, "status_reason": None, "finished_at": LATER, "exit_code": 137},
+            id="it-died",
+        ),
+        pytest.param(
+            {"status": Status.RUNNING},
+            state(Status.STOPPED, finished_at=LATER, exit_code=127, error="no such file"),
+            {"status": Status.STOPPED, "status_reason": "no such file", "finished_at": LATER, "exit_code": 127},
+            id="it-died-with-words",
+        ),
+        pytest.param(
+            {"status": Status.STOPPED, "finished_at": LATER, "exit_code": 0},
+            state(Status.STOPPED, finished_at=LATER, exit_code=0, error="old words"),
+            {},
+            id="nothing-new-keeps-the-reason",
+        ),
+        pytest.param(
+            {"status": Status.STOPPED, "finished_at": LATER, "exit_code": 0},
+            state(Status.RUNNING, started_at=LATER),
+            {
+                "status": Status.RUNNING,
+                "status_reason": None,
+                "started_at": LATER,
+                "finished_at": None,
+                "exit_code": None,
+            },
+            id="it-was-started-by-hand",
+        ),
+        pytest.param(
+            {"status": Status.RUNNING}, state(Status.RUNNING, started_at=LATER), {"started_at": LATER}, id="restarted"
+        ),
+        pytest.param(
+            {"status": Status.RUNNING, "container_id": "old"},
+            state(Status.RUNNING),
+            {"container_id": "abc"},
+            id="it-has-another-id",
+        ),
+        pytest.param(
+            {"status": Status.ERROR},
+            state(Status.STOPPED, finished_at=LATER, exit_code=1),
+            {"finished_at": LATER, "exit_code": 1},
+            id="an-error-learns-when-it-ended",
+        ),
+        pytest.param(
+            {"status": Status.RUNNING},
+            state(None, started_at=None),
+            {"started_at": None},
+            id="the-runtime-has-nothing-to-say-of-the-status",
+        ),
+        pytest.param(
+            {"status": Status.RUNNING, "started_at": THEN.replace(tzinfo=datetime.UTC)},
+            state(Status.RUNNING),
+            {},
+            id="an-object-s-time-has-a-zone",
+        ),
+    ],
+)
+def test_what_is_wrong_in_the_row_and_nothing_else(fields, seen, expected):
+    assert observed(row(**fields), seen) == expected
+
+
+VANISHED = {"status": Status.ERROR, "status_reason": GONE}
+REMOVED = {"status": Status.DELETED, "cpuset": None}
+
+
+@pytest.mark.parametrize("status", Status)
+@pytest.mark.parametrize(
+    ("fields", "usual", "error"),
+    [
+        pytest.param({}, VANISHED, {}, id="it-vanished"),
+        pytest.param({"auto_remove": True}, REMOVED, {}, id="it-removed-itself"),
+        pytest.param({"container_id": None}, {}, {}, id="it-was-never-made"),
+        pytest.param({"container_id": None, "auto_remove": True}, REMOVED, {}, id="it-removed-itself-at-once"),
+    ],
+)
+def test_an_object_that_is_not_there(status, fields, usual, error):
+    expected = {} if status in LEFT_ALONE else error if status == Status.ERROR else usual
+    assert observed(row(status, **fields), None) == expected
+
+
+AT_WORK = {
+    TaskState.STARTING: Step.START,
+    TaskState.STOPPING: Step.STOP,
+    TaskState.REBOOTING: Step.REBOOT,
+    TaskState.PAUSING: Step.PAUSE,
+    TaskState.UNPAUSING: Step.UNPAUSE,
+    TaskState.KILLING: Step.KILL,
+    TaskState.DELETING: Step.DELETE,
+}
+
+
+@pytest.mark.parametrize("status", Status)
+def test_the_first_step_after_a_start(status):
+    steps = {task_state: AT_WORK.get(task_state, Step.SYNC) for task_state in (None, *TaskState)}
+    if status in (Status.DELETING, Status.CREATING):
+        steps = dict.fromkeys(steps, Step.DELETE if status == Status.DELETING else Step.RESUME_CREATE)
+    assert {task_state: first_step(row(status, task_state=task_state)) for task_state in steps} == steps
+
+
+def test_every_work_a_row_can_be_at_has_a_step():
+    """Those left to a look at the runtime: a creation says so in its status, and the rest does not exist yet."""
+    assert set(TaskState) - set(AT_WORK) == {
+        TaskState.CREATING,
+        TaskState.REBUILDING,
+        TaskState.SG_ADDING,
+        TaskState.SG_REMOVING,
+        TaskState.NETWORK_ATTACHING,
+        TaskState.NETWORK_DETACHING,
+    }

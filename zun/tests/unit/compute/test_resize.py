@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from zun.common import exceptions
+from zun.common.context import RequestContext
+from zun.compute.resize import Resize, increase, resized
+from zun.objects import Container
+from zun.objects.placement import cpuset_record
+from zun.tests.functional.cloud import machine
+from zun.tests.unit.common.proof import proof
+from zun.tests.unit.scheduler.hosts import holding, placements, used_hosts
+from zun.topology import CellShare, CpuSet, PlacementRequest, Plan, Refusal, Usage, plan
+
+CONTEXT = RequestContext(user_id="alice", project_id="demo")
+MACHINE = machine(cells=2, cores=4, memory_mib=1024).configured(cpu_allocation_ratio=2.0)
+SMT = machine(cells=1, cores=4, threads=2, memory_mib=1024)
+
+
+def dedicated(cpus="0-1", memory=64, cell=0, withheld=""):
+    return Plan({cell: CellShare(cpus=CpuSet(cpus), memory_mib=memory, withheld=CpuSet(withheld))})
+
+
+def shared(demand=1.0, memory=64, cell=0):
+    cpus = MACHINE.cell(cell).cpus
+    return Plan({cell: CellShare(cpus=cpus, memory_mib=memory, shared=demand)}, "shared")
+
+
+def container(held=None, **fields):
+    values = {"uuid": "6f2f36d6-0e5c-4a25-9d3b-6f5a1c2d3e4f", "cpu": 2.0, "memory": 64, "cpu_policy": "dedicated"}
+    record = None if held is None else cpuset_record(held)
+    return Container(CONTEXT, **{**values, "placement": {}, "cpuset": record, **fields})
+
+
+# the wish
+
+
+@pytest.mark.parametrize(
+    ("fields", "asked", "request_"),
+    [
+        pytest.param({}, (None, None, None), PlacementRequest(2, 64), id="nothing"),
+        pytest.param({}, (4.0, None, None), PlacementRequest(4, 64), id="cpu"),
+        pytest.param({}, (None, 128, None), PlacementRequest(2, 128), id="memory"),
+        pytest.param({}, (1.5, 128, "shared"), PlacementRequest(1.5, 128, "shared"), id="to-shared"),
+        pytest.param(
+            {"cpu": 1.5, "cpu_policy": "shared"}, (3.0, None, "dedicated"), PlacementRequest(3, 64), id="to-dedicated"
+        ),
+        pytest.param(
+            {"placement": {"cpu_thread_policy": "isolate", "numa_nodes": 2}},
+            (4.0, None, None),
+            PlacementRequest(4, 64, thread_policy="isolate", numa_nodes=2),
+            id="conditions-stay",
+        ),
+    ],
+)
+def test_a_wish_keeps_what_it_does_not_name(fields, asked, request_):
+    wish = Resize.of(container(dedicated(), **fields), *asked)
+    cpu, memory, _ = asked
+    assert wish.request == request_
+    assert (wish.old, wish.old_memory, wish.policy) == (dedicated(), 64, request_.cpu_policy)
+    assert (wish.cpu, wish.memory) == (cpu or wish.old_cpu, memory or 64)
+
+
+@pytest.mark.parametrize(
+    ("fields", "asked", "error", "text"),
+    [
+        pytest.param(
+            {"cpuset": None}, (1.0, None, None), exceptions.Conflict, "holds no resources", id="nothing-is-held"
+        ),
+        pytest.param(
+            {},
+            (1.5, None, None),
+            exceptions.Invalid,
+            "cpu must be a whole number for a dedicated container, not 1.5",
+            id="part-of-a-dedicated-cpu",
+        ),
+        pytest.param(
+            {"cpu": 0.5, "cpu_policy": "shared"},
+            (None, None, "dedicated"),
+            exceptions.Invalid,
+            "cpu must be a whole number for a dedicated container, not 0.5",
+            id="a-fraction-that-was-shared",
+        ),
+        pytest.param({}, (0.0, None, None), exceptions.Invalid, "cannot be resized to this: cpus must be", id="no-cpu"),
+        pytest.param(
+            {"placement": {"numa_cpus": [1, 1]}},
+            (4.0, None, None),
+            exceptions.Invalid,
+            "cannot be resized to this: numa_cpus add up to 2, but cpus is 4",
+            id="its-shape-is-fixed",
+        ),
+        pytest.param(
+            {"placement": {"numa_nodes": 2}},
+            (1.0, None, None),
+            exceptions.Invalid,
+            "cannot be resized to this: cpus is 1: fewer than one for each of 2 cells",
+            id="fewer-than-its-cells",
+        ),
+    ],
+)
+def test_what_no_host_could_do_is_refused_at_once(fields, asked, error, text):
+    with pytest.raises(error) as caught:
+        Resize.of(container(dedicated(), **fields), *asked)
+    assert text in str(caught.value)
+
+
+# the plan
+
+
+@pytest.mark.parametrize(
+    ("topology", "others", "old", "request_", "cpus", "withheld"),
+    [
+        pytest.param(MACHINE, [], dedicated("2-3"), PlacementRequest(2, 900), "2-3", "", id="memory-moves-nothing"),
+        pytest.param(MACHINE, [], dedicated("1-3"), PlacementRequest(2, 64), "1-2", "", id="fewer-are-some-of-old"),
+        pytest.param(MACHINE, [], dedicated("2-3"), PlacementRequest(3, 64), "0,2-3", "", id="more-are-old-and-one"),
+        pytest.param(
+            MACHINE, ["0"], dedicated("2-3"), PlacementRequest(3, 64), "1-3", "", id="more-are-what-others-left"
+        ),
+        pytest.param(
+            MACHINE, [], dedicated("4-5", cell=1), PlacementRequest(4, 64), "4-7", "", id="it-stays-on-its-cell"
+        ),
+        pytest.param(
+            SMT,
+            [],
+            dedicated("0,2", withheld="1,3"),
+            PlacementRequest(1, 64, thread_policy="isolate"),
+            "0",
+            "1",
+            id="siblings-kept-idle-go-with-their-cpu",
+        ),
+        pytest.param(
+            SMT,
+            [],
+            dedicated("0", withheld="1"),
+            PlacementRequest(2, 64, thread_policy="isolate"),
+            "0,2",
+            "1,3",
+            id="and-come-with-a-new-one",
+        ),
+        pytest.param(
+            SMT,
+            [],
+            dedicated("4-5"),
+            PlacementRequest(4, 64, thread_policy="require"),
+            "0-1,4-5",
+            "",
+            id="whole-cores-are-added-whole",
+        ),
+        pytest.param(MACHINE, [], shared(), PlacementRequest(3, 64), "0-2", "", id="shared-to-dedicated"),
+    ],
+)
+def test_a_container_stays_where_it_can(topology, others, old, request_, cpus, withheld):
+    usage = Usage({f"c{number}": dedicated(text, 0) for number, text in enumerate(others)})
+    answer = resized(topology, usage, old, request_)
+    assert isinstance(answer, Plan)
+    assert (answer.cpus, answer.withheld, answer.memory_mib) == (CpuSet(cpus), CpuSet(withheld), request_.memory_mib)
+    assert answer.cells.keys() == old.cells.keys()
+
+
+def test_a_dedicated_container_that_becomes_shared_runs_on_the_pool_of_its_cell():
+    answer = resized(MACHINE, Usage({"a": dedicated("0")}), dedicated("2-3"), PlacementRequest(2.5, 64, "shared"))
+    assert answer == Plan({0: CellShare(cpus=CpuSet("1-3"), memory_mib=64, shared=2.5)}, "shared")
+
+
+@pytest.mark.parametrize(
+    ("others", "old", "request_", "reason"),
+    [
+        pytest.param(
+            [],
+            dedicated(),
+            PlacementRequest(5, 64),
+            "no cell has 5 CPUs free: best is cell 0 with 4",
+            id="its-cell-is-small",
+        ),
+        pytest.param(
+            [dedicated("3")],
+            dedicated(),
+            PlacementRequest(4, 64),
+            "no cell has 4 CPUs free: best is cell 0 with 3",
+            id="the-other-cell-does-not-help",
+        ),
+        pytest.param(
+            [dedicated("3", 1000)],
+            dedicated(),
+            PlacementRequest(2, 65),
+            "no cell has 65 MiB free: best is cell 0 with 24",
+            id="memory-is-taken",
+        ),
+        pytest.param(
+            [shared(3.0)],
+            dedicated("0-1"),
+            PlacementRequest(3, 64),
+            "no cell has 3 CPUs free beside those that shared containers need: best is cell 0 with 2",
+            id="shared-ones-keep-theirs",
+        ),
+    ],
+)
+def test_what_does_not_fit_beside_the_others_is_refused(others, old, request_, reason):
+    answer = resized(MACHINE, Usage({f"c{number}": held for number, held in enumerate(others)}), old, request_)
+    assert isinstance(answer, Refusal)
+    assert answer.message == reason
+
+
+@st.composite
+def resizes(draw, *, plain=False):
+    """A host, what its other containers hold, and one container's plan before and after."""
+    host = draw(used_hosts(plain=plain))
+    wishes = draw(st.lists(placements(plain=plain), min_size=2, max_size=6))
+    found = [(wish, plan(host.topology, host.usage, wish)) for wish in wishes]
+    before, old = next((each for each in found if isinstance(each[1], Plan)), (None, None))
+    assume(before is not None)
+    answers = [(wish, resized(host.topology, host.usage, old, wish)) for wish in (*wishes[::-1], before)]
+    after, new = next(each for each in answers if isinstance(each[1], Plan))
+    return host.topology, host.usage, old, new, after
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted", "other"),
+    [
+        (dedicated("2-3"), PlacementRequest(2, 64), dedicated("0-1", 960)),
+        (shared(2.5), PlacementRequest(2.5, 64, "shared"), shared(5.5, 960)),
+    ],
+)
+def test_to_stay_as_it_is_is_possible_on_a_full_host(held, wanted, other):
+    assert resized(MACHINE, Usage({"other": other}), held, wanted) == held
+
+
+@proof(60)
+@given(case=resizes())
+def test_what_is_resized_fits_beside_the_others_on_the_cells_it_was_on(case):
+    topology, others, old, new, request = case
+    assert new.cells.keys() <= old.cells.keys() | set(old.mems)
+    assert others.fits(topology, new) is None
+    assert new.memory_mib == request.memory_mib
+    if request.dedicated:
+        assert len(new.cpus) == request.cpus
+        assert not (new.cpus | new.withheld) & others.held_cpus
+    else:
+        assert round(sum(share.shared for share in new.cells.values()), 6) == request.cpus
+
+
+@proof(50)
+@given(case=resizes(plain=True))
+def test_on_one_cell_fewer_cpus_are_some_of_the_old_and_more_are_the_old_and_others(case):
+    _, _, old, new, _ = case
+    assume(old.cpu_policy == new.cpu_policy == "dedicated")
+    assert new.cpus <= old.cpus or old.cpus <= new.cpus
+
+
+# on the way
+
+
+def room(topology, usage):
+    """What is left, number by number, in a fixed order."""
+    found = []
+    for _, cell in sorted(usage.free(topology).items()):
+        found += [cell.memory_mib, *(count for _, count in sorted(cell.pages.items())), round(cell.shared * 10**6)]
+    return found
+
+
+@proof(80)
+@given(case=resizes())
+def test_on_its_way_a_container_holds_at_least_the_old_and_at_least_the_new(case):
+    topology, others, old, new, _ = case
+    with_old, with_new = others.with_claim("me", old), others.with_claim("me", new)
+    both = with_old.with_claim("me+", increase(old, new))
+    assert both.held_cpus == with_old.held_cpus | with_new.held_cpus
+    for left, before, after in zip(*(room(topology, each) for each in (both, with_old, with_new)), strict=True):
+        assert left <= min(before, after)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        pytest.param(dedicated("0-3", 100), dedicated("0-1", 50), dedicated("", 0), id="less-is-nothing-more"),
+        pytest.param(dedicated("0-1", 50), dedicated("0-3", 100), dedicated("2-3", 50), id="more-is-the-difference"),
+        pytest.param(dedicated("0-1", 50), dedicated("2-3", 20), dedicated("2-3", 0), id="others-are-all-of-them"),
+        pytest.param(
+            dedicated("0", 50, withheld="1"),
+            dedicated("0-1", 50),
+            dedicated("", 0),
+            id="a-sibling-kept-idle-is-held-already",
+        ),
+        pytest.param(shared(1.0, 50), dedicated("0-1", 50), dedicated("0-1", 0), id="shared-held-no-cpu"),
+    ],
+)
+def test_what_a_new_plan_takes_beyond_the_old(old, new, expected):
+    assert increase(old, new) == expected
+
+
+def test_growing_demand_is_booked_beside_the_old():
+    more = increase(shared(1.0, 50), shared(2.5, 60))
+    assert more.cells[0].shared == 1.5 and more.cells[0].memory_mib == 10
+    both = holding(MACHINE).with_claim("me", shared(1.0, 50)).with_claim("me+", more)
+    assert both.free(MACHINE)[0].shared == 8 - 2.5
+
+
+def test_memory_that_leaves_huge_pages_is_taken_anew():
+    old = Plan({0: CellShare(cpus=CpuSet("0"), memory_mib=8, pages={2048: 4})})
+    new = Plan({0: CellShare(cpus=CpuSet("0"), memory_mib=12)})
+    both = Usage().with_claim("me", old).with_claim("me+", increase(old, new))
+    assert both.free(MACHINE)[0].memory_mib == 1024 - 12

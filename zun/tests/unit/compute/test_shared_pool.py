@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from zun.common import exceptions
+from zun.compute.shared_pool import pool_of
+from zun.tests.functional.cloud import machine
+from zun.tests.unit.compute.agent import Agent
+from zun.topology import CellShare, CpuSet, Plan, Usage
+
+
+@pytest.fixture
+def agent(database, context):
+    """A host of two cells with four CPUs each."""
+    return Agent(context, machine().configured(cpu_allocation_ratio=4.0))
+
+
+def own(cpus, cell=0):
+    return Plan({cell: CellShare(cpus=CpuSet(cpus))})
+
+
+SHARED_0 = Plan({0: CellShare(cpus=CpuSet("0-3"), shared=1.0)}, "shared")
+SHARED_BOTH = Plan({0: CellShare(shared=1.0), 1: CellShare(shared=1.0)}, "shared")
+
+
+@pytest.mark.parametrize(
+    ("usage", "plan", "expected"),
+    [
+        pytest.param(Usage(), SHARED_0, "0-3", id="its-whole-cell"),
+        pytest.param(Usage(), SHARED_BOTH, "0-7", id="all-its-cells"),
+        pytest.param(Usage({"a": own("1-2")}), SHARED_0, "0,3", id="what-nobody-holds"),
+        pytest.param(Usage({"a": own("4-5", 1)}), SHARED_0, "0-3", id="other-cells-do-not-matter"),
+        pytest.param(Usage({"a": own("1"), "b": own("4-6", 1)}), SHARED_BOTH, "0,2-3,7", id="holes-everywhere"),
+        pytest.param(
+            Usage({"a": Plan({0: CellShare(cpus=CpuSet("0"), withheld=CpuSet("1"))})}), SHARED_0, "2-3", id="kept-idle"
+        ),
+        pytest.param(Usage({"me": own("1-2"), "a": own("3")}), SHARED_0, "0-2", id="what-it-holds-itself"),
+        pytest.param(Usage({"other": SHARED_0}), SHARED_0, "0-3", id="shared-ones-share"),
+    ],
+)
+def test_where_a_shared_container_may_run(usage, plan, expected):
+    assert pool_of(machine(), usage, "me", plan) == CpuSet(expected)
+
+
+def test_where_a_shared_set_is_configured_nobody_leaves_it():
+    topology = machine().configured(shared_set=CpuSet("0-1,4"))
+    assert pool_of(topology, Usage({"a": own("2-3")}), "me", SHARED_0) == CpuSet("0-1")
+
+
+def test_a_member_leaves_the_cpus_that_are_claimed_before_anybody_uses_them(agent):
+    shared = agent.run_shared()
+    assert agent.runs_on(shared) == CpuSet("0-3")
+    _, cpus = agent.claim_dedicated(2)
+    agent.pool.settle()
+    assert agent.runs_on(shared) == CpuSet("0-3") - cpus
+    assert agent.pool.current() == {shared.uuid: CpuSet("0-3") - cpus}
+
+
+def test_members_widen_again_after_a_release(agent):
+    shared = agent.run_shared()
+    dedicated, _ = agent.claim_dedicated(2)
+    agent.pool.settle()
+    agent.tracker.release(dedicated.uuid)
+    agent.pool.settle()
+    assert agent.runs_on(shared) == CpuSet("0-3")
+
+
+def test_only_who_must_move_is_told(agent):
+    first, second = agent.run_shared(), agent.run_shared(cpu=15.0)  # the second fills what the first left, or cell 1
+    agent.driver.updates.clear()
+    agent.pool.settle()
+    assert agent.driver.updates == []
+    _, cpus = agent.claim_dedicated(1)
+    agent.pool.settle()
+    cell = machine().cell(0 if cpus <= CpuSet("0-3") else 1)
+    there = [each for each in (first, second) if agent.told(each) & cell.cpus]
+    assert [update.uuid for update in agent.driver.updates] == [each.uuid for each in there]
+    assert {update.cpuset_cpus for update in agent.driver.updates} <= {str(cell.cpus - cpus)}
+    assert all((update.cpu, update.memory, update.cpuset_mems) == (None, None, None) for update in agent.driver.updates)
+
+
+def test_who_does_not_leave_keeps_the_dedicated_one_from_starting(agent):
+    shared = agent.run_shared()
+    agent.driver.disobey(shared.uuid, cpus="0-3")
+    _, cpus = agent.claim_dedicated(2)
+    with pytest.raises(exceptions.PinningMismatch) as caught:
+        agent.pool.settle()
+    assert str(caught.value) == (
+        f"The kernel does not agree with the plan: shared container {shared.uuid} was told to leave CPUs {cpus} and "
+        "may still run there"
+    )
+
+
+def test_who_did_not_leave_is_asked_again_as_long_as_it_stays(agent):
+    """Two dedicated containers may have claimed before either asked: neither may start."""
+    shared = agent.run_shared()
+    agent.driver.disobey(shared.uuid, cpus="0-3")
+    agent.claim_dedicated(1), agent.claim_dedicated(1)
+    for _ in range(3):
+        with pytest.raises(exceptions.PinningMismatch):
+            agent.pool.settle()
+    agent.driver.disobey(shared.uuid)
+    agent.pool.settle()
+    assert agent.runs_on(shared) == CpuSet("2-3")
+
+
+def test_who_did_not_leave_is_told_again(agent):
+    """A control group that was written behind the runtime's back obeys the next update."""
+    shared = agent.run_shared()
+    agent.claim_dedicated(1)
+    agent.driver.fail("update", exceptions.DockerError(error="busy"))
+    with pytest.raises(exceptions.DockerError, match="busy"):
+        agent.pool.settle()
+    assert agent.runs_on(shared) == CpuSet("0-3")
+    agent.pool.settle()
+    assert agent.runs_on(shared) == CpuSet("1-3")
+
+
+def test_what_has_ended_cannot_stay(agent):
+    shared = agent.run_shared()
+    agent.driver.disobey(shared.uuid, cpus="0-3")
+    agent.driver.kill(shared)
+    agent.claim_dedicated(2)
+    agent.pool.settle()
+    assert agent.told(shared) == CpuSet("2-3")
+
+
+def test_widening_is_no_promise_and_not_verified(agent):
+    shared = agent.run_shared()
+    dedicated, _ = agent.claim_dedicated(2)
+    agent.pool.settle()
+    agent.driver.disobey(shared.uuid, cpus="2")
+    agent.tracker.release(dedicated.uuid)
+    agent.pool.settle()
+    assert agent.told(shared) == CpuSet("0-3")
+
+
+def test_who_was_made_for_a_wider_pool_is_narrowed_when_it_enters(agent):
+    container, plan = agent.claim(cpu=1.0, memory=16)
+    wide = pool_of(agent.tracker.topology, agent.tracker.usage, container.uuid, plan)
+    agent.driver.create(container, cpuset_cpus=str(wide), cpuset_mems=str(plan.mems))
+    _, cpus = agent.claim_dedicated(2)
+    agent.pool.settle()  # the newcomer is not known yet
+    assert agent.told(container) == wide
+    agent.pool.enter(container, plan, wide)
+    assert agent.told(container) == agent.pool.current()[container.uuid] == wide - cpus
+
+
+def test_a_running_one_that_enters_is_verified(agent):
+    """As after a restart of the service."""
+    shared = agent.run_shared()
+    plan = agent.tracker.usage.claim(shared.uuid)
+    agent.pool.leave(shared.uuid)
+    agent.claim_dedicated(2)
+    agent.driver.disobey(shared.uuid, cpus="0-3")
+    with pytest.raises(exceptions.PinningMismatch):
+        agent.pool.enter(shared, plan, CpuSet("0-3"))
+
+
+def test_who_is_gone_is_forgotten(agent):
+    shared, other = agent.run_shared(), agent.run_shared()
+    agent.driver.delete(shared, force=True)
+    agent.claim_dedicated(1)
+    agent.pool.settle()
+    assert set(agent.pool.current()) == {other.uuid}
+    agent.pool.leave(other.uuid)
+    agent.pool.leave(other.uuid)
+    assert agent.pool.current() == {}
+
+
+def test_who_left_is_not_told_any_more(agent):
+    shared = agent.run_shared()
+    agent.pool.leave(shared.uuid)
+    agent.claim_dedicated(2)
+    agent.pool.settle()
+    assert agent.told(shared) == CpuSet("0-3")
+
+
+# change
+
+
+def dedicated_plan(agent, container, cpus):
+    """Let the tracker hold ``cpus`` for a container that goes from shared to dedicated."""
+    plan = Plan({0: CellShare(cpus=CpuSet(cpus), memory_mib=16)}, mems=CpuSet("0"))
+    agent.tracker.hold(container.uuid, plan)
+    return plan
+
+
+def test_others_leave_the_cpus_before_one_of_them_gets_them_alone(agent):
+    mover, other = agent.run_shared(), agent.run_shared()
+    seen = []
+    agent.driver.before("update", lambda each: seen.append((each.uuid, agent.runs_on(other))))
+    plan = dedicated_plan(agent, mover, "0-1")
+    assert agent.pool.change(mover, plan, cpu=2.0, memory=32) == CpuSet("0-1")
+    assert [uuid for uuid, _ in seen] == [other.uuid, mover.uuid]
+    assert seen[1] == (mover.uuid, CpuSet("2-3"))
+    assert agent.runs_on(mover) == CpuSet("0-1")
+    assert agent.pool.current() == {other.uuid: CpuSet("2-3")}
+    last = agent.driver.updates[-1]
+    assert (last.cpu, last.memory, last.cpuset_cpus, last.cpuset_mems) == (2.0, 32, "0-1", "0")
+
+
+def test_nobody_is_moved_onto_cpus_that_others_did_not_leave(agent):
+    mover, other = agent.run_shared(), agent.run_shared()
+    agent.driver.disobey(other.uuid, cpus="0-3")
+    with pytest.raises(exceptions.PinningMismatch):
+        agent.pool.change(mover, dedicated_plan(agent, mover, "0-1"), cpu=2.0, memory=32)
+    assert agent.runs_on(mover) == CpuSet("0-3")
+
+
+def test_a_container_that_becomes_shared_runs_on_the_pool_and_follows_it(agent):
+    mover, cpus = agent.claim_dedicated(2)
+    agent.driver.create(mover, cpuset_cpus=str(cpus), cpuset_mems="0")
+    agent.driver.start(mover)
+    plan = Plan({0: CellShare(cpus=CpuSet("0-3"), memory_mib=16, shared=2.0)}, "shared")
+    # It holds its CPUs until the change is done; they are the pool's for it already.
+    assert agent.pool.change(mover, plan, cpu=2.0, memory=16) == CpuSet("0-3")
+    agent.tracker.hold(mover.uuid, plan)
+    _, taken = agent.claim_dedicated(1)
+    agent.pool.settle()
+    assert agent.runs_on(mover) == CpuSet("0-3") - taken
+
+
+def test_a_container_whose_change_failed_still_follows_the_pool(agent):
+    """The runtime may be away for the change and for taking it back."""
+    mover = agent.run_shared()
+    old = agent.tracker.usage.claim(mover.uuid)
+    agent.driver.fail("update", exceptions.Unavailable(), times=2)
+    new = dedicated_plan(agent, mover, "0-1")
+    with pytest.raises(exceptions.Unavailable):
+        agent.pool.change(mover, new, cpu=2.0, memory=16)
+    with pytest.raises(exceptions.Unavailable):
+        agent.pool.change(mover, old, cpu=1.0, memory=16)
+    agent.tracker.hold(mover.uuid, old)
+    _, cpus = agent.claim_dedicated(2)
+    agent.pool.settle()
+    assert not agent.runs_on(mover) & cpus
+
+
+# threads
+
+
+def test_whatever_comes_and_goes_nobody_shared_runs_where_somebody_is_alone(agent):
+    shared = [agent.run_shared(cpu=0.5) for _ in range(4)]
+    wrong = []
+    start = threading.Barrier(4)
+
+    def come_and_go(_number):
+        start.wait(10)
+        for _ in range(6):
+            try:
+                container, cpus = agent.claim_dedicated(1)
+            except exceptions.ClaimRefused:
+                continue
+            agent.pool.settle()
+            wrong.extend(each.uuid for each in shared if agent.runs_on(each) & cpus)
+            agent.tracker.release(container.uuid)
+            agent.pool.settle()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(come_and_go, range(4)))
+    assert wrong == []
+    agent.pool.settle()
+    assert {str(agent.runs_on(each)) for each in shared} <= {"0-3", "4-7", "0-7"}
+
+
+def test_nobody_moves_while_somebody_looks(agent):
+    shared = agent.run_shared()
+    agent.claim_dedicated(2)
+    with ThreadPoolExecutor(1) as pool:
+        with agent.pool.steady() as told:
+            moving = pool.submit(agent.pool.settle)
+            assert told == {shared.uuid: CpuSet("0-3")}
+            assert agent.told(shared) == CpuSet("0-3") and not moving.done()
+        moving.result(10)
+    assert agent.told(shared) == CpuSet("2-3")

@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an accepted container to the host it is handed to, with real rows and hosts that only note what they get."""
+
+import datetime
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from oslo_utils import timeutils
+
+from zun.common import exceptions
+from zun.db import compute_nodes, containers, models, services, session
+from zun.objects.placement import cpuset_record, placement_request
+from zun.scheduler import filters, weighers
+from zun.scheduler.endpoint import SchedulerEndpoint
+from zun.scheduler.host_table import HostTable
+from zun.tests.fixtures import new_container
+from zun.tests.functional.cloud import machine
+from zun.tests.unit.db.rows import NODE, together
+from zun.tests.unit.scheduler.hosts import ALL_FILTERS, configuration
+from zun.topology import CellShare, CpuSet, Plan
+
+pytestmark = pytest.mark.usefixtures("database")
+DEDICATED = {"cpu_policy": "dedicated", "cpu": 2.0}
+
+
+@dataclass(frozen=True)
+class Handed:
+    """What a host was given to create."""
+
+    host: str
+    uuid: str
+    limits: dict[str, Any]
+    alternates: list[dict[str, Any]]
+    tried: dict[str, str]
+
+    @property
+    def cpus(self):
+        return Plan.from_dict(self.limits["cpuset"]).cpus
+
+
+@dataclass
+class Hosts:
+    """Stands where the messages to the compute services begin. ``away``: hosts that do not answer."""
+
+    handed: list[Handed] = field(default_factory=list)
+    away: set[str] = field(default_factory=set)
+
+    def create(self, context, host, container, *, limits, alternates, tried):
+        if host in self.away:
+            raise exceptions.HostUnavailable(host=host)
+        self.handed.append(Handed(host, container.uuid, limits, alternates, dict(tried)))
+
+
+@pytest.fixture
+def hosts():
+    """Three hosts of 8, 6 and 4 CPUs in two cells each: big, mid and tiny."""
+    for name, cores in (("big", 4), ("mid", 3), ("tiny", 2)):
+        add_host(name, machine(cells=2, cores=cores))
+    return Hosts()
+
+
+def add_host(name, topology):
+    compute_nodes.put(name, {**NODE, "topology": topology.to_dict()})
+    services.heartbeat(name, "zun-compute", "nova")
+
+
+def new_endpoint(hosts, **limits):
+    conf = configuration()
+    table = HostTable(booking_seconds=60, fresh_seconds=0)
+    found = filters.load(ALL_FILTERS, conf)
+    return SchedulerEndpoint(table, found, weighers.load(conf.scheduler.weighers), hosts, **limits)
+
+
+@pytest.fixture
+def endpoint(hosts):
+    return new_endpoint(hosts)
+
+
+def hold(host, cpus, cell=0):
+    """Somebody takes CPUs of a host without a word to anybody."""
+    plan = Plan({cell: CellShare(cpus=CpuSet(cpus))})
+    row = containers.insert(
+        {
+            "name": "other",
+            "project_id": "other",
+            "image": "i",
+            "cpu": float(len(plan.cpus)),
+            "cpu_policy": "dedicated",
+            "memory": 0,
+            "placement": {},
+            "request": {},
+            "status": "Creating",
+        }
+    )
+    containers.claim(row["uuid"], host, {"cpuset": cpuset_record(plan)})
+
+
+def lost(container, seconds=100):
+    """Let the container have been accepted ``seconds`` ago."""
+    then = timeutils.utcnow() - datetime.timedelta(seconds=seconds)
+    table = models.containers
+    with session.writer() as connection:
+        connection.execute(sa.update(table).where(table.c.uuid == container.uuid).values(created_at=then))
+
+
+def row_of(container):
+    row = containers.get(container.uuid)
+    return row["status"], row["host"], row["status_reason"], row["task_state"]
+
+
+WAITING = ("Creating", None, None, None)
+
+# create
+
+
+def test_a_container_goes_to_the_best_host_with_its_limits_and_two_alternates(endpoint, hosts, context):
+    container = new_container(context, **DEDICATED, disk=3)
+    endpoint.create(context, container=container)
+    (handed,) = hosts.handed
+    assert (handed.host, handed.uuid, handed.tried) == ("big", container.uuid, {})
+    assert handed.cpus == CpuSet("0-1")
+    assert {name: handed.limits[name] for name in ("generation", "memory", "cpu", "disk")} == {
+        "generation": 0,
+        "memory": 8192,
+        "cpu": 8.0,
+        "disk": 100.0,
+    }
+    assert [each["host"] for each in handed.alternates] == ["mid", "tiny"]
+    assert [str(Plan.from_dict(each["limits"]["cpuset"]).cpus) for each in handed.alternates] == ["0-1", "0-1"]
+    assert row_of(container) == WAITING  # the host writes the claim
+
+
+@pytest.mark.parametrize("alternates", [0, 1, 5])
+def test_there_are_as_many_alternates_as_the_operator_wants_and_hosts_allow(hosts, context, alternates):
+    endpoint = new_endpoint(hosts, alternates=alternates)
+    endpoint.create(context, container=new_container(context, **DEDICATED))
+    assert len(hosts.handed[0].alternates) == min(alternates, 2)
+
+
+def test_containers_that_come_together_do_not_get_the_same_cpus(endpoint, hosts, context):
+    for _ in range(9):
+        endpoint.create(context, container=new_container(context, **DEDICATED))
+    taken = [(handed.host, cpu) for handed in hosts.handed for cpu in handed.cpus]
+    assert len(hosts.handed) == 8  # 4 pairs on big, 2 on mid, 2 on tiny
+    assert len(set(taken)) == len(taken) == 16
+
+
+def test_a_container_that_fits_nowhere_ends_with_the_reasons(endpoint, hosts, context):
+    container = new_container(context, cpu_policy="dedicated", cpu=5.0, task_state="container_creating")
+    endpoint.create(context, container=container)
+    assert hosts.handed == []
+    assert row_of(container) == (
+        "Error",
+        None,
+        "No valid host was found. Of 3 hosts, CpuSetFilter rejected 2, CPUFilter rejected 1. Nearest miss: no cell "
+        "has 5 CPUs free: best is cell 0 with 4. A request for 4 CPUs and 64 MiB would fit now.",
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"status": "Deleting"}, id="being-deleted"),
+        pytest.param({"status": "Error", "status_reason": "given up"}, id="given-up"),
+        pytest.param({"host": "big", "cpuset": {"cells": []}}, id="claimed-already"),
+    ],
+)
+@pytest.mark.parametrize("cpu", [2.0, 99.0])
+def test_what_needs_no_host_any_more_is_left_alone(endpoint, hosts, context, fields, cpu):
+    container = new_container(context, cpu_policy="dedicated", cpu=cpu)
+    with session.writer() as connection:
+        table = models.containers
+        connection.execute(sa.update(table).where(table.c.uuid == container.uuid).values(**fields))
+    before = containers.get(container.uuid)
+    endpoint.create(context, container=container)
+    assert hosts.handed == []
+    assert containers.get(container.uuid) == before
+
+
+def test_what_is_gone_is_left_alone(endpoint, hosts, context):
+    container = new_container(context, **DEDICATED)
+    container.destroy()
+    endpoint.create(context, container=container)
+    assert hosts.handed == []
+
+
+def test_a_host_that_does_not_answer_keeps_what_was_chosen_until_the_sweep_looks_again(hosts, context):
+    endpoint = new_endpoint(hosts)
+    hosts.away.add("big")
+    container = new_container(context, **DEDICATED)
+    lost(container)
+    endpoint.create(context, container=container)
+    assert (hosts.handed, row_of(container)) == ([], WAITING)
+    endpoint.sweep(60)  # it is booked: the message may have arrived
+    assert hosts.handed == []
+    services.update("big", "zun-compute", {"forced_down": True})
+    new_endpoint(hosts).sweep(60)  # as after the booking's deadline
+    assert [handed.host for handed in hosts.handed] == ["mid"]
+
+
+# claim_refused
+
+
+def refuse(endpoint, context, container, handed, reason="no cell has 2 CPUs free", **changes):
+    values = {"host": handed.host, "tried": handed.tried, "alternates": handed.alternates, **changes}
+    text = str(exceptions.ClaimRefused(host=values["host"], reason=reason))
+    endpoint.claim_refused(context, container=container, reason=text, **values)
+
+
+def accepted(endpoint, hosts, context, **fields):
+    container = new_container(context, **(fields or DEDICATED))
+    endpoint.create(context, container=container)
+    return container, hosts.handed.pop()
+
+
+def test_the_first_alternate_that_is_still_good_is_next(endpoint, hosts, context):
+    container, first = accepted(endpoint, hosts, context)
+    # A new choice would take the larger host that came meanwhile.
+    add_host("huge", machine(cells=2, cores=8))
+    refuse(endpoint, context, container, first)
+    (second,) = hosts.handed
+    assert (second.host, second.limits) == ("mid", first.alternates[0]["limits"])
+    assert second.alternates == first.alternates[1:]
+    assert second.tried == {"big": "Host big refused the claim: no cell has 2 CPUs free"}
+
+
+def test_an_alternate_whose_cpus_are_gone_is_passed_over(endpoint, hosts, context):
+    container, first = accepted(endpoint, hosts, context)
+    hold("mid", "1")
+    refuse(endpoint, context, container, first)
+    (second,) = hosts.handed
+    assert (second.host, second.limits, second.alternates) == ("tiny", first.alternates[1]["limits"], [])
+
+
+def test_an_alternate_that_is_down_is_passed_over(endpoint, hosts, context):
+    container, first = accepted(endpoint, hosts, context)
+    services.update("mid", "zun-compute", {"disabled": True})
+    refuse(endpoint, context, container, first)
+    assert hosts.handed[0].host == "tiny"
+
+
+@pytest.mark.parametrize("alternates", [[], [{"host": "gone", "limits": {"cpuset": {"cells": []}}}]])
+def test_without_a_good_alternate_the_choice_is_made_anew_among_the_others(endpoint, hosts, context, alternates):
+    container, first = accepted(endpoint, hosts, context)
+    add_host("huge", machine(cells=2, cores=8))
+    refuse(endpoint, context, container, first, alternates=alternates)
+    (second,) = hosts.handed
+    assert second.host == "huge" and second.cpus == CpuSet("0-1")
+    assert [each["host"] for each in second.alternates] == ["mid", "tiny"]
+
+
+def test_a_host_that_refused_is_not_tried_again(endpoint, hosts, context):
+    container, handed = accepted(endpoint, hosts, context)
+    tried = []
+    while handed:
+        tried.append(handed.host)
+        refuse(endpoint, context, container, handed)
+        handed = hosts.handed.pop() if hosts.handed else None
+    assert tried == ["big", "mid", "tiny"]
+    status, host, reason, _ = row_of(container)
+    assert (status, host) == ("Error", None)
+    assert "Of 3 hosts, RetryFilter rejected 3" in reason and "refused the claim before" in reason
+
+
+def test_a_refused_choice_is_not_held_against_others(endpoint, hosts, context):
+    container, handed = accepted(endpoint, hosts, context, cpu_policy="dedicated", cpu=4.0)
+    refuse(endpoint, context, container, handed, alternates=[])
+    # Both cells of big are free again for somebody else.
+    for _ in range(2):
+        _, other = accepted(endpoint, hosts, context, cpu_policy="dedicated", cpu=4.0)
+        assert other.host == "big"
+
+
+def test_after_so_many_refusals_the_container_ends_with_each_reason(hosts, context):
+    endpoint = new_endpoint(hosts, max_attempts=2)
+    container, first = accepted(endpoint, hosts, context)
+    refuse(endpoint, context, container, first, "free memory 0 MiB < requested 64 MiB")
+    second = hosts.handed.pop()
+    refuse(endpoint, context, container, second, "no cell has 2 CPUs free")
+    assert hosts.handed == []
+    status, host, reason, task_state = row_of(container)
+    assert (status, host, task_state) == ("Error", None, None)
+    assert "No valid host was found: 2 hosts refused" in reason
+    assert "free memory 0 MiB < requested 64 MiB" in reason and "no cell has 2 CPUs free" in reason
+
+
+@pytest.mark.parametrize("max_attempts", [1, 2, 5])
+def test_no_host_is_named_to_the_user(hosts, context, max_attempts):
+    """Which hosts there are is shown to administrators only, in a member of its own."""
+    endpoint = new_endpoint(hosts, max_attempts=max_attempts)
+    container, handed = accepted(endpoint, hosts, context)
+    while handed:
+        refuse(endpoint, context, container, handed)
+        handed = hosts.handed.pop() if hosts.handed else None
+    status, _, reason, _ = row_of(container)
+    assert status == "Error"
+    assert not [name for name in ("big", "mid", "tiny") if name in reason]
+
+
+def test_a_refusal_of_what_was_deleted_meanwhile_changes_nothing(endpoint, hosts, context):
+    container, handed = accepted(endpoint, hosts, context)
+    containers.destroy_unplaced(container.uuid)
+    refuse(endpoint, context, container, handed)
+    assert hosts.handed == []
+
+
+# host_changed
+
+
+def test_what_a_host_tells_is_what_the_next_choice_sees(endpoint, hosts, context):
+    endpoint.create(context, container=new_container(context, **DEDICATED))
+    handed = hosts.handed.pop()
+    plan = Plan({0: CellShare(cpus=CpuSet("2-3"))})
+    held = {"cpuset": cpuset_record(plan), "cpu": 2.0, "memory": 64, "disk": 0}
+    endpoint.host_changed(context, host="big", generation=1, uuid=handed.uuid, held=held)
+    assert endpoint._table.host("big").usage.claim(handed.uuid) == plan
+    endpoint.host_changed(context, host="big", generation=2, uuid=handed.uuid, held=None)
+    assert endpoint._table.host("big").usage.claim(handed.uuid) is None
+
+
+# sweep
+
+
+def test_what_was_lost_is_scheduled_again_and_nothing_else(endpoint, hosts, context):
+    old = new_container(context, **DEDICATED)
+    lost(old)
+    new_container(context, **DEDICATED)  # its message is under way
+    for fields in ({"host": "big"}, {"status": "Error"}, {"status": "Running", "host": "big"}):
+        lost(new_container(context, **fields))
+    endpoint.sweep(60)
+    assert [handed.uuid for handed in hosts.handed] == [old.uuid]
+    endpoint.sweep(60)  # it is on its way now
+    assert len(hosts.handed) == 1
+
+
+def test_after_a_start_alone_nothing_is_under_way(endpoint, hosts, context):
+    rows = [new_container(context, **DEDICATED) for _ in range(3)]
+    endpoint.sweep(0)
+    assert [handed.uuid for handed in hosts.handed] == [row.uuid for row in rows]
+
+
+def test_what_was_lost_and_fits_nowhere_ends_with_the_reasons(endpoint, hosts, context):
+    container = new_container(context, cpu_policy="dedicated", cpu=5.0)
+    lost(container)
+    endpoint.sweep(60)
+    status, _, reason, _ = row_of(container)
+    assert status == "Error" and "Nearest miss" in reason
+
+
+def test_two_schedulers_that_sweep_together_take_each_lost_container_once(hosts, context):
+    add_host("huge", machine(cells=2, cores=16))
+    endpoints = [new_endpoint(hosts) for _ in range(2)]
+    for _ in range(3):
+        rows = [new_container(context, cpu=0.1) for _ in range(10)]
+        for row in rows:
+            lost(row)
+        assert together(2, lambda number: endpoints[number].sweep(60)) == [None, None]
+        assert sorted(handed.uuid for handed in hosts.handed) == sorted(row.uuid for row in rows)
+        hosts.handed.clear()
+
+
+def test_one_that_cannot_be_understood_does_not_keep_the_others_waiting(endpoint, hosts, context):
+    """As a row written by a later release, or by hand: its shape does not add up."""
+    odd = new_container(context, **DEDICATED, placement={"numa_cpus": [1, 7]})
+    with pytest.raises(ValueError):
+        placement_request(odd)
+    good = new_container(context, **DEDICATED)
+    lost(odd), lost(good)
+    endpoint.sweep(60)
+    assert [handed.uuid for handed in hosts.handed] == [good.uuid]

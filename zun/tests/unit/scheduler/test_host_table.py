@@ -1,0 +1,525 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scheduler's memory of the hosts against real rows: what it is told, what it missed, what it booked itself."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zun.common.context import RequestContext
+from zun.db import compute_nodes, containers, models, services, session
+from zun.objects.placement import cpuset_record
+from zun.scheduler.host_table import Held, HostState, HostTable
+from zun.tests.functional.cloud import machine
+from zun.tests.unit.common.proof import proof
+from zun.tests.unit.db.rows import NODE, clear, container
+from zun.topology import CellShare, CpuSet, PlacementRequest, Plan, Usage, plan
+
+pytestmark = pytest.mark.usefixtures("database")
+CONTEXT = RequestContext(user_id="alice", project_id="demo", roles=["member"])
+TOPOLOGY = machine(cells=1, cores=4, memory_mib=1024)
+MISSING = "6f2f36d6-0e5c-4a25-9d3b-6f5a1c2d3e4f"
+
+
+class Clock:
+    """Seconds, when told to pass."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def table(clock):
+    return new_table(clock)
+
+
+def new_table(clock):
+    return HostTable(booking_seconds=60, fresh_seconds=1, clock=clock)
+
+
+def node(hostname="h1", topology=TOPOLOGY, **fields):
+    return compute_nodes.put(hostname, {**NODE, "topology": topology.to_dict(), **fields})
+
+
+def own(cpus, memory=0, disk=0):
+    """Something held: these CPUs of the cell, and so much of the rest."""
+    return Held(Plan({0: CellShare(cpus=CpuSet(cpus), memory_mib=memory)}), float(len(CpuSet(cpus))), memory, disk)
+
+
+def columns(held):
+    return {"cpuset": cpuset_record(held.plan), "cpu": held.cpu, "memory": held.memory, "disk": held.disk}
+
+
+def claims(hostname, held, **fields):
+    """What an agent does: a container's row with a committed claim. Gives its uuid and the host's new generation."""
+    uuid = container(**fields)["uuid"]
+    return uuid, containers.claim(uuid, hostname, columns(held))
+
+
+def owners(table, hostname="h1"):
+    """Owner -> CPUs, as the table has them."""
+    return {owner: str(held.cpus) for owner, held in table.host(hostname).usage}
+
+
+# what is read
+
+
+def test_a_host_is_as_its_rows_say(table):
+    settings = {"labels": {"disk": "ssd"}, "runtimes": ["crun", "runc"], "availability_zone": "z1"}
+    node(**settings, disk_total=50, disk_allocation_ratio=2.0, enable_cpu_pinning=False)
+    services.heartbeat("h1", "zun-compute", "z1")
+    services.heartbeat("h1", "zun-scheduler", "z1")
+    uuid, _ = claims("h1", own("1-2", 64, 7))
+    container(host="h1")
+    table.refresh()
+    assert table.hosts() == [
+        HostState(
+            hostname="h1",
+            topology=TOPOLOGY,
+            usage=Usage({uuid: own("1-2", 64).plan}),
+            generation=1,
+            disk_total=50,
+            disk_used=7,
+            disk_allocation_ratio=2.0,
+            enable_cpu_pinning=False,
+            availability_zone="z1",
+            labels={"disk": "ssd"},
+            runtimes=("crun", "runc"),
+            service=services.get("h1", "zun-compute"),
+        )
+    ]
+
+
+def test_hosts_are_in_the_order_of_their_names(table):
+    for name in ("c", "a", "b"):
+        node(name)
+    table.refresh()
+    assert [host.hostname for host in table.hosts()] == ["a", "b", "c"]
+    assert table.host("b").hostname == "b" and table.host("d") is None
+
+
+def test_what_was_read_a_moment_ago_is_not_read_again(table, clock):
+    node()
+    table.refresh()
+    claims("h1", own("0"))
+    clock.now += 0.9
+    table.refresh()
+    assert owners(table) == {}
+    clock.now += 0.1
+    table.refresh()
+    assert list(owners(table).values()) == ["0"]
+
+
+def test_changes_of_services_hosts_and_inventories_are_seen(table, clock):
+    node(), node("h2")
+    services.heartbeat("h1", "zun-compute", "nova")
+    table.refresh()
+    services.update("h1", "zun-compute", {"disabled": True})
+    services.heartbeat("h2", "zun-compute", "nova")
+    node("h2", topology=machine(), disk_total=7)
+    node("h3")
+    clock.now += 1
+    table.refresh()
+    assert [host.hostname for host in table.hosts()] == ["h1", "h2", "h3"]
+    assert table.host("h1").service["disabled"] is True
+    assert (table.host("h2").topology, table.host("h2").disk_total) == (machine(), 7)
+    assert table.host("h2").service["host"] == "h2" and table.host("h3").service is None
+    services.destroy("h1", "zun-compute")
+    with session.writer() as connection:
+        connection.execute(sa.delete(models.compute_nodes).where(models.compute_nodes.c.hostname == "h2"))
+    clock.now += 1
+    table.refresh()
+    assert [host.hostname for host in table.hosts()] == ["h1", "h3"]
+    assert table.host("h1").service is None
+
+
+def test_the_table_can_be_used_while_it_is_being_read(table, clock):
+    """One thread reads; nobody else waits for the database."""
+    node()
+    services.heartbeat("h1", "zun-compute", "nova")
+    table.refresh()
+    claims("h1", own("0"))
+    clock.now += 1
+    waited = []
+    with ThreadPoolExecutor(1) as other:
+
+        def look(*_args):
+            try:
+                other.submit(table.hosts).result(timeout=2)
+            except TimeoutError:
+                waited.append("a lock was held over I/O")
+
+        reader = session._current().reader
+        sa.event.listen(reader, "before_cursor_execute", look)
+        table.refresh()
+        sa.event.remove(reader, "before_cursor_execute", look)
+    assert waited == []
+
+
+# what hosts tell
+
+A, B, C = (f"00000000-0000-0000-0000-00000000000{letter}" for letter in "abc")
+
+
+@pytest.mark.parametrize(
+    ("told", "expected", "generation"),
+    [
+        pytest.param([], {A: "0"}, 1, id="nothing"),
+        pytest.param([(2, B, "1")], {A: "0", B: "1"}, 2, id="a-claim"),
+        pytest.param([(2, B, "1-2"), (3, C, "3")], {A: "0", B: "1-2", C: "3"}, 3, id="claims-in-order"),
+        pytest.param([(2, A, None)], {}, 2, id="a-release"),
+        pytest.param([(2, A, "0-1")], {A: "0-1"}, 2, id="a-resize"),
+        pytest.param([(2, A, None), (3, B, "0")], {B: "0"}, 3, id="what-was-released-is-claimed"),
+        pytest.param([(2, B, "1"), (2, B, "1")], {A: "0", B: "1"}, 2, id="twice"),
+        pytest.param([(2, B, "1"), (3, B, None), (2, B, "1")], {A: "0"}, 3, id="an-old-one-late"),
+        pytest.param([(1, A, "0")], {A: "0"}, 1, id="what-was-read-already"),
+        pytest.param([(1, A, None)], {A: "0"}, 1, id="something-else-of-a-time-that-was-read"),
+        pytest.param([(2, MISSING, None)], {A: "0"}, 2, id="a-release-of-what-is-not-known"),
+    ],
+)
+def test_a_host_s_word_is_taken_in_order(table, told, expected, generation):
+    node()
+    claims("h1", own("0"), uuid=A)
+    table.refresh()
+    for number, uuid, cpus in told:
+        table.changed("h1", number, uuid, own(cpus) if cpus else None)
+    assert owners(table) == expected
+    assert table.host("h1").generation == generation
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param([(4, C, "3")], id="something-between-is-missing"),
+        pytest.param([(4, C, "3"), (3, B, None)], id="the-wrong-way-round"),
+        pytest.param([(4, C, "0")], id="what-was-released-between-is-claimed"),
+        pytest.param([(9, A, None)], id="far-ahead"),
+        pytest.param([(None, None, None)], id="the-inventory-changed"),
+    ],
+)
+def test_after_a_gap_the_host_is_read_at_once(table, told):
+    """Generations 2 to 4: A gives its CPU back, B comes and goes, C takes what A had."""
+    node()
+    claims("h1", own("0"), uuid=A)
+    table.refresh()
+    containers.destroy(A)
+    claims("h1", own("0"), uuid=C)
+    for number, uuid, cpus in told:
+        table.changed("h1", number or 1, uuid, own(cpus) if cpus else None)
+    table.hosts()
+    table.refresh()  # no time has passed
+    assert owners(table) == {C: "0"}
+    assert table.host("h1").generation == 3
+
+
+def test_an_unknown_host_that_speaks_is_read_at_once(table):
+    table.refresh()
+    node()
+    uuid, generation = claims("h1", own("0"))
+    table.changed("h1", generation, uuid, own("0"))
+    assert table.hosts() == []
+    table.refresh()
+    assert owners(table) == {uuid: "0"}
+    table.changed("h9", 1, uuid, own("0"))
+    table.refresh()
+    assert table.host("h9") is None
+
+
+def test_a_word_that_was_lost_is_made_up_for(table, clock):
+    node(), node("h2")
+    first, _ = claims("h1", own("0"))
+    table.refresh()
+    containers.destroy(first)
+    second, _ = claims("h1", own("1-2"))
+    clock.now += 1
+    table.refresh()
+    assert owners(table) == {second: "1-2"}
+
+
+def test_disk_is_counted_with_the_rest(table):
+    node()
+    claims("h1", own("0", disk=10), uuid=A)
+    table.refresh()
+    table.changed("h1", 2, B, own("1", disk=5))
+    assert table.host("h1").disk_used == 15
+    table.changed("h1", 3, A, None)
+    assert table.host("h1").disk_used == 5
+
+
+# what is booked
+
+
+def book(table, uuid, held, hostname="h1"):
+    table.choose_and_book(uuid, lambda hosts: (hostname, held))
+
+
+@pytest.fixture
+def booked(table):
+    """A table of two hosts where A is booked on the first."""
+    node(), node("h2")
+    table.refresh()
+    book(table, A, own("0-1", 64, 5))
+    return table
+
+
+def test_a_choice_is_held_until_the_host_speaks(booked):
+    assert owners(booked) == {A: "0-1"} and booked.is_booked(A) and not booked.is_booked(B)
+    assert booked.host("h1").disk_used == 5
+    assert booked.host("h1").generation == 0
+
+
+def test_the_next_choice_sees_the_last_one(booked):
+    seen = []
+    booked.choose_and_book(B, lambda hosts: seen.extend(hosts))
+    assert [(host.hostname, len(host.usage)) for host in seen] == [("h1", 1), ("h2", 0)]
+    assert not booked.is_booked(B)
+
+
+@pytest.mark.parametrize("cpus", ["0-1", "2-3"])
+def test_a_confirmed_choice_is_what_the_host_says(booked, cpus):
+    booked.changed("h1", 1, A, own(cpus, 64, 5))
+    assert owners(booked) == {A: cpus} and not booked.is_booked(A)
+    assert booked.host("h1").disk_used == 5
+
+
+def test_a_choice_that_another_host_carries_out_is_moved(booked):
+    booked.changed("h2", 1, A, own("2-3"))
+    assert (owners(booked), owners(booked, "h2"), booked.is_booked(A)) == ({}, {A: "2-3"}, False)
+
+
+def test_a_refused_choice_is_forgotten(booked):
+    booked.unbook(A)
+    assert owners(booked) == {} and not booked.is_booked(A) and booked.host("h1").disk_used == 0
+    booked.unbook(A)
+
+
+def test_a_new_choice_for_a_container_replaces_the_old(booked):
+    seen = []
+    booked.choose_and_book(A, lambda hosts: seen.extend(hosts) or ("h2", own("3")))
+    assert [len(host.usage) for host in seen] == [0, 0]
+    assert (owners(booked), owners(booked, "h2")) == ({}, {A: "3"})
+
+
+def test_a_choice_that_finds_nothing_leaves_nothing(booked):
+    booked.choose_and_book(A, lambda hosts: None)
+    assert owners(booked) == {} and not booked.is_booked(A)
+
+
+@pytest.mark.parametrize("look", [lambda table: table.hosts(), lambda table: table.host("h1")])
+def test_a_choice_of_which_nobody_speaks_lapses(booked, clock, look):
+    clock.now += 59.9
+    assert owners(booked) == {A: "0-1"}
+    clock.now += 0.1
+    look(booked)
+    assert owners(booked) == {} and not booked.is_booked(A)
+
+
+def test_who_was_quicker_takes_the_place_of_a_choice(booked):
+    book(booked, B, own("2"))
+    booked.changed("h1", 1, C, own("1"))
+    assert owners(booked) == {C: "1", B: "2"}
+    assert not booked.is_booked(A) and booked.is_booked(B)
+
+
+def test_a_claim_that_leaves_room_leaves_the_choice(booked):
+    booked.changed("h1", 1, C, own("2"))
+    assert owners(booked) == {C: "2", A: "0-1"} and booked.is_booked(A)
+
+
+def test_a_choice_outlives_a_reading_of_its_host(booked, clock):
+    claims("h1", own("3"), uuid=C)
+    clock.now += 1
+    booked.refresh()
+    assert owners(booked) == {C: "3", A: "0-1"} and booked.is_booked(A)
+
+
+def test_a_choice_that_was_carried_out_unheard_is_found_by_reading(booked, clock):
+    claims("h1", own("2-3"), uuid=A)
+    clock.now += 1
+    booked.refresh()
+    assert owners(booked) == {A: "2-3"} and not booked.is_booked(A)
+
+
+def test_a_choice_that_was_carried_out_elsewhere_is_found_by_reading(booked, clock):
+    claims("h2", own("2-3"), uuid=A)
+    clock.now += 1
+    booked.refresh()
+    assert (owners(booked), owners(booked, "h2"), booked.is_booked(A)) == ({}, {A: "2-3"}, False)
+
+
+@pytest.mark.parametrize("cpus", ["0-1", "2-3"])
+def test_a_choice_for_what_is_held_already_harms_nobody_else(table, cpus):
+    """A message came twice: whatever becomes of this container, others are booked and told of as before."""
+    node(), node("h2")
+    claims("h1", own("0-1", disk=5), uuid=A)
+    table.refresh()
+    book(table, A, own(cpus, disk=5))
+    table.changed("h1", 2, B, own("2" if cpus == "0-1" else "0"))
+    table.changed("h1", 3, B, None)
+    book(table, C, own("2"), "h2")
+    table.unbook(A)
+    assert owners(table) == {A: "0-1"}
+    assert table.host("h1").disk_used == 5
+
+
+# whatever happens
+
+HOSTS = ("h1", "h2")
+
+
+class World:
+    """Hosts that claim and release, words that are late, lost or doubled, a scheduler that reads and books."""
+
+    def __init__(self, draw):
+        clear()
+        self.draw = draw
+        self.clock = Clock()
+        self.table = new_table(self.clock)
+        self.usages = {name: Usage() for name in HOSTS}
+        self.late = []
+        for name in HOSTS:
+            node(name)
+        self.table.refresh()
+
+    def claim(self):
+        name = self.draw(st.sampled_from(HOSTS))
+        wanted = PlacementRequest(self.draw(st.integers(1, 3)), self.draw(st.integers(0, 500)))
+        answer = plan(TOPOLOGY, self.usages[name], wanted)
+        if not isinstance(answer, Plan):
+            return
+        held = Held(answer, float(wanted.cpus), wanted.memory_mib, self.draw(st.integers(0, 3)))
+        booked = sorted(uuid for uuid in (A, B, C) if self.table.is_booked(uuid))
+        uuid = self.draw(st.sampled_from([*booked, None])) if booked else None
+        uuid, generation = claims(name, held, **({"uuid": uuid} if uuid and not exists(uuid) else {}))
+        self.usages[name] = self.usages[name].with_claim(uuid, answer)
+        self.tell(name, generation, uuid, held)
+
+    def release(self):
+        held = [(name, owner) for name in HOSTS for owner in self.usages[name].owners]
+        if held:
+            name, uuid = self.draw(st.sampled_from(held))
+            self.usages[name] = self.usages[name].without(uuid)
+            self.tell(name, containers.destroy(uuid), uuid, None)
+
+    def resize(self):
+        held = [(name, owner) for name in HOSTS for owner in self.usages[name].owners]
+        if held:
+            name, uuid = self.draw(st.sampled_from(held))
+            others = self.usages[name].without(uuid)
+            answer = plan(TOPOLOGY, others, PlacementRequest(self.draw(st.integers(1, 3)), 10))
+            if isinstance(answer, Plan):
+                self.usages[name] = others.with_claim(uuid, answer)
+                what = Held(answer, float(len(answer.cpus)), 10, 0)
+                self.tell(name, containers.change_claim(uuid, name, columns(what)), uuid, what)
+
+    def tell(self, *word):
+        fate = self.draw(st.sampled_from(("now", "late", "lost", "twice", "again later")))
+        if fate in ("now", "twice", "again later"):
+            self.table.changed(*word)
+        if fate == "twice":
+            self.table.changed(*word)
+        if fate in ("late", "again later"):
+            self.late.append(word)
+
+    def deliver(self):
+        if self.late:
+            self.table.changed(*self.late.pop(self.draw(st.integers(0, len(self.late) - 1))))
+
+    def inventory(self):
+        name = self.draw(st.sampled_from(HOSTS))
+        row = node(name, disk_total=self.draw(st.integers(1, 9)))
+        self.tell(name, row["generation"], None, None)
+
+    def refresh(self):
+        seconds = self.draw(st.sampled_from((0, 0.5, 1, 1)))
+        self.clock.now += seconds
+        self.table.refresh()
+        if seconds == 1:
+            self.check()
+
+    def check(self):
+        """The table is what the database says, and beside it nothing but choices under way."""
+        for name in HOSTS:
+            row, found = compute_nodes.find(name), self.table.host(name)
+            held = {claim["uuid"]: Held.of(claim) for claim in containers.claims(name)}
+            told = {uuid: what for uuid, what in found.usage if not self.table.is_booked(uuid)}
+            assert told == {uuid: what.plan for uuid, what in held.items()}
+            assert (found.generation, found.disk_total) == (row["generation"], row["disk_total"])
+            if len(told) == len(found.usage):
+                assert found.disk_used == sum(what.disk for what in held.values())
+
+    def book(self):
+        uuid = self.draw(st.sampled_from((A, B, C)))
+        wanted = PlacementRequest(self.draw(st.integers(1, 3)), 10)
+
+        def choose(hosts):
+            answers = [(host.hostname, plan(host.topology, host.usage, wanted)) for host in hosts]
+            able = [(name, answer) for name, answer in answers if isinstance(answer, Plan)]
+            if exists(uuid) or not able:
+                return None
+            name, answer = self.draw(st.sampled_from(able))
+            return name, Held(answer, float(wanted.cpus), 10, 0)
+
+        self.table.choose_and_book(uuid, choose)
+
+    def unbook(self):
+        self.table.unbook(self.draw(st.sampled_from((A, B, C))))
+
+    def wait(self):
+        self.clock.now += 61
+
+
+def exists(uuid):
+    return any(row["uuid"] == uuid for row in containers.claims())
+
+
+STEPS = ("claim", "claim", "book", "book", "refresh", "refresh", "release", "resize", "deliver", "inventory", "unbook")
+
+
+@proof(60)
+@given(data=st.data())
+def test_after_a_refresh_the_table_is_what_the_database_says(data):
+    world = World(data.draw)
+    for _ in range(data.draw(st.integers(5, 25), label="steps")):
+        getattr(world, data.draw(st.sampled_from((*STEPS, "wait")), label="step"))()
+        assert [host.hostname for host in world.table.hosts()] == list(HOSTS)
+    world.clock.now += 61  # every booking lapses
+    world.table.refresh()
+    world.check()
+    for word in world.late:  # what comes after all that is old
+        world.table.changed(*word)
+        world.check()
+
+
+def test_a_state_is_a_value(table):
+    node()
+    table.refresh()
+    before = table.host("h1")
+    book(table, A, own("0"))
+    assert len(before.usage) == 0
+    assert replace(table.host("h1"), usage=Usage()) == before
+
+
+def test_many_threads_book_each_cpu_once(table):
+    node()
+    table.refresh()
+
+    def choose(hosts):
+        answer = plan(hosts[0].topology, hosts[0].usage, PlacementRequest(1, 0))
+        return ("h1", Held(answer, 1.0, 0, 0)) if isinstance(answer, Plan) else None
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: table.choose_and_book(f"c{number}", choose), range(16)))
+    assert table.host("h1").usage.held_cpus == CpuSet("0-3")
+    assert len(table.host("h1").usage) == 4

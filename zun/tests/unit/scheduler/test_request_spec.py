@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from zun.common.context import RequestContext
+from zun.objects import Container
+from zun.scheduler.request_spec import RequestSpec
+from zun.topology import PlacementRequest
+
+UUID = "6f2f36d6-0e5c-4a25-9d3b-6f5a1c2d3e4f"
+PLAIN = {"cpu": 1.0, "memory": 64, "cpu_policy": "shared", "disk": 0, "runtime": None, "placement": {}}
+
+
+def asked(request=None, **fields):
+    context = RequestContext(user_id="alice", project_id="demo")
+    return Container(context, uuid=UUID, request=request or {}, **{**PLAIN, **fields})
+
+
+@pytest.mark.parametrize(
+    ("container", "tried", "expected"),
+    [
+        pytest.param(
+            asked(), None, RequestSpec(UUID, PlacementRequest(1.0, 64, cpu_policy="shared")), id="nothing-special"
+        ),
+        pytest.param(
+            asked(
+                {
+                    "run": True,
+                    "availability_zone": "z1",
+                    "host": "h1",
+                    "hints": {"label:disk": "ssd", "label:cores": 8, "group": "g1"},
+                },
+                cpu=4.0,
+                cpu_policy="dedicated",
+                disk=7,
+                runtime="kata",
+                placement={"numa_nodes": 2},
+            ),
+            {"h2": "full"},
+            RequestSpec(
+                UUID,
+                PlacementRequest(4, 64, numa_nodes=2),
+                disk=7,
+                availability_zone="z1",
+                runtime="kata",
+                labels={"disk": "ssd", "cores": "8"},
+                requested_host="h1",
+                tried={"h2": "full"},
+            ),
+            id="everything",
+        ),
+        pytest.param(
+            asked({"hints": None}), {}, RequestSpec(UUID, PlacementRequest(1.0, 64, "shared")), id="null-hints"
+        ),
+    ],
+)
+def test_a_request_is_what_the_container_was_accepted_with(container, tried, expected):
+    assert RequestSpec.of(container, tried) == expected
+
+
+@pytest.mark.parametrize(("policy", "dedicated"), [("shared", False), ("dedicated", True)])
+def test_dedicated(policy, dedicated):
+    assert RequestSpec.of(asked(cpu_policy=policy)).dedicated is dedicated

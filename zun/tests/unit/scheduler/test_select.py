@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from zun.scheduler import filters, weighers
+from zun.scheduler.select import NEAREST_MISS_HOSTS, Choice, NoValidHost, Rejection, select
+from zun.tests.functional.cloud import machine
+from zun.tests.unit.common.proof import proof
+from zun.tests.unit.scheduler.hosts import ALL_FILTERS, UP, configuration, full, host, placements, spec, used_hosts
+from zun.topology import CellShare, CpuSet, PlacementRequest, Plan, plan
+
+FILTERS = filters.load([name for name in ALL_FILTERS if name != "ComputeFilter"], configuration())
+WEIGHERS = weighers.load(["FreeCPUWeigher", "FreeRAMWeigher"])
+
+
+def selected(hosts, wanted, count=3):
+    return select(hosts, wanted, FILTERS, WEIGHERS, count)
+
+
+def message(hosts, wanted):
+    answer = selected(hosts, wanted)
+    assert isinstance(answer, NoValidHost)
+    return answer.message
+
+
+def dedicated(cpus, memory=64):
+    return PlacementRequest(cpus, memory)
+
+
+# who is chosen
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 9])
+def test_as_many_hosts_as_are_asked_for_and_can_hold_it_best_first(count):
+    hosts = [full(f"h{held}", *[dedicated(1)] * held) for held in (3, 0, 6, 2, 7)]
+    answer = selected(hosts, spec(2), count)
+    # h7 has one CPU left; h6 has two, but on two cells of which one is full.
+    assert [choice.hostname for choice in answer] == ["h0", "h2", "h3", "h6"][:count]
+
+
+def test_a_choice_has_the_limits_of_every_filter_and_an_exact_plan():
+    state = full("h1", dedicated(1, 100), generation=4)
+    (choice,) = selected([state], spec(2, 64))
+    answer = plan(state.topology, state.usage, dedicated(2))
+    expected = {"generation": 4, "memory": 8192, "cpu": 8.0, "disk": 100.0}
+    assert choice == Choice("h1", {**expected, "cpuset": replace(answer, generation=4).to_dict()})
+    assert state.usage.fits(state.topology, Plan.from_dict(choice.limits["cpuset"])) is None
+
+
+def exactly(cpus, cell):
+    return Plan({cell: CellShare(cpus=CpuSet(cpus))})
+
+
+def test_a_better_weight_does_not_help_who_cannot_hold_it_exactly():
+    scattered = full("a", exactly("0-2", 0), exactly("4-6", 1))
+    small = host("b", machine(cells=1, cores=2))
+    assert len(scattered.topology.dedicated_cpus - scattered.usage.held_cpus) == 2
+    answer = selected([scattered, small], spec(2))
+    assert [choice.hostname for choice in answer] == ["b"]
+
+
+@proof(80)
+@given(
+    hosts=st.lists(used_hosts(), min_size=1, max_size=4),
+    wanted=placements(),
+    count=st.integers(1, 4),
+)
+def test_what_is_chosen_fits_and_what_is_not_has_a_reason(hosts, wanted, count):
+    hosts = [replace(each, hostname=f"h{number}") for number, each in enumerate(hosts)]
+    asked = replace(spec(), placement=wanted)
+    able = {each.hostname for each in hosts if isinstance(plan(each.topology, each.usage, wanted), Plan)}
+    answer = selected(hosts, asked, count)
+    if isinstance(answer, NoValidHost):
+        assert able == set()
+        assert sorted(rejection.hostname for rejection in answer.rejections) == sorted(each.hostname for each in hosts)
+        return
+    names = [choice.hostname for choice in answer]
+    assert len(names) == len(set(names)) == min(count, len(able)) and set(names) <= able
+    by_name = {each.hostname: each for each in hosts}
+    for choice in answer:
+        state = by_name[choice.hostname]
+        assert state.usage.fits(state.topology, Plan.from_dict(choice.limits["cpuset"])) is None
+
+
+# what is said when nobody can
+
+DOWN = {**UP, "forced_down": True}
+COMPUTE = filters.load(["ComputeFilter"], configuration())
+
+
+@pytest.mark.parametrize(
+    ("hosts", "wanted", "expected"),
+    [
+        pytest.param(
+            [], spec(2), "No valid host was found: no compute host has registered yet.", id="there-is-no-host"
+        ),
+        pytest.param(
+            [host("a"), host("b")],
+            spec(2, availability_zone="gpu"),
+            "No valid host was found. Of 2 hosts, AvailabilityZoneFilter rejected 2. "
+            "Most common reason: it is in zone nova, not gpu.",
+            id="another-zone",
+        ),
+        pytest.param(
+            [host("a")],
+            spec(6),
+            "No valid host was found. Of 1 host, CpuSetFilter rejected 1. Nearest miss: no cell has 6 CPUs free: "
+            "best is cell 0 with 4. A request for 4 CPUs and 64 MiB would fit now.",
+            id="too-large-for-a-cell",
+        ),
+        pytest.param(
+            [host("a"), full("b", *[dedicated(1)] * 4), host("c", runtimes=())],
+            spec(9, runtime="runc"),
+            "No valid host was found. Of 3 hosts, CPUFilter rejected 2, RuntimeFilter rejected 1. Nearest miss: "
+            "no cell has 9 CPUs free: best is cell 0 with 4. A request for 4 CPUs and 64 MiB would fit now.",
+            id="of-several-misses-the-nearest",
+        ),
+        pytest.param(
+            [full("a", dedicated(1, 4000)), full("b", dedicated(1, 4000), dedicated(1, 4090))],
+            spec(1, 4097),
+            "No valid host was found. Of 2 hosts, RamFilter rejected 1, CpuSetFilter rejected 1. Nearest miss: "
+            "no cell has 4097 MiB free: best is cell 1 with 4096. A request for 1 CPUs and 4096 MiB would fit now.",
+            id="too-much-memory",
+        ),
+        pytest.param(
+            [host("a", disk_used=95)],
+            spec(1, disk=6),
+            "No valid host was found. Of 1 host, DiskFilter rejected 1. "
+            "Nearest miss: a host has the CPUs and the memory, but not the disk.",
+            id="only-the-disk-is-short",
+        ),
+        pytest.param(
+            [full("a", *[dedicated(1)] * 8)],
+            spec(1),
+            "No valid host was found. Of 1 host, CPUFilter rejected 1. "
+            "Nearest miss: no cell has 1 CPUs free: best is cell 0 with 0.",
+            id="nothing-like-it-would-fit",
+        ),
+    ],
+)
+def test_the_user_is_told_how_many_hosts_dropped_out_why_and_what_would_have_fitted(hosts, wanted, expected):
+    assert message(hosts, wanted) == expected
+
+
+def test_every_host_that_dropped_out_leaves_a_reason():
+    hosts = [host("a", runtimes=()), host("b", availability_zone="gpu"), full("c", *[dedicated(3)] * 2)]
+    answer = selected(hosts, spec(2, runtime="runc", availability_zone="nova"))
+    assert answer.rejections == (
+        Rejection("a", "RuntimeFilter", "it has no runtime runc, only "),
+        Rejection("b", "AvailabilityZoneFilter", "it is in zone gpu, not nova"),
+        Rejection("c", "CpuSetFilter", "no cell has 2 CPUs free: best is cell 0 with 1"),
+    )
+
+
+SECRET = "rack7-u12.example.org"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "wanted"),
+    [
+        pytest.param([host(SECRET)], spec(9), id="full"),
+        pytest.param([host(SECRET)], spec(9, 9999), id="full-of-everything"),
+        pytest.param([host(SECRET, disk_total=0)], spec(1, disk=1), id="no-disk"),
+        pytest.param([host(SECRET, runtimes=())], spec(1, runtime="kata"), id="no-runtime"),
+        pytest.param([host(SECRET)], spec(1, labels={"disk": "ssd"}), id="no-label"),
+        pytest.param([host(SECRET)], spec(1, availability_zone="gpu"), id="another-zone"),
+        pytest.param([host(SECRET)], spec(1, requested_host="h9"), id="another-host-was-asked-for"),
+        pytest.param([host(SECRET, enable_cpu_pinning=False)], spec(1), id="no-pinning"),
+        pytest.param(
+            [host(SECRET)],
+            spec(1, tried={SECRET: "no cell has 1 CPUs free"}),
+            id="it-refused-before",
+        ),
+    ],
+)
+def test_no_host_is_named_to_the_user(hosts, wanted):
+    assert SECRET not in message(hosts, wanted)
+
+
+def test_a_host_that_takes_no_dedicated_ones_is_no_miss_by_disk():
+    told = message([host("a", enable_cpu_pinning=False)], spec(1))
+    assert "disk" not in told
+    assert "takes no dedicated containers" in told
+
+
+def test_a_host_that_takes_no_dedicated_ones_is_no_near_miss():
+    """It has room for 4 CPUs, and would refuse them as well."""
+    told = message([host("a", enable_cpu_pinning=False), full("b", *[dedicated(3)] * 2)], spec(5))
+    assert "A request for 1 CPUs and 64 MiB would fit now." in told
+
+
+def test_the_nearest_miss_has_the_disk_as_well():
+    """The larger host has the CPUs, but neither host has what is asked for, and only one has the disk."""
+    without_disk = host("a", disk_total=0)
+    told = message([without_disk, full("b", dedicated(2), dedicated(4))], spec(5, disk=10))
+    assert "A request for 2 CPUs and 64 MiB would fit now." in told
+
+
+NEAR = re.compile(r"A request for ([\d.e+]+) CPUs and (\d+) MiB(?: on (\d+) NUMA nodes?)? would fit now")
+
+
+def stated(told, asked):
+    """The request that the text says would fit, when it names amounts only: every condition is as it was asked for."""
+    found = NEAR.search(told)
+    if found is None:
+        return None
+    cpus, memory, nodes = found.groups()
+    amounts = {"cpus": float(cpus), "memory_mib": int(memory), "numa_nodes": int(nodes or 1)}
+    return replace(asked, placement=replace(asked.placement, **amounts))
+
+
+@proof(120)
+@given(hosts=st.lists(used_hosts(), min_size=1, max_size=3), wanted=placements())
+def test_the_stated_request_truly_fits_now(hosts, wanted):
+    hosts = [replace(each, hostname=f"h{number}") for number, each in enumerate(hosts)]
+    asked = replace(spec(), placement=wanted)
+    answer = selected(hosts, asked)
+    assume(isinstance(answer, NoValidHost))
+    nearest = stated(answer.message, asked)
+    assume(nearest is not None)
+    assert nearest != asked
+    assert isinstance(selected(hosts, nearest), list)
+
+
+@pytest.mark.parametrize(
+    ("state", "wanted", "condition"),
+    [
+        pytest.param(host(), spec(2, placement={"thread_policy": "require"}), "thread", id="threads"),
+        pytest.param(host(), spec(2, placement={"page_size": 2048}), "page", id="pages"),
+        pytest.param(full("h1", *[dedicated(3)] * 2), spec(2), "NUMA nodes", id="more-cells"),
+        pytest.param(
+            full("h1", *[dedicated(1)] * 3, *[dedicated(3)]), spec(3, 9), "NUMA nodes", id="any-cells"
+        ),
+    ],
+)
+def test_what_would_fit_on_other_conditions_says_on_which(state, wanted, condition):
+    """'A request for 2 CPUs and 64 MiB would fit' is no help to who asked for 2 CPUs and 64 MiB."""
+    told = message([state], wanted)
+    assert "would fit now" in told
+    nearest = stated(told, wanted)
+    assert condition in told.partition("A request for")[2] or isinstance(selected([state], nearest), list)
+
+
+def test_only_so_many_hosts_are_asked_what_would_have_fitted():
+    hosts = [full(f"h{number:04}", *[dedicated(1)] * 8) for number in range(NEAREST_MISS_HOSTS)]
+    assert "best is cell 0 with 0" in message([*hosts, host("z")], spec(5))
+    assert "best is cell 0 with 4" in message([*hosts[1:], host("z")], spec(5))
