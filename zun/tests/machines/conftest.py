@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import pathlib
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import docker
+import pytest
+
+from zun.tests.fixtures import wait_for
+from zun.tests.integration.programs import Api, Program, free_port
+from zun.tests.machines import kernel
+from zun.tests.machines.containers import IMAGE, PATIENCE, Containers, SlowApi, host_topology
+from zun.topology import CpuSet, HostTopology, discover
+
+NODES = 4
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = pathlib.Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.numavm)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What was measured, test by test."""
+    reports = [each for outcome in ("passed", "failed") for each in terminalreporter.stats.get(outcome, ())]
+    reports = [each for each in reports if each.when == "call" and "tests/machines/" in each.nodeid]
+    if reports:
+        terminalreporter.section("measured")
+    for each in reports:
+        name = each.nodeid.rpartition("/")[2]
+        terminalreporter.write_line(f"{name}: {each.outcome} in {each.duration:.1f} s")
+        for what, value in each.user_properties:
+            terminalreporter.write_line(f"    {what}: {value}")
+
+
+def _missing(reason: str) -> None:
+    if os.environ.get("ZUN_NUMAVM") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def machine() -> HostTopology:
+    """This machine. Tests are skipped where it has too few memory nodes; with ZUN_NUMAVM=1 they fail."""
+    nodes = list(pathlib.Path("/sys/devices/system/node").glob("node[0-9]*"))
+    if len(nodes) < NODES:
+        _missing(f"this machine has {len(nodes)} memory nodes, {NODES} are needed: tools/numavm-test.sh emulates them")
+    return discover()
+
+
+@pytest.fixture(scope="session")
+def engine(machine: HostTopology) -> docker.APIClient:
+    """The Docker daemon of this machine. It must have the image."""
+    try:
+        client = docker.APIClient(os.environ.get("DOCKER_HOST"), version="auto", timeout=PATIENCE)
+    except docker.errors.DockerException as exc:
+        _missing(f"no Docker daemon answers: {exc}")
+    if not client.images(IMAGE):
+        _missing(f"the image {IMAGE} (busybox and python3) is not there; tools/numavm.sh puts it into its guest")
+    return client
+
+
+class Patient(Program):
+    """A program that may take long to start."""
+
+    def start(self) -> float:
+        began = time.monotonic()
+        try:
+            return super().start()
+        except AssertionError:
+            wait_for(lambda: self._is_ready(0), PATIENCE)  # fails at once if it has ended
+            return time.monotonic() - began
+
+
+@pytest.fixture(scope="session")
+def allinone(machine: HostTopology, engine: docker.APIClient, tmp_path_factory: Any) -> Iterator[Program]:
+    """The all-in-one, for all tests: starting takes long where the machine is emulated.
+
+    Nothing is kept for the host, so that a container may ask for the whole memory of a node. Few workers: systemd and
+    Docker give up on each other when an emulated machine starts many containers at once.
+    """
+    folder, port = tmp_path_factory.mktemp("allinone"), free_port()
+    settings: dict[str, dict[str, Any]] = {
+        "DEFAULT": {"state_path": folder / "state", "host": f"test-{uuid.uuid4().hex[:8]}", "debug": "false"},
+        "api": {"port": port, "rpc_timeout": PATIENCE},
+        "docker": {"default_timeout": PATIENCE},
+        "compute": {"reserved_host_memory_mb": 0, "workers": 4},
+    }
+    made = Patient(folder, "allinone", "allinone", (), settings)
+    made.start_seconds = made.start()  # type: ignore[attr-defined]
+    made.api = SlowApi(f"http://127.0.0.1:{port}/v1")  # type: ignore[attr-defined]
+    yield made
+    made.stop()
+    print(made.log.read_text()[-20000:])
+
+
+@pytest.fixture
+def api(allinone: Any) -> Iterator[Api]:
+    """The REST API of a host without containers. After the test it has none again, and every CPU is back."""
+    everything = host_topology(allinone.api)["shared"]
+    yield allinone.api
+    allinone.api.delete_all(PATIENCE)
+    assert host_topology(allinone.api)["claims"] == []
+    assert host_topology(allinone.api)["shared"] == everything
+
+
+@pytest.fixture
+def containers(api: Api, engine: docker.APIClient) -> Containers:
+    return Containers(api, engine)
+
+
+@pytest.fixture
+def nodes_of(machine: HostTopology) -> Callable[[CpuSet], dict[int, CpuSet]]:
+    """Node id -> which of the given CPUs it has, by ``numactl``; nodes without any are left out."""
+    nodes = kernel.numactl_hardware()
+    return lambda cpus: {node: seen.cpus & cpus for node, seen in nodes.items() if seen.cpus & cpus}

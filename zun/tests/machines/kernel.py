@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kernel and the system's own programs say, read without anything of zun but its set of CPUs.
+
+Everything here may raise FileNotFoundError or ProcessLookupError for a process that ends meanwhile.
+"""
+
+import pathlib
+import re
+import subprocess
+from dataclasses import dataclass, field
+
+from zun.topology import CpuSet
+
+CGROUPS = pathlib.Path("/sys/fs/cgroup")
+PAGE_KIB = 4
+
+
+def program(*words: str) -> str:
+    """What ``words`` print."""
+    return subprocess.run(words, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
+
+
+@dataclass(slots=True)
+class Node:
+    """A memory node as ``numactl`` prints it; ``size`` in MiB."""
+
+    cpus: CpuSet = field(default_factory=CpuSet)
+    size: int = 0
+    distances: dict[int, int] = field(default_factory=dict)
+
+
+def numactl_hardware() -> dict[int, Node]:
+    """The nodes by id, from ``numactl --hardware``."""
+    nodes: dict[int, Node] = {}
+    columns: list[int] = []
+    for line in program("numactl", "--hardware").splitlines():
+        if found := re.fullmatch(r"node (\d+) cpus:(.*)", line):
+            nodes.setdefault(int(found[1]), Node()).cpus = CpuSet(int(word) for word in found[2].split())
+        elif found := re.fullmatch(r"node (\d+) size: (\d+) MB", line):
+            nodes.setdefault(int(found[1]), Node()).size = int(found[2])
+        elif found := re.fullmatch(r"node +((?:\d+ *)+)", line):
+            columns = [int(word) for word in found[1].split()]
+        elif found := re.fullmatch(r" *(\d+): +((?:\d+ *)+)", line):
+            row = [int(word) for word in found[2].split()]
+            nodes[int(found[1])].distances = dict(zip(columns, row, strict=True))
+    return nodes
+
+
+def lscpu(column: str) -> set[CpuSet]:
+    """The CPUs grouped by what ``lscpu`` says in ``column`` (CORE, SOCKET, NODE)."""
+    groups: dict[str, set[int]] = {}
+    for line in program("lscpu", f"--parse=CPU,{column}").splitlines():
+        if not line.startswith("#"):
+            cpu, group = line.split(",")
+            groups.setdefault(group, set()).add(int(cpu))
+    return {CpuSet(cpus) for cpus in groups.values()}
+
+
+def status(pid: int | str) -> dict[str, str]:
+    """The fields of /proc/PID/status; ``pid`` may be ``PID/task/TID``."""
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def allowed(pid: int | str) -> tuple[CpuSet, CpuSet]:
+    """CPUs and memory nodes that the kernel allows a process or thread."""
+    found = status(pid)
+    return CpuSet(found["Cpus_allowed_list"]), CpuSet(found["Mems_allowed_list"])
+
+
+def threads(pid: int) -> list[str]:
+    return [f"{pid}/task/{each.name}" for each in pathlib.Path(f"/proc/{pid}/task").iterdir()]
+
+
+def group_of(pid: int) -> pathlib.Path:
+    """The folder of a process's group in the unified hierarchy (cgroup version 2)."""
+    (line,) = (
+        each for each in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines() if each.startswith("0::")
+    )
+    return CGROUPS / line.removeprefix("0::").strip("/")
+
+
+def effective(group: pathlib.Path) -> tuple[CpuSet, CpuSet]:
+    """CPUs and memory nodes of a group, as the kernel arrived at them."""
+    cpus, mems = ((group / f"cpuset.{kind}.effective").read_text().strip() for kind in ("cpus", "mems"))
+    return CpuSet(cpus), CpuSet(mems)
+
+
+def members(group: pathlib.Path) -> list[int]:
+    return [int(pid) for pid in (group / "cgroup.procs").read_text().split()]
+
+
+def anonymous_mib(pid: int) -> dict[int, float]:
+    """Memory node -> MiB of the process's anonymous pages there, from /proc/PID/numa_maps.
+
+    Pages of files are left out: the page cache is shared by all who read the file, and lies where its first reader was.
+    """
+    found: dict[int, int] = {}
+    for line in pathlib.Path(f"/proc/{pid}/numa_maps").read_text().splitlines():
+        words = line.split()
+        if any(word.startswith("file=") for word in words):
+            continue
+        unit = next((int(word.partition("=")[2]) for word in words if word.startswith("kernelpagesize_kB=")), PAGE_KIB)
+        for word in words:
+            if place := re.fullmatch(r"N(\d+)=(\d+)", word):
+                found[int(place[1])] = found.get(int(place[1]), 0) + int(place[2]) * unit
+    return {node: kib / 1024 for node, kib in sorted(found.items())}
