@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much is tried to refute a property."""
 
+import contextlib
 import os
+import sys
+from collections.abc import Iterator
 
 from hypothesis import HealthCheck, settings
 
@@ -20,3 +23,14 @@ def proof(examples: int, **options: object) -> settings:
         ],
         **options,  # type: ignore[arg-type]
     )
+
+
+@contextlib.contextmanager
+def busy_switching() -> Iterator[None]:
+    """Inside, threads take turns after every few instructions, so that what is not exclusive goes wrong."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)

@@ -1,24 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from zun.common.locks import KeyedLocks
-
-
-@pytest.fixture
-def busy_switching():
-    """Threads take turns after every few instructions, so that what is not exclusive goes wrong."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
+from zun.tests.unit.common.proof import busy_switching
 
 
 @pytest.mark.parametrize("keys", [("a",), ("a", "b", "c")])
-def test_one_at_a_time_for_each_key(busy_switching, keys):
+def test_one_at_a_time_for_each_key(keys):
     locks = KeyedLocks()
     counts = dict.fromkeys(keys, 0)
     start = threading.Barrier(8)
@@ -33,7 +24,7 @@ def test_one_at_a_time_for_each_key(busy_switching, keys):
                     pass
                 counts[key] = seen + 1
 
-    with ThreadPoolExecutor(8) as pool:
+    with busy_switching(), ThreadPoolExecutor(8) as pool:
         for done in [pool.submit(work) for _ in range(8)]:
             done.result()
     assert counts == dict.fromkeys(keys, 8 * 150 // len(keys))

@@ -23,7 +23,7 @@ from zun.objects import ComputeNode, Container
 from zun.objects.placement import cpuset_record, held_plan, placement_request
 from zun.tests.fixtures import new_container
 from zun.tests.functional.cloud import machine
-from zun.tests.unit.common.proof import proof
+from zun.tests.unit.common.proof import busy_switching, proof
 from zun.tests.unit.compute.agent import COLUMNS, Agent
 from zun.tests.unit.db.rows import clear, together
 from zun.tests.unit.scheduler.hosts import machines, placements
@@ -259,7 +259,8 @@ def test_of_many_who_claim_at_once_nobody_gets_a_cpu_twice(agent):
     rows = [new_container(CONTEXT, cpu_policy="dedicated", cpu=float(1 + number % 2)) for number in range(16)]
     limits = [{"cpuset": plan(topology, Usage(), placement_request(row)).to_dict()} for row in rows]
 
-    answers = together(16, lambda number: agent.tracker.container_claim(CONTEXT, rows[number], limits[number]))
+    with busy_switching():
+        answers = together(16, lambda number: agent.tracker.container_claim(CONTEXT, rows[number], limits[number]))
     granted = [answer for answer in answers if not isinstance(answer, Exception)]
     refused = [answer for answer in answers if isinstance(answer, Exception)]
     assert {type(answer) for answer in refused} == {exceptions.ClaimRefused}

@@ -106,6 +106,17 @@ def test_who_did_not_leave_is_asked_again_as_long_as_it_stays(agent):
     assert agent.runs_on(shared) == CpuSet("2-3")
 
 
+def test_who_was_told_to_leave_and_need_not_any_more_is_told_so(agent):
+    shared = agent.run_shared()
+    agent.driver.disobey(shared.uuid, cpus="0-3")
+    dedicated, _ = agent.claim_dedicated(2)
+    with pytest.raises(exceptions.PinningMismatch):
+        agent.pool.settle()
+    agent.tracker.release(dedicated.uuid)
+    agent.pool.settle()
+    assert agent.told(shared) == CpuSet("0-3")
+
+
 def test_who_did_not_leave_is_told_again(agent):
     """A control group that was written behind the runtime's back obeys the next update."""
     shared = agent.run_shared()

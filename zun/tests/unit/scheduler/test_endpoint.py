@@ -274,6 +274,15 @@ def test_a_refused_choice_is_not_held_against_others(endpoint, hosts, context):
         assert other.host == "big"
 
 
+def test_what_was_booked_for_the_last_attempt_is_free_again(hosts, context):
+    endpoint = new_endpoint(hosts, max_attempts=1)
+    for _ in range(3):
+        container, handed = accepted(endpoint, hosts, context, cpu_policy="dedicated", cpu=4.0)
+        assert handed.host == "big"
+        refuse(endpoint, context, container, handed)
+        assert row_of(container)[0] == "Error"
+
+
 def test_after_so_many_refusals_the_container_ends_with_each_reason(hosts, context):
     endpoint = new_endpoint(hosts, max_attempts=2)
     container, first = accepted(endpoint, hosts, context)
@@ -300,11 +309,30 @@ def test_no_host_is_named_to_the_user(hosts, context, max_attempts):
     assert not [name for name in ("big", "mid", "tiny") if name in reason]
 
 
-def test_a_refusal_of_what_was_deleted_meanwhile_changes_nothing(endpoint, hosts, context):
+@pytest.mark.parametrize("max_attempts", [1, 5])
+def test_a_refusal_of_what_was_deleted_meanwhile_changes_nothing(hosts, context, max_attempts):
+    endpoint = new_endpoint(hosts, max_attempts=max_attempts)
+    gone, handed = accepted(endpoint, hosts, context)
+    containers.destroy_unplaced(gone.uuid)
+    refuse(endpoint, context, gone, handed)
+    going, handed = accepted(endpoint, hosts, context)
+    containers.update(going.uuid, {"status": "Deleting"})
+    before = containers.get(going.uuid)
+    refuse(endpoint, context, going, handed)
+    assert hosts.handed == []
+    assert containers.get(going.uuid) == before
+
+
+@pytest.mark.parametrize("max_attempts", [1, 5])
+def test_a_refusal_of_what_another_host_has_changes_nothing(hosts, context, max_attempts):
+    """A message that came twice was carried out once."""
+    endpoint = new_endpoint(hosts, max_attempts=max_attempts)
     container, handed = accepted(endpoint, hosts, context)
-    containers.destroy_unplaced(container.uuid)
+    containers.claim(container.uuid, "mid", {"cpuset": handed.alternates[0]["limits"]["cpuset"]})
+    before = containers.get(container.uuid)
     refuse(endpoint, context, container, handed)
     assert hosts.handed == []
+    assert containers.get(container.uuid) == before
 
 
 # host_changed
