@@ -7,14 +7,14 @@ set -euo pipefail
 
 usage() {
     cat <<'TEXT'
-usage: tools/services.sh install|start|stop|status|env [rabbit] [mysql] [docker]
+usage: tools/services.sh install|start|stop|status|env [rabbit] [mysql] [postgres] [docker]
 
-What the integration tests need, for development and CI; all three if none is named.
+What the tests need, for development and CI; all of it if none is named.
 
-  install  install docker.io, iptables, busybox-static, rabbitmq-server and
-           mariadb-server from the distribution where missing (root, apt)
-  start    start RabbitMQ and MariaDB on free ports of 127.0.0.1, with data of their
-           own, and a Docker daemon if none answers; build the image zun-demo
+  install  install docker.io, iptables, busybox-static, rabbitmq-server, mariadb-server
+           and postgresql from the distribution where missing (root, apt)
+  start    start RabbitMQ, MariaDB and PostgreSQL on free ports of 127.0.0.1, with data of
+           their own, and a Docker daemon if none answers; build the image zun-demo
   stop     end what start started and remove its data; a Docker daemon that was
            there before stays
   status   say what runs
@@ -27,8 +27,8 @@ TEXT
 SERVICES=$RUN_DIR/services
 RABBIT_BIN=${RABBIT_BIN:-/usr/lib/rabbitmq/bin}
 
-# MariaDB runs as user mysql when we are root, and that user may not be able to walk
-# into the checkout; so the data is elsewhere, and its place is recorded.
+# When we are root MariaDB runs as user mysql and PostgreSQL as user postgres, who may not be
+# able to walk into the checkout; so the data is elsewhere, and its place is recorded.
 data_dir() {
     if [ ! -s "$SERVICES/data" ] || [ ! -d "$(cat "$SERVICES/data")" ]; then
         (umask 077 && mktemp -d "${TMPDIR:-/tmp}/zun-services.XXXXXX") >"$SERVICES/data"
@@ -146,6 +146,52 @@ TEXT
 mysql_root() { mariadb --no-defaults --user=root --socket="$1"; }
 mysql_settled() { ended mysql || mysql_root "$1" <<<'SELECT 1;'; }
 
+# PostgreSQL: data and port of its own, no Unix socket. It refuses to run as root.
+start_postgres() {
+    local dir port password bin user=()
+    ! running postgres || return 0
+    bin=$(postgres_bin)
+    [ -n "$bin" ] || die "PostgreSQL is not installed; run: sudo tools/services.sh install"
+    dir=$(data_dir)/postgres
+    rm -rf "$dir"
+    mkdir -p "$dir"
+    if is_root; then
+        chown postgres: "$dir"
+        user=(setpriv --reuid=postgres --regid=postgres --init-groups)
+    fi
+    port=$(free_ports 1)
+    password=$(secret)
+    say "Starting PostgreSQL on 127.0.0.1:$port (log: $SERVICES/postgres.log)"
+    : >"$SERVICES/postgres.log"
+    (umask 077 && printf '%s\n' "$password" >"$dir/password")
+    ! is_root || chown postgres: "$dir/password"
+    # The folder may be one that user postgres cannot be in.
+    if ! (cd / && "${user[@]}" "$bin/initdb" --pgdata="$dir/data" --username=zun --encoding=UTF8 --locale=C \
+        --auth=scram-sha-256 --pwfile="$dir/password" --no-sync </dev/null >>"$SERVICES/postgres.log" 2>&1); then
+        tail -n 20 "$SERVICES/postgres.log" >&2
+        die "initdb failed; its output is in $SERVICES/postgres.log."
+    fi
+    launch postgres "$SERVICES/postgres.log" env -C / "${user[@]}" "$bin/postgres" -D "$dir/data" \
+        -c listen_addresses=127.0.0.1 -c port="$port" -c unix_socket_directories= -c fsync=off \
+        -c shared_buffers=64MB -c max_connections=200
+    if ! wait_until 60 postgres_settled || ended postgres; then
+        tail -n 20 "$SERVICES/postgres.log" >&2
+        die "PostgreSQL did not start; its log is $SERVICES/postgres.log."
+    fi
+    (umask 077 && cat >"$SERVICES/postgres.env") <<TEXT
+export ZUN_TEST_POSTGRES_URL=postgresql+psycopg://zun:$password@127.0.0.1:$port/postgres
+TEXT
+}
+
+# Debian keeps each version in a folder of its own, off the PATH.
+postgres_bin() {
+    local bin
+    for bin in /usr/lib/postgresql/*/bin; do
+        if [ -x "$bin/initdb" ]; then printf '%s\n' "$bin"; fi
+    done | sort -V | tail -n 1
+}
+postgres_settled() { ended postgres || grep -q 'ready to accept connections' "$SERVICES/postgres.log"; }
+
 start_docker() {
     need_docker
     demo_image
@@ -161,6 +207,10 @@ stop_mysql() {
     halt mysql 30
     rm -f "$SERVICES/mysql.env" "$SERVICES/mysql.sql"
 }
+stop_postgres() {
+    halt postgres 30
+    rm -f "$SERVICES/postgres.env"
+}
 stop_docker() {
     if running dockerd; then
         say "Stopping the Docker daemon that was started here"
@@ -170,15 +220,16 @@ stop_docker() {
 }
 
 install_all() {
-    local rabbit=() mysql=() docker=() one
+    local rabbit=() mysql=() postgres=() docker=() one
     for one in "$@"; do
         case $one in
             rabbit) [ -x "$RABBIT_BIN/rabbitmq-server" ] || rabbit=(rabbitmq-server=rabbitmq-server) ;;
             mysql) mysql=(mariadbd=mariadb-server mariadb-install-db=mariadb-server) ;;
+            postgres) [ -n "$(postgres_bin)" ] || postgres=(postgres=postgresql) ;;
             docker) docker=(dockerd=docker.io iptables=iptables busybox=busybox-static) ;;
         esac
     done
-    need_packages "${rabbit[@]}" "${mysql[@]}" "${docker[@]}"
+    need_packages "${rabbit[@]}" "${mysql[@]}" "${postgres[@]}" "${docker[@]}"
 }
 
 main() {
@@ -191,11 +242,11 @@ main() {
     esac
     for one in "$@"; do
         case $one in
-            rabbit | mysql | docker) ;;
-            *) die "there is no service $one; the services are rabbit, mysql and docker." ;;
+            rabbit | mysql | postgres | docker) ;;
+            *) die "there is no service $one; the services are rabbit, mysql, postgres and docker." ;;
         esac
     done
-    [ $# -gt 0 ] || set -- rabbit mysql docker
+    [ $# -gt 0 ] || set -- rabbit mysql postgres docker
     mkdir -p "$SERVICES"
     case $action in
         install) install_all "$@" ;;
@@ -204,7 +255,7 @@ main() {
             ;;
         stop)
             for one in "$@"; do "stop_$one"; done
-            if ! running rabbit && ! running mysql && [ -s "$SERVICES/data" ]; then
+            if ! running rabbit && ! running mysql && ! running postgres && [ -s "$SERVICES/data" ]; then
                 rm -rf "$(cat "$SERVICES/data")" "$SERVICES/data"
             fi
             ;;

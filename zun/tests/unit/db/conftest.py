@@ -2,7 +2,8 @@
 """Every database there is: SQLite always, a server where the environment has the URL of one.
 
 ``ZUN_TEST_MYSQL_URL`` and ``ZUN_TEST_POSTGRES_URL`` name a user who may create databases; the tests use databases of
-their own there and drop them at the end. ``ZUN_REQUIRE_MYSQL=1`` makes a missing MariaDB a failure.
+their own there and drop them at the end. ``ZUN_REQUIRE_MYSQL=1`` and ``ZUN_REQUIRE_POSTGRES=1`` make a missing server
+a failure.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ from zun.db import models, session
 from zun.tests.unit.db.rows import clear
 
 URLS = {"mysql": "ZUN_TEST_MYSQL_URL", "postgresql": "ZUN_TEST_POSTGRES_URL"}
-REQUIRED = {"mysql"} if os.environ.get("ZUN_REQUIRE_MYSQL") == "1" else set()
+REQUIRED = {kind for kind, variable in URLS.items() if os.environ.get(variable.replace("TEST", "REQUIRE")[:-4]) == "1"}
 BACKENDS = ["sqlite", *(name for name, variable in URLS.items() if os.environ.get(variable) or name in REQUIRED)]
 
 
@@ -24,7 +25,7 @@ def _server(kind):
     """The URL of the server of this kind."""
     url = os.environ.get(URLS[kind])
     if not url:
-        pytest.fail(f"{URLS[kind]} is not set, but ZUN_REQUIRE_MYSQL asks for it; see tools/services.sh")
+        pytest.fail(f"{URLS[kind]} is not set, but a server of that kind is required; see tools/services.sh")
     return url
 
 
