@@ -139,10 +139,10 @@ class Lifecycle:
             return
         except exceptions.ZunError as exc:
             LOG.warning("Container %s could not be created: %s", container.uuid, exc)
-            self._give_up(context, container, str(exc))
+            self._give_up(context, container, str(exc), failed=not isinstance(exc, exceptions.Invalid))
         except Exception as exc:
             LOG.exception("Container %s could not be created", container.uuid)
-            self._give_up(context, container, f"Unexpected error of the compute service: {exc}")
+            self._give_up(context, container, f"Unexpected error of the compute service: {exc}", failed=True)
         else:
             LOG.info("Container %s is %s", container.uuid, container.status)
         self._notifier.status_changed(context, container)
@@ -187,8 +187,11 @@ class Lifecycle:
         if view is not None and (found := verify.disagreements(cpus, plan.mems, view)):
             raise exceptions.PinningMismatch(reason="; ".join(found))
 
-    def _give_up(self, context: RequestContext, container: Container, reason: str) -> None:
-        """Remove what was made, give back what was claimed, and leave the container in Error with the reason."""
+    def _give_up(self, context: RequestContext, container: Container, reason: str, *, failed: bool) -> None:
+        """Remove what was made, give back what was claimed, and leave the container in Error with the reason.
+
+        ``failed``: another request would fail here as well, as far as anybody can tell.
+        """
         with self._logged("remove the object of", container), self._pool.leaving(container.uuid):
             self._driver.delete(container, force=True)
         container.status, container.status_reason, container.task_state = Status.ERROR, reason, None
@@ -197,7 +200,7 @@ class Lifecycle:
             generation = container.save_changed_claim(self._hostname)
         except exceptions.ContainerNotFound:
             generation = None
-        self._released(context, container.uuid, generation)
+        self._released(context, container.uuid, generation, failed=failed)
 
     def _discard(self, context: RequestContext, container: Container) -> None:
         with self._logged("remove the object of", container), self._pool.leaving(container.uuid):
@@ -471,7 +474,7 @@ class Lifecycle:
         return False
 
     def _tell(self, context: RequestContext, generation: int, container: Container) -> None:
-        held = {name: container[name] for name in ("cpuset", "cpu", "memory", "disk")}
+        held = {name: container[name] for name in ("cpuset", "cpu", "memory", "disk", "group_uuid", "image")}
         self._scheduler_api.host_changed(
             context,
             host=self._hostname,
@@ -480,14 +483,18 @@ class Lifecycle:
             held=held if container.cpuset else None,
         )
 
-    def _released(self, context: RequestContext, uuid: str, generation: int | None) -> None:
+    def _released(
+        self, context: RequestContext, uuid: str, generation: int | None, *, failed: bool = False
+    ) -> None:
         """The container holds nothing any more: count on it here, widen the shared pool, tell the schedulers."""
         self._pool.leave(uuid)
         self._tracker.release(uuid)
         with self._logging("widen the shared pool after", uuid):
             self._pool.settle()
         if generation is not None:
-            self._scheduler_api.host_changed(context, host=self._hostname, generation=generation, uuid=uuid, held=None)
+            self._scheduler_api.host_changed(
+                context, host=self._hostname, generation=generation, uuid=uuid, held=None, failed=failed
+            )
 
     def _logged(self, action: str, container: Container) -> contextlib.AbstractContextManager[None]:
         return self._logging(action, container.uuid)

@@ -10,11 +10,19 @@ OPTS = [
             "RetryFilter",
             "ComputeFilter",
             "AvailabilityZoneFilter",
+            "IsolationFilter",
+            "AggregateExtraSpecsFilter",
             "RuntimeFilter",
+            "ImagePropertiesFilter",
             "LabelFilter",
+            "SameHostFilter",
+            "DifferentHostFilter",
+            "GroupAffinityFilter",
+            "GroupAntiAffinityFilter",
             "RamFilter",
             "CPUFilter",
             "DiskFilter",
+            "PciPassthroughFilter",
             "CpuSetFilter",
         ],
         help="Filters (entry-point group zun.scheduler.filter) that a host must pass, in this order. Cheap ones first; "
@@ -22,12 +30,32 @@ OPTS = [
     ),
     cfg.ListOpt(
         "weighers",
-        default=["FreeCPUWeigher=1.0", "FreeRAMWeigher=1.0"],
+        default=[
+            "FreeCPUWeigher=1.0",
+            "FreeRAMWeigher=1.0",
+            "SoftAffinityWeigher=1.0",
+            "SoftAntiAffinityWeigher=1.0",
+            "FailureWeigher=1.0",
+        ],
         help="Weighers (entry-point group zun.scheduler.weigher), each with its multiplier. Hosts are tried in falling "
         "order of the sum of multiplier times normalised weight. A negative multiplier packs instead of spreading.",
     ),
     cfg.IntOpt("max_attempts", default=5, min=1, help="Hosts that are tried for one request before it fails."),
     cfg.IntOpt("alternates", default=2, min=0, help="Further hosts that are planned and sent along with a choice."),
+    cfg.IntOpt(
+        "host_subset_size",
+        default=1,
+        min=1,
+        help="Each host is drawn among the best so many. With several schedulers, a number a little above theirs keeps "
+        "them from choosing the same host at the same moment; 1 always takes the best.",
+    ),
+    cfg.IntOpt(
+        "failure_window",
+        default=600,
+        min=1,
+        help="Seconds for which FailureWeigher remembers a refused claim or a failed start, less and less as they "
+        "pass.",
+    ),
     cfg.IntOpt(
         "booking_deadline",
         default=60,

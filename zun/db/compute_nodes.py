@@ -72,9 +72,10 @@ def page(
         return session.rows(connection, statement)
 
 
-def all_nodes() -> list[session.Row]:
+def all_nodes(hostnames: Collection[str] | None = None) -> list[session.Row]:
+    """Every node, or those of ``hostnames``."""
     with session.reader() as connection:
-        return session.rows(connection, sa.select(table))
+        return session.rows_among(connection, sa.select(table), table.c.hostname, hostnames)
 
 
 def generations() -> dict[str, tuple[int, Any]]:

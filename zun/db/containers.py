@@ -45,6 +45,7 @@ CLAIM_COLUMNS = (
     "cpu_policy",
     "labels",
     "group_uuid",
+    "image",
 )
 
 
@@ -123,13 +124,13 @@ def of_host(hostname: str) -> list[session.Row]:
         return session.rows(connection, sa.select(table).where(table.c.host == hostname))
 
 
-def claims(hostname: str | None = None) -> list[session.Row]:
-    """CLAIM_COLUMNS of the containers that hold resources, of one host or of all."""
+def claims(hostname: str | None = None, *, hostnames: Collection[str] | None = None) -> list[session.Row]:
+    """CLAIM_COLUMNS of the containers that hold resources, of one host, of ``hostnames``, or of all."""
     statement = sa.select(*(table.c[name] for name in CLAIM_COLUMNS)).where(table.c.cpuset.is_not(None))
     if hostname is not None:
         statement = statement.where(table.c.host == hostname)
     with session.reader() as connection:
-        return session.rows(connection, statement)
+        return session.rows_among(connection, statement, table.c.host, hostnames)
 
 
 def unplaced() -> list[session.Row]:

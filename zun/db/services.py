@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries of services and their signs of life. Each function is one transaction."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -42,13 +42,13 @@ def get(host: str, binary: str) -> session.Row:
     return row
 
 
-def all_services(binary: str | None = None) -> list[session.Row]:
-    """Every service, or those of one ``binary``, in the order of their ids."""
+def all_services(binary: str | None = None, hosts: Collection[str] | None = None) -> list[session.Row]:
+    """Every service, or those of one ``binary`` and of some ``hosts``, in the order of their ids."""
     statement = sa.select(table).order_by(table.c.id)
     if binary is not None:
         statement = statement.where(table.c.binary == binary)
     with session.reader() as connection:
-        return session.rows(connection, statement)
+        return session.rows_among(connection, statement, table.c.host, hosts)
 
 
 @session.retry

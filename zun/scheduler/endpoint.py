@@ -3,7 +3,8 @@
 
 import datetime
 import logging
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import oslo_messaging
@@ -14,17 +15,23 @@ from zun.common.context import RequestContext, admin_context
 from zun.common.states import Status
 from zun.compute.rpcapi import ComputeAPI
 from zun.db import containers as db
+from zun.db import groups
 from zun.objects import Container
 from zun.scheduler import filters, select, weighers
-from zun.scheduler.host_table import Held, HostState, HostTable
-from zun.scheduler.request_spec import RequestSpec
+from zun.scheduler.columns import Columns
+from zun.scheduler.host_state import Held
+from zun.scheduler.host_table import HostTable
+from zun.scheduler.request_spec import GROUP_HINT, Group, RequestSpec
 from zun.topology import Plan
 
 LOG = logging.getLogger(__name__)
 
 
 class SchedulerEndpoint:
-    """Finds hosts for containers. ``max_attempts`` bounds the hosts tried for one, ``alternates`` the spare choices."""
+    """Finds hosts for containers. ``max_attempts`` bounds the hosts tried for one, ``alternates`` the spare choices.
+
+    Each choice is drawn among the best ``host_subset_size`` hosts.
+    """
 
     target = oslo_messaging.Target(version="1.0")
 
@@ -37,6 +44,8 @@ class SchedulerEndpoint:
         *,
         max_attempts: int = 5,
         alternates: int = 2,
+        host_subset_size: int = 1,
+        draw: Callable[[int], int] = random.randrange,
     ) -> None:
         self._table = table
         self._filters = host_filters
@@ -44,6 +53,8 @@ class SchedulerEndpoint:
         self._compute_api = compute_api
         self._max_attempts = max_attempts
         self._alternates = alternates
+        self._subset = host_subset_size
+        self._draw = draw
 
     def create(self, context: RequestContext, *, container: Container) -> None:
         """Cast: find a host and hand the container over, or end it in Error with the reasons."""
@@ -63,6 +74,7 @@ class SchedulerEndpoint:
         tried = {**tried, host: reason}
         LOG.info("Container %s was refused by %s: %s", container.uuid, host, reason)
         self._table.unbook(container.uuid)
+        self._table.failed(host)
         if len(tried) >= self._max_attempts:
             refusals = "; ".join(dict.fromkeys(why.replace(name, "a host") for name, why in tried.items()))
             self._fail(context, container, f"No valid host was found: {len(tried)} hosts refused. {refusals}")
@@ -77,8 +89,11 @@ class SchedulerEndpoint:
         generation: int,
         uuid: str | None,
         held: Mapping[str, Any] | None,
+        failed: bool = False,
     ) -> None:
         """Cast to all schedulers: keep the host table current."""
+        if failed:
+            self._table.failed(host)
         self._table.changed(host, generation, uuid, Held.of(held) if held else None)
 
     def sweep(self, lost_after: float) -> None:
@@ -105,9 +120,12 @@ class SchedulerEndpoint:
             LOG.info("Container %s needs no host any more", container.uuid)
             return
         try:
-            spec = RequestSpec.of(container, tried)
+            spec = RequestSpec.of(container, tried, group=_group(container))
         except ValueError as exc:  # a row that no version of this code wrote
             self._fail(context, container, f"The request cannot be understood: {exc}. Delete it and create it again.")
+            return
+        except exceptions.GroupNotFound as exc:
+            self._fail(context, container, str(exc))
             return
         self._table.refresh()
         answer = self._select_and_book(container, spec, alternates)
@@ -136,28 +154,35 @@ class SchedulerEndpoint:
     ) -> list[select.Choice] | select.NoValidHost:
         answer: list[select.Choice] | select.NoValidHost = []
 
-        def choose(hosts: list[HostState]) -> tuple[str, Held] | None:
+        def choose(hosts: Columns) -> tuple[str, Held] | None:
             nonlocal answer
             answer = self._still_good(hosts, spec, alternates) or select.select(
-                hosts, spec, self._filters, self._weighers, 1 + self._alternates
+                hosts,
+                spec,
+                self._filters,
+                self._weighers,
+                1 + self._alternates,
+                subset=self._subset,
+                draw=self._draw,
             )
             if isinstance(answer, select.NoValidHost):
                 return None
             best = answer[0]
-            plan = Plan.from_dict(best.limits["cpuset"])
-            return best.hostname, Held(plan, container.cpu, container.memory, container.disk or 0)
+            held = Held.of({**_claimed(container), "cpuset": best.limits["cpuset"]})
+            assert held is not None
+            return best.hostname, held
 
         self._table.choose_and_book(container.uuid, choose)
         return answer
 
     def _still_good(
-        self, hosts: Sequence[HostState], spec: RequestSpec, alternates: Sequence[Mapping[str, Any]]
+        self, hosts: Columns, spec: RequestSpec, alternates: Sequence[Mapping[str, Any]]
     ) -> list[select.Choice]:
         """The alternates of an earlier choice from the first one on whose plan can still be carried out."""
-        by_name = {host.hostname: host for host in hosts}
+        spec = select.informed(spec, hosts)
         choices = [select.Choice(each["host"], each["limits"]) for each in alternates if each["host"] not in spec.tried]
         for index, choice in enumerate(choices):
-            host = by_name.get(choice.hostname)
+            host = hosts.find(choice.hostname)
             if host is None or any(each.reject(host, spec) for each in self._filters):
                 continue
             if host.usage.fits(host.topology, Plan.from_dict(choice.limits["cpuset"])) is None:
@@ -169,3 +194,14 @@ class SchedulerEndpoint:
         outcome = {"status": Status.ERROR, "status_reason": reason, "task_state": None}
         if db.update_if(container.uuid, waiting, outcome):
             LOG.info("Container %s has no host: %s", container.uuid, reason)
+
+
+def _group(container: Container) -> Group | None:
+    """Raises GroupNotFound when it was deleted meanwhile."""
+    uuid = (container.request.get("hints") or {}).get(GROUP_HINT)
+    return Group.of(groups.get(uuid)) if uuid else None
+
+
+def _claimed(container: Container) -> Mapping[str, Any]:
+    """What a claim of the container says besides its plan."""
+    return {name: container[name] for name in ("cpu", "memory", "disk", "group_uuid", "image")}

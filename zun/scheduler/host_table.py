@@ -4,54 +4,25 @@
 It is a cache of the database. Compute services send each change with the host's new generation; a change that does not
 follow directly on what is known here makes the table read that host again. The scheduler's own choices are booked on
 top until the host confirms or refuses them, or a deadline passes. Being wrong costs a refused claim, never a double
-booking.
+booking. Any number of schedulers can each have a table.
 """
 
+import json
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from zun.db import compute_nodes, containers, services
-from zun.objects.placement import held_plan
-from zun.topology import ClaimConflict, HostTopology, Plan, Usage
+from zun.common import zones
+from zun.db import aggregates, compute_nodes, containers, services
+from zun.scheduler.columns import Columns
+from zun.scheduler.host_state import Aggregate, Held, HostState
+from zun.topology import ClaimConflict, HostTopology, Usage
+
+__all__ = ["Aggregate", "Held", "HostState", "HostTable"]
 
 COMPUTE_BINARY = "zun-compute"
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What one container holds of a host besides its plan. MiB and GiB."""
-
-    plan: Plan
-    cpu: float
-    memory: int
-    disk: int
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> "Held | None":
-        """From a container's row or object; None when it holds nothing."""
-        plan = held_plan(row)
-        return None if plan is None else cls(plan, row["cpu"], row["memory"], row["disk"] or 0)
-
-
-@dataclass(frozen=True, slots=True)
-class HostState:
-    """One host as the filters and weighers see it, in MiB and GiB. ``service`` is its row, None if it has none."""
-
-    hostname: str
-    topology: HostTopology
-    usage: Usage = field(default_factory=Usage)
-    generation: int = 0
-    disk_total: int = 0
-    disk_used: int = 0
-    disk_allocation_ratio: float = 1.0
-    enable_cpu_pinning: bool = True
-    availability_zone: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    runtimes: tuple[str, ...] = ()
-    service: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,30 +40,37 @@ class HostTable:
         *,
         booking_seconds: float,
         fresh_seconds: float = 1.0,
+        failure_seconds: float = 600.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._booking_seconds = booking_seconds
         self._fresh_seconds = fresh_seconds
+        self._failure_seconds = failure_seconds
         self._clock = clock
         self._lock = threading.RLock()
         self._reading = threading.Lock()  # held over I/O, never together with waiting for a message
         self._held: dict[str, dict[str, Held]] = {}
-        self._states: dict[str, HostState] = {}
+        self._hosts = Columns()
         self._read_at: dict[str, Any] = {}  # host -> updated_at of the row last read
-        self._bookings: dict[str, _Booking] = {}
+        self._bookings: dict[str, _Booking] = {}  # in the order of their deadlines
+        self._booked_on: dict[str, dict[str, None]] = {}  # host -> containers booked there, in the same order
         self._stale: set[str] = set()
         self._refreshed = float("-inf")
+        self._topologies: dict[str, HostTopology] = {}
+        self._aggregates: Sequence[Mapping[str, Any]] = ()
+        self._in_aggregates: dict[str, tuple[Aggregate, ...]] = {}
+        self._own_zones: dict[str, str | None] = {}
 
     def hosts(self) -> list[HostState]:
         """Every host now, bookings included, by name."""
         with self._lock:
             self._drop_old_bookings()
-            return [self._states[name] for name in sorted(self._states)]
+            return self._hosts[:]
 
     def host(self, hostname: str) -> HostState | None:
         with self._lock:
             self._drop_old_bookings()
-            return self._states.get(hostname)
+            return self._hosts.find(hostname)
 
     def is_booked(self, uuid: str) -> bool:
         """Whether a choice of this scheduler for the container is under way."""
@@ -100,14 +78,19 @@ class HostTable:
             self._drop_old_bookings()
             return uuid in self._bookings
 
-    def choose_and_book(self, uuid: str, choose: Callable[[list[HostState]], tuple[str, Held] | None]) -> None:
-        """Let ``choose`` pick a host and what the container takes of it, and book that, as one step."""
+    def choose_and_book(self, uuid: str, choose: Callable[[Columns], tuple[str, Held] | None]) -> None:
+        """Let ``choose`` pick a host and what the container takes of it, and book that, as one step.
+
+        The hosts are lent for the time of the call: they change afterwards.
+        """
         with self._lock:
             self._unbook(uuid)
-            choice = choose(self.hosts())
+            self._drop_old_bookings()
+            choice = choose(self._hosts)
             if choice is not None:
                 hostname, held = choice
                 self._bookings[uuid] = _Booking(hostname, held, self._clock() + self._booking_seconds)
+                self._booked_on.setdefault(hostname, {})[uuid] = None
                 self._put(hostname, uuid, held)
 
     def unbook(self, uuid: str) -> None:
@@ -115,32 +98,42 @@ class HostTable:
         with self._lock:
             self._unbook(uuid)
 
+    def failed(self, hostname: str) -> None:
+        """Remember that the host refused a claim, or could not start what it had claimed."""
+        with self._lock:
+            state = self._hosts.find(hostname)
+            if state is not None:
+                now = self._clock()
+                lately = tuple(then for then in state.failures if now - then < self._failure_seconds)
+                self._hosts.put(replace(state, failures=(*lately, now)))
+
     def changed(self, hostname: str, generation: int, uuid: str | None, held: Held | None) -> None:
         """Note a host's own word: since ``generation`` the container holds ``held``, or nothing when None.
 
         Without ``uuid`` the inventory itself has changed.
         """
         with self._lock:
-            state = self._states.get(hostname)
+            state = self._hosts.find(hostname)
             if state is None or uuid is None or generation > state.generation + 1:
                 self._stale.add(hostname)  # something between was lost: what follows makes no sense without it
                 return
             if generation <= state.generation:
                 return
-            booking = self._bookings.pop(uuid, None)
+            booking = self._pop_booking(uuid)
             claims = self._held.setdefault(hostname, {})
-            claims.pop(uuid, None)
+            before = claims.pop(uuid, None)
             if held is not None:
                 claims[uuid] = held
-            if booking is None or booking.hostname != hostname or booking.held != held:
-                self._recount(hostname)
-                if booking is not None and booking.hostname != hostname:
-                    self._recount(booking.hostname)
-            self._states[hostname] = replace(self._states[hostname], generation=generation)
+            if booking is not None and before is None and booking.hostname == hostname and booking.held == held:
+                self._hosts.put(replace(state, generation=generation))
+                return
+            self._recount(hostname, generation)
+            if booking is not None and booking.hostname != hostname:
+                self._recount(booking.hostname)
 
     def refresh(self) -> None:
         """Read from the database what may have changed: hosts known to be stale, and at most once in ``fresh_seconds``
-        the services and every host whose generation is not the one known here.
+        the services, the aggregates and every host whose generation is not the one known here.
 
         One thread reads; the others wait for what it finds.
         """
@@ -159,93 +152,176 @@ class HostTable:
         """The hosts that are not as the database has them."""
         found = compute_nodes.generations()
         rows = {row["host"]: row for row in services.all_services(COMPUTE_BINARY)}
+        sets = aggregates.all_aggregates()
         with self._lock:
-            for name in self._states.keys() - found.keys():
+            for name in [host.hostname for host in self._hosts if host.hostname not in found]:
                 self._forget(name)
             self._set_services(rows)
+            self._set_aggregates(sets)
             return {
                 name
                 for name, (generation, updated_at) in found.items()
-                if (known := self._states.get(name)) is None
+                if (known := self._hosts.find(name)) is None
                 or known.generation != generation
                 or self._read_at[name] != updated_at
             }
 
     def _read(self, names: set[str]) -> None:
-        nodes = [row for row in compute_nodes.all_nodes() if row["hostname"] in names]
+        nodes = compute_nodes.all_nodes(names)
         held: dict[str, dict[str, Held]] = {row["hostname"]: {} for row in nodes}
-        for claim in containers.claims(next(iter(names)) if len(names) == 1 else None):
+        for claim in containers.claims(hostnames=names):
             if claim["host"] in held and (what := Held.of(claim)) is not None:
                 held[claim["host"]][claim["uuid"]] = what
-        rows = {row["host"]: row for row in services.all_services(COMPUTE_BINARY)}
+        rows = {row["host"]: row for row in services.all_services(COMPUTE_BINARY, names)}
+        topologies = {row["hostname"]: self._topology(row["topology"]) for row in nodes}
         with self._lock:
+            carried_out: list[_Booking] = []
             for node in nodes:
                 name = node["hostname"]
+                known = self._hosts.find(name)
+                same = known is not None and self._read_at[name] == node["updated_at"]
+                if same and known is not None and known.generation > node["generation"]:
+                    continue  # the host told more while this was being read
                 self._read_at[name] = node["updated_at"]
                 self._held[name] = held[name]
-                self._states[name] = _state(node, self._states.get(name))
-            # A choice that was carried out, here or by another scheduler elsewhere, is no booking any more.
-            carried_out = [self._bookings.pop(uuid, None) for claims in held.values() for uuid in claims]
-            for name in held.keys() | {booking.hostname for booking in carried_out if booking is not None}:
+                # A choice that was carried out, here or by another scheduler elsewhere, is no booking any more.
+                carried_out += [booking for uuid in held[name] if (booking := self._pop_booking(uuid)) is not None]
+                self._own_zones[name] = node["availability_zone"]
+                state = self._state(node, topologies[name], known)
+                self._hosts.put(self._with_claims(replace(state, service=rows.get(name))))
+            for name in {booking.hostname for booking in carried_out}:
                 self._recount(name)
-            self._set_services(rows)
+
+    def _topology(self, record: Mapping[str, Any]) -> HostTopology:
+        """Of a record; equal machines share one. Only ever called by the thread that reads."""
+        key = json.dumps(record, sort_keys=True)
+        found = self._topologies.get(key)
+        if found is None:
+            if len(self._topologies) > len(self._hosts) + 100:
+                self._topologies.clear()  # most are of machines that have changed since
+            found = self._topologies[key] = HostTopology.from_dict(record)
+        return found
+
+    def _state(self, node: Mapping[str, Any], topology: HostTopology, known: HostState | None) -> HostState:
+        name = node["hostname"]
+        mine = self._in_aggregates.get(name, ())
+        return HostState(
+            hostname=name if known is None else known.hostname,
+            topology=topology,
+            generation=node["generation"],
+            disk_total=node["disk_total"],
+            disk_allocation_ratio=node["disk_allocation_ratio"],
+            enable_cpu_pinning=node["enable_cpu_pinning"],
+            availability_zone=self._zone(name, mine),
+            labels=node["labels"],
+            runtimes=tuple(node["runtimes"]),
+            architecture=node["architecture"],
+            os_type=node["os_type"],
+            aggregates=mine,
+            failures=() if known is None else known.failures,
+        )
+
+    def _zone(self, hostname: str, mine: tuple[Aggregate, ...]) -> str | None:
+        rows = [{"metadata": each.metadata, "hosts": (hostname,)} for each in mine]
+        return zones.zone_of(hostname, self._own_zones[hostname], rows)
 
     def _set_services(self, rows: Mapping[str, Mapping[str, Any]]) -> None:
-        for name, state in self._states.items():
-            if state.service != rows.get(name):
-                self._states[name] = replace(state, service=rows.get(name))
+        for state in self._hosts[:]:
+            if state.service != rows.get(state.hostname):
+                self._hosts.put(replace(state, service=rows.get(state.hostname)))
+
+    def _set_aggregates(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        if rows == self._aggregates:
+            return
+        self._aggregates = rows
+        found: dict[str, tuple[Aggregate, ...]] = {}
+        for row in rows:
+            aggregate = Aggregate(row["uuid"], row["name"], dict(row["metadata"]))
+            for name in row["hosts"]:
+                found[name] = (*found.get(name, ()), aggregate)
+        self._in_aggregates = found
+        for state in self._hosts[:]:
+            mine = found.get(state.hostname, ())
+            if mine != state.aggregates:
+                zone = self._zone(state.hostname, mine)
+                self._hosts.put(replace(state, aggregates=mine, availability_zone=zone))
 
     def _forget(self, hostname: str) -> None:
-        del self._states[hostname], self._read_at[hostname]
+        self._hosts.remove(hostname)
+        del self._read_at[hostname], self._own_zones[hostname]
         self._held.pop(hostname, None)
 
     def _put(self, hostname: str, uuid: str, held: Held) -> None:
-        state = self._states[hostname]
-        usage = state.usage.without(uuid).with_claim(uuid, held.plan)
-        self._states[hostname] = replace(state, usage=usage, disk_used=state.disk_used + held.disk)
-
-    def _recount(self, hostname: str) -> None:
-        """Build the host's usage anew: first what is really held, then the bookings that still fit beside it."""
-        state = self._states.get(hostname)
-        if state is None:
+        state = self._hosts.find(hostname)
+        assert state is not None, "a host is chosen among those that are known"
+        if state.usage.claim(uuid) is not None:  # a message came twice: it holds something there already
+            self._recount(hostname)
             return
-        usage, disk = Usage(), 0
-        for uuid, held in self._held.get(hostname, {}).items():
+        self._hosts.put(
+            replace(
+                state,
+                usage=state.usage.with_claim(uuid, held.plan),
+                disk_used=state.disk_used + held.disk,
+                groups=_one_more(state.groups, held.group),
+                images=_one_more(state.images, held.image),
+            )
+        )
+
+    def _recount(self, hostname: str, generation: int | None = None) -> None:
+        state = self._hosts.find(hostname)
+        if state is not None:
+            if generation is not None:
+                state = replace(state, generation=generation)
+            self._hosts.put(self._with_claims(state))
+
+    def _with_claims(self, state: HostState) -> HostState:
+        """``state`` with its usage built anew: what is really held, then the bookings that still fit beside it."""
+        claims: dict[str, Held] = {}
+        usage = Usage()
+        for uuid, held in self._held.get(state.hostname, {}).items():
             try:
-                usage, disk = usage.with_claim(uuid, held.plan), disk + held.disk
+                usage = usage.with_claim(uuid, held.plan)
+                claims[uuid] = held
             except ClaimConflict:  # an old change came after the database had been read: read it again
-                self._stale.add(hostname)
-        for uuid, booking in list(self._bookings.items()):
-            if booking.hostname != hostname or usage.claim(uuid) is not None:
+                self._stale.add(state.hostname)
+        for uuid in list(self._booked_on.get(state.hostname, ())):
+            booking = self._bookings[uuid]
+            if uuid in claims:
                 continue
             if usage.fits(state.topology, booking.held.plan) is None:
-                usage, disk = usage.with_claim(uuid, booking.held.plan), disk + booking.held.disk
+                usage = usage.with_claim(uuid, booking.held.plan)
+                claims[uuid] = booking.held
             else:  # somebody else was quicker; the host will refuse this one
-                del self._bookings[uuid]
-        self._states[hostname] = replace(state, usage=usage, disk_used=disk)
+                self._pop_booking(uuid)
+        groups: Mapping[str, int] = {}
+        images: Mapping[str, int] = {}
+        for held in claims.values():
+            groups, images = _one_more(groups, held.group), _one_more(images, held.image)
+        disk = sum(held.disk for held in claims.values())
+        return replace(state, usage=usage, disk_used=disk, groups=groups, images=images)
+
+    def _pop_booking(self, uuid: str) -> _Booking | None:
+        booking = self._bookings.pop(uuid, None)
+        if booking is not None:
+            on_host = self._booked_on[booking.hostname]
+            del on_host[uuid]
+            if not on_host:
+                del self._booked_on[booking.hostname]
+        return booking
 
     def _unbook(self, uuid: str) -> None:
-        booking = self._bookings.pop(uuid, None)
+        booking = self._pop_booking(uuid)
         if booking is not None:
             self._recount(booking.hostname)
 
     def _drop_old_bookings(self) -> None:
         now = self._clock()
-        for uuid, booking in list(self._bookings.items()):
-            if booking.deadline <= now:
-                self._unbook(uuid)
+        while self._bookings:
+            uuid, booking = next(iter(self._bookings.items()))
+            if booking.deadline > now:
+                return
+            self._unbook(uuid)
 
 
-def _state(node: Mapping[str, Any], known: HostState | None) -> HostState:
-    return HostState(
-        hostname=node["hostname"],
-        topology=HostTopology.from_dict(node["topology"]),
-        generation=node["generation"],
-        disk_total=node["disk_total"],
-        disk_allocation_ratio=node["disk_allocation_ratio"],
-        enable_cpu_pinning=node["enable_cpu_pinning"],
-        availability_zone=node["availability_zone"],
-        labels=node["labels"],
-        runtimes=tuple(node["runtimes"]),
-        service=None if known is None else known.service,
-    )
+def _one_more(counts: Mapping[str, int], name: str | None) -> Mapping[str, int]:
+    return counts if name is None else {**counts, name: counts.get(name, 0) + 1}

@@ -9,11 +9,47 @@ from zun.objects.placement import placement_request
 from zun.topology import PlacementRequest
 
 LABEL_HINT = "label:"
+IMAGE_HINT = "image:"
+SAME_HOST_HINT = "same_host"
+DIFFERENT_HOST_HINT = "different_host"
+GROUP_HINT = "group"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The container group that a request belongs to. ``max_per_host`` matters to anti-affinity only.
+
+    ``members`` counts the members that hold something, by host; ``select`` fills it in from the hosts it is given.
+    """
+
+    uuid: str
+    policy: str
+    max_per_host: int = 1
+    name: str = ""
+    members: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "Group":
+        return cls(row["uuid"], row["policy"], int((row["rules"] or {}).get("max_per_host") or 1), row["name"])
+
+    @property
+    def row(self) -> Mapping[str, Any]:
+        """As ``zun.common.groups`` wants it."""
+        return {
+            "uuid": self.uuid,
+            "name": self.name or self.uuid,
+            "policy": self.policy,
+            "rules": {"max_per_host": self.max_per_host},
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class RequestSpec:
-    """``disk`` is in GiB; all ``labels`` must be on the host; ``tried`` are hosts that refused, with their reasons."""
+    """``disk`` is in GiB; all ``labels`` must be on the host; ``tried`` are hosts that refused, with their reasons.
+
+    ``same_host`` and ``different_host`` are uuids of containers. ``extra_specs`` are asked of the host's aggregates,
+    ``image_properties`` (architecture, os_type, runtime) of the host itself.
+    """
 
     uuid: str
     placement: PlacementRequest
@@ -23,27 +59,58 @@ class RequestSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     requested_host: str | None = None
     tried: Mapping[str, str] = field(default_factory=dict)
+    project_id: str | None = None
+    image: str | None = None
+    group: Group | None = None
+    same_host: frozenset[str] = frozenset()
+    different_host: frozenset[str] = frozenset()
+    extra_specs: Mapping[str, str] = field(default_factory=dict)
+    image_properties: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def dedicated(self) -> bool:
         return self.placement.cpu_policy == "dedicated"
 
     @classmethod
-    def of(cls, container: Any, tried: Mapping[str, str] | None = None) -> "RequestSpec":
-        """The request that ``container`` was accepted with."""
+    def of(cls, container: Any, tried: Mapping[str, str] | None = None, *, group: Group | None = None) -> "RequestSpec":
+        """The request that ``container`` was accepted with. ``group`` is the one that its hint names.
+
+        Hints with a scope (``SCOPE:NAME``) that is none of ours are extra specs. Names without a scope are the
+        scheduler's own; those that it does not know ask for nothing.
+        """
         asked = container.request
         hints = asked.get("hints") or {}
+        scoped = {name: str(value) for name, value in hints.items() if ":" in name}
+        labels, properties, specs = {}, {}, {}
+        for name, value in scoped.items():
+            if name.startswith(LABEL_HINT):
+                labels[name.removeprefix(LABEL_HINT)] = value
+            elif name.startswith(IMAGE_HINT):
+                properties[name.removeprefix(IMAGE_HINT)] = value
+            else:
+                specs[name] = value
         return cls(
             uuid=container.uuid,
             placement=placement_request(container),
             disk=container.disk or 0,
             availability_zone=asked.get("availability_zone"),
             runtime=container.runtime,
-            labels={
-                name.removeprefix(LABEL_HINT): str(value)
-                for name, value in hints.items()
-                if name.startswith(LABEL_HINT)
-            },
+            labels=labels,
             requested_host=asked.get("host"),
             tried=dict(tried or {}),
+            project_id=container.project_id,
+            image=container.image,
+            group=group,
+            same_host=_uuids(hints.get(SAME_HOST_HINT)),
+            different_host=_uuids(hints.get(DIFFERENT_HOST_HINT)),
+            extra_specs=specs,
+            image_properties=properties,
         )
+
+
+def _uuids(hint: Any) -> frozenset[str]:
+    """One uuid, a list of them, or several in one text with commas between."""
+    if not hint:
+        return frozenset()
+    names = hint.split(",") if isinstance(hint, str) else hint
+    return frozenset(stripped for name in names if (stripped := str(name).strip()))

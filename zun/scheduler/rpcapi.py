@@ -50,11 +50,13 @@ class SchedulerAPI:
         generation: int,
         uuid: str | None = None,
         held: Mapping[str, Any] | None = None,
+        failed: bool = False,
     ) -> None:
         """Cast to every scheduler: since ``generation`` the container ``uuid`` holds ``held`` there, None for nothing.
 
-        ``held`` has the row's members cpuset, cpu, memory and disk. Without ``uuid`` the host's inventory changed.
+        ``held`` has the row's members cpuset, cpu, memory, disk, group_uuid and image. Without ``uuid`` the host's
+        inventory changed. ``failed``: it holds nothing because the host could not make or start it.
         """
         self._client.prepare(fanout=True).cast(
-            context, "host_changed", host=host, generation=generation, uuid=uuid, held=held
+            context, "host_changed", host=host, generation=generation, uuid=uuid, held=held, failed=failed
         )

@@ -5,15 +5,18 @@ Two stages. Every host passes the filters' cheap tests and is weighed; then the 
 after the other, until enough of them can really hold it. Every host that drops out leaves a reason.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from zun.scheduler import weighers
+from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.explain import Rejection, told
 from zun.scheduler.filters import HostFilter
-from zun.scheduler.host_table import HostState
+from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
 from zun.topology import Refusal
 
@@ -34,42 +37,108 @@ class NoValidHost:
     message: str
 
 
+def first(_count: int) -> int:
+    """Always the best of the best."""
+    return 0
+
+
 def select(
     hosts: Sequence[HostState],
     spec: RequestSpec,
     filters: Sequence[HostFilter],
     weights: Sequence[weighers.Weighted],
     count: int,
+    *,
+    subset: int = 1,
+    draw: Callable[[int], int] = first,
 ) -> list[Choice] | NoValidHost:
-    """Up to ``count`` hosts that can hold ``spec``, best first, or why there is none."""
-    fit: list[HostState] = []
-    rejections: list[Rejection] = []
-    for host in hosts:
-        rejection = _reject(host, spec, filters)
-        if rejection is None:
-            fit.append(host)
-        else:
-            rejections.append(rejection)
+    """Up to ``count`` hosts that can hold ``spec``, best first, or why there is none.
+
+    Each is taken among the best ``subset`` of those that are left: ``draw(n)`` says which, from 0 to n - 1.
+    """
+    table = hosts if isinstance(hosts, Columns) else Columns(hosts)
+    spec = informed(spec, table)
+    admitted, verdicts = _admitted(table, spec, filters)
     choices: list[Choice] = []
-    for host in weighers.order(fit, spec, weights):
+    refused: dict[str, Rejection] = {}
+    rows = weighers.best_first(table, spec, weights, admitted)
+    for row in rows if subset == 1 else _drawn(rows, subset, draw):
+        host = table[row]
         answer = _limits(host, spec, filters)
         if isinstance(answer, Rejection):
-            rejections.append(answer)
+            refused[host.hostname] = answer
             continue
         choices.append(Choice(host.hostname, answer))
         if len(choices) == count:
             break
     if choices:
         return choices
+    rejections = [
+        refused.get(host.hostname) or _rejection(host, spec, filters, verdicts, table.row(host.hostname))
+        for host in hosts
+    ]
     return NoValidHost(tuple(rejections), told(hosts, spec, filters, rejections, partial(_fits, filters)))
 
 
-def _reject(host: HostState, spec: RequestSpec, filters: Sequence[HostFilter]) -> Rejection | None:
+def informed(spec: RequestSpec, table: Columns) -> RequestSpec:
+    """``spec`` with what the hosts say of its group."""
+    if spec.group is None:
+        return spec
+    return replace(spec, group=replace(spec.group, members=dict(table.group(spec.group.uuid))))
+
+
+def _admitted(
+    table: Columns, spec: RequestSpec, filters: Sequence[HostFilter]
+) -> tuple[Bools, list[tuple[HostFilter, Bools]]]:
+    """The hosts that pass every filter, and what each filter lets pass that has something to say.
+
+    Filters without a fast form come last, and see the hosts that passed the others.
+    """
+    admitted, verdicts = table.everything, []
+    slow = [each for each in filters if type(each).admit is HostFilter.admit]
     for each in filters:
-        reason = each.reject(host, spec)
-        if reason is not None:
-            return Rejection(host.hostname, type(each).__name__, reason)
-    return None
+        if each in slow:
+            continue
+        passing = each.admit(table, spec)
+        if passing is table.everything:
+            continue
+        verdicts.append((each, passing))
+        admitted = passing if admitted is table.everything else admitted & passing
+    for each in slow:
+        passing = np.array(admitted)
+        for row in np.flatnonzero(admitted):
+            passing[row] = each.reject(table[int(row)], spec) is None
+        verdicts.append((each, passing))
+        admitted = passing
+    return admitted, verdicts
+
+
+def _drawn(rows: Iterator[int], subset: int, draw: Callable[[int], int]) -> Iterator[int]:
+    """``rows``, each drawn among the first ``subset`` of those that are left."""
+    window: list[int] = []
+    for row in rows:
+        window.append(row)
+        if len(window) == subset:
+            yield window.pop(draw(subset))
+    while window:
+        yield window.pop(draw(len(window)))
+
+
+def _rejection(
+    host: HostState,
+    spec: RequestSpec,
+    filters: Sequence[HostFilter],
+    verdicts: Sequence[tuple[HostFilter, Bools]],
+    row: int | None,
+) -> Rejection:
+    """The words of the first filter that dropped the host, in the order of the filters."""
+    against = {id(each) for each, passing in verdicts if not passing[row]}
+    for each in filters:
+        if id(each) in against:
+            reason = each.reject(host, spec)
+            # Time passes between the two looks: a service may have come up. Its drop stands for this request.
+            return Rejection(host.hostname, type(each).__name__, reason or "it was not ready")
+    raise AssertionError("a host that nobody dropped was not looked at")
 
 
 def _limits(host: HostState, spec: RequestSpec, filters: Sequence[HostFilter]) -> dict[str, Any] | Rejection:
@@ -83,4 +152,6 @@ def _limits(host: HostState, spec: RequestSpec, filters: Sequence[HostFilter]) -
 
 
 def _fits(filters: Sequence[HostFilter], host: HostState, spec: RequestSpec) -> bool:
-    return _reject(host, spec, filters) is None and not isinstance(_limits(host, spec, filters), Rejection)
+    if any(each.reject(host, spec) is not None for each in filters):
+        return False
+    return not isinstance(_limits(host, spec, filters), Rejection)

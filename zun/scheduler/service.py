@@ -20,9 +20,11 @@ class SchedulerService:
         self._conf = conf
         self._host: str = host or conf.host
         self._alone = alone
-        self.table = HostTable(booking_seconds=conf.scheduler.booking_deadline)
+        self.table = HostTable(
+            booking_seconds=conf.scheduler.booking_deadline, failure_seconds=conf.scheduler.failure_window
+        )
         self._filters = filters.load(conf.scheduler.enabled_filters, conf)
-        self._weighers = weighers.load(conf.scheduler.weighers)
+        self._weighers = weighers.load(conf.scheduler.weighers, conf)
 
     def start(self, transport: oslo_messaging.Transport) -> None:
         conf = self._conf
@@ -33,6 +35,7 @@ class SchedulerService:
             ComputeAPI(transport),
             max_attempts=conf.scheduler.max_attempts,
             alternates=conf.scheduler.alternates,
+            host_subset_size=conf.scheduler.host_subset_size,
         )
         if self._alone:
             self.endpoint.sweep(0)

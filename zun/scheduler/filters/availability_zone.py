@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.filters import HostFilter
-from zun.scheduler.host_table import HostState
+from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
 
 
@@ -13,3 +14,13 @@ class AvailabilityZoneFilter(HostFilter):
         if spec.availability_zone and spec.availability_zone != host.availability_zone:
             return f"it is in zone {host.availability_zone}, not {spec.availability_zone}"
         return None
+
+    def admit(self, table: Columns, spec: RequestSpec) -> Bools:
+        admitted = table.everything
+        if spec.requested_host:
+            admitted = table.only([spec.requested_host])
+        if spec.availability_zone:
+            zone = spec.availability_zone
+            inside = table.matching("zone", zone, lambda host: host.availability_zone == zone)
+            admitted = inside if admitted is table.everything else admitted & inside
+        return admitted

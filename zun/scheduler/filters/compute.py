@@ -2,12 +2,14 @@
 from collections.abc import Callable
 from datetime import datetime
 
+import numpy as np
 from oslo_config import cfg
 from oslo_utils import timeutils
 
 from zun.objects.service import is_up
+from zun.scheduler.columns import Bools, Columns, microseconds
 from zun.scheduler.filters import HostFilter
-from zun.scheduler.host_table import HostState
+from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
 
 
@@ -29,3 +31,7 @@ class ComputeFilter(HostFilter):
         if not is_up(service, self._now(), self._down_seconds):
             return f"its compute service has not reported for {self._down_seconds} s"
         return None
+
+    def admit(self, table: Columns, spec: RequestSpec) -> Bools:
+        silent = np.abs(table.seen - microseconds(self._now()))
+        return table.serving & (silent <= self._down_seconds * 1_000_000)

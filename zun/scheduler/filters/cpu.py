@@ -2,31 +2,38 @@
 from collections.abc import Mapping
 from typing import Any
 
+from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.filters import HostFilter
-from zun.scheduler.host_table import HostState
+from zun.scheduler.host_state import CPU_RATIO_KEY, HostState, aggregate_ratio
 from zun.scheduler.request_spec import RequestSpec
+from zun.topology.request import MICRO
 
 
 class CPUFilter(HostFilter):
     """Drop hosts without enough CPUs in total, wherever they are.
 
-    Dedicated CPUs are counted one by one; shared ones may be promised ``cpu_allocation_ratio`` times over.
+    Dedicated CPUs are counted one by one; shared ones may be promised ``cpu_allocation_ratio`` times over: the host's,
+    or that of one of its aggregates if it is lower.
     """
 
     measures_capacity = True
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
-        if spec.dedicated:
-            free = float(len(host.topology.dedicated_cpus - host.usage.held_cpus))
-        else:
-            # Demand is counted in millionths; added up as floats it comes to a little less than it is.
-            free = round(sum(cell.shared for cell in host.usage.free(host.topology).values()), 6)
+        # Demand is counted in millionths; added up as floats it comes to a little less than it is.
+        free = host.dedicated_room if spec.dedicated else host.shared_room / MICRO
         wanted = spec.placement.cpus
         return None if wanted <= free else f"it has {free:g} CPUs left of the {wanted:g} that are wanted"
+
+    def admit(self, table: Columns, spec: RequestSpec) -> Bools:
+        if spec.dedicated:
+            return table.dedicated_room >= spec.placement.cpus
+        return table.shared_room >= round(spec.placement.cpus * MICRO)
 
     def limits(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
         """``cpu``: what may be promised of this kind of CPU on the whole host."""
         if spec.dedicated:
             return {"cpu": float(len(host.topology.dedicated_cpus))}
         pool = len(host.usage.shared_pool(host.topology))
-        return {"cpu": pool * host.topology.cpu_allocation_ratio}
+        own = host.topology.cpu_allocation_ratio
+        ratio = aggregate_ratio(host.aggregates, CPU_RATIO_KEY, own)
+        return {"cpu": pool * (own if ratio is None else float(ratio))}

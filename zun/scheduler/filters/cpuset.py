@@ -3,30 +3,78 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.filters import HostFilter
-from zun.scheduler.host_table import HostState
+from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
-from zun.topology import Refusal, plan
+from zun.topology import PlacementRequest, Refusal
 
 
 class CpuSetFilter(HostFilter):
     """Drop hosts that cannot place the container exactly, and write the NUMA limits of those that can.
 
-    The exact plan is made for the best hosts only, after the weighers. Shared containers are planned as well: their
-    memory is booked on its cells like everybody's.
+    Two looks. ``reject`` compares the request with what each cell has left, which needs no search: a host it drops has
+    certainly no place. The exact plan is made for the best hosts only, after the weighers. Shared containers are
+    planned as well: their memory is booked on its cells like everybody's.
     """
 
     measures_capacity = True
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
-        if spec.dedicated and not host.enable_cpu_pinning:
+        if not spec.dedicated:
+            return None
+        if not host.enable_cpu_pinning:
             return "it takes no dedicated containers ([compute] enable_cpu_pinning)"
+        rooms, request = host.cell_rooms(), spec.placement
+        for (cpus, mib), count in _wanted(request).items():
+            able = [room for room in rooms if room[0] >= cpus]
+            if len(able) < count:
+                return _too_few(cpus, "CPUs", count, [room[0] for room in rooms], host)
+            if mib is not None and sum(room[1] >= mib for room in able) < count:
+                return _too_few(mib, "MiB", count, [room[1] for room in able], None)
         return None
+
+    def admit(self, table: Columns, spec: RequestSpec) -> Bools:
+        if not spec.dedicated:
+            return table.everything
+        admitted = table.pinning
+        for (cpus, mib), count in _wanted(spec.placement).items():
+            able = table.cell_cpus >= cpus
+            if mib is not None:
+                able &= table.cell_memory >= mib
+            admitted = admitted & (able.any(axis=0) if count == 1 else np.count_nonzero(able, axis=0) >= count)
+        return admitted
 
     def limits(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any] | Refusal:
         """``cpuset``: the plan. Its ``cells`` hold one record a cell with node, cpuset_cpu, cpuset_cpu_pinned and
         cpuset_mem; its ``generation`` is the host's when the plan was made."""
-        answer = plan(host.topology, host.usage, spec.placement)
+        answer = host.answer(spec.placement)
         if isinstance(answer, Refusal):
             return answer
         return {"cpuset": replace(answer, generation=host.generation).to_dict()}
+
+
+def _wanted(request: PlacementRequest) -> Mapping[tuple[int, int | None], int]:
+    """What the request wants of single cells, (CPUs, MiB) -> at least so many cells; empty when any split would do.
+
+    Every cell must have what the smallest part wants, and some cell what each part wants. MiB is None where memory may
+    come from elsewhere, or is counted in huge pages.
+    """
+    if request.numa_affinity != "require":
+        return {}
+    counted = request.mempolicy == "strict" and request.page_size in (None, "small")
+    parts = [(cpus, mib if counted else None) for cpus, mib in request.parts]
+    if len(parts) == 1:
+        return {parts[0]: 1}
+    least = min(cpus for cpus, _ in parts), min(mib for _, mib in request.parts) if counted else None
+    return {**dict.fromkeys(parts, 1), least: len(parts)}
+
+
+def _too_few(wanted: int, unit: str, count: int, rooms: list[int], host: HostState | None) -> str:
+    best = max(rooms, default=0)
+    where = "" if host is None or not rooms else f"cell {host.cell_ids[rooms.index(best)]} with "
+    if count > 1:
+        return f"fewer than {count} cells have {wanted} {unit} free"
+    return f"no cell has {wanted} {unit} free: best is {where}{best}"

@@ -2,8 +2,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.filters import HostFilter
-from zun.scheduler.host_table import HostState
+from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
 
 
@@ -13,8 +14,11 @@ class DiskFilter(HostFilter):
     measures_capacity = True
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
-        free = host.disk_total * host.disk_allocation_ratio - host.disk_used
+        free = host.free_disk
         return None if spec.disk <= free else f"it has {free:g} GiB of disk left of the {spec.disk} that are wanted"
+
+    def admit(self, table: Columns, spec: RequestSpec) -> Bools:
+        return table.free_disk >= spec.disk
 
     def limits(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
         """``disk``: GiB that may be promised on the whole host."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.filters import HostFilter
-from zun.scheduler.host_table import HostState
+from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
 
 
@@ -12,3 +13,9 @@ class LabelFilter(HostFilter):
             if host.labels.get(name) != value:
                 return f"its label {name} is {host.labels.get(name)!r}, not {value!r}"
         return None
+
+    def admit(self, table: Columns, spec: RequestSpec) -> Bools:
+        if not spec.labels:
+            return table.everything
+        wanted = tuple(sorted(spec.labels.items()))
+        return table.matching("labels", wanted, lambda host: self.reject(host, spec) is None)

@@ -2,16 +2,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from zun.objects.placement import memory_room, memory_used
+from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.filters import HostFilter
-from zun.scheduler.host_table import HostState
+from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
 
 
 class RamFilter(HostFilter):
     """Drop hosts without enough memory in total, wherever it is.
 
-    Memory of dedicated containers is promised once, that of shared ones ``ram_allocation_ratio`` times.
+    Memory of dedicated containers is promised once, that of shared ones ``ram_allocation_ratio`` times: the host's, or
+    that of one of its aggregates if it is lower.
     """
 
     measures_capacity = True
@@ -22,10 +23,16 @@ class RamFilter(HostFilter):
         room, wanted = self._room(host, spec), spec.placement.memory_mib
         return None if wanted <= room else f"it has {room} MiB left of the {wanted} that are wanted"
 
+    def admit(self, table: Columns, spec: RequestSpec) -> Bools:
+        if spec.placement.page_size not in (None, "small"):
+            return table.everything
+        room = table.memory_dedicated if spec.dedicated else table.memory_shared
+        return room >= spec.placement.memory_mib
+
     def limits(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
         """``memory``: MiB of ordinary pages that may be promised on the whole host."""
-        return {"memory": sum(memory_used(host.usage).values()) + self._room(host, spec)}
+        return {"memory": host.promised_memory + self._room(host, spec)}
 
     @staticmethod
     def _room(host: HostState, spec: RequestSpec) -> int:
-        return memory_room(host.topology, host.usage, dedicated=spec.dedicated)
+        return host.memory_room(dedicated=spec.dedicated)

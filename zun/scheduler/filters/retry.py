@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.filters import HostFilter
-from zun.scheduler.host_table import HostState
+from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
 
 
@@ -10,3 +11,6 @@ class RetryFilter(HostFilter):
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
         # Its own words are for the operator and stand in the scheduler's log: they may name the host.
         return "it refused the claim before" if host.hostname in spec.tried else None
+
+    def admit(self, table: Columns, spec: RequestSpec) -> Bools:
+        return ~table.only(spec.tried) if spec.tried else table.everything

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.filters import HostFilter
-from zun.scheduler.host_table import HostState
+from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
 
 
@@ -11,3 +12,8 @@ class RuntimeFilter(HostFilter):
         if spec.runtime and spec.runtime not in host.runtimes:
             return f"it has no runtime {spec.runtime}, only {', '.join(sorted(host.runtimes))}"
         return None
+
+    def admit(self, table: Columns, spec: RequestSpec) -> Bools:
+        if not spec.runtime:
+            return table.everything
+        return table.matching("runtimes", spec.runtime, lambda host: self.reject(host, spec) is None)

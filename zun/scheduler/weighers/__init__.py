@@ -1,24 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weighers: one class in one file each, named with its multiplier in ``[scheduler] weighers``."""
+"""Weighers: one class in one file each, named with its multiplier in ``[scheduler] weighers``.
 
-from collections.abc import Sequence
+``weight = sum(multiplier * normalised)``, where the weights of each weigher are scaled to 0..1 over the hosts at hand.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from oslo_config import cfg
 from stevedore import named
 
-from zun.scheduler.host_table import HostState
+from zun.scheduler.columns import Columns, Floats
+from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
 
 NAMESPACE = "zun.scheduler.weigher"
 
+# The best so many hosts are looked for one by one, which is quicker than sorting when the first will do.
+PICKED = 16
+
 
 class HostWeigher:
-    """Base of the weighers: hosts of a higher weight are tried first."""
+    """Base of the weighers: hosts of a higher weight are tried first.
+
+    ``weigh`` is the definition; ``weigh_all`` is the same for all hosts at once, and optional.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        """``conf`` is for weighers with options of their own."""
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Any number; the scale does not matter, weights are normalised over the hosts at hand."""
         raise NotImplementedError
+
+    def weigh_all(self, table: Columns, spec: RequestSpec) -> Floats:
+        """What ``weigh`` says of every host. What is returned is never written to.
+
+        Answer ``table.nothing`` when the request means nothing to this weigher. A number that depends on the host
+        alone and is costly is kept with the host by ``table.measured``.
+        """
+        return np.fromiter((self.weigh(host, spec) for host in table), np.float64, len(table))
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +50,7 @@ class Weighted:
     multiplier: float
 
 
-def load(settings: Sequence[str]) -> list[Weighted]:
+def load(settings: Sequence[str], conf: cfg.ConfigOpts) -> list[Weighted]:
     """The weighers of settings such as ``FreeCPUWeigher=1.0``. Raises RuntimeError for an unknown or malformed one."""
     multipliers: dict[str, float] = {}
     for setting in settings:
@@ -36,7 +59,9 @@ def load(settings: Sequence[str]) -> list[Weighted]:
             multipliers[name.strip()] = float(multiplier or 1.0)
         except ValueError:
             raise RuntimeError(f"[scheduler] weighers: '{setting}' is not NAME=MULTIPLIER") from None
-    manager: Any = named.NamedExtensionManager(NAMESPACE, list(multipliers), invoke_on_load=True, name_order=True)
+    manager: Any = named.NamedExtensionManager(
+        NAMESPACE, list(multipliers), invoke_on_load=True, invoke_args=(conf,), name_order=True
+    )
     missing = multipliers.keys() - set(manager.names())
     if missing:
         raise RuntimeError(f"no such scheduler weigher: {', '.join(sorted(missing))}; see [scheduler] weighers")
@@ -45,12 +70,47 @@ def load(settings: Sequence[str]) -> list[Weighted]:
 
 def order(hosts: Sequence[HostState], spec: RequestSpec, weighers: Sequence[Weighted]) -> list[HostState]:
     """``hosts`` best first: by the falling sum of multiplier times weight (scaled to 0..1), then by name."""
-    totals = [0.0] * len(hosts)
+    table = hosts if isinstance(hosts, Columns) else Columns(hosts)
+    return [table[row] for row in best_first(table, spec, weighers, table.everything)]
+
+
+def best_first(
+    table: Columns, spec: RequestSpec, weighers: Sequence[Weighted], admitted: np.typing.NDArray[np.bool_]
+) -> Iterator[int]:
+    """The rows that are ``admitted``, best first, of equals the first name. Sorts only when many are wanted."""
+    rows = None if admitted is table.everything else np.flatnonzero(admitted)
+    count = len(table) if rows is None else len(rows)
+    totals: Floats | None = None
     for weighted in weighers:
-        weights = [weighted.weigher.weigh(host, spec) for host in hosts]
-        low, high = min(weights, default=0.0), max(weights, default=0.0)
-        if high > low:
-            for index, weight in enumerate(weights):
-                totals[index] += weighted.multiplier * (weight - low) / (high - low)
-    ranked = sorted(zip(totals, hosts, strict=True), key=lambda pair: (-pair[0], pair[1].hostname))
-    return [host for _, host in ranked]
+        part = _normalised(weighted, table, spec, rows) if count else None
+        if part is not None:
+            totals = part if totals is None else np.add(totals, part, out=totals)
+    if totals is None:  # nothing tells one host from another
+        for place in range(count):
+            yield place if rows is None else int(rows[place])
+        return
+    for _ in range(min(PICKED, count)):
+        place = int(totals.argmax())
+        totals[place] = -np.inf
+        yield place if rows is None else int(rows[place])
+    if count > PICKED:
+        for place in np.argsort(-totals, kind="stable")[: count - PICKED]:
+            yield int(place) if rows is None else int(rows[place])
+
+
+def _normalised(
+    weighted: Weighted, table: Columns, spec: RequestSpec, rows: np.typing.NDArray[np.intp] | None
+) -> Floats | None:
+    """Multiplier times weight, scaled to 0..1 over the rows; None when all are equal."""
+    weights = weighted.weigher.weigh_all(table, spec)
+    if weights is table.nothing:
+        return None
+    if rows is not None:
+        weights = weights.take(rows)
+    low, high = weights.min(), weights.max()
+    if not high > low:
+        return None
+    scaled: Floats = weights - low
+    scaled *= weighted.multiplier
+    scaled /= high - low
+    return scaled

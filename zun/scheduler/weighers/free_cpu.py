@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-from zun.scheduler.host_table import HostState
+from zun.scheduler.columns import Columns, Floats
+from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
 from zun.scheduler.weighers import HostWeigher
 
@@ -8,4 +9,7 @@ class FreeCPUWeigher(HostWeigher):
     """Prefer hosts with more CPUs that nobody holds for itself."""
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
-        return float(len(host.topology.cpus - host.topology.reserved - host.usage.held_cpus))
+        return float(host.unheld_cpus)
+
+    def weigh_all(self, table: Columns, spec: RequestSpec) -> Floats:
+        return table.unheld_cpus

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-from zun.scheduler.host_table import HostState
+from zun.scheduler.columns import Columns, Floats
+from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
 from zun.scheduler.weighers import HostWeigher
 
 
 class FreeRAMWeigher(HostWeigher):
-    """Prefer hosts with more memory left."""
+    """Prefer hosts with more memory left, in ordinary pages and in huge ones."""
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
-        return float(host.topology.memory_mib - sum(plan.memory_mib for _, plan in host.usage))
+        return host.free_memory
+
+    def weigh_all(self, table: Columns, spec: RequestSpec) -> Floats:
+        return table.free_memory

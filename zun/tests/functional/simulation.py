@@ -111,7 +111,7 @@ class World:
         self.killed = self.delivered = self.refused = self.avoidable = 0
         self.tables = [HostTable(booking_seconds=1e9, fresh_seconds=0) for _ in range(schedulers)]
         loaded = filters.load(conf.scheduler.enabled_filters, conf)
-        weights = weighers.load(conf.scheduler.weighers)
+        weights = weighers.load(conf.scheduler.weighers, conf)
         self.schedulers = [SchedulerEndpoint(table, loaded, weights, self) for table in self.tables]
         for driver in self.drivers.values():
             for operation in ("ensure", "create", "start", "show", "kernel_view", "update", "delete"):

@@ -29,10 +29,18 @@ ALL_FILTERS = (
     "ComputeFilter",
     "AvailabilityZoneFilter",
     "RuntimeFilter",
+    "IsolationFilter",
+    "AggregateExtraSpecsFilter",
+    "ImagePropertiesFilter",
     "LabelFilter",
+    "SameHostFilter",
+    "DifferentHostFilter",
+    "GroupAffinityFilter",
+    "GroupAntiAffinityFilter",
     "RamFilter",
     "CPUFilter",
     "DiskFilter",
+    "PciPassthroughFilter",
     "CpuSetFilter",
 )
 

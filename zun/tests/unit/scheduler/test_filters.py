@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import datetime
+import importlib.metadata
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zun.scheduler import filters
+from zun.scheduler.filters.aggregate_extra_specs import matches
 from zun.scheduler.filters.compute import ComputeFilter
+from zun.scheduler.host_state import Aggregate
+from zun.scheduler.request_spec import Group
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.scheduler.hosts import ALL_FILTERS, NOW, UP, configuration, full, host, placements, spec, used_hosts
@@ -288,9 +292,9 @@ def test_cpuset_filter_refuses_what_does_not_fit_exactly():
 def test_the_cheap_filters_let_every_host_pass_that_the_plan_grants(state, wanted):
     answer = plan(state.topology, state.usage, wanted)
     asked = replace(spec(), placement=wanted)
-    reasons = [load_once(name).reject(state, asked) for name in ("RamFilter", "CPUFilter")]
+    reasons = [load_once(name).reject(state, asked) for name in ("RamFilter", "CPUFilter", "CpuSetFilter")]
     if isinstance(answer, Plan):
-        assert reasons == [None, None]
+        assert reasons == [None, None, None]
     limits = load_once("CpuSetFilter").limits(state, asked)
     assert limits == answer if isinstance(answer, Refusal) else limits["cpuset"]["generation"] == state.generation
 
@@ -329,6 +333,239 @@ def test_ram_filter_counts_overcommitted_memory_exactly(memory, ratio, promised)
     assert load("RamFilter").reject(state, beyond) is not None
 
 
+def in_aggregates(*metadata, **fields):
+    """A host in one aggregate for each of ``metadata``."""
+    made = tuple(Aggregate(f"u{number}", f"name{number}", each) for number, each in enumerate(metadata))
+    return host(aggregates=made, **fields)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "cpu_limit", "fits"),
+    [
+        pytest.param([], 32.0, 32, id="the-host-s-own"),
+        pytest.param([{"cpu_allocation_ratio": "2.5"}], 20.0, 20, id="an-aggregate-lowers-it"),
+        pytest.param([{"cpu_allocation_ratio": "9"}], 32.0, 32, id="no-aggregate-raises-it"),
+        pytest.param([{"cpu_allocation_ratio": "3"}, {"cpu_allocation_ratio": "1.5"}], 12.0, 12, id="the-lowest"),
+        pytest.param([{"cpu_allocation_ratio": "much"}, {"cpu_allocation_ratio": "0"}], 32.0, 32, id="no-number"),
+        pytest.param([{"ram_allocation_ratio": "1"}], 32.0, 32, id="of-something-else"),
+    ],
+)
+def test_an_aggregate_s_ratio_of_cpus(metadata, cpu_limit, fits):
+    state = in_aggregates(*metadata, topology=machine().configured(cpu_allocation_ratio=4.0))
+    found = load("CPUFilter")
+    assert found.reject(state, spec(fits, policy="shared")) is None
+    assert found.reject(state, spec(fits + 0.5, policy="shared")) is not None
+    assert found.limits(state, spec(1, policy="shared")) == {"cpu": cpu_limit}
+    assert found.limits(state, spec(1)) == {"cpu": 8.0}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "limit"),
+    [([], 16384), ([{"ram_allocation_ratio": "1.5"}], 12288), ([{"ram_allocation_ratio": "3"}], 16384)],
+)
+def test_an_aggregate_s_ratio_of_memory(metadata, limit):
+    state = in_aggregates(*metadata, topology=machine().configured(ram_allocation_ratio=2.0))
+    found = load("RamFilter")
+    assert found.reject(state, spec(1, limit, policy="shared")) is None
+    assert found.reject(state, spec(1, limit + 1, policy="shared")) is not None
+    assert found.limits(state, spec(1, policy="shared")) == {"memory": limit}
+    assert found.limits(state, spec(1)) == {"memory": 8192}
+
+
+SCOPE = "aggregate_instance_extra_specs:"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "extra_specs", "passes"),
+    [
+        pytest.param([], {}, True, id="nothing-asked"),
+        pytest.param([], {SCOPE + "ssd": "true"}, False, id="in-no-aggregate"),
+        pytest.param([{"ssd": "true"}], {SCOPE + "ssd": "true"}, True, id="scoped"),
+        pytest.param([{"ssd": "true"}], {"ssd": "true"}, True, id="without-scope"),
+        pytest.param([{"ssd": "false"}], {"ssd": "true"}, False, id="another-value"),
+        pytest.param([{"hdd": "true"}], {SCOPE + "ssd": "true"}, False, id="another-key"),
+        pytest.param([{"ssd": "false"}], {"hw:ssd": "true"}, True, id="another-scope-is-for-somebody-else"),
+        pytest.param([{"a:b": "1"}], {SCOPE + "a:b": "1"}, True, id="only-the-first-colon-ends-the-scope"),
+        pytest.param([{"ssd": "no"}, {"ssd": "true"}], {SCOPE + "ssd": "true"}, True, id="one-of-several-values"),
+        pytest.param([{"ssd": "true"}], {"ssd": "true", SCOPE + "net": "10"}, False, id="every-key"),
+        pytest.param([{"ssd": "true"}, {"net": "10"}], {"ssd": "true", SCOPE + "net": "10"}, True, id="from-anywhere"),
+    ],
+)
+def test_aggregate_extra_specs_filter(metadata, extra_specs, passes):
+    reason = load("AggregateExtraSpecsFilter").reject(in_aggregates(*metadata), spec(extra_specs=extra_specs))
+    assert (reason is None) is passes
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted", "expected"),
+    [
+        ("1", "1", True),
+        ("1", "1.0", False),
+        ("", "", True),
+        ("a b", "a b", True),
+        ("10", "= 9", True),
+        ("9", "= 9", True),
+        ("8", "= 9", False),
+        ("9.0", "== 9", True),
+        ("10", "== 9", False),
+        ("10", "!= 9", True),
+        ("9", "!= 9.0", False),
+        ("9", ">= 9", True),
+        ("10", ">= 9", True),
+        ("8", ">= 9", False),
+        ("10", "<= 9", False),
+        ("9", "<= 9", True),
+        ("many", ">= 9", False),
+        ("10", ">= many", False),
+        ("10", ">=", False),
+        ("10", ">=9", False),
+        ("abc", "s== abc", True),
+        ("abc", "s== ab", False),
+        ("abc", "s!= abd", True),
+        ("abc", "s!= abc", False),
+        ("10", "s< 9", True),
+        ("9", "s< 9", False),
+        ("9", "s<= 9", True),
+        ("9", "s<= 10", False),
+        ("9", "s> 10", True),
+        ("9", "s> 9", False),
+        ("9", "s>= 9", True),
+        ("10", "s>= 9", False),
+        ("12311321", "<in> 11", True),
+        ("12310321", "<in> 11", False),
+        ("abc", "<in>", False),
+        ("aes mmx aux", "<all-in> aes mmx", True),
+        ("aes mmx aux", "<all-in> aes txt", False),
+        ("aes", "<all-in>", False),
+        ("12", "<or> 11 <or> 12", True),
+        ("13", "<or> 11 <or> 12", False),
+        ("11", "<or> 11", True),
+        ("12", "<or> 11 <or> 12 <or>", True),
+        ("> 4", "> 4", True),  # there is no such operator: the same text
+        ("5", "> 4", False),
+    ],
+)
+def test_operators_of_extra_specs(value, wanted, expected):
+    assert matches(value, wanted) is expected
+
+
+@pytest.mark.parametrize(
+    ("metadata", "project", "passes"),
+    [
+        ([], "demo", True),
+        ([{"ssd": "true"}], "demo", True),
+        ([{"filter_project_id": "demo"}], "demo", True),
+        ([{"filter_project_id": "other"}], "demo", False),
+        ([{"filter_project_id": "other"}], None, False),
+        ([{"filter_project_id": "other, demo"}], "demo", True),
+        ([{"filter_project_id": "demonstration"}], "demo", False),
+        ([{"filter_project_id": "other", "filter_project_id-2": "demo"}], "demo", True),
+        ([{"filter_project_id": "other"}, {"filter_project_id": "demo"}], "demo", True),
+        ([{"filter_project_id": ""}], "demo", True),
+    ],
+)
+def test_isolation_filter(metadata, project, passes):
+    reason = load("IsolationFilter").reject(in_aggregates(*metadata), spec(project_id=project))
+    assert reason == (None if passes else "it is reserved to other projects")
+
+
+@pytest.mark.parametrize(
+    ("fields", "properties", "reason"),
+    [
+        ({}, {}, None),
+        ({}, {"architecture": "arm64", "os_type": "windows"}, None),
+        ({"architecture": "x86_64"}, {"architecture": "amd64"}, None),
+        ({"architecture": "x86_64"}, {"architecture": "X86_64"}, None),
+        ({"architecture": "x86_64"}, {"architecture": "arm64"}, "it is x86_64, and the image is for arm64"),
+        ({"architecture": "riscv64"}, {"architecture": "riscv64"}, None),
+        ({"os_type": "linux"}, {"os_type": "Linux"}, None),
+        ({"os_type": "linux"}, {"os_type": "windows"}, "it runs linux, and the image is for windows"),
+        ({"runtimes": ("runc", "kata")}, {"runtime": "kata"}, None),
+        ({}, {"runtime": "kata"}, "it has no runtime kata, which the image needs"),
+        ({}, {"colour": "blue"}, None),
+    ],
+)
+def test_image_properties_filter(fields, properties, reason):
+    assert load("ImagePropertiesFilter").reject(host(**fields), spec(image_properties=properties)) == reason
+
+
+@pytest.mark.parametrize(
+    ("wanted", "same", "different"),
+    [((), True, True), (("c0",), True, False), (("x",), False, True), (("x", "c1"), True, False)],
+)
+def test_same_and_different_host_filters(wanted, same, different):
+    state = full("h1", PlacementRequest(1, 0), shared(1))
+    uuids = frozenset(wanted)
+    assert (load("SameHostFilter").reject(state, spec(same_host=uuids)) is None) is same
+    assert (load("DifferentHostFilter").reject(state, spec(different_host=uuids)) is None) is different
+
+
+@pytest.mark.parametrize(
+    ("policy", "here", "elsewhere", "most", "affinity", "anti_affinity"),
+    [
+        ("affinity", 0, 0, 1, True, True),
+        ("affinity", 2, 0, 1, True, True),
+        ("affinity", 0, 1, 1, False, True),
+        ("affinity", 1, 1, 1, False, True),
+        ("anti-affinity", 0, 5, 1, True, True),
+        ("anti-affinity", 1, 0, 1, True, False),
+        ("anti-affinity", 1, 0, 2, True, True),
+        ("anti-affinity", 2, 0, 2, True, False),
+        ("soft-affinity", 0, 1, 1, True, True),
+        ("soft-anti-affinity", 1, 0, 1, True, True),
+    ],
+)
+def test_group_filters(policy, here, elsewhere, most, affinity, anti_affinity):
+    members = {name: count for name, count in (("h1", here), ("h2", elsewhere)) if count}
+    asked = spec(group=Group("g", policy, most, members=members))
+    state = host(groups={"g": here} if here else {})
+    assert (load("GroupAffinityFilter").reject(state, asked) is None) is affinity
+    assert (load("GroupAntiAffinityFilter").reject(state, asked) is None) is anti_affinity
+    for name in ("GroupAffinityFilter", "GroupAntiAffinityFilter"):
+        assert load(name).reject(state, spec()) is None
+
+
+def test_no_request_asks_for_a_device_yet():
+    assert load("PciPassthroughFilter").reject(host(), spec()) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "wanted", "reason"),
+    [
+        pytest.param(full("h1", PlacementRequest(2, 0)), spec(4), None, id="another-cell-has-them"),
+        pytest.param(
+            full("h1", *[PlacementRequest(1, 0)] * 5),
+            spec(4),
+            "no cell has 4 CPUs free: best is cell 1 with 3",
+            id="too-few-cpus-on-every-cell",
+        ),
+        pytest.param(host(), spec(1, 4097), "no cell has 4097 MiB free: best is 4096", id="too-little-memory"),
+        pytest.param(
+            host(),
+            spec(6, placement={"numa_nodes": 3}),
+            "fewer than 3 cells have 2 CPUs free",
+            id="too-few-cells",
+        ),
+        pytest.param(
+            full("h1", PlacementRequest(3, 0)),
+            spec(5, placement={"numa_cpus": (1, 4)}),
+            None,
+            id="each-part-somewhere",
+        ),
+        pytest.param(host(), spec(6, placement={"numa_affinity": "prefer"}), None, id="any-split-will-do"),
+        pytest.param(host(), spec(1, 5000, placement={"mempolicy": "preferred"}), None, id="memory-from-elsewhere"),
+        pytest.param(
+            full("h1", shared(1.5), topology=machine(cells=1)),
+            spec(3, 0),
+            "no cell has 3 CPUs free: best is cell 0 with 2",
+            id="what-shared-containers-need",
+        ),
+    ],
+)
+def test_cpuset_filter_looks_at_single_cells(state, wanted, reason):
+    assert load("CpuSetFilter").reject(state, wanted) == reason
+
+
 # load
 
 
@@ -340,7 +577,8 @@ def test_filters_come_in_the_order_of_their_names():
 
 def test_the_default_filters_are_all_there_are_and_the_exact_one_is_last():
     enabled = configuration().scheduler.enabled_filters
-    assert sorted(enabled) == sorted(ALL_FILTERS)
+    registered = importlib.metadata.entry_points(group=filters.NAMESPACE).names
+    assert sorted(enabled) == sorted(ALL_FILTERS) == sorted(registered)
     assert enabled[-1] == "CpuSetFilter"
 
 

@@ -77,6 +77,7 @@ def owners(table, hostname="h1"):
 
 def test_a_host_is_as_its_rows_say(table):
     settings = {"labels": {"disk": "ssd"}, "runtimes": ["crun", "runc"], "availability_zone": "z1"}
+    settings |= {"architecture": "aarch64", "os_type": "linux"}
     node(**settings, disk_total=50, disk_allocation_ratio=2.0, enable_cpu_pinning=False)
     services.heartbeat("h1", "zun-compute", "z1")
     services.heartbeat("h1", "zun-scheduler", "z1")
@@ -97,6 +98,9 @@ def test_a_host_is_as_its_rows_say(table):
             labels={"disk": "ssd"},
             runtimes=("crun", "runc"),
             service=services.get("h1", "zun-compute"),
+            architecture="aarch64",
+            os_type="linux",
+            images={containers.get(uuid)["image"]: 1},
         )
     ]
 

@@ -6,8 +6,10 @@ from zun.objects import Container
 from zun.scheduler.request_spec import RequestSpec
 from zun.topology import PlacementRequest
 
+A, B, C = (f"00000000-0000-0000-0000-00000000000{letter}" for letter in "abc")
 UUID = "6f2f36d6-0e5c-4a25-9d3b-6f5a1c2d3e4f"
-PLAIN = {"cpu": 1.0, "memory": 64, "cpu_policy": "shared", "disk": 0, "runtime": None, "placement": {}}
+OWN = {"project_id": "demo", "image": "nginx"}
+PLAIN = {**OWN, "cpu": 1.0, "memory": 64, "cpu_policy": "shared", "disk": 0, "runtime": None, "placement": {}}
 
 
 def asked(request=None, **fields):
@@ -19,7 +21,10 @@ def asked(request=None, **fields):
     ("container", "tried", "expected"),
     [
         pytest.param(
-            asked(), None, RequestSpec(UUID, PlacementRequest(1.0, 64, cpu_policy="shared")), id="nothing-special"
+            asked(),
+            None,
+            RequestSpec(UUID, PlacementRequest(1.0, 64, cpu_policy="shared"), **OWN),
+            id="nothing-special",
         ),
         pytest.param(
             asked(
@@ -27,7 +32,17 @@ def asked(request=None, **fields):
                     "run": True,
                     "availability_zone": "z1",
                     "host": "h1",
-                    "hints": {"label:disk": "ssd", "label:cores": 8, "group": "g1"},
+                    "hints": {
+                        "label:disk": "ssd",
+                        "label:cores": 8,
+                        "image:architecture": "arm64",
+                        "aggregate_instance_extra_specs:ssd": True,
+                        "other_scope:key": "value",
+                        "unscoped": "for nobody",
+                        "same_host": [A, B],
+                        "different_host": f"{C}, {A}",
+                        "group": "g1",
+                    },
                 },
                 cpu=4.0,
                 cpu_policy="dedicated",
@@ -45,11 +60,16 @@ def asked(request=None, **fields):
                 labels={"disk": "ssd", "cores": "8"},
                 requested_host="h1",
                 tried={"h2": "full"},
+                same_host=frozenset({A, B}),
+                different_host=frozenset({A, C}),
+                extra_specs={"aggregate_instance_extra_specs:ssd": "True", "other_scope:key": "value"},
+                image_properties={"architecture": "arm64"},
+                **OWN,
             ),
             id="everything",
         ),
         pytest.param(
-            asked({"hints": None}), {}, RequestSpec(UUID, PlacementRequest(1.0, 64, "shared")), id="null-hints"
+            asked({"hints": None}), {}, RequestSpec(UUID, PlacementRequest(1.0, 64, "shared"), **OWN), id="null-hints"
         ),
     ],
 )

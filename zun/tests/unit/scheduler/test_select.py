@@ -15,7 +15,7 @@ from zun.tests.unit.scheduler.hosts import ALL_FILTERS, UP, configuration, full,
 from zun.topology import CellShare, CpuSet, PlacementRequest, Plan, plan
 
 FILTERS = filters.load([name for name in ALL_FILTERS if name != "ComputeFilter"], configuration())
-WEIGHERS = weighers.load(["FreeCPUWeigher", "FreeRAMWeigher"])
+WEIGHERS = weighers.load(["FreeCPUWeigher", "FreeRAMWeigher"], configuration())
 
 
 def selected(hosts, wanted, count=3):
@@ -123,7 +123,7 @@ COMPUTE = filters.load(["ComputeFilter"], configuration())
         pytest.param(
             [full("a", dedicated(1, 4000)), full("b", dedicated(1, 4000), dedicated(1, 4090))],
             spec(1, 4097),
-            "No valid host was found. Of 2 hosts, RamFilter rejected 1, CpuSetFilter rejected 1. Nearest miss: "
+            "No valid host was found. Of 2 hosts, CpuSetFilter rejected 1, RamFilter rejected 1. Nearest miss: "
             "no cell has 4097 MiB free: best is cell 1 with 4096. A request for 1 CPUs and 4096 MiB would fit now.",
             id="too-much-memory",
         ),

@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zun.scheduler import weighers
+from zun.scheduler.request_spec import Group
 from zun.scheduler.weighers import HostWeigher, Weighted
+from zun.scheduler.weighers.failure import FailureWeigher
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.scheduler.hosts import configuration, full, host, spec
@@ -74,7 +76,7 @@ def test_units_make_no_difference(weights, factor, shift):
 
 
 def test_no_hosts_have_an_order():
-    assert weighers.order([], spec(), weighers.load(["FreeCPUWeigher=1.0"])) == []
+    assert weighers.order([], spec(), weighers.load(["FreeCPUWeigher=1.0"], configuration())) == []
 
 
 @pytest.mark.parametrize(
@@ -102,8 +104,49 @@ def test_no_hosts_have_an_order():
     ],
 )
 def test_what_the_weighers_measure(name, state, expected):
-    (weighted,) = weighers.load([name])
+    (weighted,) = weighers.load([name], configuration())
     assert weighted.weigher.weigh(state, spec()) == expected
+
+
+def weight(name, state, wanted):
+    (weighted,) = weighers.load([name], configuration())
+    return weighted.weigher.weigh(state, wanted)
+
+
+def test_free_disk_is_what_may_be_promised():
+    state = host(disk_total=100, disk_allocation_ratio=1.5, disk_used=30)
+    assert weight("FreeDiskWeigher", state, spec()) == 120.0
+
+
+@pytest.mark.parametrize(
+    ("policy", "affinity", "anti_affinity"),
+    [
+        ("soft-affinity", 2.0, 0.0),
+        ("soft-anti-affinity", 0.0, -2.0),
+        ("affinity", 0.0, 0.0),
+        ("anti-affinity", 0.0, 0.0),
+        (None, 0.0, 0.0),
+    ],
+)
+def test_soft_policies_of_a_group(policy, affinity, anti_affinity):
+    wanted = spec(group=Group("g", policy) if policy else None)
+    state = host(groups={"g": 2, "other": 5})
+    assert weight("SoftAffinityWeigher", state, wanted) == affinity
+    assert weight("SoftAntiAffinityWeigher", state, wanted) == anti_affinity
+
+
+def test_an_image_is_where_a_container_was_made_from_it():
+    state = host(images={"nginx": 3})
+    assert [weight("ImageLocalityWeigher", state, spec(image=name)) for name in ("nginx", "busybox", None)] == [1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("ages", "expected"),
+    [((), 0.0), ((0,), -1.0), ((50,), -0.5), ((100,), 0.0), ((99999,), 0.0), ((0, 25, 75, 200), -2.0)],
+)
+def test_failures_count_less_and_less(ages, expected):
+    weigher = FailureWeigher(configuration(scheduler__failure_window=100), now=lambda: 1000.0)
+    assert weigher.weigh(host(failures=tuple(1000.0 - age for age in ages)), spec()) == expected
 
 
 @pytest.mark.parametrize(
@@ -122,13 +165,19 @@ def test_what_the_weighers_measure(name, state, expected):
     ],
 )
 def test_weighers_come_with_their_multipliers(settings, expected):
-    found = weighers.load(settings)
+    found = weighers.load(settings, configuration())
     assert [(type(each.weigher).__name__, each.multiplier) for each in found] == expected
 
 
 def test_the_default_weighers_are_there():
-    found = weighers.load(configuration().scheduler.weighers)
-    assert [type(each.weigher).__name__ for each in found] == ["FreeCPUWeigher", "FreeRAMWeigher"]
+    found = weighers.load(configuration().scheduler.weighers, configuration())
+    assert [type(each.weigher).__name__ for each in found] == [
+        "FreeCPUWeigher",
+        "FreeRAMWeigher",
+        "SoftAffinityWeigher",
+        "SoftAntiAffinityWeigher",
+        "FailureWeigher",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -136,11 +185,11 @@ def test_the_default_weighers_are_there():
     [
         (["FreeCPUWeigher=high"], "[scheduler] weighers: 'FreeCPUWeigher=high' is not NAME=MULTIPLIER"),
         (["FreeCPUWeigher=1=2"], "[scheduler] weighers: 'FreeCPUWeigher=1=2' is not NAME=MULTIPLIER"),
-        (["FreeDiskWeigher"], "no such scheduler weigher: FreeDiskWeigher; see [scheduler] weighers"),
+        (["ColourWeigher"], "no such scheduler weigher: ColourWeigher; see [scheduler] weighers"),
         (["FreeCPUWeigher", "B=2", "A"], "no such scheduler weigher: A, B; see [scheduler] weighers"),
     ],
 )
 def test_a_setting_that_cannot_be_is_named_with_its_option(settings, text):
     with pytest.raises(RuntimeError) as caught:
-        weighers.load(settings)
+        weighers.load(settings, configuration())
     assert str(caught.value) == text

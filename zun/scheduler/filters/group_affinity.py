@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+from zun.common.groups import Policy, broken_by
+from zun.scheduler.columns import Bools, Columns
+from zun.scheduler.filters import HostFilter
+from zun.scheduler.host_state import HostState
+from zun.scheduler.request_spec import RequestSpec
+
+
+class GroupAffinityFilter(HostFilter):
+    """Drop every host but the one that has the other members of the request's group, if its policy is affinity."""
+
+    def reject(self, host: HostState, spec: RequestSpec) -> str | None:
+        if spec.group is None or spec.group.policy != Policy.AFFINITY:
+            return None
+        return broken_by(spec.group.row, spec.group.members, host.hostname)
+
+    def admit(self, table: Columns, spec: RequestSpec) -> Bools:
+        if spec.group is None or spec.group.policy != Policy.AFFINITY or not spec.group.members:
+            return table.everything
+        # Members on two hosts: the rule is broken already, and no host makes it whole.
+        return table.only(spec.group.members if len(spec.group.members) == 1 else ())

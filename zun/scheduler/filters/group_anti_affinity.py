@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+from zun.common.groups import Policy, broken_by
+from zun.scheduler.columns import Bools, Columns
+from zun.scheduler.filters import HostFilter
+from zun.scheduler.host_state import HostState
+from zun.scheduler.request_spec import RequestSpec
+
+
+class GroupAntiAffinityFilter(HostFilter):
+    """Drop hosts that have as many members of the request's group as its anti-affinity allows (``max_per_host``)."""
+
+    def reject(self, host: HostState, spec: RequestSpec) -> str | None:
+        if spec.group is None or spec.group.policy != Policy.ANTI_AFFINITY:
+            return None
+        return broken_by(spec.group.row, {host.hostname: host.groups.get(spec.group.uuid, 0)}, host.hostname)
+
+    def admit(self, table: Columns, spec: RequestSpec) -> Bools:
+        group = spec.group
+        if group is None or group.policy != Policy.ANTI_AFFINITY:
+            return table.everything
+        members = table.group(group.uuid)
+        full = [hostname for hostname, count in members.items() if count >= group.max_per_host]
+        return ~table.only(full) if full else table.everything

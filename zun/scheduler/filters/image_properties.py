@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+from zun.scheduler.columns import Bools, Columns
+from zun.scheduler.filters import HostFilter
+from zun.scheduler.host_state import HostState
+from zun.scheduler.request_spec import RequestSpec
+
+# One architecture has several names: the kernel's, which hosts report, and those of image registries.
+_KERNEL_NAMES = {
+    "amd64": "x86_64",
+    "x86-64": "x86_64",
+    "arm64": "aarch64",
+    "arm64/v8": "aarch64",
+    "386": "i686",
+    "i386": "i686",
+    "arm": "armv7l",
+    "arm/v7": "armv7l",
+}
+
+
+class ImagePropertiesFilter(HostFilter):
+    """Drop hosts that cannot run the image: of another architecture or operating system, or without its runtime.
+
+    The properties are those that the hints ``image:architecture``, ``image:os_type`` and ``image:runtime`` name. A host
+    that reports nothing of the kind passes, as it may well be able to.
+    """
+
+    def reject(self, host: HostState, spec: RequestSpec) -> str | None:
+        wanted = spec.image_properties
+        architecture = wanted.get("architecture")
+        if architecture and host.architecture and _kernel_name(architecture) != _kernel_name(host.architecture):
+            return f"it is {host.architecture}, and the image is for {architecture}"
+        os_type = wanted.get("os_type")
+        if os_type and host.os_type and os_type.lower() != host.os_type.lower():
+            return f"it runs {host.os_type}, and the image is for {os_type}"
+        runtime = wanted.get("runtime")
+        if runtime and runtime not in host.runtimes:
+            return f"it has no runtime {runtime}, which the image needs"
+        return None
+
+    def admit(self, table: Columns, spec: RequestSpec) -> Bools:
+        if not spec.image_properties:
+            return table.everything
+        wanted = tuple(sorted(spec.image_properties.items()))
+        return table.matching("machine", wanted, lambda host: self.reject(host, spec) is None)
+
+
+def _kernel_name(architecture: str) -> str:
+    name = architecture.lower()
+    return _KERNEL_NAMES.get(name, name)

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+from zun.scheduler.columns import Bools, Columns
+from zun.scheduler.filters import HostFilter
+from zun.scheduler.host_state import HostState
+from zun.scheduler.request_spec import RequestSpec
+
+KEY = "filter_project_id"
+
+
+class IsolationFilter(HostFilter):
+    """Keep hosts for the projects that the metadata ``filter_project_id`` of an aggregate lists, with commas between.
+
+    As in Nova, further keys that begin like it (``filter_project_id-2``) continue a list that is too long for one
+    value, a host in several such aggregates is for the projects of all of them, and the projects may go elsewhere too.
+    """
+
+    def reject(self, host: HostState, spec: RequestSpec) -> str | None:
+        owners = {
+            project.strip()
+            for aggregate in host.aggregates
+            for key, value in aggregate.metadata.items()
+            if key.startswith(KEY)
+            for project in str(value).split(",")
+            if project.strip()
+        }
+        return "it is reserved to other projects" if owners and spec.project_id not in owners else None
+
+    def admit(self, table: Columns, spec: RequestSpec) -> Bools:
+        return table.matching("aggregates", (KEY, spec.project_id), lambda host: self.reject(host, spec) is None)
