@@ -2,7 +2,6 @@
 """Between the containers and hosts of the API and the values of ``zun.topology``."""
 
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
 from zun.topology import HostTopology, PlacementRequest, Plan, Usage
@@ -55,17 +54,8 @@ def memory_used(usage: Usage) -> dict[int, int]:
     return used
 
 
-def memory_room(
-    topology: HostTopology, usage: Usage, *, dedicated: bool, ratio: Fraction | None = None
-) -> int:
-    """MiB of ordinary pages that may still be promised on all cells together, over-committed for shared containers.
-
-    ``ratio`` is to be used in place of the host's own ``ram_allocation_ratio``.
-    """
-    view, room = view_of(topology), 0
-    for node, size in view.small_mib.items():
-        free = usage.free_memory(view, node, None, overcommit=not dedicated and ratio is None)
-        if ratio is not None and not dedicated:
-            free += int(size * ratio) - size
-        room += max(0, free)
-    return room
+def memory_room(topology: HostTopology, usage: Usage, *, dedicated: bool) -> int:
+    """MiB of ordinary pages that may still be promised on all cells together, over-committed for shared containers."""
+    view = view_of(topology)
+    rooms = (usage.free_memory(view, node, None, overcommit=not dedicated) for node in view.small_mib)
+    return sum(max(0, room) for room in rooms)

@@ -235,13 +235,14 @@ class Columns(Sequence[HostState]):
             self._failing.pop(host.hostname, None)
 
     def _write_room(self, row: int, host: HostState) -> None:
-        store, rooms = self._store, host.cell_rooms()
-        store["dedicated_room"][row] = host.dedicated_room
-        store["unheld_cpus"][row] = host.unheld_cpus
-        store["shared_room"][row] = host.shared_room
-        store["memory_dedicated"][row] = host.memory_room(dedicated=True)
-        store["memory_shared"][row] = host.memory_room(dedicated=False)
-        store["free_memory"][row] = host.free_memory
+        store, room = self._store, host.room
+        rooms = room.cells
+        store["dedicated_room"][row] = room.dedicated
+        store["unheld_cpus"][row] = room.unheld
+        store["shared_room"][row] = room.shared
+        store["memory_dedicated"][row] = room.memory_dedicated
+        store["memory_shared"][row] = room.memory_shared
+        store["free_memory"][row] = room.free_memory
         if len(rooms) > self._depth:
             self._depth = len(rooms)
             self._reserve(store["pinning"].shape[-1])

@@ -128,7 +128,7 @@ class SchedulerEndpoint:
             self._fail(context, container, str(exc))
             return
         self._table.refresh()
-        answer = self._select_and_book(container, spec, alternates)
+        answer = self._select_and_book(spec, alternates)
         if isinstance(answer, select.NoValidHost):
             for rejection in answer.rejections:
                 LOG.debug("%s: %s: %s: %s", spec.uuid, rejection.hostname, rejection.filter, rejection.reason)
@@ -150,7 +150,7 @@ class SchedulerEndpoint:
             LOG.warning("Container %s could not be handed to host %s: %s", spec.uuid, best.hostname, exc)
 
     def _select_and_book(
-        self, container: Container, spec: RequestSpec, alternates: Sequence[Mapping[str, Any]]
+        self, spec: RequestSpec, alternates: Sequence[Mapping[str, Any]]
     ) -> list[select.Choice] | select.NoValidHost:
         answer: list[select.Choice] | select.NoValidHost = []
 
@@ -168,11 +168,9 @@ class SchedulerEndpoint:
             if isinstance(answer, select.NoValidHost):
                 return None
             best = answer[0]
-            held = Held.of({**_claimed(container), "cpuset": best.limits["cpuset"]})
-            assert held is not None
-            return best.hostname, held
+            return best.hostname, best.held(spec)
 
-        self._table.choose_and_book(container.uuid, choose)
+        self._table.choose_and_book(spec.uuid, choose)
         return answer
 
     def _still_good(
@@ -200,8 +198,3 @@ def _group(container: Container) -> Group | None:
     """Raises GroupNotFound when it was deleted meanwhile."""
     uuid = (container.request.get("hints") or {}).get(GROUP_HINT)
     return Group.of(groups.get(uuid)) if uuid else None
-
-
-def _claimed(container: Container) -> Mapping[str, Any]:
-    """What a claim of the container says besides its plan."""
-    return {name: container[name] for name in ("cpu", "memory", "disk", "group_uuid", "image")}

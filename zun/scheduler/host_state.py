@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """One host as the filters and weighers see it: what it has, who holds what of it, and what that leaves."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from zun.objects.placement import held_plan, memory_room
+from zun.objects.placement import held_plan
 from zun.topology import CellShare, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
 from zun.topology.request import MICRO
 from zun.topology.view import view_of
@@ -114,100 +114,125 @@ class HostState:
     groups: Mapping[str, int] = field(default_factory=dict)
     images: Mapping[str, int] = field(default_factory=dict)
     failures: tuple[float, ...] = ()
-    _answers: dict[PlacementRequest, tuple[HostTopology, Usage, Plan | Refusal]] = field(
-        default_factory=dict, compare=False, repr=False
-    )
-
-    # What is left. Each number is defined here and nowhere else; the table keeps them in columns.
+    _known: dict[Any, tuple[object, object, object, Any]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
-    def dedicated_room(self) -> int:
-        """CPUs that a dedicated container may get and nobody holds."""
-        return (view_of(self.topology).dedicated & ~self.usage.held_mask).bit_count()
-
-    @property
-    def unheld_cpus(self) -> int:
-        """CPUs that nobody holds for itself, for whatever use."""
-        return len(self.topology.cpus - self.topology.reserved - self.usage.held_cpus)
-
-    @property
-    def shared_room(self) -> int:
-        """Demand that the shared pools of all cells still take together, in millionths of a CPU.
-
-        An aggregate may lower what is promised per CPU, as its host would not grant more than its own ratio.
-        """
-        view, usage = view_of(self.topology), self.usage
-        lower = aggregate_ratio(self.aggregates, CPU_RATIO_KEY, self.topology.cpu_allocation_ratio)
-        if lower is None:
-            return sum(max(0, usage.shared_room(view, cell)) for cell in view.cells)
-        room = 0
-        for cell in view.cells:
-            pool = (cell.pool & ~usage.held_mask).bit_count()
-            room += max(0, int(pool * MICRO * lower) - usage.demand(cell.id))
-        return room
-
-    def memory_room(self, *, dedicated: bool) -> int:
-        """MiB of ordinary pages that may still be promised on all cells; those of dedicated containers once."""
-        ratio = None if dedicated else aggregate_ratio(
-            self.aggregates, RAM_RATIO_KEY, self.topology.ram_allocation_ratio
-        )
-        return memory_room(self.topology, self.usage, dedicated=dedicated, ratio=ratio)
-
-    @property
-    def promised_memory(self) -> int:
-        """MiB of ordinary pages that are promised."""
-        view = view_of(self.topology)
-        return sum(
-            size - self.usage.free_memory(view, node, None, overcommit=False) for node, size in view.small_mib.items()
-        )
-
-    @property
-    def free_memory(self) -> float:
-        """MiB that nobody holds, in ordinary pages and in huge ones."""
-        view, free = view_of(self.topology), 0.0
-        for node, sizes in view.pages.items():
-            free += self.usage.free_memory(view, node, None, overcommit=False)
-            for size in sizes:
-                free += self.usage.free_memory(view, node, size, overcommit=False) * size / 1024
-        return free
+    def room(self) -> "Room":
+        """What is left, worked out once while the host is the same."""
+        found: Room = self._once(_ROOM, _room_of)
+        return found
 
     @property
     def free_disk(self) -> float:
         """GiB that may still be promised."""
         return self.disk_total * self.disk_allocation_ratio - self.disk_used
 
-    def cell_rooms(self) -> list[tuple[int, int]]:
-        """By cell that has CPUs: CPUs for one dedicated container, MiB of ordinary pages it could have there.
-
-        The CPUs are those that the shared containers can spare; the memory is the cell's own and that of memory-only
-        nodes attached to it.
-        """
-        view, usage = view_of(self.topology), self.usage
-        rooms = []
-        for cell in view.cells:
-            free = cell.dedicated & ~usage.held_mask
-            pool = (free & cell.pool).bit_count()
-            if pool:
-                pool = min(pool, usage.budget(view, cell))
-            memory = sum(max(0, usage.free_memory(view, node, None, overcommit=False)) for node in cell.nodes)
-            rooms.append(((free & ~cell.pool).bit_count() + pool, memory))
-        return rooms
-
     @property
     def cell_ids(self) -> tuple[int, ...]:
-        """Of the cells that have CPUs, in the order of ``cell_rooms``."""
+        """Of the cells that have CPUs, in the order of ``room.cells``."""
         return tuple(cell.id for cell in view_of(self.topology).cells)
 
     def answer(self, request: PlacementRequest) -> Plan | Refusal:
         """What ``plan`` says of ``request`` here; worked out once while the host is the same."""
-        known = self._answers.get(request)
-        if known is not None and known[0] is self.topology and known[1] is self.usage:
-            return known[2]
-        found = plan(self.topology, self.usage, request)
-        if len(self._answers) >= ANSWERS_KEPT:
-            self._answers.clear()
-        self._answers[request] = (self.topology, self.usage, found)
+        found: Plan | Refusal = self._once(request, lambda host: plan(host.topology, host.usage, request))
         return found
+
+    def _once(self, key: object, work: Callable[["HostState"], Any]) -> Any:
+        known = self._known.get(key)
+        if (
+            known is not None
+            and known[0] is self.topology
+            and known[1] is self.usage
+            and known[2] is self.aggregates
+        ):
+            return known[3]
+        found = work(self)
+        if len(self._known) > ANSWERS_KEPT:
+            self._known.clear()
+        self._known[key] = (self.topology, self.usage, self.aggregates, found)
+        return found
+
+
+_ROOM = "room"
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a host has left, in CPUs and MiB. Each number is defined here alone; the table keeps them in columns.
+
+    An aggregate may lower an allocation ratio, and not raise it: the host would grant no more than its own.
+    """
+
+    dedicated: int
+    """CPUs that a dedicated container may get and nobody holds."""
+    unheld: int
+    """CPUs that nobody holds for itself, for whatever use."""
+    shared: int
+    """Demand that the shared pools of all cells still take together, in millionths of a CPU."""
+    memory_dedicated: int
+    """Ordinary pages that may be promised to dedicated containers, on all cells together."""
+    memory_shared: int
+    """The same for shared containers, over-committed."""
+    promised: int
+    """Ordinary pages that are promised."""
+    free_memory: float
+    """What nobody holds, in ordinary pages and in huge ones."""
+    cells: tuple[tuple[int, int], ...]
+    """By cell that has CPUs: CPUs for one dedicated container, and ordinary pages it could have there.
+
+    The CPUs are those that the shared containers can spare; the memory is the cell's own and that of memory-only nodes
+    attached to it.
+    """
+
+
+def _room_of(host: HostState) -> Room:
+    topology, usage = host.topology, host.usage
+    view, held = view_of(topology), usage.held_mask
+    cpu_ratio = aggregate_ratio(host.aggregates, CPU_RATIO_KEY, topology.cpu_allocation_ratio)
+    ram_ratio = aggregate_ratio(host.aggregates, RAM_RATIO_KEY, topology.ram_allocation_ratio) or view.ram_ratio
+    free = {node: usage.free_memory(view, node, None, overcommit=False) for node in view.small_mib}
+    most, less = ram_ratio.numerator, ram_ratio.denominator
+    promised = overcommitted = 0
+    for node, size in view.small_mib.items():
+        promised += size - free[node]
+        overcommitted += max(0, free[node] + size * most // less - size)
+    shared, cells = 0, []
+    for cell in view.cells:
+        mine = cell.dedicated & ~held
+        spare = (mine & cell.pool).bit_count()
+        if spare:
+            spare = min(spare, usage.budget(view, cell))
+        reach = sum(max(0, free[node]) for node in cell.nodes)
+        cells.append(((mine & ~cell.pool).bit_count() + spare, reach))
+        if cpu_ratio is None:
+            shared += max(0, usage.shared_room(view, cell))
+        else:
+            pool = (cell.pool & ~held).bit_count()
+            promise = pool * MICRO * cpu_ratio.numerator // cpu_ratio.denominator
+            shared += max(0, promise - usage.demand(cell.id))
+    huge = sum(
+        usage.free_memory(view, node, size, overcommit=False) * size / 1024
+        for node, sizes in view.pages.items()
+        for size in sizes
+    )
+    return Room(
+        dedicated=(view.dedicated & ~held).bit_count(),
+        unheld=(_cpus(topology) & ~held).bit_count(),
+        shared=shared,
+        memory_dedicated=sum(max(0, each) for each in free.values()),
+        memory_shared=overcommitted,
+        promised=promised,
+        free_memory=sum(free.values()) + huge,
+        cells=tuple(cells),
+    )
+
+
+def _cpus(topology: HostTopology) -> int:
+    """Mask of what the operator does not keep for the host itself."""
+    mask = 0
+    for cell in topology.cells:
+        mask |= cell.cpus.mask
+    return mask & ~topology.reserved.mask
 
 
 def aggregate_ratio(aggregates: tuple[Aggregate, ...], key: str, own: float) -> Fraction | None:

@@ -6,7 +6,7 @@ after the other, until enough of them can really hold it. Every host that drops 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,9 +16,9 @@ from zun.scheduler import weighers
 from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.explain import Rejection, told
 from zun.scheduler.filters import HostFilter
-from zun.scheduler.host_state import HostState
+from zun.scheduler.host_state import Held, HostState, interned
 from zun.scheduler.request_spec import RequestSpec
-from zun.topology import Refusal
+from zun.topology import Plan, Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,14 @@ class Choice:
 
     hostname: str
     limits: Mapping[str, Any]
+    plan: Plan | None = field(default=None, compare=False, repr=False)
+    """What ``limits['cpuset']`` says, where it is at hand."""
+
+    def held(self, spec: RequestSpec) -> Held:
+        """What the container will hold there, for the booking."""
+        request, group = spec.placement, None if spec.group is None else spec.group.uuid
+        plan = interned(Plan.from_dict(self.limits["cpuset"]) if self.plan is None else self.plan)
+        return Held(plan, request.cpus, request.memory_mib, spec.disk, group, spec.image)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +67,18 @@ def select(
     table = hosts if isinstance(hosts, Columns) else Columns(hosts)
     spec = informed(spec, table)
     admitted, verdicts = _admitted(table, spec, filters)
+    limiting = [each for each in filters if type(each).limits is not HostFilter.limits]
     choices: list[Choice] = []
     refused: dict[str, Rejection] = {}
     rows = weighers.best_first(table, spec, weights, admitted)
     for row in rows if subset == 1 else _drawn(rows, subset, draw):
         host = table[row]
-        answer = _limits(host, spec, filters)
+        answer = _limits(host, spec, limiting)
         if isinstance(answer, Rejection):
             refused[host.hostname] = answer
             continue
-        choices.append(Choice(host.hostname, answer))
+        plan = host.answer(spec.placement) if "cpuset" in answer else None
+        choices.append(Choice(host.hostname, answer, plan if isinstance(plan, Plan) else None))
         if len(choices) == count:
             break
     if choices:
@@ -94,10 +104,10 @@ def _admitted(
 
     Filters without a fast form come last, and see the hosts that passed the others.
     """
-    admitted, verdicts = table.everything, []
-    slow = [each for each in filters if type(each).admit is HostFilter.admit]
+    admitted, verdicts, slow = table.everything, [], []
     for each in filters:
-        if each in slow:
+        if type(each).admit is HostFilter.admit:
+            slow.append(each)
             continue
         passing = each.admit(table, spec)
         if passing is table.everything:

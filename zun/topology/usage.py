@@ -131,7 +131,8 @@ class Usage:
     def shared_room(self, view: HostView, cell: CellView) -> int:
         """Demand the pool of ``cell`` still takes, in millionths of a CPU."""
         pool = (cell.pool & ~self._held).bit_count()
-        return int(pool * MICRO * view.cpu_ratio) - self._demand.get(cell.id, 0)
+        ratio = view.cpu_ratio
+        return pool * MICRO * ratio.numerator // ratio.denominator - self._demand.get(cell.id, 0)
 
     def demand(self, cell_id: int) -> int:
         """Shared demand booked on a cell, in millionths of a CPU."""
@@ -141,7 +142,8 @@ class Usage:
         """CPUs the pool of ``cell`` must keep for the shared containers it has: at least one if there are any."""
         if not self._sharers.get(cell.id):
             return 0
-        return max(1, -int(-self._demand.get(cell.id, 0) // (view.cpu_ratio * MICRO)))
+        ratio = view.cpu_ratio
+        return max(1, -(-self._demand.get(cell.id, 0) * ratio.denominator // (ratio.numerator * MICRO)))
 
     def budget(self, view: HostView, cell: CellView) -> int:
         """How many CPUs dedicated containers may still take out of the pool of ``cell``."""
@@ -153,7 +155,9 @@ class Usage:
         if page_kib is not None:
             return view.pages[node].get(page_kib, 0) - self._pages.get((node, page_kib), 0)
         size = view.small_mib[node]
-        return (int(size * view.ram_ratio) if overcommit else size) - self._mib.get(node, 0)
+        if overcommit:
+            size = size * view.ram_ratio.numerator // view.ram_ratio.denominator
+        return size - self._mib.get(node, 0)
 
     def fits(self, topology: HostTopology, plan: Plan) -> Refusal | None:
         """None when every element of ``plan`` is still free, so that it can be claimed as it is."""

@@ -20,7 +20,7 @@ class CPUFilter(HostFilter):
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
         # Demand is counted in millionths; added up as floats it comes to a little less than it is.
-        free = host.dedicated_room if spec.dedicated else host.shared_room / MICRO
+        free = host.room.dedicated if spec.dedicated else host.room.shared / MICRO
         wanted = spec.placement.cpus
         return None if wanted <= free else f"it has {free:g} CPUs left of the {wanted:g} that are wanted"
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ class CpuSetFilter(HostFilter):
             return None
         if not host.enable_cpu_pinning:
             return "it takes no dedicated containers ([compute] enable_cpu_pinning)"
-        rooms, request = host.cell_rooms(), spec.placement
+        rooms, request = host.room.cells, spec.placement
         for (cpus, mib), count in _wanted(request).items():
             able = [room for room in rooms if room[0] >= cpus]
             if len(able) < count:
@@ -53,7 +52,7 @@ class CpuSetFilter(HostFilter):
         answer = host.answer(spec.placement)
         if isinstance(answer, Refusal):
             return answer
-        return {"cpuset": replace(answer, generation=host.generation).to_dict()}
+        return {"cpuset": {**answer.to_dict(), "generation": host.generation}}
 
 
 def _wanted(request: PlacementRequest) -> Mapping[tuple[int, int | None], int]:

@@ -31,8 +31,8 @@ class RamFilter(HostFilter):
 
     def limits(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
         """``memory``: MiB of ordinary pages that may be promised on the whole host."""
-        return {"memory": host.promised_memory + self._room(host, spec)}
+        return {"memory": host.room.promised + self._room(host, spec)}
 
     @staticmethod
     def _room(host: HostState, spec: RequestSpec) -> int:
-        return host.memory_room(dedicated=spec.dedicated)
+        return host.room.memory_dedicated if spec.dedicated else host.room.memory_shared

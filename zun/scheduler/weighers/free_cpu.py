@@ -9,7 +9,7 @@ class FreeCPUWeigher(HostWeigher):
     """Prefer hosts with more CPUs that nobody holds for itself."""
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
-        return float(host.unheld_cpus)
+        return float(host.room.unheld)
 
     def weigh_all(self, table: Columns, spec: RequestSpec) -> Floats:
         return table.unheld_cpus

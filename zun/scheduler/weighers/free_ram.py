@@ -9,7 +9,7 @@ class FreeRAMWeigher(HostWeigher):
     """Prefer hosts with more memory left, in ordinary pages and in huge ones."""
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
-        return host.free_memory
+        return host.room.free_memory
 
     def weigh_all(self, table: Columns, spec: RequestSpec) -> Floats:
         return table.free_memory
