@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Speed and memory of the scheduler.
 
-    python benchmarks/scheduler.py [--json FILE] [--part NAME ...] [--hosts N ...]
+    python benchmarks/scheduler.py [--json FILE] [--part NAME ...] [--hosts N ...] [--curves FILE.png]
 
-Parts: ``core`` is the decision alone on one core (CPU time); ``memory`` is what the table of hosts takes.
+Parts: ``core`` is the decision alone on one core (CPU time); ``memory`` is what the table of hosts takes; ``service`` is
+the way from the cast of a create to the claim committed by a compute service, over RabbitMQ and MariaDB (the URLs are in
+ZUN_TEST_RABBIT_URL and ZUN_TEST_MYSQL_URL: ``eval "$(tools/services.sh env)"``); ``peers`` are the schedulers of Nova and
+of the Zun that is on PyPI, installed into a virtual environment (BENCHMARK_PEERS, kept for the next run). ``--curves``
+draws how the figures grow, with matplotlib (benchmarks/requirements.txt).
 """
-
-from __future__ import annotations
 
 import argparse
 import json
 import logging
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -22,51 +25,104 @@ from oslo_service import backend
 
 backend.init_backend(backend.BackendType.THREADING)  # before anything imports oslo.messaging
 
-from benchmarks.scheduling import core
+from benchmarks.scheduling import core, curves, peers, service  # noqa: E402
 
-GOALS = {1000: (5000, 500), 10000: (2000, 1000)}
+CORE_GOALS = {1000: "5000/s, p99 500 us", 10000: "2000/s, p99 1000 us"}
+SERVICE_GOALS = {1000: "350/s, p99 50 ms", 10000: "300/s, p99 50 ms"}
+PARTS = ("core", "memory", "service", "peers")
 
 
 def run_core(hosts: list[int], folder: str) -> list[dict[str, Any]]:
-    print(f"{'hosts':>6} {'decisions/s':>12} {'p50 us':>8} {'p99 us':>8}   goal")
+    print(f"\n{'hosts':>6} {'decisions/s':>12} {'p50 us':>8} {'p99 us':>8}   goal")
     rows = []
     for count in hosts:
         table, _ = core.loaded(folder, count, 2, 32, 0.3)
         row = {"hosts": count, **core.decisions(table, 3000)}
         rows.append(row)
-        goal = GOALS.get(count)
-        told = "" if goal is None else f"{goal[0]}/s, p99 {goal[1]} us"
-        print(f"{count:>6} {row['per_second']:>12.0f} {row['p50_us']:>8.0f} {row['p99_us']:>8.0f}   {told}")
+        goal = CORE_GOALS.get(count, "")
+        print(f"{count:>6} {row['per_second']:>12.0f} {row['p50_us']:>8.0f} {row['p99_us']:>8.0f}   {goal}")
     return rows
 
 
 def run_memory(folder: str) -> list[dict[str, Any]]:
-    print(f"\n{'hosts':>6} {'machine':>12} {'pinned':>7} {'containers':>11} {'read in s':>10} {'MiB more':>9}   goal 150")
+    print(f"\n{'hosts':>6} {'machine':>12} {'pinned':>7} {'containers':>11} {'read in s':>10} {'MiB more':>9}   goal")
     rows = []
     for pinned in (0.0, 0.3):
         _, found = core.loaded(folder, 10000, 8, 64, pinned)
         rows.append({"hosts": 10000, "pinned": pinned, **found})
         print(
             f"{10000:>6} {'8 x 64 CPUs':>12} {pinned:>7.0%} {found['containers']:>11} "
-            f"{found['load_seconds']:>10.1f} {found['rss_growth_mib']:>9.0f}"
+            f"{found['load_seconds']:>10.1f} {found['rss_growth_mib']:>9.0f}   150"
         )
     return rows
+
+
+def run_service(hosts: list[int]) -> list[dict[str, Any]]:
+    mysql, rabbit = _urls()
+    print(f"\n{'hosts':>6} {'claims/s':>9} {'p99 ms':>7} {'at 70 %':>8} {'p50 ms':>7} {'p99 ms':>7}   goal")
+    rows = []
+    for count in hosts:
+        row = service.run(mysql, rabbit, count)
+        closed, opened = row["closed"], row["open"]
+        rows.append(row)
+        print(
+            f"{count:>6} {closed['per_second']:>9.0f} {closed['p99_ms']:>7.0f} {opened['per_second']:>8.0f} "
+            f"{opened['p50_ms']:>7.1f} {opened['p99_ms']:>7.1f}   {SERVICE_GOALS.get(count, '')}"
+        )
+        print("       CPU time of a request: " + ", ".join(f"{k} {v:.1f} ms" for k, v in row["cpu_ms"].items()))
+    return rows
+
+
+def run_peers(hosts: list[int]) -> list[dict[str, Any]]:
+    print(f"\n{'scheduler':>12} {'hosts':>6} {'decisions/s':>12} {'p50 ms':>8} {'p99 ms':>8}")
+    rows = peers.run(hosts)
+    for row in rows:
+        if "per_second" in row:
+            figures = f"{row['per_second']:>12.1f} {row['p50_us'] / 1000:>8.1f} {row['p99_us'] / 1000:>8.1f}"
+            print(f"{row['peer']:>12} {row['hosts']:>6} {figures}")
+        else:
+            print(f"{row['peer']:>12} {row['hosts']:>6} {row['failed']}")
+    return rows
+
+
+def run_curves(target: Path, folder: str) -> dict[str, Any]:
+    sizes = (100, 300, 1000, 3000, 10000)
+    by_hosts = [{"hosts": n, **core.decisions(core.loaded(folder, n, 2, 32, 0.3)[0], 1000)} for n in sizes]
+    found: dict[str, Any] = {"by_hosts": by_hosts}
+    if os.environ.get("ZUN_TEST_MYSQL_URL"):
+        found["by_in_flight"] = service.in_flight(*_urls(), 1000, (1, 2, 4, 8, 16, 32, 64))
+    curves.draw(target, found)
+    return found
+
+
+def _urls() -> tuple[str, str]:
+    try:
+        return os.environ["ZUN_TEST_MYSQL_URL"], os.environ["ZUN_TEST_RABBIT_URL"]
+    except KeyError as exc:
+        raise SystemExit(f"{exc} is not set: start the services and use 'tools/services.sh env'") from None
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--part", action="append", choices=("core", "memory"))
+    parser.add_argument("--part", action="append", choices=PARTS)
     parser.add_argument("--hosts", type=int, nargs="+", default=[1000, 10000])
+    parser.add_argument("--curves", type=Path)
     options = parser.parse_args()
-    logging.disable(logging.INFO)
-    parts = options.part or ["core", "memory"]
+    logging.disable(logging.WARNING)
+    parts = options.part or ([] if options.curves else PARTS)
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         if "core" in parts:
             results["core"] = run_core(options.hosts, folder)
         if "memory" in parts:
             results["memory"] = run_memory(folder)
+        if "service" in parts:
+            results["service"] = run_service(options.hosts)
+        if "peers" in parts:
+            results["peers"] = run_peers(options.hosts)
+        if options.curves:
+            results["curves"] = run_curves(options.curves, folder)
     if options.json:
         options.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     return 0

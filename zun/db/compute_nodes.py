@@ -72,10 +72,17 @@ def page(
         return session.rows(connection, statement)
 
 
-def all_nodes(hostnames: Collection[str] | None = None) -> list[session.Row]:
-    """Every node, or those of ``hostnames``."""
+def all_nodes() -> list[session.Row]:
     with session.reader() as connection:
-        return session.rows_among(connection, sa.select(table), table.c.hostname, hostnames)
+        return session.rows(connection, sa.select(table))
+
+
+def inventories(hostnames: Collection[str]) -> list[session.Row]:
+    """The nodes of ``hostnames``, each with its topology as JSON text: equal machines have equal text."""
+    columns = [column for column in table.c if column is not table.c.topology]
+    statement = sa.select(*columns, sa.cast(table.c.topology, sa.Text).label("topology"))
+    with session.reader() as connection:
+        return session.rows(connection, statement.where(table.c.hostname.in_(hostnames)))
 
 
 def generations() -> dict[str, tuple[int, Any]]:

@@ -129,8 +129,10 @@ def claims(hostname: str | None = None, *, hostnames: Collection[str] | None = N
     statement = sa.select(*(table.c[name] for name in CLAIM_COLUMNS)).where(table.c.cpuset.is_not(None))
     if hostname is not None:
         statement = statement.where(table.c.host == hostname)
+    if hostnames is not None:
+        statement = statement.where(table.c.host.in_(hostnames))
     with session.reader() as connection:
-        return session.rows_among(connection, statement, table.c.host, hostnames)
+        return session.rows(connection, statement)
 
 
 def unplaced() -> list[session.Row]:

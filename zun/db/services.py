@@ -47,8 +47,10 @@ def all_services(binary: str | None = None, hosts: Collection[str] | None = None
     statement = sa.select(table).order_by(table.c.id)
     if binary is not None:
         statement = statement.where(table.c.binary == binary)
+    if hosts is not None:
+        statement = statement.where(table.c.host.in_(hosts))
     with session.reader() as connection:
-        return session.rows_among(connection, statement, table.c.host, hosts)
+        return session.rows(connection, statement)
 
 
 @session.retry

@@ -12,7 +12,7 @@ import contextlib
 import functools
 import pathlib
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
@@ -25,7 +25,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 SQLITE_READERS = 10  # connections; more threads than this wait for one another
 SQLITE_BUSY_SECONDS = 30
-MANY_NAMES = 500
 
 
 class _Engines:
@@ -90,21 +89,6 @@ def writer() -> Iterator[sa.Connection]:
 def rows(connection: sa.Connection, statement: sa.Executable) -> list[Row]:
     """What a query finds, by column name."""
     return cast(list[Row], connection.execute(statement).mappings().all())
-
-
-def rows_among(
-    connection: sa.Connection, statement: sa.Select[Any], column: sa.ColumnElement[str], names: Collection[str] | None
-) -> list[Row]:
-    """``rows`` of those whose ``column`` is one of ``names``; all of them when ``names`` is None.
-
-    Many names are looked for on this side: a statement as long as the table is read more slowly than the table.
-    """
-    if names is None:
-        return rows(connection, statement)
-    if len(names) <= MANY_NAMES:
-        return rows(connection, statement.where(column.in_(names)))
-    wanted = set(names)
-    return [row for row in rows(connection, statement) if row[column.name] in wanted]
 
 
 def first(connection: sa.Connection, statement: sa.Executable) -> Row | None:

@@ -23,6 +23,8 @@ from zun.topology import ClaimConflict, HostTopology, Usage
 __all__ = ["Aggregate", "Held", "HostState", "HostTable"]
 
 COMPUTE_BINARY = "zun-compute"
+COMPARE_PAUSE = 20  # times as long as comparing took: it is no more than a twentieth of the work
+READ_TOGETHER = 200  # hosts: the rows of a whole cloud at once would take more memory than the table itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,10 @@ class HostTable:
         self._bookings: dict[str, _Booking] = {}  # in the order of their deadlines
         self._booked_on: dict[str, dict[str, None]] = {}  # host -> containers booked there, in the same order
         self._stale: set[str] = set()
+        self._comparing = threading.Lock()  # held over I/O; nobody waits for it once the table has hosts
+        self._filled = False
         self._refreshed = float("-inf")
+        self._compare_seconds = 0.0
         self._topologies: dict[str, HostTopology] = {}
         self._aggregates: Sequence[Mapping[str, Any]] = ()
         self._in_aggregates: dict[str, tuple[Aggregate, ...]] = {}
@@ -135,18 +140,31 @@ class HostTable:
         """Read from the database what may have changed: hosts known to be stale, and at most once in ``fresh_seconds``
         the services, the aggregates and every host whose generation is not the one known here.
 
-        One thread reads; the others wait for what it finds.
+        One thread reads; the others wait for what it finds. Nobody waits for a thread that compares a table which was
+        filled before: until it is done, what is known must do. A cloud so large that comparing takes long is compared
+        less often.
         """
+        if self._is_due() and self._comparing.acquire(blocking=not self._filled):
+            try:
+                if self._is_due():
+                    start = self._clock()
+                    wanted = self._compare()
+                    with self._lock:
+                        self._stale |= wanted
+                    self._refreshed = self._clock()
+                    self._compare_seconds = self._refreshed - start
+            finally:
+                self._comparing.release()
         with self._reading:
             with self._lock:
-                wanted, self._stale = self._stale, set()
-                full = self._clock() - self._refreshed >= self._fresh_seconds
-            if full:
-                wanted |= self._compare()
-            if wanted:
-                self._read(wanted)
-            if full:
-                self._refreshed = self._clock()
+                names, self._stale = sorted(self._stale), set()
+            for start_at in range(0, len(names), READ_TOGETHER):
+                self._read(set(names[start_at : start_at + READ_TOGETHER]))
+            self._filled = True
+
+    def _is_due(self) -> bool:
+        pause = max(self._fresh_seconds, COMPARE_PAUSE * self._compare_seconds) if self._fresh_seconds else 0.0
+        return self._clock() - self._refreshed >= pause
 
     def _compare(self) -> set[str]:
         """The hosts that are not as the database has them."""
@@ -162,12 +180,12 @@ class HostTable:
                 name
                 for name, (generation, updated_at) in found.items()
                 if (known := self._hosts.find(name)) is None
-                or known.generation != generation
+                or known.generation < generation  # a host that told more meanwhile is ahead
                 or self._read_at[name] != updated_at
             }
 
     def _read(self, names: set[str]) -> None:
-        nodes = compute_nodes.all_nodes(names)
+        nodes = compute_nodes.inventories(names)
         held: dict[str, dict[str, Held]] = {row["hostname"]: {} for row in nodes}
         for claim in containers.claims(hostnames=names):
             if claim["host"] in held and (what := Held.of(claim)) is not None:
@@ -192,14 +210,13 @@ class HostTable:
             for name in {booking.hostname for booking in carried_out}:
                 self._recount(name)
 
-    def _topology(self, record: Mapping[str, Any]) -> HostTopology:
-        """Of a record; equal machines share one. Only ever called by the thread that reads."""
-        key = json.dumps(record, sort_keys=True)
-        found = self._topologies.get(key)
+    def _topology(self, text: str) -> HostTopology:
+        """Of a record in JSON; equal machines share one. Only ever called by the thread that reads."""
+        found = self._topologies.get(text)
         if found is None:
             if len(self._topologies) > len(self._hosts) + 100:
                 self._topologies.clear()  # most are of machines that have changed since
-            found = self._topologies[key] = HostTopology.from_dict(record)
+            found = self._topologies[text] = HostTopology.from_dict(json.loads(text))
         return found
 
     def _state(self, node: Mapping[str, Any], topology: HostTopology, known: HostState | None) -> HostState:

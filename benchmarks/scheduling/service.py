@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole service: from the cast of a create to the claim that a compute service has committed.
+
+One process is zun-scheduler, one plays zun-compute on every host: real trackers, lifecycles and claims with the
+in-memory driver. They talk over RabbitMQ and share a MariaDB. Only the addressing differs from a cloud: the hosts share
+a few queues, since ten thousand servers do not fit in one process, so the name of the host travels in the limits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_utils import timeutils
+
+from benchmarks.scheduling import clouds
+from zun import conf as zun_conf
+from zun.common import rpc
+from zun.common.context import RequestContext, admin_context
+from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.lifecycle import Lifecycle
+from zun.compute.rpcapi import ComputeAPI
+from zun.compute.shared_pool import SharedPool
+from zun.container.fake import InMemoryDriver
+from zun.db import containers as db
+from zun.db import models, session
+from zun.objects import Container
+from zun.scheduler import filters, weighers
+from zun.scheduler.endpoint import SchedulerEndpoint
+from zun.scheduler.host_table import HostTable
+from zun.scheduler.rpcapi import SchedulerAPI
+
+AGENTS = "benchmark"
+HOST = "benchmark-host"  # the member of the limits that names the host
+CONTEXT = RequestContext(user_id="alice", project_id="demo", roles=["member"])
+
+
+class SharedQueue(ComputeAPI):
+    """Sends what is for any host to the one process that plays them all."""
+
+    def create(self, context: RequestContext, host: str, container: Container, **arguments: Any) -> None:
+        arguments["limits"] = {**arguments["limits"], HOST: host}
+        self._cast(context, AGENTS, "create", container=container, **arguments)
+
+
+class Witness(SchedulerAPI):
+    """Notes when a claim was committed, which is when schedulers are told of it."""
+
+    def __init__(self, transport: Any, report: Connection) -> None:
+        super().__init__(transport)
+        self._report = report
+        self._lock = threading.Lock()
+
+    def host_changed(self, context: RequestContext, **change: Any) -> None:
+        now = time.monotonic()
+        if change.get("held"):
+            with self._lock:
+                self._report.send((change["uuid"], now))
+        super().host_changed(context, **change)
+
+
+class Silent:
+    def status_changed(self, context: RequestContext, container: Container) -> None:
+        """Nobody listens."""
+
+
+class Agents:
+    """The RPC surface of zun-compute, for every host."""
+
+    def __init__(self, transport: Any, report: Connection, workers: int) -> None:
+        self._scheduler = Witness(transport, report)
+        self._hosts: dict[str, Lifecycle] = {}
+        self._lock = threading.Lock()
+        self._workers = ThreadPoolExecutor(workers)
+
+    def create(
+        self,
+        context: RequestContext,
+        *,
+        container: Container,
+        limits: Mapping[str, Any],
+        alternates: Sequence[Mapping[str, Any]],
+        tried: Mapping[str, str],
+    ) -> None:
+        lifecycle = self._lifecycle(limits[HOST])
+        self._workers.submit(lifecycle.create, context, container, limits=limits, alternates=alternates, tried=tried)
+
+    def _lifecycle(self, name: str) -> Lifecycle:
+        with self._lock:
+            found = self._hosts.get(name)
+            if found is None:
+                found = self._hosts[name] = self._start(name)
+            return found
+
+    def _start(self, name: str) -> Lifecycle:
+        tracker, driver = ComputeNodeTracker(name), InMemoryDriver()
+        with session.reader() as connection:
+            node = session.first(
+                connection, sa.select(models.compute_nodes).where(models.compute_nodes.c.hostname == name)
+            )
+        assert node is not None
+        # What update_inventory does, without writing the same row again.
+        from zun.topology import HostTopology
+
+        tracker._topology = HostTopology.from_dict(node["topology"])
+        tracker._disk_total, tracker._generation = node["disk_total"], node["generation"]
+        tracker.rebuild(Container.list_by_host(admin_context(), name))
+        pool = SharedPool(tracker, driver)
+        return Lifecycle(name, tracker, pool, driver, self._scheduler, Silent())  # type: ignore[arg-type]
+
+
+def configuration() -> cfg.ConfigOpts:
+    conf = zun_conf.register_opts(cfg.CONF)
+    conf([], project="zun", default_config_files=[], default_config_dirs=[])
+    logging.disable(logging.WARNING)
+    return conf
+
+
+def _serve(control: Connection) -> None:
+    """Until told to stop; meanwhile tell how much CPU time was spent."""
+    while control.recv() == "cpu":
+        control.send(time.process_time())
+
+
+def play_scheduler(database: str, rabbit: str, control: Connection) -> None:
+    conf = configuration()
+    session.configure(database, max_pool_size=20, max_overflow=40)
+    transport = rpc.get_transport(conf, rabbit)
+    table = HostTable(booking_seconds=60)
+    start = time.monotonic()
+    table.refresh()
+    loaded = time.monotonic() - start
+    endpoint = SchedulerEndpoint(
+        table,
+        filters.load(conf.scheduler.enabled_filters, conf),
+        weighers.load(conf.scheduler.weighers, conf),
+        SharedQueue(transport),
+        max_attempts=conf.scheduler.max_attempts,
+        alternates=conf.scheduler.alternates,
+        host_subset_size=conf.scheduler.host_subset_size,
+    )
+    server = rpc.get_server(transport, rpc.SCHEDULER_TOPIC, f"benchmark-{os.getpid()}", [endpoint])
+    server.start()
+    control.send(loaded)
+    _serve(control)
+    server.stop()
+
+
+def play_agents(database: str, rabbit: str, control: Connection, report: Connection) -> None:
+    conf = configuration()
+    session.configure(database, max_pool_size=20, max_overflow=40)
+    transport = rpc.get_transport(conf, rabbit)
+    server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, AGENTS, [Agents(transport, report, 16)])
+    server.start()
+    control.send(0.0)
+    _serve(control)
+    server.stop()
+
+
+@contextlib.contextmanager
+def own_database(url: str) -> Iterator[str]:
+    """A database of this run's own on the server of ``url``."""
+    name, parsed = f"zun_bench_{os.getpid()}", sa.make_url(url)
+    server = sa.create_engine(parsed, isolation_level="AUTOCOMMIT")
+    with server.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name}")
+    try:
+        yield parsed.set(database=name).render_as_string(hide_password=False)
+    finally:
+        session.dispose()
+        with server.connect() as connection:
+            connection.exec_driver_sql(f"DROP DATABASE {name}")
+        server.dispose()
+
+
+class Cloud:
+    """The processes, and the client that casts to them."""
+
+    def __init__(self, database: str, rabbit: str, hosts: int) -> None:
+        session.configure(database)
+        clouds.fill([f"host-{number:05}" for number in range(hosts)], clouds.machine())
+        spawn = multiprocessing.get_context("spawn")
+        self._reports, report = spawn.Pipe(duplex=False)
+        self._processes, self._controls, answers = [], [], []
+        for play, more in ((play_scheduler, ()), (play_agents, (report,))):
+            control, theirs = spawn.Pipe()
+            process = spawn.Process(target=play, args=(database, rabbit, theirs, *more), daemon=True)
+            process.start()
+            self._processes.append(process)
+            self._controls.append(control)
+        answers = [control.recv() for control in self._controls]
+        self.load_seconds = answers[0]
+        self._api = SchedulerAPI(rpc.get_transport(configuration(), rabbit))
+        self._wishes = clouds.requests(7)
+        self.done: dict[str, float] = {}
+        self._arrived = threading.Condition()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                uuid, when = self._reports.recv()
+                with self._arrived:
+                    self.done[uuid] = when
+                    self._arrived.notify_all()
+
+    def accepted(self, count: int) -> list[Container]:
+        """Containers as the API has written them."""
+        now = timeutils.utcnow()
+        rows = [{**clouds.row(next(self._wishes), now), "request": {"run": False}} for _ in range(count)]
+        with session.writer() as connection:
+            connection.execute(models.containers.insert(), rows)
+        return [Container.from_row(CONTEXT, db.get(row["uuid"])) for row in rows]
+
+    def closed_loop(self, count: int, in_flight: int) -> dict[str, float]:
+        """As many a second as there can be with so many requests under way."""
+        waiting, sent = self.accepted(count), {}
+        start = time.monotonic()
+        for container in waiting:
+            with self._arrived:
+                self._arrived.wait_for(lambda: len(sent) - self._count(sent) < in_flight, timeout=60)
+            sent[container.uuid] = time.monotonic()
+            self._api.create(CONTEXT, container)
+        self._settle(sent)
+        return self._figures(sent, start)
+
+    def open_loop(self, count: int, per_second: float) -> dict[str, float]:
+        """Requests that come at their own pace, whatever becomes of those before them."""
+        waiting, sent = self.accepted(count), {}
+        start = time.monotonic()
+        for number, container in enumerate(waiting):
+            pause = start + number / per_second - time.monotonic()
+            if pause > 0:
+                time.sleep(pause)
+            sent[container.uuid] = time.monotonic()
+            self._api.create(CONTEXT, container)
+        self._settle(sent)
+        return self._figures(sent, start)
+
+    def _count(self, sent: Mapping[str, float]) -> int:
+        return len(self.done)
+
+    def _settle(self, sent: Mapping[str, float]) -> None:
+        with self._arrived:
+            self._arrived.wait_for(lambda: all(uuid in self.done for uuid in sent), timeout=60)
+
+    def _figures(self, sent: Mapping[str, float], start: float) -> dict[str, float]:
+        with self._arrived:
+            ends = {uuid: self.done[uuid] for uuid in sent if uuid in self.done}
+            self.done.clear()
+        delays = sorted(1000 * (ends[uuid] - sent[uuid]) for uuid in ends)
+        return {
+            "sent": len(sent),
+            "claimed": len(ends),
+            "per_second": len(ends) / (max(ends.values()) - start),
+            "p50_ms": delays[len(delays) // 2],
+            "p99_ms": delays[int(len(delays) * 0.99)],
+        }
+
+    def cpu_seconds(self) -> list[float]:
+        """Of the client, the scheduler and the agents."""
+        spent = [time.process_time()]
+        for control in self._controls:
+            control.send("cpu")
+            spent.append(control.recv())
+        return spent
+
+    def stop(self) -> None:
+        for control, process in zip(self._controls, self._processes, strict=True):
+            control.send("stop")
+            process.join(timeout=15)
+            if process.is_alive():
+                process.terminate()
+
+
+def run(mysql: str, rabbit: str, hosts: int, count: int = 1500) -> dict[str, Any]:
+    """Throughput with 32 requests under way, then delays at 70 % of it."""
+    with own_database(mysql) as database:
+        cloud = Cloud(database, rabbit, hosts)
+        try:
+            cloud.closed_loop(300, 16)  # warm: connections, agents
+            before = cloud.cpu_seconds()
+            closed = cloud.closed_loop(count, 32)
+            spent = [now - then for now, then in zip(cloud.cpu_seconds(), before, strict=True)]
+            opened = cloud.open_loop(count, 0.7 * closed["per_second"])
+            names = ("client", "scheduler", "agents")
+            return {
+                "hosts": hosts,
+                "load_seconds": cloud.load_seconds,
+                "closed": closed,
+                "open": opened,
+                "cpu_ms": {name: 1000 * each / count for name, each in zip(names, spent, strict=True)},
+            }
+        finally:
+            cloud.stop()
+
+
+def in_flight(mysql: str, rabbit: str, hosts: int, counts: Sequence[int], count: int = 600) -> list[dict[str, Any]]:
+    """Throughput and delay by the number of requests under way."""
+    with own_database(mysql) as database:
+        cloud = Cloud(database, rabbit, hosts)
+        try:
+            cloud.closed_loop(300, 16)
+            return [{"in_flight": each, **cloud.closed_loop(count, each)} for each in counts]
+        finally:
+            cloud.stop()
