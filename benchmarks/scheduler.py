@@ -3,11 +3,11 @@
 
     python benchmarks/scheduler.py [--json FILE] [--part NAME ...] [--hosts N ...] [--curves FILE.png]
 
-Parts: ``core`` is the decision alone on one core (CPU time); ``memory`` is what the table of hosts takes; ``service`` is
-the way from the cast of a create to the claim committed by a compute service, over RabbitMQ and MariaDB (the URLs are in
-ZUN_TEST_RABBIT_URL and ZUN_TEST_MYSQL_URL: ``eval "$(tools/services.sh env)"``); ``peers`` are the schedulers of Nova and
-of the Zun that is on PyPI, installed into a virtual environment (BENCHMARK_PEERS, kept for the next run). ``--curves``
-draws how the figures grow, with matplotlib (benchmarks/requirements.txt).
+Parts: ``core`` is the decision alone on one core (CPU time); ``memory`` is what the table of hosts takes; ``service``
+is the way from the cast of a create to the claim committed by a compute service, over RabbitMQ and MariaDB (the URLs
+are in ZUN_TEST_RABBIT_URL and ZUN_TEST_MYSQL_URL: ``eval "$(tools/services.sh env)"``); ``peers`` are the schedulers of
+Nova and of the Zun that is on PyPI, installed into a virtual environment (BENCHMARK_PEERS, kept for the next run).
+``--curves`` draws how the figures grow, with matplotlib (benchmarks/requirements.txt).
 """
 
 import argparse

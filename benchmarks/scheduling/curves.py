@@ -27,7 +27,7 @@ def draw(target: Path, found: dict[str, Any]) -> None:
         counts = [row["in_flight"] for row in flight]
         right.plot(counts, [row["per_second"] for row in flight], "o-", label="claims a second")
         delays.plot(counts, [row["p99_ms"] for row in flight], "s--", color="tab:red", label="p99 delay (ms)")
-        right.set(xscale="log", xlabel="requests in flight", ylabel="claims a second", title="Whole service, 1000 hosts")
+        right.set(xscale="log", xlabel="requests in flight", ylabel="claims a second", title="Service, 1000 hosts")
         delays.set(ylabel="99th percentile of the delay (ms)", ylim=(0, None))
         right.set_ylim(0, None)
     figure.tight_layout()
