@@ -16,7 +16,10 @@ from typing import Any
 from benchmarks.scheduling import clouds
 
 HERE = Path(__file__).parent
-PEERS = {"nova 34": ("nova==34.0.0", HERE / "nova_peer.py")}
+PEERS = {
+    "nova 34": ("nova==34.0.0", HERE / "nova_peer.py"),
+    "zun 18": ("zun==18.0.0", HERE / "zun_peer.py"),
+}
 SECONDS = 30.0
 """How long each may work on its requests."""
 

@@ -123,6 +123,9 @@ def configuration() -> cfg.ConfigOpts:
     conf = zun_conf.register_opts(cfg.CONF)
     conf([], project="zun", default_config_files=[], default_config_dirs=[])
     logging.disable(logging.WARNING)
+    # Queues of this run's own: the broker may have some of a cloud that is tested there, with other settings.
+    run = os.environ.setdefault("BENCHMARK_RUN", str(os.getpid()))
+    rpc.SCHEDULER_TOPIC, rpc.COMPUTE_TOPIC = f"benchmark.scheduler.{run}", f"benchmark.compute.{run}"
     return conf
 
 
@@ -189,6 +192,7 @@ class Cloud:
     def __init__(self, database: str, rabbit: str, hosts: int) -> None:
         session.configure(database)
         clouds.fill([f"host-{number:05}" for number in range(hosts)], clouds.machine())
+        conf = configuration()
         spawn = multiprocessing.get_context("spawn")
         self._reports, report = spawn.Pipe(duplex=False)
         self._processes, self._controls, answers = [], [], []
@@ -200,7 +204,7 @@ class Cloud:
             self._controls.append(control)
         answers = [control.recv() for control in self._controls]
         self.load_seconds = answers[0]
-        self._api = SchedulerAPI(rpc.get_transport(configuration(), rabbit))
+        self._api = SchedulerAPI(rpc.get_transport(conf, rabbit))
         self._wishes = clouds.requests(7)
         self.done: dict[str, float] = {}
         self._arrived = threading.Condition()
