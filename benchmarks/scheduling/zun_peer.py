@@ -3,8 +3,8 @@
 
     python zun_peer.py FILE
 
-FILE is as for ``nova_peer.py``. Its reads of the database are replaced by lists that are there already, and Placement grants everything. It has no
-filter for dedicated CPUs that can be turned on by itself, so its own default filters decide.
+FILE is as for ``nova_peer.py``. Its reads of the database are replaced by lists that are there already, and Placement
+grants everything. Its own default filters decide.
 """
 
 import json
@@ -16,8 +16,9 @@ import time
 def main() -> int:
     with open(sys.argv[1], encoding="utf-8") as source:
         cloud = json.load(source)
-    import zun.conf
     from oslo_utils import timeutils, uuidutils
+
+    import zun.conf
     from zun import objects
     from zun.common import context as contexts
     from zun.objects import numa

@@ -115,11 +115,11 @@ def _admitted(
         verdicts.append((each, passing))
         admitted = passing if admitted is table.everything else admitted & passing
     for each in slow:
-        passing = np.array(admitted)
+        passing = np.ones(len(table), np.bool_)
         for row in np.flatnonzero(admitted):
             passing[row] = each.reject(table[int(row)], spec) is None
         verdicts.append((each, passing))
-        admitted = passing
+        admitted = admitted & passing
     return admitted, verdicts
 
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from oslo_utils import timeutils
 
 from zun.common import exceptions
-from zun.db import compute_nodes, containers, models, services, session
+from zun.db import compute_nodes, containers, groups, models, services, session
 from zun.objects.placement import cpuset_record, placement_request
 from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
@@ -22,6 +22,7 @@ from zun.tests.unit.scheduler.hosts import ALL_FILTERS, configuration
 from zun.topology import CellShare, CpuSet, Plan
 
 pytestmark = pytest.mark.usefixtures("database")
+GONE = "6f2f36d6-0e5c-4a25-9d3b-6f5a1c2d3e4f"
 DEDICATED = {"cpu_policy": "dedicated", "cpu": 2.0}
 
 
@@ -347,6 +348,38 @@ def test_what_a_host_tells_is_what_the_next_choice_sees(endpoint, hosts, context
     assert endpoint._table.host("big").usage.claim(handed.uuid) == plan
     endpoint.host_changed(context, host="big", generation=2, uuid=handed.uuid, held=None)
     assert endpoint._table.host("big").usage.claim(handed.uuid) is None
+
+
+@pytest.mark.parametrize(("failed", "expected"), [(True, 1), (False, 0)])
+def test_a_host_that_could_not_start_a_container_is_remembered(endpoint, hosts, context, failed, expected):
+    endpoint.create(context, container=new_container(context, **DEDICATED))
+    endpoint.host_changed(context, host="big", generation=1, uuid=hosts.handed[0].uuid, held=None, failed=failed)
+    assert len(endpoint._table.host("big").failures) == expected
+
+
+def test_a_refusal_is_remembered(endpoint, hosts, context):
+    container, handed = accepted(endpoint, hosts, context)
+    refuse(endpoint, context, container, handed)
+    assert [len(endpoint._table.host(name).failures) for name in ("big", "mid")] == [1, 0]
+
+
+def test_members_of_a_group_keep_its_policy(endpoint, hosts, context):
+    row = groups.insert(
+        {"name": "g", "project_id": "demo", "user_id": "alice", "policy": "anti-affinity", "rules": {"max_per_host": 1}}
+    )
+    fields = {**DEDICATED, "request": {"hints": {"group": row["uuid"]}}, "group_uuid": row["uuid"]}
+    made = [new_container(context, **fields) for _ in range(4)]
+    for container in made:
+        endpoint.create(context, container=container)
+    assert [handed.host for handed in hosts.handed] == ["big", "mid", "tiny"]
+    assert "GroupAntiAffinityFilter rejected 3" in row_of(made[3])[2]
+
+
+def test_a_group_that_is_gone_is_named(endpoint, hosts, context):
+    container = new_container(context, **DEDICATED, request={"hints": {"group": GONE}})
+    endpoint.create(context, container=container)
+    assert hosts.handed == []
+    assert row_of(container)[0] == "Error" and GONE in row_of(container)[2]
 
 
 # sweep

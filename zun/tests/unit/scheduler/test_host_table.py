@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zun.common.context import RequestContext
-from zun.db import compute_nodes, containers, models, services, session
+from zun.db import aggregates, compute_nodes, containers, groups, models, services, session
 from zun.objects.placement import cpuset_record
-from zun.scheduler.host_table import Held, HostState, HostTable
+from zun.scheduler.host_table import Aggregate, Held, HostState, HostTable
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.db.rows import NODE, clear, container
@@ -169,6 +169,105 @@ def test_the_table_can_be_used_while_it_is_being_read(table, clock):
         table.refresh()
         sa.event.remove(reader, "before_cursor_execute", look)
     assert waited == []
+
+
+def test_a_host_knows_its_aggregates_and_takes_its_zone_from_them(table, clock):
+    node(), node("h2")
+    ssd = aggregates.insert("fast", {"ssd": "true", "availability_zone": "z9"})
+    aggregates.add_host("fast", "h1")
+    table.refresh()
+    assert table.host("h1").aggregates == (Aggregate(ssd["uuid"], "fast", ssd["metadata"]),)
+    assert (table.host("h1").availability_zone, table.host("h2").availability_zone) == ("z9", "nova")
+    aggregates.remove_host("fast", "h1")
+    aggregates.add_host("fast", "h2")
+    clock.now += 1
+    table.refresh()
+    assert (table.host("h1").aggregates, table.host("h1").availability_zone) == ((), "nova")
+    assert table.host("h2").availability_zone == "z9"
+
+
+def test_equal_machines_share_one_description_and_equal_claims_one_plan(table):
+    node(), node("h2")
+    first, _ = claims("h1", own("0-1", 64))
+    second, _ = claims("h2", own("0-1", 64))
+    table.refresh()
+    one, two = table.host("h1"), table.host("h2")
+    assert one.topology is two.topology
+    assert one.usage.claim(first) is two.usage.claim(second)
+
+
+def test_what_a_host_tells_while_it_is_read_is_not_lost(table):
+    """The rows were read before; its own word is newer."""
+    node()
+    table.refresh()
+    first, _ = claims("h1", own("0"))
+    table.changed("h1", 0, None, None)  # read it again
+    told = []
+
+    def tell(_connection, _cursor, statement, *_rest):
+        if "compute_nodes" in statement and not told:
+            second, _ = claims("h1", own("1"))
+            told.extend((first, second))
+            table.changed("h1", 1, first, own("0"))
+            table.changed("h1", 2, second, own("1"))
+
+    reader = session._current().reader
+    sa.event.listen(reader, "after_cursor_execute", tell)
+    table.refresh()
+    sa.event.remove(reader, "after_cursor_execute", tell)
+    assert owners(table) == {told[0]: "0", told[1]: "1"}
+    assert table.host("h1").generation == 2
+
+
+def test_a_cloud_that_takes_long_to_compare_is_compared_less_often(table, clock):
+    node()
+
+    def slow(_connection, _cursor, statement, *_rest):
+        if "compute_nodes" in statement:
+            clock.now += 1
+
+    reader = session._current().reader
+    sa.event.listen(reader, "before_cursor_execute", slow)
+    table.refresh()
+    claims("h1", own("0"))
+    clock.now += 18
+    table.refresh()
+    assert owners(table) == {}
+    clock.now += 3
+    table.refresh()
+    sa.event.remove(reader, "before_cursor_execute", slow)
+    assert list(owners(table).values()) == ["0"]
+
+
+def test_members_of_groups_and_images_are_counted(table):
+    node()
+    group = groups.insert({"name": "g", "project_id": "demo", "user_id": "alice", "policy": "affinity", "rules": {}})
+    uuid, generation = claims("h1", own("0"), group_uuid=group["uuid"], image="nginx")
+    table.refresh()
+    state = table.host("h1")
+    assert (state.groups, state.images) == ({group["uuid"]: 1}, {"nginx": 1})
+    book(table, A, replace(own("1"), group=group["uuid"], image="nginx"))
+    seen = []
+    table.choose_and_book(B, lambda hosts: seen.append(dict(hosts.group(group["uuid"]))))
+    assert seen == [{"h1": 2}] and table.host("h1").images == {"nginx": 2}
+    table.unbook(A)
+    table.changed("h1", generation + 1, uuid, None)
+    assert (table.host("h1").groups, table.host("h1").images) == ({}, {})
+
+
+def test_failures_are_remembered_for_a_while(table, clock):
+    node()
+    table.refresh()
+    table.failed("h1"), table.failed("unknown")
+    clock.now += 500
+    table.failed("h1")
+    assert table.host("h1").failures == (1000.0, 1500.0)
+    clock.now += 500
+    table.failed("h1")
+    assert table.host("h1").failures == (1500.0, 2000.0)
+    node(disk_total=7)
+    table.refresh()
+    assert (table.host("h1").disk_total, table.host("h1").failures) == (7, (1500.0, 2000.0))
 
 
 # what hosts tell

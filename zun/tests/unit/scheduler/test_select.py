@@ -52,6 +52,45 @@ def test_a_choice_has_the_limits_of_every_filter_and_an_exact_plan():
     assert state.usage.fits(state.topology, Plan.from_dict(choice.limits["cpuset"])) is None
 
 
+@pytest.mark.parametrize(
+    ("subset", "drawn", "expected"),
+    [
+        (1, [0, 0, 0], "abc"),
+        (2, [1, 1, 1], "bcd"),
+        (3, [2, 0, 1], "cad"),
+        (3, [0, 0, 0], "abc"),
+        (9, [3, 2, 1], "dcb"),
+    ],
+)
+def test_each_host_is_drawn_among_the_best(subset, drawn, expected):
+    hosts = [full(name, *[dedicated(1)] * held) for held, name in enumerate("abcd")]
+    asked = []
+
+    def draw(count):
+        asked.append(count)
+        return drawn[len(asked) - 1]
+
+    answer = select(hosts, spec(1), FILTERS, WEIGHERS, 3, subset=subset, draw=draw)
+    assert "".join(choice.hostname for choice in answer) == expected
+    assert all(count <= subset for count in asked)
+
+
+def test_a_filter_without_a_fast_form_is_asked_about_the_hosts_that_are_left():
+    asked = []
+
+    class Odd(filters.HostFilter):
+        def reject(self, state, wanted):
+            asked.append(state.hostname)
+            return "its name is not odd" if state.hostname in ("b", "d") else None
+
+    hosts = [host("a"), host("b"), host("c", runtimes=()), host("d")]
+    chosen = select(hosts, spec(1, runtime="runc"), [Odd(configuration()), *FILTERS], WEIGHERS, 4)
+    assert [choice.hostname for choice in chosen] == ["a"]
+    assert asked == ["a", "b", "d"]
+    none = select(hosts[1:], spec(1, runtime="runc"), [Odd(configuration()), *FILTERS], WEIGHERS, 4)
+    assert [each.filter for each in none.rejections] == ["Odd", "RuntimeFilter", "Odd"]
+
+
 def exactly(cpus, cell):
     return Plan({cell: CellShare(cpus=CpuSet(cpus))})
 
