@@ -9,6 +9,7 @@ a few queues, since ten thousand servers do not fit in one process, so the name 
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import multiprocessing
 import os
@@ -26,19 +27,20 @@ from oslo_utils import timeutils
 from benchmarks.scheduling import clouds
 from zun import conf as zun_conf
 from zun.common import rpc
-from zun.common.context import RequestContext, admin_context
+from zun.common.context import RequestContext
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.lifecycle import Lifecycle
 from zun.compute.rpcapi import ComputeAPI
 from zun.compute.shared_pool import SharedPool
 from zun.container.fake import InMemoryDriver
+from zun.db import compute_nodes, models, session
 from zun.db import containers as db
-from zun.db import models, session
 from zun.objects import Container
 from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
 from zun.scheduler.host_table import HostTable
 from zun.scheduler.rpcapi import SchedulerAPI
+from zun.topology import HostTopology
 
 AGENTS = "benchmark"
 HOST = "benchmark-host"  # the member of the limits that names the host
@@ -79,9 +81,8 @@ class Agents:
 
     def __init__(self, transport: Any, report: Connection, workers: int) -> None:
         self._scheduler = Witness(transport, report)
-        self._hosts: dict[str, Lifecycle] = {}
-        self._lock = threading.Lock()
         self._workers = ThreadPoolExecutor(workers)
+        self._hosts = self._start()
 
     def create(
         self,
@@ -92,31 +93,32 @@ class Agents:
         alternates: Sequence[Mapping[str, Any]],
         tried: Mapping[str, str],
     ) -> None:
-        lifecycle = self._lifecycle(limits[HOST])
+        lifecycle = self._hosts[limits[HOST]]
         self._workers.submit(lifecycle.create, context, container, limits=limits, alternates=alternates, tried=tried)
 
-    def _lifecycle(self, name: str) -> Lifecycle:
-        with self._lock:
-            found = self._hosts.get(name)
-            if found is None:
-                found = self._hosts[name] = self._start(name)
-            return found
-
-    def _start(self, name: str) -> Lifecycle:
-        tracker, driver = ComputeNodeTracker(name), InMemoryDriver()
-        with session.reader() as connection:
-            node = session.first(
-                connection, sa.select(models.compute_nodes).where(models.compute_nodes.c.hostname == name)
-            )
-        assert node is not None
-        # What update_inventory does, without writing the same row again.
-        from zun.topology import HostTopology
-
-        tracker._topology = HostTopology.from_dict(node["topology"])
-        tracker._disk_total, tracker._generation = node["disk_total"], node["generation"]
-        tracker.rebuild(Container.list_by_host(admin_context(), name))
-        pool = SharedPool(tracker, driver)
-        return Lifecycle(name, tracker, pool, driver, self._scheduler, Silent())  # type: ignore[arg-type]
+    def _start(self) -> dict[str, Lifecycle]:
+        """What every agent does at its start, from rows that are read together."""
+        held: dict[str, list[Container]] = {}
+        for claim in db.claims():
+            container = Container(None, uuid=claim["uuid"], disk=claim["disk"], cpuset=claim["cpuset"])
+            held.setdefault(claim["host"], []).append(container)
+        topologies: dict[str, HostTopology] = {}
+        started = {}
+        names = sorted(compute_nodes.generations())
+        for at in range(0, len(names), 500):
+            for node in compute_nodes.inventories(names[at : at + 500]):
+                name, text = node["hostname"], node["topology"]
+                if text not in topologies:
+                    topologies[text] = HostTopology.from_dict(json.loads(text))
+                tracker, driver = ComputeNodeTracker(name), InMemoryDriver()
+                # As update_inventory would leave them, which would write every row again.
+                tracker._topology, tracker._disk_total = topologies[text], node["disk_total"]
+                tracker._generation = node["generation"]
+                tracker.rebuild(held.get(name, []))
+                pool = SharedPool(tracker, driver)
+                silent: Any = Silent()
+                started[name] = Lifecycle(name, tracker, pool, driver, self._scheduler, silent)
+        return started
 
 
 def configuration() -> cfg.ConfigOpts:
