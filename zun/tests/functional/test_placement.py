@@ -91,8 +91,8 @@ def test_a_host_that_refuses_is_left_for_another(cloud, context):
     for _ in range(2):
         cloud.run(context, cpu_policy="dedicated", cpu=4.0, memory=64, request={"run": True, "host": "one"})
     with table._lock:
-        table._held["one"], table._bookings = {}, {}
-        table._states["one"] = full.__class__(**{f: getattr(full, f) for f in full.__slots__})
+        table._held["one"], table._bookings, table._booked_on = {}, {}, {}
+        table._hosts.put(full)
     assert len(agent.tracker.usage) == 2
     container = cloud.run(context, cpu_policy="dedicated", cpu=4.0, memory=64)
     assert (container.status, container.host) == ("Running", "two")
