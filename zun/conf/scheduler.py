@@ -22,9 +22,11 @@ OPTS = [
     ),
     cfg.ListOpt(
         "weighers",
-        default=["FreeCPUWeigher=1.0", "FreeRAMWeigher=1.0"],
+        default=["StrandedWeigher=1000000.0", "FreeCPUWeigher=1.0", "FreeRAMWeigher=1.0"],
         help="Weighers (entry-point group zun.scheduler.weigher), each with its multiplier. Hosts are tried in falling "
-        "order of the sum of multiplier times normalised weight. A negative multiplier packs instead of spreading.",
+        "order of the sum of multiplier times normalised weight. StrandedWeigher decides for dedicated containers and "
+        "keeps room for large ones; by default the others break its ties, and spread shared containers. A negative "
+        "multiplier turns a weigher round.",
     ),
     cfg.IntOpt("max_attempts", default=5, min=1, help="Hosts that are tried for one request before it fails."),
     cfg.IntOpt("alternates", default=2, min=0, help="Further hosts that are planned and sent along with a choice."),

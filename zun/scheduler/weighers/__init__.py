@@ -20,6 +20,10 @@ class HostWeigher:
         """Any number; the scale does not matter, weights are normalised over the hosts at hand."""
         raise NotImplementedError
 
+    def weigh_all(self, hosts: Sequence[HostState], spec: RequestSpec) -> list[float]:
+        """The weights of ``hosts``; for a weigher that can say more, or say it faster, when it sees all of them."""
+        return [self.weigh(host, spec) for host in hosts]
+
 
 @dataclass(frozen=True, slots=True)
 class Weighted:
@@ -47,7 +51,7 @@ def order(hosts: Sequence[HostState], spec: RequestSpec, weighers: Sequence[Weig
     """``hosts`` best first: by the falling sum of multiplier times weight (scaled to 0..1), then by name."""
     totals = [0.0] * len(hosts)
     for weighted in weighers:
-        weights = [weighted.weigher.weigh(host, spec) for host in hosts]
+        weights = weighted.weigher.weigh_all(hosts, spec)
         low, high = min(weights, default=0.0), max(weights, default=0.0)
         if high > low:
             for index, weight in enumerate(weights):

@@ -70,7 +70,7 @@ def new_endpoint(hosts, **limits):
     conf = configuration()
     table = HostTable(booking_seconds=60, fresh_seconds=0)
     found = filters.load(ALL_FILTERS, conf)
-    return SchedulerEndpoint(table, found, weighers.load(conf.scheduler.weighers), hosts, **limits)
+    return SchedulerEndpoint(table, found, weighers.load(["FreeCPUWeigher"]), hosts, **limits)
 
 
 @pytest.fixture

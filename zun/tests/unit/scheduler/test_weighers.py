@@ -128,7 +128,7 @@ def test_weighers_come_with_their_multipliers(settings, expected):
 
 def test_the_default_weighers_are_there():
     found = weighers.load(configuration().scheduler.weighers)
-    assert [type(each.weigher).__name__ for each in found] == ["FreeCPUWeigher", "FreeRAMWeigher"]
+    assert [type(each.weigher).__name__ for each in found] == ["StrandedWeigher", "FreeCPUWeigher", "FreeRAMWeigher"]
 
 
 @pytest.mark.parametrize(
