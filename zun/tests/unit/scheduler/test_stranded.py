@@ -10,7 +10,7 @@ from zun.scheduler.weighers.stranded import StrandedWeigher
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.scheduler.hosts import configuration, full, host, spec, used_hosts
-from zun.topology import PlacementRequest, Plan, plan
+from zun.topology import PlacementRequest, Plan, Usage, plan
 
 ONE, THREE, FOUR = (PlacementRequest(cpus, 64) for cpus in (1, 3, 4))
 
@@ -52,22 +52,22 @@ def test_alone_as_among_one():
     assert StrandedWeigher().weigh(state, spec(1)) == StrandedWeigher().weigh_all([state], spec(1))[0]
 
 
-@proof(60)
+@proof(100)
 @given(states=st.lists(used_hosts(plain=True), min_size=1, max_size=4), cpus=st.integers(1, 4), data=st.data())
 def test_what_is_remembered_of_the_hosts_changes_no_weight(states, cpus, data):
     """A weigher that saw every change gives what a new one gives."""
     old = StrandedWeigher()
     hosts = [replace(state, hostname=f"h{number}") for number, state in enumerate(states)]
-    old.weigh_all(hosts, spec(cpus))
+    old.weigh_all(hosts, spec(cpus, 1))
     changed = data.draw(st.integers(0, len(hosts) - 1))
-    answer = plan(hosts[changed].topology, hosts[changed].usage, ONE)
+    answer = plan(hosts[changed].topology, hosts[changed].usage, PlacementRequest(1, 1))
     usage = hosts[changed].usage.with_claim("new", answer) if isinstance(answer, Plan) else hosts[changed].usage
     hosts[changed] = replace(hosts[changed], usage=usage.without("c0"))
-    assert old.weigh_all(hosts, spec(cpus)) == StrandedWeigher().weigh_all(hosts, spec(cpus))
+    assert old.weigh_all(hosts, spec(cpus, 1)) == StrandedWeigher().weigh_all(hosts, spec(cpus, 1))
 
 
 def test_a_changed_machine_is_noticed():
-    old, small = StrandedWeigher(), host("a", machine(cores=1))
-    old.weigh_all([small], spec(2))
-    both = [host("a"), host("b")]
+    old, unused = StrandedWeigher(), Usage()
+    old.weigh_all([host("a", machine(cores=1), usage=unused)], spec(2))
+    both = [host("a", usage=unused), host("b")]
     assert old.weigh_all(both, spec(2)) == StrandedWeigher().weigh_all(both, spec(2))
