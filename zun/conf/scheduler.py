@@ -38,7 +38,9 @@ OPTS = [
             "FailureWeigher=1.0",
         ],
         help="Weighers (entry-point group zun.scheduler.weigher), each with its multiplier. Hosts are tried in falling "
-        "order of the sum of multiplier times normalised weight. A negative multiplier packs instead of spreading.",
+        "order of the sum of multiplier times normalised weight. A negative multiplier turns a weigher round. The "
+        "default spreads. With one scheduler, StrandedWeigher=1000000.0 in front of it packs dedicated containers, so "
+        "that large ones find room later; with several, more claims would be refused. It takes time on each host.",
     ),
     cfg.IntOpt("max_attempts", default=5, min=1, help="Hosts that are tried for one request before it fails."),
     cfg.IntOpt("alternates", default=2, min=0, help="Further hosts that are planned and sent along with a choice."),

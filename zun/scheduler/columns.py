@@ -8,6 +8,7 @@ first of equals is the same everywhere.
 
 import bisect
 import datetime
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
@@ -15,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from zun.scheduler.host_state import HostState
+from zun.topology import PlacementRequest
+from zun.topology.holes import Demand, Shape, usual
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -76,6 +79,7 @@ class Columns(Sequence[HostState]):
         self._failing: dict[str, HostState] = {}
         self._values: dict[str, _Values] = {}
         self._measures: dict[str, tuple[Callable[[HostState], float], Floats]] = {}
+        self._sums: _Sums | None = None
         self._depth = 1
         self._store: dict[str, npt.NDArray[Any]] = {}
         self._reserve(max(16, len(self._hosts)))
@@ -157,6 +161,17 @@ class Columns(Sequence[HostState]):
         for row in np.flatnonzero(np.isnan(numbers)):
             numbers[row] = measure(self._hosts[row])
         return numbers
+
+    def demand(self, request: PlacementRequest) -> Demand:
+        """What the next dedicated requests will probably be: like those that hold something, and ``request``.
+
+        From the first question on, what the hosts hold is counted whenever one changes.
+        """
+        if self._sums is None:
+            self._sums = _Sums()
+            for host in self._hosts:
+                self._sums.count(None, host)
+        return self._sums.demand(request)
 
     def group(self, uuid: str) -> Mapping[str, int]:
         """How many members of a container group hold something, by host name."""
@@ -252,9 +267,37 @@ class Columns(Sequence[HostState]):
             cpus[cell, row], memory[cell, row] = rooms[cell] if cell < len(rooms) else (-1, -1)
 
     def _count(self, before: HostState | None, host: HostState | None) -> None:
-        """Keep the indexes of groups and images."""
+        """Keep the indexes of groups and images, and the sums."""
+        if self._sums is not None:
+            self._sums.count(before, host)
         _index(self._groups, before, before.groups if before else {}, host, host.groups if host else {})
         _index(self._images, before, before.images if before else {}, host, host.images if host else {})
+
+
+class _Sums:
+    """What all hosts have and what dedicated containers hold of it."""
+
+    def __init__(self) -> None:
+        self._cpus = self._mib = 0
+        self._held: Counter[Shape] = Counter()
+
+    def count(self, before: HostState | None, host: HostState | None) -> None:
+        if before is not None and host is not None and (
+            before.topology is host.topology and before.usage is host.usage
+        ):
+            return
+        for state, sign in ((before, -1), (host, 1)):
+            if state is None:
+                continue
+            self._cpus += sign * len(state.topology.cpus)
+            self._mib += sign * state.topology.memory_mib
+            for shape, often in state.shapes.items():
+                self._held[shape] += sign * often
+                if not self._held[shape]:
+                    del self._held[shape]
+
+    def demand(self, request: PlacementRequest) -> Demand:
+        return usual(self._held, request, self._mib / self._cpus if self._cpus and self._mib else 1.0)
 
 
 def _index(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One host as the filters and weighers see it: what it has, who holds what of it, and what that leaves."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -8,6 +9,7 @@ from typing import Any
 
 from zun.objects.placement import held_plan
 from zun.topology import CellShare, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
+from zun.topology.holes import Hole, Shape, holes, shapes
 from zun.topology.request import MICRO
 from zun.topology.view import view_of
 
@@ -123,6 +125,17 @@ class HostState:
         return found
 
     @property
+    def holes(self) -> tuple[Hole, ...]:
+        """What a dedicated container can get on each cell, worked out once while the host is the same."""
+        found: tuple[Hole, ...] = self._once(_HOLES, lambda host: holes(host.topology, host.usage))
+        return found
+
+    @property
+    def shapes(self) -> Counter[Shape]:
+        """What dedicated containers hold here, cell by cell."""
+        return shapes(self.usage)
+
+    @property
     def free_disk(self) -> float:
         """GiB that may still be promised."""
         return self.disk_total * self.disk_allocation_ratio - self.disk_used
@@ -154,6 +167,7 @@ class HostState:
 
 
 _ROOM = "room"
+_HOLES = "holes"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one container asks of a host, as an immutable value."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from zun.objects.placement import placement_request
 from zun.topology import PlacementRequest
+from zun.topology.holes import Demand
 
 LABEL_HINT = "label:"
 IMAGE_HINT = "image:"
@@ -48,7 +49,8 @@ class RequestSpec:
     """``disk`` is in GiB; all ``labels`` must be on the host; ``tried`` are hosts that refused, with their reasons.
 
     ``same_host`` and ``different_host`` are uuids of containers. ``extra_specs`` are asked of the host's aggregates,
-    ``image_properties`` (architecture, os_type, runtime) of the host itself.
+    ``image_properties`` (architecture, os_type, runtime) of the host itself. ``demand`` says what the next requests
+    will probably be; ``select`` fills it in from the hosts it is given.
     """
 
     uuid: str
@@ -66,6 +68,7 @@ class RequestSpec:
     different_host: frozenset[str] = frozenset()
     extra_specs: Mapping[str, str] = field(default_factory=dict)
     image_properties: Mapping[str, str] = field(default_factory=dict)
+    demand: Callable[[PlacementRequest], Demand] | None = field(default=None, compare=False, repr=False)
 
     @property
     def dedicated(self) -> bool:

@@ -91,10 +91,11 @@ def select(
 
 
 def informed(spec: RequestSpec, table: Columns) -> RequestSpec:
-    """``spec`` with what the hosts say of its group."""
+    """``spec`` with what the hosts say of its group, and what they hold."""
     if spec.group is None:
-        return spec
-    return replace(spec, group=replace(spec.group, members=dict(table.group(spec.group.uuid))))
+        return replace(spec, demand=table.demand) if spec.dedicated else spec
+    group = replace(spec.group, members=dict(table.group(spec.group.uuid)))
+    return replace(spec, group=group, demand=table.demand)
 
 
 def _admitted(

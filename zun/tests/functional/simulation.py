@@ -6,8 +6,10 @@ run again.
 
 Messages wait in one place and are delivered in any order, sometimes twice. Notes to the schedulers about changed hosts
 may be lost. An agent may be killed at each call it makes to the database or to its runtime: whatever it had in memory
-is gone, what it had committed stays, and the next agent starts from that. After each delivered message the ledger is
-checked.
+is gone, what it had committed stays, and the next agent starts from that. An agent may also be down for a while, which
+nobody notices: what is sent to it is lost. After each delivered message the ledger is checked.
+
+Each delivered message takes ``seconds`` of the schedulers' time.
 """
 
 import contextlib
@@ -101,15 +103,33 @@ class Agent:
 class World:
     """Everything, with the messages under way. It is the RPC client and the notifier of all its parts as well."""
 
-    def __init__(self, conf: Any, machines: dict[str, HostTopology], seed: int, *, kills: float, schedulers: int = 2):
+    def __init__(
+        self,
+        conf: Any,
+        machines: dict[str, HostTopology],
+        seed: int,
+        *,
+        kills: float = 0.0,
+        schedulers: int = 2,
+        losses: float = 0.2,
+        booking_seconds: float = 1e9,
+        fresh_seconds: float = 0,
+        seconds: float = 0,
+    ) -> None:
         self.conf, self.machines, self.random = conf, machines, random.Random(seed)
         self._kills = kills
         self.drivers = {name: InMemoryDriver() for name in machines}
         self.messages: list[tuple[str, Callable[[], None]]] = []
         self.running: Agent | None = None
         self.agents: dict[str, Agent] = {}
-        self.killed = self.delivered = self.refused = self.avoidable = 0
-        self.tables = [HostTable(booking_seconds=1e9, fresh_seconds=0) for _ in range(schedulers)]
+        self.killed = self.delivered = self.refused = self.avoidable = self.lost = 0
+        self.claimed: set[str] = set()
+        self.down: set[str] = set()
+        self.now, self._seconds, self._losses = 0.0, seconds, losses
+        self.tables = [
+            HostTable(booking_seconds=booking_seconds, fresh_seconds=fresh_seconds, clock=lambda: self.now)
+            for _ in range(schedulers)
+        ]
         loaded = filters.load(conf.scheduler.enabled_filters, conf)
         weights = weighers.load(conf.scheduler.weighers, conf)
         self.schedulers = [SchedulerEndpoint(table, loaded, weights, self) for table in self.tables]
@@ -160,16 +180,27 @@ class World:
                 self._kills /= 2
         self._kills, self.running = kills, before
 
+    def stop_agent(self, name: str) -> None:
+        self.down.add(name)
+
+    def revive(self, name: str) -> None:
+        self.down.discard(name)
+        self.start_agent(name)
+
     # messages: the interfaces of SchedulerAPI, ComputeAPI and Notifier
 
     def _send(self, to: str, work: Callable[[], None], *, lossy: bool = False) -> None:
-        if lossy and self.random.random() < 0.2:
+        if lossy and self.random.random() < self._losses:
+            self.lost += 1
             return
         for _ in range(2 if self.random.random() < 0.1 else 1):
             self.messages.append((to, work))
 
     def _to_agent(self, host: str, work: Callable[[Agent], object]) -> None:
         def deliver() -> None:
+            if host in self.down:
+                self.lost += 1
+                return
             agent = self.agents[host]
             with self.acting(agent), contextlib.suppress(exceptions.ZunError):
                 work(agent)
@@ -177,6 +208,8 @@ class World:
         self._send(host, deliver)
 
     def host_changed(self, context: Any, **change: Any) -> None:
+        if change.get("held"):
+            self.claimed.add(change["uuid"])
         for scheduler in self.schedulers:
             arguments = {"uuid": None, "held": None, **change}
             self._send(
@@ -230,12 +263,14 @@ class World:
             return False
         _, work = self.messages.pop(self.random.randrange(len(self.messages)))
         work()
+        self.now += self._seconds
         self.delivered += 1
         return True
 
     def settle(self, context: RequestContext) -> None:
         """Deliver everything, and let the periodic tasks find what was lost, until nothing is left to do."""
         self._kills = 0.0
+        self.down.clear()
         for _ in range(100):
             while self.step():
                 self.check()

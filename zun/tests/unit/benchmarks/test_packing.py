@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The packing benchmark on inputs of a few lines, whose answers can be worked out by hand."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[4] / "benchmarks" / "packing.py"
+
+
+@pytest.fixture(scope="module")
+def packing():
+    spec = importlib.util.spec_from_file_location("packing", SOURCE)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["packing"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["packing"]
+
+
+HOSTS = "count,cells,cpus,memory_mib,cells_per_socket,near,far\n2,2,8,8192,1,12,32\n"
+REQUESTS = "vcpus,memory_mib,arrival_s,lifetime_s,numa_nodes,numa_affinity\n"
+
+
+def run(packing, tmp_path, requests, *arguments):
+    """The figures of the only site and its first seed."""
+    (tmp_path / "hosts.csv").write_text(HOSTS)
+    (tmp_path / "requests.csv").write_text(REQUESTS + requests)
+    files = [f"--{name}={tmp_path / name}.csv" for name in ("hosts", "requests")]
+    assert packing.main([*files, f"--json={tmp_path / 'out.json'}", "--seeds=3", *arguments]) == 0
+    (result,) = json.loads((tmp_path / "out.json").read_text())
+    return result["seeds"][0]
+
+
+def test_spreading_breaks_the_holes_that_packing_keeps(packing):
+    """Two hosts of two cells of eight CPUs: four requests for two CPUs, then three for a whole cell."""
+    kinds = (packing.Kind(2, 2, 8, 8192),)
+    asks = [packing.Ask(2, 1024)] * 4 + [packing.Ask(8, 2048)] * 3
+    runs = {name: packing.replay(packing.policy_of(name, kinds, 1), asks) for name in packing.POLICIES}
+    accepted = {name: (run.first_requests, run.first_cpus, run.refused) for name, run in runs.items()}
+    assert accepted["nova-spread"] == (4, 8, 3)
+    for name in ("ours", "nova-pack", "lowest-id"):
+        assert accepted[name] == (7, 32, 0), name
+    assert runs["nova-spread"].stranded == 24 / 32
+
+
+def test_distance_is_weighed_by_cpus(packing):
+    """Six and two CPUs at distance 32: of 64 pairs 24 are far."""
+    kinds = (packing.Kind(1, 2, 8, 8192, 1, 12, 32),)
+    asks = [packing.Ask(2, 64), packing.Ask(8, 64, numa_nodes=2), packing.Ask(1, 64)]
+    run = packing.replay(packing.Peer(kinds, "lowest-id", 1), asks)
+    assert run.remote == {0: (2, 10.0), 1: (8, 21.0), 2: (1, 10.0)}
+    assert run.single_cell == 2 / 3
+    assert run.distance == (2 * 10 + 8 * 21 + 1 * 10) / 11
+    spilled = packing.replay(packing.Peer(kinds, "lowest-id", 1), [packing.Ask(10, 64, affinity="prefer")])
+    assert spilled.remote == {0: (10, (68 * 10 + 32 * 32) / 100)}
+
+
+@pytest.mark.parametrize("policy", ["ours", "nova-pack", "nova-spread", "random", "lowest-id"])
+def test_what_ended_is_free_again(packing, policy):
+    kinds = (packing.Kind(1, 1, 8, 8192),)
+    asks = [packing.Ask(8, 64, float(number), 1.0) for number in range(5)]
+    assert packing.replay(packing.policy_of(policy, kinds, 1), asks).requests == 5
+    asks = [packing.Ask(8, 64, float(number), 1.5) for number in range(5)]
+    assert packing.replay(packing.policy_of(policy, kinds, 1), asks).requests == 3
+
+
+@pytest.mark.parametrize("policy", ["ours", "nova-pack", "nova-spread", "random", "lowest-id"])
+@pytest.mark.parametrize(
+    ("ask", "fits"),
+    [((9, 64), False), ((8, 8193), False), ((8, 8192), True), ((9, 64, 0.0, None, 2), True)],
+    ids=["cpus", "memory", "exactly", "two-parts"],
+)
+def test_feasibility_is_the_same_for_all(packing, policy, ask, fits):
+    placed = packing.policy_of(policy, (packing.Kind(2, 2, 8, 8192),), 1).place(0, packing.Ask(*ask))
+    assert (placed is not None) == fits
+
+
+def test_a_run_from_files(packing, tmp_path, capsys):
+    row = run(packing, tmp_path, "4,1024,0,,,\n" * 30, "--mix=fill")
+    assert (row["seed"], row["asked"], row["asked_cpus"]) == (3, 8, 32)
+    assert {row[name]["requests"] for name in packing.POLICIES} == {8}
+    assert "lowest-id" in capsys.readouterr().out
+
+
+def test_what_no_host_could_hold_is_not_asked(packing, tmp_path):
+    row = run(packing, tmp_path, "4,1024,0,,,\n9,1024,0,,,\n" * 3, "--mix=fill")
+    assert (row["asked"], row["asked_cpus"]) == (3, 12)
+
+
+def test_lifetimes_are_stretched_to_the_load(packing, tmp_path):
+    requests = "".join(f"4,1024,{time},7,,\n" for time in range(101))
+    kinds = packing.read_hosts(_hosts(tmp_path))
+    (tmp_path / "requests.csv").write_text(REQUESTS + requests)
+    asks = packing.sequence(kinds, "churn", 1, packing.read_requests(str(tmp_path / "requests.csv")), 0.5, 200)
+    assert sum(ask.cpus * ask.lifetime for ask in asks) / 100 == pytest.approx(0.5 * 32)
+
+
+def _hosts(tmp_path):
+    (tmp_path / "hosts.csv").write_text(HOSTS)
+    return str(tmp_path / "hosts.csv")
+
+
+def test_built_in_requests_differ_by_seed_only(packing):
+    kinds = (packing.Kind(2, 4, 16, 65536),)
+    draw = [packing.sequence(kinds, "wide-fill", seed, None, 1.0, 0) for seed in (1, 1, 2)]
+    assert draw[0] == draw[1] != draw[2]
+    assert {ask.numa_nodes for ask in draw[0]} == {1, 2}

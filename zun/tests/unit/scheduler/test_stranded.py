@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zun.scheduler import weighers
+from zun.scheduler.columns import Columns
+from zun.scheduler.weighers.stranded import StrandedWeigher
+from zun.tests.functional.cloud import machine
+from zun.tests.unit.common.proof import proof
+from zun.tests.unit.scheduler.hosts import configuration, full, host, spec, used_hosts
+from zun.topology import PlacementRequest, Plan, plan
+
+ONE, THREE, FOUR = (PlacementRequest(cpus, 64) for cpus in (1, 3, 4))
+
+PACKING = ["StrandedWeigher=1000000.0", *configuration().scheduler.weighers]
+WEIGHER = StrandedWeigher(configuration())
+
+
+def first(hosts, wanted, settings):
+    return weighers.order(hosts, wanted, weighers.load(settings, configuration()))[0].hostname
+
+
+def weights(hosts, wanted):
+    table = hosts if isinstance(hosts, Columns) else Columns(hosts)
+    return WEIGHER.weigh_all(table, wanted).tolist()
+
+
+@pytest.mark.parametrize(
+    ("hosts", "wanted", "expected"),
+    [
+        pytest.param([host("a"), full("b", FOUR, ONE)], spec(1), "b", id="a-broken-cell-before-an-empty-host"),
+        pytest.param([full("a", FOUR, ONE), full("b", FOUR, THREE)], spec(1), "b", id="the-tighter-of-two"),
+        pytest.param([full("a", ONE), full("b", THREE, THREE)], spec(4), "a", id="where-it-fits-at-all"),
+        pytest.param(
+            [full("a", FOUR, PlacementRequest(1, 4000)), full("b", FOUR, ONE)],
+            spec(1, 64),
+            "a",
+            id="cpus-whose-memory-is-gone",
+        ),
+        pytest.param([host("a"), full("b", FOUR, THREE)], spec(1.0, policy="shared"), "a", id="shared-ones-spread"),
+    ],
+)
+def test_in_front_of_the_default_weighers_it_keeps_big_holes(hosts, wanted, expected):
+    assert first(hosts, wanted, PACKING) == expected
+
+
+def test_the_default_weighers_spread():
+    assert first([host("a"), full("b", FOUR, ONE)], spec(1), configuration().scheduler.weighers) == "a"
+
+
+def test_shared_containers_weigh_nothing():
+    wanted = spec(1.0, policy="shared")
+    assert weights([host("a"), full("b", THREE)], wanted) == [0.0, 0.0]
+    assert WEIGHER.weigh(full("b", THREE), wanted) == 0.0
+
+
+def test_a_host_without_room_comes_after_all_others():
+    found = weights([full("a", THREE, THREE), host("b"), full("c", ONE)], spec(2))
+    assert found[0] < min(found[1:])
+
+
+def test_alone_as_among_one():
+    state = full("a", THREE)
+    assert WEIGHER.weigh(state, spec(1)) == weights([state], spec(1))[0]
+
+
+def test_what_is_usual_elsewhere_decides():
+    """Whether two CPUs of four are better taken than two of three depends on what the others ask for."""
+    both = [full("a", FOUR, ONE), full("b", FOUR)]
+    small, large = [weights([*both, full("c", *held)], spec(2))[:2] for held in ([ONE] * 8, [FOUR] * 2)]
+    assert small != large
+
+
+@proof(100)
+@given(states=st.lists(used_hosts(plain=True), min_size=1, max_size=4), cpus=st.integers(1, 4), data=st.data())
+def test_what_is_remembered_of_the_hosts_changes_no_weight(states, cpus, data):
+    """A table that saw every change gives what a new one gives."""
+    hosts = [replace(state, hostname=f"h{number}") for number, state in enumerate(states)]
+    table, wanted = Columns(hosts), spec(cpus, 1)
+    weights(table, wanted)
+    changed = data.draw(st.integers(0, len(hosts) - 1))
+    answer = plan(hosts[changed].topology, hosts[changed].usage, PlacementRequest(1, 1))
+    usage = hosts[changed].usage.with_claim("new", answer) if isinstance(answer, Plan) else hosts[changed].usage
+    hosts[changed] = replace(hosts[changed], usage=usage.without("c0"))
+    table.put(hosts[changed])
+    assert weights(table, wanted) == weights(hosts, wanted)
+    table.remove(hosts[0].hostname)
+    assert weights(table, wanted) == weights(hosts[1:], wanted)
+
+
+def test_a_changed_machine_is_noticed():
+    state = host("a", machine(cores=1))
+    table = Columns([state])
+    weights(table, spec(2))
+    hosts = [replace(state, topology=machine()), host("b")]
+    for each in hosts:
+        table.put(each)
+    assert weights(table, spec(2)) == weights(hosts, spec(2))
