@@ -14,6 +14,7 @@ from zun.compute.auditor import Auditor
 from zun.compute.lifecycle import Lifecycle
 from zun.container.driver import Console
 from zun.objects import Container
+from zun.topology import CpuSet
 
 LOG = logging.getLogger(__name__)
 
@@ -24,7 +25,7 @@ expected = oslo_messaging.expected_exceptions(exceptions.ZunError)
 class ComputeEndpoint:
     """Casts return at once and run on ``workers``; calls block for the answer."""
 
-    target = oslo_messaging.Target(version="1.1")
+    target = oslo_messaging.Target(version="1.2")
 
     def __init__(
         self,
@@ -80,8 +81,17 @@ class ComputeEndpoint:
         cpu: float | None,
         memory: int | None,
         cpu_policy: str | None = None,
+        keep_cpus: str = "",
     ) -> None:
-        self._submit(self._lifecycle.resize, context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy)
+        self._submit(
+            self._lifecycle.resize,
+            context,
+            container,
+            cpu=cpu,
+            memory=memory,
+            cpu_policy=cpu_policy,
+            keep_cpus=CpuSet(keep_cpus),
+        )
 
     @expected
     def update(
@@ -92,8 +102,11 @@ class ComputeEndpoint:
         cpu: float | None,
         memory: int | None,
         cpu_policy: str | None = None,
+        keep_cpus: str = "",
     ) -> Container:
-        return self._lifecycle.update(context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy)
+        return self._lifecycle.update(
+            context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy, keep_cpus=CpuSet(keep_cpus)
+        )
 
     @expected
     def logs(

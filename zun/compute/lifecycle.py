@@ -21,7 +21,7 @@ from zun.compute import verify
 from zun.compute.claims import Claim
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.reconcile import observed
-from zun.compute.resize import Resize
+from zun.compute.resize import NOTHING, Resize
 from zun.compute.shared_pool import SharedPool, pool_of
 from zun.container.driver import ContainerDriver, KernelView, RuntimeState
 from zun.objects import Container
@@ -301,8 +301,11 @@ class Lifecycle:
         cpu: float | None = None,
         memory: int | None = None,
         cpu_policy: str | None = None,
+        keep_cpus: CpuSet = NOTHING,
     ) -> Container:
         """Change CPUs, memory (MiB) or CPU policy of a container, running or not, on the cells it is on.
+
+        The CPUs of ``keep_cpus`` stay with it.
 
         New CPUs are claimed and emptied before they are used, old ones given back after they were left. When a step
         fails everything is as before. Raises ClaimRefused when the host has not got what is wanted.
@@ -311,8 +314,8 @@ class Lifecycle:
             if current is None:
                 raise exceptions.ContainerNotFound(container=container.uuid)
             states.check_action("update", current)
-            resize = Resize.of(current, cpu, memory, cpu_policy)
-            new = self._tracker.resize(current.uuid, resize.old, resize.request)
+            resize = Resize.of(current, cpu, memory, cpu_policy, keep_cpus)
+            new = self._tracker.resize(current.uuid, resize.old, resize.request, resize.keep)
             try:
                 self._apply_resize(current, resize, new)
                 current.cpu, current.memory, current.cpuset = resize.cpu, resize.memory, cpuset_record(new)
@@ -335,10 +338,11 @@ class Lifecycle:
         cpu: float | None,
         memory: int | None,
         cpu_policy: str | None = None,
+        keep_cpus: CpuSet = NOTHING,
     ) -> None:
         """As ``update``, for a caller that does not wait: a failure is in the log and leaves everything as it was."""
         with self._logged("resize", container):
-            self.update(context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy)
+            self.update(context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy, keep_cpus=keep_cpus)
 
     def _apply_resize(self, container: Container, resize: Resize, new: Plan) -> None:
         """Move the container to ``new``, and see in the kernel that it moved. It holds the old plan meanwhile."""

@@ -21,12 +21,16 @@ class ComputeAPI:
         self._client = rpc.get_client(transport, rpc.COMPUTE_TOPIC, VERSION)
         self._timeout = timeout
 
-    def _cast(self, context: RequestContext, host: str | None, method: str, **arguments: Any) -> None:
+    def _cast(
+        self, context: RequestContext, host: str | None, method: str, version: str = VERSION, **arguments: Any
+    ) -> None:
         with rpc.answers_from(host):
-            self._client.prepare(server=host).cast(context, method, **arguments)
+            self._client.prepare(server=host, version=version).cast(context, method, **arguments)
 
-    def _call(self, context: RequestContext, container: Container, method: str, **arguments: Any) -> Any:
-        return self._ask(context, container.host, method, container=container, **arguments)
+    def _call(
+        self, context: RequestContext, container: Container, method: str, version: str = VERSION, **arguments: Any
+    ) -> Any:
+        return self._ask(context, container.host, method, version, container=container, **arguments)
 
     def _ask(
         self, context: RequestContext, host: str | None, method: str, version: str = VERSION, **arguments: Any
@@ -93,11 +97,11 @@ class ComputeAPI:
         cpu: float | None = None,
         memory: int | None = None,
         cpu_policy: str | None = None,
+        keep_cpus: str | None = None,
     ) -> None:
         """Cast: as ``update``, for callers that do not wait for the outcome."""
-        self._cast(
-            context, container.host, "resize", container=container, cpu=cpu, memory=memory, cpu_policy=cpu_policy
-        )
+        arguments = {"container": container, "cpu": cpu, "memory": memory, "cpu_policy": cpu_policy}
+        self._cast(context, container.host, "resize", **_with_keep(arguments, keep_cpus))
 
     def update(
         self,
@@ -107,9 +111,14 @@ class ComputeAPI:
         cpu: float | None = None,
         memory: int | None = None,
         cpu_policy: str | None = None,
+        keep_cpus: str | None = None,
     ) -> Container:
-        """Call: change what the container has; the answer is the changed one. ClaimRefused if it cannot be held."""
-        changed: Container = self._call(context, container, "update", cpu=cpu, memory=memory, cpu_policy=cpu_policy)
+        """Call: change what the container has; the answer is the changed one. ClaimRefused if it cannot be held.
+
+        ``keep_cpus``, in the kernel's list form, names those of its CPUs that it must keep. Since version 1.2.
+        """
+        arguments = {"cpu": cpu, "memory": memory, "cpu_policy": cpu_policy}
+        changed: Container = self._call(context, container, "update", **_with_keep(arguments, keep_cpus))
         return changed
 
     def logs(
@@ -155,3 +164,8 @@ class ComputeAPI:
         """
         answer: dict[str, Any] = self._ask(context, host, "audit", version="1.1", repair=repair)
         return answer
+
+
+def _with_keep(arguments: dict[str, Any], keep_cpus: str | None) -> dict[str, Any]:
+    """``arguments`` and CPUs to keep, which hosts that do not know of them must refuse and not overlook."""
+    return {**arguments, "keep_cpus": keep_cpus, "version": "1.2"} if keep_cpus else arguments

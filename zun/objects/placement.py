@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from zun.topology import HostTopology, PlacementRequest, Plan, Usage
+from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Usage
 
 
 def placement_request(container: Mapping[str, Any], **changes: Any) -> PlacementRequest:
@@ -42,6 +42,22 @@ def held_plan(container: Mapping[str, Any]) -> Plan | None:
     """The plan that ``container`` (an object or a row) holds now."""
     record = container["cpuset"]
     return Plan.from_dict(record) if record else None
+
+
+def keep_problem(keep: CpuSet, held: Plan | None, cpus: float | None) -> str | None:
+    """Why ``keep`` cannot be the CPUs of a container that stay when it is resized, None when they can.
+
+    ``held`` is what it holds now, ``cpus`` the dedicated CPUs it shall have, None for a shared container.
+    """
+    if not keep:
+        return None
+    if held is None or held.cpu_policy == "shared" or cpus is None:
+        return "only a container that has dedicated CPUs, and shall have some, can keep any; leave it out"
+    if not keep <= held.cpus:
+        return f"CPUs {keep - held.cpus} are not among those it has, {held.cpus}"
+    if len(keep) > cpus:
+        return f"{len(keep)} CPUs cannot stay among {cpus:g}; name fewer, or ask for more cpu"
+    return None
 
 
 def memory_used(usage: Usage) -> dict[int, int]:

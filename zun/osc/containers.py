@@ -77,15 +77,22 @@ class UpdateContainer(containers.UpdateContainer):
             help="Give the running container CPUs of its own, or let it back into the host's shared pool "
             "(needs a server with microversion 1.41).",
         )
+        parser.add_argument(
+            "--keep-cpus",
+            metavar="<cpus>",
+            help="CPUs of the container that must stay among its CPUs, for example 2-3,8 "
+            "(needs a server with microversion 1.41).",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        if parsed_args.cpu_policy is None:
+        names = ("cpu_policy", "keep_cpus")
+        fields = {name: value for name in names if (value := getattr(parsed_args, name)) is not None}
+        if not fields:
             return super().take_action(parsed_args)
         if not any((parsed_args.cpu, parsed_args.memory, parsed_args.name)):
             # The stock command refuses when none of its own options is given. The size it has changes nothing.
             shown = self.app.client_manager.container.containers.get(parsed_args.container)
             parsed_args.memory = shown.memory
-        fields = {"cpu_policy": parsed_args.cpu_policy}
-        with versions.placed(self.app.client_manager.container, fields, "--cpu-policy"):
+        with versions.placed(self.app.client_manager.container, fields, _options(fields)):
             return super().take_action(parsed_args)

@@ -52,6 +52,7 @@ def update(settings: Settings) -> Schema:
             "cpu": scalars.cpus(settings.cpu),
             "memory": scalars.amount(settings.memory, "MiB"),
             "cpu_policy": scalars.one_of("dedicated", "shared"),
+            "keep_cpus": placement.CPU_LIST,
             "name": scalars.NAME,
             "auto_heal": scalars.B3,
         }

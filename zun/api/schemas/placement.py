@@ -5,6 +5,7 @@ from typing import Any
 
 from zun.api.schemas import Field
 from zun.api.schemas.scalars import optional_one_of
+from zun.topology import CpuSet
 
 _MAX_NODES = 1024  # the kernel's largest MAX_NUMNODES
 
@@ -26,6 +27,13 @@ def _page_size(value: Any) -> str | int | None:
         raise ValueError(f"{kib} KiB is no page size: small, large, any, or a power of two from 4 (KiB) is wanted")
     return kib
 
+
+def _cpu_list(value: Any) -> str | None:
+    """The list as the kernel writes it; None for an empty one, by which nothing is asked."""
+    return str(CpuSet(value)) or None if value else None
+
+
+CPU_LIST = Field({"type": ["string", "null"], "maxLength": 4096, "pattern": r"^[0-9,\s-]*\Z"}, _cpu_list)
 
 _PER_NODE = Field(
     {

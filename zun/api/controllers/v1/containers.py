@@ -345,14 +345,19 @@ class Containers:
         )
 
     def _new_size(self, container: Container, given: Given, call: Call) -> dict[str, Any]:
-        """What of ``cpu``, ``memory`` (MiB) and ``cpu_policy`` to change. Null in the request is nothing asked."""
-        size = {name: given[name] for name in ("cpu", "memory", "cpu_policy") if given.get(name) is not None}
-        if "cpu_policy" in size and call.version < v1(41):
-            raise exceptions.InvalidParamInVersion(
-                param="cpu_policy", req_version=call.version, min_version=v1(41)
-            )
+        """What of ``cpu``, ``memory`` (MiB) and ``cpu_policy`` to change, and which CPUs stay (``keep_cpus``).
+
+        Null in the request is nothing asked.
+        """
+        names = ("cpu", "memory", "cpu_policy", "keep_cpus")
+        size = {name: given[name] for name in names if given.get(name) is not None}
+        for name in ("cpu_policy", "keep_cpus"):
+            if name in size and call.version < microversion.PLACEMENT:
+                raise exceptions.InvalidParamInVersion(
+                    param=name, req_version=call.version, min_version=microversion.PLACEMENT
+                )
         if size:
-            placement_rules.resized(container, size.get("cpu"), size.get("memory"), size.get("cpu_policy"))
+            placement_rules.resized(container, **size)
             self._require_host(container)
         return size
 

@@ -60,8 +60,8 @@ class ComputeMessages:
     def update(self, context: RequestContext, container: Container, **size: Any) -> Container:
         self._send("update", container, **size)
         changed = Container.get_by_uuid(context, container.uuid)
-        for name, value in size.items():
-            setattr(changed, name, value)
+        for name in size.keys() - {"keep_cpus"}:
+            setattr(changed, name, size[name])
         changed.save()
         return changed
 

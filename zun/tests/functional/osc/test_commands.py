@@ -120,6 +120,26 @@ def test_the_session_goes_back_to_its_own_version():
     ]
 
 
+@pytest.mark.parametrize(
+    ("argv", "patch"),
+    [
+        (["--cpu", "2", "--keep-cpus", "1,3"], {"cpu": "2", "keep_cpus": "1,3"}),
+        (["--keep-cpus", "1-3"], {"memory": "64", "keep_cpus": "1-3"}),
+        (
+            ["--cpu-policy", "dedicated", "--memory", "96", "--keep-cpus", "3"],
+            {"memory": "96", "cpu_policy": "dedicated", "keep_cpus": "3"},
+        ),
+    ],
+)
+def test_a_container_is_told_which_cpus_stay(argv, patch):
+    answer = (200, {**CONTAINER, "memory": "64"})
+    with serving({(method, "/v1/containers/web"): answer for method in ("GET", "PATCH")}) as server:
+        run(containers.UpdateContainer, server, *argv, "web")
+
+    asked = server.asked_of_v1[-1]
+    assert (asked.method, asked.version, asked.body) == ("PATCH", "1.41", patch)
+
+
 def test_wait_reads_the_container_at_the_same_version():
     running = CONTAINER | {"status": "Running", "cpuset_cpus": "1"}
     answers = CREATED | {("GET", "/v1/containers/c-1"): (200, running)}

@@ -54,7 +54,7 @@ def test_object_has_all_that_was_asked(rig: Rig, api: docker.APIClient) -> None:
     assert found["Name"] == f"/zun-{container.uuid}"
     assert config["Labels"] == {"team": "blue", "zun.uuid": container.uuid, "zun.host": rig.driver.facts().name}
     assert (config["Entrypoint"], config["Cmd"]) == (["/bin/sh"], ["-c", "sleep 1000"])
-    assert set(config["Env"]) == {"PATH=/bin", "TEXT=a=b c"}
+    assert set(config["Env"]) == {"PATH=/bin", "TEXT=a=b c", "ZUN_CPUSET_CPUS=1", "ZUN_CPUSET_MEMS=0"}
     assert (config["WorkingDir"], config["Hostname"]) == ("/tmp", "web-1")
     assert (config["OpenStdin"], config["Tty"]) == (True, True)
     assert config["Healthcheck"] == {

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from zun.api import placement as rules
 from zun.api.schemas.placement import FIELDS
 from zun.common.exceptions import InvalidValue
-from zun.topology import PlacementRequest
+from zun.topology import CellShare, CpuSet, PlacementRequest, Plan
 
 ASKED = {"cpu_policy": "dedicated", "cpu": 4.0, "memory": 256}
 PLAIN = {"cpu_thread_policy": "prefer", "numa_nodes": 1, "numa_affinity": "require", "numa_mempolicy": "strict"}
@@ -132,3 +132,35 @@ def test_another_size(changed, cpu, memory, field):
     else:
         with pytest.raises(InvalidValue, match=f"^{field}: "):
             rules.resized({**ROW, **changed}, cpu, memory)
+
+
+HELD = {"cpuset": Plan({0: CellShare(CpuSet("2-5"), 256, withheld=CpuSet("6"))}).to_dict(), "placement": {}}
+SHARED = Plan({0: CellShare(CpuSet("0-7"), 256, shared=1.0)}, "shared").to_dict()
+
+
+@pytest.mark.parametrize(
+    ("changed", "asked", "reason"),
+    [
+        ({}, {"keep_cpus": "2-5"}, None),
+        ({}, {"cpu": 1.0, "keep_cpus": "5"}, None),
+        ({}, {"cpu": 8.0, "keep_cpus": "3,5"}, None),
+        ({}, {"cpu": 1.0, "keep_cpus": "4-5"}, "2 CPUs cannot stay among 1; name fewer, or ask for more cpu"),
+        ({}, {"keep_cpus": "1-2"}, "CPUs 1 are not among those it has, 2-5"),
+        ({}, {"keep_cpus": "6"}, "CPUs 6 are not among those it has"),  # its sibling, kept idle
+        ({}, {"cpu_policy": "shared", "keep_cpus": "2"}, "only a container that has dedicated CPUs"),
+        ({"cpu_policy": "shared", "cpuset": SHARED}, {"keep_cpus": "2"}, "only a container that has dedicated CPUs"),
+        (
+            {"cpu_policy": "shared", "cpuset": SHARED},
+            {"cpu_policy": "dedicated", "keep_cpus": "2"},
+            "only a container that has dedicated CPUs",
+        ),
+        ({"cpuset": None}, {"keep_cpus": "2"}, "only a container that has dedicated CPUs"),
+    ],
+)
+def test_cpus_that_stay(changed, asked, reason):
+    row = {**ROW, **HELD, **changed}
+    if reason is None:
+        rules.resized(row, **asked)
+    else:
+        with pytest.raises(InvalidValue, match=f"^keep_cpus: {reason}"):
+            rules.resized(row, **asked)
