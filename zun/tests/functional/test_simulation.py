@@ -31,6 +31,7 @@ def wish(random):
     return fields
 
 
+@pytest.mark.timeout(120 * max(1, SIZE))
 @pytest.mark.parametrize("kills", [0.0, 0.02])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_no_cpu_is_given_twice_and_none_is_lost(database, admin, seed, kills):

@@ -25,6 +25,7 @@ from zun.tests.fixtures import new_container
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import busy_switching, proof
 from zun.tests.unit.compute.agent import COLUMNS, Agent
+from zun.tests.unit.compute.ledger import Books
 from zun.tests.unit.db.rows import clear, together
 from zun.tests.unit.scheduler.hosts import machines, placements
 from zun.topology import CpuSet, Plan, Refusal, Usage, plan
@@ -120,10 +121,12 @@ class TrackerLife(RuleBasedStateMachine):
             claim.abort()
         del self.plans[uuid]
 
-    @precondition(lambda self: self.committed())
+    @precondition(lambda self: self.committed() or self.moves)
     @rule(data=st.data(), again=st.booleans())
     def release(self, data, again):
-        uuid = data.draw(st.sampled_from(self.committed()))
+        """Also in the middle of a resize."""
+        uuid = data.draw(st.sampled_from([*self.committed(), *self.moves]))
+        self.moves.pop(uuid, None)
         containers.destroy(uuid)
         self.tracker.release(uuid)
         if again:
@@ -139,16 +142,18 @@ class TrackerLife(RuleBasedStateMachine):
     )
     def resize(self, data, cpu, memory, policy):
         uuid = data.draw(st.sampled_from(self.committed()))
+        held = list(self.plans[uuid].cpus)
+        keep = CpuSet(data.draw(st.sets(st.sampled_from(held), max_size=2)) if held else ())
         try:
-            wish = Resize.of(self.containers[uuid], cpu, memory, policy)
+            wish = Resize.of(self.containers[uuid], cpu, memory, policy, keep)
         except exceptions.Invalid:
             return
         assert wish.old == self.plans[uuid]
         try:
-            new = self.tracker.resize(uuid, wish.old, wish.request)
+            new = self.tracker.resize(uuid, wish.old, wish.request, wish.keep)
         except exceptions.ClaimRefused:
             return
-        assert new.memory_mib == wish.memory
+        assert new.memory_mib == wish.memory and keep <= new.cpus
         assert (new.cpu_policy == "shared") or len(new.cpus) == wish.cpu
         self.moves[uuid] = (wish, new)
 
@@ -173,6 +178,18 @@ class TrackerLife(RuleBasedStateMachine):
         for uuid in self.claims:
             del self.plans[uuid]
         self.claims, self.moves = {}, {}
+
+    @invariant()
+    def the_books_agree(self):
+        """Counted from the records alone, by code that shares nothing with what is tested."""
+        usage, topology = self.tracker.usage, self.topology.to_dict()
+        Books((owner.rstrip("+"), held.to_dict()) for owner, held in usage).check(topology, usage.free(self.topology))
+        rows = Books((row["uuid"], row["cpuset"]) for row in containers.claims("h1"))
+        held = Books((uuid, told.to_dict()) for uuid, told in self.plans.items() if uuid not in self.claims)
+        assert (rows.owner, rows.mib, rows.pages) == (held.owner, held.mib, held.pages)
+        for uuid, (_, new) in self.moves.items():  # on its way it owns all of both
+            both = Books([(uuid, self.plans[uuid].to_dict()), (uuid, new.to_dict())]).owner
+            assert both == {cpu: uuid for cpu in both if usage.owner_of(cpu) in (uuid, f"{uuid}+")}
 
     @invariant()
     def the_tracker_holds_what_it_told(self):
