@@ -12,10 +12,11 @@ from typing import Any
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.compute.claims import Claim, Resources, Wanted
-from zun.compute.resize import NOTHING, increase, resized
+from zun.compute.resize import increase, resized
 from zun.objects import ComputeNode, Container
 from zun.objects.placement import held_plan, placement_request
 from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage
+from zun.topology.cpuset import NO_CPUS
 
 
 class ComputeNodeTracker:
@@ -84,7 +85,7 @@ class ComputeNodeTracker:
             self._disks[wanted.uuid] = wanted.disk
         return claim
 
-    def resize(self, uuid: str, old: Plan, request: PlacementRequest, keep: CpuSet = NOTHING) -> Plan:
+    def resize(self, uuid: str, old: Plan, request: PlacementRequest, keep: CpuSet = NO_CPUS) -> Plan:
         """Plan ``request`` on the cells of ``old`` and hold what that takes beyond ``old``, until ``hold`` settles it.
 
         The CPUs of ``keep`` are in the new plan as they are in the old one. Raises ClaimRefused.

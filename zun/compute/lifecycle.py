@@ -21,13 +21,14 @@ from zun.compute import verify
 from zun.compute.claims import Claim
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.reconcile import observed
-from zun.compute.resize import NOTHING, Resize
+from zun.compute.resize import Resize
 from zun.compute.shared_pool import SharedPool, pool_of
 from zun.container.driver import ContainerDriver, KernelView, RuntimeState
 from zun.objects import Container
 from zun.objects.placement import cpuset_record, held_plan
 from zun.scheduler.rpcapi import SchedulerAPI
 from zun.topology import CpuSet, Plan
+from zun.topology.cpuset import NO_CPUS
 
 LOG = logging.getLogger(__name__)
 
@@ -301,7 +302,7 @@ class Lifecycle:
         cpu: float | None = None,
         memory: int | None = None,
         cpu_policy: str | None = None,
-        keep_cpus: CpuSet = NOTHING,
+        keep_cpus: CpuSet = NO_CPUS,
     ) -> Container:
         """Change CPUs, memory (MiB) or CPU policy of a container, running or not, on the cells it is on.
 
@@ -338,7 +339,7 @@ class Lifecycle:
         cpu: float | None,
         memory: int | None,
         cpu_policy: str | None = None,
-        keep_cpus: CpuSet = NOTHING,
+        keep_cpus: CpuSet = NO_CPUS,
     ) -> None:
         """As ``update``, for a caller that does not wait: a failure is in the log and leaves everything as it was."""
         with self._logged("resize", container):

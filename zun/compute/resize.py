@@ -9,8 +9,7 @@ from zun.compute.keep import keeping
 from zun.objects import Container
 from zun.objects.placement import held_plan, keep_problem, placement_request
 from zun.topology import CellShare, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
-
-NOTHING = CpuSet()
+from zun.topology.cpuset import NO_CPUS
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Resize:
     cpu: float
     memory: int
     request: PlacementRequest
-    keep: CpuSet = NOTHING
+    keep: CpuSet = NO_CPUS
     """CPUs of ``old`` that must be among the new ones."""
 
     @classmethod
@@ -33,7 +32,7 @@ class Resize:
         cpu: float | None,
         memory: int | None,
         cpu_policy: str | None,
-        keep: CpuSet = NOTHING,
+        keep: CpuSet = NO_CPUS,
     ) -> Self:
         """``None`` keeps what there is. Raises Conflict without a claim, Invalid for what no host could do."""
         old = held_plan(container)
@@ -62,7 +61,7 @@ def resized(
     others: Usage,
     old: Plan,
     request: PlacementRequest,
-    keep: CpuSet = NOTHING,
+    keep: CpuSet = NO_CPUS,
 ) -> Plan | Refusal:
     """Plan ``request`` on the cells that ``old`` uses: its memory is there already and is not moved.
 
