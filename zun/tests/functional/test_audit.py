@@ -185,12 +185,12 @@ def test_a_resize_in_its_middle_is_no_drift(cloud, context, driver, dedicated):
 
     def hold(_container):
         entered.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
 
     driver.before("kernel_view", hold)  # the resize has updated the runtime and not yet committed
     resize = threading.Thread(target=cloud.compute_api.update, args=(context, dedicated), kwargs={"cpu": 4.0})
     resize.start()
-    assert entered.wait(10)
+    assert entered.wait(60)
     looks = []  # of the audit at the container, each: had the resize been let go?
     driver.before("pinning_view", lambda _: looks.append(go_on.is_set()))
     lifecycle, asked = cloud.agents["one"].lifecycle, threading.Event()
@@ -204,11 +204,11 @@ def test_a_resize_in_its_middle_is_no_drift(cloud, context, driver, dedicated):
     answers = []
     auditing = threading.Thread(target=lambda: answers.append(audit(cloud, context, repair=True)))
     auditing.start()
-    assert asked.wait(10)
+    assert asked.wait(60)
     driver.updates.clear()
     go_on.set()
-    resize.join(10)
-    auditing.join(10)
+    resize.join(60)
+    auditing.join(60)
     assert looks == [False, True]
     assert (answers[0]["findings"], answers[0]["containers"]) == ([], {"ok": 1})
     assert driver.updates == []

@@ -11,6 +11,15 @@ from zun.tests.integration.programs import Program
 
 __all__ = ["docker_url"]
 
+SECONDS = 300  # a test hangs after this; programs and containers take their time where the machine is busy
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = pathlib.Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SECONDS))
+
 
 @pytest.fixture
 def program(tmp_path: pathlib.Path) -> Iterator[Callable[..., Program]]:

@@ -49,7 +49,7 @@ class Program:
             self.process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-        wait_for(lambda: self._is_ready(seen), 60)
+        wait_for(lambda: self._is_ready(seen), 120)
         return time.monotonic() - began
 
     def _is_ready(self, seen: int) -> bool:
@@ -104,7 +104,7 @@ class Api:
         assert answer.status_code == 202, answer.text
         return str(answer.json()["uuid"])
 
-    def settled(self, uuid: str, seconds: float = 60) -> dict[str, Any]:
+    def settled(self, uuid: str, seconds: float = 120) -> dict[str, Any]:
         """The container once nothing works on it any more."""
 
         def look() -> dict[str, Any] | None:
@@ -113,7 +113,7 @@ class Api:
 
         return wait_for(look, seconds)  # type: ignore[return-value]
 
-    def delete_all(self, seconds: float = 60) -> None:
+    def delete_all(self, seconds: float = 120) -> None:
         """Delete every container of the project, running or not, and wait until they are gone."""
         for each in self.get("/containers")["containers"]:
             self.request("DELETE", f"/containers/{each['uuid']}?force=true")

@@ -17,7 +17,7 @@ from zun.tests.integration.sampler import Sampler
 from zun.topology import CpuSet, discover
 
 SIZE = int(os.environ.get("ZUN_PROOF_SIZE", "1"))
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(120 * SIZE)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(300 * SIZE)]
 SHARED = {"cpu": 0.2, "memory": 16}
 DEDICATED = {"cpu": 1, "memory": 16, "cpu_policy": "dedicated", "labels": {"kind": "dedicated"}}
 
@@ -39,7 +39,7 @@ def api(program, tmp_path, docker_url, host):
         "allinone",
         DEFAULT={"state_path": tmp_path / "state", "host": host},
         api={"port": port},
-        docker={"api_url": docker_url},
+        docker={"api_url": docker_url, "execute_timeout": 60},
         compute={"reserved_host_memory_mb": 128},
     )
     service.start()

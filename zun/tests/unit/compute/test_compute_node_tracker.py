@@ -259,7 +259,7 @@ class TrackerLife(RuleBasedStateMachine):
 
 
 def test_a_life_of_claims():
-    run_state_machine_as_test(TrackerLife, settings=proof(40, stateful_step_count=25))
+    run_state_machine_as_test(TrackerLife, settings=proof(30, stateful_step_count=25))
 
 
 # by hand
