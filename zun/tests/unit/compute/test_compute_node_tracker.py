@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host's tracker through a random life, with real rows: no CPU is owned twice, and nothing is lost."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -58,6 +59,17 @@ def own(held):
     return CpuSet("") if held.cpu_policy == "shared" else held.cpus | held.withheld
 
 
+@st.composite
+def roomy(draw):
+    """Machines that are not full after two containers."""
+    made = machine(draw(st.integers(1, 3)), draw(st.integers(3, 6)), draw(st.integers(1, 2)), memory_mib=256)
+    cells = tuple(replace(cell, pages={2048: 24}) for cell in made.cells)
+    shared_set = draw(st.sampled_from((None, None, CpuSet("0-1"))))
+    return replace(made, cells=cells).configured(
+        shared_set=shared_set, reserved_memory_mib=draw(st.sampled_from((0, 10))), cpu_allocation_ratio=4.0
+    )
+
+
 class TrackerLife(RuleBasedStateMachine):
     """``plans`` is what each container was told it has, ``claims`` those not committed, ``moves`` those in a resize."""
 
@@ -69,7 +81,7 @@ class TrackerLife(RuleBasedStateMachine):
         self.moves = {}
         self.containers = {}
 
-    @initialize(topology=machines())
+    @initialize(topology=machines() | roomy())
     def start(self, topology):
         self.topology = topology
         self.earlier = Usage()
@@ -82,8 +94,15 @@ class TrackerLife(RuleBasedStateMachine):
     def committed(self):
         return sorted(self.plans.keys() - self.claims.keys() - self.moves.keys(), key=list(self.plans).index)
 
-    @rule(request=placements(), disk=st.sampled_from((0, 0, 5, 15)), stale=st.booleans(), remember=st.booleans())
-    def claim(self, request, disk, stale, remember):
+    @rule(
+        request=placements(),
+        disk=st.sampled_from((0, 0, 0, 5, 15)),
+        stale=st.booleans(),
+        remember=st.booleans(),
+        at_once=st.sampled_from((True, True, False)),
+    )
+    def claim(self, request, disk, stale, remember, at_once):
+        """``at_once``: committed before anything else happens."""
         container = new_container(CONTEXT, **fields_of(request, disk))
         limits = {}
         if stale:  # what a scheduler found that knows an earlier time
@@ -101,11 +120,15 @@ class TrackerLife(RuleBasedStateMachine):
         assert fits and disk <= room
         self.plans[container.uuid], self.claims[container.uuid] = claim.plan, claim
         self.containers[container.uuid] = container
+        if at_once:
+            self.write(container.uuid)
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data())
     def commit(self, data):
-        uuid = data.draw(st.sampled_from(list(self.claims)))
+        self.write(data.draw(st.sampled_from(list(self.claims))))
+
+    def write(self, uuid):
         container = self.containers[uuid]
         container.cpuset = cpuset_record(self.claims.pop(uuid).plan)
         container.save_claim("h1")
@@ -125,7 +148,7 @@ class TrackerLife(RuleBasedStateMachine):
     @rule(data=st.data(), again=st.booleans())
     def release(self, data, again):
         """Also in the middle of a resize."""
-        uuid = data.draw(st.sampled_from([*self.committed(), *self.moves]))
+        uuid = data.draw(st.sampled_from([*self.moves, *self.committed()]))
         self.moves.pop(uuid, None)
         containers.destroy(uuid)
         self.tracker.release(uuid)
@@ -259,7 +282,7 @@ class TrackerLife(RuleBasedStateMachine):
 
 
 def test_a_life_of_claims():
-    run_state_machine_as_test(TrackerLife, settings=proof(30, stateful_step_count=25))
+    run_state_machine_as_test(TrackerLife, settings=proof(30, stateful_step_count=40))
 
 
 # by hand
