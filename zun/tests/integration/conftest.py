@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
 import os
 import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import amqp
+import kombu
 import pytest
 
+from zun.common import rpc
 from zun.tests.integration.container.daemon import docker_url
 from zun.tests.integration.programs import Program
 
@@ -49,8 +53,17 @@ def _service(variable: str, required: str) -> str:
 
 @pytest.fixture
 def rabbit_url() -> str:
-    """A real RabbitMQ."""
-    return _service("ZUN_TEST_RABBIT_URL", "ZUN_REQUIRE_RABBIT")
+    """A real RabbitMQ, without the queues that programs of earlier tests left.
+
+    Those of a topic belong to all services whatever their exchange. They keep what nobody took, and another kind of
+    queue under their name (classic, quorum) is refused for ever.
+    """
+    url = _service("ZUN_TEST_RABBIT_URL", "ZUN_REQUIRE_RABBIT")
+    for topic in (rpc.SCHEDULER_TOPIC, rpc.COMPUTE_TOPIC):
+        in_use = contextlib.suppress(amqp.PreconditionFailed)
+        with in_use, kombu.Connection(url.replace("rabbit://", "amqp://", 1)) as connection:
+            connection.default_channel.queue_delete(topic, if_unused=True)
+    return url
 
 
 @pytest.fixture
