@@ -60,9 +60,11 @@ def rabbit_url() -> str:
     """
     url = _service("ZUN_TEST_RABBIT_URL", "ZUN_REQUIRE_RABBIT")
     for topic in (rpc.SCHEDULER_TOPIC, rpc.COMPUTE_TOPIC):
-        in_use = contextlib.suppress(amqp.PreconditionFailed)
-        with in_use, kombu.Connection(url.replace("rabbit://", "amqp://", 1)) as connection:
-            connection.default_channel.queue_delete(topic, if_unused=True)
+        absent = contextlib.suppress(amqp.NotFound)
+        with absent, kombu.Connection(url.replace("rabbit://", "amqp://", 1)) as connection:
+            channel = connection.default_channel
+            if not channel.queue_declare(topic, passive=True).consumer_count:
+                channel.queue_delete(topic)
     return url
 
 
