@@ -29,7 +29,7 @@ def plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Pla
     Exact and deterministic: a refusal means that no choice of CPUs and cells would do, and equal
     arguments get equal answers.
     """
-    view = view_of(topology)
+    view = view_of(topology, request.isolation)
     questions = [Question(view, usage, request, size) for size in page_sizes(topology, request)]
     found = _in_its_shape(questions) or _in_few_cells(questions)
     if found is not None:
@@ -220,7 +220,8 @@ def _plan(question: Question, taken: list[Taken]) -> Plan:
             0.0 if question.dedicated else amount / MICRO,
             CpuSet.from_mask(entry.cell.dedicated & question.held),
         )
-    return Plan(cells, question.request.cpu_policy, None, _mems(question.view, cells))
+    request = question.request
+    return Plan(cells, request.cpu_policy, None, _mems(question.view, cells), request.isolation)
 
 
 def _mems(view: HostView, cells: dict[int, CellShare]) -> CpuSet:

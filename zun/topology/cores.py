@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which CPUs of one cell: the best choice under the thread policy, exactly.
+"""Which CPUs of one cell: the best choice under the thread policy and the isolation grade, exactly.
 
 A *unit* is what one core can give: its free threads (``prefer``), or the whole core when every thread of
-it is free (``isolate``, ``require``). Units are masks. The rules, most important first: touch few L3
-groups, few cores, leave or withhold few threads on them, leave little in the L3 groups touched, take low ids.
+it is free (all other policies). Units are masks. The rules, most important first: touch few L3 groups, few cores,
+leave or withhold few threads on them, leave little in the L3 groups touched (to spread: much), take low ids.
+
+The grades ``l3`` and ``node`` choose among the units of L3 groups (of a cell) that nobody has a CPU of, by the same
+rules, and hold the rest of what they touch as well.
 
 Within one L3 group the best choice has a closed form, because exchanging a unit for one of the same size
 with a lower first CPU never makes a choice worse. Several groups are combined by dynamic programming.
@@ -14,8 +17,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from zun.topology.cost import CACHE_LEFT, CACHES, CELL_LEFT, CORE_LEFT, CORES, mirrored
+from zun.topology.cost import CACHES, CORE_LEFT, CORES, PACK, Weights, mirrored
+from zun.topology.request import PlacementRequest
 from zun.topology.view import CacheView, CellView
+
+
+class Rules(NamedTuple):
+    """What a request says about CPUs inside one cell."""
+
+    policy: str
+    """The thread policy; ``whole`` is ``prefer`` on whole cores only, where isolation asks for these."""
+    keep: str
+    """What is kept beside the cores: "" for nothing, else ``l3`` or ``node``."""
+    weights: Weights
+
+
+def rules_of(request: PlacementRequest, weights: Weights = PACK) -> Rules:
+    policy, isolation = request.thread_policy, request.isolation
+    if isolation in ("thread", "isolated"):
+        return Rules(policy, "", weights)
+    keep = "" if isolation == "core" else isolation
+    return Rules("whole" if policy == "prefer" else policy, keep, weights)
 
 
 class Pick(NamedTuple):
@@ -26,51 +48,49 @@ class Pick(NamedTuple):
     withheld: int
 
 
-def pick(cell: CellView, held: int, want: int, policy: str, budget: int) -> Pick | None:
+def pick(cell: CellView, held: int, want: int, rules: Rules, budget: int) -> Pick | None:
     """The best ``want`` CPUs of ``cell`` beside those ``held``, None when there are not so many.
 
     At most ``budget`` CPUs, given or withheld, may come out of the shared pool.
     """
     free = cell.dedicated & ~held
-    best = _unlimited(cell, free, want, policy)
+    if rules.keep:
+        return _pick_kept(cell, free, held, want, rules, budget)
+    best = _unlimited(cell, free, want, rules)
     if best is None or ((best.cpus | best.withheld) & cell.pool).bit_count() <= budget:
         return best
-    if policy == "prefer" and not free & ~cell.pool:
+    if rules.policy == "prefer" and not free & ~cell.pool:
         return None  # the pool pays for every CPU whichever they are
-    return _within_budget(cell, free, want, policy, budget)
+    return _within_budget(cell, free, want, rules, budget)
 
 
-def capacity(cell: CellView, held: int, policy: str, budget: int) -> int:
+def capacity(cell: CellView, held: int, rules: Rules, budget: int) -> int:
     """The largest number of CPUs ``pick`` can give; ``budget`` of them at most may come out of the pool."""
-    free = cell.dedicated & ~held
-    if policy == "prefer":
-        return (free & ~cell.pool).bit_count() + min((free & cell.pool).bit_count(), budget)
-    units = [unit for cache in cell.caches for unit in units_of(cell, cache, free, policy)]
-    if policy == "isolate":
-        return _most_cores(units, cell.pool, budget)
-    return _most_threads(units, cell.pool, budget)
+    free, pool = cell.dedicated & ~held, cell.pool
+    if rules.policy == "prefer":
+        return (free & ~pool).bit_count() + min((free & pool).bit_count(), budget)
+    goods = []
+    for cache in cell.caches:
+        units = units_of(cell, cache, free, rules.policy)
+        gains = [1 if rules.policy == "isolate" else unit.bit_count() for unit in units]
+        if not rules.keep:
+            goods += [((unit & pool).bit_count(), gain) for unit, gain in zip(units, gains, strict=True)]
+        elif may_keep(cell, cache, held, rules.keep):
+            goods.append(((cache.kept & pool).bit_count(), sum(gains)))
+    if rules.keep == "node":
+        goods = [((cell.everyone & pool).bit_count(), sum(gain for _, gain in goods))]
+    return _most(goods, budget)
 
 
-def _most_cores(units: Sequence[int], pool: int, budget: int) -> int:
-    count = 0
-    for price in sorted((unit & pool).bit_count() for unit in units):
-        budget -= price
-        if budget < 0:
-            break
-        count += 1
-    return count
-
-
-def _most_threads(units: Sequence[int], pool: int, budget: int) -> int:
-    """Most threads on whole units of which at most ``budget`` are of the pool (a knapsack by pool threads)."""
-    if sum((unit & pool).bit_count() for unit in units) <= budget:
-        return sum(unit.bit_count() for unit in units)
+def _most(goods: Sequence[tuple[int, int]], budget: int) -> int:
+    """The largest gain of goods (price, gain) that cost no more than ``budget`` together."""
+    if sum(price for price, _ in goods) <= budget:
+        return sum(gain for _, gain in goods)
     best = {0: 0}
-    for unit in units:
-        price, gain = (unit & pool).bit_count(), unit.bit_count()
-        for used, threads in list(best.items()):
-            if used + price <= budget and best.get(used + price, -1) < threads + gain:
-                best[used + price] = threads + gain
+    for price, gain in goods:
+        for paid, gained in list(best.items()):
+            if paid + price <= budget and best.get(paid + price, -1) < gained + gain:
+                best[paid + price] = gained + gain
     return max(best.values())
 
 
@@ -80,44 +100,103 @@ def units_of(cell: CellView, cache: CacheView, free: int, policy: str) -> list[i
         # Of a broken core the lowest thread may be the one taken, so its place among the others changes.
         return sorted((core & free for core in cache.cores if core & free), key=_first)
     whole = [core for core in cache.cores if core in cell.whole and not core & ~free]
-    return whole if policy == "isolate" else [core for core in whole if core & (core - 1)]
+    return [core for core in whole if core & (core - 1)] if policy == "require" else whole
 
 
 def _first(unit: int) -> int:
     return unit & -unit
 
 
+# What isolation keeps
+
+
+def may_keep(cell: CellView, cache: CacheView, held: int, keep: str) -> bool:
+    """Whether one container can have all of this L3 group (for ``node``: all of its cell) to itself."""
+    if keep == "node":
+        return not cell.online & held
+    return cache.kept > 0 and not cache.mask & held
+
+
+def kept_with(cell: CellView, cpus: int, isolation: str) -> int | None:
+    """Mask of what a container with these CPUs of the cell must hold for the grade, the CPUs included.
+
+    None when the grade cannot be had with them: a sibling or a part of the cache is out of anybody's hands.
+    """
+    if not cpus or isolation in ("thread", "isolated"):
+        return cpus
+    kept = 0
+    for core in cell.cores:
+        if core & cpus:
+            if core not in cell.whole:
+                return None
+            kept |= core
+    if isolation == "node":
+        return kept | cell.everyone
+    for cache in cell.caches if isolation == "l3" else ():
+        if cache.mask & cpus:
+            if not cache.kept:
+                return None
+            kept |= cache.kept
+    return kept
+
+
+def _pick_kept(cell: CellView, free: int, held: int, want: int, rules: Rules, budget: int) -> Pick | None:
+    """``pick`` for the grades that keep more than cores."""
+    able = 0
+    for cache in cell.caches:
+        if may_keep(cell, cache, held, rules.keep):
+            able |= cache.mask
+    best = _unlimited(cell, free & able, want, rules)
+    if best is not None and (_kept(cell, best.cpus, rules.keep) & cell.pool).bit_count() > budget:
+        best = None if rules.keep == "node" else _within_budget(cell, free & able, want, rules, budget)
+    if best is None:
+        return None
+    # Groups out of reach are left as well.
+    cost = best.cost + (free & ~able).bit_count() * rules.weights.cell_left
+    return Pick(cost, best.cpus, best.withheld | (_kept(cell, best.cpus, rules.keep) & ~best.cpus))
+
+
+def _kept(cell: CellView, cpus: int, keep: str) -> int:
+    if keep == "node":
+        return cell.everyone
+    kept = 0
+    for cache in cell.caches:
+        if cache.mask & cpus:
+            kept |= cache.kept
+    return kept
+
+
 # One cell
 
 
-def _unlimited(cell: CellView, free: int, want: int, policy: str) -> Pick | None:
+def _unlimited(cell: CellView, free: int, want: int, rules: Rules) -> Pick | None:
     """``pick`` as if the pool did not matter."""
     if len(cell.caches) == 1:
-        taken = _stock(cell, cell.caches[0], free, policy).take(want)
-        return taken and _priced(taken, free, free)
-    stocks = [_stock(cell, cache, free, policy) for cache in cell.caches]
+        taken = _stock(cell, cell.caches[0], free, rules.policy).take(want)
+        return taken and _priced(taken, free, free, rules.weights)
+    stocks = [_stock(cell, cache, free, rules.policy) for cache in cell.caches]
     sizes = [stock.size for stock in stocks]
     if max(sizes) >= want:
-        return _in_one_cache(cell, stocks, free, want)
+        return _in_one_cache(cell, stocks, free, want, rules.weights)
     if sum(sizes) < want:
         return None
-    return _across_caches(cell, stocks, free, want)
+    return _across_caches(cell, stocks, free, want, rules.weights)
 
 
-def _priced(taken: Pick, cache_free: int, cell_free: int) -> Pick:
+def _priced(taken: Pick, cache_free: int, cell_free: int, weights: Weights) -> Pick:
     """``taken`` inside one L3 group, with what it leaves of the group and of the cell."""
     cost, cpus, withheld = taken
     used = (cpus | withheld).bit_count()
-    cost += CACHES + (cache_free.bit_count() - used) * CACHE_LEFT + (cell_free.bit_count() - used) * CELL_LEFT
-    return Pick(cost, cpus, withheld)
+    cost += CACHES + (cache_free.bit_count() - used) * weights.cache_left
+    return Pick(cost + (cell_free.bit_count() - used) * weights.cell_left, cpus, withheld)
 
 
-def _in_one_cache(cell: CellView, stocks: Sequence[Stock], free: int, want: int) -> Pick | None:
+def _in_one_cache(cell: CellView, stocks: Sequence[Stock], free: int, want: int, weights: Weights) -> Pick | None:
     best = None
     for cache, stock in zip(cell.caches, stocks, strict=True):
         if stock.size < want or (taken := stock.take(want)) is None:
             continue
-        found = _priced(taken, cache.mask & free, free)
+        found = _priced(taken, cache.mask & free, free, weights)
         if best is None or found.cost < best.cost or (found.cost == best.cost and _lower(found.cpus, best.cpus)):
             best = found
     return best
@@ -129,7 +208,7 @@ def _lower(mask: int, other: int) -> bool:
     return bool(differ & -differ & mask)
 
 
-def _across_caches(cell: CellView, stocks: Sequence[Stock], free: int, want: int) -> Pick | None:
+def _across_caches(cell: CellView, stocks: Sequence[Stock], free: int, want: int, weights: Weights) -> Pick | None:
     """The best choice over the smallest number of L3 groups that suffices: two or more."""
     falling = sorted((stock.size for stock in stocks), reverse=True)
     caches, total = 0, 0
@@ -146,7 +225,7 @@ def _across_caches(cell: CellView, stocks: Sequence[Stock], free: int, want: int
         others.remove(stock.size if stock.size in others else others[-1])
         least = max(1, want - sum(others))
         table = [
-            (count, *_keyed(taken, cache.mask & free, width))
+            (count, *_keyed(taken, cache.mask & free, width, weights))
             for count in range(least, min(stock.size, want) + 1)
             if (taken := stock.take(count)) is not None
         ]
@@ -159,22 +238,22 @@ def _across_caches(cell: CellView, stocks: Sequence[Stock], free: int, want: int
                     known = grown.get(have + count)
                     if known is None or key + more_key < known[0]:
                         grown[have + count] = (key + more_key, cpus | more_cpus, withheld | more_withheld)
-    return _finished(best[caches].get(want), free, width)
+    return _finished(best[caches].get(want), free, width, weights)
 
 
-def _keyed(taken: Pick, cache_free: int, width: int) -> tuple[int, int, int]:
+def _keyed(taken: Pick, cache_free: int, width: int, weights: Weights) -> tuple[int, int, int]:
     left = cache_free.bit_count() - (taken.cpus | taken.withheld).bit_count()
-    cost = taken.cost + CACHES + left * CACHE_LEFT
+    cost = taken.cost + CACHES + left * weights.cache_left
     return (cost << width) - mirrored(taken.cpus, width), taken.cpus, taken.withheld
 
 
-def _finished(found: tuple[int, int, int] | None, free: int, width: int) -> Pick | None:
+def _finished(found: tuple[int, int, int] | None, free: int, width: int, weights: Weights) -> Pick | None:
     if found is None:
         return None
     key, cpus, withheld = found
     cost = -(-key >> width)  # rounds up: the ids were taken off
     left = (free & ~(cpus | withheld)).bit_count()
-    return Pick(cost + left * CELL_LEFT, cpus, withheld)
+    return Pick(cost + left * weights.cell_left, cpus, withheld)
 
 
 # One L3 group. The costs of these picks count cores and what is left of them, no more.
@@ -285,11 +364,11 @@ def _take_uniform(units: Sequence[int], want: int, size: int, policy: str) -> Pi
 
 
 def _trimmed(union: int, cores: int, left: int, policy: str) -> Pick:
-    """The union of ``cores`` units without its ``left`` highest threads, which ``require`` keeps idle."""
+    """The union of ``cores`` units without its ``left`` highest threads, which go idle where cores are whole."""
     cpus = union
     for _ in range(left):
         cpus ^= 1 << (cpus.bit_length() - 1)
-    withheld = union ^ cpus if policy == "require" else 0
+    withheld = 0 if policy == "prefer" else union ^ cpus
     return Pick(cores * CORES + left * CORE_LEFT, cpus, withheld)
 
 
@@ -349,27 +428,30 @@ def lowest(mask: int, count: int) -> int:
 # With a budget
 
 
-def _within_budget(cell: CellView, free: int, want: int, policy: str, budget: int) -> Pick | None:
+def _within_budget(cell: CellView, free: int, want: int, rules: Rules, budget: int) -> Pick | None:
     """As ``pick`` when the budget decides: the same search, also by CPUs taken out of the pool.
 
     Slow and rare: only where CPUs of one cell differ in what they cost the pool, so where the operator's
-    sets overlap or cores have different numbers of threads.
+    sets overlap, or cores or L3 groups that are taken whole have different sizes.
     """
+    policy, keep, weights = rules
+    by_unit = 0 if keep else cell.pool  # a group that is kept whole costs the same whatever is used of it
     width = cell.dedicated.bit_length()
     whole: States = {(0, 0): (0, 0, 0)}
     for cache in cell.caches:
         inside: States = {(0, 0): (0, 0, 0)}
         for unit in units_of(cell, cache, free, policy):
-            _extend(inside, list(_options(unit, policy, cell.pool, width)), want, budget)
-        first = (CACHES + (cache.mask & free).bit_count() * CACHE_LEFT) << width
+            _extend(inside, list(_options(unit, policy, by_unit, width, weights)), want, budget)
+        first = (CACHES + (cache.mask & free).bit_count() * weights.cache_left) << width
+        price = (cache.kept & cell.pool).bit_count() if keep else 0
         used = [
-            (count, paid, key + first, cpus, withheld)
+            (count, paid + price, key + first, cpus, withheld)
             for (count, paid), (key, cpus, withheld) in inside.items()
             if count
         ]
         _extend(whole, used, want, budget)
     found = [state for (count, _), state in whole.items() if count == want]
-    return _finished(min(found), free, width) if found else None
+    return _finished(min(found), free, width, weights) if found else None
 
 
 States = dict[tuple[int, int], tuple[int, int, int]]
@@ -391,7 +473,7 @@ def _extend(states: States, options: Sequence[Option], want: int, budget: int) -
                 states[place] = (key + more_key, cpus | more_cpus, withheld | more_withheld)
 
 
-def _options(unit: int, policy: str, pool: int, width: int) -> Iterator[Option]:
+def _options(unit: int, policy: str, pool: int, width: int, weights: Weights) -> Iterator[Option]:
     """The ways to use one unit."""
     size = unit.bit_count()
     if policy == "prefer":
@@ -401,10 +483,10 @@ def _options(unit: int, policy: str, pool: int, width: int) -> Iterator[Option]:
                 used = paid + unpaid
                 if used:
                     cpus = lowest(inside, paid) | lowest(outside, unpaid)
-                    cost = CORES + (size - used) * CORE_LEFT - used * CACHE_LEFT
+                    cost = CORES + (size - used) * CORE_LEFT - used * weights.cache_left
                     yield used, paid, (cost << width) - mirrored(cpus, width), cpus, 0
         return
     for used in range(1, 2 if policy == "isolate" else size + 1):
         cpus = lowest(unit, used)
-        cost = CORES + (size - used) * CORE_LEFT - size * CACHE_LEFT
+        cost = CORES + (size - used) * CORE_LEFT - size * weights.cache_left
         yield used, (unit & pool).bit_count(), (cost << width) - mirrored(cpus, width), cpus, unit ^ cpus

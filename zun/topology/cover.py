@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zun.topology.cost import CACHES, CORES, DISTANCE, REMOTE, mirrored
+from zun.topology.cost import CACHES, CORE_LEFT, CORES, DISTANCE, PACK, REMOTE, mirrored
 from zun.topology.question import Offer, Question, Taken, in_mib
 from zun.topology.request import MICRO
 from zun.topology.sets import STEPS, Chosen, SetSearch, Supply, alike, among
@@ -84,14 +84,17 @@ class _Cover:
         core for each CPU it keeps.
         """
         size = len(self.cells)
+        # To spread makes the rules below CORE_LEFT negative; together they are less than one unit of it.
+        least = 0 if self.question.view.weights is PACK else -2 * CORE_LEFT
         if not self.question.dedicated or _top(self.caps, count - 1) >= self.cpus:
-            return [0] * size, -(1 << self.bits)
+            return [0] * size, (least - 1) << self.bits
         kept = _top(self.caps, count) - self.cpus
         saved = 0
-        for cost in self.full:
-            cores = cost // CORES % (CACHES // CORES)
+        for c, cost in enumerate(self.full):
+            given = self._offer(c, self.caps[c])
+            cores = sum(1 for core in self.cells[c].cores if core & given.cpus)
             saved = max(saved, cost - CACHES - max(1, cores - kept) * CORES)
-        return [cost << self.bits for cost in self.full], -((saved + 1) << self.bits)
+        return [cost << self.bits for cost in self.full], (least - saved - 1) << self.bits
 
     def _leaf(self, chosen: Chosen, limit: int | None) -> int | None:
         caps = self.caps

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from zun.topology.cores import capacity, pick, units_of
-from zun.topology.cost import CELL_LEFT, CROWD, MEM_LEFT, REMOTE
+from zun.topology.cores import capacity, may_keep, pick, rules_of, units_of
+from zun.topology.cost import CROWD, REMOTE
 from zun.topology.request import MICRO, PlacementRequest
 from zun.topology.usage import Usage
 from zun.topology.view import CacheView, CellView, HostView
@@ -39,7 +39,7 @@ class Question:
     """
 
     __slots__ = (
-        "_caps", "_offers", "_rooms", "dedicated", "held", "page_kib", "policy", "request", "strict", "usage", "view",
+        "_caps", "_offers", "_rooms", "dedicated", "held", "page_kib", "request", "rules", "strict", "usage", "view",
     )
 
     def __init__(self, view: HostView, usage: Usage, request: PlacementRequest, page_kib: int | None) -> None:
@@ -49,7 +49,7 @@ class Question:
         self.page_kib = page_kib
         self.dedicated = request.cpu_policy == "dedicated"
         self.strict = request.mempolicy == "strict"
-        self.policy = request.thread_policy
+        self.rules = rules_of(request, view.weights)
         self.held = usage.held_mask
         self._rooms: dict[int, int] = {}
         self._caps: dict[int, int] = {}
@@ -83,7 +83,7 @@ class Question:
         return need <= self.room(cell.id) or not self.strict or need <= self.reach(cell)
 
     def memory_cost(self, own: int, need: int) -> int:
-        return (need - own) * REMOTE if need > own else (own - need) * MEM_LEFT
+        return (need - own) * REMOTE if need > own else (own - need) * self.rules.weights.mem_left
 
     def offer(self, cell: CellView, cpus: int, need: int) -> Offer | None:
         """The best this cell can do for a part, None when it cannot serve it."""
@@ -108,10 +108,10 @@ class Question:
     def _dedicated_offer(self, cell: CellView, cpus: int) -> Offer | None:
         free = (cell.dedicated & ~self.held).bit_count()
         if cpus == 0:
-            return Offer(free * CELL_LEFT, 0, 0, 0)
+            return Offer(free * self.rules.weights.cell_left, 0, 0, 0)
         if cpus > free:
             return None
-        found = pick(cell, self.held, cpus, self.policy, self.usage.budget(self.view, cell))
+        found = pick(cell, self.held, cpus, self.rules, self.usage.budget(self.view, cell))
         return None if found is None else Offer(found[0], found[1], found[2], cpus)
 
     def _shared_offer(self, cell: CellView, cpus: int) -> Offer | None:
@@ -120,7 +120,7 @@ class Question:
         if not pool or cpus > room:
             return None
         crowd = max(0, cpus - self.uncrowded(cell))
-        return Offer(crowd * CROWD + (room - cpus) * CELL_LEFT, pool, 0, cpus)
+        return Offer(crowd * CROWD + (room - cpus) * self.rules.weights.cell_left, pool, 0, cpus)
 
     def uncrowded(self, cell: CellView) -> int:
         """Millionths of a CPU until shared demand exceeds the CPUs of the pool; negative beyond."""
@@ -133,7 +133,7 @@ class Question:
         if cap is None:
             if self.dedicated:
                 budget = self.usage.budget(self.view, cell)
-                cap = capacity(cell, self.held, self.policy, budget)
+                cap = capacity(cell, self.held, self.rules, budget)
             else:
                 cap = self.usage.shared_room(self.view, cell) if cell.pool & ~self.held else -1
             self._caps[cell.index] = cap
@@ -146,12 +146,15 @@ class Question:
             return (*memory, self.capacity(cell), self.uncrowded(cell), bool(cell.pool & ~self.held))
         free = cell.dedicated & ~self.held
         shape = tuple(sorted(self._cache_profile(cell, cache, free) for cache in cell.caches))
-        return (*memory, self.usage.budget(self.view, cell), free.bit_count(), shape)
+        everyone = (cell.everyone & cell.pool).bit_count() if self.rules.keep == "node" else 0
+        return (*memory, self.usage.budget(self.view, cell), free.bit_count(), everyone, shape)
 
     def _cache_profile(self, cell: CellView, cache: CacheView, free: int) -> tuple[object, ...]:
-        units = units_of(cell, cache, free, self.policy)
+        units = units_of(cell, cache, free, self.rules.policy)
         sizes = sorted((unit.bit_count(), (unit & cell.pool).bit_count()) for unit in units)
-        return (cache.mask & free).bit_count(), *sizes
+        keep = self.rules.keep
+        price = (cache.kept & cell.pool).bit_count() if keep and may_keep(cell, cache, self.held, keep) else -1
+        return (cache.mask & free).bit_count(), price, *sizes
 
 
 def in_mib(mib: int, page_kib: int | None, units: Sequence[int]) -> list[int]:
