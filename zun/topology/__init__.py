@@ -3,13 +3,13 @@
 
 The words
 ---------
-A *cell* is a NUMA node: CPUs, memory, or both, under the kernel's node id. A *core* is a physical core; its
-*threads* are the logical CPUs the kernel shows, and threads of one core are *siblings*. A CPU is *held* when one
-dedicated container has it for itself. A sibling is *withheld* when nobody may run on it although nobody uses it,
-because its core was given to a container whole, or with its cache or cell. The *shared pool* is every CPU shared containers run on: what the
-operator set aside for them, else all that is not held; it is counted per cell, and its *floor* is what the shared
-containers there need (their demand divided by the allocation ratio, one CPU at least). What a decision makes useless
-for others is *stranded*: the odd thread of a broken core, the two CPUs left of a cell.
+A *cell* is a NUMA node: CPUs, memory, or both, under the kernel's node id. A *core* is a physical core; its *threads*
+are the logical CPUs the kernel shows, and threads of one core are *siblings*. A CPU is *held* when one dedicated
+container has it for itself. A sibling is *withheld* when nobody may run on it although nobody uses it, because its
+core was given to a container whole, or with its cache or cell. The *shared pool* is every CPU shared containers run
+on: what the operator set aside for them, else all that is not held; it is counted per cell, and its *floor* is what
+the shared containers there need (their demand divided by the allocation ratio, one CPU at least). What a decision
+makes useless for others is *stranded*: the odd thread of a broken core, the two CPUs left of a cell.
 
 The values
 ----------
