@@ -15,6 +15,7 @@ with a lower first CPU never makes a choice worse. Several groups are combined b
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 from zun.topology.cost import CACHES, CORE_LEFT, CORES, PACK, Weights, mirrored
@@ -48,24 +49,186 @@ class Pick(NamedTuple):
     withheld: int
 
 
-def pick(cell: CellView, held: int, want: int, rules: Rules, budget: int) -> Pick | None:
-    """The best ``want`` CPUs of ``cell`` beside those ``held``, None when there are not so many.
+class CellStock:
+    """What one cell has for one request beside what is ``held``. Answers are remembered.
 
     At most ``budget`` CPUs, given or withheld, may come out of the shared pool.
     """
-    free = cell.dedicated & ~held
-    if rules.keep:
-        return _pick_kept(cell, free, held, want, rules, budget)
-    best = _unlimited(cell, free, want, rules)
-    if best is None or ((best.cpus | best.withheld) & cell.pool).bit_count() <= budget:
-        return best
-    if rules.policy == "prefer" and not free & ~cell.pool:
-        return None  # the pool pays for every CPU whichever they are
-    return _within_budget(cell, free, want, rules, budget)
+
+    __slots__ = ("_able", "_budget", "_cell", "_costs", "_free", "_groups", "_plain", "_rules", "_sizes", "_stocks")
+
+    def __init__(self, cell: CellView, held: int, rules: Rules, budget: int) -> None:
+        self._cell, self._rules, self._budget = cell, rules, budget
+        self._free = self._able = cell.dedicated & ~held
+        if rules.keep:
+            self._able = 0
+            for cache in cell.caches:
+                if may_keep(cell, cache, held, rules.keep):
+                    self._able |= self._free & cache.mask
+        self._stocks = [_stock(cell, cache, self._able, rules.policy) for cache in cell.caches]
+        self._sizes = [stock.size for stock in self._stocks]
+        self._costs: dict[int, int | None] = {}
+        self._groups: list[list[int]] = []
+        # Whichever CPUs are taken, the pool pays for as many, or can pay for all there are.
+        paid = self._free & cell.pool
+        even = paid == self._free or paid.bit_count() <= budget
+        self._plain = even and not rules.keep and len(cell.caches) <= FEW and _alike(self._stocks)
+
+    def cost(self, want: int) -> int | None:
+        """The cost of ``pick(want)``, mostly without looking for the CPUs; None when there are not so many."""
+        if want in self._costs:
+            return self._costs[want]
+        if self._plain:
+            cost = self._plain_cost(want)
+        else:
+            found = self.pick(want)
+            cost = None if found is None else found.cost
+        self._costs[want] = cost
+        return cost
+
+    def pick(self, want: int) -> Pick | None:
+        """The best ``want`` CPUs, None when there are not so many."""
+        cell, rules = self._cell, self._rules
+        best = self._unlimited(want)
+        if best is None:
+            return None
+        if rules.keep:
+            kept = _kept(cell, best.cpus, rules.keep)
+            if (kept & cell.pool).bit_count() > self._budget:
+                best = None if rules.keep == "node" else self._within_budget(want)
+                if best is None:
+                    return None
+                kept = _kept(cell, best.cpus, rules.keep)
+            # Groups out of reach are left as well.
+            cost = best.cost + (self._free & ~self._able).bit_count() * rules.weights.cell_left
+            return Pick(cost, best.cpus, best.withheld | kept & ~best.cpus)
+        if ((best.cpus | best.withheld) & cell.pool).bit_count() <= self._budget:
+            return best
+        return None if self._plain else self._within_budget(want)
+
+    def _within_budget(self, want: int) -> Pick | None:
+        return _within_budget(self._cell, self._able, want, self._rules, self._budget)
+
+    def _unlimited(self, want: int) -> Pick | None:
+        """``pick`` as if the pool did not matter."""
+        cell, stocks, free, weights = self._cell, self._stocks, self._able, self._rules.weights
+        if len(stocks) == 1:
+            taken = stocks[0].take(want)
+            return taken and _priced(taken, free, free, weights)
+        if max(self._sizes) >= want:
+            return _in_one_cache(cell, stocks, free, want, weights)
+        if sum(self._sizes) < want:
+            return None
+        if self._plain:
+            return self._merged(want)
+        return _across_caches(cell, stocks, free, want, weights)
+
+    # Where all cores are alike, an L3 group is three numbers (pairs, single threads, free CPUs, added up in one
+    # integer), and so are several together. The fewest groups that suffice are all used whatever is taken of
+    # them, so together they are as good as one group.
+
+    def _plain_cost(self, want: int) -> int | None:
+        free, (_, _, weights), policy = self._free.bit_count(), self._rules, self._stocks[0].policy
+        used = 2 * want if policy == "isolate" else want if policy == "prefer" else want + (want & 1)
+        if self._free & ~self._cell.pool == 0 and used > self._budget:
+            return None
+        caches = _fewest(self._sizes, want)
+        best = None
+        for group in self._groups_of(caches) if caches <= len(self._sizes) else ():
+            priced = _price(group >> 40, group >> 20 & 0xFFFFF, want, policy)
+            if priced is not None:
+                priced += (group & 0xFFFFF) * weights.cache_left
+                if best is None or priced < best:
+                    best = priced
+        if best is None:
+            return None
+        return best + caches * CACHES - used * weights.cache_left + (free - used) * weights.cell_left
+
+    def _groups_of(self, caches: int) -> list[int]:
+        """The sums of every choice of so many L3 groups, each once."""
+        if not self._groups:
+            sums: list[set[int]] = [{0}, *(set() for _ in self._stocks)]
+            for number, group in enumerate(self._numbers()):
+                for chosen in range(number, -1, -1):
+                    sums[chosen + 1] |= {group + other for other in sums[chosen]}
+            self._groups = [list(each) for each in sums]
+        return self._groups[caches]
+
+    def _numbers(self) -> list[int]:
+        return [
+            stock.pairs.bit_count() << 40 | stock.ones.bit_count() << 20 | (cache.mask & self._free).bit_count()
+            for cache, stock in zip(self._cell.caches, self._stocks, strict=True)
+            if isinstance(stock, Pairs)
+        ]
+
+    def _merged(self, want: int) -> Pick | None:
+        """``pick`` over two or more L3 groups of one kind of cores."""
+        numbers, weights = self._numbers(), self._rules.weights
+        best, best_cost = None, 0
+        best_chosen: tuple[int, ...] = ()
+        for chosen in combinations(range(len(numbers)), _fewest(self._sizes, want)):
+            group = sum(numbers[c] for c in chosen)
+            cost = _price(group >> 40, group >> 20 & 0xFFFFF, want, self._stocks[0].policy)
+            if cost is None:
+                continue
+            cost += (group & 0xFFFFF) * weights.cache_left
+            if best is not None and cost > best_cost:
+                continue
+            found = _together([self._stocks[c] for c in chosen]).take(want)
+            assert found is not None, "it has a price"
+            if best is None or cost < best_cost or _lower(found.cpus, best.cpus):
+                best, best_cost, best_chosen = found, cost, chosen
+        if best is None:
+            return None
+        inside = sum((self._cell.caches[c].mask & self._free).bit_count() for c in best_chosen)
+        used = (best.cpus | best.withheld).bit_count()
+        cost = best.cost + len(best_chosen) * CACHES + (inside - used) * weights.cache_left
+        return Pick(cost + (self._free.bit_count() - used) * weights.cell_left, best.cpus, best.withheld)
+
+
+FEW = 8
+"""L3 groups of a cell of which every choice is looked at: 256 at most."""
+
+
+def _alike(stocks: Sequence[Stock]) -> bool:
+    """Whether cores of these groups can be taken together as if they were in one."""
+    first = stocks[0]
+    return isinstance(first, Pairs) and all(
+        isinstance(stock, Pairs) and stock[2:] == first[2:] for stock in stocks
+    )
+
+
+def _together(stocks: Sequence[Stock]) -> Pairs:
+    pairs = ones = stride = 0
+    for stock in stocks:
+        assert isinstance(stock, Pairs)
+        pairs, ones, stride = pairs | stock.pairs, ones | stock.ones, stock.stride
+    return Pairs(pairs, ones, stride, stocks[0].policy)
+
+
+def _fewest(sizes: Sequence[int], want: int) -> int:
+    """How many of these can give ``want`` together; more than there are when none can."""
+    total = 0
+    for number, size in enumerate(sorted(sizes, reverse=True)):
+        total += size
+        if total >= want:
+            return number + 1
+    return len(sizes) + 1
+
+
+def _price(pairs: int, ones: int, want: int, policy: str) -> int | None:
+    """The cost of ``Pairs.take`` from so many."""
+    if policy == "isolate":
+        return want * (CORES + CORE_LEFT) if want <= pairs else None
+    used = min(pairs, want // 2)
+    rest = want - 2 * used
+    if rest <= ones:
+        return (used + rest) * CORES
+    return (used + 1) * CORES + CORE_LEFT if rest == 1 and used < pairs else None
 
 
 def capacity(cell: CellView, held: int, rules: Rules, budget: int) -> int:
-    """The largest number of CPUs ``pick`` can give; ``budget`` of them at most may come out of the pool."""
+    """The largest number of CPUs a ``CellStock`` can give; ``budget`` at most may come out of the pool."""
     free, pool = cell.dedicated & ~held, cell.pool
     if rules.policy == "prefer":
         return (free & ~pool).bit_count() + min((free & pool).bit_count(), budget)
@@ -140,22 +303,6 @@ def kept_with(cell: CellView, cpus: int, isolation: str) -> int | None:
     return kept
 
 
-def _pick_kept(cell: CellView, free: int, held: int, want: int, rules: Rules, budget: int) -> Pick | None:
-    """``pick`` for the grades that keep more than cores."""
-    able = 0
-    for cache in cell.caches:
-        if may_keep(cell, cache, held, rules.keep):
-            able |= cache.mask
-    best = _unlimited(cell, free & able, want, rules)
-    if best is not None and (_kept(cell, best.cpus, rules.keep) & cell.pool).bit_count() > budget:
-        best = None if rules.keep == "node" else _within_budget(cell, free & able, want, rules, budget)
-    if best is None:
-        return None
-    # Groups out of reach are left as well.
-    cost = best.cost + (free & ~able).bit_count() * rules.weights.cell_left
-    return Pick(cost, best.cpus, best.withheld | (_kept(cell, best.cpus, rules.keep) & ~best.cpus))
-
-
 def _kept(cell: CellView, cpus: int, keep: str) -> int:
     if keep == "node":
         return cell.everyone
@@ -167,20 +314,6 @@ def _kept(cell: CellView, cpus: int, keep: str) -> int:
 
 
 # One cell
-
-
-def _unlimited(cell: CellView, free: int, want: int, rules: Rules) -> Pick | None:
-    """``pick`` as if the pool did not matter."""
-    if len(cell.caches) == 1:
-        taken = _stock(cell, cell.caches[0], free, rules.policy).take(want)
-        return taken and _priced(taken, free, free, rules.weights)
-    stocks = [_stock(cell, cache, free, rules.policy) for cache in cell.caches]
-    sizes = [stock.size for stock in stocks]
-    if max(sizes) >= want:
-        return _in_one_cache(cell, stocks, free, want, rules.weights)
-    if sum(sizes) < want:
-        return None
-    return _across_caches(cell, stocks, free, want, rules.weights)
 
 
 def _priced(taken: Pick, cache_free: int, cell_free: int, weights: Weights) -> Pick:
@@ -260,7 +393,10 @@ def _finished(found: tuple[int, int, int] | None, free: int, width: int, weights
 
 
 class Pairs(NamedTuple):
-    """Cores of two threads at one stride: free pairs and single free threads, by first thread."""
+    """Cores of two threads at one stride: free pairs by first thread, and single free threads.
+
+    Cores of one thread are single threads; for them every policy is ``prefer``.
+    """
 
     pairs: int
     ones: int
@@ -293,21 +429,6 @@ class Pairs(NamedTuple):
         return None
 
 
-class Threads(NamedTuple):
-    """Cores of one thread."""
-
-    ones: int
-
-    @property
-    def size(self) -> int:
-        return self.ones.bit_count()
-
-    def take(self, want: int) -> Pick | None:
-        if self.ones.bit_count() < want:
-            return None
-        return Pick(want * CORES, lowest(self.ones, want), 0)
-
-
 class Units(NamedTuple):
     """Cores of any sizes."""
 
@@ -327,7 +448,7 @@ class Units(NamedTuple):
         return _take_mixed(self.units, want, self.policy)
 
 
-Stock = Pairs | Threads | Units
+Stock = Pairs | Units
 
 
 def _stock(cell: CellView, cache: CacheView, free: int, policy: str) -> Stock:
@@ -338,8 +459,8 @@ def _stock(cell: CellView, cache: CacheView, free: int, policy: str) -> Stock:
     here = free & cache.mask
     if stride == 0:
         if policy == "require":
-            return Threads(0)
-        return Threads(here if policy == "prefer" else here & cache.whole)
+            return Pairs(0, 0, 0, "prefer")
+        return Pairs(0, here if policy == "prefer" else here & cache.whole, 0, "prefer")
     pairs = here & cache.firsts & (here >> stride)
     if policy == "prefer":
         return Pairs(pairs, here & ~(pairs | pairs << stride), stride, policy)
@@ -419,6 +540,11 @@ def _counts(
 
 def lowest(mask: int, count: int) -> int:
     """The ``count`` lowest bits of ``mask``."""
+    spare = mask.bit_count() - count
+    if spare < count:
+        for _ in range(spare):
+            mask ^= 1 << (mask.bit_length() - 1)
+        return mask
     rest = mask
     for _ in range(count):
         rest &= rest - 1

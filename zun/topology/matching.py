@@ -12,8 +12,31 @@ Costs = Sequence[Sequence[int | None]]
 def cheapest_matching(costs: Costs) -> tuple[int, list[int]] | None:
     """Give every row a column of its own at the least total cost: (cost, column by row).
 
-    None when some row is left without. Shortest augmenting paths with potentials (Jonker and Volgenant):
-    cubic, and exact because everything is an integer.
+    None when some row is left without.
+    """
+    found = _matched(costs)
+    return None if found is None else found[:2]
+
+
+def cheapest_columns(costs: Costs) -> list[list[int]]:
+    """For each row of a square table that has a matching, the columns it can have in a cheapest one.
+
+    Any matching within these columns is a cheapest one, and there is no other.
+    """
+    found = _matched(costs)
+    assert found is not None and len(costs) == len(costs[0]), "a square table with a matching is wanted"
+    row_prices, column_prices = found[2]
+    return [
+        [c for c, cost in enumerate(row) if cost is not None and cost == price + column_prices[c]]
+        for row, price in zip(costs, row_prices, strict=True)
+    ]
+
+
+def _matched(costs: Costs) -> tuple[int, list[int], tuple[list[int], list[int]]] | None:
+    """The cheapest matching, and prices of rows and columns that prove it.
+
+    Shortest augmenting paths with potentials (Jonker and Volgenant): cubic, and exact because everything is an
+    integer.
     """
     rows, columns = len(costs), len(costs[0])
     if rows > columns:
@@ -29,7 +52,7 @@ def cheapest_matching(costs: Costs) -> tuple[int, list[int]] | None:
     for column, row in enumerate(row_of):
         if row >= 0:
             column_of[row] = column
-    return sum(costs[row][column] or 0 for row, column in enumerate(column_of)), column_of
+    return sum(costs[row][column] or 0 for row, column in enumerate(column_of)), column_of, prices
 
 
 Path = tuple[int, list[tuple[int, int]]]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from zun.topology.cores import capacity, may_keep, pick, rules_of, units_of
+from zun.topology.cores import CellStock, capacity, may_keep, rules_of, units_of
 from zun.topology.cost import CROWD, REMOTE
 from zun.topology.request import MICRO, PlacementRequest
 from zun.topology.usage import Usage
@@ -39,7 +39,8 @@ class Question:
     """
 
     __slots__ = (
-        "_caps", "_offers", "_rooms", "dedicated", "held", "page_kib", "request", "rules", "strict", "usage", "view",
+        "_caps", "_offers", "_rooms", "_stocks", "dedicated", "held", "page_kib", "request", "rules", "strict",
+        "usage", "view",
     )
 
     def __init__(self, view: HostView, usage: Usage, request: PlacementRequest, page_kib: int | None) -> None:
@@ -53,6 +54,7 @@ class Question:
         self.held = usage.held_mask
         self._rooms: dict[int, int] = {}
         self._caps: dict[int, int] = {}
+        self._stocks: dict[int, CellStock] = {}
         self._offers: dict[tuple[int, int], Offer | None] = {}
 
     def need(self, mib: int) -> int:
@@ -96,6 +98,28 @@ class Question:
         cost, given, withheld, amount = offer
         return Offer(cost + self.memory_cost(room, need), given, withheld, amount)
 
+    def cost(self, cell: CellView, cpus: int, need: int) -> int | None:
+        """The cost of ``offer``, for less work."""
+        room = self.room(cell.id)
+        if need > room and self.strict and need > self.reach(cell):
+            return None
+        cost = self.cpu_cost(cell, cpus)
+        return None if cost is None else cost + self.memory_cost(room, need)
+
+    def cpu_cost(self, cell: CellView, cpus: int) -> int | None:
+        """The cost of ``cpu_offer``."""
+        if self.dedicated and cpus:
+            return self._stock(cell).cost(cpus) if cpus <= (cell.dedicated & ~self.held).bit_count() else None
+        offer = self.cpu_offer(cell, cpus)
+        return None if offer is None else offer.cost
+
+    def _stock(self, cell: CellView) -> CellStock:
+        stock = self._stocks.get(cell.index)
+        if stock is None:
+            stock = CellStock(cell, self.held, self.rules, self.usage.budget(self.view, cell))
+            self._stocks[cell.index] = stock
+        return stock
+
     def cpu_offer(self, cell: CellView, cpus: int) -> Offer | None:
         """The CPU side of ``offer``; 0 CPUs is nothing at all."""
         key = (cell.index, cpus)
@@ -111,7 +135,7 @@ class Question:
             return Offer(free * self.rules.weights.cell_left, 0, 0, 0)
         if cpus > free:
             return None
-        found = pick(cell, self.held, cpus, self.rules, self.usage.budget(self.view, cell))
+        found = self._stock(cell).pick(cpus)
         return None if found is None else Offer(found[0], found[1], found[2], cpus)
 
     def _shared_offer(self, cell: CellView, cpus: int) -> Offer | None:
