@@ -135,6 +135,8 @@ def _other_parts(
 ) -> Sequence[int] | None:
     """Unequal parts: sets of cells are searched, and in each the cheapest matching is computed."""
     view = question.view
+    if len(rows) == len(cells):
+        return _lowest_cpus(question, parts, rows, cells, tuple(range(len(cells))))
     keys = [
         [None if cost is None else _key(view, cell, cost) for cell, cost in zip(cells, row, strict=True)]
         for row in rows
@@ -143,7 +145,11 @@ def _other_parts(
     if overall is None:
         return None
 
+    first = tuple(sorted(overall[1]))
+
     def leaf(chosen: Chosen, limit: int | None) -> int | None:
+        if chosen == first:
+            return overall[0]
         matching = cheapest_matching([[row[c] for c in chosen] for row in keys])
         return None if matching is None else matching[0]
 
@@ -152,25 +158,26 @@ def _other_parts(
     profiles = [*zip(*rows, strict=True)]
     search = _set_search(view, cells, len(rows), [0] * len(cells), overall[0], leaf, supplies, profiles)
     search.leaf_steps = len(rows) ** 2 // 8
-    search.try_first(tuple(sorted(overall[1])))
+    search.try_first(first)
     chosen = search.run()
     return None if chosen is None else _lowest_cpus(question, parts, rows, cells, chosen)
 
 
 def _lowest_cpus(
     question: Question, parts: Sequence[Part], rows: Rows, cells: list[CellView], chosen: Chosen
-) -> list[int]:
-    """Of the cheapest ways to put the parts on the chosen cells, the one with the lowest CPU ids."""
+) -> list[int] | None:
+    """Of the cheapest ways to put the parts on the chosen cells, the one with the lowest CPU ids; None without any."""
     ways = cheapest_columns([[row[c] for c in chosen] for row in rows])
+    if ways is None:
+        return None
     if all(len(columns) == 1 for columns in ways):
         return [chosen[columns[0]] for columns in ways]
     _, width = id_bits(question.view)
     table: Rows = []
-    for (cpus, need, _), columns in zip(parts, ways, strict=True):
+    for (cpus, _, _), columns in zip(parts, ways, strict=True):
         table.append([None] * len(chosen))
         for column in columns:
-            offer = question.offer(cells[chosen[column]], cpus, need)
-            table[-1][column] = None if offer is None else -mirrored(offer.cpus, width)
+            table[-1][column] = -mirrored(question.cpus(cells[chosen[column]], cpus), width)
     matching = cheapest_matching(table)
     assert matching is not None, "each of these ways is part of a matching"
     return [chosen[column] for column in matching[1]]

@@ -15,6 +15,7 @@ with a lower first CPU never makes a choice worse. Several groups are combined b
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import NamedTuple
 
@@ -55,7 +56,8 @@ class CellStock:
     At most ``budget`` CPUs, given or withheld, may come out of the shared pool.
     """
 
-    __slots__ = ("_able", "_budget", "_cell", "_costs", "_free", "_groups", "_plain", "_rules", "_sizes", "_stocks")
+    __slots__ = ("_able", "_best", "_budget", "_cell", "_costs", "_free", "_groups", "_picks", "_plain", "_rules",
+                 "_sizes", "_stocks", "_widest")
 
     def __init__(self, cell: CellView, held: int, rules: Rules, budget: int) -> None:
         self._cell, self._rules, self._budget = cell, rules, budget
@@ -69,6 +71,9 @@ class CellStock:
         self._sizes = [stock.size for stock in self._stocks]
         self._costs: dict[int, int | None] = {}
         self._groups: list[list[int]] = []
+        self._picks: dict[int, Pick | None] = {}
+        self._widest = max(core.bit_count() for core in cell.cores)
+        self._best: dict[int, set[int]] = {}
         # Whichever CPUs are taken, the pool pays for as many, or can pay for all there are.
         paid = self._free & cell.pool
         even = paid == self._free or paid.bit_count() <= budget
@@ -88,6 +93,11 @@ class CellStock:
 
     def pick(self, want: int) -> Pick | None:
         """The best ``want`` CPUs, None when there are not so many."""
+        if want not in self._picks:
+            self._picks[want] = self._pick(want)
+        return self._picks[want]
+
+    def _pick(self, want: int) -> Pick | None:
         cell, rules = self._cell, self._rules
         best = self._unlimited(want)
         if best is None:
@@ -123,6 +133,14 @@ class CellStock:
             return self._merged(want)
         return _across_caches(cell, stocks, free, want, weights)
 
+    def least(self, want: int) -> int:
+        """No more than ``cost(want)``, at once: as few groups and cores as their sizes allow."""
+        if want in self._costs:
+            return self._costs[want] or 0
+        threads = 1 if self._rules.policy == "isolate" else self._widest
+        # To spread makes what is left negative, though never as much as CORE_LEFT together.
+        return _fewest(self._sizes, want) * CACHES - (-want // threads) * CORES - 2 * CORE_LEFT
+
     # Where all cores are alike, an L3 group is three numbers (pairs, single threads, free CPUs, added up in one
     # integer), and so are several together. The fewest groups that suffice are all used whatever is taken of
     # them, so together they are as good as one group.
@@ -140,12 +158,17 @@ class CellStock:
                 priced += (group & 0xFFFFF) * weights.cache_left
                 if best is None or priced < best:
                     best = priced
+                    self._best[want] = {group}
+                elif priced == best:
+                    self._best[want].add(group)
         if best is None:
             return None
         return best + caches * CACHES - used * weights.cache_left + (free - used) * weights.cell_left
 
     def _groups_of(self, caches: int) -> list[int]:
         """The sums of every choice of so many L3 groups, each once."""
+        if caches == 1:
+            return self._numbers()
         if not self._groups:
             sums: list[set[int]] = [{0}, *(set() for _ in self._stocks)]
             for number, group in enumerate(self._numbers()):
@@ -163,27 +186,17 @@ class CellStock:
 
     def _merged(self, want: int) -> Pick | None:
         """``pick`` over two or more L3 groups of one kind of cores."""
-        numbers, weights = self._numbers(), self._rules.weights
-        best, best_cost = None, 0
-        best_chosen: tuple[int, ...] = ()
-        for chosen in combinations(range(len(numbers)), _fewest(self._sizes, want)):
-            group = sum(numbers[c] for c in chosen)
-            cost = _price(group >> 40, group >> 20 & 0xFFFFF, want, self._stocks[0].policy)
-            if cost is None:
-                continue
-            cost += (group & 0xFFFFF) * weights.cache_left
-            if best is not None and cost > best_cost:
-                continue
-            found = _together([self._stocks[c] for c in chosen]).take(want)
-            assert found is not None, "it has a price"
-            if best is None or cost < best_cost or _lower(found.cpus, best.cpus):
-                best, best_cost, best_chosen = found, cost, chosen
-        if best is None:
+        cost = self.cost(want)
+        if cost is None:
             return None
-        inside = sum((self._cell.caches[c].mask & self._free).bit_count() for c in best_chosen)
-        used = (best.cpus | best.withheld).bit_count()
-        cost = best.cost + len(best_chosen) * CACHES + (inside - used) * weights.cache_left
-        return Pick(cost + (self._free.bit_count() - used) * weights.cell_left, best.cpus, best.withheld)
+        numbers, best = self._numbers(), None
+        for chosen in combinations(range(len(numbers)), _fewest(self._sizes, want)):
+            if sum([numbers[c] for c in chosen]) in self._best[want]:
+                found = _together([self._stocks[c] for c in chosen]).take(want)
+                if found is not None and (best is None or _lower(found.cpus, best.cpus)):
+                    best = found
+        assert best is not None, "it has a cost"
+        return Pick(cost, best.cpus, best.withheld)
 
 
 FEW = 8
@@ -429,17 +442,24 @@ class Pairs(NamedTuple):
         return None
 
 
-class Units(NamedTuple):
+@dataclass(slots=True)
+class Units:
     """Cores of any sizes."""
 
     units: Sequence[int]
     policy: str
+    size: int = 0
+    _known: dict[int, Pick | None] = field(default_factory=dict)
 
-    @property
-    def size(self) -> int:
-        return len(self.units) if self.policy == "isolate" else sum(map(int.bit_count, self.units))
+    def __post_init__(self) -> None:
+        self.size = len(self.units) if self.policy == "isolate" else sum(map(int.bit_count, self.units))
 
     def take(self, want: int) -> Pick | None:
+        if want not in self._known:
+            self._known[want] = self._take(want)
+        return self._known[want]
+
+    def _take(self, want: int) -> Pick | None:
         if self.policy == "isolate":
             return _take_isolated(self.units, want)
         sizes = {unit.bit_count() for unit in self.units}

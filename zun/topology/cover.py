@@ -104,9 +104,17 @@ class _Cover:
         givers = self._givers(chosen)
         cost = sum(self.full[c] if c in givers else self._cost(c, 0) for c in chosen)
         kept = sum(caps[c] for c in givers) - self.cpus
-        if kept:
-            cost += min(self._cost(c, caps[c] - kept) - self.full[c] for c in givers)
         cost += self.question.memory_cost(sum(self.own[c] for c in chosen), self.need)
+        if kept:
+            saved = [(self.question.least_cost(self.cells[c], caps[c] - kept) - self.full[c], c) for c in givers]
+            if limit is not None and (cost + min(saved)[0] - 1) << self.bits >= limit:
+                return None
+            least: int | None = None
+            for bound, c in sorted(saved):
+                if least is None or bound <= least:
+                    spared = self._cost(c, caps[c] - kept) - self.full[c]
+                    least = spared if least is None else min(least, spared)
+            cost += least or 0
         low_cells = sum(1 << (self.bits - 1 - self.cells[c].index) for c in chosen)
         return (cost << self.bits) - low_cells
 

@@ -113,6 +113,20 @@ class Question:
         offer = self.cpu_offer(cell, cpus)
         return None if offer is None else offer.cost
 
+    def least_cost(self, cell: CellView, cpus: int) -> int:
+        """No more than ``cpu_cost``, which must not be None, at once."""
+        if self.dedicated and cpus:
+            return self._stock(cell).least(cpus)
+        return self.cpu_cost(cell, cpus) or 0
+
+    def cpus(self, cell: CellView, cpus: int) -> int:
+        """Mask of the CPUs in ``cpu_offer``, which must not be None."""
+        found = self._stock(cell).pick(cpus) if self.dedicated and cpus else None
+        if found is not None:
+            return found.cpus
+        offer = self.cpu_offer(cell, cpus)
+        return 0 if offer is None else offer.cpus
+
     def _stock(self, cell: CellView) -> CellStock:
         stock = self._stocks.get(cell.index)
         if stock is None:
