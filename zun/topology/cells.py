@@ -111,7 +111,7 @@ class HostTopology:
     """CPUs the kernel does not balance (``isolcpus``). Only isolation grade ``isolated`` gets them: any other
     container with several threads would find them all on one CPU."""
     exposed: CpuSet = NO_CPUS
-    """CPUs whose core has threads outside this process's limits: never a whole core to us."""
+    """CPUs whose core has threads in another cell or outside this process's limits: never a whole core to us."""
     exposed_l3: CpuSet = NO_CPUS
     """CPUs whose L3 cache also serves CPUs of another cell or outside this process's limits: never a whole L3 to us."""
     page_kib: int = 4

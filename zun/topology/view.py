@@ -26,7 +26,7 @@ class CacheView:
     """The first thread of each core that can be had whole: see ``CellView.whole``."""
     kept: int
     """What a container that has this L3 to itself holds: all of it that any container may get. 0 when the L3
-    reaches beyond the cell, so that nobody can have it to himself."""
+    reaches beyond these cores, so that nobody can have it to himself."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,7 +158,7 @@ def _cell_view(
         everyone=everyone,
         online=cell.cpus.mask,
         caches=tuple(
-            _cache_view(group, whole, everyone, topology.exposed_l3.mask)
+            _cache_view(group, whole, everyone, topology.exposed_l3.mask, tuple(cache.mask for cache in cell.l3))
             for group in _by_cache(cores, tuple(cache.mask for cache in cell.l3))
         ),
         cores=cores,
@@ -173,15 +173,19 @@ def _cell_view(
     )
 
 
-def _cache_view(cores: tuple[int, ...], whole: frozenset[int], everyone: int, exposed: int) -> CacheView:
+def _cache_view(
+    cores: tuple[int, ...], whole: frozenset[int], everyone: int, exposed: int, caches: tuple[int, ...]
+) -> CacheView:
     mask = sum(cores)
+    # A core between two caches is in one group only, so neither group is all of its cache.
+    apart = any(cache & mask and cache & ~mask for cache in caches)
     return CacheView(
         mask=mask,
         cores=cores,
         stride=_stride(cores),
         firsts=sum(core & -core for core in cores),
         whole=sum(core & -core for core in cores if core in whole),
-        kept=0 if mask & exposed else mask & everyone,
+        kept=0 if mask & exposed or apart else mask & everyone,
     )
 
 

@@ -107,6 +107,11 @@ def test_what_a_grade_keeps(topology, usage, request_, cpus, withheld):
         "no cell has 1 CPUs free beside those that shared containers need: best is cell 0 with 0", id="floor",
     ),
     pytest.param(
+        host(cell(0, "0,1 2,3", l3="0 1,2 3")), Usage(), asked(1, "l3"), "isolation",
+        "no cell has 1 CPUs free on whole cores in L3 caches that are nobody else's: best is cell 0 with 0",
+        id="cores-between-two-caches",
+    ),
+    pytest.param(
         X, Usage(), asked(1, "isolated"), "no-cpus",
         "the kernel isolates no CPU of this host that is for dedicated containers", id="isolated",
     ),
