@@ -74,6 +74,10 @@ def _one_cell(question: Question) -> list[Taken] | None:
     if not question.strict and need > question.anywhere:
         return None
     best, best_cell = None, None
+    if len(question.view.cells) == 1:
+        (cell,) = question.view.cells
+        offer = question.offer(cell, cpus, need)
+        return None if offer is None else [Taken(cell, offer, need, mib)]
     for cell in question.view.cells:
         cost = question.cost(cell, cpus, need)
         if cost is not None and (best is None or cost < best):

@@ -57,7 +57,7 @@ class CellStock:
     """
 
     __slots__ = ("_able", "_best", "_budget", "_cell", "_costs", "_free", "_groups", "_picks", "_plain", "_rules",
-                 "_sizes", "_stocks", "_widest")
+                 "_sizes", "_stocks")
 
     def __init__(self, cell: CellView, held: int, rules: Rules, budget: int) -> None:
         self._cell, self._rules, self._budget = cell, rules, budget
@@ -72,7 +72,6 @@ class CellStock:
         self._costs: dict[int, int | None] = {}
         self._groups: list[list[int]] = []
         self._picks: dict[int, Pick | None] = {}
-        self._widest = max(core.bit_count() for core in cell.cores)
         self._best: dict[int, set[int]] = {}
         # Whichever CPUs are taken, the pool pays for as many, or can pay for all there are.
         paid = self._free & cell.pool
@@ -137,7 +136,7 @@ class CellStock:
         """No more than ``cost(want)``, at once: as few groups and cores as their sizes allow."""
         if want in self._costs:
             return self._costs[want] or 0
-        threads = 1 if self._rules.policy == "isolate" else self._widest
+        threads = 1 if self._rules.policy == "isolate" else max(core.bit_count() for core in self._cell.cores)
         # To spread makes what is left negative, though never as much as CORE_LEFT together.
         return _fewest(self._sizes, want) * CACHES - (-want // threads) * CORES - 2 * CORE_LEFT
 
