@@ -56,7 +56,7 @@ class CellStock:
     At most ``budget`` CPUs, given or withheld, may come out of the shared pool.
     """
 
-    __slots__ = ("_able", "_best", "_budget", "_cell", "_costs", "_free", "_groups", "_picks", "_plain", "_rules",
+    __slots__ = ("_able", "_best", "_budget", "_cell", "_costs", "_free", "_groups", "_known_plain", "_picks", "_rules",
                  "_sizes", "_stocks")
 
     def __init__(self, cell: CellView, held: int, rules: Rules, budget: int) -> None:
@@ -73,10 +73,17 @@ class CellStock:
         self._groups: list[list[int]] = []
         self._picks: dict[int, Pick | None] = {}
         self._best: dict[int, set[int]] = {}
-        # Whichever CPUs are taken, the pool pays for as many, or can pay for all there are.
-        paid = self._free & cell.pool
-        even = paid == self._free or paid.bit_count() <= budget
-        self._plain = even and not rules.keep and len(cell.caches) <= FEW and _alike(self._stocks)
+        self._known_plain: bool | None = None
+
+    @property
+    def _plain(self) -> bool:
+        """Whether all cores are alike, and whichever are taken the pool pays for as many or can pay for all."""
+        if self._known_plain is None:
+            paid = self._free & self._cell.pool
+            even = paid == self._free or paid.bit_count() <= self._budget
+            few = len(self._stocks) <= FEW
+            self._known_plain = even and few and not self._rules.keep and _alike(self._stocks)
+        return self._known_plain
 
     def cost(self, want: int) -> int | None:
         """The cost of ``pick(want)``, mostly without looking for the CPUs; None when there are not so many."""
