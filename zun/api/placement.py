@@ -16,6 +16,7 @@ from zun.topology import CpuSet
 
 DEFAULTS: Mapping[str, Any] = {
     "cpu_thread_policy": "prefer",
+    "cpu_isolation": "thread",
     "numa_nodes": 1,
     "numa_affinity": "require",
     "numa_mempolicy": "strict",

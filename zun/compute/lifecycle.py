@@ -100,7 +100,7 @@ class Lifecycle:
 
     def _commit(self, context: RequestContext, container: Container, claim: Claim) -> bool:
         """Write the claim to the row. False when the container does not wait for this host any more."""
-        container.cpuset = cpuset_record(claim.plan)
+        container.cpuset = cpuset_record(claim.plan, self._tracker.topology)
         container.task_state = TaskState.CREATING
         try:
             generation = container.save_claim(self._hostname)
@@ -319,7 +319,8 @@ class Lifecycle:
             new = self._tracker.resize(current.uuid, resize.old, resize.request, resize.keep)
             try:
                 self._apply_resize(current, resize, new)
-                current.cpu, current.memory, current.cpuset = resize.cpu, resize.memory, cpuset_record(new)
+                current.cpu, current.memory = resize.cpu, resize.memory
+                current.cpuset = cpuset_record(new, self._tracker.topology)
                 generation = current.save_changed_claim(self._hostname)
             except Exception:
                 self._undo_resize(current, resize)

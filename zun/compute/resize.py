@@ -81,12 +81,23 @@ def resized(
 
 def _fewer(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | None:
     """A plan whose CPUs are some of the old ones."""
-    answer = plan(replace(here, dedicated_set=old.cpus | old.withheld), others, request)
+    answer = plan(_only(here, old), others, request)
     return answer if isinstance(answer, Plan) and answer.cpus <= old.cpus else None
 
 
+def _only(here: HostTopology, old: Plan) -> HostTopology:
+    """``here`` with no CPUs for dedicated use but those that ``old`` holds.
+
+    Isolation may keep others idle as well: from the shared pool, which stays as it is.
+    """
+    return replace(here, dedicated_set=old.cpus | (old.withheld & (here.dedicated_cpus | here.isolated_cpus)))
+
+
 def _more(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | None:
-    """A plan of the old CPUs and further ones, for a container on one cell."""
+    """A plan of the old CPUs and others: some that were kept idle for it, or any for a container on one cell."""
+    answer = plan(_only(here, old), others, request)
+    if isinstance(answer, Plan) and old.cpus <= answer.cpus:
+        return answer
     if len(old.cells) != 1 or request.numa_nodes != 1:
         return None
     ((node, share),) = old.cells.items()

@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Usage
+from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Usage, grade_of
 
 
 def placement_request(container: Mapping[str, Any], **changes: Any) -> PlacementRequest:
@@ -26,6 +26,7 @@ def placement_request(container: Mapping[str, Any], **changes: Any) -> Placement
         numa_mem=_shape(asked.get("numa_mem")),
         mempolicy=asked.get("numa_mempolicy") or "strict",
         page_size=asked.get("mem_page_size"),
+        isolation=asked.get("cpu_isolation") or "thread",
     )
 
 
@@ -33,9 +34,13 @@ def _shape(sizes: Any) -> tuple[int, ...] | None:
     return tuple(sizes) if sizes else None
 
 
-def cpuset_record(plan: Plan) -> dict[str, Any]:
-    """What a container's row keeps of its plan: the plan itself and the two kernel lists it comes to."""
-    return {**plan.to_dict(), "cpuset_cpus": str(plan.cpus), "cpuset_mems": str(plan.mems)}
+def cpuset_record(plan: Plan, topology: HostTopology | None = None) -> dict[str, Any]:
+    """What a container's row keeps of its plan: the plan itself and the two kernel lists it comes to.
+
+    With the ``topology`` of its host also how isolated it is there (None for a shared container).
+    """
+    record = {**plan.to_dict(), "cpuset_cpus": str(plan.cpus), "cpuset_mems": str(plan.mems)}
+    return record if topology is None else {**record, "cpuset_isolation": grade_of(topology, plan)}
 
 
 def held_plan(container: Mapping[str, Any]) -> Plan | None:

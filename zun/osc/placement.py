@@ -26,6 +26,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "isolate: one CPU a core, its siblings kept idle. require: whole cores of a host that has siblings.",
     )
     group.add_argument(
+        "--cpu-isolation",
+        choices=("thread", "core", "l3", "node", "isolated"),
+        help="What nobody else may run on beside the dedicated CPUs. thread (default): nothing more. core: their "
+        "sibling threads. l3: every CPU that shares an L3 cache with them. node: every CPU of their memory nodes. "
+        "isolated: as thread, on CPUs that the host's kernel isolates.",
+    )
+    group.add_argument(
         "--numa-nodes",
         metavar="<n>",
         type=_at_least_one,
@@ -67,6 +74,7 @@ def fields(parsed_args: argparse.Namespace) -> dict[str, Any]:
     names = (
         "cpu_policy",
         "cpu_thread_policy",
+        "cpu_isolation",
         "numa_nodes",
         "numa_affinity",
         "numa_cpus",

@@ -142,6 +142,8 @@ def _would_fit(nearest: PlacementRequest | None, wanted: PlacementRequest) -> st
         conditions.append(f"on {nearest.numa_nodes} NUMA node{'s' * (nearest.numa_nodes > 1)}")
     if nearest.thread_policy != wanted.thread_policy:
         conditions.append(f"with thread policy {nearest.thread_policy}")
+    if nearest.isolation != wanted.isolation:
+        conditions.append(f"with isolation {nearest.isolation}")
     if nearest.page_size != wanted.page_size:
         size = nearest.page_size or "small"
         conditions.append(f"with pages of {size} KiB" if isinstance(size, int) else f"with {size} pages")

@@ -94,6 +94,8 @@ def _relaxed(request: PlacementRequest, cells: int) -> Iterator[PlacementRequest
     if request.dedicated and request.thread_policy != ThreadPolicy.PREFER:
         yield replace(request, thread_policy=ThreadPolicy.PREFER)
         yield replace(even, numa_nodes=1, numa_affinity=NUMAAffinity.NONE, thread_policy=ThreadPolicy.PREFER)
+    if request.isolation != "thread":
+        yield replace(request, isolation="thread")
     if request.page_size not in (None, "small"):
         yield replace(request, page_size=None)
 
@@ -102,7 +104,7 @@ def _less_of_both(request: PlacementRequest, fits: Fits) -> PlacementRequest | N
     """As many CPUs as there are for a MiB a cell, then as much memory as goes with them."""
     free = replace(
         request, numa_nodes=1, numa_affinity=NUMAAffinity.NONE, numa_cpus=None, numa_mem=None,
-        thread_policy=ThreadPolicy.PREFER, page_size=None, memory_mib=min(1, request.memory_mib),
+        thread_policy=ThreadPolicy.PREFER, isolation="thread", page_size=None, memory_mib=min(1, request.memory_mib),
     )
     fewest = replace(free, cpus=1 if request.cpu_policy == CPUPolicy.DEDICATED else 0)
     start = free if fits(free) else _fewer_cpus(free, fits)

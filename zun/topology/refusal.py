@@ -27,6 +27,8 @@ class RefusalCode(StrEnum):
     """Not enough free CPUs where they are wanted together."""
     CORES = "cores"
     """Enough CPUs, but not on whole cores as the thread policy wants them."""
+    ISOLATION = "isolation"
+    """Enough whole cores, but not in L3 caches or cells that are nobody else's, as the isolation grade wants."""
     SHARED_FLOOR = "shared-floor"
     """The CPUs are free, but shared containers need them."""
     SHARED_POOL = "shared-pool"
@@ -98,7 +100,7 @@ class Refusal:
         """The nearest request that would have fitted, None when nothing like it would.
 
         Nearest is, in this order: the largest smaller amount of what is short, CPUs or memory; more cells;
-        any cells; no thread policy; ordinary pages; less of both.
+        any cells; no thread policy; no isolation; ordinary pages; less of both.
         """
         if "nearest" not in self._known:
             self._known["nearest"] = self._find() if self._find else None

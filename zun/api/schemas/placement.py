@@ -47,6 +47,7 @@ _PER_NODE = Field(
 
 FIELDS = {
     "cpu_thread_policy": optional_one_of("prefer", "isolate", "require"),
+    "cpu_isolation": optional_one_of("thread", "core", "l3", "node", "isolated"),
     "numa_nodes": Field({"type": ["integer", "null"], "minimum": 1, "maximum": _MAX_NODES}, _node_count),
     "numa_affinity": optional_one_of("require", "prefer", "none"),
     "numa_cpus": _PER_NODE,

@@ -83,4 +83,5 @@ def _placement(row: Mapping[str, Any]) -> dict[str, Any]:
         **{name: asked.get(name) for name in PLACEMENT_FIELDS},
         "cpuset_cpus": held.get("cpuset_cpus"),
         "cpuset_mems": held.get("cpuset_mems"),
+        "cpuset_isolation": held.get("cpuset_isolation"),
     }

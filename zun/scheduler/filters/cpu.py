@@ -17,7 +17,7 @@ class CPUFilter(HostFilter):
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
         if spec.dedicated:
-            free = float(len(host.topology.dedicated_cpus - host.usage.held_cpus))
+            free = float(len(host.topology.cpus_for(spec.placement.isolation) - host.usage.held_cpus))
         else:
             # Demand is counted in millionths; added up as floats it comes to a little less than it is.
             free = round(sum(cell.shared for cell in host.usage.free(host.topology).values()), 6)
@@ -27,6 +27,6 @@ class CPUFilter(HostFilter):
     def limits(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
         """``cpu``: what may be promised of this kind of CPU on the whole host."""
         if spec.dedicated:
-            return {"cpu": float(len(host.topology.dedicated_cpus))}
+            return {"cpu": float(len(host.topology.cpus_for(spec.placement.isolation)))}
         pool = len(host.usage.shared_pool(host.topology))
         return {"cpu": pool * host.topology.cpu_allocation_ratio}

@@ -69,6 +69,17 @@ def test_compliant_containers_are_not_touched(cloud, context, driver, dedicated,
     }  # fmt: skip
 
 
+def test_isolation_is_told_of_dedicated_containers(cloud, context, dedicated, shared):
+    node = cloud.run(context, **{**DEDICATED, "memory": 64}, placement={"cpu_isolation": "node"})
+    told = {each["container"]: each for each in audit(cloud, context)["isolation"]}
+    assert told.keys() == {dedicated.uuid, node.uuid}
+    assert (told[dedicated.uuid]["asked"], told[dedicated.uuid]["reached"]) == ("thread", "core")
+    assert (told[node.uuid]["asked"], told[node.uuid]["reached"]) == ("node", "node")
+    assert node.cpuset["cpuset_isolation"] == "node"
+    assert told[node.uuid]["cpus"] == node.cpuset["cpuset_cpus"]
+    assert isinstance(told[node.uuid]["interrupts"], int) and CpuSet(told[node.uuid]["irqs"]) is not None
+
+
 @pytest.mark.parametrize("which", ["dedicated", "shared"])
 @pytest.mark.parametrize(("drift", "layer"), [(by_hand, "cgroup"), (out_of_band, "config")])
 def test_drift_is_seen_once_and_repaired_once(cloud, context, driver, dedicated, shared, which, drift, layer):

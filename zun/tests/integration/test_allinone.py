@@ -63,6 +63,41 @@ def test_a_dedicated_container_is_pinned_in_the_kernel(allinone, engine):
     assert (config["CpuQuota"], config["Memory"]) == (0, 64 << 20)
 
 
+def test_a_dedicated_container_is_never_throttled(allinone, engine):
+    """It has no CFS quota: under full load not one period ends early."""
+    shown = allinone.api.settled(
+        allinone.api.run(**DEDICATED, cpu_isolation="core", command=["sh", "-c", "while :; do :; done"])
+    )
+    assert shown["status"] == "Running", shown["status_reason"]
+    assert shown["cpuset_isolation"] in ("core", "l3", "node")
+    pid = engine.inspect_container(f"zun-{shown['uuid']}")["State"]["Pid"]
+    wait_for(lambda: cpu_seconds(pid) > 1.0, 60)
+    group = cpu_group(pid)
+    stat = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
+    assert stat["nr_throttled"] == "0"
+    if (group / "cpu.max").exists():
+        assert (group / "cpu.max").read_text().split()[0] == "max"
+    else:
+        assert (group / "cpu.cfs_quota_us").read_text().strip() == "-1"
+
+
+def cpu_seconds(pid):
+    """CPU time of the process."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def cpu_group(pid):
+    """The folder of the control group that may limit the CPU time of the process."""
+    for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        number, controllers, path = line.split(":", 2)
+        if "cpu" in controllers.split(","):
+            return pathlib.Path(f"/sys/fs/cgroup/{controllers}{path}")
+        if number == "0" and not controllers:
+            unified = pathlib.Path(f"/sys/fs/cgroup{path}")
+    return unified
+
+
 def test_a_shared_container_leaves_the_cpus_of_a_dedicated_one(allinone, engine):
     shared = allinone.api.settled(allinone.api.run(cpu=0.5))
     assert shared["status"] == "Running", shared["status_reason"]

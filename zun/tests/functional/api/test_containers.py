@@ -249,12 +249,12 @@ def test_all_projects_true(api, admin_api, placed):
 
 
 def test_show_reads_the_row_and_asks_nobody(api, placed, compute):
-    cpuset = {"cpuset_cpus": "1-2", "cpuset_mems": "0", "cells": []}
+    cpuset = {"cpuset_cpus": "1-2", "cpuset_mems": "0", "cpuset_isolation": "core", "cells": []}
     container = placed(
         cpu_policy="dedicated", cpu=2.0, placement={"numa_nodes": 1, "cpu_thread_policy": "isolate"}, cpuset=cpuset
     )
     shown = api.at("1.41").get(f"/v1/containers/{container.uuid}").json
-    assert (shown["cpuset_cpus"], shown["cpuset_mems"]) == ("1-2", "0")
+    assert (shown["cpuset_cpus"], shown["cpuset_mems"], shown["cpuset_isolation"]) == ("1-2", "0", "core")
     assert (shown["numa_nodes"], shown["cpu_thread_policy"], shown["numa_mem"]) == (1, "isolate", None)
     assert "cpuset_cpus" not in api.get(f"/v1/containers/{container.uuid}").json
     assert compute.sent == []

@@ -383,6 +383,7 @@ def test_names_may_be_given_twice(api):
 DEDICATED = {"image": "demo", "cpu_policy": "dedicated", "cpu": 4, "memory": 256}
 DEFAULTS = {
     "cpu_thread_policy": "prefer",
+    "cpu_isolation": "thread",
     "numa_nodes": 1,
     "numa_affinity": "require",
     "numa_cpus": None,
@@ -391,6 +392,7 @@ DEFAULTS = {
     "mem_page_size": None,
     "cpuset_cpus": None,
     "cpuset_mems": None,
+    "cpuset_isolation": None,
 }
 
 
@@ -399,6 +401,7 @@ DEFAULTS = {
     [
         ({}, {}),
         ({"cpu_thread_policy": "isolate"}, {"cpu_thread_policy": "isolate"}),
+        ({"cpu_isolation": "l3"}, {"cpu_isolation": "l3"}),
         ({"numa_nodes": 2}, {"numa_nodes": 2}),
         ({"numa_nodes": 2.0}, {"numa_nodes": 2}),
         ({"numa_cpus": [1, 3]}, {"numa_nodes": 2, "numa_cpus": [1, 3]}),
@@ -451,6 +454,9 @@ def test_dedicated_at_an_old_version(api):
         ({"numa_mem": ["128", "128"]}, "numa_mem"),
         ({"numa_affinity": "always"}, "numa_affinity"),
         ({"cpu_thread_policy": "avoid"}, "cpu_thread_policy"),
+        ({"cpu_isolation": "socket"}, "cpu_isolation"),
+        ({"cpu_isolation": 1}, "cpu_isolation"),
+        ({"cpu_policy": "shared", "cpu_isolation": "core"}, "cpu_isolation"),
         ({"numa_mempolicy": "bind"}, "numa_mempolicy"),
         ({"mem_page_size": "huge"}, "mem_page_size"),
         ({"mem_page_size": 3}, "mem_page_size"),

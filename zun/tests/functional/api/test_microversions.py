@@ -113,6 +113,7 @@ GATES = [
     ("exposed_ports", {"80/tcp": {}}, 24, {}),
     ("exposed_ports", {}, 24, {}),
     ("cpu_thread_policy", "isolate", 41, DEDICATED),
+    ("cpu_isolation", "core", 41, DEDICATED),
     ("numa_nodes", 2, 41, DEDICATED),
     ("numa_affinity", "prefer", 41, DEDICATED),
     ("numa_cpus", [1, 1], 41, DEDICATED),
@@ -236,6 +237,7 @@ def test_security_groups_beside_exposed_ports(api, version):
 
 PLACEMENT_MEMBERS = {
     "cpu_thread_policy",
+    "cpu_isolation",
     "numa_nodes",
     "numa_affinity",
     "numa_cpus",
@@ -244,6 +246,7 @@ PLACEMENT_MEMBERS = {
     "mem_page_size",
     "cpuset_cpus",
     "cpuset_mems",
+    "cpuset_isolation",
 }
 
 

@@ -67,6 +67,7 @@ def run(command: Any, server: Recorder, *argv: str, client: zun_client.Client | 
 )
 def test_placement_fields_travel_at_their_microversion(command, path):
     argv = ["--cpu", "4", "--memory", "1024", "--cpu-policy", "dedicated", "--cpu-thread-policy", "require"]
+    argv += ["--cpu-isolation", "core"]
     argv += ["--numa-nodes", "2", "--numa-cpus", "1,3", "--numa-mem", "512,512", "--numa-affinity", "prefer"]
     argv += ["--numa-mempolicy", "preferred", "--mem-page-size", "2048", "busybox", "sleep", "9"]
     with serving(CREATED) as server:
@@ -78,6 +79,7 @@ def test_placement_fields_travel_at_their_microversion(command, path):
         "memory": "1024",
         "cpu_policy": "dedicated",
         "cpu_thread_policy": "require",
+        "cpu_isolation": "core",
         "numa_nodes": 2,
         "numa_affinity": "prefer",
         "numa_cpus": [1, 3],
