@@ -7,14 +7,16 @@ set -euo pipefail
 
 usage() {
     cat <<'TEXT'
-usage: tools/services.sh install|start|stop|status|env [rabbit] [mysql] [postgres] [docker]
+usage: tools/services.sh install|start|stop|status|env [rabbit] [mysql] [postgres] [keystone] [docker]
 
 What the tests need, for development and CI; all of it if none is named.
 
   install  install docker.io, iptables, busybox-static, rabbitmq-server, mariadb-server
-           and postgresql from the distribution where missing (root, apt)
-  start    start RabbitMQ, MariaDB and PostgreSQL on free ports of 127.0.0.1, with data of
-           their own, and a Docker daemon if none answers; build the image zun-demo
+           and postgresql from the distribution where missing (root, apt); keystone is
+           a package of the tests' virtual environment
+  start    start RabbitMQ, MariaDB, PostgreSQL and keystone on free ports of 127.0.0.1,
+           with data of their own, and a Docker daemon if none answers; build the image
+           zun-demo
   stop     end what start started and remove its data; a Docker daemon that was
            there before stays
   status   say what runs
@@ -192,6 +194,74 @@ postgres_bin() {
 }
 postgres_settled() { ended postgres || grep -q 'ready to accept connections' "$SERVICES/postgres.log"; }
 
+# Keystone: SQLite, Fernet tokens, threads of one process. Passwords are hashed with the least
+# cost there is, and there is no cache, so that what a test changes counts at once.
+start_keystone() {
+    local dir port password bin url
+    ! running keystone || return 0
+    bin=$(keystone_bin)
+    [ -n "$bin" ] || die "Keystone is not installed; run: tools/services.sh install keystone"
+    dir=$(data_dir)/keystone
+    rm -rf "$dir"
+    (umask 077 && mkdir -p "$dir/fernet")
+    port=$(free_ports 1)
+    password=$(secret)
+    url=http://127.0.0.1:$port/v3
+    cat >"$dir/keystone.conf" <<TEXT
+[database]
+connection = sqlite:///$dir/keystone.sqlite
+[fernet_tokens]
+key_repository = $dir/fernet
+[fernet_receipts]
+key_repository = $dir/fernet
+[identity]
+password_hash_rounds = 4
+[cache]
+enabled = false
+TEXT
+    say "Starting keystone on 127.0.0.1:$port (log: $SERVICES/keystone.log)"
+    : >"$SERVICES/keystone.log"
+    if ! {
+        "$bin/keystone-manage" --config-file "$dir/keystone.conf" db_sync &&
+            "$bin/keystone-manage" --config-file "$dir/keystone.conf" fernet_setup \
+                --keystone-user "$(id -un)" --keystone-group "$(id -gn)" &&
+            OS_BOOTSTRAP_PASSWORD=$password "$bin/keystone-manage" --config-file "$dir/keystone.conf" bootstrap \
+                --bootstrap-public-url "$url" --bootstrap-region-id RegionOne
+    } </dev/null >>"$SERVICES/keystone.log" 2>&1; then
+        tail -n 20 "$SERVICES/keystone.log" >&2
+        die "keystone-manage failed; its output is in $SERVICES/keystone.log."
+    fi
+    # Not gunicorn: keystone would read its arguments.
+    cat >"$dir/serve.py" <<'PYTHON'
+import sys
+
+from cheroot import wsgi
+
+port = int(sys.argv.pop())
+from keystone.wsgi.api import application  # reads what is left of the arguments
+
+wsgi.Server(("127.0.0.1", port), application, numthreads=4).safe_start()
+PYTHON
+    launch keystone "$SERVICES/keystone.log" env OS_KEYSTONE_CONFIG_FILES="$dir/keystone.conf" \
+        "$bin/python" "$dir/serve.py" "$port"
+    if ! wait_until 60 keystone_settled "$port" || ended keystone; then
+        tail -n 20 "$SERVICES/keystone.log" >&2
+        die "Keystone did not start; its log is $SERVICES/keystone.log."
+    fi
+    (umask 077 && cat >"$SERVICES/keystone.env") <<TEXT
+export ZUN_TEST_KEYSTONE_URL=http://admin:$password@127.0.0.1:$port/v3
+TEXT
+}
+
+# Where keystone-manage and a Python that knows keystone are: the tests' virtual environment, or the caller's.
+keystone_bin() {
+    local found
+    for found in "$RUN_DIR/venv/bin/keystone-manage" "$(command -v keystone-manage)"; do
+        if [ -x "$found" ]; then dirname "$found" && return; fi
+    done
+}
+keystone_settled() { ended keystone || listens "$1"; }
+
 start_docker() {
     need_docker
     demo_image
@@ -210,6 +280,10 @@ stop_mysql() {
 stop_postgres() {
     halt postgres 30
     rm -f "$SERVICES/postgres.env"
+}
+stop_keystone() {
+    halt keystone 15
+    rm -f "$SERVICES/keystone.env"
 }
 stop_docker() {
     if running dockerd; then
@@ -230,6 +304,9 @@ install_all() {
         esac
     done
     need_packages "${rabbit[@]}" "${mysql[@]}" "${postgres[@]}" "${docker[@]}"
+    if [[ " $* " == *" keystone "* ]] && [ -z "$(keystone_bin)" ]; then
+        make_venv -r test-requirements.txt
+    fi
 }
 
 main() {
@@ -242,11 +319,11 @@ main() {
     esac
     for one in "$@"; do
         case $one in
-            rabbit | mysql | postgres | docker) ;;
-            *) die "there is no service $one; the services are rabbit, mysql, postgres and docker." ;;
+            rabbit | mysql | postgres | keystone | docker) ;;
+            *) die "there is no service $one; the services are rabbit, mysql, postgres, keystone and docker." ;;
         esac
     done
-    [ $# -gt 0 ] || set -- rabbit mysql postgres docker
+    [ $# -gt 0 ] || set -- rabbit mysql postgres keystone docker
     mkdir -p "$SERVICES"
     case $action in
         install) install_all "$@" ;;
@@ -255,7 +332,8 @@ main() {
             ;;
         stop)
             for one in "$@"; do "stop_$one"; done
-            if ! running rabbit && ! running mysql && ! running postgres && [ -s "$SERVICES/data" ]; then
+            if ! running rabbit && ! running mysql && ! running postgres && ! running keystone &&
+                [ -s "$SERVICES/data" ]; then
                 rm -rf "$(cat "$SERVICES/data")" "$SERVICES/data"
             fi
             ;;

@@ -126,13 +126,14 @@ class Api:
 
 
 class Client:
-    """The stock ``openstack`` client without keystone."""
+    """The stock ``openstack`` client: at ``url`` without keystone, or with the ``OS_`` variables of somebody."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str | None, identity: dict[str, str] | None = None) -> None:
         beside = pathlib.Path(sys.executable).with_name("openstack")
         self._program = str(beside) if beside.exists() else shutil.which("openstack")
         assert self._program, "python-openstackclient is not installed"
-        self._endpoint = ["--os-auth-type", "none", "--os-endpoint", url]
+        self._identity = identity or {}
+        self._endpoint = ["--os-auth-type", "none", "--os-endpoint", url] if url else []
 
     def __call__(self, *words: str, fails: bool = False) -> str:
         """What ``openstack WORDS`` prints. It must succeed, or fail when that is what is expected."""
@@ -142,7 +143,7 @@ class Client:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=120,
-            env=environment,
+            env={**environment, **self._identity},
         )
         said = done.stdout.decode() + done.stderr.decode()
         assert (done.returncode != 0) == fails, said
