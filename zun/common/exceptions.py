@@ -50,6 +50,18 @@ class RequestedHostNotFound(NotFound):
     msg_fmt = "Host {host} is not a compute host of this cloud. List them with 'openstack appcontainer host list'."
 
 
+class AggregateNotFound(NotFound):
+    msg_fmt = "Host aggregate {aggregate} could not be found."
+
+
+class AggregateHostNotFound(NotFound):
+    msg_fmt = "Host aggregate {aggregate} has no host {host}."
+
+
+class GroupNotFound(NotFound):
+    msg_fmt = "Container group {group} could not be found."
+
+
 class RegistryNotFound(NotFound):
     msg_fmt = "Registry {registry} could not be found."
 
@@ -71,6 +83,10 @@ class ClaimRefused(Conflict):
     """A host cannot hold what was asked. The text is the allocator's reason."""
 
     msg_fmt = "Host {host} refused the claim: {reason}"
+
+
+class GroupRuleBroken(ClaimRefused):
+    """One more container of its group on this host would break the group's rule."""
 
 
 class Invalid(ZunError):
