@@ -64,8 +64,7 @@ class SchedulerEndpoint:
         LOG.info("Container %s was refused by %s: %s", container.uuid, host, reason)
         self._table.unbook(container.uuid)
         if len(tried) >= self._max_attempts:
-            refusals = "; ".join(dict.fromkeys(why.replace(name, "a host") for name, why in tried.items()))
-            self._fail(context, container, f"No valid host was found: {len(tried)} hosts refused. {refusals}")
+            self._fail(context, container, f"No valid host was found: {len(tried)} hosts refused. {_reasons(tried)}")
         else:
             self._place(context, container, tried, alternates)
 
@@ -114,7 +113,8 @@ class SchedulerEndpoint:
         if isinstance(answer, select.NoValidHost):
             for rejection in answer.rejections:
                 LOG.debug("%s: %s: %s: %s", spec.uuid, rejection.hostname, rejection.filter, rejection.reason)
-            self._fail(context, container, answer.message)
+            said = f" Of the hosts that refused: {_reasons(tried)}" if tried else ""
+            self._fail(context, container, answer.message + said)
             return
         best, spare = answer[0], answer[1:]
         LOG.info("Container %s goes to host %s", spec.uuid, best.hostname)
@@ -169,3 +169,8 @@ class SchedulerEndpoint:
         outcome = {"status": Status.ERROR, "status_reason": reason, "task_state": None}
         if db.update_if(container.uuid, waiting, outcome):
             LOG.info("Container %s has no host: %s", container.uuid, reason)
+
+
+def _reasons(tried: Mapping[str, str]) -> str:
+    """Why hosts refused, each reason once and without their names, for the user."""
+    return "; ".join(dict.fromkeys(why.replace(name, "a host") for name, why in tried.items()))
