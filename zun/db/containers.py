@@ -117,6 +117,13 @@ def page(
         return session.rows(connection, statement)
 
 
+def visible(context: RequestContext, uuids: Collection[str]) -> set[str]:
+    """Those of ``uuids`` that are containers which ``context`` may see: its project's, or any for an administrator."""
+    conditions = _visible(context, bool(context.is_admin))
+    with session.reader() as connection:
+        return set(connection.execute(sa.select(table.c.uuid).where(table.c.uuid.in_(uuids), *conditions)).scalars())
+
+
 def of_host(hostname: str) -> list[session.Row]:
     """Every container whose work is on ``hostname``, holding a claim or not."""
     with session.reader() as connection:

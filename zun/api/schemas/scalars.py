@@ -10,6 +10,8 @@ import signal
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from oslo_utils import uuidutils
+
 from zun.api.schemas import Field
 from zun.api.settings import Range
 
@@ -17,6 +19,15 @@ ANYTHING = Field({})
 
 _NAME_PATTERN = r"^[a-zA-Z0-9][a-zA-Z0-9_.-]+\Z"
 NAME = Field({"type": ["string", "null"], "minLength": 2, "maxLength": 255, "pattern": _NAME_PATTERN})
+
+
+def _no_uuid(value: str) -> str:
+    if uuidutils.is_uuid_like(value):
+        raise ValueError("it looks like a uuid, so nobody could find it by this name")
+    return value
+
+
+REQUIRED_NAME = Field({**NAME.schema, "type": "string"}, _no_uuid)
 IMAGE = Field({"type": "string", "minLength": 2, "maxLength": 255, "pattern": "[a-zA-Z0-9][a-zA-Z0-9_.-]"})
 HOST = Field({"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[a-zA-Z0-9._-]*\Z"})
 LABEL = Field({"type": "string", "minLength": 1, "maxLength": 255})  # binary, reason, zone

@@ -13,7 +13,7 @@ from typing import Any
 
 from oslo_utils import timeutils
 
-from zun.api import creation, microversion, paging
+from zun.api import creation, hints, microversion, paging
 from zun.api import placement as placement_rules
 from zun.api.controllers.v1 import alive
 from zun.api.controllers.v1.parts import Parts
@@ -138,14 +138,21 @@ class Containers:
         given = self._create_schemas[call.version](call.body)
         call.access.require("container:create")
         creation.check_gates(given, call.version)
+        hints.check_gates(given.get("hints") or {}, call.version)
         self._check_create_policies(call, given)
         fields = creation.container_fields(given, run=run, version=call.version, settings=self._settings)
         fields.setdefault("name", creation.generated_name(self._random))
         host = given.get("host")
         if host is not None:
             self._check_host(host)
+        asked = hints.resolved(call.context, given.get("hints") or {})
+        fields["request"] |= {"hints": asked}
+        fields["group_uuid"] = asked.get(hints.GROUP)
         container = Container(call.context, project_id=call.context.project_id, user_id=call.context.user_id, **fields)
-        container.create()
+        try:
+            container.create()
+        except exceptions.GroupNotFound:  # deleted since it was looked up
+            raise hints.no_group(fields["group_uuid"]) from None
         self._schedule(call, container)
         shown = self._shown(container, call, fresh=True)
         return Answer(shown, 202, {"Location": f"{call.base_url}/v1/containers/{container.uuid}"})
