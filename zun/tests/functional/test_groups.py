@@ -5,9 +5,8 @@ from collections import Counter
 
 import pytest
 
-from zun.db import containers as db
 from zun.db import groups
-from zun.tests.fixtures import wait_for
+from zun.tests.fixtures import new_container, wait_for
 from zun.tests.functional.cloud import Cloud, machine
 
 HOSTS = ("one", "two", "three")
@@ -81,11 +80,27 @@ def test_soft_groups_refuse_nobody(cloud, context):
     assert (running.total(), reasons) == (6, [])
 
 
-def test_a_refused_member_waits_as_if_it_had_not_been_there(cloud, context):
-    """The row of one that a host refused says nothing of that host."""
+def sent_to(cloud, context, row, host, count):
+    """Containers of the group, handed to ``host`` at once by a scheduler that knows nothing of groups."""
+    asked = {"request": {"run": True, "hints": {"group": row["uuid"]}}, "group_uuid": row["uuid"], "cpu": 0.5}
+    made = [new_container(context, **asked) for _ in range(count)]
+    for each in made:
+        cloud.compute_api.create(context, host, each, limits={}, alternates=[], tried={})
+    return [cloud.settled(each) for each in made]
+
+
+def test_of_those_sent_to_one_host_at_once_the_others_go_elsewhere(cloud, context):
+    made = sent_to(cloud, context, group("anti-affinity"), "two", 4)
+    running, reasons = outcome(made)
+    assert running == dict.fromkeys(HOSTS, 1)
+    assert len(reasons) == 1 and "group web, whose policy anti-affinity allows 1 per host" in reasons[0]
+    assert wait_for(lambda: only_these_hold(cloud, made))
+
+
+def test_what_was_sent_beside_its_group_ends_where_the_group_is(cloud, context):
     row = group("affinity")
     (first,) = together(cloud, context, row, 1)
     other = next(host for host in HOSTS if host != first.host)
-    (second,) = together(cloud, context, row, 1, request={"run": True, "host": other})
-    assert second.status == "Error" and "its policy is affinity" in second.status_reason
-    assert (second.task_state, second.host, db.get(second.uuid)["cpuset"]) == (None, None, None)
+    made = [first, *sent_to(cloud, context, row, other, 2)]
+    assert outcome(made) == ({first.host: 3}, [])
+    assert wait_for(lambda: only_these_hold(cloud, made))
