@@ -28,14 +28,8 @@ def all_aggregates() -> list[session.Row]:
 
 def page(*, limit: int, marker: str | None = None, sort_key: str = "id", sort_dir: str = "asc") -> list[session.Row]:
     """Up to ``limit`` aggregates behind the one whose uuid is ``marker``."""
-    with session.reader() as connection:
-        start = None
-        if marker is not None:
-            start = session.first(connection, sa.select(table).where(table.c.uuid == marker))
-            if start is None:
-                raise exceptions.AggregateNotFound(aggregate=marker)
-        statement = paging.page(table, [], limit=limit, marker=start, sort_key=sort_key, sort_dir=sort_dir)
-        return session.rows(connection, statement)
+    missing = exceptions.AggregateNotFound(aggregate=marker)
+    return paging.behind(table, [], limit=limit, marker=marker, missing=missing, sort_key=sort_key, sort_dir=sort_dir)
 
 
 def find(ident: str) -> session.Row:

@@ -104,17 +104,16 @@ def page(
     all_projects: bool = False,
 ) -> list[session.Row]:
     """Up to ``limit`` rows behind the container whose uuid is ``marker``. ``filters`` compare for equality."""
-    conditions = _visible(context, all_projects)
-    conditions += [table.c[name] == value for name, value in (filters or {}).items()]
-    with session.reader() as connection:
-        start = None
-        if marker is not None:
-            found = sa.select(table).where(table.c.uuid == marker, *_visible(context, all_projects))
-            start = session.first(connection, found)
-            if start is None:
-                raise exceptions.ContainerNotFound(container=marker)
-        statement = paging.page(table, conditions, limit=limit, marker=start, sort_key=sort_key, sort_dir=sort_dir)
-        return session.rows(connection, statement)
+    return paging.behind(
+        table,
+        _visible(context, all_projects),
+        filters=[table.c[name] == value for name, value in (filters or {}).items()],
+        limit=limit,
+        marker=marker,
+        missing=exceptions.ContainerNotFound(container=marker),
+        sort_key=sort_key,
+        sort_dir=sort_dir,
+    )
 
 
 def visible(context: RequestContext, uuids: Collection[str]) -> set[str]:
