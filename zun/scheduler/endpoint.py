@@ -14,8 +14,9 @@ from zun.common.context import RequestContext, admin_context
 from zun.common.states import Status
 from zun.compute.rpcapi import ComputeAPI
 from zun.db import containers as db
+from zun.db import explanations
 from zun.objects import Container
-from zun.scheduler import filters, select, weighers
+from zun.scheduler import explain, filters, select, weighers
 from zun.scheduler.host_table import Held, HostState, HostTable
 from zun.scheduler.request_spec import RequestSpec
 from zun.topology import Plan
@@ -65,7 +66,8 @@ class SchedulerEndpoint:
         self._table.unbook(container.uuid)
         if len(tried) >= self._max_attempts:
             refusals = "; ".join(dict.fromkeys(why.replace(name, "a host") for name, why in tried.items()))
-            self._fail(context, container, f"No valid host was found: {len(tried)} hosts refused. {refusals}")
+            message = f"No valid host was found: {len(tried)} hosts refused. {refusals}"
+            self._fail(container, explain.refused_claims(RequestSpec.of(container, tried), tried, message))
         else:
             self._place(context, container, tried, alternates)
 
@@ -107,14 +109,15 @@ class SchedulerEndpoint:
         try:
             spec = RequestSpec.of(container, tried)
         except ValueError as exc:  # a row that no version of this code wrote
-            self._fail(context, container, f"The request cannot be understood: {exc}. Delete it and create it again.")
+            message = f"The request cannot be understood: {exc}. Delete it and create it again."
+            self._fail(container, explain.Explanation(message, {}))
             return
         self._table.refresh()
         answer = self._select_and_book(container, spec, alternates)
         if isinstance(answer, select.NoValidHost):
             for rejection in answer.rejections:
                 LOG.debug("%s: %s: %s: %s", spec.uuid, rejection.hostname, rejection.filter, rejection.reason)
-            self._fail(context, container, answer.message)
+            self._fail(container, answer.explanation)
             return
         best, spare = answer[0], answer[1:]
         LOG.info("Container %s goes to host %s", spec.uuid, best.hostname)
@@ -164,8 +167,13 @@ class SchedulerEndpoint:
                 return choices[index:]
         return []
 
-    def _fail(self, context: RequestContext, container: Container, reason: str) -> None:
+    def _fail(self, container: Container, why: explain.Explanation) -> None:
+        """End the container in Error. Who sees that finds the explanation already there."""
+        if why.record:
+            explanations.put(container.uuid, why.record)
         waiting = {"status": Status.CREATING, "host": None}
-        outcome = {"status": Status.ERROR, "status_reason": reason, "task_state": None}
+        outcome = {"status": Status.ERROR, "status_reason": why.message, "task_state": None}
         if db.update_if(container.uuid, waiting, outcome):
-            LOG.info("Container %s has no host: %s", container.uuid, reason)
+            LOG.info("Container %s has no host: %s", container.uuid, why.message)
+        else:
+            explanations.remove(container.uuid)  # somebody else decided about it meanwhile

@@ -5,13 +5,13 @@ Two stages. Every host passes the filters' cheap tests and is weighed; then the 
 after the other, until enough of them can really hold it. Every host that drops out leaves a reason.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from zun.scheduler import weighers
-from zun.scheduler.explain import Rejection, told
+from zun.scheduler.explain import Explanation, Rejection, explain
 from zun.scheduler.filters import HostFilter
 from zun.scheduler.host_table import HostState
 from zun.scheduler.request_spec import RequestSpec
@@ -28,10 +28,22 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class NoValidHost:
-    """Nothing can hold the request. ``message`` is for its user: counts by filter and nearest miss, no host names."""
+    """Nothing can hold the request. Why is costly to say, so it is worked out at the first look."""
 
     rejections: tuple[Rejection, ...]
-    message: str
+    _explain: Callable[[], Explanation] = field(repr=False, compare=False)
+    _known: list[Explanation] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    @property
+    def explanation(self) -> Explanation:
+        if not self._known:
+            self._known.append(self._explain())
+        return self._known[0]
+
+    @property
+    def message(self) -> str:
+        """For the request's user: counts by filter and nearest miss, no host names."""
+        return self.explanation.message
 
 
 def select(
@@ -61,7 +73,8 @@ def select(
             break
     if choices:
         return choices
-    return NoValidHost(tuple(rejections), told(hosts, spec, filters, rejections, partial(_fits, filters)))
+    why = partial(explain, hosts, spec, filters, rejections, partial(_fits, filters))
+    return NoValidHost(tuple(rejections), why)
 
 
 def _reject(host: HostState, spec: RequestSpec, filters: Sequence[HostFilter]) -> Rejection | None:

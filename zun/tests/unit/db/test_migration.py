@@ -56,5 +56,6 @@ def test_what_must_be_there_once_is_there_once_after_a_migration():
     assert unique == {
         "compute_nodes": {("uuid",), ("hostname",)},
         "containers": {("uuid",)},
+        "explanations": set(),
         "services": {("host", "binary")},
     }
