@@ -3,6 +3,7 @@
 
 import datetime
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from zun.compute.rpcapi import ComputeAPI
 from zun.db import containers as db
 from zun.db import explanations
 from zun.objects import Container
-from zun.scheduler import explain, filters, select, weighers
+from zun.scheduler import capacity, dry_run, explain, filters, select, weighers
 from zun.scheduler.host_table import Held, HostState, HostTable
 from zun.scheduler.request_spec import RequestSpec
 from zun.topology import Plan
@@ -70,6 +71,37 @@ class SchedulerEndpoint:
             self._fail(container, explain.refused_claims(RequestSpec.of(container, tried), tried, message))
         else:
             self._place(context, container, tried, alternates)
+
+    def dry_run(self, context: RequestContext, *, container: Container, count: int) -> dict[str, Any]:
+        """Call: where ``count`` containers like this one, which has no row, would go. Nothing is booked."""
+        self._table.refresh()
+        answer = dry_run.dry_run(
+            self._table.hosts(),
+            RequestSpec.of(container),
+            self._filters,
+            self._weighers,
+            count=count,
+            choices=1 + self._alternates,
+        )
+        return answer.to_dict()
+
+    def capacity(
+        self, context: RequestContext, *, container: Container, limit: int, seconds: float
+    ) -> dict[str, Any]:
+        """Call: how many more containers like this one, which has no row, would find a host.
+
+        The counting stops at ``limit`` containers, or after ``seconds``.
+        """
+        deadline = time.monotonic() + seconds
+        self._table.refresh()
+        answer = capacity.capacity(
+            self._table.hosts(),
+            RequestSpec.of(container),
+            self._filters,
+            limit=limit,
+            expired=lambda: time.monotonic() > deadline,
+        )
+        return answer.to_dict()
 
     def host_changed(
         self,

@@ -259,7 +259,12 @@ def _code(rejection: Rejection, spec: RequestSpec, miss: _Miss | None) -> str:
         return str(miss.refusal.code)
     if miss is not None:
         return str(HostCode.DISK)
-    return str(CODES.get(rejection.filter, HostCode.OTHER))
+    return str(code_of(rejection.filter))
+
+
+def code_of(filter_name: str) -> HostCode | RefusalCode:
+    """The code of a host that this filter turned away."""
+    return CODES.get(filter_name, HostCode.OTHER)
 
 
 def _reports(
