@@ -7,8 +7,9 @@ from zun.api.controllers.v1.availability_zones import AvailabilityZones
 from zun.api.controllers.v1.containers import Containers
 from zun.api.controllers.v1.hosts import Hosts
 from zun.api.controllers.v1.parts import Parts
+from zun.api.controllers.v1.placement import Placement
 from zun.api.controllers.v1.services import Services
 
-NOUNS = (Services, Containers, Hosts, AvailabilityZones)
+NOUNS = (Services, Containers, Hosts, AvailabilityZones, Placement)
 
 __all__ = ["NOUNS", "Parts"]
