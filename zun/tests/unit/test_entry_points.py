@@ -30,4 +30,10 @@ def test_client_commands_have_the_names_they_replace():
 
     ours = {point.name for point in POINTS if point.group == "openstack.extension"}
 
-    assert ours - stock == {"appcontainer_host_audit", "appcontainer_host_topology_show"}
+    assert ours - stock == {
+        "appcontainer_explain",
+        "appcontainer_host_audit",
+        "appcontainer_host_topology_show",
+        "appcontainer_placement_capacity",
+        "appcontainer_placement_dry_run",
+    }
