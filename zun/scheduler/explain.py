@@ -235,11 +235,11 @@ def _wanted(spec: RequestSpec) -> dict[str, Any]:
 def _fields(request: PlacementRequest) -> dict[str, Any]:
     """A request under the names it has in the API."""
     record = request.to_dict()
-    named = {_FIELDS[name]: value for name, value in record.items() if name in _FIELDS}
+    named = {FIELDS[name]: value for name, value in record.items() if name in FIELDS}
     return named if request.dedicated else {name: named[name] for name in ("cpu", "memory", "cpu_policy")}
 
 
-_FIELDS = {
+FIELDS = {
     "cpus": "cpu",
     "memory_mib": "memory",
     "cpu_policy": "cpu_policy",

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from zun.api.schemas.placement import FIELDS as API_FIELDS
 from zun.scheduler import filters, weighers
-from zun.scheduler.explain import CODES, EXPLAINED_HOSTS, MAX_BYTES, HostCode, refused_claims
+from zun.scheduler.explain import CODES, EXPLAINED_HOSTS, FIELDS, MAX_BYTES, HostCode, refused_claims
 from zun.scheduler.select import NoValidHost, select
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
@@ -133,6 +134,12 @@ def test_the_whole_record():
         ],
         "details_left_out": 0,
     }
+
+
+def test_every_wish_is_told_under_its_name_in_the_api():
+    """A field of the allocator that has no name here would be left out of what was wanted and of changes."""
+    assert set(FIELDS) == set(PlacementRequest(1, 1).to_dict())
+    assert {*FIELDS.values()} - {"cpu", "memory", "cpu_policy"} == set(API_FIELDS)
 
 
 NAMES = {
