@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zun.scheduler.explain import MAX_TEXT, HostCode, code_of
+from zun.scheduler.explain import MAX_TEXT, HostCode, code_of, may_hold, refusal_of
 from zun.scheduler.filters import HostFilter
 from zun.scheduler.filters.cpuset import CpuSetFilter
 from zun.scheduler.host_table import HostState
@@ -142,7 +142,8 @@ def _turned_away(host: HostState, spec: RequestSpec, filters: Sequence[HostFilte
         name = type(each).__name__
         reason = each.reject(host, spec)
         if reason is not None:
-            return str(code_of(name)), reason
+            refusal = refusal_of(host, spec) if each.measures_capacity and may_hold(host, spec) else None
+            return str(code_of(name, refusal)), reason if refusal is None else refusal.message
         answer = {} if isinstance(each, CpuSetFilter) else each.limits(host, spec)
         if isinstance(answer, Refusal):
             return str(HostCode.OTHER), answer.message

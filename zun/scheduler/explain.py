@@ -19,6 +19,8 @@ from zun.scheduler.host_table import HostState
 from zun.scheduler.request_spec import RequestSpec
 from zun.topology import CellFree, Dimension, PlacementRequest, Refusal, RefusalCode, plan
 
+# Hosts whose code is that of the exact plan; those beyond go by the filter that turned them away.
+EXACT_HOSTS = 1000
 # Hosts that are asked what would have fitted when nothing does: enough for a useful answer, bounded for a large cloud.
 NEAREST_MISS_HOSTS = 50
 # The nearest of them are asked for every change that would fit, and described one by one.
@@ -104,16 +106,21 @@ def explain(
     fits: Fits,
 ) -> Explanation:
     """Why each of ``hosts``, all of which are in ``rejections``, cannot hold ``spec``."""
-    misses = _misses(hosts, spec, filters, rejections, fits)
+    by_name = {host.hostname: host for host in hosts}
+    room = {type(each).__name__ for each in filters if each.measures_capacity}
+    full = [by_name[each.hostname] for each in rejections if each.filter in room]
+    full = [host for host in full if may_hold(host, spec)]
+    answers = {host.hostname: refusal_of(host, spec) for host in full[:EXACT_HOSTS]}
+    misses = [_miss(host, spec, answers[host.hostname], fits) for host in full[:NEAREST_MISS_HOSTS]]
     message = told(hosts, spec, rejections, misses)
-    reports = _reports(hosts, spec, rejections, misses, fits)
-    codes = Counter(_code(rejection, spec, misses.get(rejection.hostname)) for rejection in rejections)
+    codes = {each.hostname: code_of(each.filter, answers.get(each.hostname)) for each in rejections}
+    reports = _reports(spec, rejections, codes, misses, fits)
     record = {
         "reason": message,
         "wanted": _wanted(spec),
         "hosts": len(hosts),
         "filters": dict(Counter(rejection.filter for rejection in rejections).most_common()),
-        "codes": {str(code): count for code, count in codes.most_common()},
+        "codes": {str(code): count for code, count in Counter(codes.values()).most_common()},
         "changes": _smallest(spec.placement, reports),
         "details": reports,
         "details_left_out": len(rejections) - len(reports),
@@ -140,33 +147,32 @@ def refused_claims(spec: RequestSpec, tried: Mapping[str, str], message: str) ->
     return Explanation(message, _bounded(record))
 
 
-def _misses(
-    hosts: Sequence[HostState],
-    spec: RequestSpec,
-    filters: Sequence[HostFilter],
-    rejections: Sequence[Rejection],
-    fits: Fits,
-) -> dict[str, _Miss]:
-    """Hosts that were turned away for want of room, by name."""
-    capacity = {type(each).__name__ for each in filters if each.measures_capacity}
-    by_name = {host.hostname: host for host in hosts}
-    full = [by_name[each.hostname] for each in rejections if each.filter in capacity]
-    full = [host for host in full if host.enable_cpu_pinning or not spec.dedicated]
-    misses = {}
-    for host in full[:NEAREST_MISS_HOSTS]:
-        answer = plan(host.topology, host.usage, spec.placement)
-        refusal = answer if isinstance(answer, Refusal) else None
-        nearest = None if refusal is None else refusal.nearest
-        near = nearest is not None and fits(host, replace(spec, placement=nearest))
-        misses[host.hostname] = _Miss(host, refusal, near)
-    return misses
+def may_hold(host: HostState, spec: RequestSpec) -> bool:
+    """Whether the host takes containers of this policy at all."""
+    return host.enable_cpu_pinning or not spec.dedicated
+
+
+def refusal_of(host: HostState, spec: RequestSpec) -> Refusal | None:
+    """Why the exact plan has no place; None when it has one."""
+    answer = plan(host.topology, host.usage, spec.placement)
+    return answer if isinstance(answer, Refusal) else None
+
+
+def code_of(filter_name: str, refusal: Refusal | None = None) -> HostCode | RefusalCode:
+    """The first condition that binds on a host that this filter turned away; ``refusal`` is of its exact plan."""
+    return CODES.get(filter_name, HostCode.OTHER) if refusal is None else refusal.code
+
+
+def _miss(host: HostState, spec: RequestSpec, refusal: Refusal | None, fits: Fits) -> _Miss:
+    nearest = None if refusal is None else refusal.nearest
+    return _Miss(host, refusal, nearest is not None and fits(host, replace(spec, placement=nearest)))
 
 
 # In words
 
 
 def told(
-    hosts: Sequence[HostState], spec: RequestSpec, rejections: Sequence[Rejection], misses: Mapping[str, _Miss]
+    hosts: Sequence[HostState], spec: RequestSpec, rejections: Sequence[Rejection], misses: Sequence[_Miss]
 ) -> str:
     """The reasons in words for the request's user: counts by filter and nearest miss, no host names."""
     if not hosts:
@@ -180,9 +186,9 @@ def told(
     return f"{message} {nearest or _first_reason(rejections)}"
 
 
-def _nearest_miss(misses: Mapping[str, _Miss], spec: RequestSpec) -> str | None:
+def _nearest_miss(misses: Sequence[_Miss], spec: RequestSpec) -> str | None:
     """What the best of the full hosts lacks, and the largest like request that would really go there."""
-    best = max(misses.values(), key=_nearness, default=None)
+    best = max(misses, key=_nearness, default=None)
     if best is None or best.refusal is None:
         return None
     would = _would_fit(best.refusal.nearest, spec.placement) if best.near else ""
@@ -253,39 +259,25 @@ FIELDS = {
 }
 
 
-def _code(rejection: Rejection, spec: RequestSpec, miss: _Miss | None) -> str:
-    """The first condition that binds on a host."""
-    if miss is not None and miss.refusal is not None:
-        return str(miss.refusal.code)
-    if miss is not None:
-        return str(HostCode.DISK)
-    return str(code_of(rejection.filter))
-
-
-def code_of(filter_name: str) -> HostCode | RefusalCode:
-    """The code of a host that this filter turned away."""
-    return CODES.get(filter_name, HostCode.OTHER)
-
-
 def _reports(
-    hosts: Sequence[HostState],
     spec: RequestSpec,
     rejections: Sequence[Rejection],
-    misses: Mapping[str, _Miss],
+    codes: Mapping[str, str],
+    misses: Sequence[_Miss],
     fits: Fits,
 ) -> list[dict[str, Any]]:
     """The hosts one by one, the nearest misses first, then the others in the order of their rejection."""
-    nearest = sorted(misses.values(), key=_nearness, reverse=True)
-    rank = {miss.host.hostname: position for position, miss in enumerate(nearest)}
-    ranked = sorted(rejections, key=lambda each: rank.get(each.hostname, len(rank)))
-    return [_report(each, spec, misses.get(each.hostname), fits) for each in ranked[:EXPLAINED_HOSTS]]
+    ranked = {miss.host.hostname: miss for miss in sorted(misses, key=_nearness, reverse=True)}
+    place = {name: position for position, name in enumerate(ranked)}
+    ordered = sorted(rejections, key=lambda each: place.get(each.hostname, len(place)))[:EXPLAINED_HOSTS]
+    return [_report(each, spec, codes[each.hostname], ranked.get(each.hostname), fits) for each in ordered]
 
 
-def _report(rejection: Rejection, spec: RequestSpec, miss: _Miss | None, fits: Fits) -> dict[str, Any]:
+def _report(rejection: Rejection, spec: RequestSpec, code: str, miss: _Miss | None, fits: Fits) -> dict[str, Any]:
     report: dict[str, Any] = {
         "host": rejection.hostname,
         "filter": rejection.filter,
-        "code": _code(rejection, spec, miss),
+        "code": str(code),
         "reason": rejection.reason[:MAX_TEXT],
     }
     if miss is None:

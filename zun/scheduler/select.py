@@ -73,7 +73,7 @@ def select(
             break
     if choices:
         return choices
-    why = partial(explain, hosts, spec, filters, rejections, partial(_fits, filters))
+    why = partial(explain, tuple(hosts), spec, filters, rejections, partial(_fits, filters))
     return NoValidHost(tuple(rejections), why)
 
 

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from zun.api.schemas.placement import FIELDS as API_FIELDS
 from zun.scheduler import filters, weighers
-from zun.scheduler.explain import CODES, EXPLAINED_HOSTS, FIELDS, MAX_BYTES, HostCode, refused_claims
+from zun.scheduler.explain import (
+    CODES,
+    EXPLAINED_HOSTS,
+    FIELDS,
+    MAX_BYTES,
+    NEAREST_MISS_HOSTS,
+    HostCode,
+    refused_claims,
+)
 from zun.scheduler.select import NoValidHost, select
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
@@ -219,6 +227,21 @@ def test_only_the_nearest_hosts_are_described():
     found = record([*hosts, host("z")], spec(5))
     assert found["details"][0]["host"] == "z"
     assert (len(found["details"]), found["details_left_out"]) == (EXPLAINED_HOSTS, 6)
+
+
+def test_hosts_that_nobody_asks_for_changes_have_the_code_of_the_plan_too():
+    """Enough CPUs in all, but not on one cell: no filter but the exact plan can tell."""
+    scattered = [full(f"h{number:02}", *[dedicated(3)] * 2) for number in range(NEAREST_MISS_HOSTS + 7)]
+    found = record([*scattered, host("z", enable_cpu_pinning=False)], spec(2))
+    assert found["codes"] == {"cpus": NEAREST_MISS_HOSTS + 7, "no-pinning": 1}
+
+
+def test_what_is_told_is_of_the_moment_of_the_refusal():
+    """The hosts may be a view of what changes; the explanation is worked out later."""
+    hosts = [host("a")]
+    answer = selected(hosts, spec(6))
+    hosts[0] = full("a", *[dedicated(1)] * 8)
+    assert answer.explanation.record["details"][0]["changes"][0] == {"dimension": "cpus", "change": {"cpu": 4}}
 
 
 def test_of_a_shared_container_amounts_only_may_be_changed():
