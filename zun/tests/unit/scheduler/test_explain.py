@@ -68,6 +68,10 @@ DOWN = {**UP, "forced_down": True}
         pytest.param(
             full("h1", dedicated(2), dedicated(4)), spec(5, disk=101), "cpus", id="the-nodes-come-before-the-disk"
         ),
+        pytest.param(
+            full("h1", *[dedicated(1)] * 8, enable_cpu_pinning=False), spec(1), "cpus", id="full-by-the-first-filter"
+        ),
+        pytest.param(host(enable_cpu_pinning=False), spec(5), "no-pinning", id="pinning-comes-before-the-nodes"),
     ],
 )
 def test_a_host_has_one_code_for_the_condition_that_binds(state, wanted, code):
@@ -220,6 +224,58 @@ def test_the_record_of_a_large_cloud_stays_small():
     assert 0 < len(found["details"]) < EXPLAINED_HOSTS
     assert len(found["details"]) + found["details_left_out"] == 130
     assert found["codes"] == {"runtime": 100, "cpus": 30}
+
+
+def with_pages(pages):
+    return HostTopology(tuple(replace(cell, pages=pages) for cell in machine(memory_mib=100).cells))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "wanted", "expected"),
+    [
+        pytest.param(
+            [full("a", dedicated(1)), full("b", *[dedicated(2)] * 3), full("c", dedicated(3), dedicated(2))],
+            spec(5),
+            {"dimension": "cpus", "change": {"cpu": 4}},
+            id="most-cpus",
+        ),
+        pytest.param(
+            [full("a", dedicated(1, 4000)), host("b"), full("c", dedicated(1, 3000))],
+            spec(1, 4200),
+            {"dimension": "memory", "change": {"memory": 4096}},
+            id="most-memory",
+        ),
+        pytest.param(
+            [host("a", disk_total=3), host("b", disk_total=7), host("c", disk_total=5)],
+            spec(1, disk=9),
+            {"dimension": "disk", "change": {"disk": 7}},
+            id="most-disk",
+        ),
+        pytest.param(
+            [host("a", machine(cells=4, cores=2)), host("b", machine(cells=2, cores=4))],
+            spec(8),
+            {"dimension": "nodes", "change": {"numa_nodes": 2}},
+            id="fewest-more-nodes",
+        ),
+        pytest.param(
+            [host("a", with_pages({64: 400})), host("b", with_pages({2048: 8, 64: 40}))],
+            spec(1, 10, placement={"page_size": 1048576}),
+            {"dimension": "pages", "change": {"mem_page_size": 2048}},
+            id="largest-pages",
+        ),
+    ],
+)
+def test_the_smallest_change_of_all_hosts_is_told(hosts, wanted, expected):
+    for order in (hosts, hosts[::-1]):
+        named = [replace(each, hostname=f"h{number}") for number, each in enumerate(order)]
+        assert expected in record(named, wanted)["changes"]
+
+
+@pytest.mark.parametrize(("used", "changes"), [(97, {"disk": 3}), (100, {"disk": 0}), (105, None)])
+def test_there_is_never_less_than_no_disk(used, changes):
+    """More may be used than there is, after the operator lowered the ratio."""
+    found = record([host(disk_used=used)], spec(1, disk=9))["changes"]
+    assert found == ([] if changes is None else [{"dimension": "disk", "change": changes}])
 
 
 def test_only_the_nearest_hosts_are_described():
