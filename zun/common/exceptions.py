@@ -38,6 +38,13 @@ class ContainerNotFound(NotFound):
     msg_fmt = "Container {container} could not be found."
 
 
+class ExplanationNotFound(NotFound):
+    msg_fmt = (
+        "No explanation is kept for container {container}: it was not refused for want of a host. Its status and "
+        "status_reason say what became of it."
+    )
+
+
 class ComputeNodeNotFound(NotFound):
     msg_fmt = "Compute node {compute_node} could not be found."
 
@@ -155,6 +162,10 @@ class HostUnavailable(Unavailable):
         "The compute service on host {host} does not answer. Check it with 'openstack appcontainer service list' and "
         "try again once it is up."
     )
+
+
+class SchedulerUnavailable(Unavailable):
+    msg_fmt = "No scheduler answered within {seconds:g} s. Check that zun-scheduler runs, then try again."
 
 
 class DockerError(ZunError):

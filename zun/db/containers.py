@@ -10,7 +10,7 @@ from oslo_utils import timeutils, uuidutils
 from zun.common import exceptions, states
 from zun.common import groups as group_rules
 from zun.common.context import RequestContext
-from zun.db import groups, models, paging, session
+from zun.db import explanations, groups, models, paging, session
 
 table = models.containers
 nodes = models.compute_nodes
@@ -213,6 +213,7 @@ def destroy(uuid: str) -> int | None:
     with session.writer() as connection:
         host = connection.execute(sa.select(table.c.host).where(table.c.uuid == uuid)).scalar()
         connection.execute(table.delete().where(table.c.uuid == uuid))
+        explanations.remove_in(connection, uuid)
         return _next_generation(connection, host) if host else None
 
 
@@ -221,7 +222,10 @@ def destroy_unplaced(uuid: str) -> bool:
     """Remove the container if no host has it. Returns whether it did."""
     statement = table.delete().where(table.c.uuid == uuid, table.c.host.is_(None))
     with session.writer() as connection:
-        return bool(connection.execute(statement).rowcount)
+        removed = bool(connection.execute(statement).rowcount)
+        if removed:
+            explanations.remove_in(connection, uuid)
+        return removed
 
 
 def _check_group(connection: sa.Connection, group_uuid: str, uuid: str, hostname: str) -> None:

@@ -110,6 +110,15 @@ aggregates = sa.Table(
     sa.Column("hosts", Json, nullable=False),  # names, sorted
 )
 
+# Beside the containers and not in their rows: it is large, and only who asks for it reads it.
+explanations = sa.Table(
+    "explanations",
+    metadata,
+    sa.Column("container_uuid", text(36), primary_key=True),
+    sa.Column("created_at", Time, nullable=False),
+    sa.Column("record", Json, nullable=False),
+)
+
 compute_nodes = sa.Table(
     "compute_nodes",
     metadata,

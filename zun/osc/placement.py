@@ -71,11 +71,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def hints(parsed_args: argparse.Namespace) -> dict[str, Any]:
-    """Return all hints if one of them names a group or a container, ``--group`` among them; else none."""
-    given = format_args(parsed_args.hint)
+def all_hints(parsed_args: argparse.Namespace) -> dict[str, Any]:
+    """Return all hints that were given, ``--group`` among them."""
+    given: dict[str, Any] = format_args(parsed_args.hint)
     if parsed_args.group:
         given["group"] = parsed_args.group
+    return given
+
+
+def hints(parsed_args: argparse.Namespace) -> dict[str, Any]:
+    """Return all hints if one of them names a group or a container, ``--group`` among them; else none."""
+    given = all_hints(parsed_args)
     return given if given.keys() & {"group", "same_host", "different_host"} else {}
 
 

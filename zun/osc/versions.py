@@ -17,6 +17,7 @@ from zunclient.v1 import containers
 
 PLACEMENT_VERSION = api_versions.APIVersion("1.41")
 GROUPS_VERSION = api_versions.APIVersion("1.42")
+QUESTIONS_VERSION = api_versions.APIVersion("1.42")
 
 
 def at_placement_version(

@@ -116,6 +116,11 @@ def _uint(lowest: int, highest: int = 2**31 - 1) -> Field:
     return Field({"type": ["integer", "string"], "pattern": r"^[0-9]*\Z", "maxLength": _MAX_DIGITS}, convert)
 
 
+def whole(lowest: int, highest: int) -> Field:
+    """A number from ``lowest`` to ``highest``, as a number."""
+    return Field({"type": "integer", "minimum": lowest, "maximum": highest}, int)
+
+
 UINT0 = _uint(0)  # empty text is None: clients send it for "not given"
 
 

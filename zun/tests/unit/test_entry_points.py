@@ -38,10 +38,13 @@ def test_client_commands_have_the_names_they_replace():
         "appcontainer_aggregate_remove_host",
         "appcontainer_aggregate_set",
         "appcontainer_aggregate_show",
+        "appcontainer_explain",
         "appcontainer_group_create",
         "appcontainer_group_delete",
         "appcontainer_group_list",
         "appcontainer_group_show",
         "appcontainer_host_audit",
         "appcontainer_host_topology_show",
+        "appcontainer_placement_capacity",
+        "appcontainer_placement_dry_run",
     }

@@ -9,8 +9,9 @@ from zun.api.controllers.v1.containers import Containers
 from zun.api.controllers.v1.groups import Groups
 from zun.api.controllers.v1.hosts import Hosts
 from zun.api.controllers.v1.parts import Parts
+from zun.api.controllers.v1.placement import Placement
 from zun.api.controllers.v1.services import Services
 
-NOUNS = (Services, Containers, Groups, Hosts, Aggregates, AvailabilityZones)
+NOUNS = (Services, Containers, Groups, Hosts, Aggregates, AvailabilityZones, Placement)
 
 __all__ = ["NOUNS", "Parts"]

@@ -16,6 +16,7 @@ VERSION_HEADERS = {"openstack-api-version", "openstack-api-minimum-version", "op
         ("container 1.5", "1.5"),
         ("container 01.05", "1.5"),
         ("container 1.40", "1.40"),
+        ("container 1.41", "1.41"),
         ("container 1.42", "1.42"),
         ("container latest", "1.42"),
         ("container LATEST", "1.42"),
@@ -98,6 +99,9 @@ WINDOWS = [
     ("POST", "/v1/groups", 42, 42),
     ("GET", "/v1/groups/x", 42, 42),
     ("DELETE", "/v1/groups/x", 42, 42),
+    ("GET", "/v1/containers/x/explain", 42, 42),
+    ("POST", "/v1/placement/dry_run", 42, 42),
+    ("POST", "/v1/placement/capacity", 42, 42),
 ]
 
 

@@ -7,10 +7,11 @@ import pytest
 
 from zun import policies
 from zun.api import app as api_app
-from zun.db import aggregates, groups
+from zun.db import aggregates, explanations, groups
 from zun.tests.functional.api.client import Client
 
 CREATE = {"image": "demo"}
+RECORD = dict.fromkeys(("reason", "wanted", "hosts", "filters", "codes", "changes", "details", "details_left_out"))
 SERVICE = {"host": "host-1", "binary": "zun-compute"}
 
 # rule -> (method, path, body) that must be refused for want of it alone. {} is a running container, {s} a stopped one,
@@ -42,6 +43,9 @@ USES = {
     "container:execute": ("POST", "/v1/containers/{}/execute?command=ls", None),
     "container:top": ("GET", "/v1/containers/{}/top", None),
     "container:stats": ("GET", "/v1/containers/{}/stats", None),
+    "container:explain": ("GET", "/v1/containers/{e}/explain", None),
+    "placement:dry_run": ("POST", "/v1/placement/dry_run", {"cpu": 1}),
+    "placement:capacity": ("POST", "/v1/placement/capacity", {"cpu": 1}),
     "host:get_all": ("GET", "/v1/hosts", None),
     "host:get": ("GET", "/v1/hosts/host-1", None),
     "host:topology": ("GET", "/v1/hosts/host-1/topology", None),
@@ -67,7 +71,15 @@ USES = {
     "availability_zones:get_all": ("GET", "/v1/availability_zones", None),
 }
 MEMBERS = {"container:get_one:image_pull_policy", "container:get_one:privileged", "container:get_one:runtime"}
-WINDOWS = {"container:rename": "1.13", "host:topology": "1.41", "host:audit": "1.41"}
+HOSTS = {"container:explain:host", "placement:dry_run:host", "placement:capacity:host"}
+WINDOWS = {
+    "container:rename": "1.13",
+    "host:topology": "1.41",
+    "host:audit": "1.41",
+    "container:explain": "1.42",
+    "placement:dry_run": "1.42",
+    "placement:capacity": "1.42",
+}
 
 
 def version_for(rule):
@@ -76,7 +88,7 @@ def version_for(rule):
 
 def test_every_rule_is_tried():
     named = {rule.name for rule in policies.list_rules() if ":" in rule.name}
-    assert named == USES.keys() | MEMBERS
+    assert named == USES.keys() | MEMBERS | HOSTS  # the last are tried in test_placement
 
 
 @pytest.fixture
@@ -100,7 +112,8 @@ def test_each_rule_at_its_place(with_rules, placed, host_up, host_row, rule):
     """With every other rule open to all, the request passes or not as this one says."""
     method, path, body = USES[rule]
     for check, refused in (("!", True), ("@", False)):
-        rows = {"p": placed("Paused").uuid, "s": placed("Stopped").uuid}
+        rows = {"p": placed("Paused").uuid, "s": placed("Stopped").uuid, "e": placed("Error").uuid}
+        explanations.put(rows["e"], RECORD)
         owner = {"project_id": "demo", "policy": "affinity", "rules": {}}
         rows["g"] = groups.insert({**owner, "name": f"group-{refused}"})["uuid"]
         rows["a"] = aggregates.insert(f"empty-{refused}", {})["uuid"]

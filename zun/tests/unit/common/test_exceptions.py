@@ -24,6 +24,15 @@ TREE = [
         "Container web could not be found.",
     ),
     (
+        "ExplanationNotFound",
+        "explanation-not-found",
+        404,
+        "NotFound",
+        {"container": "web"},
+        "No explanation is kept for container web: it was not refused for want of a host. Its status and "
+        "status_reason say what became of it.",
+    ),
+    (
         "ComputeNodeNotFound",
         "compute-node-not-found",
         404,
@@ -168,6 +177,14 @@ TREE = [
         {"host": "h1"},
         "The compute service on host h1 does not answer. Check it with 'openstack appcontainer service list' and try "
         "again once it is up.",
+    ),
+    (
+        "SchedulerUnavailable",
+        "scheduler-unavailable",
+        503,
+        "Unavailable",
+        {"seconds": 60.0},
+        "No scheduler answered within 60 s. Check that zun-scheduler runs, then try again.",
     ),
     ("DockerError", "docker-error", 500, "ZunError", {"error": "boom"}, "Docker error: boom"),
     (

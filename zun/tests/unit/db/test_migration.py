@@ -58,5 +58,6 @@ def test_what_must_be_there_once_is_there_once_after_a_migration():
         "containers": {("uuid",)},
         "container_groups": {("uuid",), ("project_id", "name")},
         "aggregates": {("uuid",), ("name",)},
+        "explanations": set(),
         "services": {("host", "binary")},
     }
