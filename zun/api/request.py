@@ -25,7 +25,7 @@ JSON = "application/json"
 # pecan's ancestor guessed content types from these, so such a last segment never was a name: the reference
 # answers 404. Host names have dots by nature and are spared.
 _SUFFIX = re.compile(r".+\.[^.]+")
-_DOTTED_NOUNS = frozenset({"hosts"})
+_DOTTED_NOUNS = frozenset({"hosts", "aggregates", "groups"})
 
 # Canonical paths of the version documents. Anybody may read them, without a token.
 DOCUMENTS: frozenset[tuple[str, ...]] = frozenset({(), ("v1",)})

@@ -38,6 +38,13 @@ class ContainerNotFound(NotFound):
     msg_fmt = "Container {container} could not be found."
 
 
+class ExplanationNotFound(NotFound):
+    msg_fmt = (
+        "No explanation is kept for container {container}: it was not refused for want of a host. Its status and "
+        "status_reason say what became of it."
+    )
+
+
 class ComputeNodeNotFound(NotFound):
     msg_fmt = "Compute node {compute_node} could not be found."
 
@@ -48,6 +55,18 @@ class ZunServiceNotFound(NotFound):
 
 class RequestedHostNotFound(NotFound):
     msg_fmt = "Host {host} is not a compute host of this cloud. List them with 'openstack appcontainer host list'."
+
+
+class AggregateNotFound(NotFound):
+    msg_fmt = "Host aggregate {aggregate} could not be found."
+
+
+class AggregateHostNotFound(NotFound):
+    msg_fmt = "Host aggregate {aggregate} has no host {host}."
+
+
+class GroupNotFound(NotFound):
+    msg_fmt = "Container group {group} could not be found."
 
 
 class RegistryNotFound(NotFound):
@@ -71,6 +90,10 @@ class ClaimRefused(Conflict):
     """A host cannot hold what was asked. The text is the allocator's reason."""
 
     msg_fmt = "Host {host} refused the claim: {reason}"
+
+
+class GroupRuleBroken(ClaimRefused):
+    """One more container of its group on this host would break the group's rule."""
 
 
 class Invalid(ZunError):
@@ -139,6 +162,10 @@ class HostUnavailable(Unavailable):
         "The compute service on host {host} does not answer. Check it with 'openstack appcontainer service list' and "
         "try again once it is up."
     )
+
+
+class SchedulerUnavailable(Unavailable):
+    msg_fmt = "No scheduler answered within {seconds:g} s. Check that zun-scheduler runs, then try again."
 
 
 class DockerError(ZunError):

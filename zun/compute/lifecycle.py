@@ -73,8 +73,11 @@ class Lifecycle:
                 return
             try:
                 claim = self._tracker.container_claim(context, container, limits)
+                with claim:
+                    committed = self._commit(context, container, claim)
             except exceptions.ClaimRefused as exc:
                 LOG.info("Container %s does not fit: %s", container.uuid, exc)
+                container.cpuset = container.task_state = None
                 self._scheduler_api.claim_refused(
                     context,
                     container,
@@ -84,8 +87,8 @@ class Lifecycle:
                     alternates=alternates,
                 )
                 return
-            with claim:
-                if self._commit(context, container, claim):
+            if committed:
+                with claim:
                     self._build(context, container, claim.plan)
 
     def resume_create(self, context: RequestContext, container: Container) -> None:
@@ -99,11 +102,16 @@ class Lifecycle:
             self._build(context, current, plan)
 
     def _commit(self, context: RequestContext, container: Container, claim: Claim) -> bool:
-        """Write the claim to the row. False when the container does not wait for this host any more."""
+        """Write the claim to the row. False when the container does not wait for this host any more.
+
+        Raises GroupRuleBroken: whether one more of its group may be here is known for certain only now.
+        """
         container.cpuset = cpuset_record(claim.plan, self._tracker.topology)
         container.task_state = TaskState.CREATING
         try:
             generation = container.save_claim(self._hostname)
+        except exceptions.GroupRuleBroken:
+            raise
         except (exceptions.ContainerNotFound, exceptions.Conflict) as exc:
             LOG.info("Container %s needs no host any more: %s", container.uuid, exc)
             claim.abort()

@@ -8,8 +8,9 @@ import sqlalchemy as sa
 from oslo_utils import timeutils, uuidutils
 
 from zun.common import exceptions, states
+from zun.common import groups as group_rules
 from zun.common.context import RequestContext
-from zun.db import models, paging, session
+from zun.db import explanations, groups, models, paging, session
 
 table = models.containers
 nodes = models.compute_nodes
@@ -43,6 +44,7 @@ CLAIM_COLUMNS = (
     "disk",
     "cpu_policy",
     "labels",
+    "group_uuid",
 )
 
 
@@ -55,9 +57,11 @@ def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnEleme
 
 @session.retry
 def insert(values: Mapping[str, Any]) -> session.Row:
-    """Add a container; ``uuid`` and the times are filled in. Returns the whole row."""
+    """Add a container; ``uuid`` and the times are filled in. Returns the whole row. Raises GroupNotFound."""
     uuid = values.get("uuid") or uuidutils.generate_uuid()
     with session.writer() as connection:
+        if values.get("group_uuid"):
+            groups.lock(connection, values["group_uuid"])
         connection.execute(table.insert().values(**{**values, "uuid": uuid, "created_at": timeutils.utcnow()}))
         return session.rows(connection, sa.select(table).where(table.c.uuid == uuid))[0]
 
@@ -100,17 +104,23 @@ def page(
     all_projects: bool = False,
 ) -> list[session.Row]:
     """Up to ``limit`` rows behind the container whose uuid is ``marker``. ``filters`` compare for equality."""
-    conditions = _visible(context, all_projects)
-    conditions += [table.c[name] == value for name, value in (filters or {}).items()]
+    return paging.behind(
+        table,
+        _visible(context, all_projects),
+        filters=[table.c[name] == value for name, value in (filters or {}).items()],
+        limit=limit,
+        marker=marker,
+        missing=exceptions.ContainerNotFound(container=marker),
+        sort_key=sort_key,
+        sort_dir=sort_dir,
+    )
+
+
+def visible(context: RequestContext, uuids: Collection[str]) -> set[str]:
+    """Those of ``uuids`` that are containers which ``context`` may see: its project's, or any for an administrator."""
+    conditions = _visible(context, bool(context.is_admin))
     with session.reader() as connection:
-        start = None
-        if marker is not None:
-            found = sa.select(table).where(table.c.uuid == marker, *_visible(context, all_projects))
-            start = session.first(connection, found)
-            if start is None:
-                raise exceptions.ContainerNotFound(container=marker)
-        statement = paging.page(table, conditions, limit=limit, marker=start, sort_key=sort_key, sort_dir=sort_dir)
-        return session.rows(connection, statement)
+        return set(connection.execute(sa.select(table.c.uuid).where(table.c.uuid.in_(uuids), *conditions)).scalars())
 
 
 def of_host(hostname: str) -> list[session.Row]:
@@ -161,11 +171,13 @@ def update_if(uuid: str, expected: Mapping[str, Any], values: Mapping[str, Any])
 
 
 @session.retry
-def claim(uuid: str, hostname: str, values: Mapping[str, Any]) -> int:
+def claim(uuid: str, hostname: str, values: Mapping[str, Any], *, group_uuid: str | None = None) -> int:
     """Commit that ``hostname`` holds the container's resources, ``values['cpuset']`` among them.
 
     Returns the host's new generation. Raises ContainerNotFound when the container was deleted meanwhile and Conflict
-    when it is no longer waiting for a host or another one has it: then nothing may be started.
+    when it is no longer waiting for a host or another one has it: then nothing may be started. Raises GroupRuleBroken
+    when the container's group ``group_uuid`` must not have one more member here. The group's claims come one after
+    the other, whichever hosts make them, so that each sees those before it.
     """
     waiting = sa.and_(
         table.c.uuid == uuid,
@@ -174,6 +186,8 @@ def claim(uuid: str, hostname: str, values: Mapping[str, Any]) -> int:
     )
     statement = table.update().where(waiting).values(**values, host=hostname, updated_at=timeutils.utcnow())
     with session.writer() as connection:
+        if group_uuid is not None:
+            _check_group(connection, group_uuid, uuid, hostname)
         if not connection.execute(statement).rowcount:
             row = connection.execute(sa.select(table.c.status, table.c.host).where(table.c.uuid == uuid)).first()
             if row is None:
@@ -199,6 +213,7 @@ def destroy(uuid: str) -> int | None:
     with session.writer() as connection:
         host = connection.execute(sa.select(table.c.host).where(table.c.uuid == uuid)).scalar()
         connection.execute(table.delete().where(table.c.uuid == uuid))
+        explanations.remove_in(connection, uuid)
         return _next_generation(connection, host) if host else None
 
 
@@ -207,7 +222,17 @@ def destroy_unplaced(uuid: str) -> bool:
     """Remove the container if no host has it. Returns whether it did."""
     statement = table.delete().where(table.c.uuid == uuid, table.c.host.is_(None))
     with session.writer() as connection:
-        return bool(connection.execute(statement).rowcount)
+        removed = bool(connection.execute(statement).rowcount)
+        if removed:
+            explanations.remove_in(connection, uuid)
+        return removed
+
+
+def _check_group(connection: sa.Connection, group_uuid: str, uuid: str, hostname: str) -> None:
+    group = groups.lock(connection, group_uuid)
+    reason = group_rules.broken_by(group, groups.held(connection, group_uuid, without=uuid), hostname)
+    if reason is not None:
+        raise exceptions.GroupRuleBroken(host=hostname, reason=reason)
 
 
 def _update(connection: sa.Connection, uuid: str, values: Mapping[str, Any]) -> None:

@@ -45,6 +45,7 @@ containers = sa.Table(
     sa.Column("disk", sa.Integer, nullable=False, default=0),  # GiB
     sa.Column("placement", Json, nullable=False),  # the NUMA fields of the request
     sa.Column("request", Json, nullable=False),  # how to schedule it: run, hints, availability_zone, host
+    sa.Column("group_uuid", text(36)),
     sa.Column("command", Json),
     sa.Column("entrypoint", Json),
     sa.Column("workdir", text(255)),
@@ -78,7 +79,44 @@ containers = sa.Table(
     sa.Column("cpuset", Json),
     sa.Index("ix_containers_project_id_name", "project_id", "name"),
     sa.Index("ix_containers_host", "host"),
+    sa.Index("ix_containers_group_uuid", "group_uuid"),
     sa.Index("ix_containers_status", "status"),
+)
+
+container_groups = sa.Table(
+    "container_groups",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("uuid", text(36), nullable=False, unique=True),
+    sa.Column("name", text(255), nullable=False),
+    sa.Column("project_id", text(255), nullable=False),
+    sa.Column("user_id", text(255)),
+    sa.Column("created_at", Time, nullable=False),
+    sa.Column("updated_at", Time),
+    sa.Column("policy", text(32), nullable=False),
+    sa.Column("rules", Json, nullable=False),  # max_per_host
+    sa.UniqueConstraint("project_id", "name"),
+)
+
+aggregates = sa.Table(
+    "aggregates",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("uuid", text(36), nullable=False, unique=True),
+    sa.Column("name", text(255), nullable=False, unique=True),
+    sa.Column("created_at", Time, nullable=False),
+    sa.Column("updated_at", Time),
+    sa.Column("metadata", Json, nullable=False),  # texts by name; availability_zone among them
+    sa.Column("hosts", Json, nullable=False),  # names, sorted
+)
+
+# Beside the containers and not in their rows: it is large, and only who asks for it reads it.
+explanations = sa.Table(
+    "explanations",
+    metadata,
+    sa.Column("container_uuid", text(36), primary_key=True),
+    sa.Column("created_at", Time, nullable=False),
+    sa.Column("record", Json, nullable=False),
 )
 
 compute_nodes = sa.Table(

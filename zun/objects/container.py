@@ -52,6 +52,7 @@ class Container(base.ZunObject):
         "disk": fields.IntegerField(default=0),
         "placement": base.JsonField(default={}),
         "request": base.JsonField(default={}),
+        "group_uuid": _text(),
         "command": _json(),
         "entrypoint": _json(),
         "workdir": _text(),
@@ -100,6 +101,7 @@ class Container(base.ZunObject):
     disk: int
     placement: dict[str, Any]
     request: dict[str, Any]
+    group_uuid: str | None
     command: list[str] | None
     entrypoint: list[str] | None
     workdir: str | None
@@ -149,9 +151,11 @@ class Container(base.ZunObject):
     def save_claim(self, hostname: str) -> int:
         """Write what changed as the claim of ``hostname``, and return that host's new generation.
 
-        Raises ContainerNotFound or Conflict when the container no longer waits for this host.
+        Raises ContainerNotFound or Conflict when the container no longer waits for this host, and GroupRuleBroken when
+        its group must not have one more member there.
         """
-        generation = db.claim(self.uuid, hostname, self.columns(self.obj_what_changed() - {"host"}))
+        changed = self.columns(self.obj_what_changed() - {"host"})
+        generation = db.claim(self.uuid, hostname, changed, group_uuid=self.group_uuid)
         self.host = hostname
         self.obj_reset_changes()
         return generation

@@ -2,6 +2,8 @@
 """python-zunclient's container commands with placement."""
 
 import argparse
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from zunclient.osc.v1 import containers
@@ -9,9 +11,22 @@ from zunclient.osc.v1 import containers
 from zun.osc import placement, versions
 
 
-def _options(fields: dict[str, Any]) -> str:
-    """Return the option names behind ``fields``, as the user typed them."""
-    return ", ".join("--" + name.replace("_", "-") for name in fields)
+@contextlib.contextmanager
+def _asked(client: Any, parsed_args: argparse.Namespace) -> Iterator[None]:
+    """Within the block, ``client`` creates containers as the options of ours ask; without one it is as it was."""
+    fields = placement.fields(parsed_args)
+    options = ["--" + name.replace("_", "-") for name in fields]
+    version = versions.PLACEMENT_VERSION
+    hints = placement.hints(parsed_args)
+    if hints:
+        fields["hints"] = hints
+        version = versions.GROUPS_VERSION
+        options += ["--group"] if parsed_args.group else ["--hint"]
+    if not fields:
+        yield
+        return
+    with versions.placed(client, fields, ", ".join(options), version):
+        yield
 
 
 class CreateContainer(containers.CreateContainer):
@@ -23,10 +38,7 @@ class CreateContainer(containers.CreateContainer):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        fields = placement.fields(parsed_args)
-        if not fields:
-            return super().take_action(parsed_args)
-        with versions.placed(self.app.client_manager.container, fields, _options(fields)):
+        with _asked(self.app.client_manager.container, parsed_args):
             return super().take_action(parsed_args)
 
 
@@ -39,10 +51,7 @@ class RunContainer(containers.RunContainer):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        fields = placement.fields(parsed_args)
-        if not fields:
-            return super().take_action(parsed_args)
-        with versions.placed(self.app.client_manager.container, fields, _options(fields)):
+        with _asked(self.app.client_manager.container, parsed_args):
             return super().take_action(parsed_args)
 
 
@@ -90,9 +99,10 @@ class UpdateContainer(containers.UpdateContainer):
         fields = {name: value for name in names if (value := getattr(parsed_args, name)) is not None}
         if not fields:
             return super().take_action(parsed_args)
+        options = ", ".join("--" + name.replace("_", "-") for name in fields)
         if not any((parsed_args.cpu, parsed_args.memory, parsed_args.name)):
             # The stock command refuses when none of its own options is given. The size it has changes nothing.
             shown = self.app.client_manager.container.containers.get(parsed_args.container)
             parsed_args.memory = shown.memory
-        with versions.placed(self.app.client_manager.container, fields, _options(fields)):
+        with versions.placed(self.app.client_manager.container, fields, options):
             return super().take_action(parsed_args)

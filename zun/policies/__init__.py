@@ -3,9 +3,9 @@
 
 from oslo_policy import policy
 
-from zun.policies import availability_zones, containers, hosts, roles, services
+from zun.policies import aggregates, availability_zones, containers, groups, hosts, placement, roles, services
 
-NOUNS = (roles, containers, hosts, services, availability_zones)
+NOUNS = (roles, containers, groups, hosts, aggregates, services, availability_zones, placement)
 
 
 def list_rules() -> list[policy.RuleDefault]:

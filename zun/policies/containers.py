@@ -45,5 +45,12 @@ RULES = (
     rule("container:logs", READER, "Read the log of a container.", f"GET {_ITEM}/logs"),
     rule("container:execute", MEMBER, "Run a command in a container.", f"POST {_ITEM}/execute"),
     rule("container:top", READER, "List the processes of a container.", f"GET {_ITEM}/top"),
+    rule("container:explain", READER, "See why a container found no host.", f"GET {_ITEM}/explain"),
+    rule(
+        "container:explain:host",
+        ADMIN,
+        "See which hosts refused it, and what each has on its memory nodes.",
+        f"GET {_ITEM}/explain",
+    ),
     rule("container:stats", READER, "See what a container uses.", f"GET {_ITEM}/stats"),
 )

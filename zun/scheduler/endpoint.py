@@ -3,6 +3,7 @@
 
 import datetime
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,8 +15,9 @@ from zun.common.context import RequestContext, admin_context
 from zun.common.states import Status
 from zun.compute.rpcapi import ComputeAPI
 from zun.db import containers as db
+from zun.db import explanations
 from zun.objects import Container
-from zun.scheduler import filters, select, weighers
+from zun.scheduler import capacity, dry_run, explain, filters, select, weighers
 from zun.scheduler.host_table import Held, HostState, HostTable
 from zun.scheduler.request_spec import RequestSpec
 from zun.topology import Plan
@@ -64,10 +66,41 @@ class SchedulerEndpoint:
         LOG.info("Container %s was refused by %s: %s", container.uuid, host, reason)
         self._table.unbook(container.uuid)
         if len(tried) >= self._max_attempts:
-            refusals = "; ".join(dict.fromkeys(why.replace(name, "a host") for name, why in tried.items()))
-            self._fail(context, container, f"No valid host was found: {len(tried)} hosts refused. {refusals}")
+            message = f"No valid host was found: {len(tried)} hosts refused. {_reasons(tried)}"
+            self._fail(container, explain.refused_claims(RequestSpec.of(container, tried), tried, message))
         else:
             self._place(context, container, tried, alternates)
+
+    def dry_run(self, context: RequestContext, *, container: Container, count: int) -> dict[str, Any]:
+        """Call: where ``count`` containers like this one, which has no row, would go. Nothing is booked."""
+        self._table.refresh()
+        answer = dry_run.dry_run(
+            self._table.hosts(),
+            RequestSpec.of(container),
+            self._filters,
+            self._weighers,
+            count=count,
+            choices=1 + self._alternates,
+        )
+        return answer.to_dict()
+
+    def capacity(
+        self, context: RequestContext, *, container: Container, limit: int, seconds: float
+    ) -> dict[str, Any]:
+        """Call: how many more containers like this one, which has no row, would find a host.
+
+        The counting stops at ``limit`` containers, or after ``seconds``.
+        """
+        deadline = time.monotonic() + seconds
+        self._table.refresh()
+        answer = capacity.capacity(
+            self._table.hosts(),
+            RequestSpec.of(container),
+            self._filters,
+            limit=limit,
+            expired=lambda: time.monotonic() > deadline,
+        )
+        return answer.to_dict()
 
     def host_changed(
         self,
@@ -107,14 +140,16 @@ class SchedulerEndpoint:
         try:
             spec = RequestSpec.of(container, tried)
         except ValueError as exc:  # a row that no version of this code wrote
-            self._fail(context, container, f"The request cannot be understood: {exc}. Delete it and create it again.")
+            message = f"The request cannot be understood: {exc}. Delete it and create it again."
+            self._fail(container, explain.Explanation(message, {}))
             return
         self._table.refresh()
         answer = self._select_and_book(container, spec, alternates)
         if isinstance(answer, select.NoValidHost):
             for rejection in answer.rejections:
                 LOG.debug("%s: %s: %s: %s", spec.uuid, rejection.hostname, rejection.filter, rejection.reason)
-            self._fail(context, container, answer.message)
+            said = f" Of the hosts that refused: {_reasons(tried)}" if tried else ""
+            self._fail(container, explain.extended(answer.explanation, said))
             return
         best, spare = answer[0], answer[1:]
         LOG.info("Container %s goes to host %s", spec.uuid, best.hostname)
@@ -164,8 +199,18 @@ class SchedulerEndpoint:
                 return choices[index:]
         return []
 
-    def _fail(self, context: RequestContext, container: Container, reason: str) -> None:
+    def _fail(self, container: Container, why: explain.Explanation) -> None:
+        """End the container in Error. Who sees that finds the explanation already there."""
+        if why.record:
+            explanations.put(container.uuid, why.record)
         waiting = {"status": Status.CREATING, "host": None}
-        outcome = {"status": Status.ERROR, "status_reason": reason, "task_state": None}
+        outcome = {"status": Status.ERROR, "status_reason": why.message, "task_state": None}
         if db.update_if(container.uuid, waiting, outcome):
-            LOG.info("Container %s has no host: %s", container.uuid, reason)
+            LOG.info("Container %s has no host: %s", container.uuid, why.message)
+        else:
+            explanations.remove(container.uuid)  # somebody else decided about it meanwhile
+
+
+def _reasons(tried: Mapping[str, str]) -> str:
+    """Why hosts refused, each reason once and without their names, for the user."""
+    return "; ".join(dict.fromkeys(why.replace(name, "a host") for name, why in tried.items()))

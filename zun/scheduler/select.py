@@ -5,19 +5,17 @@ Two stages. Every host passes the filters' cheap tests and is weighed; then the 
 after the other, until enough of them can really hold it. Every host that drops out leaves a reason.
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from zun.scheduler import weighers
+from zun.scheduler.explain import Explanation, Rejection, explain
 from zun.scheduler.filters import HostFilter
 from zun.scheduler.host_table import HostState
 from zun.scheduler.request_spec import RequestSpec
-from zun.topology import PlacementRequest, Refusal, plan
-
-# Hosts that are asked what would have fitted when nothing does: enough for a useful answer, bounded for a large cloud.
-NEAREST_MISS_HOSTS = 50
+from zun.topology import Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +27,23 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
-    hostname: str
-    filter: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class NoValidHost:
-    """Nothing can hold the request. ``message`` is for its user: counts by filter and nearest miss, no host names."""
+    """Nothing can hold the request. Why is costly to say, so it is worked out at the first look."""
 
     rejections: tuple[Rejection, ...]
-    message: str
+    _explain: Callable[[], Explanation] = field(repr=False, compare=False)
+    _known: list[Explanation] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    @property
+    def explanation(self) -> Explanation:
+        if not self._known:
+            self._known.append(self._explain())
+        return self._known[0]
+
+    @property
+    def message(self) -> str:
+        """For the request's user: counts by filter and nearest miss, no host names."""
+        return self.explanation.message
 
 
 def select(
@@ -68,7 +71,10 @@ def select(
         choices.append(Choice(host.hostname, answer))
         if len(choices) == count:
             break
-    return choices or NoValidHost(tuple(rejections), _explain(hosts, spec, filters, rejections))
+    if choices:
+        return choices
+    why = partial(explain, tuple(hosts), spec, filters, rejections, partial(_fits, filters))
+    return NoValidHost(tuple(rejections), why)
 
 
 def _reject(host: HostState, spec: RequestSpec, filters: Sequence[HostFilter]) -> Rejection | None:
@@ -89,70 +95,5 @@ def _limits(host: HostState, spec: RequestSpec, filters: Sequence[HostFilter]) -
     return limits
 
 
-def _explain(
-    hosts: Sequence[HostState],
-    spec: RequestSpec,
-    filters: Sequence[HostFilter],
-    rejections: Sequence[Rejection],
-) -> str:
-    if not hosts:
-        return "No valid host was found: no compute host has registered yet."
-    counts = Counter(rejection.filter for rejection in rejections)
-    told = ", ".join(f"{name} rejected {count}" for name, count in counts.most_common())
-    message = f"No valid host was found. Of {len(hosts)} host{'s' * (len(hosts) > 1)}, {told}."
-    capacity = {type(each).__name__ for each in filters if each.measures_capacity}
-    by_name = {host.hostname: host for host in hosts}
-    full = [by_name[each.hostname] for each in rejections if each.filter in capacity]
-    full = [host for host in full if host.enable_cpu_pinning or not spec.dedicated]
-    nearest = _nearest_miss(full, spec, filters)
-    if nearest is None and full:
-        nearest = "Nearest miss: a host has the CPUs and the memory, but not the disk."
-    return f"{message} {nearest or _first_reason(rejections)}"
-
-
-def _nearest_miss(hosts: Sequence[HostState], spec: RequestSpec, filters: Sequence[HostFilter]) -> str | None:
-    """What the best of the full hosts lacks, and the largest like request that would really go there."""
-    misses: list[tuple[Refusal, bool]] = []
-    for host in hosts[:NEAREST_MISS_HOSTS]:
-        answer = plan(host.topology, host.usage, spec.placement)
-        if isinstance(answer, Refusal):
-            fits = answer.nearest is not None and _fits(host, replace(spec, placement=answer.nearest), filters)
-            misses.append((answer, fits))
-    if not misses:
-        return None
-    best, fits = max(misses, key=lambda miss: (miss[1], *_nearness(miss[0])))
-    return f"Nearest miss: {best.message.rstrip('.')}.{_would_fit(best.nearest, spec.placement) if fits else ''}"
-
-
-def _fits(host: HostState, spec: RequestSpec, filters: Sequence[HostFilter]) -> bool:
+def _fits(filters: Sequence[HostFilter], host: HostState, spec: RequestSpec) -> bool:
     return _reject(host, spec, filters) is None and not isinstance(_limits(host, spec, filters), Rejection)
-
-
-def _nearness(refusal: Refusal) -> tuple[float, int]:
-    nearest = refusal.nearest
-    return (-1.0, -1) if nearest is None else (float(nearest.cpus), nearest.memory_mib)
-
-
-def _would_fit(nearest: PlacementRequest | None, wanted: PlacementRequest) -> str:
-    """The nearest request in words, with each condition in which it differs besides its size."""
-    if nearest is None:
-        return ""
-    conditions = []
-    if nearest.numa_nodes != 1 or wanted.numa_nodes != 1:
-        conditions.append(f"on {nearest.numa_nodes} NUMA node{'s' * (nearest.numa_nodes > 1)}")
-    if nearest.thread_policy != wanted.thread_policy:
-        conditions.append(f"with thread policy {nearest.thread_policy}")
-    if nearest.isolation != wanted.isolation:
-        conditions.append(f"with isolation {nearest.isolation}")
-    if nearest.page_size != wanted.page_size:
-        size = nearest.page_size or "small"
-        conditions.append(f"with pages of {size} KiB" if isinstance(size, int) else f"with {size} pages")
-    if nearest.numa_affinity != wanted.numa_affinity:
-        conditions.append(f"with NUMA affinity {nearest.numa_affinity}")
-    told = "".join(f" {condition}" for condition in conditions)
-    return f" A request for {nearest.cpus:g} CPUs and {nearest.memory_mib} MiB{told} would fit now."
-
-
-def _first_reason(rejections: Sequence[Rejection]) -> str:
-    reasons = Counter(rejection.reason for rejection in rejections)
-    return f"Most common reason: {reasons.most_common(1)[0][0]}."

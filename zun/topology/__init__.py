@@ -61,7 +61,7 @@ from zun.topology.cells import HostTopology, NUMACell
 from zun.topology.cpuset import CpuSet
 from zun.topology.grade import grade_of
 from zun.topology.placement import CellShare, Plan
-from zun.topology.refusal import CellFree, Refusal, RefusalCode, Wanted
+from zun.topology.refusal import CellFree, Change, Dimension, Refusal, RefusalCode, Wanted
 from zun.topology.request import CPUPolicy, Isolation, MemPolicy, NUMAAffinity, PlacementRequest, ThreadPolicy
 from zun.topology.sysfs import discover
 from zun.topology.usage import ClaimConflict, Usage
@@ -70,8 +70,10 @@ __all__ = [
     "CPUPolicy",
     "CellFree",
     "CellShare",
+    "Change",
     "ClaimConflict",
     "CpuSet",
+    "Dimension",
     "HostTopology",
     "Isolation",
     "MemPolicy",

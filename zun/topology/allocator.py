@@ -13,7 +13,7 @@ from zun.topology.cover import fewest_cells
 from zun.topology.cpuset import NO_CPUS, CpuSet
 from zun.topology.explain import explain
 from zun.topology.matching import cheapest_columns, cheapest_matching
-from zun.topology.nearest import nearest
+from zun.topology.nearest import changes, nearest
 from zun.topology.placement import CellShare, Plan
 from zun.topology.question import Question, Taken, in_mib
 from zun.topology.refusal import Refusal
@@ -35,7 +35,8 @@ def plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Pla
     if found is not None:
         return found
     refusal = explain(topology, usage, request, questions)
-    return replace(refusal, _find=partial(nearest, topology, usage, request, plan))
+    near = (topology, usage, request, plan, questions)
+    return replace(refusal, _find=partial(nearest, *near), _list=partial(changes, *near))
 
 
 def page_sizes(topology: HostTopology, request: PlacementRequest) -> list[int | None]:

@@ -172,6 +172,21 @@ def create(settings: Settings) -> Mapping[Version, Schema]:
     return found
 
 
+# Questions about containers that do not exist.
+
+COUNT = scalars.whole(1, 100)
+LIMIT = scalars.whole(1, 100_000)
+_SHAPE = frozenset(
+    {"cpu", "memory", "disk", "cpu_policy", *placement.FIELDS, "hints", "runtime", "availability_zone", "host"}
+)
+
+
+def shape(settings: Settings, **others: Field) -> Schema:
+    """Those fields of create that decide where a container goes, in their newest form, and ``others``."""
+    rows = [row for row in _create_rows(settings) if row.name in _SHAPE and row.until == microversion.MAX]
+    return Schema({**{row.name: row.field for row in rows}, **others})
+
+
 @dataclass(frozen=True, slots=True)
 class Gate:
     """A field of create that older versions know and refuse. ``if_empty``: also when it is empty or false."""

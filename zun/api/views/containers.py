@@ -71,6 +71,8 @@ def show(
             shown[name] = row[name]
     if version >= microversion.PLACEMENT:
         shown |= _placement(row)
+    if version >= microversion.GROUPS:
+        shown["group_uuid"] = row["group_uuid"]
     if base_url is not None:
         shown["links"] = links.item(base_url, NOUN, row["uuid"])
     return shown

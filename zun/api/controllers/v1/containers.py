@@ -13,9 +13,9 @@ from typing import Any
 
 from oslo_utils import timeutils
 
-from zun.api import creation, microversion, paging
+from zun.api import creation, hints, microversion, paging
 from zun.api import placement as placement_rules
-from zun.api.controllers.v1 import alive
+from zun.api.controllers.v1 import alive, requested
 from zun.api.controllers.v1.parts import Parts
 from zun.api.microversion import Version, v1
 from zun.api.policy import Access
@@ -24,11 +24,12 @@ from zun.api.routes import ACCEPTED, NO_CONTENT, Answer, Route
 from zun.api.schemas import Schema
 from zun.api.schemas import containers as schemas
 from zun.api.views import containers as views
+from zun.api.views import placement as placement_views
 from zun.common import exceptions, states
 from zun.common.context import admin_context
 from zun.common.states import Status
-from zun.db import compute_nodes as db_nodes
 from zun.db import containers as db
+from zun.db import explanations
 from zun.objects import Container
 
 NOUN = views.NOUN
@@ -96,6 +97,7 @@ class Containers:
             Action("GET", "logs", schemas.LOGS, self._logs, waits=True),
             Action("GET", "top", schemas.TOP, self._top, waits=True),
             Action("GET", "stats", schemas.NONE, self._stats, waits=True),
+            Action("GET", "explain", schemas.NONE, self._explain, any_status=True, since=microversion.QUESTIONS),
         )
 
     # The collection.
@@ -138,34 +140,22 @@ class Containers:
         given = self._create_schemas[call.version](call.body)
         call.access.require("container:create")
         creation.check_gates(given, call.version)
-        self._check_create_policies(call, given)
+        hints.check_gates(given.get("hints") or {}, call.version)
+        requested.check_policies(call.access, given)
         fields = creation.container_fields(given, run=run, version=call.version, settings=self._settings)
         fields.setdefault("name", creation.generated_name(self._random))
-        host = given.get("host")
-        if host is not None:
-            self._check_host(host)
+        requested.check_host(given)
+        asked = hints.resolved(call.context, given.get("hints") or {})
+        fields["request"] |= {"hints": asked}
+        fields["group_uuid"] = asked.get(hints.GROUP)
         container = Container(call.context, project_id=call.context.project_id, user_id=call.context.user_id, **fields)
-        container.create()
+        try:
+            container.create()
+        except exceptions.GroupNotFound:  # deleted since it was looked up
+            raise hints.no_group(fields["group_uuid"]) from None
         self._schedule(call, container)
         shown = self._shown(container, call, fresh=True)
         return Answer(shown, 202, {"Location": f"{call.base_url}/v1/containers/{container.uuid}"})
-
-    def _check_create_policies(self, call: Call, given: Given) -> None:
-        """Some fields are not for everybody, whatever else the request says."""
-        if given.get("runtime") is not None:
-            call.access.require("container:create:runtime")
-        if "privileged" in given:
-            call.access.require("container:create:privileged")
-        if given.get("image_pull_policy"):
-            call.access.require("container:create:image_pull_policy")
-        if given.get("host") is not None:
-            call.access.require("container:create:requested_destination")
-
-    def _check_host(self, host: str) -> None:
-        try:
-            db_nodes.find(host)
-        except exceptions.ComputeNodeNotFound:
-            raise exceptions.RequestedHostNotFound(host=host) from None
 
     def _schedule(self, call: Call, container: Container) -> None:
         """Hand the container to the scheduler. When that fails its row says so, as a client may look for it
@@ -325,6 +315,10 @@ class Containers:
 
     def _stats(self, container: Container, given: Given, call: Call) -> Answer:
         return Answer(self._compute.stats(call.context, container))
+
+    def _explain(self, container: Container, given: Given, call: Call) -> Answer:
+        row = explanations.get(container.uuid)
+        return Answer(placement_views.explanation(row, hosts=call.access.allows("container:explain:host", container)))
 
     # What several of them need.
 

@@ -10,12 +10,26 @@ from zun.objects import Container
 class SchedulerMessages:
     def __init__(self) -> None:
         self.sent: list[tuple[str, str]] = []
+        self.placed: list[dict[str, Any]] = []  # what a dry run answers
         self.failure: Exception | None = None
 
     def create(self, context: RequestContext, container: Container) -> None:
         if self.failure:
             raise self.failure
         self.sent.append(("create", container.uuid))
+
+    def dry_run(self, context: RequestContext, container: Container, *, count: int) -> dict[str, Any]:
+        if self.failure:
+            raise self.failure
+        self.sent.append(("dry_run", container.uuid))
+        return {"placed": self.placed, "refusal": None}
+
+    def capacity(self, context: RequestContext, container: Container, *, limit: int) -> dict[str, Any]:
+        if self.failure:
+            raise self.failure
+        self.sent.append(("capacity", container.uuid))
+        hosts = [{"host": each["host"], "count": 1, "code": "cpus", "reason": "full"} for each in self.placed]
+        return {"total": len(hosts), "complete": True, "hosts": hosts}
 
 
 class ComputeMessages:

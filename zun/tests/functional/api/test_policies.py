@@ -7,12 +7,15 @@ import pytest
 
 from zun import policies
 from zun.api import app as api_app
+from zun.db import aggregates, explanations, groups
 from zun.tests.functional.api.client import Client
 
 CREATE = {"image": "demo"}
+RECORD = dict.fromkeys(("reason", "wanted", "hosts", "filters", "codes", "changes", "details", "details_left_out"))
 SERVICE = {"host": "host-1", "binary": "zun-compute"}
 
-# rule -> (method, path, body) that must be refused for want of it alone. {} is a running container, {s} a stopped one.
+# rule -> (method, path, body) that must be refused for want of it alone. {} is a running container, {s} a stopped one,
+# {g} a group, {a} an aggregate without hosts and {h} one that has host-1.
 USES = {
     "container:create": ("POST", "/v1/containers", CREATE),
     "container:create:runtime": ("POST", "/v1/containers", {**CREATE, "runtime": "runc"}),
@@ -40,10 +43,26 @@ USES = {
     "container:execute": ("POST", "/v1/containers/{}/execute?command=ls", None),
     "container:top": ("GET", "/v1/containers/{}/top", None),
     "container:stats": ("GET", "/v1/containers/{}/stats", None),
+    "container:explain": ("GET", "/v1/containers/{e}/explain", None),
+    "placement:dry_run": ("POST", "/v1/placement/dry_run", {"cpu": 1}),
+    "placement:capacity": ("POST", "/v1/placement/capacity", {"cpu": 1}),
     "host:get_all": ("GET", "/v1/hosts", None),
     "host:get": ("GET", "/v1/hosts/host-1", None),
     "host:topology": ("GET", "/v1/hosts/host-1/topology", None),
     "host:audit": ("POST", "/v1/hosts/host-1/audit", None),
+    "group:get_all": ("GET", "/v1/groups", None),
+    "group:get_all_all_projects": ("GET", "/v1/groups?all_projects=1", None),
+    "group:get": ("GET", "/v1/groups/{g}", None),
+    "group:create": ("POST", "/v1/groups", {"name": "another", "policy": "affinity"}),
+    "group:delete": ("DELETE", "/v1/groups/{g}", None),
+    "aggregate:get_all": ("GET", "/v1/aggregates", None),
+    "aggregate:get": ("GET", "/v1/aggregates/{a}", None),
+    "aggregate:create": ("POST", "/v1/aggregates", {"name": "another"}),
+    "aggregate:update": ("PATCH", "/v1/aggregates/{a}", {"name": "another"}),
+    "aggregate:delete": ("DELETE", "/v1/aggregates/{a}", None),
+    "aggregate:add_host": ("POST", "/v1/aggregates/{a}/add_host", {"host": "host-1"}),
+    "aggregate:remove_host": ("POST", "/v1/aggregates/{h}/remove_host", {"host": "host-1"}),
+    "aggregate:set_metadata": ("POST", "/v1/aggregates/{a}/set_metadata", {"metadata": {}}),
     "zun-service:get_all": ("GET", "/v1/services", None),
     "zun-service:enable": ("PUT", "/v1/services/enable", SERVICE),
     "zun-service:disable": ("PUT", "/v1/services/disable", SERVICE),
@@ -52,12 +71,24 @@ USES = {
     "availability_zones:get_all": ("GET", "/v1/availability_zones", None),
 }
 MEMBERS = {"container:get_one:image_pull_policy", "container:get_one:privileged", "container:get_one:runtime"}
-WINDOWS = {"container:rename": "1.13", "host:topology": "1.41", "host:audit": "1.41"}
+HOSTS = {"container:explain:host", "placement:dry_run:host", "placement:capacity:host"}
+WINDOWS = {
+    "container:rename": "1.13",
+    "host:topology": "1.41",
+    "host:audit": "1.41",
+    "container:explain": "1.42",
+    "placement:dry_run": "1.42",
+    "placement:capacity": "1.42",
+}
+
+
+def version_for(rule):
+    return "1.42" if rule.startswith(("group:", "aggregate:")) else WINDOWS.get(rule, "1.40")
 
 
 def test_every_rule_is_tried():
     named = {rule.name for rule in policies.list_rules() if ":" in rule.name}
-    assert named == USES.keys() | MEMBERS
+    assert named == USES.keys() | MEMBERS | HOSTS  # the last are tried in test_placement
 
 
 @pytest.fixture
@@ -81,9 +112,15 @@ def test_each_rule_at_its_place(with_rules, placed, host_up, host_row, rule):
     """With every other rule open to all, the request passes or not as this one says."""
     method, path, body = USES[rule]
     for check, refused in (("!", True), ("@", False)):
-        rows = {"p": placed("Paused").uuid, "s": placed("Stopped").uuid}
+        rows = {"p": placed("Paused").uuid, "s": placed("Stopped").uuid, "e": placed("Error").uuid}
+        explanations.put(rows["e"], RECORD)
+        owner = {"project_id": "demo", "policy": "affinity", "rules": {}}
+        rows["g"] = groups.insert({**owner, "name": f"group-{refused}"})["uuid"]
+        rows["a"] = aggregates.insert(f"empty-{refused}", {})["uuid"]
+        rows["h"] = aggregates.insert(f"aggregate-{refused}", {})["uuid"]
+        aggregates.add_host(rows["h"], "host-1")
         open_to_all = dict.fromkeys(USES.keys() | MEMBERS, "@")
-        api = with_rules({**open_to_all, rule: check}).at(WINDOWS.get(rule, "1.40"))
+        api = with_rules({**open_to_all, rule: check}).at(version_for(rule))
         reply = api.send(method, path.format(placed().uuid, **rows), body)
         if refused:
             assert reply.refusal == (403, "policy-not-authorized")

@@ -5,6 +5,7 @@ The stranger is a member of another project. Reader and member are of the projec
 administrator is of a third project.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from zun.api import microversion
 from zun.api.controllers.v1 import NOUNS, Parts
 from zun.api.routes import Route
+from zun.db import aggregates, containers, explanations, groups
 from zun.tests.functional.api.client import Reply
 
 PEOPLE = ("stranger", "reader", "member", "admin")
@@ -42,6 +44,21 @@ def administer(**request: Any) -> Case:
     return Case((403, 403, 403, 200), **request)
 
 
+def question() -> Case:
+    """Asked about the asker's own project, whichever that is."""
+    return Case((200, 200, 200, 200), body={"cpu": 1, "memory": 64})
+
+
+EXPLANATION = {
+    "reason": "full",
+    "wanted": {},
+    "hosts": 1,
+    "filters": {},
+    "codes": {},
+    "changes": [],
+    "details": [],
+    "details_left_out": 0,
+}
 SERVICE = {"host": HOST, "binary": "zun-compute"}
 ITEM = "containers/{ident}"
 CASES: dict[str, Sequence[Case]] = {
@@ -74,6 +91,21 @@ CASES: dict[str, Sequence[Case]] = {
     f"GET {ITEM}/logs": (look(),),
     f"GET {ITEM}/top": (look(),),
     f"GET {ITEM}/stats": (look(),),
+    f"GET {ITEM}/explain": (look(),),
+    "POST placement/dry_run": (question(),),
+    "POST placement/capacity": (question(),),
+    "GET groups": (Case((200, 200, 200, 200)), administer(query="all_projects=1")),
+    "POST groups": (Case((201, 403, 201, 201), body={"name": "web", "policy": "affinity"}),),
+    "GET groups/{group}": (look(),),
+    "DELETE groups/{group}": (act(204),),
+    "GET aggregates": (administer(),),
+    "POST aggregates": (Case((403, 403, 403, 201), body={"name": "fast"}),),
+    "GET aggregates/{aggregate}": (administer(),),
+    "PATCH aggregates/{aggregate}": (administer(body={"name": "fast"}),),
+    "DELETE aggregates/{aggregate}": (Case((403, 403, 403, 204)),),
+    "POST aggregates/{aggregate}/add_host": (administer(body={"host": HOST}),),
+    "POST aggregates/{aggregate}/remove_host": (administer(body={"host": HOST}),),
+    "POST aggregates/{aggregate}/set_metadata": (administer(body={"metadata": {"ssd": "true"}}),),
     "GET hosts": (administer(),),
     "GET hosts/{host}": (administer(),),
     "GET hosts/{host}/topology": (administer(),),
@@ -95,7 +127,26 @@ def routes(parts: Parts) -> dict[str, Route]:
 
 def send(ask: Callable[..., Reply], route: Route, case: Case, ident: str) -> Reply:
     """Send the request of ``case``. ``ask`` is called like ``Client.send``, with the person's proof in it."""
-    path = "/v1/" + route.path.format(ident=ident, host=HOST) + (f"?{case.query}" if case.query else "")
+    path = "/v1/" + route.path.format(**_names(route, ident)) + (f"?{case.query}" if case.query else "")
     version = {"OpenStack-API-Version": f"container {min(route.until, microversion.MAX)}"}
     body = {} if case.body is None else {"body": case.body}
     return ask(route.method, path, headers=version, **body)
+
+
+_numbers = itertools.count()
+
+
+def _names(route: Route, ident: str) -> dict[str, str]:
+    """What the variables of the path stand for: rows made anew, of the project that owns container ``ident``."""
+    names, number = {"ident": ident, "host": HOST}, next(_numbers)
+    if "{group}" in route.path:
+        owner = containers.get(ident)["project_id"]
+        values = {"name": f"group-{number}", "project_id": owner, "policy": "affinity", "rules": {}}
+        names["group"] = groups.insert(values)["uuid"]
+    if "{aggregate}" in route.path:
+        names["aggregate"] = aggregates.insert(f"aggregate-{number}", {})["uuid"]
+        if route.path.endswith("remove_host"):
+            aggregates.add_host(names["aggregate"], HOST)
+    if route.path.endswith("/explain"):
+        explanations.put(ident, EXPLANATION)
+    return names

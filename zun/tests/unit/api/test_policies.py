@@ -25,10 +25,22 @@ ADMIN = [
     "container:get_all_all_projects",
     "container:delete_force",
     "container:delete_all_projects",
+    "container:explain:host",
+    "placement:dry_run:host",
+    "placement:capacity:host",
     "host:get_all",
     "host:get",
     "host:topology",
     "host:audit",
+    "group:get_all_all_projects",
+    "aggregate:get_all",
+    "aggregate:get",
+    "aggregate:create",
+    "aggregate:update",
+    "aggregate:delete",
+    "aggregate:add_host",
+    "aggregate:remove_host",
+    "aggregate:set_metadata",
     "zun-service:get_all",
     "zun-service:delete",
     "zun-service:enable",
@@ -41,6 +53,11 @@ READER = [
     "container:logs",
     "container:top",
     "container:stats",
+    "container:explain",
+    "placement:dry_run",
+    "placement:capacity",
+    "group:get_all",
+    "group:get",
     "availability_zones:get_all",
 ]
 MEMBER = [
@@ -56,6 +73,8 @@ MEMBER = [
     "container:execute",
     "container:rename",
     "container:resize_container",
+    "group:create",
+    "group:delete",
 ]
 NOBODY = ["container:create:privileged"]
 

@@ -24,6 +24,15 @@ TREE = [
         "Container web could not be found.",
     ),
     (
+        "ExplanationNotFound",
+        "explanation-not-found",
+        404,
+        "NotFound",
+        {"container": "web"},
+        "No explanation is kept for container web: it was not refused for want of a host. Its status and "
+        "status_reason say what became of it.",
+    ),
+    (
         "ComputeNodeNotFound",
         "compute-node-not-found",
         404,
@@ -46,6 +55,30 @@ TREE = [
         "NotFound",
         {"host": "h9"},
         "Host h9 is not a compute host of this cloud. List them with 'openstack appcontainer host list'.",
+    ),
+    (
+        "AggregateNotFound",
+        "aggregate-not-found",
+        404,
+        "NotFound",
+        {"aggregate": "ssd"},
+        "Host aggregate ssd could not be found.",
+    ),
+    (
+        "AggregateHostNotFound",
+        "aggregate-host-not-found",
+        404,
+        "NotFound",
+        {"aggregate": "ssd", "host": "h1"},
+        "Host aggregate ssd has no host h1.",
+    ),
+    (
+        "GroupNotFound",
+        "group-not-found",
+        404,
+        "NotFound",
+        {"group": "web"},
+        "Container group web could not be found.",
     ),
     (
         "RegistryNotFound",
@@ -79,6 +112,14 @@ TREE = [
         "Conflict",
         {"host": "h1", "reason": "full"},
         "Host h1 refused the claim: full",
+    ),
+    (
+        "GroupRuleBroken",
+        "group-rule-broken",
+        409,
+        "ClaimRefused",
+        {"host": "h1", "reason": "one is there"},
+        "Host h1 refused the claim: one is there",
     ),
     ("Invalid", "invalid", 400, "ZunError", {}, "The request is invalid."),
     (
@@ -136,6 +177,14 @@ TREE = [
         {"host": "h1"},
         "The compute service on host h1 does not answer. Check it with 'openstack appcontainer service list' and try "
         "again once it is up.",
+    ),
+    (
+        "SchedulerUnavailable",
+        "scheduler-unavailable",
+        503,
+        "Unavailable",
+        {"seconds": 60.0},
+        "No scheduler answered within 60 s. Check that zun-scheduler runs, then try again.",
     ),
     ("DockerError", "docker-error", 500, "ZunError", {"error": "boom"}, "Docker error: boom"),
     (

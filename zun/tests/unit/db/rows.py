@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from oslo_utils import uuidutils
 
-from zun.db import compute_nodes, containers, models, session
+from zun.db import compute_nodes, containers, groups, models, session
 
 _numbers = itertools.count(1)
 
@@ -51,6 +51,12 @@ def container(**fields):
 def node(hostname, **fields):
     """A compute node in the database; gives its row."""
     return compute_nodes.put(hostname, {**NODE, **fields})
+
+
+def group(policy="anti-affinity", **fields):
+    """A container group in the database; gives its row."""
+    values = {"name": f"group-{next(_numbers)}", "project_id": "demo", "policy": policy, "rules": {}, **fields}
+    return groups.insert(values)
 
 
 def clear():

@@ -7,7 +7,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from zun.scheduler import filters, weighers
-from zun.scheduler.select import NEAREST_MISS_HOSTS, Choice, NoValidHost, Rejection, select
+from zun.scheduler.explain import NEAREST_MISS_HOSTS, Rejection
+from zun.scheduler.select import Choice, NoValidHost, select
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.scheduler.hosts import ALL_FILTERS, UP, configuration, full, host, placements, spec, used_hosts
