@@ -129,6 +129,13 @@ class PolicyNotAuthorized(Forbidden):
     msg_fmt = "Policy doesn't allow {action} to be performed."
 
 
+class OverQuota(Forbidden):
+    msg_fmt = (
+        "Quota exceeded for project {project}: {over}. Delete containers you no longer need, or ask an administrator "
+        "for a larger quota."
+    )
+
+
 class Unavailable(ZunError):
     code = 503
     msg_fmt = "The service is temporarily unavailable."

@@ -24,7 +24,7 @@ expected = oslo_messaging.expected_exceptions(exceptions.ZunError)
 class ComputeEndpoint:
     """Casts return at once and run on ``workers``; calls block for the answer."""
 
-    target = oslo_messaging.Target(version="1.1")
+    target = oslo_messaging.Target(version="1.2")
 
     def __init__(
         self,
@@ -80,8 +80,11 @@ class ComputeEndpoint:
         cpu: float | None,
         memory: int | None,
         cpu_policy: str | None = None,
+        quota: Mapping[str, int] | None = None,
     ) -> None:
-        self._submit(self._lifecycle.resize, context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy)
+        self._submit(
+            self._lifecycle.resize, context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy, quota=quota
+        )
 
     @expected
     def update(
@@ -92,8 +95,9 @@ class ComputeEndpoint:
         cpu: float | None,
         memory: int | None,
         cpu_policy: str | None = None,
+        quota: Mapping[str, int] | None = None,
     ) -> Container:
-        return self._lifecycle.update(context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy)
+        return self._lifecycle.update(context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy, quota=quota)
 
     @expected
     def logs(

@@ -301,11 +301,13 @@ class Lifecycle:
         cpu: float | None = None,
         memory: int | None = None,
         cpu_policy: str | None = None,
+        quota: Mapping[str, int] | None = None,
     ) -> Container:
         """Change CPUs, memory (MiB) or CPU policy of a container, running or not, on the cells it is on.
 
         New CPUs are claimed and emptied before they are used, old ones given back after they were left. When a step
-        fails everything is as before. Raises ClaimRefused when the host has not got what is wanted.
+        fails everything is as before. Raises ClaimRefused when the host has not got what is wanted, and with ``quota``
+        (the default limits of projects) OverQuota when the project may not have it.
         """
         with self._current(context, container.uuid) as current:
             if current is None:
@@ -316,7 +318,7 @@ class Lifecycle:
             try:
                 self._apply_resize(current, resize, new)
                 current.cpu, current.memory, current.cpuset = resize.cpu, resize.memory, cpuset_record(new)
-                generation = current.save_changed_claim(self._hostname)
+                generation = current.save_changed_claim(self._hostname, quota)
             except Exception:
                 self._undo_resize(current, resize)
                 raise
@@ -335,10 +337,11 @@ class Lifecycle:
         cpu: float | None,
         memory: int | None,
         cpu_policy: str | None = None,
+        quota: Mapping[str, int] | None = None,
     ) -> None:
         """As ``update``, for a caller that does not wait: a failure is in the log and leaves everything as it was."""
         with self._logged("resize", container):
-            self.update(context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy)
+            self.update(context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy, quota=quota)
 
     def _apply_resize(self, container: Container, resize: Resize, new: Plan) -> None:
         """Move the container to ``new``, and see in the kernel that it moved. It holds the old plan meanwhile."""

@@ -21,12 +21,16 @@ class ComputeAPI:
         self._client = rpc.get_client(transport, rpc.COMPUTE_TOPIC, VERSION)
         self._timeout = timeout
 
-    def _cast(self, context: RequestContext, host: str | None, method: str, **arguments: Any) -> None:
+    def _cast(
+        self, context: RequestContext, host: str | None, method: str, version: str = VERSION, **arguments: Any
+    ) -> None:
         with rpc.answers_from(host):
-            self._client.prepare(server=host).cast(context, method, **arguments)
+            self._client.prepare(server=host, version=version).cast(context, method, **arguments)
 
-    def _call(self, context: RequestContext, container: Container, method: str, **arguments: Any) -> Any:
-        return self._ask(context, container.host, method, container=container, **arguments)
+    def _call(
+        self, context: RequestContext, container: Container, method: str, version: str = VERSION, **arguments: Any
+    ) -> Any:
+        return self._ask(context, container.host, method, version, container=container, **arguments)
 
     def _ask(
         self, context: RequestContext, host: str | None, method: str, version: str = VERSION, **arguments: Any
@@ -93,11 +97,11 @@ class ComputeAPI:
         cpu: float | None = None,
         memory: int | None = None,
         cpu_policy: str | None = None,
+        quota: Mapping[str, int] | None = None,
     ) -> None:
         """Cast: as ``update``, for callers that do not wait for the outcome."""
-        self._cast(
-            context, container.host, "resize", container=container, cpu=cpu, memory=memory, cpu_policy=cpu_policy
-        )
+        size = {"cpu": cpu, "memory": memory, "cpu_policy": cpu_policy, "quota": quota}
+        self._cast(context, container.host, "resize", version="1.2", container=container, **size)
 
     def update(
         self,
@@ -107,9 +111,15 @@ class ComputeAPI:
         cpu: float | None = None,
         memory: int | None = None,
         cpu_policy: str | None = None,
+        quota: Mapping[str, int] | None = None,
     ) -> Container:
-        """Call: change what the container has; the answer is the changed one. ClaimRefused if it cannot be held."""
-        changed: Container = self._call(context, container, "update", cpu=cpu, memory=memory, cpu_policy=cpu_policy)
+        """Call: change what the container has; the answer is the changed one. ClaimRefused if it cannot be held.
+
+        ``quota`` (since version 1.2) are the default limits of projects: OverQuota if it is more than the project may
+        have when the change is written.
+        """
+        size = {"cpu": cpu, "memory": memory, "cpu_policy": cpu_policy, "quota": quota}
+        changed: Container = self._call(context, container, "update", version="1.2", **size)
         return changed
 
     def logs(

@@ -122,3 +122,30 @@ services = sa.Table(
     sa.Column("availability_zone", text(255)),
     sa.UniqueConstraint("host", "binary"),
 )
+
+quotas = sa.Table(
+    "quotas",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("project_id", text(255), nullable=False),
+    sa.Column("resource", text(32), nullable=False),
+    sa.Column("hard_limit", sa.Integer, nullable=False),  # -1: none
+    sa.Column("created_at", Time, nullable=False),
+    sa.Column("updated_at", Time),
+    sa.UniqueConstraint("project_id", "resource"),
+)
+
+quota_classes = sa.Table(
+    "quota_classes",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("class_name", text(255), nullable=False),
+    sa.Column("resource", text(32), nullable=False),
+    sa.Column("hard_limit", sa.Integer, nullable=False),
+    sa.Column("created_at", Time, nullable=False),
+    sa.Column("updated_at", Time),
+    sa.UniqueConstraint("class_name", "resource"),
+)
+
+# Whoever adds to what a project uses locks its row here first. See zun.db.quotas.
+quota_locks = sa.Table("quota_locks", metadata, sa.Column("project_id", text(255), primary_key=True))

@@ -3,9 +3,9 @@
 
 from oslo_policy import policy
 
-from zun.policies import availability_zones, containers, hosts, roles, services
+from zun.policies import availability_zones, containers, hosts, quota_classes, quotas, roles, services
 
-NOUNS = (roles, containers, hosts, services, availability_zones)
+NOUNS = (roles, containers, hosts, services, availability_zones, quotas, quota_classes)
 
 
 def list_rules() -> list[policy.RuleDefault]:

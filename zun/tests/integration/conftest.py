@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 import pathlib
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from zun.tests.integration.container.daemon import docker_url
 from zun.tests.integration.programs import Program
@@ -48,3 +50,16 @@ def rabbit_url() -> str:
 def mysql_url() -> str:
     """A real MariaDB, with the right to create databases."""
     return _service("ZUN_TEST_MYSQL_URL", "ZUN_REQUIRE_MYSQL")
+
+
+@pytest.fixture
+def database_url(mysql_url: str) -> Iterator[str]:
+    """A MariaDB database of this test's own."""
+    url, name = sa.make_url(mysql_url), f"zun_{uuid.uuid4().hex[:8]}"
+    server = sa.create_engine(url)
+    with server.begin() as connection:
+        connection.execute(sa.text(f"CREATE DATABASE {name} CHARACTER SET utf8mb4"))
+    yield url.set(database=name).render_as_string(hide_password=False)
+    with server.begin() as connection:
+        connection.execute(sa.text(f"DROP DATABASE {name}"))
+    server.dispose()

@@ -7,8 +7,10 @@ from zun.api.controllers.v1.availability_zones import AvailabilityZones
 from zun.api.controllers.v1.containers import Containers
 from zun.api.controllers.v1.hosts import Hosts
 from zun.api.controllers.v1.parts import Parts
+from zun.api.controllers.v1.quota_classes import QuotaClasses
+from zun.api.controllers.v1.quotas import Quotas
 from zun.api.controllers.v1.services import Services
 
-NOUNS = (Services, Containers, Hosts, AvailabilityZones)
+NOUNS = (Services, Containers, Hosts, AvailabilityZones, Quotas, QuotaClasses)
 
 __all__ = ["NOUNS", "Parts"]

@@ -29,6 +29,7 @@ from zun.common.context import admin_context
 from zun.common.states import Status
 from zun.db import compute_nodes as db_nodes
 from zun.db import containers as db
+from zun.db import quotas as db_quotas
 from zun.objects import Container
 
 NOUN = views.NOUN
@@ -145,7 +146,7 @@ class Containers:
         if host is not None:
             self._check_host(host)
         container = Container(call.context, project_id=call.context.project_id, user_id=call.context.user_id, **fields)
-        container.create()
+        container.create(self._settings.quota)
         self._schedule(call, container)
         shown = self._shown(container, call, fresh=True)
         return Answer(shown, 202, {"Location": f"{call.base_url}/v1/containers/{container.uuid}"})
@@ -203,7 +204,7 @@ class Containers:
         size = self._new_size(container, given, call)
         if size:
             self._require_host_up(container)
-            container = self._compute.update(call.context, container, **size)
+            container = self._compute.update(call.context, container, **size, quota=self._settings.quota)
         self._describe(container, given)
         return Answer(self._shown(container, call))
 
@@ -293,7 +294,7 @@ class Containers:
         self._describe(container, given)
         shown = self._shown(container, call)
         if size:
-            self._compute.resize(call.context, container, **size)
+            self._compute.resize(call.context, container, **size, quota=self._settings.quota)
         return Answer(shown, 202)
 
     def _execute(self, container: Container, given: Given, call: Call) -> Answer:
@@ -348,12 +349,13 @@ class Containers:
         """What of ``cpu``, ``memory`` (MiB) and ``cpu_policy`` to change. Null in the request is nothing asked."""
         size = {name: given[name] for name in ("cpu", "memory", "cpu_policy") if given.get(name) is not None}
         if "cpu_policy" in size and call.version < v1(41):
-            raise exceptions.InvalidParamInVersion(
-                param="cpu_policy", req_version=call.version, min_version=v1(41)
-            )
+            raise exceptions.InvalidParamInVersion(param="cpu_policy", req_version=call.version, min_version=v1(41))
         if size:
             placement_rules.resized(container, size.get("cpu"), size.get("memory"), size.get("cpu_policy"))
             self._require_host(container)
+            # The host checks again when it writes: this spares it the work, and tells those who do not wait for it.
+            growth = {name: float(size[name] - container[name]) for name in size.keys() & {"cpu", "memory"}}
+            db_quotas.check(container.project_id, growth, self._settings.quota)
         return size
 
     def _describe(self, container: Container, given: Given) -> None:

@@ -19,10 +19,11 @@ class SchedulerMessages:
 
 
 class ComputeMessages:
-    """``sent`` has (method, uuid, arguments)."""
+    """``sent`` has (method, uuid, arguments), ``quotas`` the default limits that went with a new size."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, str, dict[str, Any]]] = []
+        self.quotas: list[dict[str, int]] = []
         self.failure: Exception | None = None
 
     def _send(self, method: str, container: Container, **arguments: Any) -> None:
@@ -54,10 +55,12 @@ class ComputeMessages:
     ) -> None:
         self._send("delete", container, force=force, stop_timeout=stop_timeout)
 
-    def resize(self, context: RequestContext, container: Container, **size: Any) -> None:
+    def resize(self, context: RequestContext, container: Container, *, quota: Any, **size: Any) -> None:
+        self.quotas.append(quota)
         self._send("resize", container, **size)
 
-    def update(self, context: RequestContext, container: Container, **size: Any) -> Container:
+    def update(self, context: RequestContext, container: Container, *, quota: Any, **size: Any) -> Container:
+        self.quotas.append(quota)
         self._send("update", container, **size)
         changed = Container.get_by_uuid(context, container.uuid)
         for name, value in size.items():

@@ -25,6 +25,10 @@ ADMIN = [
     "host:get",
     "host:topology",
     "host:audit",
+    "quota:update",
+    "quota:delete",
+    "quota_class:get",
+    "quota_class:update",
     "zun-service:get_all",
     "zun-service:delete",
     "zun-service:enable",
@@ -50,6 +54,8 @@ OWNER = [
     "container:rename",
     "container:resize_container",
     "availability_zones:get_all",
+    "quota:get",
+    "quota:get_default",
 ]
 NOBODY = ["container:create:privileged"]
 

@@ -57,4 +57,7 @@ def test_what_must_be_there_once_is_there_once_after_a_migration():
         "compute_nodes": {("uuid",), ("hostname",)},
         "containers": {("uuid",)},
         "services": {("host", "binary")},
+        "quotas": {("project_id", "resource")},
+        "quota_classes": {("class_name", "resource")},
+        "quota_locks": set(),
     }
