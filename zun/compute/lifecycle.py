@@ -21,6 +21,7 @@ from zun.compute import verify
 from zun.compute.claims import Claim
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.reconcile import observed
+from zun.compute.record import recorded
 from zun.compute.resize import Resize
 from zun.compute.shared_pool import SharedPool, pool_of
 from zun.container.driver import ContainerDriver, KernelView, RuntimeState
@@ -31,6 +32,7 @@ from zun.topology import CpuSet, Plan
 
 LOG = logging.getLogger(__name__)
 
+TOO_LATE = "The container is gone, or its status does not allow this any more."
 STOP_SECONDS = 10  # for containers that are stopped without a timeout of their own
 
 
@@ -118,14 +120,19 @@ class Lifecycle:
 
     def _build(self, context: RequestContext, container: Container, plan: Plan) -> None:
         """From a committed claim to a container that is Created or Running, or Error with everything given back."""
+        run = bool(container.request.get("run"))
         try:
-            self._make_object(container, plan)
-            container.status, container.task_state = Status.CREATED, None
-            if container.request.get("run"):
-                container.task_state = TaskState.STARTING
-                self._start_and_verify(container, plan)
-                container.task_state = None
-            container.save()
+            with recorded(context, container.uuid, "create", last=not run):
+                self._make_object(container, plan)
+                container.status, container.task_state = Status.CREATED, None
+                if not run:
+                    container.save()
+            if run:
+                with recorded(context, container.uuid, "create", "start"):
+                    container.task_state = TaskState.STARTING
+                    self._start_and_verify(container, plan)
+                    container.task_state = None
+                    container.save()
         except exceptions.ContainerNotFound:  # its row is gone: a forced delete overtook us
             self._discard(context, container)
             return
@@ -200,8 +207,12 @@ class Lifecycle:
 
     def start(self, context: RequestContext, container: Container) -> None:
         """Start it; a container that cannot be started is in Error with the reason, and keeps what it holds."""
-        with self._operation(context, container.uuid, "start", TaskState.STARTING) as current:
+        with (
+            recorded(context, container.uuid, "start") as step,
+            self._operation(context, container.uuid, "start", TaskState.STARTING) as current,
+        ):
             if current is None:
+                step.failed(TOO_LATE)
                 return
             try:
                 plan = held_plan(current)
@@ -213,10 +224,12 @@ class Lifecycle:
                     self._pool.settle()
                 self._start_and_verify(current, plan)
             except exceptions.PinningMismatch as exc:
+                step.failed(exc)
                 with self._logged("stop", current):
                     self._driver.kill(current)
                 current.status, current.status_reason = Status.ERROR, str(exc)
             except exceptions.ZunError as exc:
+                step.failed(exc)
                 LOG.warning("Container %s could not be started: %s", current.uuid, exc)
                 current.status, current.status_reason = Status.ERROR, str(exc)
 
@@ -244,13 +257,18 @@ class Lifecycle:
         work: Callable[[Container], None],
     ) -> None:
         """One call to the runtime, after which the runtime says what the container is now."""
-        with self._operation(context, container.uuid, action, task_state) as current:
+        with (
+            recorded(context, container.uuid, action) as step,
+            self._operation(context, container.uuid, action, task_state) as current,
+        ):
             if current is None:
+                step.failed(TOO_LATE)
                 return
             current.status_reason = None
             try:
                 work(current)
             except exceptions.ZunError as exc:
+                step.failed(exc)
                 LOG.warning("Container %s: %s failed: %s", current.uuid, action, exc)
                 current.status_reason = f"{action} failed: {exc}"
             self._take_over(current, self._driver.show(current))
@@ -264,7 +282,10 @@ class Lifecycle:
         stop_timeout: int | None = None,
     ) -> None:
         """Remove the container, its object first and its row last; what it held is free when no process is left."""
-        with self._current(context, container.uuid) as current:
+        with (
+            self._current(context, container.uuid) as current,
+            recorded(context, container.uuid, "delete") as step,
+        ):
             if current is None:
                 return
             if current.status != Status.DELETING:
@@ -277,6 +298,7 @@ class Lifecycle:
                 with self._pool.leaving(current.uuid):
                     self._driver.delete(current, force=force)
             except exceptions.ZunError as exc:
+                step.failed(exc)
                 if not force:
                     LOG.warning("Container %s could not be deleted: %s", current.uuid, exc)
                     current.status, current.task_state = Status.ERROR, None

@@ -9,6 +9,7 @@ metadata = sa.MetaData(
         "ix": "ix_%(table_name)s_%(column_0_name)s",
         "uq": "uq_%(table_name)s_%(column_0_name)s",
         "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
     }
 )
 
@@ -149,3 +150,31 @@ quota_classes = sa.Table(
 
 # Whoever adds to what a project uses locks its row here first. See zun.db.quotas.
 quota_locks = sa.Table("quota_locks", metadata, sa.Column("project_id", text(255), primary_key=True))
+
+container_actions = sa.Table(
+    "container_actions",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("container_uuid", text(36), sa.ForeignKey("containers.uuid", ondelete="CASCADE"), nullable=False),
+    sa.Column("action", text(255), nullable=False),
+    sa.Column("request_id", text(255), nullable=False),
+    sa.Column("user_id", text(255)),
+    sa.Column("project_id", text(255), nullable=False),
+    sa.Column("start_time", Time, nullable=False),
+    sa.Column("finish_time", Time),
+    sa.Column("message", text(255)),
+    sa.Index("ix_container_actions_container_uuid", "container_uuid"),
+)
+
+container_action_events = sa.Table(
+    "container_action_events",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("action_id", Id, sa.ForeignKey("container_actions.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("event", text(255), nullable=False),
+    sa.Column("start_time", Time, nullable=False),
+    sa.Column("finish_time", Time),
+    sa.Column("result", text(32)),
+    sa.Column("traceback", sa.Text),
+    sa.Index("ix_container_action_events_action_id", "action_id"),
+)

@@ -4,6 +4,7 @@
 import zun.common  # noqa: F401  before oslo.messaging
 from zun.objects.compute_node import ComputeNode
 from zun.objects.container import Container
+from zun.objects.container_action import ContainerActionEvent
 from zun.objects.service import ZunService
 
-__all__ = ["ComputeNode", "Container", "ZunService"]
+__all__ = ["ComputeNode", "Container", "ContainerActionEvent", "ZunService"]

@@ -3,9 +3,18 @@
 
 from oslo_policy import policy
 
-from zun.policies import availability_zones, containers, hosts, quota_classes, quotas, roles, services
+from zun.policies import (
+    availability_zones,
+    container_actions,
+    containers,
+    hosts,
+    quota_classes,
+    quotas,
+    roles,
+    services,
+)
 
-NOUNS = (roles, containers, hosts, services, availability_zones, quotas, quota_classes)
+NOUNS = (roles, containers, container_actions, hosts, services, availability_zones, quotas, quota_classes)
 
 
 def list_rules() -> list[policy.RuleDefault]:

@@ -13,6 +13,7 @@ from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
 from zun.common.states import Status
 from zun.compute.rpcapi import ComputeAPI
+from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.objects import Container
 from zun.scheduler import filters, select, weighers
@@ -168,4 +169,5 @@ class SchedulerEndpoint:
         waiting = {"status": Status.CREATING, "host": None}
         outcome = {"status": Status.ERROR, "status_reason": reason, "task_state": None}
         if db.update_if(container.uuid, waiting, outcome):
+            db_actions.fail(container.uuid, context.request_id, "create")
             LOG.info("Container %s has no host: %s", container.uuid, reason)

@@ -6,8 +6,9 @@ then does it act, by writing the row and sending a message. It waits for a host 
 is the response.
 """
 
+import contextlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,7 @@ from zun.common import exceptions, states
 from zun.common.context import admin_context
 from zun.common.states import Status
 from zun.db import compute_nodes as db_nodes
+from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.db import quotas as db_quotas
 from zun.objects import Container
@@ -47,7 +49,8 @@ class Action:
     statuses.
 
     ``perform`` gets the container, the checked arguments and the call. ``waits`` is for those whose response
-    is the answer of the container's host: when that is known to be down nobody waits for it.
+    is the answer of the container's host: when that is known to be down nobody waits for it. ``recorded`` are
+    listed among the container's actions.
     """
 
     verb: str
@@ -55,6 +58,7 @@ class Action:
     schema: Schema
     perform: Callable[[Container, Given, Call], Answer]
     waits: bool = False
+    recorded: bool = False
     any_status: bool = False
     since: Version = microversion.MIN
     until: Version = microversion.MAX
@@ -85,12 +89,12 @@ class Containers:
 
     def _actions(self) -> Sequence[Action]:
         return (
-            Action("POST", "start", schemas.NONE, self._start),
-            Action("POST", "stop", schemas.TIMEOUT, self._stop),
-            Action("POST", "reboot", schemas.TIMEOUT, self._reboot),
-            Action("POST", "pause", schemas.NONE, self._pause),
-            Action("POST", "unpause", schemas.NONE, self._unpause),
-            Action("POST", "kill", schemas.KILL, self._kill),
+            Action("POST", "start", schemas.NONE, self._start, recorded=True),
+            Action("POST", "stop", schemas.TIMEOUT, self._stop, recorded=True),
+            Action("POST", "reboot", schemas.TIMEOUT, self._reboot, recorded=True),
+            Action("POST", "pause", schemas.NONE, self._pause, recorded=True),
+            Action("POST", "unpause", schemas.NONE, self._unpause, recorded=True),
+            Action("POST", "kill", schemas.KILL, self._kill, recorded=True),
             Action("POST", "rename", schemas.RENAME, self._rename, any_status=True, until=v1(13)),
             Action("POST", "resize_container", self._update_schema, self._resize_container, since=v1(19)),
             Action("POST", "execute", schemas.EXECUTE, self._execute, waits=True),
@@ -147,7 +151,8 @@ class Containers:
             self._check_host(host)
         container = Container(call.context, project_id=call.context.project_id, user_id=call.context.user_id, **fields)
         container.create(self._settings.quota)
-        self._schedule(call, container)
+        with self._recorded(call, container, "create"):
+            self._schedule(call, container)
         shown = self._shown(container, call, fresh=True)
         return Answer(shown, 202, {"Location": f"{call.base_url}/v1/containers/{container.uuid}"})
 
@@ -224,9 +229,10 @@ class Containers:
         if container.host is None:  # a host took it a moment ago, or somebody else removed it
             container = Container.get_by_ident(context, container.uuid)
         timeout = STOP_BEFORE_DELETE_SECONDS if stop and container.status == Status.RUNNING else None
-        # Saved before the message is sent: a lost one is found by its status and repeated.
-        self._save_status(container, Status.DELETING, "delete")
-        self._compute.delete(call.context, container, force=force, stop_timeout=timeout)
+        with self._recorded(call, container, "delete"):
+            # Saved before the message is sent: a lost one is found by its status and repeated.
+            self._save_status(container, Status.DELETING, "delete")
+            self._compute.delete(call.context, container, force=force, stop_timeout=timeout)
         return NO_CONTENT
 
     def _check_delete_gates(self, call: Call, container: Container, *, force: bool, stop: bool) -> None:
@@ -251,7 +257,10 @@ class Containers:
                 self._require_host(container)
             if action.waits:
                 self._require_host_up(container)
-            return action.perform(container, given, call)
+            if not action.recorded:
+                return action.perform(container, given, call)
+            with self._recorded(call, container, action.name):
+                return action.perform(container, given, call)
 
         return handler
 
@@ -328,6 +337,24 @@ class Containers:
         return Answer(self._compute.stats(call.context, container))
 
     # What several of them need.
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _recorded(call: Call, container: Container, action: str) -> Iterator[None]:
+        """Note that the action was asked for, before the message whose work is noted under it, and its failure here."""
+        context = call.context
+        db_actions.start(
+            container.uuid,
+            action,
+            request_id=context.request_id,
+            user_id=context.user_id,
+            project_id=context.project_id,
+        )
+        try:
+            yield
+        except Exception:
+            db_actions.fail(container.uuid, context.request_id, action)
+            raise
 
     def _found(self, call: Call) -> Container:
         return Container.get_by_ident(call.context, call.parameters["ident"])

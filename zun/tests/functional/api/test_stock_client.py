@@ -177,3 +177,25 @@ def test_hosts(run, host_row):
     (host,) = json.loads(run("host", "list", "-f", "json"))
     assert (host["hostname"], host["mem_total"], host["cpus"]) == ("host-1", 3072, 8)
     assert json.loads(run("host", "show", "host-1", "-f", "json"))["uuid"] == host_row
+
+
+def test_what_was_asked(run, mine):
+    mine("Running", name="web")
+    run("stop", "web")
+    (action,) = json.loads(run("action", "list", "web", "-f", "json"))
+    assert (action["action"], action["message"]) == ("stop", None)
+    shown = json.loads(run("action", "show", "web", action["request_id"], "-f", "json"))
+    assert (shown["action"], shown["events"]) == ("stop", [])
+
+
+def test_quotas(run, mine):
+    mine(cpu=1.5)
+    assert json.loads(run("quota", "get", "admin", "-f", "json"))["cpu"] == 20
+    assert "1.5" in run("quota", "get", "--usages", "admin", "-f", "json")
+    assert json.loads(run("quota", "update", "--cpu", "1", "--memory", "-1", "admin", "-f", "json"))["cpu"] == 1
+    assert "cpu: limit 1, in use 1.5" in run("create", "busybox", status=1)
+    assert json.loads(run("quota", "default", "admin", "-f", "json"))["cpu"] == 20
+    run("quota", "delete", "admin")
+    assert json.loads(run("quota", "class", "update", "--containers", "2", "default", "-f", "json"))["containers"] == 2
+    assert json.loads(run("quota", "class", "get", "default", "-f", "json"))["containers"] == 2
+    run("create", "busybox")

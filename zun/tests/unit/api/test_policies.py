@@ -25,6 +25,7 @@ ADMIN = [
     "host:get",
     "host:topology",
     "host:audit",
+    "container:action:events",
     "quota:update",
     "quota:delete",
     "quota_class:get",
@@ -54,6 +55,7 @@ OWNER = [
     "container:rename",
     "container:resize_container",
     "availability_zones:get_all",
+    "container:actions",
     "quota:get",
     "quota:get_default",
 ]

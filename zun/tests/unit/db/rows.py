@@ -56,7 +56,7 @@ def node(hostname, **fields):
 def clear():
     """Remove every row."""
     with session.writer() as connection:
-        for table in models.metadata.sorted_tables:
+        for table in reversed(models.metadata.sorted_tables):
             connection.execute(table.delete())
 
 
