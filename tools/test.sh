@@ -94,7 +94,7 @@ last_line() {
 need_services() {
     local one
     "$ROOT/tools/services.sh" install
-    for one in rabbit mysql postgres; do
+    for one in rabbit mysql postgres registry; do
         running "$one" || ours+=("$one")
     done
     docker_answers || ours+=(docker)
@@ -141,7 +141,8 @@ main() {
     if [[ " ${stages[*]} " == *" integration "* ]]; then
         need_services
         # A missing service fails the tests that need it; it never skips them.
-        export ZUN_REQUIRE_DOCKER=1 ZUN_REQUIRE_RABBIT=1 ZUN_REQUIRE_MYSQL=1 ZUN_REQUIRE_POSTGRES=1
+        export ZUN_REQUIRE_DOCKER=1 ZUN_REQUIRE_RABBIT=1 ZUN_REQUIRE_MYSQL=1 ZUN_REQUIRE_POSTGRES=1 \
+            ZUN_REQUIRE_REGISTRY=1
     fi
     export PATH="$VENV/bin:$PATH"
     for stage in "${stages[@]}"; do

@@ -7,6 +7,8 @@ from typing import Self
 
 from oslo_config import cfg
 
+from zun.common import secrets
+from zun.common.secrets import Cipher
 from zun.db import quotas
 
 
@@ -22,7 +24,7 @@ class Range:
 class Settings:
     """``cpu`` in CPUs, ``memory`` in MiB, ``disk`` in GiB, ``service_down_time`` in seconds.
 
-    ``quota`` has the default limits of a project by resource.
+    ``quota`` has the default limits of a project by resource, ``cipher`` is for the passwords of registries.
     """
 
     cpu: Range
@@ -37,6 +39,7 @@ class Settings:
     service_down_time: int
     max_limit: int
     quota: Mapping[str, int]
+    cipher: Cipher
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
@@ -52,5 +55,6 @@ class Settings:
             default_availability_zone=conf.default_availability_zone,
             service_down_time=conf.service_down_time,
             max_limit=conf.api.max_limit,
+            cipher=Cipher(secrets.keys(conf)),
             quota={name: conf.quota[name] for name in quotas.RESOURCES},
         )

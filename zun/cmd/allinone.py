@@ -9,7 +9,7 @@ import logging
 import os
 
 from zun.cmd import api, compute, program
-from zun.common import rpc
+from zun.common import rpc, secrets
 from zun.compute.service import ComputeService
 from zun.db import migration, session
 from zun.scheduler.service import SchedulerService
@@ -23,9 +23,11 @@ def main() -> None:
         transport_url="inproc:///",
         api__auth_strategy="noauth",
         database__connection="sqlite:///$state_path/zun.sqlite",
+        auth_encryption_key_file="$state_path/encryption-keys",
     )
     api.check_noauth(conf)
     os.makedirs(conf.state_path, mode=0o700, exist_ok=True)
+    secrets.make_key_file(conf.auth_encryption_key_file)
     session.configure(conf.database.connection)
     if not migration.is_current():
         migration.upgrade()

@@ -67,6 +67,10 @@ class ContainerAlreadyExists(Conflict):
     msg_fmt = "A container with {field} {value} already exists."
 
 
+class ImageAlreadyExists(Conflict):
+    msg_fmt = "Host {host} has an image {repo} with tag {tag} already."
+
+
 class ClaimRefused(Conflict):
     """A host cannot hold what was asked. The text is the allocator's reason."""
 

@@ -11,6 +11,7 @@ import oslo_messaging
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.compute.auditor import Auditor
+from zun.compute.images import Images
 from zun.compute.lifecycle import Lifecycle
 from zun.container.driver import Console
 from zun.objects import Container
@@ -33,12 +34,14 @@ class ComputeEndpoint:
         auditor: Auditor,
         workers: concurrent.futures.Executor,
         execute_timeout: float,
+        images: Images,
     ) -> None:
         self._lifecycle = lifecycle
         self._console = console
         self._auditor = auditor
         self._workers = workers
         self._execute_timeout = execute_timeout
+        self._images = images
 
     def create(
         self,
@@ -131,19 +134,32 @@ class ComputeEndpoint:
     def audit(self, context: RequestContext, *, repair: bool) -> dict[str, Any]:
         return self._auditor.audit(context, repair=repair)
 
+    def image_pull(self, context: RequestContext, *, image: str) -> None:
+        self._submit(self._images.pull, context, image)
+
+    def image_delete(self, context: RequestContext, *, image: str) -> None:
+        self._submit(self._images.delete, context, image)
+
+    @expected
+    def image_search(self, context: RequestContext, *, name: str, exact: bool) -> list[Mapping[str, Any]]:
+        return self._images.search(name, exact=exact)
+
     def _submit(
         self,
         work: Callable[..., object],
         context: RequestContext,
-        container: Container,
+        target: Container | str,
         *args: Any,
         **kwargs: Any,
     ) -> None:
+        """``target`` is what ``work`` is about: a container, or the uuid of something else."""
+
         def run() -> None:
             context.update_store()  # log lines of this thread bear the request's id
             try:
-                work(context, container, *args, **kwargs)
+                work(context, target, *args, **kwargs)
             except Exception:
-                LOG.exception("Container %s: %s failed", container.uuid, work.__name__)
+                uuid = target if isinstance(target, str) else target.uuid
+                LOG.exception("%s: %s failed", uuid, work.__name__)
 
         self._workers.submit(run)

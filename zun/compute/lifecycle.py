@@ -7,6 +7,7 @@ are found by the container's uuid, and what is held is committed to the row befo
 
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,10 +17,12 @@ from zun.common import exceptions, states
 from zun.common.context import RequestContext
 from zun.common.locks import KeyedLocks
 from zun.common.notifications import Notifier
+from zun.common.secrets import Cipher
 from zun.common.states import Status, TaskState
 from zun.compute import verify
 from zun.compute.claims import Claim
 from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.images import Accounts
 from zun.compute.reconcile import observed
 from zun.compute.record import recorded
 from zun.compute.resize import Resize
@@ -33,6 +36,7 @@ from zun.topology import CpuSet, Plan
 LOG = logging.getLogger(__name__)
 
 TOO_LATE = "The container is gone, or its status does not allow this any more."
+PROGRESS_SECONDS = 2.0  # between two writes of how far a pull is
 STOP_SECONDS = 10  # for containers that are stopped without a timeout of their own
 
 
@@ -47,13 +51,16 @@ class Lifecycle:
         driver: ContainerDriver,
         scheduler_api: SchedulerAPI,
         notifier: Notifier,
+        accounts: Accounts | None = None,
     ) -> None:
+        """``accounts`` are those to pull images with; without them only what needs none can be pulled."""
         self._hostname = hostname
         self._tracker = tracker
         self._pool = pool
         self._driver = driver
         self._scheduler_api = scheduler_api
         self._notifier = notifier
+        self._accounts = accounts or Accounts(Cipher(()))
         self._locks = KeyedLocks()
 
     # create
@@ -123,7 +130,7 @@ class Lifecycle:
         run = bool(container.request.get("run"))
         try:
             with recorded(context, container.uuid, "create", last=not run):
-                self._make_object(container, plan)
+                self._make_object(context, container, plan)
                 container.status, container.task_state = Status.CREATED, None
                 if not run:
                     container.save()
@@ -146,15 +153,33 @@ class Lifecycle:
             LOG.info("Container %s is %s", container.uuid, container.status)
         self._notifier.status_changed(context, container)
 
-    def _make_object(self, container: Container, plan: Plan) -> None:
+    @staticmethod
+    def _progress(container: Container) -> Callable[[str], None]:
+        """Takes how far a pull is to where users look, now and then."""
+        written = -PROGRESS_SECONDS
+
+        def tell(text: str) -> None:
+            nonlocal written
+            if time.monotonic() - written >= PROGRESS_SECONDS:
+                written = time.monotonic()
+                container.status_detail = text[:255]
+                container.save()
+
+        return tell
+
+    def _make_object(self, context: RequestContext, container: Container, plan: Plan) -> None:
         """Create the runtime's object, its CPUs and memory nodes set."""
-        image = self._driver.ensure(container.image, container.image_pull_policy)
+        name, auth = self._accounts.source(context, container)
+        image = self._driver.ensure(name, container.image_pull_policy, auth, self._progress(container))
+        container.status_detail = None
         if plan.cpu_policy == "dedicated":
             self._pool.settle()
             cpus = plan.cpus
         else:
             cpus = pool_of(self._tracker.topology, self._tracker.usage, container.uuid, plan)
-        container.container_id = self._driver.create(container, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems))
+        container.container_id = self._driver.create(
+            container, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems), image=name
+        )
         entrypoint, command = image.invocation(container.entrypoint, container.command)
         container.entrypoint, container.command = entrypoint or [], command or []
         if plan.cpu_policy != "dedicated":
@@ -191,6 +216,7 @@ class Lifecycle:
         with self._logged("remove the object of", container), self._pool.leaving(container.uuid):
             self._driver.delete(container, force=True)
         container.status, container.status_reason, container.task_state = Status.ERROR, reason, None
+        container.status_detail = None
         container.cpuset = container.host = container.container_id = None
         try:
             generation = container.save_changed_claim(self._hostname)

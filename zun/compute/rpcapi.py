@@ -165,3 +165,16 @@ class ComputeAPI:
         """
         answer: dict[str, Any] = self._ask(context, host, "audit", version="1.1", repair=repair)
         return answer
+
+    def image_pull(self, context: RequestContext, host: str, image: str) -> None:
+        """Cast: bring the image with this uuid to ``host``. Since version 1.2, as the next two."""
+        self._cast(context, host, "image_pull", version="1.2", image=image)
+
+    def image_delete(self, context: RequestContext, host: str, image: str) -> None:
+        """Cast: remove the image with this uuid from ``host``, and its row when it is gone."""
+        self._cast(context, host, "image_delete", version="1.2", image=image)
+
+    def image_search(self, context: RequestContext, host: str, name: str, *, exact: bool) -> list[dict[str, Any]]:
+        """Call: what registries know under ``name``, as ``host`` sees them."""
+        found: list[dict[str, Any]] = self._ask(context, host, "image_search", version="1.2", name=name, exact=exact)
+        return found

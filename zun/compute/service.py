@@ -18,6 +18,7 @@ from zun.common.states import TRANSITIONAL, Status
 from zun.compute.auditor import Auditor
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.endpoint import ComputeEndpoint
+from zun.compute.images import Accounts, Images
 from zun.compute.inventory import inventory
 from zun.compute.lifecycle import Lifecycle
 from zun.compute.reconcile import Step, first_step
@@ -57,7 +58,10 @@ class ComputeService:
         conf = self._conf
         self._scheduler_api = SchedulerAPI(transport)
         notifier = Notifier(conf, f"{BINARY}.{self._host}")
-        self.lifecycle = Lifecycle(self._host, self.tracker, self._pool, self._driver, self._scheduler_api, notifier)
+        accounts = Accounts.from_conf(conf)
+        self.lifecycle = Lifecycle(
+            self._host, self.tracker, self._pool, self._driver, self._scheduler_api, notifier, accounts
+        )
         self._workers = concurrent.futures.ThreadPoolExecutor(max_workers=conf.compute.workers)
         context = admin_context()
         self._heartbeat()
@@ -73,7 +77,12 @@ class ComputeService:
             host_processes=conf.compute.audit_host_processes,
         )
         endpoint = ComputeEndpoint(
-            self.lifecycle, self._driver, self.auditor, self._workers, conf.docker.execute_timeout
+            self.lifecycle,
+            self._driver,
+            self.auditor,
+            self._workers,
+            conf.docker.execute_timeout,
+            Images(self._driver, accounts),
         )
         self._server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, self._host, [endpoint])
         self._server.start()

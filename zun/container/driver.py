@@ -222,11 +222,15 @@ class RegistryAuth:
 
 @dataclass(frozen=True, slots=True)
 class ImageFacts:
-    """What an image brings along. ``entrypoint`` and ``command`` are empty when the image sets none."""
+    """What an image brings along. ``entrypoint`` and ``command`` are empty when the image sets none.
+
+    ``size`` is in bytes, as far as it is known.
+    """
 
     image_id: str
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
+    size: int = 0
 
     def invocation(
         self, entrypoint: Sequence[str] | None, command: Sequence[str] | None
@@ -245,9 +249,12 @@ class ImageFacts:
 class Lifecycle(Protocol):
     """Makes, moves and removes containers. Every method is safe to repeat after a crash in its middle."""
 
-    def create(self, container: ContainerView, *, cpuset_cpus: str, cpuset_mems: str) -> str:
+    def create(
+        self, container: ContainerView, *, cpuset_cpus: str, cpuset_mems: str, image: str | None = None
+    ) -> str:
         """Create the object, not started, and return the runtime's id of it.
 
+        ``image`` is the container's under its whole name, if that is another one.
         The cpusets are kernel lists ("" leaves one open) and are in force before the first process exists. An
         object that an earlier attempt of this host left behind is adopted: it is moved to these cpusets if it
         has others, is else unchanged, and its id is returned.
@@ -390,12 +397,29 @@ class Console(Protocol):
 class Images(Protocol):
     """Brings images to the host."""
 
-    def ensure(self, image: str, policy: str | None = None, auth: RegistryAuth | None = None) -> ImageFacts:
+    def ensure(
+        self,
+        image: str,
+        policy: str | None = None,
+        auth: RegistryAuth | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> ImageFacts:
         """Make ``image`` present and tell about it; ImageNotFound when that is impossible.
+
+        ``progress`` is called with a text for people as a pull goes on, often.
 
         ``policy``: ``never`` uses what is here, ``ifnotpresent`` and None pull only what is missing,
         ``always`` pulls every time and fails if that fails.
         """
+        ...
+
+
+    def remove_image(self, image: str) -> None:
+        """Remove what has this name. Fine if nothing has it; Conflict while a container is made of it."""
+        ...
+
+    def search_images(self, term: str) -> Sequence[Mapping[str, Any]]:
+        """Return what the registry that ``term`` names, or Docker's own, knows: name, description, metadata."""
         ...
 
 

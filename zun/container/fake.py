@@ -121,6 +121,7 @@ class InMemoryDriver:
         self.runtime = runtime or InMemoryRuntime()
         self.updates: list[Update] = []
         self.pulls: list[str] = []
+        self.credentials: list[RegistryAuth | None] = []
         self.kernel = AuditedKernel()
         self._cpus, self._mems = cpus, mems
         self._execute_timeout = execute_timeout
@@ -175,10 +176,13 @@ class InMemoryDriver:
 
     # Lifecycle
 
-    def create(self, container: ContainerView, *, cpuset_cpus: str, cpuset_mems: str) -> str:
+    def create(
+        self, container: ContainerView, *, cpuset_cpus: str, cpuset_mems: str, image: str | None = None
+    ) -> str:
+        image = image or container.image
         with self._operation("create", container):
-            if self.images is not None and container.image not in self.images:
-                raise exceptions.ImageNotFound(image=container.image)
+            if self.images is not None and image not in self.images:
+                raise exceptions.ImageNotFound(image=image)
             self._check_sets(container.uuid, cpuset_cpus, cpuset_mems)
             found = self.runtime.objects.get(container.uuid)
             if found is not None:
@@ -381,7 +385,13 @@ class InMemoryDriver:
 
     # Images
 
-    def ensure(self, image: str, policy: str | None = None, auth: RegistryAuth | None = None) -> ImageFacts:
+    def ensure(
+        self,
+        image: str,
+        policy: str | None = None,
+        auth: RegistryAuth | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> ImageFacts:
         with self._operation("ensure", None):
             if self.images is None:
                 return ImageFacts(image_id=f"sha256:{image}")
@@ -390,10 +400,25 @@ class InMemoryDriver:
             if policy not in (None, "", "ifnotpresent", "always"):
                 raise exceptions.ImageNotFound(image=image)
             self.pulls.append(image)
+            self.credentials.append(auth)
+            if progress is not None:
+                progress(f"Pulling {image}")
             if image not in self.registry:
                 raise exceptions.ImageNotFound(image=image)
             self.images[image] = self.registry[image]
             return self.images[image]
+
+    def remove_image(self, image: str) -> None:
+        with self._operation("remove_image", None):
+            if self.images is not None:
+                self.images.pop(image, None)
+
+    def search_images(self, term: str) -> Sequence[Mapping[str, Any]]:
+        with self._operation("search_images", None):
+            metadata = {"is_official": False, "star_count": 0}
+            return [
+                {"name": name, "description": "", "metadata": metadata} for name in self.registry if term in name
+            ]
 
     # EventSource
 

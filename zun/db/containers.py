@@ -9,7 +9,7 @@ from oslo_utils import timeutils, uuidutils
 
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
-from zun.db import models, paging, quotas, session
+from zun.db import models, paging, quotas, registries, session
 
 table = models.containers
 nodes = models.compute_nodes
@@ -66,6 +66,8 @@ def insert(values: Mapping[str, Any], quota: Mapping[str, int] | None = None) ->
         if quota is not None:
             wanted = {name: values.get(name) or 0 for name in ("cpu", "memory", "disk")}
             quotas.charge(connection, values["project_id"], {"containers": 1, **wanted}, quota)
+        if values.get("registry_id") is not None:
+            registries.hold(connection, values["registry_id"])
         connection.execute(table.insert().values(**{**values, "uuid": uuid, "created_at": timeutils.utcnow()}))
         return session.rows(connection, sa.select(table).where(table.c.uuid == uuid))[0]
 

@@ -178,3 +178,36 @@ container_action_events = sa.Table(
     sa.Column("traceback", sa.Text),
     sa.Index("ix_container_action_events_action_id", "action_id"),
 )
+
+registries = sa.Table(
+    "registries",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("uuid", text(36), nullable=False, unique=True),
+    sa.Column("project_id", text(255), nullable=False),
+    sa.Column("user_id", text(255)),
+    sa.Column("name", text(255)),
+    sa.Column("domain", text(255), nullable=False),
+    sa.Column("username", text(255)),
+    sa.Column("password", sa.Text),  # encrypted
+    sa.Column("created_at", Time, nullable=False),
+    sa.Column("updated_at", Time),
+    sa.Index("ix_registries_project_id", "project_id"),
+)
+
+images = sa.Table(
+    "images",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("uuid", text(36), nullable=False, unique=True),
+    sa.Column("project_id", text(255), nullable=False),
+    sa.Column("host", text(255), nullable=False),
+    sa.Column("repo", text(255), nullable=False),
+    sa.Column("tag", text(255), nullable=False),  # or a digest
+    sa.Column("image_id", text(255)),
+    sa.Column("size", text(32)),  # bytes
+    sa.Column("created_at", Time, nullable=False),
+    sa.Column("updated_at", Time),
+    sa.UniqueConstraint("host", "repo", "tag"),
+    sa.Index("ix_images_project_id", "project_id"),
+)

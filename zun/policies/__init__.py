@@ -8,13 +8,26 @@ from zun.policies import (
     container_actions,
     containers,
     hosts,
+    images,
     quota_classes,
     quotas,
+    registries,
     roles,
     services,
 )
 
-NOUNS = (roles, containers, container_actions, hosts, services, availability_zones, quotas, quota_classes)
+NOUNS = (
+    roles,
+    containers,
+    container_actions,
+    images,
+    hosts,
+    services,
+    availability_zones,
+    quotas,
+    quota_classes,
+    registries,
+)
 
 
 def list_rules() -> list[policy.RuleDefault]:

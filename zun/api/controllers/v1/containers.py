@@ -32,6 +32,7 @@ from zun.db import compute_nodes as db_nodes
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.db import quotas as db_quotas
+from zun.db import registries as db_registries
 from zun.objects import Container
 
 NOUN = views.NOUN
@@ -145,6 +146,8 @@ class Containers:
         creation.check_gates(given, call.version)
         self._check_create_policies(call, given)
         fields = creation.container_fields(given, run=run, version=call.version, settings=self._settings)
+        if given.get("registry"):
+            fields["registry_id"] = db_registries.find(call.context, given["registry"])["uuid"]
         fields.setdefault("name", creation.generated_name(self._random))
         host = given.get("host")
         if host is not None:

@@ -89,3 +89,18 @@ class ComputeMessages:
     def stats(self, context: RequestContext, container: Container) -> dict[str, Any]:
         self._send("stats", container)
         return {"CONTAINER": container.name, "CPU %": 1.5}
+
+    def image_pull(self, context: RequestContext, host: str, image: str) -> None:
+        self._tell("image_pull", image, host=host)
+
+    def image_delete(self, context: RequestContext, host: str, image: str) -> None:
+        self._tell("image_delete", image, host=host)
+
+    def image_search(self, context: RequestContext, host: str, name: str, *, exact: bool) -> list[dict[str, Any]]:
+        self._tell("image_search", name, host=host, exact=exact)
+        return [{"name": name, "description": "", "metadata": {"is_official": False, "star_count": 0}}]
+
+    def _tell(self, method: str, about: str, **arguments: Any) -> None:
+        if self.failure:
+            raise self.failure
+        self.sent.append((method, about, arguments))

@@ -289,7 +289,6 @@ BAD = [
     ({"mounts": [{"source": "v"}]}, "mounts"),
     ({"mounts": [{"destination": "/d"}]}, "mounts"),
     ({"mounts": [{"destination": "/d", "size": "1"}]}, "mounts"),
-    ({"registry": "docker"}, "registry"),
     ({"registry": None}, "registry"),
     ({"healthcheck": "true"}, "healthcheck"),
     ({"healthcheck": {"interval": 5}}, "healthcheck"),

@@ -7,6 +7,7 @@ import pytest
 
 from zun import policies
 from zun.api import app as api_app
+from zun.db import images, registries
 from zun.tests.functional.api.client import Client
 
 CREATE = {"image": "demo"}
@@ -45,6 +46,17 @@ USES = {
     "host:topology": ("GET", "/v1/hosts/host-1/topology", None),
     "host:audit": ("POST", "/v1/hosts/host-1/audit", None),
     "container:actions": ("GET", "/v1/containers/{}/container_actions", None),
+    "image:get_all": ("GET", "/v1/images", None),
+    "image:pull": ("POST", "/v1/images", {"repo": "busybox", "host": "host-1"}),
+    "image:get_one": ("GET", "/v1/images/{i}", None),
+    "image:delete": ("DELETE", "/v1/images/{i}", None),
+    "image:search": ("GET", "/v1/images/busybox/search", None),
+    "registry:get_all": ("GET", "/v1/registries", None),
+    "registry:get_all_all_projects": ("GET", "/v1/registries?all_projects=1", None),
+    "registry:create": ("POST", "/v1/registries", {"registry": {"domain": "d"}}),
+    "registry:get_one": ("GET", "/v1/registries/{r}", None),
+    "registry:update": ("PATCH", "/v1/registries/{r}", {"registry": {"domain": "e"}}),
+    "registry:delete": ("DELETE", "/v1/registries/{r}", None),
     "quota:get": ("GET", "/v1/quotas/demo", None),
     "quota:get_default": ("GET", "/v1/quotas/demo/defaults", None),
     "quota:update": ("PUT", "/v1/quotas/demo", {"containers": 1}),
@@ -90,7 +102,13 @@ def test_each_rule_at_its_place(with_rules, placed, host_up, host_row, rule):
     """With every other rule open to all, the request passes or not as this one says."""
     method, path, body = USES[rule]
     for check, refused in (("!", True), ("@", False)):
-        rows = {"p": placed("Paused").uuid, "s": placed("Stopped").uuid}
+        owner = {"project_id": "demo"}
+        rows = {
+            "p": placed("Paused").uuid,
+            "s": placed("Stopped").uuid,
+            "i": images.insert({**owner, "host": "host-1", "repo": check, "tag": "latest"})["uuid"],
+            "r": registries.insert({**owner, "user_id": "alice", "domain": "d"})["uuid"],
+        }
         open_to_all = dict.fromkeys(USES.keys() | MEMBERS, "@")
         api = with_rules({**open_to_all, rule: check}).at(WINDOWS.get(rule, "1.40"))
         reply = api.send(method, path.format(placed().uuid, **rows), body)

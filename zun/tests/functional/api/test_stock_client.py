@@ -199,3 +199,30 @@ def test_quotas(run, mine):
     assert json.loads(run("quota", "class", "update", "--containers", "2", "default", "-f", "json"))["containers"] == 2
     assert json.loads(run("quota", "class", "get", "default", "-f", "json"))["containers"] == 2
     run("create", "busybox")
+
+
+def test_registries(run, configuration, mine):
+    run("registry", "create", "--domain", "quay.io", "--name", "quay", "--username", "me")
+    (registry,) = json.loads(run("registry", "list", "-f", "json"))
+    assert (registry["name"], registry["domain"], registry["password"]) == ("quay", "quay.io", "***")
+    assert "auth_encryption_key" in run("registry", "update", "--password", "x", "quay", status=1)
+    assert json.loads(run("registry", "update", "--username", "you", "quay", "-f", "json"))["username"] == "you"
+    shown = json.loads(run("create", "--registry", "quay", "-f", "json", "busybox"))
+    assert shown["registry_id"] == registry["uuid"]
+    run("delete", "--force", shown["uuid"])
+    run("registry", "delete", "quay")
+    assert json.loads(run("registry", "list", "-f", "json")) == []
+
+
+def test_images(run, host_row, host_up, compute):
+    run("image", "pull", "lib/busybox:1", "host-1")
+    (image,) = json.loads(run("image", "list", "-f", "json"))
+    assert (image["repo"], image["tag"]) == ("lib/busybox", "1")
+    assert json.loads(run("image", "show", image["uuid"], "-f", "json"))["host"] == "host-1"
+    assert "lib/busybox" in run("image", "search", "lib/busybox", "--exact-match")
+    run("image", "delete", image["uuid"])
+    assert [(method, arguments["host"]) for method, _, arguments in compute.sent] == [
+        ("image_pull", "host-1"),
+        ("image_search", "host-1"),
+        ("image_delete", "host-1"),
+    ]

@@ -60,6 +60,8 @@ def test_what_must_be_there_once_is_there_once_after_a_migration():
         "quotas": {("project_id", "resource")},
         "quota_classes": {("class_name", "resource")},
         "quota_locks": set(),
+        "registries": {("uuid",)},
+        "images": {("uuid",), ("host", "repo", "tag")},
         "container_actions": set(),
         "container_action_events": set(),
     }
