@@ -18,7 +18,7 @@ NOTHING = object()  # no body at all; None is the four bytes ``null``
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a handler returns. ``body`` is JSON-able, or NOTHING."""
+    """What a handler returns. ``body`` is JSON-able, or NOTHING, or an iterator of the bytes of a JSON text."""
 
     body: Any = None
     status: int = 200
@@ -40,6 +40,7 @@ class Route:
     until: Version = microversion.MAX
     json_only: bool = False
     max_body_bytes: int = MAX_BODY_BYTES
+    streams: bool = False  # the handler reads the body itself
 
     @property
     def pattern(self) -> tuple[str | None, ...]:

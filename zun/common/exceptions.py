@@ -114,6 +114,10 @@ class ImageNotFound(Invalid):
     msg_fmt = "Image {image} could not be found."
 
 
+class Base64Exception(Invalid):
+    msg_fmt = "The data is not base64: {reason}."
+
+
 class UnsupportedMediaType(Invalid):
     code = 415
     msg_fmt = "Content type {content_type} is not supported: send application/json."

@@ -10,6 +10,7 @@ import oslo_messaging
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
+from zun.compute.archives import Archives
 from zun.compute.auditor import Auditor
 from zun.compute.images import Images
 from zun.compute.lifecycle import Lifecycle
@@ -35,6 +36,7 @@ class ComputeEndpoint:
         workers: concurrent.futures.Executor,
         execute_timeout: float,
         images: Images,
+        archives: Archives,
     ) -> None:
         self._lifecycle = lifecycle
         self._console = console
@@ -42,6 +44,7 @@ class ComputeEndpoint:
         self._workers = workers
         self._execute_timeout = execute_timeout
         self._images = images
+        self._archives = archives
 
     def create(
         self,
@@ -65,6 +68,9 @@ class ComputeEndpoint:
 
     def reboot(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
         self._submit(self._lifecycle.reboot, context, container, timeout)
+
+    def rebuild(self, context: RequestContext, *, container: Container) -> None:
+        self._submit(self._lifecycle.rebuild, context, container)
 
     def pause(self, context: RequestContext, *, container: Container) -> None:
         self._submit(self._lifecycle.pause, context, container)
@@ -133,6 +139,29 @@ class ComputeEndpoint:
     @expected
     def audit(self, context: RequestContext, *, repair: bool) -> dict[str, Any]:
         return self._auditor.audit(context, repair=repair)
+
+    @expected
+    def archive_open_get(self, context: RequestContext, *, container: Container, path: str) -> dict[str, Any]:
+        return self._archives.open_get(container, path)
+
+    @expected
+    def archive_pull(self, context: RequestContext, *, transfer: str) -> str:
+        return self._archives.pull(transfer)
+
+    @expected
+    def archive_open_put(self, context: RequestContext, *, container: Container, path: str) -> str:
+        return self._archives.open_put(container, path)
+
+    @expected
+    def archive_push(self, context: RequestContext, *, transfer: str, piece: str) -> None:
+        self._archives.push(transfer, piece)
+
+    @expected
+    def archive_finish(self, context: RequestContext, *, transfer: str) -> None:
+        self._archives.finish(transfer)
+
+    def archive_close(self, context: RequestContext, *, transfer: str) -> None:
+        self._archives.close(transfer)
 
     def image_pull(self, context: RequestContext, *, image: str) -> None:
         self._submit(self._images.pull, context, image)

@@ -167,11 +167,14 @@ class Lifecycle:
 
         return tell
 
-    def _make_object(self, context: RequestContext, container: Container, plan: Plan) -> None:
-        """Create the runtime's object, its CPUs and memory nodes set."""
+    def _make_object(self, context: RequestContext, container: Container, plan: Plan, *, instead: bool = False) -> None:
+        """Create the runtime's object, its CPUs and memory nodes set; ``instead`` of the one there is."""
         name, auth = self._accounts.source(context, container)
         image = self._driver.ensure(name, container.image_pull_policy, auth, self._progress(container))
         container.status_detail = None
+        if instead:  # the image is here: from now on nothing slow can fail
+            with self._pool.leaving(container.uuid):
+                self._driver.delete(container, force=True)
         if plan.cpu_policy == "dedicated":
             self._pool.settle()
             cpus = plan.cpus
@@ -258,6 +261,35 @@ class Lifecycle:
                 step.failed(exc)
                 LOG.warning("Container %s could not be started: %s", current.uuid, exc)
                 current.status, current.status_reason = Status.ERROR, str(exc)
+
+    def rebuild(self, context: RequestContext, container: Container) -> None:
+        """Make its object anew, of the image that the row names now, and start it if ``request['run']`` says so.
+
+        It keeps what it holds. One that cannot be made or started is in Error with the reason.
+        """
+        uuid = container.uuid
+        with self._operation(context, uuid, "rebuild", TaskState.REBUILDING) as current:
+            run = current is not None and bool(current.request.get("run"))
+            try:
+                with recorded(context, uuid, "rebuild", last=not run) as step:
+                    if current is None:
+                        step.failed(TOO_LATE)
+                        return
+                    plan = held_plan(current)
+                    if plan is None:
+                        raise exceptions.Conflict(f"Container {uuid} holds no resources. Delete it, create it anew.")
+                    self._make_object(context, current, plan, instead=True)
+                    current.status, current.status_reason = Status.CREATED, None
+                    current.started_at = current.finished_at = current.exit_code = None
+                if run:
+                    with recorded(context, uuid, "rebuild", "start"):
+                        self._start_and_verify(current, plan)
+            except exceptions.ContainerNotFound:
+                raise
+            except exceptions.ZunError as exc:
+                LOG.warning("Container %s could not be rebuilt: %s", uuid, exc)
+                if current is not None:
+                    current.status, current.status_reason, current.status_detail = Status.ERROR, str(exc), None
 
     def stop(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
         self._simple(context, container, "stop", TaskState.STOPPING, lambda c: self._driver.stop(c, timeout))
@@ -505,10 +537,10 @@ class Lifecycle:
 
     @staticmethod
     def _still_allowed(action: str, container: Container) -> bool:
-        # The API set Restarting when it accepted a reboot; an interrupted operation is taken up where it was.
+        # The API set Restarting or Rebuilding when it accepted that; an interrupted operation is taken up where it was.
         if container.status in states.ALLOWED[action] or container.task_state:
             return True
-        if action == "reboot" and container.status == Status.RESTARTING:
+        if container.status == {"reboot": Status.RESTARTING, "rebuild": Status.REBUILDING}.get(action):
             return True
         LOG.info("Container %s is %s by now: no %s", container.uuid, container.status, action)
         return False

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages to the zun-compute of one host. The names and arguments are those of ``ComputeEndpoint``."""
 
-from collections.abc import Mapping, Sequence
+import base64
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import oslo_messaging
@@ -79,6 +80,10 @@ class ComputeAPI:
 
     def reboot(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
         self._cast(context, container.host, "reboot", container=container, timeout=timeout)
+
+    def rebuild(self, context: RequestContext, container: Container) -> None:
+        """Cast: make it anew of what its row says now. Since version 1.2."""
+        self._cast(context, container.host, "rebuild", version="1.2", container=container)
 
     def pause(self, context: RequestContext, container: Container) -> None:
         self._cast(context, container.host, "pause", container=container)
@@ -178,3 +183,31 @@ class ComputeAPI:
         """Call: what registries know under ``name``, as ``host`` sees them."""
         found: list[dict[str, Any]] = self._ask(context, host, "image_search", version="1.2", name=name, exact=exact)
         return found
+
+    def get_archive(
+        self, context: RequestContext, container: Container, path: str
+    ) -> tuple[dict[str, Any], Iterator[bytes]]:
+        """Calls: what is at ``path``, and its tar in pieces, one call each. Since version 1.2, as the next."""
+        opened = self._call(context, container, "archive_open_get", version="1.2", path=path)
+        return opened["stat"], self._pieces(context, container.host, opened["id"])
+
+    def _pieces(self, context: RequestContext, host: str | None, transfer: str) -> Iterator[bytes]:
+        try:
+            while piece := self._ask(context, host, "archive_pull", version="1.2", transfer=transfer):
+                yield base64.b64decode(piece)
+        except GeneratorExit:
+            self._cast(context, host, "archive_close", version="1.2", transfer=transfer)
+            raise
+
+    def put_archive(self, context: RequestContext, container: Container, path: str, pieces: Iterable[bytes]) -> None:
+        """Calls, one for each of the ``pieces`` of a tar, which is unpacked at ``path`` as they come."""
+        host = container.host
+        transfer = self._call(context, container, "archive_open_put", version="1.2", path=path)
+        try:
+            for piece in pieces:
+                text = base64.b64encode(piece).decode()
+                self._ask(context, host, "archive_push", version="1.2", transfer=transfer, piece=text)
+            self._ask(context, host, "archive_finish", version="1.2", transfer=transfer)
+        except BaseException:
+            self._cast(context, host, "archive_close", version="1.2", transfer=transfer)
+            raise

@@ -15,6 +15,7 @@ from zun.common.context import RequestContext, admin_context
 from zun.common.notifications import Notifier
 from zun.common.periodic import Periodic
 from zun.common.states import TRANSITIONAL, Status
+from zun.compute.archives import Archives
 from zun.compute.auditor import Auditor
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.endpoint import ComputeEndpoint
@@ -76,6 +77,7 @@ class ComputeService:
             notifier,
             host_processes=conf.compute.audit_host_processes,
         )
+        self.archives = Archives(self._driver)
         endpoint = ComputeEndpoint(
             self.lifecycle,
             self._driver,
@@ -83,6 +85,7 @@ class ComputeService:
             self._workers,
             conf.docker.execute_timeout,
             Images(self._driver, accounts),
+            self.archives,
         )
         self._server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, self._host, [endpoint])
         self._server.start()
@@ -147,6 +150,7 @@ class ComputeService:
             Step.START: self.lifecycle.start,
             Step.STOP: self.lifecycle.stop,
             Step.REBOOT: self.lifecycle.reboot,
+            Step.REBUILD: self.lifecycle.rebuild,
             Step.PAUSE: self.lifecycle.pause,
             Step.UNPAUSE: self.lifecycle.unpause,
             Step.KILL: self.lifecycle.kill,

@@ -14,7 +14,7 @@ of the row may be stale.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -394,6 +394,21 @@ class Console(Protocol):
         ...
 
 
+class Archives(Protocol):
+    """Reads and writes files of a container, running or not, as tar streams."""
+
+    def get_archive(self, container: ContainerView, path: str) -> tuple[Iterator[bytes], dict[str, Any]]:
+        """Return the tar of what is at ``path``, and ``name size mode mtime linkTarget`` of it.
+
+        InvalidValue when there is nothing. Whoever stops reading before the end closes the iterator.
+        """
+        ...
+
+    def put_archive(self, container: ContainerView, path: str, chunks: Iterable[bytes]) -> None:
+        """Unpack a tar in the directory ``path``. InvalidValue for what is no directory or no tar."""
+        ...
+
+
 class Images(Protocol):
     """Brings images to the host."""
 
@@ -441,5 +456,7 @@ class Facts(Protocol):
 
 
 @runtime_checkable
-class ContainerDriver(Lifecycle, Inspector, Auditor, Resources, Console, Images, EventSource, Facts, Protocol):
+class ContainerDriver(
+    Lifecycle, Inspector, Auditor, Resources, Console, Archives, Images, EventSource, Facts, Protocol
+):
     """Every capability; what an agent is given."""

@@ -12,7 +12,7 @@ import threading
 import time
 import uuid as uuids
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC
@@ -120,6 +120,7 @@ class InMemoryDriver:
         self.registry = dict(registry or {})
         self.runtime = runtime or InMemoryRuntime()
         self.updates: list[Update] = []
+        self.archives: dict[tuple[str, str], bytes] = {}
         self.pulls: list[str] = []
         self.credentials: list[RegistryAuth | None] = []
         self.kernel = AuditedKernel()
@@ -382,6 +383,25 @@ class InMemoryDriver:
                 "BLOCK I/O(B)": "0/0",
                 "NET I/O(B)": "0/0",
             }
+
+    # Archives
+
+    def get_archive(self, container: ContainerView, path: str) -> tuple[Iterator[bytes], dict[str, Any]]:
+        """What was last put to this path, byte for byte."""
+        with self._operation("get_archive", container):
+            found = self._find(container)
+            data = self.archives.get((found.uuid, path))
+            if data is None:
+                raise exceptions.InvalidValue(f"path: there is no '{path}' in container {found.uuid}")
+        stat = {"name": path.rpartition("/")[2], "size": len(data), "mode": 493, "mtime": "", "linkTarget": ""}
+        return (data[start : start + 1000] for start in range(0, len(data), 1000)), stat
+
+    def put_archive(self, container: ContainerView, path: str, chunks: Iterable[bytes]) -> None:
+        with self._operation("put_archive", container):
+            found = self._find(container)
+        data = b"".join(chunks)
+        with self.runtime.lock:
+            self.archives[found.uuid, path] = data
 
     # Images
 

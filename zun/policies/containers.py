@@ -35,6 +35,7 @@ RULES = (
     rule("container:pause", OWNER, "Pause a container.", f"POST {_ITEM}/pause"),
     rule("container:unpause", OWNER, "Unpause a container.", f"POST {_ITEM}/unpause"),
     rule("container:kill", OWNER, "Send a signal to a container.", f"POST {_ITEM}/kill"),
+    rule("container:rebuild", OWNER, "Make a container anew, of another image too.", f"POST {_ITEM}/rebuild"),
     rule("container:rename", OWNER, "Rename a container.", f"POST {_ITEM}/rename"),
     rule(
         "container:resize_container",
@@ -46,4 +47,6 @@ RULES = (
     rule("container:execute", OWNER, "Run a command in a container.", f"POST {_ITEM}/execute"),
     rule("container:top", OWNER, "List the processes of a container.", f"GET {_ITEM}/top"),
     rule("container:stats", OWNER, "See what a container uses.", f"GET {_ITEM}/stats"),
+    rule("container:get_archive", OWNER, "Read files of a container.", f"GET {_ITEM}/get_archive"),
+    rule("container:put_archive", OWNER, "Write files of a container.", f"POST {_ITEM}/put_archive"),
 )

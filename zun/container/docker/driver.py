@@ -5,6 +5,7 @@ from typing import Self
 
 from oslo_config import cfg
 
+from zun.container.docker.archives import DockerArchives
 from zun.container.docker.audit import DockerAudit
 from zun.container.docker.client import Engine, Settings
 from zun.container.docker.console import DockerConsole
@@ -22,6 +23,7 @@ class DockerDriver(
     DockerAudit,
     DockerResources,
     DockerConsole,
+    DockerArchives,
     DockerImages,
     DockerEvents,
     DockerFacts,

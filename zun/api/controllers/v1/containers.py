@@ -14,7 +14,7 @@ from typing import Any
 
 from oslo_utils import timeutils
 
-from zun.api import creation, microversion, paging
+from zun.api import archives, creation, microversion, paging
 from zun.api import placement as placement_rules
 from zun.api.controllers.v1 import alive
 from zun.api.controllers.v1.parts import Parts
@@ -60,6 +60,7 @@ class Action:
     perform: Callable[[Container, Given, Call], Answer]
     waits: bool = False
     recorded: bool = False
+    streams: bool = False
     any_status: bool = False
     since: Version = microversion.MIN
     until: Version = microversion.MAX
@@ -83,7 +84,14 @@ class Containers:
             Route("PATCH", item, self.update),
             Route("DELETE", item, self.delete),
             *(
-                Route(action.verb, f"{item}/{action.name}", self._handler(action), action.since, action.until)
+                Route(
+                    action.verb,
+                    f"{item}/{action.name}",
+                    self._handler(action),
+                    action.since,
+                    action.until,
+                    streams=action.streams,
+                )
                 for action in self._actions()
             ),
         )
@@ -93,6 +101,7 @@ class Containers:
             Action("POST", "start", schemas.NONE, self._start, recorded=True),
             Action("POST", "stop", schemas.TIMEOUT, self._stop, recorded=True),
             Action("POST", "reboot", schemas.TIMEOUT, self._reboot, recorded=True),
+            Action("POST", "rebuild", schemas.REBUILD, self._rebuild, recorded=True),
             Action("POST", "pause", schemas.NONE, self._pause, recorded=True),
             Action("POST", "unpause", schemas.NONE, self._unpause, recorded=True),
             Action("POST", "kill", schemas.KILL, self._kill, recorded=True),
@@ -102,6 +111,8 @@ class Containers:
             Action("GET", "logs", schemas.LOGS, self._logs, waits=True),
             Action("GET", "top", schemas.TOP, self._top, waits=True),
             Action("GET", "stats", schemas.NONE, self._stats, waits=True),
+            Action("GET", "get_archive", schemas.GET_ARCHIVE, self._get_archive, waits=True),
+            Action("POST", "put_archive", schemas.PUT_ARCHIVE, self._put_archive, waits=True, streams=True),
         )
 
     # The collection.
@@ -280,6 +291,20 @@ class Containers:
         self._compute.reboot(call.context, container, timeout=given.get("timeout"))
         return ACCEPTED
 
+    def _rebuild(self, container: Container, given: Given, call: Call) -> Answer:
+        driver = given.get("image_driver")
+        if driver and driver not in self._settings.image_drivers:
+            raise exceptions.ValidationError(
+                detail=f"image_driver: '{driver[:64]}' is none of {', '.join(self._settings.image_drivers)}."
+            )
+        container.image = given.get("image") or container.image
+        container.image_driver = driver or container.image_driver
+        # Written, so that a rebuild that is taken up after a restart knows it too.
+        container.request = {**container.request, "run": container.status == Status.RUNNING}
+        self._save_status(container, Status.REBUILDING, "rebuild")
+        self._compute.rebuild(call.context, container)
+        return ACCEPTED
+
     def _pause(self, container: Container, given: Given, call: Call) -> Answer:
         self._compute.pause(call.context, container)
         return ACCEPTED
@@ -338,6 +363,25 @@ class Containers:
 
     def _stats(self, container: Container, given: Given, call: Call) -> Answer:
         return Answer(self._compute.stats(call.context, container))
+
+    def _get_archive(self, container: Container, given: Given, call: Call) -> Answer:
+        path = archives.check_path(given["path"])
+        stat, pieces = self._compute.get_archive(call.context, container, path)
+        return Answer(archives.answer(stat, pieces, encoded=call.version >= v1(25)))
+
+    def _put_archive(self, container: Container, given: Given, call: Call) -> Answer:
+        body = archives.Body(call.stream or ())
+        members = {**given, **body.members}
+        if members.keys() != {"path"} or given.keys() & body.members.keys():
+            raise exceptions.SchemaValidationError(
+                detail="path: give it once, in the query or in the body before 'data', and nothing else besides."
+            )
+        if not body.has_data:
+            raise exceptions.SchemaValidationError(detail="data: it is missing. It is the archive.")
+        path = archives.check_path(members["path"])
+        pieces = archives.archive(body.data(), encoded=call.version >= v1(25))
+        self._compute.put_archive(call.context, container, path, pieces)
+        return Answer()
 
     # What several of them need.
 

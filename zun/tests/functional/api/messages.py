@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The other services as the API sees them: messages go into ``sent``, answers come from attributes."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from zun.common.context import RequestContext
 from zun.objects import Container
+
+#: What is at every path of every container.
+ARCHIVE = bytes(range(256)) * 3 + "tar ä".encode()
 
 
 class SchedulerMessages:
@@ -40,6 +44,9 @@ class ComputeMessages:
 
     def reboot(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
         self._send("reboot", container, timeout=timeout)
+
+    def rebuild(self, context: RequestContext, container: Container) -> None:
+        self._send("rebuild", container)
 
     def pause(self, context: RequestContext, container: Container) -> None:
         self._send("pause", container)
@@ -89,6 +96,16 @@ class ComputeMessages:
     def stats(self, context: RequestContext, container: Container) -> dict[str, Any]:
         self._send("stats", container)
         return {"CONTAINER": container.name, "CPU %": 1.5}
+
+    def get_archive(
+        self, context: RequestContext, container: Container, path: str
+    ) -> tuple[dict[str, Any], Iterator[bytes]]:
+        self._send("get_archive", container, path=path)
+        stat = {"name": "hosts", "size": 7, "mode": 420, "mtime": "2026-01-31T12:00:00Z", "linkTarget": ""}
+        return stat, iter([ARCHIVE[:5], ARCHIVE[5:]])
+
+    def put_archive(self, context: RequestContext, container: Container, path: str, pieces: Iterable[bytes]) -> None:
+        self._send("put_archive", container, path=path, archive=b"".join(pieces))
 
     def image_pull(self, context: RequestContext, host: str, image: str) -> None:
         self._tell("image_pull", image, host=host)

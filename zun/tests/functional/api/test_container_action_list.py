@@ -40,7 +40,7 @@ def test_creation(api):
 @pytest.mark.parametrize(
     ("verb", "action", "status"),
     [
-        *(("POST", each, "Running") for each in ("stop", "reboot", "pause", "kill")),
+        *(("POST", each, "Running") for each in ("stop", "reboot", "rebuild", "pause", "kill")),
         ("POST", "start", "Stopped"),
         ("POST", "unpause", "Paused"),
         ("DELETE", "", "Stopped"),

@@ -11,6 +11,7 @@ ACTIONS = [
     ("POST", "start", "start", 202, None),
     ("POST", "stop", "stop", 202, None),
     ("POST", "reboot", "reboot", 202, None),
+    ("POST", "rebuild", "rebuild", 202, None),
     ("POST", "pause", "pause", 202, None),
     ("POST", "unpause", "unpause", 202, None),
     ("POST", "kill", "kill", 202, None),
@@ -35,7 +36,7 @@ def test_actions_in_every_status(api, placed, host_up, compute, verb, path, key,
     if status in ALLOWED[key]:
         assert (reply.status, reply.json) == (success, body)
         assert [(method, uuid) for method, uuid, _ in compute.sent] == [(key, container.uuid)]
-        assert db.get(container.uuid)["status"] == ("Restarting" if key == "reboot" else status)
+        assert db.get(container.uuid)["status"] == {"reboot": "Restarting", "rebuild": "Rebuilding"}.get(key, status)
     else:
         assert reply.refusal == (409, "invalid-state-exception")
         assert reply.error["detail"] == f"Cannot {key} container {container.uuid} in {status} state"
@@ -238,3 +239,30 @@ def test_bad_renames(api, placed, body):
     reply = api.at("1.13").post(f"/v1/containers/{container.uuid}/rename", body)
     assert reply.refusal == (400, "schema-validation-error")
     assert db.get(container.uuid)["name"] == "old-name"
+
+
+@pytest.mark.parametrize(
+    ("query", "image", "driver"),
+    [
+        ("", "zun-demo", "docker"),
+        ("image=other:1&image_driver=docker", "other:1", "docker"),
+        ("image=&image_driver=&colour=red", "zun-demo", "docker"),
+        ("image_driver=glance", "zun-demo", "glance"),
+    ],
+)
+@pytest.mark.parametrize("status", ["Running", "Stopped"])
+def test_rebuild(api, placed, compute, query, image, driver, status):
+    container = placed(status, image="zun-demo", image_driver="docker", request={"run": True, "hints": {}})
+    assert api.post(f"/v1/containers/{container.uuid}/rebuild?{query}").status == 202
+    row = db.get(container.uuid)
+    assert (row["status"], row["image"], row["image_driver"]) == ("Rebuilding", image, driver)
+    assert row["request"] == {"run": status == "Running", "hints": {}}
+    assert compute.sent == [("rebuild", container.uuid, {})]
+
+
+def test_rebuild_by_a_driver_that_is_none(api, placed, compute):
+    container = placed()
+    reply = api.post(f"/v1/containers/{container.uuid}/rebuild", {"image_driver": "colour", "image": "other"})
+    assert reply.refusal == (400, "validation-error")
+    assert (db.get(container.uuid)["status"], db.get(container.uuid)["image"]) == ("Running", "zun-demo")
+    assert compute.sent == []

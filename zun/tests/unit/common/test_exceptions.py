@@ -73,6 +73,14 @@ TREE = [
         "A container with name web already exists.",
     ),
     (
+        "Base64Exception",
+        "base-64-exception",
+        400,
+        "Invalid",
+        {"reason": "its end is missing"},
+        "The data is not base64: its end is missing.",
+    ),
+    (
         "ImageAlreadyExists",
         "image-already-exists",
         409,
