@@ -119,11 +119,7 @@ class Containers:
 
     def index(self, call: Call) -> Answer:
         query = call.query
-        unknown = query.keys() - _LIST_PARAMETERS
-        if unknown:
-            raise exceptions.InvalidValue(
-                f"{min(unknown)[:64]}: no such parameter; possible are {', '.join(sorted(_LIST_PARAMETERS))}."
-            )
+        paging.check_names(query, _LIST_PARAMETERS)
         call.access.require("container:get_all")
         all_projects = paging.boolean("all_projects", query.get("all_projects"))
         if all_projects:

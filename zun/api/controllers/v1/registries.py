@@ -10,7 +10,6 @@ from zun.api.request import Call
 from zun.api.routes import NO_CONTENT, Answer, Route
 from zun.api.schemas import registries as schemas
 from zun.api.views import registries as views
-from zun.common import exceptions
 from zun.db import registries as db
 from zun.db.session import Row
 
@@ -33,11 +32,7 @@ class Registries:
 
     def index(self, call: Call) -> Answer:
         query = call.query
-        unknown = query.keys() - _LIST_PARAMETERS
-        if unknown:
-            raise exceptions.InvalidValue(
-                f"{min(unknown)[:64]}: no such parameter; possible are {', '.join(sorted(_LIST_PARAMETERS))}."
-            )
+        paging.check_names(query, _LIST_PARAMETERS)
         call.access.require("registry:get_all")
         all_projects = paging.boolean("all_projects", query.get("all_projects"))
         if all_projects:
