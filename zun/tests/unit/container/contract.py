@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every driver does. The in-memory driver runs it as a unit test, the Docker driver on a real daemon."""
 
+import io
 import queue
+import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -502,6 +504,42 @@ class DriverContract:
             thread.join(timeout=60)
         assert failures == []
         assert not {container.uuid for container in containers} & set(rig.driver.list())
+
+    @pytest.mark.parametrize("running", [False, True])
+    def test_files_there_and_back(self, rig: Rig, running: bool) -> None:
+        container = rig.running() if running else rig.created()
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as tar:
+            info = tarfile.TarInfo("written")
+            info.size = 5
+            tar.addfile(info, io.BytesIO(b"hello"))
+        raw = packed.getvalue()
+        rig.driver.put_archive(container, "/tmp", (raw[start : start + 700] for start in range(0, len(raw), 700)))
+        chunks, stat = rig.driver.get_archive(container, "/tmp")
+        assert stat["name"] == "tmp"
+        with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as tar:
+            (name,) = (name for name in tar.getnames() if name.endswith("written"))
+            member = tar.extractfile(name)
+            assert member is not None and member.read() == b"hello"
+
+    def test_no_such_file(self, rig: Rig) -> None:
+        with pytest.raises(exceptions.InvalidValue, match="/nothing"):
+            rig.driver.get_archive(rig.created(), "/nothing")
+
+    def test_files_of_no_such_object(self, rig: Rig) -> None:
+        with pytest.raises(exceptions.ContainerNotFound):
+            rig.driver.get_archive(rig.sample(), "/tmp")
+        with pytest.raises(exceptions.ContainerNotFound):
+            rig.driver.put_archive(rig.sample(), "/tmp", iter([b""]))
+
+    def test_an_image_by_another_name(self, rig: Rig) -> None:
+        container = rig.sample(image="zun-no-such-image")
+        rig.driver.create(container, cpuset_cpus="1", cpuset_mems="0", image="zun-demo")
+        rig.driver.start(container)
+        assert rig.state(container).status == Status.RUNNING
+
+    def test_an_image_that_nobody_has_is_removed(self, rig: Rig) -> None:
+        rig.driver.remove_image("zun-no-such-image:1")
 
     def test_image_on_the_host(self, rig: Rig) -> None:
         facts = rig.driver.ensure("zun-demo")
