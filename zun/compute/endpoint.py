@@ -12,6 +12,7 @@ from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.compute.auditor import Auditor
 from zun.compute.lifecycle import Lifecycle
+from zun.compute.terminals import TerminalDesk
 from zun.container.driver import Console
 from zun.objects import Container
 
@@ -24,19 +25,21 @@ expected = oslo_messaging.expected_exceptions(exceptions.ZunError)
 class ComputeEndpoint:
     """Casts return at once and run on ``workers``; calls block for the answer."""
 
-    target = oslo_messaging.Target(version="1.1")
+    target = oslo_messaging.Target(version="1.2")
 
     def __init__(
         self,
         lifecycle: Lifecycle,
         console: Console,
         auditor: Auditor,
+        terminals: TerminalDesk,
         workers: concurrent.futures.Executor,
         execute_timeout: float,
     ) -> None:
         self._lifecycle = lifecycle
         self._console = console
         self._auditor = auditor
+        self._terminals = terminals
         self._workers = workers
         self._execute_timeout = execute_timeout
 
@@ -122,6 +125,22 @@ class ComputeEndpoint:
     @expected
     def stats(self, context: RequestContext, *, container: Container) -> dict[str, Any]:
         return self._console.stats(container)
+
+    @expected
+    def attach(self, context: RequestContext, *, container: Container) -> str:
+        return self._terminals.attach(context, container)
+
+    @expected
+    def prepare_exec(
+        self, context: RequestContext, *, container: Container, command: list[str], interactive: bool
+    ) -> tuple[str, str]:
+        return self._terminals.prepare_exec(context, container, command, interactive=interactive)
+
+    @expected
+    def resize_terminal(
+        self, context: RequestContext, *, container: Container, exec_id: str | None, width: int, height: int
+    ) -> None:
+        self._terminals.resize(container, exec_id, width=width, height=height)
 
     @expected
     def audit(self, context: RequestContext, *, repair: bool) -> dict[str, Any]:

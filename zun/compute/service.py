@@ -22,6 +22,7 @@ from zun.compute.inventory import inventory
 from zun.compute.lifecycle import Lifecycle
 from zun.compute.reconcile import Step, first_step
 from zun.compute.shared_pool import SharedPool
+from zun.compute.terminals import TerminalDesk
 from zun.container.driver import RESYNC, ContainerDriver
 from zun.objects import Container, ZunService
 from zun.scheduler.rpcapi import SchedulerAPI
@@ -72,8 +73,14 @@ class ComputeService:
             notifier,
             host_processes=conf.compute.audit_host_processes,
         )
+        proxy = conf.websocket_proxy
         endpoint = ComputeEndpoint(
-            self.lifecycle, self._driver, self.auditor, self._workers, conf.docker.execute_timeout
+            self.lifecycle,
+            self._driver,
+            self.auditor,
+            TerminalDesk(self._driver, proxy.base_url, proxy.token_ttl),
+            self._workers,
+            conf.docker.execute_timeout,
         )
         self._server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, self._host, [endpoint])
         self._server.start()

@@ -122,3 +122,14 @@ services = sa.Table(
     sa.Column("availability_zone", text(255)),
     sa.UniqueConstraint("host", "binary"),
 )
+
+# Permission to open one terminal, until it expires. Only a digest of the token is kept.
+console_tokens = sa.Table(
+    "console_tokens",
+    metadata,
+    sa.Column("token_hash", text(64), primary_key=True),
+    sa.Column("container_uuid", text(36), nullable=False),
+    sa.Column("exec_id", text(64)),
+    sa.Column("expires_at", Time, nullable=False),
+    sa.Index("ix_console_tokens_expires_at", "expires_at"),
+)

@@ -3,7 +3,8 @@
 
 import zun.common  # noqa: F401  before oslo.messaging
 from zun.objects.compute_node import ComputeNode
+from zun.objects.console_token import ConsoleToken
 from zun.objects.container import Container
 from zun.objects.service import ZunService
 
-__all__ = ["ComputeNode", "Container", "ZunService"]
+__all__ = ["ComputeNode", "ConsoleToken", "Container", "ZunService"]

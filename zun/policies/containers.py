@@ -44,6 +44,14 @@ RULES = (
     ),
     rule("container:logs", OWNER, "Read the log of a container.", f"GET {_ITEM}/logs"),
     rule("container:execute", OWNER, "Run a command in a container.", f"POST {_ITEM}/execute"),
+    rule(
+        "container:execute_resize",
+        OWNER,
+        "Tell a command in a container the size of its terminal.",
+        f"POST {_ITEM}/execute_resize",
+    ),
+    rule("container:attach", OWNER, "Open the terminal of a container.", f"GET {_ITEM}/attach"),
+    rule("container:resize", OWNER, "Tell a container the size of its terminal.", f"POST {_ITEM}/resize"),
     rule("container:top", OWNER, "List the processes of a container.", f"GET {_ITEM}/top"),
     rule("container:stats", OWNER, "See what a container uses.", f"GET {_ITEM}/stats"),
 )

@@ -42,6 +42,10 @@ EXECUTE = Schema(
     {"command": Field({"type": "string", "minLength": 1}), "run": scalars.B3, "interactive": scalars.B3},
     required=("command",),
 )
+RESIZE = Schema({"w": scalars.CHARACTERS, "h": scalars.CHARACTERS}, required=("w", "h"))
+EXECUTE_RESIZE = Schema(
+    {"exec_id": scalars.EXEC_ID, "w": scalars.CHARACTERS, "h": scalars.CHARACTERS}, required=("exec_id", "w", "h")
+)
 RENAME = Schema({"name": scalars.NAME}, required=("name",))
 
 

@@ -14,6 +14,7 @@ from zun.container.docker.images import DockerImages
 from zun.container.docker.inspector import DockerInspector
 from zun.container.docker.lifecycle import DockerLifecycle
 from zun.container.docker.resources import DockerResources
+from zun.container.docker.terminals import DockerTerminals
 
 
 class DockerDriver(
@@ -22,6 +23,7 @@ class DockerDriver(
     DockerAudit,
     DockerResources,
     DockerConsole,
+    DockerTerminals,
     DockerImages,
     DockerEvents,
     DockerFacts,

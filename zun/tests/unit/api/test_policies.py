@@ -48,6 +48,9 @@ OWNER = [
     "container:top",
     "container:stats",
     "container:rename",
+    "container:attach",
+    "container:resize",
+    "container:execute_resize",
     "container:resize_container",
     "availability_zones:get_all",
 ]
