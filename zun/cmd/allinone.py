@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""zun-allinone: API, scheduler and one compute service in one process, for one machine.
+"""zun-allinone: API, scheduler, one compute service and its websocket proxy in one process, for one machine.
 
 Embedded defaults: an SQLite database under ``state_path``, messages inside the process, no authentication but only on
 loopback. Each of them can be configured to be something else.
@@ -8,7 +8,7 @@ loopback. Each of them can be configured to be something else.
 import logging
 import os
 
-from zun.cmd import api, compute, program
+from zun.cmd import api, compute, program, wsproxy
 from zun.common import rpc, secrets
 from zun.compute.service import ComputeService
 from zun.db import migration, session
@@ -33,15 +33,19 @@ def main() -> None:
         migration.upgrade()
     transport = rpc.get_transport(conf)
     # The host first, so that the scheduler knows it when it takes up what an earlier run left.
-    agent = ComputeService(conf, compute.load_driver(conf))
+    driver = compute.load_driver(conf)
+    agent = ComputeService(conf, driver)
     agent.start(transport)
     scheduler = SchedulerService(conf, alone=True)
     scheduler.start(transport)
     server = api.Server(conf, api.build(conf, transport))
     server.start()
+    proxy = wsproxy.build(conf, driver)
+    proxy.start()
     LOG.info("zun-allinone is ready on http://%s:%s/v1", conf.api.host_ip, conf.api.port)
     program.wait_for_signal()
     server.stop()
+    proxy.stop()
     scheduler.stop()
     agent.stop()
     transport.cleanup()

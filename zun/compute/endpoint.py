@@ -14,6 +14,7 @@ from zun.compute.archives import Archives
 from zun.compute.auditor import Auditor
 from zun.compute.images import Images
 from zun.compute.lifecycle import Lifecycle
+from zun.compute.terminals import TerminalDesk
 from zun.container.driver import Console
 from zun.objects import Container
 
@@ -33,6 +34,7 @@ class ComputeEndpoint:
         lifecycle: Lifecycle,
         console: Console,
         auditor: Auditor,
+        terminals: TerminalDesk,
         workers: concurrent.futures.Executor,
         execute_timeout: float,
         images: Images,
@@ -41,6 +43,7 @@ class ComputeEndpoint:
         self._lifecycle = lifecycle
         self._console = console
         self._auditor = auditor
+        self._terminals = terminals
         self._workers = workers
         self._execute_timeout = execute_timeout
         self._images = images
@@ -135,6 +138,22 @@ class ComputeEndpoint:
     @expected
     def stats(self, context: RequestContext, *, container: Container) -> dict[str, Any]:
         return self._console.stats(container)
+
+    @expected
+    def attach(self, context: RequestContext, *, container: Container) -> str:
+        return self._terminals.attach(context, container)
+
+    @expected
+    def prepare_exec(
+        self, context: RequestContext, *, container: Container, command: list[str], interactive: bool
+    ) -> tuple[str, str]:
+        return self._terminals.prepare_exec(context, container, command, interactive=interactive)
+
+    @expected
+    def resize_terminal(
+        self, context: RequestContext, *, container: Container, exec_id: str | None, width: int, height: int
+    ) -> None:
+        self._terminals.resize(container, exec_id, width=width, height=height)
 
     @expected
     def audit(self, context: RequestContext, *, repair: bool) -> dict[str, Any]:

@@ -163,6 +163,41 @@ class ComputeAPI:
         figures: dict[str, Any] = self._call(context, container, "stats")
         return figures
 
+    def attach(self, context: RequestContext, container: Container) -> str:
+        """Call: the URL that opens the container's terminal, token included. Since version 1.2."""
+        url: str = self._ask(context, container.host, "attach", version="1.2", container=container)
+        return url
+
+    def prepare_exec(
+        self, context: RequestContext, container: Container, command: list[str], *, interactive: bool
+    ) -> tuple[str, str]:
+        """Call: the id of the command, not yet started, and the URL that starts it. Since version 1.2."""
+        exec_id, url = self._ask(
+            context,
+            container.host,
+            "prepare_exec",
+            version="1.2",
+            container=container,
+            command=command,
+            interactive=interactive,
+        )
+        return exec_id, url
+
+    def resize_terminal(
+        self, context: RequestContext, container: Container, *, width: int, height: int, exec_id: str | None = None
+    ) -> None:
+        """Call: the size in characters, of the container's terminal or of a command's. Since version 1.2."""
+        self._ask(
+            context,
+            container.host,
+            "resize_terminal",
+            version="1.2",
+            container=container,
+            exec_id=exec_id,
+            width=width,
+            height=height,
+        )
+
     def audit(self, context: RequestContext, host: str, *, repair: bool = False) -> dict[str, Any]:
         """Call: look where the containers of ``host`` really run, and with ``repair`` put back what drifted.
 

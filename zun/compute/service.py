@@ -24,6 +24,7 @@ from zun.compute.inventory import inventory
 from zun.compute.lifecycle import Lifecycle
 from zun.compute.reconcile import Step, first_step
 from zun.compute.shared_pool import SharedPool
+from zun.compute.terminals import TerminalDesk
 from zun.container.driver import RESYNC, ContainerDriver
 from zun.objects import Container, ZunService
 from zun.scheduler.rpcapi import SchedulerAPI
@@ -78,10 +79,12 @@ class ComputeService:
             host_processes=conf.compute.audit_host_processes,
         )
         self.archives = Archives(self._driver)
+        proxy = conf.websocket_proxy
         endpoint = ComputeEndpoint(
             self.lifecycle,
             self._driver,
             self.auditor,
+            TerminalDesk(self._driver, proxy.base_url, proxy.token_ttl),
             self._workers,
             conf.docker.execute_timeout,
             Images(self._driver, accounts),

@@ -409,6 +409,49 @@ class Archives(Protocol):
         ...
 
 
+class Stream(Protocol):
+    """Both directions of one terminal or command: bytes as they are. Reading and writing may be in two threads."""
+
+    def receive(self) -> bytes:
+        """What came since, waiting for something; empty at the end."""
+        ...
+
+    def send(self, data: bytes) -> None:
+        """Type ``data``. OSError when the other side is gone."""
+        ...
+
+    def close(self) -> None:
+        """Let go, also of a ``receive`` that waits. What runs is left running. Twice is harmless."""
+        ...
+
+
+class Terminals(Protocol):
+    """Talks to what runs in a container. A command is named by the id that ``create_exec`` gave it."""
+
+    def attach(self, container: ContainerView) -> Stream:
+        """The first process's own input and output from now on."""
+        ...
+
+    def create_exec(self, container: ContainerView, command: Sequence[str], *, interactive: bool) -> str:
+        """Prepare ``command`` without starting it and return its id, 64 hexadecimal digits.
+
+        ``interactive`` gives it a terminal and an input.
+        """
+        ...
+
+    def open_exec(self, container: ContainerView, exec_id: str) -> Stream:
+        """Start a prepared command. InvalidValue for an unknown one, Conflict for one that was started."""
+        ...
+
+    def resize(self, container: ContainerView, *, width: int, height: int) -> None:
+        """Tell the first process the size of its terminal, in characters."""
+        ...
+
+    def resize_exec(self, container: ContainerView, exec_id: str, *, width: int, height: int) -> None:
+        """The same for a command. InvalidValue for an unknown one."""
+        ...
+
+
 class Images(Protocol):
     """Brings images to the host."""
 
@@ -457,6 +500,16 @@ class Facts(Protocol):
 
 @runtime_checkable
 class ContainerDriver(
-    Lifecycle, Inspector, Auditor, Resources, Console, Archives, Images, EventSource, Facts, Protocol
+    Lifecycle,
+    Inspector,
+    Auditor,
+    Resources,
+    Console,
+    Archives,
+    Terminals,
+    Images,
+    EventSource,
+    Facts,
+    Protocol,
 ):
     """Every capability; what an agent is given."""

@@ -32,6 +32,7 @@ from zun.container.driver import (
     RegistryAuth,
     RuntimeEvent,
     RuntimeState,
+    Stream,
 )
 from zun.container.fake_audit import AuditedKernel
 from zun.container.fake_runtime import (
@@ -44,6 +45,7 @@ from zun.container.fake_runtime import (
     signal_number,
     utcnow,
 )
+from zun.container.fake_terminals import Echo, PreparedCommand
 from zun.container.logs import since_epoch, tail_lines
 from zun.topology import CpuSet
 
@@ -129,6 +131,8 @@ class InMemoryDriver:
         self._failures: dict[str, list[_Failure]] = defaultdict(list)
         self._hooks: dict[str, list[Callable[[ContainerView | None], None]]] = defaultdict(list)
         self._disobedient: dict[str, Disobedience] = {}
+        self.commands: dict[str, PreparedCommand] = {}
+        self.terminal_sizes: dict[str, tuple[int, int]] = {}
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
@@ -402,6 +406,43 @@ class InMemoryDriver:
         data = b"".join(chunks)
         with self.runtime.lock:
             self.archives[found.uuid, path] = data
+
+    # Terminals
+
+    def attach(self, container: ContainerView) -> Stream:
+        with self._operation("attach", container):
+            self._running(container, "attach to")
+            return Echo()
+
+    def create_exec(self, container: ContainerView, command: Sequence[str], *, interactive: bool) -> str:
+        with self._operation("create_exec", container):
+            self._running(container, "execute a command in")
+            exec_id = uuids.uuid4().hex * 2
+            self.commands[exec_id] = PreparedCommand(container.uuid)
+            return exec_id
+
+    def open_exec(self, container: ContainerView, exec_id: str) -> Stream:
+        with self._operation("open_exec", container):
+            command = self._command(container, exec_id)
+            if command.started:
+                raise exceptions.Conflict(f"Cannot execute a command in container {container.uuid}: it was started")
+            command.started = True
+            return Echo()
+
+    def resize(self, container: ContainerView, *, width: int, height: int) -> None:
+        with self._operation("resize", container):
+            self._running(container, "resize the terminal of")
+            self.terminal_sizes[container.uuid] = (width, height)
+
+    def resize_exec(self, container: ContainerView, exec_id: str, *, width: int, height: int) -> None:
+        with self._operation("resize_exec", container):
+            self._command(container, exec_id).size = (width, height)
+
+    def _command(self, container: ContainerView, exec_id: str) -> PreparedCommand:
+        found = self.commands.get(exec_id)
+        if found is None or found.container_uuid != container.uuid:
+            raise exceptions.InvalidValue(f"exec_id: container {container.uuid} has no command {exec_id}.")
+        return found
 
     # Images
 

@@ -211,3 +211,14 @@ images = sa.Table(
     sa.UniqueConstraint("host", "repo", "tag"),
     sa.Index("ix_images_project_id", "project_id"),
 )
+
+# Permission to open one terminal, until it expires. Only a digest of the token is kept.
+console_tokens = sa.Table(
+    "console_tokens",
+    metadata,
+    sa.Column("token_hash", text(64), primary_key=True),
+    sa.Column("container_uuid", text(36), nullable=False),
+    sa.Column("exec_id", text(64)),
+    sa.Column("expires_at", Time, nullable=False),
+    sa.Index("ix_console_tokens_expires_at", "expires_at"),
+)

@@ -49,6 +49,10 @@ EXECUTE = Schema(
 # Empty text is nothing asked: a form of the dashboard sends it.
 _TEXT_OR_NOTHING = Field({"type": ["string", "null"], "maxLength": 255})
 REBUILD = Schema({"image": _TEXT_OR_NOTHING, "image_driver": _TEXT_OR_NOTHING}, others=True)
+RESIZE = Schema({"w": scalars.CHARACTERS, "h": scalars.CHARACTERS}, required=("w", "h"))
+EXECUTE_RESIZE = Schema(
+    {"exec_id": scalars.EXEC_ID, "w": scalars.CHARACTERS, "h": scalars.CHARACTERS}, required=("exec_id", "w", "h")
+)
 RENAME = Schema({"name": scalars.NAME}, required=("name",))
 
 

@@ -15,6 +15,7 @@ from zun.container.docker.images import DockerImages
 from zun.container.docker.inspector import DockerInspector
 from zun.container.docker.lifecycle import DockerLifecycle
 from zun.container.docker.resources import DockerResources
+from zun.container.docker.terminals import DockerTerminals
 
 
 class DockerDriver(
@@ -24,6 +25,7 @@ class DockerDriver(
     DockerResources,
     DockerConsole,
     DockerArchives,
+    DockerTerminals,
     DockerImages,
     DockerEvents,
     DockerFacts,

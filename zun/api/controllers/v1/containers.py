@@ -108,6 +108,9 @@ class Containers:
             Action("POST", "rename", schemas.RENAME, self._rename, any_status=True, until=v1(13)),
             Action("POST", "resize_container", self._update_schema, self._resize_container, since=v1(19)),
             Action("POST", "execute", schemas.EXECUTE, self._execute, waits=True),
+            Action("POST", "execute_resize", schemas.EXECUTE_RESIZE, self._resize_terminal, waits=True),
+            Action("POST", "resize", schemas.RESIZE, self._resize_terminal, waits=True),
+            Action("GET", "attach", schemas.NONE, self._attach, waits=True),
             Action("GET", "logs", schemas.LOGS, self._logs, waits=True),
             Action("GET", "top", schemas.TOP, self._top, waits=True),
             Action("GET", "stats", schemas.NONE, self._stats, waits=True),
@@ -331,16 +334,28 @@ class Containers:
         return Answer(shown, 202)
 
     def _execute(self, container: Container, given: Given, call: Call) -> Answer:
-        if not given.get("run", True) or given.get("interactive", False):
-            raise exceptions.InvalidValue(
-                "run: this installation has no websocket proxy, so a command can only be run to its end. Leave out "
-                "'interactive' and 'run'."
-            )
         command = creation.split(given["command"], "command")
         if not command:
             raise exceptions.InvalidValue("command: it is empty.")
-        output, exit_code = self._compute.execute(call.context, container, command=command)
-        return Answer({"output": output, "exit_code": exit_code, "exec_id": None, "proxy_url": None})
+        if given.get("run", True):
+            output, exit_code = self._compute.execute(call.context, container, command=command)
+            return Answer({"output": output, "exit_code": exit_code, "exec_id": None, "proxy_url": None})
+        exec_id, url = self._compute.prepare_exec(
+            call.context, container, command, interactive=given.get("interactive", False)
+        )
+        return Answer({"output": None, "exit_code": None, "exec_id": exec_id, "proxy_url": url})
+
+    def _attach(self, container: Container, given: Given, call: Call) -> Answer:
+        if not container.interactive:
+            raise exceptions.NoInteractiveFlag(container=container.uuid)
+        return Answer(self._compute.attach(call.context, container))
+
+    def _resize_terminal(self, container: Container, given: Given, call: Call) -> Answer:
+        """Of the container, or of the command ``exec_id`` in it."""
+        self._compute.resize_terminal(
+            call.context, container, width=given["w"], height=given["h"], exec_id=given.get("exec_id")
+        )
+        return Answer(None)
 
     def _logs(self, container: Container, given: Given, call: Call) -> Answer:
         text = self._compute.logs(

@@ -83,6 +83,21 @@ class ComputeMessages:
         self._send("execute", container, command=command)
         return "hello\n", 3
 
+    def prepare_exec(
+        self, context: RequestContext, container: Container, command: list[str], *, interactive: bool
+    ) -> tuple[str, str]:
+        self._send("prepare_exec", container, command=command, interactive=interactive)
+        return "ab" * 32, "ws://proxy/?token=1&exec_id=" + "ab" * 32
+
+    def attach(self, context: RequestContext, container: Container) -> str:
+        self._send("attach", container)
+        return "ws://proxy/?token=1"
+
+    def resize_terminal(
+        self, context: RequestContext, container: Container, *, width: int, height: int, exec_id: str | None = None
+    ) -> None:
+        self._send("resize_terminal", container, width=width, height=height, exec_id=exec_id)
+
     def top(self, context: RequestContext, container: Container, ps_args: str | None = None) -> dict[str, Any]:
         self._send("top", container, ps_args=ps_args)
         return {"Titles": ["PID"], "Processes": [["1"]]}

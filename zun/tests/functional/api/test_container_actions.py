@@ -143,6 +143,15 @@ BAD = [
     ("POST", "execute?command=", "command"),
     ("POST", "execute?command=ls&run=maybe", "run"),
     ("POST", "execute?command=ls&colour=red", "colour"),
+    ("POST", "execute_resize?w=80&h=24", "exec_id"),
+    ("POST", "execute_resize?w=80&h=24&exec_id=" + "g" * 64, "exec_id"),
+    ("POST", "execute_resize?w=80&h=24&exec_id=abc", "exec_id"),
+    ("POST", "execute_resize?w=0&h=24&exec_id=" + "a" * 64, "w"),
+    ("POST", "resize?w=80", "h"),
+    ("POST", "resize?w=80&h=", "h"),
+    ("POST", "resize?w=80&h=0", "h"),
+    ("POST", "resize?w=65536&h=24", "w"),
+    ("POST", "resize?w=80&h=24&colour=red", "colour"),
     ("GET", "logs?stdout=maybe", "stdout"),
     ("GET", "logs?since=yesterday", "since"),
     ("GET", "logs?since=2026-13-31%2012:00:00,5", "since"),
@@ -186,8 +195,7 @@ def test_bad_bodies(api, placed, host_up, compute, action, body):
     [
         ("command=%22open", "quotes"),
         ("command=%20", "empty"),
-        ("command=sh&interactive=True&run=False", "websocket proxy"),
-        ("command=sh&run=False", "websocket proxy"),
+        ("command=%20&run=False", "empty"),
     ],
 )
 def test_commands_that_cannot_be_run(api, placed, host_up, compute, query, word):
@@ -205,6 +213,60 @@ def test_a_container_without_a_host(api, placed, compute, verb, path, status):
     reply = api.send(verb, f"/v1/containers/{placed(status, host=None).uuid}/{path}")
     assert reply.refusal == (409, "conflict")
     assert "never placed" in reply.error["detail"]
+    assert compute.sent == []
+
+
+# Terminals.
+
+EXEC_ID = "ab" * 32
+
+# (verb, path and arguments, key in the table of statuses, message, its arguments, answer)
+TERMINALS = [
+    ("GET", "attach?colour=red", "attach", "attach", {}, "ws://proxy/?token=1"),
+    ("POST", "resize?w=80&h=24", "resize", "resize_terminal", {"width": 80, "height": 24, "exec_id": None}, None),
+    (
+        "POST",
+        f"execute_resize?w=80&h=24&exec_id={EXEC_ID}",
+        "execute_resize",
+        "resize_terminal",
+        {"width": 80, "height": 24, "exec_id": EXEC_ID},
+        None,
+    ),
+    *(
+        (
+            "POST",
+            f"execute?command=sh%20-l&run=False{query}",
+            "execute",
+            "prepare_exec",
+            {"command": ["sh", "-l"], "interactive": interactive},
+            {
+                "output": None,
+                "exit_code": None,
+                "exec_id": EXEC_ID,
+                "proxy_url": f"ws://proxy/?token=1&exec_id={EXEC_ID}",
+            },
+        )
+        for query, interactive in (("&interactive=True", True), ("", False))
+    ),
+]
+
+
+@pytest.mark.parametrize("status", list(Status))
+@pytest.mark.parametrize(("verb", "path", "key", "message", "told", "answer"), TERMINALS)
+def test_terminals(api, placed, host_up, compute, verb, path, key, message, told, answer, status):
+    container = placed(str(status), interactive=True)
+    reply = api.send(verb, f"/v1/containers/{container.uuid}/{path}")
+    if status in ALLOWED[key]:
+        assert (reply.status, reply.json) == (200, answer)
+        assert compute.sent == [(message, container.uuid, told)]
+    else:
+        assert reply.refusal == (409, "invalid-state-exception")
+        assert compute.sent == []
+
+
+def test_attach_needs_an_interactive_container(api, placed, host_up, compute):
+    reply = api.get(f"/v1/containers/{placed(interactive=False).uuid}/attach")
+    assert reply.refusal == (400, "no-interactive-flag")
     assert compute.sent == []
 
 

@@ -64,4 +64,5 @@ def test_what_must_be_there_once_is_there_once_after_a_migration():
         "images": {("uuid",), ("host", "repo", "tag")},
         "container_actions": set(),
         "container_action_events": set(),
+        "console_tokens": set(),
     }
