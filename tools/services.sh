@@ -7,16 +7,17 @@ set -euo pipefail
 
 usage() {
     cat <<'TEXT'
-usage: tools/services.sh install|start|stop|status|env [rabbit] [mysql] [postgres] [keystone] [docker]
+usage: tools/services.sh install|start|stop|status|env
+       [rabbit] [mysql] [postgres] [keystone] [docker] [registry]
 
 What the tests need, for development and CI; all of it if none is named.
 
-  install  install docker.io, iptables, busybox-static, rabbitmq-server, mariadb-server
-           and postgresql from the distribution where missing (root, apt); keystone is
-           a package of the tests' virtual environment
-  start    start RabbitMQ, MariaDB, PostgreSQL and keystone on free ports of 127.0.0.1,
-           with data of their own, and a Docker daemon if none answers; build the image
-           zun-demo
+  install  install docker.io, iptables, busybox-static, rabbitmq-server, mariadb-server,
+           postgresql, docker-registry and apache2-utils from the distribution where
+           missing (root, apt); keystone is a package of the tests' virtual environment
+  start    start RabbitMQ, MariaDB, PostgreSQL, keystone and a registry that asks for a
+           password on free ports of 127.0.0.1, with data of their own, and a Docker
+           daemon if none answers; build the image zun-demo
   stop     end what start started and remove its data; a Docker daemon that was
            there before stays
   status   say what runs
@@ -262,6 +263,40 @@ keystone_bin() {
 }
 keystone_settled() { ended keystone || listens "$1"; }
 
+# A registry of images that lets in one user. Docker takes the loopback for safe, so it needs no certificate.
+start_registry() {
+    local dir port password
+    ! running registry || return 0
+    have docker-registry && have htpasswd || die "No registry is installed; run: sudo tools/services.sh install"
+    dir=$(data_dir)/registry
+    rm -rf "$dir"
+    mkdir -p "$dir/images"
+    port=$(free_ports 1)
+    password=$(secret)
+    (umask 077 && htpasswd -Bbn zun "$password" >"$dir/htpasswd")
+    cat >"$dir/config.yml" <<TEXT
+version: 0.1
+log: {level: warn}
+storage:
+  filesystem: {rootdirectory: $dir/images}
+  delete: {enabled: true}
+http: {addr: "127.0.0.1:$port"}
+auth:
+  htpasswd: {realm: zun, path: $dir/htpasswd}
+TEXT
+    say "Starting a registry on 127.0.0.1:$port (log: $SERVICES/registry.log)"
+    : >"$SERVICES/registry.log"
+    launch registry "$SERVICES/registry.log" docker-registry serve "$dir/config.yml"
+    if ! wait_until 30 listens "$port" || ended registry; then
+        tail -n 20 "$SERVICES/registry.log" >&2
+        die "The registry did not start; its log is $SERVICES/registry.log."
+    fi
+    (umask 077 && cat >"$SERVICES/registry.env") <<TEXT
+export ZUN_TEST_REGISTRY=127.0.0.1:$port
+export ZUN_TEST_REGISTRY_PASSWORD=$password
+TEXT
+}
+
 start_docker() {
     need_docker
     demo_image
@@ -285,6 +320,10 @@ stop_keystone() {
     halt keystone 15
     rm -f "$SERVICES/keystone.env"
 }
+stop_registry() {
+    halt registry 10
+    rm -f "$SERVICES/registry.env"
+}
 stop_docker() {
     if running dockerd; then
         say "Stopping the Docker daemon that was started here"
@@ -294,16 +333,17 @@ stop_docker() {
 }
 
 install_all() {
-    local rabbit=() mysql=() postgres=() docker=() one
+    local rabbit=() mysql=() postgres=() docker=() registry=() one
     for one in "$@"; do
         case $one in
             rabbit) [ -x "$RABBIT_BIN/rabbitmq-server" ] || rabbit=(rabbitmq-server=rabbitmq-server) ;;
             mysql) mysql=(mariadbd=mariadb-server mariadb-install-db=mariadb-server) ;;
             postgres) [ -n "$(postgres_bin)" ] || postgres=(postgres=postgresql) ;;
+            registry) registry=(docker-registry=docker-registry htpasswd=apache2-utils) ;;
             docker) docker=(dockerd=docker.io iptables=iptables busybox=busybox-static) ;;
         esac
     done
-    need_packages "${rabbit[@]}" "${mysql[@]}" "${postgres[@]}" "${docker[@]}"
+    need_packages "${rabbit[@]}" "${mysql[@]}" "${postgres[@]}" "${docker[@]}" "${registry[@]}"
     if [[ " $* " == *" keystone "* ]] && [ -z "$(keystone_bin)" ]; then
         make_venv -r test-requirements.txt
     fi
@@ -319,11 +359,11 @@ main() {
     esac
     for one in "$@"; do
         case $one in
-            rabbit | mysql | postgres | keystone | docker) ;;
-            *) die "there is no service $one; the services are rabbit, mysql, postgres, keystone and docker." ;;
+            rabbit | mysql | postgres | keystone | docker | registry) ;;
+            *) die "there is no service $one; the services are rabbit, mysql, postgres, keystone, docker and registry." ;;
         esac
     done
-    [ $# -gt 0 ] || set -- rabbit mysql postgres keystone docker
+    [ $# -gt 0 ] || set -- rabbit mysql postgres keystone docker registry
     mkdir -p "$SERVICES"
     case $action in
         install) install_all "$@" ;;
@@ -332,7 +372,7 @@ main() {
             ;;
         stop)
             for one in "$@"; do "stop_$one"; done
-            if ! running rabbit && ! running mysql && ! running postgres && ! running keystone &&
+            if ! running rabbit && ! running mysql && ! running postgres && ! running keystone && ! running registry &&
                 [ -s "$SERVICES/data" ]; then
                 rm -rf "$(cat "$SERVICES/data")" "$SERVICES/data"
             fi

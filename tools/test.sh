@@ -94,7 +94,7 @@ last_line() {
 need_services() {
     local one
     "$ROOT/tools/services.sh" install
-    for one in rabbit mysql postgres keystone; do
+    for one in rabbit mysql postgres keystone registry; do
         running "$one" || ours+=("$one")
     done
     docker_answers || ours+=(docker)
@@ -142,7 +142,7 @@ main() {
         need_services
         # A missing service fails the tests that need it; it never skips them.
         export ZUN_REQUIRE_DOCKER=1 ZUN_REQUIRE_RABBIT=1 ZUN_REQUIRE_MYSQL=1 ZUN_REQUIRE_POSTGRES=1
-        export ZUN_REQUIRE_KEYSTONE=1
+        export ZUN_REQUIRE_KEYSTONE=1 ZUN_REQUIRE_REGISTRY=1
     fi
     export PATH="$VENV/bin:$PATH"
     for stage in "${stages[@]}"; do

@@ -86,6 +86,10 @@ class ContainerAlreadyExists(Conflict):
     msg_fmt = "A container with {field} {value} already exists."
 
 
+class ImageAlreadyExists(Conflict):
+    msg_fmt = "Host {host} has an image {repo} with tag {tag} already."
+
+
 class ClaimRefused(Conflict):
     """A host cannot hold what was asked. The text is the allocator's reason."""
 
@@ -133,6 +137,10 @@ class ImageNotFound(Invalid):
     msg_fmt = "Image {image} could not be found."
 
 
+class Base64Exception(Invalid):
+    msg_fmt = "The data is not base64: {reason}."
+
+
 class UnsupportedMediaType(Invalid):
     code = 415
     msg_fmt = "Content type {content_type} is not supported: send application/json."
@@ -150,6 +158,13 @@ class Forbidden(ZunError):
 
 class PolicyNotAuthorized(Forbidden):
     msg_fmt = "Policy doesn't allow {action} to be performed."
+
+
+class OverQuota(Forbidden):
+    msg_fmt = (
+        "Quota exceeded for project {project}: {over}. Delete containers you no longer need, or ask an administrator "
+        "for a larger quota."
+    )
 
 
 class Unavailable(ZunError):

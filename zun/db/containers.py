@@ -10,7 +10,7 @@ from oslo_utils import timeutils, uuidutils
 from zun.common import exceptions, states
 from zun.common import groups as group_rules
 from zun.common.context import RequestContext
-from zun.db import explanations, groups, models, paging, session
+from zun.db import explanations, groups, models, paging, quotas, registries, session
 
 table = models.containers
 nodes = models.compute_nodes
@@ -56,10 +56,21 @@ def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnEleme
 
 
 @session.retry
-def insert(values: Mapping[str, Any]) -> session.Row:
-    """Add a container; ``uuid`` and the times are filled in. Returns the whole row. Raises GroupNotFound."""
+def insert(values: Mapping[str, Any], quota: Mapping[str, int] | None = None) -> session.Row:
+    """Add a container; ``uuid`` and the times are filled in. Returns the whole row.
+
+    ``quota`` are the operator's default limits; with them, OverQuota when the project may not have it. Raises
+    GroupNotFound.
+    """
     uuid = values.get("uuid") or uuidutils.generate_uuid()
+    if quota is not None:
+        quotas.make_chargeable(values["project_id"])
     with session.writer() as connection:
+        if quota is not None:
+            wanted = {name: values.get(name) or 0 for name in ("cpu", "memory", "disk")}
+            quotas.charge(connection, values["project_id"], {"containers": 1, **wanted}, quota)
+        if values.get("registry_id") is not None:
+            registries.hold(connection, values["registry_id"])
         if values.get("group_uuid"):
             groups.lock(connection, values["group_uuid"])
         connection.execute(table.insert().values(**{**values, "uuid": uuid, "created_at": timeutils.utcnow()}))
@@ -197,9 +208,18 @@ def claim(uuid: str, hostname: str, values: Mapping[str, Any], *, group_uuid: st
 
 
 @session.retry
-def change_claim(uuid: str, hostname: str, values: Mapping[str, Any]) -> int:
-    """Set ``values``, which change or end (``cpuset`` None) what the container holds. Returns the new generation."""
+def change_claim(uuid: str, hostname: str, values: Mapping[str, Any], quota: Mapping[str, int] | None = None) -> int:
+    """Set ``values``, which change or end (``cpuset`` None) what the container holds. Returns the new generation.
+
+    ``quota`` are the operator's default limits; with them, OverQuota when the project may not have what is added.
+    """
+    before = None if quota is None else get(uuid)
+    if before is not None:
+        quotas.make_chargeable(before["project_id"])
     with session.writer() as connection:
+        if before is not None and quota is not None:
+            growth = {name: values.get(name, before[name]) - before[name] for name in ("cpu", "memory")}
+            quotas.charge(connection, before["project_id"], growth, quota)
         _update(connection, uuid, values)
         return _next_generation(connection, hostname)
 

@@ -3,9 +3,37 @@
 
 from oslo_policy import policy
 
-from zun.policies import aggregates, availability_zones, containers, groups, hosts, placement, roles, services
+from zun.policies import (
+    aggregates,
+    availability_zones,
+    container_actions,
+    containers,
+    groups,
+    hosts,
+    images,
+    placement,
+    quota_classes,
+    quotas,
+    registries,
+    roles,
+    services,
+)
 
-NOUNS = (roles, containers, groups, hosts, aggregates, services, availability_zones, placement)
+NOUNS = (
+    roles,
+    containers,
+    container_actions,
+    groups,
+    images,
+    hosts,
+    aggregates,
+    services,
+    availability_zones,
+    placement,
+    quotas,
+    quota_classes,
+    registries,
+)
 
 
 def list_rules() -> list[policy.RuleDefault]:

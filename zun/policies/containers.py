@@ -35,6 +35,7 @@ RULES = (
     rule("container:pause", MEMBER, "Pause a container.", f"POST {_ITEM}/pause"),
     rule("container:unpause", MEMBER, "Unpause a container.", f"POST {_ITEM}/unpause"),
     rule("container:kill", MEMBER, "Send a signal to a container.", f"POST {_ITEM}/kill"),
+    rule("container:rebuild", MEMBER, "Make a container anew, of another image too.", f"POST {_ITEM}/rebuild"),
     rule("container:rename", MEMBER, "Rename a container.", f"POST {_ITEM}/rename"),
     rule(
         "container:resize_container",
@@ -44,6 +45,14 @@ RULES = (
     ),
     rule("container:logs", READER, "Read the log of a container.", f"GET {_ITEM}/logs"),
     rule("container:execute", MEMBER, "Run a command in a container.", f"POST {_ITEM}/execute"),
+    rule(
+        "container:execute_resize",
+        MEMBER,
+        "Tell a command in a container the size of its terminal.",
+        f"POST {_ITEM}/execute_resize",
+    ),
+    rule("container:attach", MEMBER, "Open the terminal of a container.", f"GET {_ITEM}/attach"),
+    rule("container:resize", MEMBER, "Tell a container the size of its terminal.", f"POST {_ITEM}/resize"),
     rule("container:top", READER, "List the processes of a container.", f"GET {_ITEM}/top"),
     rule("container:explain", READER, "See why a container found no host.", f"GET {_ITEM}/explain"),
     rule(
@@ -53,4 +62,6 @@ RULES = (
         f"GET {_ITEM}/explain",
     ),
     rule("container:stats", READER, "See what a container uses.", f"GET {_ITEM}/stats"),
+    rule("container:get_archive", MEMBER, "Read files of a container.", f"GET {_ITEM}/get_archive"),
+    rule("container:put_archive", MEMBER, "Write files of a container.", f"POST {_ITEM}/put_archive"),
 )

@@ -14,6 +14,7 @@ from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
 from zun.common.states import Status
 from zun.compute.rpcapi import ComputeAPI
+from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.db import explanations
 from zun.objects import Container
@@ -67,7 +68,7 @@ class SchedulerEndpoint:
         self._table.unbook(container.uuid)
         if len(tried) >= self._max_attempts:
             message = f"No valid host was found: {len(tried)} hosts refused. {_reasons(tried)}"
-            self._fail(container, explain.refused_claims(RequestSpec.of(container, tried), tried, message))
+            self._fail(context, container, explain.refused_claims(RequestSpec.of(container, tried), tried, message))
         else:
             self._place(context, container, tried, alternates)
 
@@ -141,7 +142,7 @@ class SchedulerEndpoint:
             spec = RequestSpec.of(container, tried)
         except ValueError as exc:  # a row that no version of this code wrote
             message = f"The request cannot be understood: {exc}. Delete it and create it again."
-            self._fail(container, explain.Explanation(message, {}))
+            self._fail(context, container, explain.Explanation(message, {}))
             return
         self._table.refresh()
         answer = self._select_and_book(container, spec, alternates)
@@ -149,7 +150,7 @@ class SchedulerEndpoint:
             for rejection in answer.rejections:
                 LOG.debug("%s: %s: %s: %s", spec.uuid, rejection.hostname, rejection.filter, rejection.reason)
             said = f" Of the hosts that refused: {_reasons(tried)}" if tried else ""
-            self._fail(container, explain.extended(answer.explanation, said))
+            self._fail(context, container, explain.extended(answer.explanation, said))
             return
         best, spare = answer[0], answer[1:]
         LOG.info("Container %s goes to host %s", spec.uuid, best.hostname)
@@ -199,13 +200,14 @@ class SchedulerEndpoint:
                 return choices[index:]
         return []
 
-    def _fail(self, container: Container, why: explain.Explanation) -> None:
+    def _fail(self, context: RequestContext, container: Container, why: explain.Explanation) -> None:
         """End the container in Error. Who sees that finds the explanation already there."""
         if why.record:
             explanations.put(container.uuid, why.record)
         waiting = {"status": Status.CREATING, "host": None}
         outcome = {"status": Status.ERROR, "status_reason": why.message, "task_state": None}
         if db.update_if(container.uuid, waiting, outcome):
+            db_actions.fail(container.uuid, context.request_id, "create")
             LOG.info("Container %s has no host: %s", container.uuid, why.message)
         else:
             explanations.remove(container.uuid)  # somebody else decided about it meanwhile

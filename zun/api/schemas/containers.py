@@ -35,12 +35,23 @@ TOP = Schema(
     {"ps_args": Field({"type": ["string", "null"], "maxLength": 255, "pattern": r"^[a-zA-Z0-9 ,+_:=-]*\Z"}, _none_text)}
 )
 
+_PATH = Field({"type": "string", "minLength": 1})
+GET_ARCHIVE = Schema({"path": _PATH}, required=("path",))
+PUT_ARCHIVE = Schema({"path": _PATH})  # the query; the body is read as it comes
+
 # Query or body.
 TIMEOUT = Schema({"timeout": scalars.UINT0})
 KILL = Schema({"signal": scalars.SIGNAL})
 EXECUTE = Schema(
     {"command": Field({"type": "string", "minLength": 1}), "run": scalars.B3, "interactive": scalars.B3},
     required=("command",),
+)
+# Empty text is nothing asked: a form of the dashboard sends it.
+_TEXT_OR_NOTHING = Field({"type": ["string", "null"], "maxLength": 255})
+REBUILD = Schema({"image": _TEXT_OR_NOTHING, "image_driver": _TEXT_OR_NOTHING}, others=True)
+RESIZE = Schema({"w": scalars.CHARACTERS, "h": scalars.CHARACTERS}, required=("w", "h"))
+EXECUTE_RESIZE = Schema(
+    {"exec_id": scalars.EXEC_ID, "w": scalars.CHARACTERS, "h": scalars.CHARACTERS}, required=("exec_id", "w", "h")
 )
 RENAME = Schema({"name": scalars.NAME}, required=("name",))
 

@@ -104,11 +104,11 @@ def amount(bounds: Range, unit: str) -> Field:
     )
 
 
-def _uint(lowest: int, highest: int = 2**31 - 1) -> Field:
+def _uint(lowest: int, highest: int = 2**31 - 1, *, needed: bool = False) -> Field:
     def convert(value: Any) -> int | None:
-        if value == "":
+        if value == "" and not needed:
             return None
-        number = int(value)
+        number = int(value) if value != "" else lowest - 1
         if not lowest <= number <= highest:
             raise ValueError(f"a whole number from {lowest} to {highest} is wanted")
         return number
@@ -122,6 +122,8 @@ def whole(lowest: int, highest: int) -> Field:
 
 
 UINT0 = _uint(0)  # empty text is None: clients send it for "not given"
+CHARACTERS = _uint(1, 2**16 - 1, needed=True)  # the kernel's limit for either side of a terminal
+EXEC_ID = Field({"type": "string", "pattern": r"^[a-f0-9]{64}\Z"})
 
 
 def driver(names: Iterable[str]) -> Field:

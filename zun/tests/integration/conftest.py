@@ -2,12 +2,14 @@
 import contextlib
 import os
 import pathlib
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import amqp
 import kombu
 import pytest
+import sqlalchemy as sa
 
 from zun.common import rpc
 from zun.tests.integration.container.daemon import docker_url
@@ -72,3 +74,16 @@ def rabbit_url() -> str:
 def mysql_url() -> str:
     """A real MariaDB, with the right to create databases."""
     return _service("ZUN_TEST_MYSQL_URL", "ZUN_REQUIRE_MYSQL")
+
+
+@pytest.fixture
+def database_url(mysql_url: str) -> Iterator[str]:
+    """A MariaDB database of this test's own."""
+    url, name = sa.make_url(mysql_url), f"zun_{uuid.uuid4().hex[:8]}"
+    server = sa.create_engine(url)
+    with server.begin() as connection:
+        connection.execute(sa.text(f"CREATE DATABASE {name} CHARACTER SET utf8mb4"))
+    yield url.set(database=name).render_as_string(hide_password=False)
+    with server.begin() as connection:
+        connection.execute(sa.text(f"DROP DATABASE {name}"))
+    server.dispose()

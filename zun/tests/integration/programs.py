@@ -35,6 +35,8 @@ class Program:
         self.log = folder / f"{name}.log"
         config = str(folder / f"{name}.conf")
         self._command = [sys.executable, "-m", f"zun.cmd.{module}", "--config-file", config, *words]
+        if module in ("allinone", "wsproxy"):
+            settings = {"websocket_proxy": {"wsproxy_port": free_port()}, **settings}
         lines = []
         for group, options in settings.items():
             lines.append(f"[{group}]")

@@ -11,7 +11,6 @@ import uuid
 
 import docker
 import pytest
-import sqlalchemy as sa
 
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.programs import Api, free_port
@@ -20,19 +19,6 @@ from zun.topology import CpuSet, discover
 pytestmark = [pytest.mark.docker, pytest.mark.distributed]
 
 DEDICATED = {"cpu_policy": "dedicated", "cpu": 1}
-
-
-@pytest.fixture
-def database_url(mysql_url):
-    """A MariaDB database of this test's own."""
-    url, name = sa.make_url(mysql_url), f"zun_{uuid.uuid4().hex[:8]}"
-    server = sa.create_engine(url)
-    with server.begin() as connection:
-        connection.execute(sa.text(f"CREATE DATABASE {name} CHARACTER SET utf8mb4"))
-    yield url.set(database=name).render_as_string(hide_password=False)
-    with server.begin() as connection:
-        connection.execute(sa.text(f"DROP DATABASE {name}"))
-    server.dispose()
 
 
 @pytest.fixture

@@ -148,7 +148,7 @@ def guarded(database, keystone, tmp_path, cached):
 def container(keystone, context):
     """Makes containers of the project whose member and reader there are."""
     context.project_id = keystone.projects["demo"].id
-    return lambda status="Running": new_container(context, status=status, host=who_may.HOST)
+    return lambda status="Running", **fields: new_container(context, status=status, host=who_may.HOST, **fields)
 
 
 TOKEN_CACHE = pytest.mark.parametrize("cached", [{"token_cache_time": "300"}], ids=["cached"])

@@ -46,6 +46,12 @@ LATER = {
 }
 
 
+@pytest.fixture(autouse=True)
+def much_disk(configuration):
+    """The largest disk that a request may name is more than a project may have."""
+    configuration.set_override("disk", -1, group="quota")
+
+
 def test_a_container_of_an_image_and_nothing_else(api, scheduler):
     reply = api.post("/v1/containers", {"image": "demo"})
     shown = reply.json
@@ -283,7 +289,6 @@ BAD = [
     ({"mounts": [{"source": "v"}]}, "mounts"),
     ({"mounts": [{"destination": "/d"}]}, "mounts"),
     ({"mounts": [{"destination": "/d", "size": "1"}]}, "mounts"),
-    ({"registry": "docker"}, "registry"),
     ({"registry": None}, "registry"),
     ({"healthcheck": "true"}, "healthcheck"),
     ({"healthcheck": {"interval": 5}}, "healthcheck"),
@@ -365,6 +370,7 @@ def test_the_operators_defaults(configuration, database, scheduler, compute):
         "maximum_cpus": 64.0,
     }.items():
         configuration.set_override(option, value)
+    configuration.set_override("cpu", 70, group="quota")
     api = Client(app.build(configuration, scheduler_api=scheduler, compute_api=compute), project="demo", version="1.40")
     shown = api.post("/v1/containers", {"image": "demo"}).json
     assert (shown["cpu"], shown["memory"], shown["image_driver"]) == (2.5, "1024", "glance")

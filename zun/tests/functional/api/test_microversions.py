@@ -155,7 +155,7 @@ def test_fields_that_older_versions_refuse(admin_api, field, value, first, other
     [
         ("mounts", [{"source": "v", "destination": "/d"}], 11, (400, "invalid-value")),
         ("privileged", False, 21, (403, "policy-not-authorized")),
-        ("registry", "docker", 31, (400, "invalid-value")),
+        ("registry", "docker", 31, (404, "registry-not-found")),
     ],
 )
 def test_gates_before_other_refusals(admin_api, field, value, first, later):

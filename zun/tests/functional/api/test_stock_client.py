@@ -227,3 +227,52 @@ def test_aggregates_from_the_command_line(run, host_row, host_up):
     run("aggregate", "delete", made["uuid"])
     assert shown("list") == []
     assert "slow could not be found" in run("aggregate", "show", "slow", status=1)
+
+
+def test_what_was_asked(run, mine):
+    mine("Running", name="web")
+    run("stop", "web")
+    (action,) = json.loads(run("action", "list", "web", "-f", "json"))
+    assert (action["action"], action["message"]) == ("stop", None)
+    shown = json.loads(run("action", "show", "web", action["request_id"], "-f", "json"))
+    assert (shown["action"], shown["events"]) == ("stop", [])
+
+
+def test_quotas(run, mine):
+    mine(cpu=1.5)
+    assert json.loads(run("quota", "get", "admin", "-f", "json"))["cpu"] == 20
+    assert "1.5" in run("quota", "get", "--usages", "admin", "-f", "json")
+    assert json.loads(run("quota", "update", "--cpu", "1", "--memory", "-1", "admin", "-f", "json"))["cpu"] == 1
+    assert "cpu: limit 1, in use 1.5" in run("create", "busybox", status=1)
+    assert json.loads(run("quota", "default", "admin", "-f", "json"))["cpu"] == 20
+    run("quota", "delete", "admin")
+    assert json.loads(run("quota", "class", "update", "--containers", "2", "default", "-f", "json"))["containers"] == 2
+    assert json.loads(run("quota", "class", "get", "default", "-f", "json"))["containers"] == 2
+    run("create", "busybox")
+
+
+def test_registries(run, configuration, mine):
+    run("registry", "create", "--domain", "quay.io", "--name", "quay", "--username", "me")
+    (registry,) = json.loads(run("registry", "list", "-f", "json"))
+    assert (registry["name"], registry["domain"], registry["password"]) == ("quay", "quay.io", "***")
+    assert "auth_encryption_key" in run("registry", "update", "--password", "x", "quay", status=1)
+    assert json.loads(run("registry", "update", "--username", "you", "quay", "-f", "json"))["username"] == "you"
+    shown = json.loads(run("create", "--registry", "quay", "-f", "json", "busybox"))
+    assert shown["registry_id"] == registry["uuid"]
+    run("delete", "--force", shown["uuid"])
+    run("registry", "delete", "quay")
+    assert json.loads(run("registry", "list", "-f", "json")) == []
+
+
+def test_images(run, host_row, host_up, compute):
+    run("image", "pull", "lib/busybox:1", "host-1")
+    (image,) = json.loads(run("image", "list", "-f", "json"))
+    assert (image["repo"], image["tag"]) == ("lib/busybox", "1")
+    assert json.loads(run("image", "show", image["uuid"], "-f", "json"))["host"] == "host-1"
+    assert "lib/busybox" in run("image", "search", "lib/busybox", "--exact-match")
+    run("image", "delete", image["uuid"])
+    assert [(method, arguments["host"]) for method, _, arguments in compute.sent] == [
+        ("image_pull", "host-1"),
+        ("image_search", "host-1"),
+        ("image_delete", "host-1"),
+    ]

@@ -327,7 +327,8 @@ def test_version_documents(application):
     for path in ("/v1", "/v1/", "/v1.json"):
         document = nobody.get(path).json
         assert document["id"] == "v1"
-        for noun in ("services", "containers", "groups", "hosts", "aggregates", "availability_zones"):
+        nouns = "services containers groups images hosts aggregates availability_zones quotas quota_classes registries"
+        for noun in nouns.split():
             assert document[noun] == [
                 {"href": f"http://zun.example:9517/v1/{noun}/", "rel": "self"},
                 {"href": f"http://zun.example:9517/{noun}/", "rel": "bookmark"},

@@ -48,7 +48,7 @@ def test_who_may(guarded, routes, placed, host_up, host_row, scheduler, compute,
     for case in who_may.CASES[name]:
         answers = {}
         for who in who_may.PEOPLE:
-            container = placed(case.status)
+            container = placed(case.status, interactive=True)
             before = len(scheduler.sent), len(compute.sent)
             reply = who_may.send(person(guarded, who), routes[name], case, container.uuid)
             answers[who] = reply.status

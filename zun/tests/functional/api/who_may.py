@@ -13,7 +13,7 @@ from typing import Any
 from zun.api import microversion
 from zun.api.controllers.v1 import NOUNS, Parts
 from zun.api.routes import Route
-from zun.db import aggregates, containers, explanations, groups
+from zun.db import aggregates, container_actions, containers, explanations, groups, images, registries
 from zun.tests.functional.api.client import Reply
 
 PEOPLE = ("stranger", "reader", "member", "admin")
@@ -88,6 +88,32 @@ CASES: dict[str, Sequence[Case]] = {
     f"POST {ITEM}/rename": (act(200, query="name=new-name"),),
     f"POST {ITEM}/resize_container": (act(body={"auto_heal": True}),),
     f"POST {ITEM}/execute": (act(200, query="command=ls"),),
+    f"POST {ITEM}/execute_resize": (act(200, query=f"w=80&h=24&exec_id={'ab' * 32}"),),
+    f"GET {ITEM}/attach": (act(200),),
+    f"POST {ITEM}/resize": (act(200, query="w=80&h=24"),),
+    f"POST {ITEM}/rebuild": (act(),),
+    f"GET {ITEM}/get_archive": (act(200, query="path=/x"),),
+    f"POST {ITEM}/put_archive": (act(200, query="path=/x", body={"data": ""}),),
+    f"GET {ITEM}/container_actions": (look(),),
+    f"GET {ITEM}/container_actions/{{request_id}}": (look(),),
+    "GET images": (administer(),),
+    "POST images": (Case((403, 403, 403, 202), body={"repo": "busybox", "host": HOST}),),
+    # An image that is not there is bad input, says the contract.
+    "GET images/{uuid}": (Case((400, 403, 403, 200)),),
+    "DELETE images/{uuid}": (Case((400, 403, 403, 200)),),
+    "GET images/{name}/search": (Case((200, 200, 200, 200)),),
+    "GET images/{owner}/{name}/search": (Case((200, 200, 200, 200)),),
+    "GET registries": (Case((200, 200, 200, 200)), administer(query="all_projects=1")),
+    "POST registries": (Case((201, 403, 201, 201), body={"registry": {"domain": "d"}}),),
+    "GET registries/{ident}": (look(),),
+    "PATCH registries/{ident}": (act(200, body={"registry": {"domain": "e"}}),),
+    "DELETE registries/{ident}": (act(204),),
+    "GET quotas/{project_id}": (Case((403, 200, 200, 200)),),
+    "PUT quotas/{project_id}": (administer(body={"containers": 1}),),
+    "DELETE quotas/{project_id}": (Case((403, 403, 403, 200)),),
+    "GET quotas/{project_id}/defaults": (Case((403, 200, 200, 200)),),
+    "GET quota_classes/{name}": (administer(),),
+    "PUT quota_classes/{name}": (administer(body={"containers": 1}),),
     f"GET {ITEM}/logs": (look(),),
     f"GET {ITEM}/top": (look(),),
     f"GET {ITEM}/stats": (look(),),
@@ -138,15 +164,23 @@ _numbers = itertools.count()
 
 def _names(route: Route, ident: str) -> dict[str, str]:
     """What the variables of the path stand for: rows made anew, of the project that owns container ``ident``."""
-    names, number = {"ident": ident, "host": HOST}, next(_numbers)
-    if "{group}" in route.path:
-        owner = containers.get(ident)["project_id"]
+    owner, number, path = containers.get(ident)["project_id"], next(_numbers), route.path
+    names = {"ident": ident, "host": HOST, "name": "busybox", "owner": "library", "project_id": owner}
+    if "{group}" in path:
         values = {"name": f"group-{number}", "project_id": owner, "policy": "affinity", "rules": {}}
         names["group"] = groups.insert(values)["uuid"]
-    if "{aggregate}" in route.path:
+    elif "{aggregate}" in path:
         names["aggregate"] = aggregates.insert(f"aggregate-{number}", {})["uuid"]
-        if route.path.endswith("remove_host"):
+        if path.endswith("remove_host"):
             aggregates.add_host(names["aggregate"], HOST)
-    if route.path.endswith("/explain"):
+    elif "{request_id}" in path:
+        names["request_id"] = f"req-{number}"
+        container_actions.start(ident, "stop", request_id=names["request_id"], user_id=None, project_id=owner)
+    elif path.startswith("images/{uuid}"):
+        image = {"project_id": owner, "host": HOST, "repo": f"image-{number}", "tag": "latest"}
+        names["uuid"] = images.insert(image)["uuid"]
+    elif path.startswith("registries/{ident}"):
+        names["ident"] = registries.insert({"project_id": owner, "user_id": "alice", "domain": "d"})["uuid"]
+    elif path.endswith("/explain"):
         explanations.put(ident, EXPLANATION)
     return names

@@ -106,6 +106,22 @@ TREE = [
         "A container with name web already exists.",
     ),
     (
+        "Base64Exception",
+        "base-64-exception",
+        400,
+        "Invalid",
+        {"reason": "its end is missing"},
+        "The data is not base64: its end is missing.",
+    ),
+    (
+        "ImageAlreadyExists",
+        "image-already-exists",
+        409,
+        "Conflict",
+        {"host": "h1", "repo": "busybox", "tag": "1"},
+        "Host h1 has an image busybox with tag 1 already.",
+    ),
+    (
         "ClaimRefused",
         "claim-refused",
         409,
@@ -167,6 +183,15 @@ TREE = [
         "Forbidden",
         {"action": "container:create"},
         "Policy doesn't allow container:create to be performed.",
+    ),
+    (
+        "OverQuota",
+        "over-quota",
+        403,
+        "Forbidden",
+        {"project": "demo", "over": "cpu: limit 1, in use 1, asked for 1 more"},
+        "Quota exceeded for project demo: cpu: limit 1, in use 1, asked for 1 more. Delete containers you no longer "
+        "need, or ask an administrator for a larger quota.",
     ),
     ("Unavailable", "unavailable", 503, "ZunError", {}, "The service is temporarily unavailable."),
     (

@@ -60,4 +60,12 @@ def test_what_must_be_there_once_is_there_once_after_a_migration():
         "aggregates": {("uuid",), ("name",)},
         "explanations": set(),
         "services": {("host", "binary")},
+        "quotas": {("project_id", "resource")},
+        "quota_classes": {("class_name", "resource")},
+        "quota_locks": set(),
+        "registries": {("uuid",)},
+        "images": {("uuid",), ("host", "repo", "tag")},
+        "container_actions": set(),
+        "container_action_events": set(),
+        "console_tokens": set(),
     }
