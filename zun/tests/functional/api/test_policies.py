@@ -13,7 +13,8 @@ from zun.tests.functional.api.client import Client
 CREATE = {"image": "demo"}
 SERVICE = {"host": "host-1", "binary": "zun-compute"}
 
-# rule -> (method, path, body) that must be refused for want of it alone. {} is a running container, {s} a stopped one.
+# rule -> (method, path, body) that must be refused for want of it alone. {} is a running container, {t} one
+# with a terminal, {s} a stopped one.
 USES = {
     "container:create": ("POST", "/v1/containers", CREATE),
     "container:create:runtime": ("POST", "/v1/containers", {**CREATE, "runtime": "runc"}),
@@ -39,6 +40,13 @@ USES = {
     "container:resize_container": ("POST", "/v1/containers/{}/resize_container", {"auto_heal": True}),
     "container:logs": ("GET", "/v1/containers/{}/logs", None),
     "container:execute": ("POST", "/v1/containers/{}/execute?command=ls", None),
+    "container:execute_resize": (
+        "POST",
+        f"/v1/containers/{{}}/execute_resize?w=80&h=24&exec_id={'ab' * 32}",
+        None,
+    ),
+    "container:attach": ("GET", "/v1/containers/{t}/attach", None),
+    "container:resize": ("POST", "/v1/containers/{}/resize?w=80&h=24", None),
     "container:top": ("GET", "/v1/containers/{}/top", None),
     "container:stats": ("GET", "/v1/containers/{}/stats", None),
     "container:rebuild": ("POST", "/v1/containers/{}/rebuild", None),
@@ -109,6 +117,7 @@ def test_each_rule_at_its_place(with_rules, placed, host_up, host_row, rule):
         rows = {
             "p": placed("Paused").uuid,
             "s": placed("Stopped").uuid,
+            "t": placed(interactive=True).uuid,
             "i": images.insert({**owner, "host": "host-1", "repo": check, "tag": "latest"})["uuid"],
             "r": registries.insert({**owner, "user_id": "alice", "domain": "d"})["uuid"],
         }
