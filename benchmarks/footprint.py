@@ -79,7 +79,7 @@ def configurations(folder: pathlib.Path) -> dict[str, str]:
     name = f"benchmark-{uuid.uuid4().hex[:8]}"
     made = {
         "allinone": f"[DEFAULT]\nhost = {name}\nstate_path = {folder}/state\n[api]\nport = {free_port()}\n"
-        "[compute]\nreserved_host_memory_mb = 128\n"
+        "[websocket_proxy]\nwsproxy_port = 0\n[compute]\nreserved_host_memory_mb = 128\n"
     }
     rabbit, mysql = os.environ.get("ZUN_TEST_RABBIT_URL"), os.environ.get("ZUN_TEST_MYSQL_URL")
     if rabbit and mysql:

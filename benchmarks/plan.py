@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """CPU time of one placement decision, on the hosts that matter and on those that broke others.
 
-    python benchmarks/plan.py [--json FILE] [--seconds S] [--only TEXT]
+    python benchmarks/plan.py [--json FILE] [--seconds S] [--only TEXT] [--nova-python PATH]
 
 Prints median and 99th percentile of the CPU time of ``zun.topology.plan`` per case, in microseconds, and in the
-same run those of Nova's ``numa_fit_instance_to_host`` on the same free CPUs and memory where nova is importable.
+same run those of Nova's ``numa_fit_instance_to_host`` on the same free CPUs and memory where nova is
+importable: here, or by the Python of another virtual environment of the same version (``python -m venv V &&
+V/bin/pip install nova``).
 Times are of the process (``time.process_time_ns``), so other work on the machine matters little.
 """
 
@@ -16,6 +18,7 @@ import logging
 import random
 import signal
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -250,7 +253,12 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE", help="also write the figures there")
     parser.add_argument("--seconds", type=float, default=1.0, help="time for each case (default 1)")
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name has TEXT")
+    parser.add_argument("--nova-python", metavar="PATH", help="Python of an environment that has nova")
     options = parser.parse_args()
+    if options.nova_python:
+        ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
+        found = subprocess.run([options.nova_python, "-c", ask], check=True, capture_output=True, text=True)
+        sys.path.append(found.stdout.strip())
     nova = nova_or_none()
     if nova is None:
         print("nova is not importable here: no comparison")

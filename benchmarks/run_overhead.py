@@ -44,7 +44,7 @@ class AllInOne:
         (folder / "zun.conf").write_text(
             f"[DEFAULT]\nhost = benchmark-{uuid.uuid4().hex[:8]}\nstate_path = {folder}/state\n"
             f"[api]\nport = {port}\n[docker]\napi_url = {docker_url}\n[compute]\nreserved_host_memory_mb = 128\n"
-            "[oslo_messaging_notifications]\ndriver = log\n"
+            "[oslo_messaging_notifications]\ndriver = log\n[websocket_proxy]\nwsproxy_port = 0\n"
         )
         self.url = f"http://127.0.0.1:{port}/v1/containers"
         self._seen: dict[tuple[str, str], float] = {}

@@ -41,7 +41,7 @@ answers() { listens "$(cat "$DEMO/port")"; }
 settled() { ended zun-allinone || answers; }
 
 start_allinone() {
-    local port
+    local port proxy=6784
     if running zun-allinone && answers; then
         say "zun-allinone runs already, $(endpoint)"
         return 0
@@ -53,6 +53,7 @@ start_allinone() {
         [ -z "${ZUN_DEMO_PORT:-}" ] || die "port $port is taken; set ZUN_DEMO_PORT to a free one."
         port=$(free_ports 1)
     fi
+    if listens "$proxy"; then proxy=$(free_ports 1); fi
     printf '%s\n' "$port" >"$DEMO/port"
     cat >"$DEMO/zun.conf" <<TEXT
 [DEFAULT]
@@ -62,6 +63,9 @@ state_path = $DEMO
 host_ip = 127.0.0.1
 port = $port
 auth_strategy = noauth
+
+[websocket_proxy]
+wsproxy_port = $proxy
 
 [database]
 connection = sqlite:///$DEMO/zun.sqlite

@@ -7,14 +7,17 @@ set -euo pipefail
 
 usage() {
     cat <<'TEXT'
-usage: tools/services.sh install|start|stop|status|env [rabbit] [mysql] [postgres] [docker]
+usage: tools/services.sh install|start|stop|status|env
+       [rabbit] [mysql] [postgres] [keystone] [docker] [registry]
 
 What the tests need, for development and CI; all of it if none is named.
 
-  install  install docker.io, iptables, busybox-static, rabbitmq-server, mariadb-server
-           and postgresql from the distribution where missing (root, apt)
-  start    start RabbitMQ, MariaDB and PostgreSQL on free ports of 127.0.0.1, with data of
-           their own, and a Docker daemon if none answers; build the image zun-demo
+  install  install docker.io, iptables, busybox-static, rabbitmq-server, mariadb-server,
+           postgresql, docker-registry and apache2-utils from the distribution where
+           missing (root, apt); keystone is a package of the tests' virtual environment
+  start    start RabbitMQ, MariaDB, PostgreSQL, keystone and a registry that asks for a
+           password on free ports of 127.0.0.1, with data of their own, and a Docker
+           daemon if none answers; build the image zun-demo
   stop     end what start started and remove its data; a Docker daemon that was
            there before stays
   status   say what runs
@@ -192,6 +195,108 @@ postgres_bin() {
 }
 postgres_settled() { ended postgres || grep -q 'ready to accept connections' "$SERVICES/postgres.log"; }
 
+# Keystone: SQLite, Fernet tokens, threads of one process. Passwords are hashed with the least
+# cost there is, and there is no cache, so that what a test changes counts at once.
+start_keystone() {
+    local dir port password bin url
+    ! running keystone || return 0
+    bin=$(keystone_bin)
+    [ -n "$bin" ] || die "Keystone is not installed; run: tools/services.sh install keystone"
+    dir=$(data_dir)/keystone
+    rm -rf "$dir"
+    (umask 077 && mkdir -p "$dir/fernet")
+    port=$(free_ports 1)
+    password=$(secret)
+    url=http://127.0.0.1:$port/v3
+    cat >"$dir/keystone.conf" <<TEXT
+[database]
+connection = sqlite:///$dir/keystone.sqlite
+[fernet_tokens]
+key_repository = $dir/fernet
+[fernet_receipts]
+key_repository = $dir/fernet
+[identity]
+password_hash_rounds = 4
+[cache]
+enabled = false
+TEXT
+    say "Starting keystone on 127.0.0.1:$port (log: $SERVICES/keystone.log)"
+    : >"$SERVICES/keystone.log"
+    if ! {
+        "$bin/keystone-manage" --config-file "$dir/keystone.conf" db_sync &&
+            "$bin/keystone-manage" --config-file "$dir/keystone.conf" fernet_setup \
+                --keystone-user "$(id -un)" --keystone-group "$(id -gn)" &&
+            OS_BOOTSTRAP_PASSWORD=$password "$bin/keystone-manage" --config-file "$dir/keystone.conf" bootstrap \
+                --bootstrap-public-url "$url" --bootstrap-region-id RegionOne
+    } </dev/null >>"$SERVICES/keystone.log" 2>&1; then
+        tail -n 20 "$SERVICES/keystone.log" >&2
+        die "keystone-manage failed; its output is in $SERVICES/keystone.log."
+    fi
+    # Not gunicorn: keystone would read its arguments.
+    cat >"$dir/serve.py" <<'PYTHON'
+import sys
+
+from cheroot import wsgi
+
+port = int(sys.argv.pop())
+from keystone.wsgi.api import application  # reads what is left of the arguments
+
+wsgi.Server(("127.0.0.1", port), application, numthreads=4).safe_start()
+PYTHON
+    launch keystone "$SERVICES/keystone.log" env OS_KEYSTONE_CONFIG_FILES="$dir/keystone.conf" \
+        "$bin/python" "$dir/serve.py" "$port"
+    if ! wait_until 60 keystone_settled "$port" || ended keystone; then
+        tail -n 20 "$SERVICES/keystone.log" >&2
+        die "Keystone did not start; its log is $SERVICES/keystone.log."
+    fi
+    (umask 077 && cat >"$SERVICES/keystone.env") <<TEXT
+export ZUN_TEST_KEYSTONE_URL=http://admin:$password@127.0.0.1:$port/v3
+TEXT
+}
+
+# Where keystone-manage and a Python that knows keystone are: the tests' virtual environment, or the caller's.
+keystone_bin() {
+    local found
+    for found in "$RUN_DIR/venv/bin/keystone-manage" "$(command -v keystone-manage)"; do
+        if [ -x "$found" ]; then dirname "$found" && return; fi
+    done
+}
+keystone_settled() { ended keystone || listens "$1"; }
+
+# A registry of images that lets in one user. Docker takes the loopback for safe, so it needs no certificate.
+start_registry() {
+    local dir port password
+    ! running registry || return 0
+    have docker-registry && have htpasswd || die "No registry is installed; run: sudo tools/services.sh install"
+    dir=$(data_dir)/registry
+    rm -rf "$dir"
+    mkdir -p "$dir/images"
+    port=$(free_ports 1)
+    password=$(secret)
+    (umask 077 && htpasswd -Bbn zun "$password" >"$dir/htpasswd")
+    cat >"$dir/config.yml" <<TEXT
+version: 0.1
+log: {level: warn}
+storage:
+  filesystem: {rootdirectory: $dir/images}
+  delete: {enabled: true}
+http: {addr: "127.0.0.1:$port"}
+auth:
+  htpasswd: {realm: zun, path: $dir/htpasswd}
+TEXT
+    say "Starting a registry on 127.0.0.1:$port (log: $SERVICES/registry.log)"
+    : >"$SERVICES/registry.log"
+    launch registry "$SERVICES/registry.log" docker-registry serve "$dir/config.yml"
+    if ! wait_until 30 listens "$port" || ended registry; then
+        tail -n 20 "$SERVICES/registry.log" >&2
+        die "The registry did not start; its log is $SERVICES/registry.log."
+    fi
+    (umask 077 && cat >"$SERVICES/registry.env") <<TEXT
+export ZUN_TEST_REGISTRY=127.0.0.1:$port
+export ZUN_TEST_REGISTRY_PASSWORD=$password
+TEXT
+}
+
 start_docker() {
     need_docker
     demo_image
@@ -211,6 +316,14 @@ stop_postgres() {
     halt postgres 30
     rm -f "$SERVICES/postgres.env"
 }
+stop_keystone() {
+    halt keystone 15
+    rm -f "$SERVICES/keystone.env"
+}
+stop_registry() {
+    halt registry 10
+    rm -f "$SERVICES/registry.env"
+}
 stop_docker() {
     if running dockerd; then
         say "Stopping the Docker daemon that was started here"
@@ -220,16 +333,20 @@ stop_docker() {
 }
 
 install_all() {
-    local rabbit=() mysql=() postgres=() docker=() one
+    local rabbit=() mysql=() postgres=() docker=() registry=() one
     for one in "$@"; do
         case $one in
             rabbit) [ -x "$RABBIT_BIN/rabbitmq-server" ] || rabbit=(rabbitmq-server=rabbitmq-server) ;;
             mysql) mysql=(mariadbd=mariadb-server mariadb-install-db=mariadb-server) ;;
             postgres) [ -n "$(postgres_bin)" ] || postgres=(postgres=postgresql) ;;
+            registry) registry=(docker-registry=docker-registry htpasswd=apache2-utils) ;;
             docker) docker=(dockerd=docker.io iptables=iptables busybox=busybox-static) ;;
         esac
     done
-    need_packages "${rabbit[@]}" "${mysql[@]}" "${postgres[@]}" "${docker[@]}"
+    need_packages "${rabbit[@]}" "${mysql[@]}" "${postgres[@]}" "${docker[@]}" "${registry[@]}"
+    if [[ " $* " == *" keystone "* ]] && [ -z "$(keystone_bin)" ]; then
+        make_venv -r test-requirements.txt
+    fi
 }
 
 main() {
@@ -242,11 +359,11 @@ main() {
     esac
     for one in "$@"; do
         case $one in
-            rabbit | mysql | postgres | docker) ;;
-            *) die "there is no service $one; the services are rabbit, mysql, postgres and docker." ;;
+            rabbit | mysql | postgres | keystone | docker | registry) ;;
+            *) die "there is no service $one; the services are rabbit, mysql, postgres, keystone, docker and registry." ;;
         esac
     done
-    [ $# -gt 0 ] || set -- rabbit mysql postgres docker
+    [ $# -gt 0 ] || set -- rabbit mysql postgres keystone docker registry
     mkdir -p "$SERVICES"
     case $action in
         install) install_all "$@" ;;
@@ -255,7 +372,8 @@ main() {
             ;;
         stop)
             for one in "$@"; do "stop_$one"; done
-            if ! running rabbit && ! running mysql && ! running postgres && [ -s "$SERVICES/data" ]; then
+            if ! running rabbit && ! running mysql && ! running postgres && ! running keystone && ! running registry &&
+                [ -s "$SERVICES/data" ]; then
                 rm -rf "$(cat "$SERVICES/data")" "$SERVICES/data"
             fi
             ;;

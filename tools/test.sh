@@ -19,8 +19,8 @@ the tested versions, and runs the stages, all of them if none is named:
   unit         rules and values; no service, two processes
   functional   the API and the programs in one process; no service
   integration  real containers on a Docker daemon, and the services distributed over
-               RabbitMQ, MariaDB and PostgreSQL (tools/services.sh starts what does not run; as
-               root it also installs what is missing)
+               RabbitMQ, MariaDB, PostgreSQL and keystone (tools/services.sh starts what does not
+               run; as root it also installs what is missing)
 
 A failed stage does not keep the next ones from running; the exit status tells in the end.
 Output is kept in .run/test/<stage>.log. Environment: PYTHON, ZUN_RUN_DIR.
@@ -94,7 +94,7 @@ last_line() {
 need_services() {
     local one
     "$ROOT/tools/services.sh" install
-    for one in rabbit mysql postgres; do
+    for one in rabbit mysql postgres keystone registry; do
         running "$one" || ours+=("$one")
     done
     docker_answers || ours+=(docker)
@@ -142,6 +142,7 @@ main() {
         need_services
         # A missing service fails the tests that need it; it never skips them.
         export ZUN_REQUIRE_DOCKER=1 ZUN_REQUIRE_RABBIT=1 ZUN_REQUIRE_MYSQL=1 ZUN_REQUIRE_POSTGRES=1
+        export ZUN_REQUIRE_KEYSTONE=1 ZUN_REQUIRE_REGISTRY=1
     fi
     export PATH="$VENV/bin:$PATH"
     for stage in "${stages[@]}"; do

@@ -23,7 +23,7 @@ _GREEK = (
 # fmt: on
 
 # Fields whose service this installation does not have, by the service that would be needed.
-_NO_SERVICE = {"nets": "network", "security_groups": "network", "mounts": "volume", "registry": "registry"}
+_NO_SERVICE = {"nets": "network", "security_groups": "network", "mounts": "volume"}
 
 _MAX_HOSTNAME = 63  # what Docker and the kernel take
 

@@ -2,7 +2,7 @@
 """Lists come in pages: the parameters that choose one, and the link to the next."""
 
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -21,6 +21,15 @@ def boolean(name: str, value: str | None) -> bool:
     if text not in _TRUE | _FALSE:
         raise exceptions.InvalidValue(f"{name}: '{_short(value)}' is neither true nor false.")
     return text in _TRUE
+
+
+def check_names(query: Mapping[str, str], known: Set[str]) -> None:
+    """Raise InvalidValue for a parameter that is none of ``known``."""
+    unknown = query.keys() - known
+    if unknown:
+        raise exceptions.InvalidValue(
+            f"{_short(min(unknown))}: no such parameter; possible are {', '.join(sorted(known))}."
+        )
 
 
 @dataclass(frozen=True, slots=True)

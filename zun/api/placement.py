@@ -11,9 +11,12 @@ from typing import Any
 
 from zun.api.schemas.placement import FIELDS
 from zun.common import exceptions
+from zun.objects.placement import held_plan, keep_problem
+from zun.topology import CpuSet
 
 DEFAULTS: Mapping[str, Any] = {
     "cpu_thread_policy": "prefer",
+    "cpu_isolation": "thread",
     "numa_nodes": 1,
     "numa_affinity": "require",
     "numa_mempolicy": "strict",
@@ -59,14 +62,24 @@ def check_shape(placed: Mapping[str, Any], cpu: int, memory: int) -> None:
     _check_pages(placed, memory)
 
 
-def resized(row: Mapping[str, Any], cpu: float | None, memory: int | None, cpu_policy: str | None = None) -> None:
-    """Raise InvalidValue unless a container may be given this much ``cpu`` or ``memory``, or this ``cpu_policy``.
+def resized(
+    row: Mapping[str, Any],
+    cpu: float | None = None,
+    memory: int | None = None,
+    cpu_policy: str | None = None,
+    keep_cpus: str | None = None,
+) -> None:
+    """Raise InvalidValue unless a container may be given this much ``cpu`` or ``memory``, or this ``cpu_policy``,
+    and have ``keep_cpus`` among its CPUs then.
 
     None keeps what it has.
     """
-    if (cpu_policy or row["cpu_policy"]) != "dedicated":
-        return
+    dedicated = (cpu_policy or row["cpu_policy"]) == "dedicated"
     new_cpu = row["cpu"] if cpu is None else cpu
+    if keep_cpus and (wrong := keep_problem(CpuSet(keep_cpus), held_plan(row), new_cpu if dedicated else None)):
+        raise _refusal("keep_cpus", wrong)
+    if not dedicated:
+        return
     if new_cpu < 1 or new_cpu != int(new_cpu):
         raise _refusal("cpu", f"{_WHOLE}; {new_cpu:g} is not one")
     check_shape({**DEFAULTS, **row["placement"]}, int(new_cpu), row["memory"] if memory is None else memory)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asks oslo.policy. Handlers say ``access.require("container:start", row)`` and nothing else about roles."""
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,6 +13,8 @@ from zun import policies
 from zun.common import exceptions
 from zun.common.context import RequestContext
 
+LOG = logging.getLogger(__name__)
+
 # An edited policy file is noticed within this time. Looking for it at every check costs more than the check.
 RELOAD_SECONDS = 10.0
 
@@ -20,6 +23,14 @@ def enforcer(conf: cfg.ConfigOpts) -> oslo_policy.Enforcer:
     made = oslo_policy.Enforcer(conf)
     made.register_defaults(policies.list_rules())
     return made
+
+
+def configured_enforcer() -> oslo_policy.Enforcer:
+    """For oslo.policy's programs: what is in force with the ``--config-file`` they were given, or the usual files."""
+    files = cfg.CONF.config_file if "config_file" in cfg.CONF else []
+    conf = cfg.ConfigOpts()
+    conf([part for name in files for part in ("--config-file", name)], project="zun")
+    return enforcer(conf)
 
 
 class Policy:
@@ -61,4 +72,12 @@ class Access:
     def require(self, rule: str, target: Mapping[str, Any] | None = None) -> None:
         """Raise PolicyNotAuthorized unless ``rule`` permits it."""
         if not self.allows(rule, target):
+            LOG.info(
+                "Refused %s to user %s of project %s with roles %s, on what project %s owns",
+                rule,
+                self.context.user_id,
+                self.context.project_id,
+                ",".join(self.context.roles) or "-",
+                self.context.project_id if target is None else target["project_id"],
+            )
             raise exceptions.PolicyNotAuthorized(action=rule)

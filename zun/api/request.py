@@ -9,7 +9,7 @@ import json
 import math
 import re
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -21,11 +21,12 @@ from zun.common.context import RequestContext
 
 MAX_BODY_BYTES = 1024 * 1024
 JSON = "application/json"
+_PIECE = 64 * 1024
 
 # pecan's ancestor guessed content types from these, so such a last segment never was a name: the reference
 # answers 404. Host names have dots by nature and are spared.
 _SUFFIX = re.compile(r".+\.[^.]+")
-_DOTTED_NOUNS = frozenset({"hosts"})
+_DOTTED_NOUNS = frozenset({"hosts", "aggregates", "groups"})
 
 # Canonical paths of the version documents. Anybody may read them, without a token.
 DOCUMENTS: frozenset[tuple[str, ...]] = frozenset({(), ("v1",)})
@@ -36,7 +37,10 @@ Arguments = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request, read and understood. ``parameters`` are the variable parts of its path."""
+    """One request, read and understood. ``parameters`` are the variable parts of its path.
+
+    ``stream`` is the body as it comes, for a route that streams; its ``body`` is empty.
+    """
 
     access: Access
     version: Version
@@ -44,6 +48,7 @@ class Call:
     parameters: Mapping[str, str]
     query: Mapping[str, str]
     body: Mapping[str, Any]
+    stream: Iterator[bytes] | None = None
 
     @property
     def context(self) -> RequestContext:
@@ -169,6 +174,20 @@ def body_arguments(environ: Environ, limit: int = MAX_BODY_BYTES) -> Arguments:
     if b"\\u" in raw:
         _check_characters(value)
     return value
+
+
+def body_stream(environ: Environ) -> Iterator[bytes]:
+    """The bytes of a request's body, piece by piece."""
+    length = environ.get("CONTENT_LENGTH") or ""
+    left = int(length) if length.isascii() and length.isdigit() and len(length) <= 15 else None
+    if left is None and "chunked" not in str(environ.get("HTTP_TRANSFER_ENCODING", "")).lower():
+        return
+    while left is None or left > 0:
+        piece = environ["wsgi.input"].read(_PIECE if left is None else min(_PIECE, left))
+        if not piece:
+            return
+        left = None if left is None else left - len(piece)
+        yield piece
 
 
 def _read(environ: Environ, limit: int) -> bytes:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which path is answered by which handler, as a table.
 
-A noun's controller gives its rows; nothing else has to know the noun. Matching is two lookups in a dict,
-because only the second segment of a path (an identifier) varies.
+A noun's controller gives its rows; nothing else has to know the noun. Matching is a few lookups in a dict,
+because only the second segment of a path (an identifier) varies, and of four segments one more.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ NOTHING = object()  # no body at all; None is the four bytes ``null``
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a handler returns. ``body`` is JSON-able, or NOTHING."""
+    """What a handler returns. ``body`` is JSON-able, or NOTHING, or an iterator of the bytes of a JSON text."""
 
     body: Any = None
     status: int = 200
@@ -40,6 +40,7 @@ class Route:
     until: Version = microversion.MAX
     json_only: bool = False
     max_body_bytes: int = MAX_BODY_BYTES
+    streams: bool = False  # the handler reads the body itself
 
     @property
     def pattern(self) -> tuple[str | None, ...]:
@@ -71,7 +72,7 @@ class Router:
         Raises PathNotFound, or MethodNotAllowed for a collection or an item that has no such verb. A
         sub-action called by another verb does not exist.
         """
-        for pattern in (segments, (segments[0], None, *segments[2:])):
+        for pattern in _patterns(segments):
             rows = self._table.get(pattern)
             if rows is None:
                 continue
@@ -85,3 +86,13 @@ class Router:
                     headers=[("Allow", ", ".join(sorted(rows)))],
                 )
         raise errors.PathNotFound()
+
+
+def _patterns(segments: tuple[str, ...]) -> Iterator[tuple[str | None, ...]]:
+    """The patterns that may be of the path, the one that says most first."""
+    yield segments
+    if len(segments) > 1:
+        yield (segments[0], None, *segments[2:])
+    if len(segments) == 4:
+        yield (segments[0], None, segments[2], None)
+        yield (segments[0], None, None, segments[3])

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator's settings that requests are checked against."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
 from oslo_config import cfg
+
+from zun.common import secrets
+from zun.common.secrets import Cipher
+from zun.db import quotas
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +22,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``cpu`` in CPUs, ``memory`` in MiB, ``disk`` in GiB, ``service_down_time`` in seconds."""
+    """``cpu`` in CPUs, ``memory`` in MiB, ``disk`` in GiB, ``service_down_time`` in seconds.
+
+    ``quota`` has the default limits of a project by resource, ``cipher`` is for the passwords of registries.
+    """
 
     cpu: Range
     memory: Range
@@ -30,6 +38,8 @@ class Settings:
     default_availability_zone: str
     service_down_time: int
     max_limit: int
+    quota: Mapping[str, int]
+    cipher: Cipher
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
@@ -45,4 +55,6 @@ class Settings:
             default_availability_zone=conf.default_availability_zone,
             service_down_time=conf.service_down_time,
             max_limit=conf.api.max_limit,
+            cipher=Cipher(secrets.keys(conf)),
+            quota={name: conf.quota[name] for name in quotas.RESOURCES},
         )

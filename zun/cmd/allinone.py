@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""zun-allinone: API, scheduler and one compute service in one process, for one machine.
+"""zun-allinone: API, scheduler, one compute service and its websocket proxy in one process, for one machine.
 
 Embedded defaults: an SQLite database under ``state_path``, messages inside the process, no authentication but only on
 loopback. Each of them can be configured to be something else.
@@ -8,8 +8,8 @@ loopback. Each of them can be configured to be something else.
 import logging
 import os
 
-from zun.cmd import api, compute, program
-from zun.common import rpc
+from zun.cmd import api, compute, program, wsproxy
+from zun.common import rpc, secrets
 from zun.compute.service import ComputeService
 from zun.db import migration, session
 from zun.scheduler.service import SchedulerService
@@ -23,23 +23,29 @@ def main() -> None:
         transport_url="inproc:///",
         api__auth_strategy="noauth",
         database__connection="sqlite:///$state_path/zun.sqlite",
+        auth_encryption_key_file="$state_path/encryption-keys",
     )
     api.check_noauth(conf)
     os.makedirs(conf.state_path, mode=0o700, exist_ok=True)
+    secrets.make_key_file(conf.auth_encryption_key_file)
     session.configure(conf.database.connection)
     if not migration.is_current():
         migration.upgrade()
     transport = rpc.get_transport(conf)
     # The host first, so that the scheduler knows it when it takes up what an earlier run left.
-    agent = ComputeService(conf, compute.load_driver(conf))
+    driver = compute.load_driver(conf)
+    agent = ComputeService(conf, driver)
     agent.start(transport)
     scheduler = SchedulerService(conf, alone=True)
     scheduler.start(transport)
     server = api.Server(conf, api.build(conf, transport))
     server.start()
+    proxy = wsproxy.build(conf, driver)
+    proxy.start()
     LOG.info("zun-allinone is ready on http://%s:%s/v1", conf.api.host_ip, conf.api.port)
     program.wait_for_signal()
     server.stop()
+    proxy.stop()
     scheduler.stop()
     agent.stop()
     transport.cleanup()

@@ -26,6 +26,7 @@ QUIET = (
     "urllib3=WARN",
     "docker=WARN",
     "stevedore=INFO",
+    "websockets=WARN",
 )
 
 

@@ -16,10 +16,18 @@ class RequestContext(context.RequestContext):
         kwargs["is_admin"] = any(role.lower() == ADMIN_ROLE for role in kwargs.get("roles") or ())
         super().__init__(**kwargs)
 
+    def to_dict(self) -> dict[str, Any]:
+        """What travels in a message. The caller's token stays here: no service acts in the caller's name, and whoever
+        may read the queue shall not.
+        """
+        values = dict(super().to_dict())
+        del values["auth_token"]
+        return values
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], **kwargs: Any) -> "RequestContext":
         """The context that ``to_dict`` made ``values`` of; it calls the user's and the project's id by older names."""
-        fields = ("roles", "request_id", "user_name", "project_name")
+        fields = ("roles", "request_id", "global_request_id", "user_name", "project_name")
         kwargs.update({name: values.get(name) for name in fields})
         return cls(user_id=values.get("user"), project_id=values.get("project_id"), **kwargs)
 

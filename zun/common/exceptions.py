@@ -38,6 +38,13 @@ class ContainerNotFound(NotFound):
     msg_fmt = "Container {container} could not be found."
 
 
+class ExplanationNotFound(NotFound):
+    msg_fmt = (
+        "No explanation is kept for container {container}: it was not refused for want of a host. Its status and "
+        "status_reason say what became of it."
+    )
+
+
 class ComputeNodeNotFound(NotFound):
     msg_fmt = "Compute node {compute_node} could not be found."
 
@@ -77,6 +84,10 @@ class InvalidStateException(Conflict):
 
 class ContainerAlreadyExists(Conflict):
     msg_fmt = "A container with {field} {value} already exists."
+
+
+class ImageAlreadyExists(Conflict):
+    msg_fmt = "Host {host} has an image {repo} with tag {tag} already."
 
 
 class ClaimRefused(Conflict):
@@ -126,6 +137,10 @@ class ImageNotFound(Invalid):
     msg_fmt = "Image {image} could not be found."
 
 
+class Base64Exception(Invalid):
+    msg_fmt = "The data is not base64: {reason}."
+
+
 class UnsupportedMediaType(Invalid):
     code = 415
     msg_fmt = "Content type {content_type} is not supported: send application/json."
@@ -145,6 +160,13 @@ class PolicyNotAuthorized(Forbidden):
     msg_fmt = "Policy doesn't allow {action} to be performed."
 
 
+class OverQuota(Forbidden):
+    msg_fmt = (
+        "Quota exceeded for project {project}: {over}. Delete containers you no longer need, or ask an administrator "
+        "for a larger quota."
+    )
+
+
 class Unavailable(ZunError):
     code = 503
     msg_fmt = "The service is temporarily unavailable."
@@ -155,6 +177,10 @@ class HostUnavailable(Unavailable):
         "The compute service on host {host} does not answer. Check it with 'openstack appcontainer service list' and "
         "try again once it is up."
     )
+
+
+class SchedulerUnavailable(Unavailable):
+    msg_fmt = "No scheduler answered within {seconds:g} s. Check that zun-scheduler runs, then try again."
 
 
 class DockerError(ZunError):

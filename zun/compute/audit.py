@@ -94,6 +94,33 @@ class Finding:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Isolated:
+    """How isolated a dedicated container is: grades ``asked`` and ``reached``, and what the hardware still sends.
+
+    ``interrupts`` of devices came to its CPUs since the machine started; ``irqs`` are the numbers of those that may.
+    """
+
+    container: str
+    name: str
+    cpus: CpuSet
+    asked: str
+    reached: str | None
+    interrupts: int
+    irqs: CpuSet
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "container": self.container,
+            "name": self.name,
+            "cpus": str(self.cpus),
+            "asked": self.asked,
+            "reached": self.reached,
+            "interrupts": self.interrupts,
+            "irqs": str(self.irqs),
+        }
+
+
 def examine(planned: Planned, state: RuntimeState, view: PinningView | None) -> tuple[Finding, ...]:
     """What is wrong with one container. ``view`` is None while it has no process: then only its configuration is."""
     if view is None:

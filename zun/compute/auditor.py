@@ -18,14 +18,15 @@ from zun.common.context import RequestContext
 from zun.common.notifications import Notifier
 from zun.common.states import Status
 from zun.compute import audit
-from zun.compute.audit import CODES, Finding, Planned, Verdict
+from zun.compute.audit import CODES, Finding, Isolated, Planned, Verdict
 from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.interrupts import interrupts
 from zun.compute.lifecycle import Lifecycle
 from zun.compute.shared_pool import SharedPool
 from zun.container.driver import ContainerDriver, RuntimeState
 from zun.objects import Container
 from zun.objects.placement import held_plan
-from zun.topology import CpuSet
+from zun.topology import CpuSet, grade_of
 
 LOG = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class _Seen:
     containers: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    isolation: list[Isolated] = field(default_factory=list)
 
 
 class Auditor:
@@ -80,6 +82,7 @@ class Auditor:
                 "findings": [finding.to_dict() for finding in seen.findings],
                 "containers": audit.verdicts(seen.containers, seen.skipped, seen.findings),
                 "totals": dict(self._totals),
+                "isolation": [each.to_dict() for each in seen.isolation],
             }
         self._notifier.audited(context, answer)
         return answer
@@ -97,8 +100,19 @@ class Auditor:
             else:
                 seen.containers.append(container.uuid)
                 seen.findings += found
-        seen.findings += self._trespasses({container.uuid: container.name for container in containers})
+        names = {container.uuid: container.name for container in containers}
+        seen.findings += self._trespasses(names)
+        seen.isolation += self._isolation(names)
         return seen
+
+    def _isolation(self, names: Mapping[str, str]) -> Iterator[Isolated]:
+        dedicated = [(uuid, plan) for uuid, plan in self._tracker.usage if plan.cpu_policy == "dedicated"]
+        seen = interrupts() if dedicated else None
+        for uuid, plan in dedicated:
+            if uuid in names and seen is not None:
+                came, irqs = seen.on(plan.cpus)
+                reached = grade_of(self._tracker.topology, plan)
+                yield Isolated(uuid, names[uuid], plan.cpus, plan.isolation, reached, came, irqs)
 
     def _examined(
         self, container: Container, told: Mapping[str, CpuSet], state: RuntimeState | None

@@ -104,12 +104,13 @@ class Claim:
 
     def _test_cpu(self, limit: float | None) -> str | None:
         """Whether the containers of this CPU policy together stay within ``limit`` CPUs."""
-        policy = self._wanted.request.cpu_policy
-        used: float = 0
-        for _, held in self._resources.usage:
-            if held.cpu_policy == policy:
-                shared = policy == "shared"
-                used += sum(each.shared if shared else len(each.cpus | each.withheld) for each in held.cells.values())
+        request, usage = self._wanted.request, self._resources.usage
+        policy = request.cpu_policy
+        if request.dedicated:
+            used: float = len(usage.held_cpus & self._resources.topology.cpus_for(request.isolation))
+        else:
+            shares = (share for _, held in usage if held.cpu_policy == policy for share in held.cells.values())
+            used = sum(share.shared for share in shares)
         return _over(f"{policy} CPUs", "CPUs", round(used, 6), self._wanted.request.cpus, limit)
 
     def _test_disk(self, limit: float | None) -> str | None:

@@ -15,7 +15,8 @@ from zun.compute.claims import Claim, Resources, Wanted
 from zun.compute.resize import increase, resized
 from zun.objects import ComputeNode, Container
 from zun.objects.placement import held_plan, placement_request
-from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage
+from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage
+from zun.topology.cpuset import NO_CPUS
 
 
 class ComputeNodeTracker:
@@ -84,13 +85,13 @@ class ComputeNodeTracker:
             self._disks[wanted.uuid] = wanted.disk
         return claim
 
-    def resize(self, uuid: str, old: Plan, request: PlacementRequest) -> Plan:
+    def resize(self, uuid: str, old: Plan, request: PlacementRequest, keep: CpuSet = NO_CPUS) -> Plan:
         """Plan ``request`` on the cells of ``old`` and hold what that takes beyond ``old``, until ``hold`` settles it.
 
-        Raises ClaimRefused.
+        The CPUs of ``keep`` are in the new plan as they are in the old one. Raises ClaimRefused.
         """
         with self._lock:
-            answer = resized(self._topology, self._usage.without(uuid), old, request)
+            answer = resized(self._topology, self._usage.without(uuid), old, request, keep)
             if isinstance(answer, Refusal):
                 raise exceptions.ClaimRefused(host=self._hostname, reason=answer.message)
             self._usage = self._usage.with_claim(_growth(uuid), increase(old, answer))

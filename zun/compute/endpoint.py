@@ -10,10 +10,14 @@ import oslo_messaging
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
+from zun.compute.archives import Archives
 from zun.compute.auditor import Auditor
+from zun.compute.images import Images
 from zun.compute.lifecycle import Lifecycle
+from zun.compute.terminals import TerminalDesk
 from zun.container.driver import Console
 from zun.objects import Container
+from zun.topology import CpuSet
 
 LOG = logging.getLogger(__name__)
 
@@ -24,21 +28,27 @@ expected = oslo_messaging.expected_exceptions(exceptions.ZunError)
 class ComputeEndpoint:
     """Casts return at once and run on ``workers``; calls block for the answer."""
 
-    target = oslo_messaging.Target(version="1.1")
+    target = oslo_messaging.Target(version="1.2")
 
     def __init__(
         self,
         lifecycle: Lifecycle,
         console: Console,
         auditor: Auditor,
+        terminals: TerminalDesk,
         workers: concurrent.futures.Executor,
         execute_timeout: float,
+        images: Images,
+        archives: Archives,
     ) -> None:
         self._lifecycle = lifecycle
         self._console = console
         self._auditor = auditor
+        self._terminals = terminals
         self._workers = workers
         self._execute_timeout = execute_timeout
+        self._images = images
+        self._archives = archives
 
     def create(
         self,
@@ -63,6 +73,9 @@ class ComputeEndpoint:
     def reboot(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
         self._submit(self._lifecycle.reboot, context, container, timeout)
 
+    def rebuild(self, context: RequestContext, *, container: Container) -> None:
+        self._submit(self._lifecycle.rebuild, context, container)
+
     def pause(self, context: RequestContext, *, container: Container) -> None:
         self._submit(self._lifecycle.pause, context, container)
 
@@ -80,8 +93,19 @@ class ComputeEndpoint:
         cpu: float | None,
         memory: int | None,
         cpu_policy: str | None = None,
+        keep_cpus: str = "",
+        quota: Mapping[str, int] | None = None,
     ) -> None:
-        self._submit(self._lifecycle.resize, context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy)
+        self._submit(
+            self._lifecycle.resize,
+            context,
+            container,
+            cpu=cpu,
+            memory=memory,
+            cpu_policy=cpu_policy,
+            keep_cpus=CpuSet(keep_cpus),
+            quota=quota,
+        )
 
     @expected
     def update(
@@ -92,8 +116,18 @@ class ComputeEndpoint:
         cpu: float | None,
         memory: int | None,
         cpu_policy: str | None = None,
+        keep_cpus: str = "",
+        quota: Mapping[str, int] | None = None,
     ) -> Container:
-        return self._lifecycle.update(context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy)
+        return self._lifecycle.update(
+            context,
+            container,
+            cpu=cpu,
+            memory=memory,
+            cpu_policy=cpu_policy,
+            keep_cpus=CpuSet(keep_cpus),
+            quota=quota,
+        )
 
     @expected
     def logs(
@@ -124,22 +158,74 @@ class ComputeEndpoint:
         return self._console.stats(container)
 
     @expected
+    def attach(self, context: RequestContext, *, container: Container) -> str:
+        return self._terminals.attach(context, container)
+
+    @expected
+    def prepare_exec(
+        self, context: RequestContext, *, container: Container, command: list[str], interactive: bool
+    ) -> tuple[str, str]:
+        return self._terminals.prepare_exec(context, container, command, interactive=interactive)
+
+    @expected
+    def resize_terminal(
+        self, context: RequestContext, *, container: Container, exec_id: str | None, width: int, height: int
+    ) -> None:
+        self._terminals.resize(container, exec_id, width=width, height=height)
+
+    @expected
     def audit(self, context: RequestContext, *, repair: bool) -> dict[str, Any]:
         return self._auditor.audit(context, repair=repair)
+
+    @expected
+    def archive_open_get(self, context: RequestContext, *, container: Container, path: str) -> dict[str, Any]:
+        return self._archives.open_get(container, path)
+
+    @expected
+    def archive_pull(self, context: RequestContext, *, transfer: str) -> str:
+        return self._archives.pull(transfer)
+
+    @expected
+    def archive_open_put(self, context: RequestContext, *, container: Container, path: str) -> str:
+        return self._archives.open_put(container, path)
+
+    @expected
+    def archive_push(self, context: RequestContext, *, transfer: str, piece: str) -> None:
+        self._archives.push(transfer, piece)
+
+    @expected
+    def archive_finish(self, context: RequestContext, *, transfer: str) -> None:
+        self._archives.finish(transfer)
+
+    def archive_close(self, context: RequestContext, *, transfer: str) -> None:
+        self._archives.close(transfer)
+
+    def image_pull(self, context: RequestContext, *, image: str) -> None:
+        self._submit(self._images.pull, context, image)
+
+    def image_delete(self, context: RequestContext, *, image: str) -> None:
+        self._submit(self._images.delete, context, image)
+
+    @expected
+    def image_search(self, context: RequestContext, *, name: str, exact: bool) -> list[Mapping[str, Any]]:
+        return self._images.search(name, exact=exact)
 
     def _submit(
         self,
         work: Callable[..., object],
         context: RequestContext,
-        container: Container,
+        target: Container | str,
         *args: Any,
         **kwargs: Any,
     ) -> None:
+        """``target`` is what ``work`` is about: a container, or the uuid of something else."""
+
         def run() -> None:
             context.update_store()  # log lines of this thread bear the request's id
             try:
-                work(context, container, *args, **kwargs)
+                work(context, target, *args, **kwargs)
             except Exception:
-                LOG.exception("Container %s: %s failed", container.uuid, work.__name__)
+                uuid = target if isinstance(target, str) else target.uuid
+                LOG.exception("%s: %s failed", uuid, work.__name__)
 
         self._workers.submit(run)

@@ -29,6 +29,7 @@ def inventory(conf: cfg.ConfigOpts, discovered: HostTopology, facts: HostFacts) 
         reserved_memory_mib=compute.reserved_host_memory_mb,
         cpu_allocation_ratio=compute.cpu_allocation_ratio,
         ram_allocation_ratio=compute.ram_allocation_ratio,
+        strategy=compute.placement_strategy,
     )
     columns = {
         "cpus": len(discovered.cpus),

@@ -7,6 +7,7 @@ are found by the container's uuid, and what is held is committed to the row befo
 
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,11 +17,14 @@ from zun.common import exceptions, states
 from zun.common.context import RequestContext
 from zun.common.locks import KeyedLocks
 from zun.common.notifications import Notifier
+from zun.common.secrets import Cipher
 from zun.common.states import Status, TaskState
 from zun.compute import verify
 from zun.compute.claims import Claim
 from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.images import Accounts
 from zun.compute.reconcile import observed
+from zun.compute.record import recorded
 from zun.compute.resize import Resize
 from zun.compute.shared_pool import SharedPool, pool_of
 from zun.container.driver import ContainerDriver, KernelView, RuntimeState
@@ -28,9 +32,12 @@ from zun.objects import Container
 from zun.objects.placement import cpuset_record, held_plan
 from zun.scheduler.rpcapi import SchedulerAPI
 from zun.topology import CpuSet, Plan
+from zun.topology.cpuset import NO_CPUS
 
 LOG = logging.getLogger(__name__)
 
+TOO_LATE = "The container is gone, or its status does not allow this any more."
+PROGRESS_SECONDS = 2.0  # between two writes of how far a pull is
 STOP_SECONDS = 10  # for containers that are stopped without a timeout of their own
 
 
@@ -45,13 +52,16 @@ class Lifecycle:
         driver: ContainerDriver,
         scheduler_api: SchedulerAPI,
         notifier: Notifier,
+        accounts: Accounts | None = None,
     ) -> None:
+        """``accounts`` are those to pull images with; without them only what needs none can be pulled."""
         self._hostname = hostname
         self._tracker = tracker
         self._pool = pool
         self._driver = driver
         self._scheduler_api = scheduler_api
         self._notifier = notifier
+        self._accounts = accounts or Accounts(Cipher(()))
         self._locks = KeyedLocks()
 
     # create
@@ -105,7 +115,7 @@ class Lifecycle:
 
         Raises GroupRuleBroken: whether one more of its group may be here is known for certain only now.
         """
-        container.cpuset = cpuset_record(claim.plan)
+        container.cpuset = cpuset_record(claim.plan, self._tracker.topology)
         container.task_state = TaskState.CREATING
         try:
             generation = container.save_claim(self._hostname)
@@ -126,14 +136,19 @@ class Lifecycle:
 
     def _build(self, context: RequestContext, container: Container, plan: Plan) -> None:
         """From a committed claim to a container that is Created or Running, or Error with everything given back."""
+        run = bool(container.request.get("run"))
         try:
-            self._make_object(container, plan)
-            container.status, container.task_state = Status.CREATED, None
-            if container.request.get("run"):
-                container.task_state = TaskState.STARTING
-                self._start_and_verify(container, plan)
-                container.task_state = None
-            container.save()
+            with recorded(context, container.uuid, "create", last=not run):
+                self._make_object(context, container, plan)
+                container.status, container.task_state = Status.CREATED, None
+                if not run:
+                    container.save()
+            if run:
+                with recorded(context, container.uuid, "create", "start"):
+                    container.task_state = TaskState.STARTING
+                    self._start_and_verify(container, plan)
+                    container.task_state = None
+                    container.save()
         except exceptions.ContainerNotFound:  # its row is gone: a forced delete overtook us
             self._discard(context, container)
             return
@@ -147,15 +162,36 @@ class Lifecycle:
             LOG.info("Container %s is %s", container.uuid, container.status)
         self._notifier.status_changed(context, container)
 
-    def _make_object(self, container: Container, plan: Plan) -> None:
-        """Create the runtime's object, its CPUs and memory nodes set."""
-        image = self._driver.ensure(container.image, container.image_pull_policy)
+    @staticmethod
+    def _progress(container: Container) -> Callable[[str], None]:
+        """Takes how far a pull is to where users look, now and then."""
+        written = -PROGRESS_SECONDS
+
+        def tell(text: str) -> None:
+            nonlocal written
+            if time.monotonic() - written >= PROGRESS_SECONDS:
+                written = time.monotonic()
+                container.status_detail = text[:255]
+                container.save()
+
+        return tell
+
+    def _make_object(self, context: RequestContext, container: Container, plan: Plan, *, instead: bool = False) -> None:
+        """Create the runtime's object, its CPUs and memory nodes set; ``instead`` of the one there is."""
+        name, auth = self._accounts.source(context, container)
+        image = self._driver.ensure(name, container.image_pull_policy, auth, self._progress(container))
+        container.status_detail = None
+        if instead:  # the image is here: from now on nothing slow can fail
+            with self._pool.leaving(container.uuid):
+                self._driver.delete(container, force=True)
         if plan.cpu_policy == "dedicated":
             self._pool.settle()
             cpus = plan.cpus
         else:
             cpus = pool_of(self._tracker.topology, self._tracker.usage, container.uuid, plan)
-        container.container_id = self._driver.create(container, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems))
+        container.container_id = self._driver.create(
+            container, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems), image=name
+        )
         entrypoint, command = image.invocation(container.entrypoint, container.command)
         container.entrypoint, container.command = entrypoint or [], command or []
         if plan.cpu_policy != "dedicated":
@@ -195,6 +231,7 @@ class Lifecycle:
         with self._logged("remove the object of", container), self._pool.leaving(container.uuid):
             self._driver.delete(container, force=True)
         container.status, container.status_reason, container.task_state = Status.ERROR, reason, None
+        container.status_detail = None
         container.cpuset = container.host = container.container_id = None
         try:
             generation = container.save_changed_claim(self._hostname)
@@ -211,8 +248,12 @@ class Lifecycle:
 
     def start(self, context: RequestContext, container: Container) -> None:
         """Start it; a container that cannot be started is in Error with the reason, and keeps what it holds."""
-        with self._operation(context, container.uuid, "start", TaskState.STARTING) as current:
+        with (
+            recorded(context, container.uuid, "start") as step,
+            self._operation(context, container.uuid, "start", TaskState.STARTING) as current,
+        ):
             if current is None:
+                step.failed(TOO_LATE)
                 return
             try:
                 plan = held_plan(current)
@@ -224,12 +265,43 @@ class Lifecycle:
                     self._pool.settle()
                 self._start_and_verify(current, plan)
             except exceptions.PinningMismatch as exc:
+                step.failed(exc)
                 with self._logged("stop", current):
                     self._driver.kill(current)
                 current.status, current.status_reason = Status.ERROR, str(exc)
             except exceptions.ZunError as exc:
+                step.failed(exc)
                 LOG.warning("Container %s could not be started: %s", current.uuid, exc)
                 current.status, current.status_reason = Status.ERROR, str(exc)
+
+    def rebuild(self, context: RequestContext, container: Container) -> None:
+        """Make its object anew, of the image that the row names now, and start it if ``request['run']`` says so.
+
+        It keeps what it holds. One that cannot be made or started is in Error with the reason.
+        """
+        uuid = container.uuid
+        with self._operation(context, uuid, "rebuild", TaskState.REBUILDING) as current:
+            run = current is not None and bool(current.request.get("run"))
+            try:
+                with recorded(context, uuid, "rebuild", last=not run) as step:
+                    if current is None:
+                        step.failed(TOO_LATE)
+                        return
+                    plan = held_plan(current)
+                    if plan is None:
+                        raise exceptions.Conflict(f"Container {uuid} holds no resources. Delete it, create it anew.")
+                    self._make_object(context, current, plan, instead=True)
+                    current.status, current.status_reason = Status.CREATED, None
+                    current.started_at = current.finished_at = current.exit_code = None
+                if run:
+                    with recorded(context, uuid, "rebuild", "start"):
+                        self._start_and_verify(current, plan)
+            except exceptions.ContainerNotFound:
+                raise
+            except exceptions.ZunError as exc:
+                LOG.warning("Container %s could not be rebuilt: %s", uuid, exc)
+                if current is not None:
+                    current.status, current.status_reason, current.status_detail = Status.ERROR, str(exc), None
 
     def stop(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
         self._simple(context, container, "stop", TaskState.STOPPING, lambda c: self._driver.stop(c, timeout))
@@ -255,13 +327,18 @@ class Lifecycle:
         work: Callable[[Container], None],
     ) -> None:
         """One call to the runtime, after which the runtime says what the container is now."""
-        with self._operation(context, container.uuid, action, task_state) as current:
+        with (
+            recorded(context, container.uuid, action) as step,
+            self._operation(context, container.uuid, action, task_state) as current,
+        ):
             if current is None:
+                step.failed(TOO_LATE)
                 return
             current.status_reason = None
             try:
                 work(current)
             except exceptions.ZunError as exc:
+                step.failed(exc)
                 LOG.warning("Container %s: %s failed: %s", current.uuid, action, exc)
                 current.status_reason = f"{action} failed: {exc}"
             self._take_over(current, self._driver.show(current))
@@ -275,7 +352,10 @@ class Lifecycle:
         stop_timeout: int | None = None,
     ) -> None:
         """Remove the container, its object first and its row last; what it held is free when no process is left."""
-        with self._current(context, container.uuid) as current:
+        with (
+            self._current(context, container.uuid) as current,
+            recorded(context, container.uuid, "delete") as step,
+        ):
             if current is None:
                 return
             if current.status != Status.DELETING:
@@ -288,6 +368,7 @@ class Lifecycle:
                 with self._pool.leaving(current.uuid):
                     self._driver.delete(current, force=force)
             except exceptions.ZunError as exc:
+                step.failed(exc)
                 if not force:
                     LOG.warning("Container %s could not be deleted: %s", current.uuid, exc)
                     current.status, current.task_state = Status.ERROR, None
@@ -312,22 +393,28 @@ class Lifecycle:
         cpu: float | None = None,
         memory: int | None = None,
         cpu_policy: str | None = None,
+        keep_cpus: CpuSet = NO_CPUS,
+        quota: Mapping[str, int] | None = None,
     ) -> Container:
         """Change CPUs, memory (MiB) or CPU policy of a container, running or not, on the cells it is on.
 
+        The CPUs of ``keep_cpus`` stay with it.
+
         New CPUs are claimed and emptied before they are used, old ones given back after they were left. When a step
-        fails everything is as before. Raises ClaimRefused when the host has not got what is wanted.
+        fails everything is as before. Raises ClaimRefused when the host has not got what is wanted, and with ``quota``
+        (the default limits of projects) OverQuota when the project may not have it.
         """
         with self._current(context, container.uuid) as current:
             if current is None:
                 raise exceptions.ContainerNotFound(container=container.uuid)
             states.check_action("update", current)
-            resize = Resize.of(current, cpu, memory, cpu_policy)
-            new = self._tracker.resize(current.uuid, resize.old, resize.request)
+            resize = Resize.of(current, cpu, memory, cpu_policy, keep_cpus)
+            new = self._tracker.resize(current.uuid, resize.old, resize.request, resize.keep)
             try:
                 self._apply_resize(current, resize, new)
-                current.cpu, current.memory, current.cpuset = resize.cpu, resize.memory, cpuset_record(new)
-                generation = current.save_changed_claim(self._hostname)
+                current.cpu, current.memory = resize.cpu, resize.memory
+                current.cpuset = cpuset_record(new, self._tracker.topology)
+                generation = current.save_changed_claim(self._hostname, quota)
             except Exception:
                 self._undo_resize(current, resize)
                 raise
@@ -346,10 +433,14 @@ class Lifecycle:
         cpu: float | None,
         memory: int | None,
         cpu_policy: str | None = None,
+        keep_cpus: CpuSet = NO_CPUS,
+        quota: Mapping[str, int] | None = None,
     ) -> None:
         """As ``update``, for a caller that does not wait: a failure is in the log and leaves everything as it was."""
         with self._logged("resize", container):
-            self.update(context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy)
+            self.update(
+                context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy, keep_cpus=keep_cpus, quota=quota
+            )
 
     def _apply_resize(self, container: Container, resize: Resize, new: Plan) -> None:
         """Move the container to ``new``, and see in the kernel that it moved. It holds the old plan meanwhile."""
@@ -465,10 +556,10 @@ class Lifecycle:
 
     @staticmethod
     def _still_allowed(action: str, container: Container) -> bool:
-        # The API set Restarting when it accepted a reboot; an interrupted operation is taken up where it was.
+        # The API set Restarting or Rebuilding when it accepted that; an interrupted operation is taken up where it was.
         if container.status in states.ALLOWED[action] or container.task_state:
             return True
-        if action == "reboot" and container.status == Status.RESTARTING:
+        if container.status == {"reboot": Status.RESTARTING, "rebuild": Status.REBUILDING}.get(action):
             return True
         LOG.info("Container %s is %s by now: no %s", container.uuid, container.status, action)
         return False

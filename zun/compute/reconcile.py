@@ -61,6 +61,7 @@ class Step(StrEnum):
     START = "start"
     STOP = "stop"
     REBOOT = "reboot"
+    REBUILD = "rebuild"
     PAUSE = "pause"
     UNPAUSE = "unpause"
     KILL = "kill"
@@ -71,6 +72,7 @@ _INTERRUPTED = {
     TaskState.STARTING: Step.START,
     TaskState.STOPPING: Step.STOP,
     TaskState.REBOOTING: Step.REBOOT,
+    TaskState.REBUILDING: Step.REBUILD,
     TaskState.PAUSING: Step.PAUSE,
     TaskState.UNPAUSING: Step.UNPAUSE,
     TaskState.KILLING: Step.KILL,
@@ -84,6 +86,8 @@ def first_step(row: Mapping[str, Any]) -> Step:
         return Step.DELETE
     if row["status"] == Status.CREATING:
         return Step.RESUME_CREATE
+    if row["status"] == Status.REBUILDING:
+        return Step.REBUILD
     if row["task_state"]:
         return _INTERRUPTED.get(TaskState(row["task_state"]), Step.SYNC)
     return Step.SYNC

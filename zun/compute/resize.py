@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from zun.common import exceptions
+from zun.compute.keep import keeping
 from zun.objects import Container
-from zun.objects.placement import held_plan, placement_request
+from zun.objects.placement import held_plan, keep_problem, placement_request
 from zun.topology import CellShare, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
+from zun.topology.cpuset import NO_CPUS
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +22,18 @@ class Resize:
     cpu: float
     memory: int
     request: PlacementRequest
+    keep: CpuSet = NO_CPUS
+    """CPUs of ``old`` that must be among the new ones."""
 
     @classmethod
-    def of(cls, container: Container, cpu: float | None, memory: int | None, cpu_policy: str | None) -> Self:
+    def of(
+        cls,
+        container: Container,
+        cpu: float | None,
+        memory: int | None,
+        cpu_policy: str | None,
+        keep: CpuSet = NO_CPUS,
+    ) -> Self:
         """``None`` keeps what there is. Raises Conflict without a claim, Invalid for what no host could do."""
         old = held_plan(container)
         if old is None:
@@ -36,18 +47,26 @@ class Resize:
             request = placement_request(container, cpu=new_cpu, memory=new_memory, cpu_policy=policy)
         except ValueError as exc:
             raise exceptions.Invalid(f"The container cannot be resized to this: {exc}.") from exc
-        return cls(old, container.cpu, container.memory, new_cpu, new_memory, request)
+        if wrong := keep_problem(keep, old, request.cpus if request.dedicated else None):
+            raise exceptions.Invalid(f"keep_cpus: {wrong}.")
+        return cls(old, container.cpu, container.memory, new_cpu, new_memory, request, keep)
 
     @property
     def policy(self) -> str:
         return str(self.request.cpu_policy)
 
 
-def resized(topology: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | Refusal:
+def resized(
+    topology: HostTopology,
+    others: Usage,
+    old: Plan,
+    request: PlacementRequest,
+    keep: CpuSet = NO_CPUS,
+) -> Plan | Refusal:
     """Plan ``request`` on the cells that ``old`` uses: its memory is there already and is not moved.
 
     A container that stays dedicated keeps its CPUs where that can be: fewer are some of the old ones, more are the old
-    ones and others. ``others`` is the host's usage without the container.
+    ones and others. It always keeps those of ``keep``. ``others`` is the host's usage without the container.
     """
     cells = tuple(cell for cell in topology.cells if cell.id in old.cells or cell.id in old.mems)
     here = replace(topology, cells=cells)
@@ -55,19 +74,30 @@ def resized(topology: HostTopology, others: Usage, old: Plan, request: Placement
         kept = (
             _fewer(here, others, old, request) if request.cpus <= len(old.cpus) else _more(here, others, old, request)
         )
-        if kept is not None:
+        if kept is not None and keep <= kept.cpus:
             return kept
-    return plan(here, others, request)
+    return keeping(here, others, old, request, keep) if keep else plan(here, others, request)
 
 
 def _fewer(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | None:
     """A plan whose CPUs are some of the old ones."""
-    answer = plan(replace(here, dedicated_set=old.cpus | old.withheld), others, request)
+    answer = plan(_only(here, old), others, request)
     return answer if isinstance(answer, Plan) and answer.cpus <= old.cpus else None
 
 
+def _only(here: HostTopology, old: Plan) -> HostTopology:
+    """``here`` with no CPUs for dedicated use but those that ``old`` holds.
+
+    Isolation may keep others idle as well: from the shared pool, which stays as it is.
+    """
+    return replace(here, dedicated_set=old.cpus | (old.withheld & (here.dedicated_cpus | here.isolated_cpus)))
+
+
 def _more(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | None:
-    """A plan of the old CPUs and further ones, for a container on one cell."""
+    """A plan of the old CPUs and others: some that were kept idle for it, or any for a container on one cell."""
+    answer = plan(_only(here, old), others, request)
+    if isinstance(answer, Plan) and old.cpus <= answer.cpus:
+        return answer
     if len(old.cells) != 1 or request.numa_nodes != 1:
         return None
     ((node, share),) = old.cells.items()

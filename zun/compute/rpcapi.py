@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages to the zun-compute of one host. The names and arguments are those of ``ComputeEndpoint``."""
 
-from collections.abc import Mapping, Sequence
+import base64
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import oslo_messaging
@@ -21,12 +22,16 @@ class ComputeAPI:
         self._client = rpc.get_client(transport, rpc.COMPUTE_TOPIC, VERSION)
         self._timeout = timeout
 
-    def _cast(self, context: RequestContext, host: str | None, method: str, **arguments: Any) -> None:
+    def _cast(
+        self, context: RequestContext, host: str | None, method: str, version: str = VERSION, **arguments: Any
+    ) -> None:
         with rpc.answers_from(host):
-            self._client.prepare(server=host).cast(context, method, **arguments)
+            self._client.prepare(server=host, version=version).cast(context, method, **arguments)
 
-    def _call(self, context: RequestContext, container: Container, method: str, **arguments: Any) -> Any:
-        return self._ask(context, container.host, method, container=container, **arguments)
+    def _call(
+        self, context: RequestContext, container: Container, method: str, version: str = VERSION, **arguments: Any
+    ) -> Any:
+        return self._ask(context, container.host, method, version, container=container, **arguments)
 
     def _ask(
         self, context: RequestContext, host: str | None, method: str, version: str = VERSION, **arguments: Any
@@ -76,6 +81,10 @@ class ComputeAPI:
     def reboot(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
         self._cast(context, container.host, "reboot", container=container, timeout=timeout)
 
+    def rebuild(self, context: RequestContext, container: Container) -> None:
+        """Cast: make it anew of what its row says now. Since version 1.2."""
+        self._cast(context, container.host, "rebuild", version="1.2", container=container)
+
     def pause(self, context: RequestContext, container: Container) -> None:
         self._cast(context, container.host, "pause", container=container)
 
@@ -93,11 +102,12 @@ class ComputeAPI:
         cpu: float | None = None,
         memory: int | None = None,
         cpu_policy: str | None = None,
+        keep_cpus: str | None = None,
+        quota: Mapping[str, int] | None = None,
     ) -> None:
         """Cast: as ``update``, for callers that do not wait for the outcome."""
-        self._cast(
-            context, container.host, "resize", container=container, cpu=cpu, memory=memory, cpu_policy=cpu_policy
-        )
+        size = {"cpu": cpu, "memory": memory, "cpu_policy": cpu_policy, "keep_cpus": keep_cpus or "", "quota": quota}
+        self._cast(context, container.host, "resize", version="1.2", container=container, **size)
 
     def update(
         self,
@@ -107,9 +117,17 @@ class ComputeAPI:
         cpu: float | None = None,
         memory: int | None = None,
         cpu_policy: str | None = None,
+        keep_cpus: str | None = None,
+        quota: Mapping[str, int] | None = None,
     ) -> Container:
-        """Call: change what the container has; the answer is the changed one. ClaimRefused if it cannot be held."""
-        changed: Container = self._call(context, container, "update", cpu=cpu, memory=memory, cpu_policy=cpu_policy)
+        """Call: change what the container has; the answer is the changed one. ClaimRefused if it cannot be held.
+
+        ``keep_cpus``, in the kernel's list form, names those of its CPUs that it must keep. ``quota`` are the default
+        limits of projects: OverQuota if it is more than the project may have when the change is written. Both since
+        version 1.2.
+        """
+        size = {"cpu": cpu, "memory": memory, "cpu_policy": cpu_policy, "keep_cpus": keep_cpus or "", "quota": quota}
+        changed: Container = self._call(context, container, "update", version="1.2", **size)
         return changed
 
     def logs(
@@ -148,6 +166,41 @@ class ComputeAPI:
         figures: dict[str, Any] = self._call(context, container, "stats")
         return figures
 
+    def attach(self, context: RequestContext, container: Container) -> str:
+        """Call: the URL that opens the container's terminal, token included. Since version 1.2."""
+        url: str = self._ask(context, container.host, "attach", version="1.2", container=container)
+        return url
+
+    def prepare_exec(
+        self, context: RequestContext, container: Container, command: list[str], *, interactive: bool
+    ) -> tuple[str, str]:
+        """Call: the id of the command, not yet started, and the URL that starts it. Since version 1.2."""
+        exec_id, url = self._ask(
+            context,
+            container.host,
+            "prepare_exec",
+            version="1.2",
+            container=container,
+            command=command,
+            interactive=interactive,
+        )
+        return exec_id, url
+
+    def resize_terminal(
+        self, context: RequestContext, container: Container, *, width: int, height: int, exec_id: str | None = None
+    ) -> None:
+        """Call: the size in characters, of the container's terminal or of a command's. Since version 1.2."""
+        self._ask(
+            context,
+            container.host,
+            "resize_terminal",
+            version="1.2",
+            container=container,
+            exec_id=exec_id,
+            width=width,
+            height=height,
+        )
+
     def audit(self, context: RequestContext, host: str, *, repair: bool = False) -> dict[str, Any]:
         """Call: look where the containers of ``host`` really run, and with ``repair`` put back what drifted.
 
@@ -155,3 +208,44 @@ class ComputeAPI:
         """
         answer: dict[str, Any] = self._ask(context, host, "audit", version="1.1", repair=repair)
         return answer
+
+    def image_pull(self, context: RequestContext, host: str, image: str) -> None:
+        """Cast: bring the image with this uuid to ``host``. Since version 1.2, as the next two."""
+        self._cast(context, host, "image_pull", version="1.2", image=image)
+
+    def image_delete(self, context: RequestContext, host: str, image: str) -> None:
+        """Cast: remove the image with this uuid from ``host``, and its row when it is gone."""
+        self._cast(context, host, "image_delete", version="1.2", image=image)
+
+    def image_search(self, context: RequestContext, host: str, name: str, *, exact: bool) -> list[dict[str, Any]]:
+        """Call: what registries know under ``name``, as ``host`` sees them."""
+        found: list[dict[str, Any]] = self._ask(context, host, "image_search", version="1.2", name=name, exact=exact)
+        return found
+
+    def get_archive(
+        self, context: RequestContext, container: Container, path: str
+    ) -> tuple[dict[str, Any], Iterator[bytes]]:
+        """Calls: what is at ``path``, and its tar in pieces, one call each. Since version 1.2, as the next."""
+        opened = self._call(context, container, "archive_open_get", version="1.2", path=path)
+        return opened["stat"], self._pieces(context, container.host, opened["id"])
+
+    def _pieces(self, context: RequestContext, host: str | None, transfer: str) -> Iterator[bytes]:
+        try:
+            while piece := self._ask(context, host, "archive_pull", version="1.2", transfer=transfer):
+                yield base64.b64decode(piece)
+        except GeneratorExit:
+            self._cast(context, host, "archive_close", version="1.2", transfer=transfer)
+            raise
+
+    def put_archive(self, context: RequestContext, container: Container, path: str, pieces: Iterable[bytes]) -> None:
+        """Calls, one for each of the ``pieces`` of a tar, which is unpacked at ``path`` as they come."""
+        host = container.host
+        transfer = self._call(context, container, "archive_open_put", version="1.2", path=path)
+        try:
+            for piece in pieces:
+                text = base64.b64encode(piece).decode()
+                self._ask(context, host, "archive_push", version="1.2", transfer=transfer, piece=text)
+            self._ask(context, host, "archive_finish", version="1.2", transfer=transfer)
+        except BaseException:
+            self._cast(context, host, "archive_close", version="1.2", transfer=transfer)
+            raise

@@ -15,13 +15,16 @@ from zun.common.context import RequestContext, admin_context
 from zun.common.notifications import Notifier
 from zun.common.periodic import Periodic
 from zun.common.states import TRANSITIONAL, Status
+from zun.compute.archives import Archives
 from zun.compute.auditor import Auditor
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.endpoint import ComputeEndpoint
+from zun.compute.images import Accounts, Images
 from zun.compute.inventory import inventory
 from zun.compute.lifecycle import Lifecycle
 from zun.compute.reconcile import Step, first_step
 from zun.compute.shared_pool import SharedPool
+from zun.compute.terminals import TerminalDesk
 from zun.container.driver import RESYNC, ContainerDriver
 from zun.objects import Container, ZunService
 from zun.scheduler.rpcapi import SchedulerAPI
@@ -57,7 +60,10 @@ class ComputeService:
         conf = self._conf
         self._scheduler_api = SchedulerAPI(transport)
         notifier = Notifier(conf, f"{BINARY}.{self._host}")
-        self.lifecycle = Lifecycle(self._host, self.tracker, self._pool, self._driver, self._scheduler_api, notifier)
+        accounts = Accounts.from_conf(conf)
+        self.lifecycle = Lifecycle(
+            self._host, self.tracker, self._pool, self._driver, self._scheduler_api, notifier, accounts
+        )
         self._workers = concurrent.futures.ThreadPoolExecutor(max_workers=conf.compute.workers)
         context = admin_context()
         self._heartbeat()
@@ -72,8 +78,17 @@ class ComputeService:
             notifier,
             host_processes=conf.compute.audit_host_processes,
         )
+        self.archives = Archives(self._driver)
+        proxy = conf.websocket_proxy
         endpoint = ComputeEndpoint(
-            self.lifecycle, self._driver, self.auditor, self._workers, conf.docker.execute_timeout
+            self.lifecycle,
+            self._driver,
+            self.auditor,
+            TerminalDesk(self._driver, proxy.base_url, proxy.token_ttl),
+            self._workers,
+            conf.docker.execute_timeout,
+            Images(self._driver, accounts),
+            self.archives,
         )
         self._server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, self._host, [endpoint])
         self._server.start()
@@ -138,6 +153,7 @@ class ComputeService:
             Step.START: self.lifecycle.start,
             Step.STOP: self.lifecycle.stop,
             Step.REBOOT: self.lifecycle.reboot,
+            Step.REBUILD: self.lifecycle.rebuild,
             Step.PAUSE: self.lifecycle.pause,
             Step.UNPAUSE: self.lifecycle.unpause,
             Step.KILL: self.lifecycle.kill,

@@ -16,6 +16,7 @@ from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.container.driver import ContainerDriver
 from zun.objects import Container
 from zun.topology import CpuSet, HostTopology, Plan, Usage
+from zun.topology.cpuset import NO_CPUS
 
 LOG = logging.getLogger(__name__)
 
@@ -30,7 +31,9 @@ class Member:
     plan: Plan
     cpus: CpuSet
     unsure: bool = False
-    """It was told to leave CPUs and has not been seen to have done so."""
+    """It was told to leave CPUs and has not been seen to have done so, or the runtime's answer was an error."""
+    perhaps: CpuSet = NO_CPUS
+    """CPUs it may run on beside ``cpus``: it was told to, and whether it does is not known."""
     leaving: bool = False
     """It is being removed: the runtime takes no more orders for it."""
 
@@ -107,7 +110,7 @@ class SharedPool:
                 )
             except BaseException:
                 if before is not None:  # it goes on following the pool
-                    self._members[container.uuid] = before
+                    self._members[container.uuid] = replace(before, unsure=True)
                 raise
             if plan.cpu_policy != "dedicated":
                 self._members[container.uuid] = Member(container, plan, cpus)
@@ -139,7 +142,7 @@ class SharedPool:
         wanted = pool_of(self._tracker.topology, self._tracker.usage, uuid, member.plan)
         if wanted == member.cpus and not member.unsure:
             return
-        given_up = member.cpus - wanted
+        given_up = (member.cpus | member.perhaps) - wanted
         if member.leaving:
             if given_up:
                 self._wait_until_left(uuid, given_up)
@@ -152,10 +155,13 @@ class SharedPool:
                 raise
             del self._members[uuid]  # the runtime removes it by itself; it will not run again
             return
+        except BaseException:  # a timeout, say: it may have been done, or be done any time now
+            self._members[uuid] = replace(member, unsure=True, perhaps=member.perhaps | wanted)
+            raise
         if given_up:
             self._members[uuid] = replace(member, unsure=True)
             self._check_left(member.container, given_up)
-        self._members[uuid] = replace(member, cpus=wanted, unsure=False)
+        self._members[uuid] = replace(member, cpus=wanted, unsure=False, perhaps=NO_CPUS)
         LOG.info("Shared container %s runs on CPUs %s instead of %s", uuid, wanted, member.cpus)
 
     def _wait_until_left(self, uuid: str, cpus: CpuSet) -> None:

@@ -13,9 +13,25 @@ OPTS = [
         default="keystone",
         choices=[
             ("keystone", "Tokens are checked with keystone (group keystone_authtoken)."),
-            ("noauth", "Nothing is checked: whoever reaches the port is an administrator."),
+            (
+                "http_basic",
+                "Names and passwords are checked with http_basic_user_file: for installations without keystone.",
+            ),
+            ("noauth", "Nothing is checked: whoever reaches the port can be an administrator."),
         ],
         help="How a request proves who it is.",
+    ),
+    cfg.StrOpt(
+        "http_basic_user_file",
+        default="/etc/zun/htpasswd",
+        help="With auth_strategy http_basic, the file with a line NAME:HASH for each user, as 'htpasswd -B' writes it: "
+        "bcrypt is the only hash. A change counts from the next request on.",
+    ),
+    cfg.StrOpt(
+        "http_basic_project_file",
+        help="With auth_strategy http_basic, the file with a line NAME:PROJECT:ROLE[,ROLE] for each user who is not "
+        "simply a member of a project of the own name. The roles are reader, member, admin and what the policy file "
+        "knows. A change counts from the next request on.",
     ),
     cfg.BoolOpt(
         "allow_noauth_on_any_address",

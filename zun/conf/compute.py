@@ -46,6 +46,16 @@ OPTS = [
         help="Memory that shared containers may ask for per MiB of a memory node. Over 1.0 a node can run out: keep "
         "1.0 where dedicated containers need their memory to be there.",
     ),
+    cfg.StrOpt(
+        "placement_strategy",
+        default="pack",
+        choices=[
+            ("pack", "the place that is left with least, so that large requests find whole memory nodes and caches"),
+            ("spread", "the place that is left with most, so that containers share memory bandwidth and caches less"),
+        ],
+        help="Which of several places on this host a container gets when they are equally close and need equally few "
+        "caches and cores.",
+    ),
     cfg.FloatOpt("disk_allocation_ratio", default=1.0, min=0.1, help="Disk that may be promised per GiB of disk."),
     cfg.BoolOpt(
         "enable_cpu_pinning",

@@ -39,6 +39,18 @@ OPTS = [
     cfg.StrOpt("default_image_driver", default="docker", help="Image driver of a request that names none."),
     cfg.StrOpt("default_availability_zone", default="nova", help="Zone of hosts that belong to none."),
     cfg.StrOpt("default_schedule_zone", help="Zone that requests without one are scheduled to. Unset: any zone."),
+    cfg.StrOpt(
+        "auth_encryption_key",
+        secret=True,
+        help="Key, of which 32 characters count, that the passwords of registries are encrypted with. The API and "
+        "every compute host must have it. Unset, and without auth_encryption_key_file: registries have no passwords.",
+    ),
+    cfg.StrOpt(
+        "auth_encryption_key_file",
+        help="File of further such keys, one a line. All of them decrypt; the first of all encrypts, so a new key is "
+        "put before the old one until every registry has been written again. The all-in-one makes one under "
+        "state_path.",
+    ),
     cfg.IntOpt(
         "service_down_time",
         default=180,

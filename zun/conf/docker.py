@@ -17,6 +17,12 @@ OPTS = [
         default=-1,
         help="Memory plus swap in MiB that a container may use; -1 is unlimited swap.",
     ),
+    cfg.StrOpt(
+        "default_registry",
+        help="Registry (HOST[:PORT]) of images whose name has none and whose container names none. Unset: Docker's.",
+    ),
+    cfg.StrOpt("default_registry_username", help="User name for default_registry. Unset: pulls there are anonymous."),
+    cfg.StrOpt("default_registry_password", secret=True, help="Password for default_registry."),
     cfg.BoolOpt(
         "hard_cpu_limit",
         default=False,

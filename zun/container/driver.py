@@ -14,7 +14,7 @@ of the row may be stale.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -222,11 +222,15 @@ class RegistryAuth:
 
 @dataclass(frozen=True, slots=True)
 class ImageFacts:
-    """What an image brings along. ``entrypoint`` and ``command`` are empty when the image sets none."""
+    """What an image brings along. ``entrypoint`` and ``command`` are empty when the image sets none.
+
+    ``size`` is in bytes, as far as it is known.
+    """
 
     image_id: str
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
+    size: int = 0
 
     def invocation(
         self, entrypoint: Sequence[str] | None, command: Sequence[str] | None
@@ -245,9 +249,12 @@ class ImageFacts:
 class Lifecycle(Protocol):
     """Makes, moves and removes containers. Every method is safe to repeat after a crash in its middle."""
 
-    def create(self, container: ContainerView, *, cpuset_cpus: str, cpuset_mems: str) -> str:
+    def create(
+        self, container: ContainerView, *, cpuset_cpus: str, cpuset_mems: str, image: str | None = None
+    ) -> str:
         """Create the object, not started, and return the runtime's id of it.
 
+        ``image`` is the container's under its whole name, if that is another one.
         The cpusets are kernel lists ("" leaves one open) and are in force before the first process exists. An
         object that an earlier attempt of this host left behind is adopted: it is moved to these cpusets if it
         has others, is else unchanged, and its id is returned.
@@ -387,15 +394,90 @@ class Console(Protocol):
         ...
 
 
+class Archives(Protocol):
+    """Reads and writes files of a container, running or not, as tar streams."""
+
+    def get_archive(self, container: ContainerView, path: str) -> tuple[Iterator[bytes], dict[str, Any]]:
+        """Return the tar of what is at ``path``, and ``name size mode mtime linkTarget`` of it.
+
+        InvalidValue when there is nothing. Whoever stops reading before the end closes the iterator.
+        """
+        ...
+
+    def put_archive(self, container: ContainerView, path: str, chunks: Iterable[bytes]) -> None:
+        """Unpack a tar in the directory ``path``. InvalidValue for what is no directory or no tar."""
+        ...
+
+
+class Stream(Protocol):
+    """Both directions of one terminal or command: bytes as they are. Reading and writing may be in two threads."""
+
+    def receive(self) -> bytes:
+        """What came since, waiting for something; empty at the end."""
+        ...
+
+    def send(self, data: bytes) -> None:
+        """Type ``data``. OSError when the other side is gone."""
+        ...
+
+    def close(self) -> None:
+        """Let go, also of a ``receive`` that waits. What runs is left running. Twice is harmless."""
+        ...
+
+
+class Terminals(Protocol):
+    """Talks to what runs in a container. A command is named by the id that ``create_exec`` gave it."""
+
+    def attach(self, container: ContainerView) -> Stream:
+        """The first process's own input and output from now on."""
+        ...
+
+    def create_exec(self, container: ContainerView, command: Sequence[str], *, interactive: bool) -> str:
+        """Prepare ``command`` without starting it and return its id, 64 hexadecimal digits.
+
+        ``interactive`` gives it a terminal and an input.
+        """
+        ...
+
+    def open_exec(self, container: ContainerView, exec_id: str) -> Stream:
+        """Start a prepared command. InvalidValue for an unknown one, Conflict for one that was started."""
+        ...
+
+    def resize(self, container: ContainerView, *, width: int, height: int) -> None:
+        """Tell the first process the size of its terminal, in characters."""
+        ...
+
+    def resize_exec(self, container: ContainerView, exec_id: str, *, width: int, height: int) -> None:
+        """The same for a command. InvalidValue for an unknown one."""
+        ...
+
+
 class Images(Protocol):
     """Brings images to the host."""
 
-    def ensure(self, image: str, policy: str | None = None, auth: RegistryAuth | None = None) -> ImageFacts:
+    def ensure(
+        self,
+        image: str,
+        policy: str | None = None,
+        auth: RegistryAuth | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> ImageFacts:
         """Make ``image`` present and tell about it; ImageNotFound when that is impossible.
+
+        ``progress`` is called with a text for people as a pull goes on, often.
 
         ``policy``: ``never`` uses what is here, ``ifnotpresent`` and None pull only what is missing,
         ``always`` pulls every time and fails if that fails.
         """
+        ...
+
+
+    def remove_image(self, image: str) -> None:
+        """Remove what has this name. Fine if nothing has it; Conflict while a container is made of it."""
+        ...
+
+    def search_images(self, term: str) -> Sequence[Mapping[str, Any]]:
+        """Return what the registry that ``term`` names, or Docker's own, knows: name, description, metadata."""
         ...
 
 
@@ -417,5 +499,17 @@ class Facts(Protocol):
 
 
 @runtime_checkable
-class ContainerDriver(Lifecycle, Inspector, Auditor, Resources, Console, Images, EventSource, Facts, Protocol):
+class ContainerDriver(
+    Lifecycle,
+    Inspector,
+    Auditor,
+    Resources,
+    Console,
+    Archives,
+    Terminals,
+    Images,
+    EventSource,
+    Facts,
+    Protocol,
+):
     """Every capability; what an agent is given."""

@@ -12,7 +12,7 @@ import threading
 import time
 import uuid as uuids
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC
@@ -32,6 +32,7 @@ from zun.container.driver import (
     RegistryAuth,
     RuntimeEvent,
     RuntimeState,
+    Stream,
 )
 from zun.container.fake_audit import AuditedKernel
 from zun.container.fake_runtime import (
@@ -44,6 +45,7 @@ from zun.container.fake_runtime import (
     signal_number,
     utcnow,
 )
+from zun.container.fake_terminals import Echo, PreparedCommand
 from zun.container.logs import since_epoch, tail_lines
 from zun.topology import CpuSet
 
@@ -120,13 +122,17 @@ class InMemoryDriver:
         self.registry = dict(registry or {})
         self.runtime = runtime or InMemoryRuntime()
         self.updates: list[Update] = []
+        self.archives: dict[tuple[str, str], bytes] = {}
         self.pulls: list[str] = []
+        self.credentials: list[RegistryAuth | None] = []
         self.kernel = AuditedKernel()
         self._cpus, self._mems = cpus, mems
         self._execute_timeout = execute_timeout
         self._failures: dict[str, list[_Failure]] = defaultdict(list)
         self._hooks: dict[str, list[Callable[[ContainerView | None], None]]] = defaultdict(list)
         self._disobedient: dict[str, Disobedience] = {}
+        self.commands: dict[str, PreparedCommand] = {}
+        self.terminal_sizes: dict[str, tuple[int, int]] = {}
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
@@ -175,10 +181,13 @@ class InMemoryDriver:
 
     # Lifecycle
 
-    def create(self, container: ContainerView, *, cpuset_cpus: str, cpuset_mems: str) -> str:
+    def create(
+        self, container: ContainerView, *, cpuset_cpus: str, cpuset_mems: str, image: str | None = None
+    ) -> str:
+        image = image or container.image
         with self._operation("create", container):
-            if self.images is not None and container.image not in self.images:
-                raise exceptions.ImageNotFound(image=container.image)
+            if self.images is not None and image not in self.images:
+                raise exceptions.ImageNotFound(image=image)
             self._check_sets(container.uuid, cpuset_cpus, cpuset_mems)
             found = self.runtime.objects.get(container.uuid)
             if found is not None:
@@ -379,9 +388,71 @@ class InMemoryDriver:
                 "NET I/O(B)": "0/0",
             }
 
+    # Archives
+
+    def get_archive(self, container: ContainerView, path: str) -> tuple[Iterator[bytes], dict[str, Any]]:
+        """What was last put to this path, byte for byte."""
+        with self._operation("get_archive", container):
+            found = self._find(container)
+            data = self.archives.get((found.uuid, path))
+            if data is None:
+                raise exceptions.InvalidValue(f"path: there is no '{path}' in container {found.uuid}")
+        stat = {"name": path.rpartition("/")[2], "size": len(data), "mode": 493, "mtime": "", "linkTarget": ""}
+        return (data[start : start + 1000] for start in range(0, len(data), 1000)), stat
+
+    def put_archive(self, container: ContainerView, path: str, chunks: Iterable[bytes]) -> None:
+        with self._operation("put_archive", container):
+            found = self._find(container)
+        data = b"".join(chunks)
+        with self.runtime.lock:
+            self.archives[found.uuid, path] = data
+
+    # Terminals
+
+    def attach(self, container: ContainerView) -> Stream:
+        with self._operation("attach", container):
+            self._running(container, "attach to")
+            return Echo()
+
+    def create_exec(self, container: ContainerView, command: Sequence[str], *, interactive: bool) -> str:
+        with self._operation("create_exec", container):
+            self._running(container, "execute a command in")
+            exec_id = uuids.uuid4().hex * 2
+            self.commands[exec_id] = PreparedCommand(container.uuid)
+            return exec_id
+
+    def open_exec(self, container: ContainerView, exec_id: str) -> Stream:
+        with self._operation("open_exec", container):
+            command = self._command(container, exec_id)
+            if command.started:
+                raise exceptions.Conflict(f"Cannot execute a command in container {container.uuid}: it was started")
+            command.started = True
+            return Echo()
+
+    def resize(self, container: ContainerView, *, width: int, height: int) -> None:
+        with self._operation("resize", container):
+            self._running(container, "resize the terminal of")
+            self.terminal_sizes[container.uuid] = (width, height)
+
+    def resize_exec(self, container: ContainerView, exec_id: str, *, width: int, height: int) -> None:
+        with self._operation("resize_exec", container):
+            self._command(container, exec_id).size = (width, height)
+
+    def _command(self, container: ContainerView, exec_id: str) -> PreparedCommand:
+        found = self.commands.get(exec_id)
+        if found is None or found.container_uuid != container.uuid:
+            raise exceptions.InvalidValue(f"exec_id: container {container.uuid} has no command {exec_id}.")
+        return found
+
     # Images
 
-    def ensure(self, image: str, policy: str | None = None, auth: RegistryAuth | None = None) -> ImageFacts:
+    def ensure(
+        self,
+        image: str,
+        policy: str | None = None,
+        auth: RegistryAuth | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> ImageFacts:
         with self._operation("ensure", None):
             if self.images is None:
                 return ImageFacts(image_id=f"sha256:{image}")
@@ -390,10 +461,25 @@ class InMemoryDriver:
             if policy not in (None, "", "ifnotpresent", "always"):
                 raise exceptions.ImageNotFound(image=image)
             self.pulls.append(image)
+            self.credentials.append(auth)
+            if progress is not None:
+                progress(f"Pulling {image}")
             if image not in self.registry:
                 raise exceptions.ImageNotFound(image=image)
             self.images[image] = self.registry[image]
             return self.images[image]
+
+    def remove_image(self, image: str) -> None:
+        with self._operation("remove_image", None):
+            if self.images is not None:
+                self.images.pop(image, None)
+
+    def search_images(self, term: str) -> Sequence[Mapping[str, Any]]:
+        with self._operation("search_images", None):
+            metadata = {"is_official": False, "star_count": 0}
+            return [
+                {"name": name, "description": "", "metadata": metadata} for name in self.registry if term in name
+            ]
 
     # EventSource
 

@@ -28,14 +28,8 @@ def all_aggregates() -> list[session.Row]:
 
 def page(*, limit: int, marker: str | None = None, sort_key: str = "id", sort_dir: str = "asc") -> list[session.Row]:
     """Up to ``limit`` aggregates behind the one whose uuid is ``marker``."""
-    with session.reader() as connection:
-        start = None
-        if marker is not None:
-            start = session.first(connection, sa.select(table).where(table.c.uuid == marker))
-            if start is None:
-                raise exceptions.AggregateNotFound(aggregate=marker)
-        statement = paging.page(table, [], limit=limit, marker=start, sort_key=sort_key, sort_dir=sort_dir)
-        return session.rows(connection, statement)
+    missing = exceptions.AggregateNotFound(aggregate=marker)
+    return paging.behind(table, [], limit=limit, marker=marker, missing=missing, sort_key=sort_key, sort_dir=sort_dir)
 
 
 def find(ident: str) -> session.Row:
@@ -59,28 +53,24 @@ def insert(name: str, metadata: Mapping[str, str]) -> session.Row:
         raise _taken(name) from None
 
 
-def rename(ident: str, name: str) -> session.Row:
-    """Returns the whole row. Raises AggregateNotFound, and Conflict when the name is taken."""
-    try:
-        return _change(ident, lambda row, others: {"name": name})
-    except db_exc.DBDuplicateEntry:
-        raise _taken(name) from None
+def update(ident: str, *, name: str | None = None, metadata: Mapping[str, str | None]) -> session.Row:
+    """Set the name, if there is one, and the given members of the metadata; remove those whose value is None.
 
-
-def set_metadata(ident: str, changes: Mapping[str, str | None]) -> session.Row:
-    """Set the given names, and remove those whose value is None. Returns the whole row.
-
-    Raises AggregateNotFound, and Conflict when the aggregate's hosts are in another zone than it names now.
+    Returns the whole row. Raises AggregateNotFound, and Conflict when the name is taken or a host of the aggregate is
+    in another zone than ``metadata`` names.
     """
 
     def change(row: session.Row, others: list[session.Row]) -> dict[str, Any]:
-        merged = {**row["metadata"], **changes}
-        metadata = {name: value for name, value in merged.items() if value is not None}
+        merged = {**row["metadata"], **metadata}
+        left = {key: value for key, value in merged.items() if value is not None}
         for host in row["hosts"]:
-            _check_zone(host, metadata, others)
-        return {"metadata": metadata}
+            _check_zone(host, left, others)
+        return {"name": name or row["name"], "metadata": left}
 
-    return _change(ident, change)
+    try:
+        return _change(ident, change)
+    except db_exc.DBDuplicateEntry:
+        raise _taken(str(name)) from None
 
 
 def add_host(ident: str, host: str) -> session.Row:

@@ -62,14 +62,8 @@ def page(
     *, limit: int, marker: str | None = None, sort_key: str = "hostname", sort_dir: str = "asc"
 ) -> list[session.Row]:
     """Up to ``limit`` nodes behind the one whose uuid is ``marker``."""
-    with session.reader() as connection:
-        start = None
-        if marker is not None:
-            start = session.first(connection, sa.select(table).where(table.c.uuid == marker))
-            if start is None:
-                raise exceptions.ComputeNodeNotFound(compute_node=marker)
-        statement = paging.page(table, [], limit=limit, marker=start, sort_key=sort_key, sort_dir=sort_dir)
-        return session.rows(connection, statement)
+    missing = exceptions.ComputeNodeNotFound(compute_node=marker)
+    return paging.behind(table, [], limit=limit, marker=marker, missing=missing, sort_key=sort_key, sort_dir=sort_dir)
 
 
 def all_nodes() -> list[session.Row]:

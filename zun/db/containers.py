@@ -10,7 +10,7 @@ from oslo_utils import timeutils, uuidutils
 from zun.common import exceptions, states
 from zun.common import groups as group_rules
 from zun.common.context import RequestContext
-from zun.db import groups, models, paging, session
+from zun.db import explanations, groups, models, paging, quotas, registries, session
 
 table = models.containers
 nodes = models.compute_nodes
@@ -57,10 +57,21 @@ def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnEleme
 
 
 @session.retry
-def insert(values: Mapping[str, Any]) -> session.Row:
-    """Add a container; ``uuid`` and the times are filled in. Returns the whole row. Raises GroupNotFound."""
+def insert(values: Mapping[str, Any], quota: Mapping[str, int] | None = None) -> session.Row:
+    """Add a container; ``uuid`` and the times are filled in. Returns the whole row.
+
+    ``quota`` are the operator's default limits; with them, OverQuota when the project may not have it. Raises
+    GroupNotFound.
+    """
     uuid = values.get("uuid") or uuidutils.generate_uuid()
+    if quota is not None:
+        quotas.make_chargeable(values["project_id"])
     with session.writer() as connection:
+        if quota is not None:
+            wanted = {name: values.get(name) or 0 for name in ("cpu", "memory", "disk")}
+            quotas.charge(connection, values["project_id"], {"containers": 1, **wanted}, quota)
+        if values.get("registry_id") is not None:
+            registries.hold(connection, values["registry_id"])
         if values.get("group_uuid"):
             groups.lock(connection, values["group_uuid"])
         connection.execute(table.insert().values(**{**values, "uuid": uuid, "created_at": timeutils.utcnow()}))
@@ -105,17 +116,23 @@ def page(
     all_projects: bool = False,
 ) -> list[session.Row]:
     """Up to ``limit`` rows behind the container whose uuid is ``marker``. ``filters`` compare for equality."""
-    conditions = _visible(context, all_projects)
-    conditions += [table.c[name] == value for name, value in (filters or {}).items()]
+    return paging.behind(
+        table,
+        _visible(context, all_projects),
+        filters=[table.c[name] == value for name, value in (filters or {}).items()],
+        limit=limit,
+        marker=marker,
+        missing=exceptions.ContainerNotFound(container=marker),
+        sort_key=sort_key,
+        sort_dir=sort_dir,
+    )
+
+
+def visible(context: RequestContext, uuids: Collection[str]) -> set[str]:
+    """Those of ``uuids`` that are containers which ``context`` may see: its project's, or any for an administrator."""
+    conditions = _visible(context, bool(context.is_admin))
     with session.reader() as connection:
-        start = None
-        if marker is not None:
-            found = sa.select(table).where(table.c.uuid == marker, *_visible(context, all_projects))
-            start = session.first(connection, found)
-            if start is None:
-                raise exceptions.ContainerNotFound(container=marker)
-        statement = paging.page(table, conditions, limit=limit, marker=start, sort_key=sort_key, sort_dir=sort_dir)
-        return session.rows(connection, statement)
+        return set(connection.execute(sa.select(table.c.uuid).where(table.c.uuid.in_(uuids), *conditions)).scalars())
 
 
 def of_host(hostname: str) -> list[session.Row]:
@@ -194,9 +211,18 @@ def claim(uuid: str, hostname: str, values: Mapping[str, Any], *, group_uuid: st
 
 
 @session.retry
-def change_claim(uuid: str, hostname: str, values: Mapping[str, Any]) -> int:
-    """Set ``values``, which change or end (``cpuset`` None) what the container holds. Returns the new generation."""
+def change_claim(uuid: str, hostname: str, values: Mapping[str, Any], quota: Mapping[str, int] | None = None) -> int:
+    """Set ``values``, which change or end (``cpuset`` None) what the container holds. Returns the new generation.
+
+    ``quota`` are the operator's default limits; with them, OverQuota when the project may not have what is added.
+    """
+    before = None if quota is None else get(uuid)
+    if before is not None:
+        quotas.make_chargeable(before["project_id"])
     with session.writer() as connection:
+        if before is not None and quota is not None:
+            growth = {name: values.get(name, before[name]) - before[name] for name in ("cpu", "memory")}
+            quotas.charge(connection, before["project_id"], growth, quota)
         _update(connection, uuid, values)
         return _next_generation(connection, hostname)
 
@@ -210,6 +236,7 @@ def destroy(uuid: str) -> int | None:
     with session.writer() as connection:
         host = connection.execute(sa.select(table.c.host).where(table.c.uuid == uuid)).scalar()
         connection.execute(table.delete().where(table.c.uuid == uuid))
+        explanations.remove_in(connection, uuid)
         return _next_generation(connection, host) if host else None
 
 
@@ -218,7 +245,10 @@ def destroy_unplaced(uuid: str) -> bool:
     """Remove the container if no host has it. Returns whether it did."""
     statement = table.delete().where(table.c.uuid == uuid, table.c.host.is_(None))
     with session.writer() as connection:
-        return bool(connection.execute(statement).rowcount)
+        removed = bool(connection.execute(statement).rowcount)
+        if removed:
+            explanations.remove_in(connection, uuid)
+        return removed
 
 
 def _check_group(connection: sa.Connection, group_uuid: str, uuid: str, hostname: str) -> None:

@@ -73,15 +73,11 @@ def page(
     all_projects: bool = False,
 ) -> list[session.Row]:
     """Up to ``limit`` groups behind the one whose uuid is ``marker``."""
-    conditions = _visible(context, all_projects)
-    with session.reader() as connection:
-        start = None
-        if marker is not None:
-            start = session.first(connection, sa.select(table).where(table.c.uuid == marker, *conditions))
-            if start is None:
-                raise exceptions.GroupNotFound(group=marker)
-        statement = paging.page(table, conditions, limit=limit, marker=start, sort_key=sort_key, sort_dir=sort_dir)
-        return session.rows(connection, statement)
+    missing = exceptions.GroupNotFound(group=marker)
+    visible = _visible(context, all_projects)
+    return paging.behind(
+        table, visible, limit=limit, marker=marker, missing=missing, sort_key=sort_key, sort_dir=sort_dir
+    )
 
 
 def members(uuids: Collection[str]) -> dict[str, list[str]]:

@@ -9,6 +9,7 @@ metadata = sa.MetaData(
         "ix": "ix_%(table_name)s_%(column_0_name)s",
         "uq": "uq_%(table_name)s_%(column_0_name)s",
         "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
     }
 )
 
@@ -110,6 +111,15 @@ aggregates = sa.Table(
     sa.Column("hosts", Json, nullable=False),  # names, sorted
 )
 
+# Beside the containers and not in their rows: it is large, and only who asks for it reads it.
+explanations = sa.Table(
+    "explanations",
+    metadata,
+    sa.Column("container_uuid", text(36), primary_key=True),
+    sa.Column("created_at", Time, nullable=False),
+    sa.Column("record", Json, nullable=False),
+)
+
 compute_nodes = sa.Table(
     "compute_nodes",
     metadata,
@@ -150,4 +160,103 @@ services = sa.Table(
     sa.Column("report_count", sa.Integer, nullable=False, default=0),
     sa.Column("availability_zone", text(255)),
     sa.UniqueConstraint("host", "binary"),
+)
+
+quotas = sa.Table(
+    "quotas",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("project_id", text(255), nullable=False),
+    sa.Column("resource", text(32), nullable=False),
+    sa.Column("hard_limit", sa.Integer, nullable=False),  # -1: none
+    sa.Column("created_at", Time, nullable=False),
+    sa.Column("updated_at", Time),
+    sa.UniqueConstraint("project_id", "resource"),
+)
+
+quota_classes = sa.Table(
+    "quota_classes",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("class_name", text(255), nullable=False),
+    sa.Column("resource", text(32), nullable=False),
+    sa.Column("hard_limit", sa.Integer, nullable=False),
+    sa.Column("created_at", Time, nullable=False),
+    sa.Column("updated_at", Time),
+    sa.UniqueConstraint("class_name", "resource"),
+)
+
+# Whoever adds to what a project uses locks its row here first. See zun.db.quotas.
+quota_locks = sa.Table("quota_locks", metadata, sa.Column("project_id", text(255), primary_key=True))
+
+container_actions = sa.Table(
+    "container_actions",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("container_uuid", text(36), sa.ForeignKey("containers.uuid", ondelete="CASCADE"), nullable=False),
+    sa.Column("action", text(255), nullable=False),
+    sa.Column("request_id", text(255), nullable=False),
+    sa.Column("user_id", text(255)),
+    sa.Column("project_id", text(255), nullable=False),
+    sa.Column("start_time", Time, nullable=False),
+    sa.Column("finish_time", Time),
+    sa.Column("message", text(255)),
+    sa.Index("ix_container_actions_container_uuid", "container_uuid"),
+)
+
+container_action_events = sa.Table(
+    "container_action_events",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("action_id", Id, sa.ForeignKey("container_actions.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("event", text(255), nullable=False),
+    sa.Column("start_time", Time, nullable=False),
+    sa.Column("finish_time", Time),
+    sa.Column("result", text(32)),
+    sa.Column("traceback", sa.Text),
+    sa.Index("ix_container_action_events_action_id", "action_id"),
+)
+
+registries = sa.Table(
+    "registries",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("uuid", text(36), nullable=False, unique=True),
+    sa.Column("project_id", text(255), nullable=False),
+    sa.Column("user_id", text(255)),
+    sa.Column("name", text(255)),
+    sa.Column("domain", text(255), nullable=False),
+    sa.Column("username", text(255)),
+    sa.Column("password", sa.Text),  # encrypted
+    sa.Column("created_at", Time, nullable=False),
+    sa.Column("updated_at", Time),
+    sa.Index("ix_registries_project_id", "project_id"),
+)
+
+images = sa.Table(
+    "images",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("uuid", text(36), nullable=False, unique=True),
+    sa.Column("project_id", text(255), nullable=False),
+    sa.Column("host", text(255), nullable=False),
+    sa.Column("repo", text(255), nullable=False),
+    sa.Column("tag", text(255), nullable=False),  # or a digest
+    sa.Column("image_id", text(255)),
+    sa.Column("size", text(32)),  # bytes
+    sa.Column("created_at", Time, nullable=False),
+    sa.Column("updated_at", Time),
+    sa.UniqueConstraint("host", "repo", "tag"),
+    sa.Index("ix_images_project_id", "project_id"),
+)
+
+# Permission to open one terminal, until it expires. Only a digest of the token is kept.
+console_tokens = sa.Table(
+    "console_tokens",
+    metadata,
+    sa.Column("token_hash", text(64), primary_key=True),
+    sa.Column("container_uuid", text(36), nullable=False),
+    sa.Column("exec_id", text(64)),
+    sa.Column("expires_at", Time, nullable=False),
+    sa.Index("ix_console_tokens_expires_at", "expires_at"),
 )

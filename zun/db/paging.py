@@ -7,11 +7,39 @@ from typing import Any
 import sqlalchemy as sa
 
 from zun.common import exceptions
+from zun.db import session
 
 
 def sortable(table: sa.Table) -> frozenset[str]:
     """Columns that a list may be sorted by: all but JSON, which databases do not order."""
     return frozenset(column.name for column in table.c if not isinstance(column.type, sa.JSON))
+
+
+def behind(
+    table: sa.Table,
+    visible: Sequence[sa.ColumnElement[bool]],
+    *,
+    filters: Sequence[sa.ColumnElement[bool]] = (),
+    limit: int,
+    marker: str | None,
+    missing: exceptions.NotFound,
+    sort_key: str,
+    sort_dir: str,
+) -> list[session.Row]:
+    """Up to ``limit`` rows, ``visible`` and passing the ``filters``, behind the one whose uuid is ``marker``.
+
+    Raises ``missing`` when no visible row has that uuid. The marker need not pass the filters: it may have changed
+    since its page was shown.
+    """
+    with session.reader() as connection:
+        start = None
+        if marker is not None:
+            start = session.first(connection, sa.select(table).where(table.c.uuid == marker, *visible))
+            if start is None:
+                raise missing
+        conditions = [*visible, *filters]
+        statement = page(table, conditions, limit=limit, marker=start, sort_key=sort_key, sort_dir=sort_dir)
+        return session.rows(connection, statement)
 
 
 def page(

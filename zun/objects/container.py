@@ -2,6 +2,7 @@
 """A container as it travels between the services, and as its row is read and written."""
 
 import datetime
+from collections.abc import Mapping
 from typing import Any, Self
 
 from oslo_utils import timeutils
@@ -133,10 +134,13 @@ class Container(base.ZunObject):
     cpuset: dict[str, Any] | None
 
     @base.remotable
-    def create(self) -> None:
-        """Add the row. What was not set gets its default."""
+    def create(self, quota: Mapping[str, int] | None = None) -> None:
+        """Add the row. What was not set gets its default.
+
+        ``quota`` are the default limits of projects; with them, OverQuota when the project may not have it.
+        """
         self.obj_set_defaults()
-        self.refresh_from(db.insert(self.columns()))
+        self.refresh_from(db.insert(self.columns(), quota))
 
     @base.remotable
     def save(self) -> None:
@@ -161,9 +165,12 @@ class Container(base.ZunObject):
         return generation
 
     @base.remotable
-    def save_changed_claim(self, hostname: str) -> int:
-        """Write what changed, the held resources of ``hostname`` among it, and return its new generation."""
-        generation = db.change_claim(self.uuid, hostname, self.columns(self.obj_what_changed()))
+    def save_changed_claim(self, hostname: str, quota: Mapping[str, int] | None = None) -> int:
+        """Write what changed, the held resources of ``hostname`` among it, and return its new generation.
+
+        ``quota`` are the default limits of projects; with them, OverQuota when the project may not have what is added.
+        """
+        generation = db.change_claim(self.uuid, hostname, self.columns(self.obj_what_changed()), quota)
         self.obj_reset_changes()
         return generation
 

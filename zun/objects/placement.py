@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from zun.topology import HostTopology, PlacementRequest, Plan, Usage
+from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Usage, grade_of
 from zun.topology.view import view_of
 
 
@@ -27,6 +27,7 @@ def placement_request(container: Mapping[str, Any], **changes: Any) -> Placement
         numa_mem=_shape(asked.get("numa_mem")),
         mempolicy=asked.get("numa_mempolicy") or "strict",
         page_size=asked.get("mem_page_size"),
+        isolation=asked.get("cpu_isolation") or "thread",
     )
 
 
@@ -34,15 +35,35 @@ def _shape(sizes: Any) -> tuple[int, ...] | None:
     return tuple(sizes) if sizes else None
 
 
-def cpuset_record(plan: Plan) -> dict[str, Any]:
-    """What a container's row keeps of its plan: the plan itself and the two kernel lists it comes to."""
-    return {**plan.to_dict(), "cpuset_cpus": str(plan.cpus), "cpuset_mems": str(plan.mems)}
+def cpuset_record(plan: Plan, topology: HostTopology | None = None) -> dict[str, Any]:
+    """What a container's row keeps of its plan: the plan itself and the two kernel lists it comes to.
+
+    With the ``topology`` of its host also how isolated it is there (None for a shared container).
+    """
+    record = {**plan.to_dict(), "cpuset_cpus": str(plan.cpus), "cpuset_mems": str(plan.mems)}
+    return record if topology is None else {**record, "cpuset_isolation": grade_of(topology, plan)}
 
 
 def held_plan(container: Mapping[str, Any]) -> Plan | None:
     """The plan that ``container`` (an object or a row) holds now."""
     record = container["cpuset"]
     return Plan.from_dict(record) if record else None
+
+
+def keep_problem(keep: CpuSet, held: Plan | None, cpus: float | None) -> str | None:
+    """Why ``keep`` cannot be the CPUs of a container that stay when it is resized, None when they can.
+
+    ``held`` is what it holds now, ``cpus`` the dedicated CPUs it shall have, None for a shared container.
+    """
+    if not keep:
+        return None
+    if held is None or held.cpu_policy == "shared" or cpus is None:
+        return "only a container that has dedicated CPUs, and shall have some, can keep any; leave it out"
+    if not keep <= held.cpus:
+        return f"CPUs {keep - held.cpus} are not among those it has, {held.cpus}"
+    if len(keep) > cpus:
+        return f"{len(keep)} CPUs cannot stay among {cpus:g}; name fewer, or ask for more cpu"
+    return None
 
 
 def memory_used(usage: Usage) -> dict[int, int]:

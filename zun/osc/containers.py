@@ -2,6 +2,8 @@
 """python-zunclient's container commands with placement."""
 
 import argparse
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from zunclient.osc.v1 import containers
@@ -9,9 +11,22 @@ from zunclient.osc.v1 import containers
 from zun.osc import placement, versions
 
 
-def _options(fields: dict[str, Any]) -> str:
-    """Return the option names behind ``fields``, as the user typed them."""
-    return ", ".join("--" + name.replace("_", "-") for name in fields)
+@contextlib.contextmanager
+def _asked(client: Any, parsed_args: argparse.Namespace) -> Iterator[None]:
+    """Within the block, ``client`` creates containers as the options of ours ask; without one it is as it was."""
+    fields = placement.fields(parsed_args)
+    options = ["--" + name.replace("_", "-") for name in fields]
+    version = versions.PLACEMENT_VERSION
+    hints = placement.hints(parsed_args)
+    if hints:
+        fields["hints"] = hints
+        version = versions.GROUPS_VERSION
+        options += ["--group"] if parsed_args.group else ["--hint"]
+    if not fields:
+        yield
+        return
+    with versions.placed(client, fields, ", ".join(options), version):
+        yield
 
 
 class CreateContainer(containers.CreateContainer):
@@ -23,10 +38,7 @@ class CreateContainer(containers.CreateContainer):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        fields = placement.fields(parsed_args)
-        if not fields:
-            return super().take_action(parsed_args)
-        with versions.placed(self.app.client_manager.container, fields, _options(fields)):
+        with _asked(self.app.client_manager.container, parsed_args):
             return super().take_action(parsed_args)
 
 
@@ -39,10 +51,7 @@ class RunContainer(containers.RunContainer):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        fields = placement.fields(parsed_args)
-        if not fields:
-            return super().take_action(parsed_args)
-        with versions.placed(self.app.client_manager.container, fields, _options(fields)):
+        with _asked(self.app.client_manager.container, parsed_args):
             return super().take_action(parsed_args)
 
 
@@ -77,15 +86,23 @@ class UpdateContainer(containers.UpdateContainer):
             help="Give the running container CPUs of its own, or let it back into the host's shared pool "
             "(needs a server with microversion 1.41).",
         )
+        parser.add_argument(
+            "--keep-cpus",
+            metavar="<cpus>",
+            help="CPUs of the container that must stay among its CPUs, for example 2-3,8 "
+            "(needs a server with microversion 1.41).",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        if parsed_args.cpu_policy is None:
+        names = ("cpu_policy", "keep_cpus")
+        fields = {name: value for name in names if (value := getattr(parsed_args, name)) is not None}
+        if not fields:
             return super().take_action(parsed_args)
+        options = ", ".join("--" + name.replace("_", "-") for name in fields)
         if not any((parsed_args.cpu, parsed_args.memory, parsed_args.name)):
             # The stock command refuses when none of its own options is given. The size it has changes nothing.
             shown = self.app.client_manager.container.containers.get(parsed_args.container)
             parsed_args.memory = shown.memory
-        fields = {"cpu_policy": parsed_args.cpu_policy}
-        with versions.placed(self.app.client_manager.container, fields, "--cpu-policy"):
+        with versions.placed(self.app.client_manager.container, fields, options):
             return super().take_action(parsed_args)

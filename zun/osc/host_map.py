@@ -27,7 +27,7 @@ class Mark(enum.StrEnum):
 MEANINGS = {
     Mark.FREE: "free",
     Mark.SHARED: "shared pool, in use",
-    Mark.WITHHELD: "kept idle beside an isolated CPU",
+    Mark.WITHHELD: "kept idle for a container",
     Mark.RESERVED: "reserved for the host",
     Mark.OFFLINE: "offline",
 }

@@ -68,6 +68,12 @@ class AuditHost(command.Lister):
             action="store_true",
             help="Set drifted containers to their plan again, and say what cannot be repaired.",
         )
+        parser.add_argument(
+            "--isolation",
+            action="store_true",
+            help="Show, instead of findings, how isolated each dedicated container is: the grade it asked for, the one "
+            "it has, the interrupts of devices that came to its CPUs since the host started, and which may come.",
+        )
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -80,6 +86,10 @@ class AuditHost(command.Lister):
         _, answer = http.json_request("POST", path, body={"repair": parsed_args.repair})
         findings = answer["findings"]
         self._unrepaired = any(not each["repaired"] and each["code"] != SELF_PINNED for each in findings)
+        if parsed_args.isolation:
+            names = ("container", "name", "cpus", "asked", "reached", "interrupts", "irqs")
+            columns = ("Container", "Name", "CPUs", "Asked", "Reached", "Interrupts", "IRQs")
+            return columns, [tuple(each.get(name, "") for name in names) for each in answer.get("isolation", ())]
         names = ("code", "container", "name", "layer", "detail", "repair", "repaired")
         columns = ("Code", "Container", "Name", "Layer", "Detail", "Repair", "Repaired")
         return columns, [tuple(each.get(name, "") for name in names) for each in findings]

@@ -5,13 +5,16 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from zunclient.common.utils import format_args
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the placement options; each defaults to None, which means "not asked"."""
     group = parser.add_argument_group(
         "placement",
-        "CPUs and memory nodes of the container. Any of these options needs a server with microversion 1.41; "
-        "all but the first need --cpu-policy dedicated.",
+        "CPUs and memory nodes of the container, and its group. Any of these options needs a server with microversion "
+        "1.41; "
+        "those about CPUs and memory nodes need --cpu-policy dedicated.",
     )
     group.add_argument(
         "--cpu-policy",
@@ -26,9 +29,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "isolate: one CPU a core, its siblings kept idle. require: whole cores of a host that has siblings.",
     )
     group.add_argument(
+        "--cpu-isolation",
+        choices=("thread", "core", "l3", "node", "isolated"),
+        help="What nobody else may run on beside the dedicated CPUs. thread (default): nothing more. core: their "
+        "sibling threads. l3: every CPU that shares an L3 cache with them. node: every CPU of their memory nodes. "
+        "isolated: as thread, on CPUs that the host's kernel isolates.",
+    )
+    group.add_argument(
         "--numa-nodes",
         metavar="<n>",
-        type=_at_least_one,
+        type=at_least_one,
         help="Spread CPUs and memory over exactly this many memory nodes (default 1).",
     )
     group.add_argument(
@@ -40,13 +50,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--numa-cpus",
         metavar="<cpus,cpus,...>",
-        type=_list_of(_at_least_one),
+        type=_list_of(at_least_one),
         help="CPUs in each memory node, for example 1,3,4. The sum is --cpu.",
     )
     group.add_argument(
         "--numa-mem",
         metavar="<mib,mib,...>",
-        type=_list_of(_at_least_one),
+        type=_list_of(at_least_one),
         help="MiB in each memory node, for example 512,1024,1024. The sum is --memory.",
     )
     group.add_argument(
@@ -60,6 +70,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_page_size,
         help="Size of the memory pages to account for.",
     )
+    group.add_argument(
+        "--group",
+        metavar="<group>",
+        help="Name or uuid of the group that the container joins (needs a server with microversion 1.42, as do the "
+        "hints same_host and different_host).",
+    )
+
+
+def all_hints(parsed_args: argparse.Namespace) -> dict[str, Any]:
+    """Return all hints that were given, ``--group`` among them."""
+    given: dict[str, Any] = format_args(parsed_args.hint)
+    if parsed_args.group:
+        given["group"] = parsed_args.group
+    return given
+
+
+def hints(parsed_args: argparse.Namespace) -> dict[str, Any]:
+    """Return all hints if one of them names a group or a container, ``--group`` among them; else none."""
+    given = all_hints(parsed_args)
+    return given if given.keys() & {"group", "same_host", "different_host"} else {}
 
 
 def fields(parsed_args: argparse.Namespace) -> dict[str, Any]:
@@ -67,6 +97,7 @@ def fields(parsed_args: argparse.Namespace) -> dict[str, Any]:
     names = (
         "cpu_policy",
         "cpu_thread_policy",
+        "cpu_isolation",
         "numa_nodes",
         "numa_affinity",
         "numa_cpus",
@@ -78,7 +109,7 @@ def fields(parsed_args: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _at_least_one(text: str) -> int:
+def at_least_one(text: str) -> int:
     """Argparse type: a whole number of 1 or more."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
@@ -99,6 +130,6 @@ def _page_size(text: str) -> str | int:
     if text in ("small", "large", "any"):
         return text
     try:
-        return _at_least_one(text)
+        return at_least_one(text)
     except argparse.ArgumentTypeError:
         raise argparse.ArgumentTypeError(f"{text!r} is none of small, large, any or a size in KiB") from None

@@ -16,10 +16,14 @@ from zunclient.v1 import client as zun_client
 from zunclient.v1 import containers
 
 PLACEMENT_VERSION = api_versions.APIVersion("1.41")
+GROUPS_VERSION = api_versions.APIVersion("1.42")
+QUESTIONS_VERSION = api_versions.APIVersion("1.42")
 
 
-def at_placement_version(client: zun_client.Client, feature: str) -> Any:
-    """Return the HTTP client of ``client``, made to speak microversion 1.41.
+def at_placement_version(
+    client: zun_client.Client, feature: str, version: api_versions.APIVersion = PLACEMENT_VERSION
+) -> Any:
+    """Return the HTTP client of ``client``, made to speak microversion ``version``.
 
     A copy: other requests keep the negotiated version.  ``feature`` is what the user wrote, for the message.
 
@@ -28,19 +32,19 @@ def at_placement_version(client: zun_client.Client, feature: str) -> Any:
     """
     current = client.versions.get_current()
     newest = getattr(current, "max_version", None) or "1.1"
-    if api_versions.APIVersion(newest) < PLACEMENT_VERSION:
+    if api_versions.APIVersion(newest) < version:
         raise exceptions.CommandError(
             f"{feature} needs a container service with API microversion "
-            f"{PLACEMENT_VERSION.get_string()} or later, and this one ends at {newest}. "
+            f"{version.get_string()} or later, and this one ends at {newest}. "
             "Upgrade the service, or leave the option out."
         )
     http = copy.copy(client.http_client)
-    http.api_version = PLACEMENT_VERSION
+    http.api_version = version
     return http
 
 
 class PlacementContainerManager(containers.ContainerManager):
-    """Containers at microversion 1.41; the given fields go with every container it creates."""
+    """Containers at a microversion of ours; the given fields go with every container it creates."""
 
     def __init__(self, api: Any, fields: Mapping[str, Any]) -> None:
         super().__init__(api)
@@ -55,10 +59,15 @@ class PlacementContainerManager(containers.ContainerManager):
 
 
 @contextlib.contextmanager
-def placed(client: zun_client.Client, fields: Mapping[str, Any], feature: str) -> Iterator[None]:
-    """Within the block, ``client.containers`` speaks microversion 1.41 and creates with ``fields``."""
+def placed(
+    client: zun_client.Client,
+    fields: Mapping[str, Any],
+    feature: str,
+    version: api_versions.APIVersion = PLACEMENT_VERSION,
+) -> Iterator[None]:
+    """Within the block, ``client.containers`` speaks microversion ``version`` and creates with ``fields``."""
     stock = client.containers
-    client.containers = PlacementContainerManager(at_placement_version(client, feature), fields)
+    client.containers = PlacementContainerManager(at_placement_version(client, feature, version), fields)
     try:
         yield
     finally:

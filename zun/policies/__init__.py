@@ -3,9 +3,37 @@
 
 from oslo_policy import policy
 
-from zun.policies import availability_zones, containers, hosts, roles, services
+from zun.policies import (
+    aggregates,
+    availability_zones,
+    container_actions,
+    containers,
+    groups,
+    hosts,
+    images,
+    placement,
+    quota_classes,
+    quotas,
+    registries,
+    roles,
+    services,
+)
 
-NOUNS = (roles, containers, hosts, services, availability_zones)
+NOUNS = (
+    roles,
+    containers,
+    container_actions,
+    groups,
+    images,
+    hosts,
+    aggregates,
+    services,
+    availability_zones,
+    placement,
+    quotas,
+    quota_classes,
+    registries,
+)
 
 
 def list_rules() -> list[policy.RuleDefault]:

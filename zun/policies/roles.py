@@ -4,17 +4,24 @@
 from oslo_policy import policy
 
 ADMIN = "rule:context_is_admin"
-# Anybody acting inside the project that owns the target. No role is asked for: that is the reference's
-# default.
-OWNER = "rule:admin_or_owner"
+# Acting inside the project that owns the target, to look or to change.
+READER = "rule:project_reader"
+MEMBER = "rule:project_member"
 NOBODY = "!"
 
+# Keystone gives whoever has a role also the roles that it implies (admin: member, member: reader). The other ways to
+# authenticate do not, so each rule names the ones above it.
 RULES = (
     policy.RuleDefault("context_is_admin", "role:admin", "An administrator of the cloud."),
     policy.RuleDefault(
-        "admin_or_owner",
-        "rule:context_is_admin or project_id:%(project_id)s",
-        "An administrator, or whoever acts in the project that owns the target.",
+        "project_member",
+        "rule:context_is_admin or (role:member and project_id:%(project_id)s)",
+        "Who may change what the project owns that the token is for.",
+    ),
+    policy.RuleDefault(
+        "project_reader",
+        "rule:project_member or (role:reader and project_id:%(project_id)s)",
+        "Who may look at what the project owns that the token is for.",
     ),
 )
 

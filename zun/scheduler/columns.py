@@ -41,6 +41,7 @@ class Columns(Sequence[HostState]):
 
     # one number a host
     dedicated_room: SmallInts
+    isolated_room: SmallInts
     unheld_cpus: Floats
     shared_room: Ints
     memory_dedicated: Ints
@@ -59,6 +60,7 @@ class Columns(Sequence[HostState]):
 
     _NUMBERS: Mapping[str, Any] = {
         "dedicated_room": np.int32,
+        "isolated_room": np.int32,
         "unheld_cpus": np.float64,
         "shared_room": np.int64,
         "memory_dedicated": np.int64,
@@ -253,6 +255,7 @@ class Columns(Sequence[HostState]):
         store, room = self._store, host.room
         rooms = room.cells
         store["dedicated_room"][row] = room.dedicated
+        store["isolated_room"][row] = room.isolated
         store["unheld_cpus"][row] = room.unheld
         store["shared_room"][row] = room.shared
         store["memory_dedicated"][row] = room.memory_dedicated

@@ -4,6 +4,7 @@
 import datetime
 import logging
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,10 +15,11 @@ from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
 from zun.common.states import Status
 from zun.compute.rpcapi import ComputeAPI
+from zun.db import container_actions as db_actions
 from zun.db import containers as db
-from zun.db import groups
+from zun.db import explanations, groups
 from zun.objects import Container
-from zun.scheduler import filters, select, weighers
+from zun.scheduler import capacity, dry_run, explain, filters, select, weighers
 from zun.scheduler.columns import Columns
 from zun.scheduler.host_state import Held
 from zun.scheduler.host_table import HostTable
@@ -76,10 +78,42 @@ class SchedulerEndpoint:
         self._table.unbook(container.uuid)
         self._table.failed(host)
         if len(tried) >= self._max_attempts:
-            refusals = "; ".join(dict.fromkeys(why.replace(name, "a host") for name, why in tried.items()))
-            self._fail(context, container, f"No valid host was found: {len(tried)} hosts refused. {refusals}")
+            message = f"No valid host was found: {len(tried)} hosts refused. {_reasons(tried)}"
+            self._fail(context, container, explain.refused_claims(RequestSpec.of(container, tried), tried, message))
         else:
             self._place(context, container, tried, alternates)
+
+    def dry_run(self, context: RequestContext, *, container: Container, count: int) -> dict[str, Any]:
+        """Call: where ``count`` containers like this one, which has no row, would go. Nothing is booked."""
+        self._table.refresh()
+        answer = dry_run.dry_run(
+            self._table.hosts(),
+            RequestSpec.of(container, group=_group(container)),
+            self._filters,
+            self._weighers,
+            count=count,
+            choices=1 + self._alternates,
+        )
+        return answer.to_dict()
+
+    def capacity(
+        self, context: RequestContext, *, container: Container, limit: int, seconds: float
+    ) -> dict[str, Any]:
+        """Call: how many more containers like this one, which has no row, would find a host.
+
+        The counting stops at ``limit`` containers, or after ``seconds``.
+        """
+        deadline = time.monotonic() + seconds
+        self._table.refresh()
+        answer = capacity.capacity(
+            self._table.hosts(),
+            RequestSpec.of(container, group=_group(container)),
+            self._filters,
+            self._weighers,
+            limit=limit,
+            expired=lambda: time.monotonic() > deadline,
+        )
+        return answer.to_dict()
 
     def host_changed(
         self,
@@ -122,17 +156,19 @@ class SchedulerEndpoint:
         try:
             spec = RequestSpec.of(container, tried, group=_group(container))
         except ValueError as exc:  # a row that no version of this code wrote
-            self._fail(context, container, f"The request cannot be understood: {exc}. Delete it and create it again.")
+            message = f"The request cannot be understood: {exc}. Delete it and create it again."
+            self._fail(context, container, explain.Explanation(message, {}))
             return
         except exceptions.GroupNotFound as exc:
-            self._fail(context, container, str(exc))
+            self._fail(context, container, explain.Explanation(str(exc), {}))
             return
         self._table.refresh()
         answer = self._select_and_book(spec, alternates)
         if isinstance(answer, select.NoValidHost):
             for rejection in answer.rejections:
                 LOG.debug("%s: %s: %s: %s", spec.uuid, rejection.hostname, rejection.filter, rejection.reason)
-            self._fail(context, container, answer.message)
+            said = f" Of the hosts that refused: {_reasons(tried)}" if tried else ""
+            self._fail(context, container, explain.extended(answer.explanation, said))
             return
         best, spare = answer[0], answer[1:]
         LOG.info("Container %s goes to host %s", spec.uuid, best.hostname)
@@ -187,11 +223,22 @@ class SchedulerEndpoint:
                 return choices[index:]
         return []
 
-    def _fail(self, context: RequestContext, container: Container, reason: str) -> None:
+    def _fail(self, context: RequestContext, container: Container, why: explain.Explanation) -> None:
+        """End the container in Error. Who sees that finds the explanation already there."""
+        if why.record:
+            explanations.put(container.uuid, why.record)
         waiting = {"status": Status.CREATING, "host": None}
-        outcome = {"status": Status.ERROR, "status_reason": reason, "task_state": None}
+        outcome = {"status": Status.ERROR, "status_reason": why.message, "task_state": None}
         if db.update_if(container.uuid, waiting, outcome):
-            LOG.info("Container %s has no host: %s", container.uuid, reason)
+            db_actions.fail(container.uuid, context.request_id, "create")
+            LOG.info("Container %s has no host: %s", container.uuid, why.message)
+        else:
+            explanations.remove(container.uuid)  # somebody else decided about it meanwhile
+
+
+def _reasons(tried: Mapping[str, str]) -> str:
+    """Why hosts refused, each reason once and without their names, for the user."""
+    return "; ".join(dict.fromkeys(why.replace(name, "a host") for name, why in tried.items()))
 
 
 def _group(container: Container) -> Group | None:

@@ -68,7 +68,7 @@ def interned(claim: Plan) -> Plan:
         (node, share.cpus.mask, share.memory_mib, share.withheld.mask, tuple(share.pages.items()), share.shared)
         for node, share in claim.cells.items()
     )
-    key = (claim.cpu_policy, claim.mems.mask, cells)
+    key = (claim.cpu_policy, claim.isolation, claim.mems.mask, cells)
     known = _plans.get(key)
     if known is None:
         if len(_plans) >= KNOWN:
@@ -145,6 +145,22 @@ class HostState:
         """Of the cells that have CPUs, in the order of ``room.cells``."""
         return tuple(cell.id for cell in view_of(self.topology).cells)
 
+    def taken(self, uuid: str, held: Held) -> "HostState":
+        """This host once the container ``uuid``, which held nothing here, holds ``held``."""
+        return self.after(self.usage.with_claim(uuid, held.plan), held.disk, held.group, held.image)
+
+    def after(
+        self, usage: Usage, disk: int, group: str | None = None, image: str | None = None, count: int = 1
+    ) -> "HostState":
+        """This host once ``count`` more containers, each with ``disk`` GiB, have brought it to ``usage``."""
+        return replace(
+            self,
+            usage=usage,
+            disk_used=self.disk_used + count * disk,
+            groups=more(self.groups, group, count),
+            images=more(self.images, image, count),
+        )
+
     def answer(self, request: PlacementRequest) -> Plan | Refusal:
         """What ``plan`` says of ``request`` here; worked out once while the host is the same."""
         found: Plan | Refusal = self._once(request, lambda host: plan(host.topology, host.usage, request))
@@ -166,6 +182,11 @@ class HostState:
         return found
 
 
+def more(counts: Mapping[str, int], name: str | None, count: int = 1) -> Mapping[str, int]:
+    """``counts`` with ``count`` more of ``name``."""
+    return counts if name is None or not count else {**counts, name: counts.get(name, 0) + count}
+
+
 _ROOM = "room"
 _HOLES = "holes"
 
@@ -178,7 +199,9 @@ class Room:
     """
 
     dedicated: int
-    """CPUs that a dedicated container may get and nobody holds."""
+    """CPUs that a dedicated container may get and nobody holds; of isolation grade ``isolated`` it gets others."""
+    isolated: int
+    """The same of the CPUs that the kernel isolates, which are for isolation grade ``isolated`` alone."""
     unheld: int
     """CPUs that nobody holds for itself, for whatever use."""
     shared: int
@@ -231,6 +254,7 @@ def _room_of(host: HostState) -> Room:
     )
     return Room(
         dedicated=(view.dedicated & ~held).bit_count(),
+        isolated=(topology.isolated_cpus.mask & ~held).bit_count(),
         unheld=(_cpus(topology) & ~held).bit_count(),
         shared=shared,
         memory_dedicated=sum(max(0, each) for each in free.values()),

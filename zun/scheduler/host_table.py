@@ -17,7 +17,7 @@ from typing import Any
 from zun.common import zones
 from zun.db import aggregates, compute_nodes, containers, services
 from zun.scheduler.columns import Columns
-from zun.scheduler.host_state import Aggregate, Held, HostState
+from zun.scheduler.host_state import Aggregate, Held, HostState, more
 from zun.topology import ClaimConflict, HostTopology, Usage
 
 __all__ = ["Aggregate", "Held", "HostState", "HostTable"]
@@ -274,15 +274,7 @@ class HostTable:
         if state.usage.claim(uuid) is not None:  # a message came twice: it holds something there already
             self._recount(hostname)
             return
-        self._hosts.put(
-            replace(
-                state,
-                usage=state.usage.with_claim(uuid, held.plan),
-                disk_used=state.disk_used + held.disk,
-                groups=_one_more(state.groups, held.group),
-                images=_one_more(state.images, held.image),
-            )
-        )
+        self._hosts.put(state.taken(uuid, held))
 
     def _recount(self, hostname: str, generation: int | None = None) -> None:
         state = self._hosts.find(hostname)
@@ -313,7 +305,7 @@ class HostTable:
         groups: Mapping[str, int] = {}
         images: Mapping[str, int] = {}
         for held in claims.values():
-            groups, images = _one_more(groups, held.group), _one_more(images, held.image)
+            groups, images = more(groups, held.group), more(images, held.image)
         disk = sum(held.disk for held in claims.values())
         return replace(state, usage=usage, disk_used=disk, groups=groups, images=images)
 
@@ -338,7 +330,3 @@ class HostTable:
             if booking.deadline > now:
                 return
             self._unbook(uuid)
-
-
-def _one_more(counts: Mapping[str, int], name: str | None) -> Mapping[str, int]:
-    return counts if name is None else {**counts, name: counts.get(name, 0) + 1}

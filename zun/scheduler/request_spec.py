@@ -74,6 +74,11 @@ class RequestSpec:
     def dedicated(self) -> bool:
         return self.placement.cpu_policy == "dedicated"
 
+    @property
+    def isolated(self) -> bool:
+        """It wants CPUs that the kernel isolates, and gets no others."""
+        return self.placement.isolation == "isolated"
+
     @classmethod
     def of(cls, container: Any, tried: Mapping[str, str] | None = None, *, group: Group | None = None) -> "RequestSpec":
         """The request that ``container`` was accepted with. ``group`` is the one that its hint names.
@@ -102,7 +107,7 @@ class RequestSpec:
             requested_host=asked.get("host"),
             tried=dict(tried or {}),
             project_id=container.project_id,
-            image=container.image,
+            image=container.get("image", None),  # who only asks where it would go may leave it out
             group=group,
             same_host=_uuids(hints.get(SAME_HOST_HINT)),
             different_host=_uuids(hints.get(DIFFERENT_HOST_HINT)),

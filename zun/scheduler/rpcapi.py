@@ -6,7 +6,7 @@ from typing import Any
 
 import oslo_messaging
 
-from zun.common import rpc
+from zun.common import exceptions, rpc
 from zun.common.context import RequestContext
 from zun.objects import Container
 
@@ -14,12 +14,40 @@ VERSION = "1.0"
 
 
 class SchedulerAPI:
-    def __init__(self, transport: oslo_messaging.Transport) -> None:
+    """Casts return at once. Calls wait ``timeout`` seconds for any scheduler and raise SchedulerUnavailable then."""
+
+    def __init__(self, transport: oslo_messaging.Transport, timeout: float = 60) -> None:
         self._client = rpc.get_client(transport, rpc.SCHEDULER_TOPIC, VERSION)
+        self._timeout = timeout
+
+    def _call(self, context: RequestContext, method: str, **arguments: Any) -> Any:
+        try:
+            with rpc.answers_from("scheduler"):
+                return self._client.prepare(timeout=self._timeout).call(context, method, **arguments)
+        except exceptions.HostUnavailable as exc:
+            raise exceptions.SchedulerUnavailable(seconds=self._timeout) from exc
 
     def create(self, context: RequestContext, container: Container) -> None:
         """Cast: find a host for an accepted container and hand it over."""
         self._client.cast(context, "create", container=container)
+
+    def dry_run(self, context: RequestContext, container: Container, *, count: int) -> dict[str, Any]:
+        """Call: where ``count`` containers like this one would go.
+
+        ``placed`` has host, cpuset (a plan in its wire form) and alternates of each that has a place, ``refusal`` the
+        record of ``zun.scheduler.explain`` for the first that has none. The container needs no row.
+        """
+        answer: dict[str, Any] = self._call(context, "dry_run", container=container, count=count)
+        return answer
+
+    def capacity(self, context: RequestContext, container: Container, *, limit: int) -> dict[str, Any]:
+        """Call: ``total``, ``complete`` and by host ``host``, ``count``, ``code`` and ``reason`` of how many would fit.
+
+        It is counted for half the time a call may take.
+        """
+        seconds = self._timeout / 2
+        answer: dict[str, Any] = self._call(context, "capacity", container=container, limit=limit, seconds=seconds)
+        return answer
 
     def claim_refused(
         self,

@@ -14,7 +14,7 @@ import numpy as np
 
 from zun.scheduler import weighers
 from zun.scheduler.columns import Bools, Columns
-from zun.scheduler.explain import Rejection, told
+from zun.scheduler.explain import Explanation, Rejection, explain
 from zun.scheduler.filters import HostFilter
 from zun.scheduler.host_state import Held, HostState, interned
 from zun.scheduler.request_spec import RequestSpec
@@ -39,10 +39,22 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class NoValidHost:
-    """Nothing can hold the request. ``message`` is for its user: counts by filter and nearest miss, no host names."""
+    """Nothing can hold the request. Why is costly to say, so it is worked out at the first look."""
 
     rejections: tuple[Rejection, ...]
-    message: str
+    _explain: Callable[[], Explanation] = field(repr=False, compare=False)
+    _known: list[Explanation] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    @property
+    def explanation(self) -> Explanation:
+        if not self._known:
+            self._known.append(self._explain())
+        return self._known[0]
+
+    @property
+    def message(self) -> str:
+        """For the request's user: counts by filter and nearest miss, no host names."""
+        return self.explanation.message
 
 
 def first(_count: int) -> int:
@@ -83,11 +95,13 @@ def select(
             break
     if choices:
         return choices
-    rejections = [
+    # The hosts may be lent for this call only, and the explanation comes later.
+    states = tuple(hosts)
+    rejections = tuple(
         refused.get(host.hostname) or _rejection(host, spec, filters, verdicts, table.row(host.hostname))
-        for host in hosts
-    ]
-    return NoValidHost(tuple(rejections), told(hosts, spec, filters, rejections, partial(_fits, filters)))
+        for host in states
+    )
+    return NoValidHost(rejections, partial(explain, states, spec, filters, rejections, partial(_fits, filters)))
 
 
 def informed(spec: RequestSpec, table: Columns) -> RequestSpec:

@@ -60,7 +60,7 @@ def new_container(context: RequestContext, **fields: Any) -> Container:
     return container
 
 
-def wait_for(what: Callable[[], T], seconds: float = 10) -> T:
+def wait_for(what: Callable[[], T], seconds: float = 60) -> T:
     """The first true answer of ``what``, asked again and again; AssertionError after ``seconds``."""
     deadline, pause = time.monotonic() + seconds, threading.Event()
     while not (answer := what()):

@@ -3,13 +3,13 @@
 
 The words
 ---------
-A *cell* is a NUMA node: CPUs, memory, or both, under the kernel's node id. A *core* is a physical core; its
-*threads* are the logical CPUs the kernel shows, and threads of one core are *siblings*. A CPU is *held* when one
-dedicated container has it for itself. A sibling is *withheld* when nobody may run on it although nobody uses it,
-because its core was given to a container whole. The *shared pool* is every CPU shared containers run on: what the
-operator set aside for them, else all that is not held; it is counted per cell, and its *floor* is what the shared
-containers there need (their demand divided by the allocation ratio, one CPU at least). What a decision makes useless
-for others is *stranded*: the odd thread of a broken core, the two CPUs left of a cell.
+A *cell* is a NUMA node: CPUs, memory, or both, under the kernel's node id. A *core* is a physical core; its *threads*
+are the logical CPUs the kernel shows, and threads of one core are *siblings*. A CPU is *held* when one dedicated
+container has it for itself. A sibling is *withheld* when nobody may run on it although nobody uses it, because its
+core was given to a container whole, or with its cache or cell. The *shared pool* is every CPU shared containers run
+on: what the operator set aside for them, else all that is not held; it is counted per cell, and its *floor* is what
+the shared containers there need (their demand divided by the allocation ratio, one CPU at least). What a decision
+makes useless for others is *stranded*: the odd thread of a broken core, the two CPUs left of a cell.
 
 The values
 ----------
@@ -31,6 +31,7 @@ Among all choices that serve, ``plan`` takes the best by one key, most important
 4. (shared containers) least demand above one CPU per CPU of the pool;
 5. fewest L3 groups, 6. fewest cores, 7. fewest threads left over or withheld on those cores;
 8. fewest free CPUs left in those L3 groups, 9. on those cells, 10. least free memory left on those cells;
+   most of each where the operator's ``strategy`` is ``spread``;
 11. lowest cell ids, 12. lowest CPU ids.
 
 So siblings stay together, a broken core or a nearly full cell is used up before a whole one is broken, and equal
@@ -38,13 +39,18 @@ questions get equal answers. The search is exact (``sets`` says what that means 
 
 - ``prefer`` gives any free threads. ``isolate`` gives one thread each of cores that are entirely free, and withholds
   the rest. ``require`` gives cores whole and needs cores with siblings; of an odd count the last thread is withheld.
+- ``isolation`` ``core`` gives whole cores under every thread policy. ``l3`` and ``node`` give whole cores of L3 groups
+  (of cells) of which nobody holds a CPU, and withhold the rest of them from everybody, the shared pool included.
+  CPUs that the operator reserved may lie there, since no container does. A CPU without L3 shares one with all such CPUs
+  of its cell; an L3 that reaches beyond its cell is nobody's alone. What a grade keeps is part of the claim, so
+  nothing that comes later can break it. ``grade_of`` tells which grade a claim reaches.
 - ``numa_affinity`` ``require`` is exactly ``numa_nodes`` cells, each part of the request on one of them. ``prefer``
   tries that, then as few cells as possible; ``none`` begins there. Then all cells but one give every CPU they can.
 - Memory is the cell's own. A node without CPUs belongs to its nearest cell and lends to it only what that cell lacks;
   it does not count as one of ``numa_nodes``. With ``mempolicy="preferred"`` the rest may come from any node, the
   nearest first. Ordinary memory is what the huge page pools leave; a container in huge pages uses pages only.
-- CPUs isolated by the kernel go to nobody, except to dedicated containers when the operator's ``dedicated_set`` names
-  them. Without a ``dedicated_set`` everything usable and not in a ``shared_set`` may become dedicated.
+- CPUs isolated by the kernel go to containers of isolation ``isolated``, which get no others.
+- Without a ``dedicated_set`` everything usable and not in a ``shared_set`` may become dedicated.
 - Dedicated memory is never promised twice; shared memory up to ``ram_allocation_ratio``.
 
 This package needs nothing but the standard library and does no I/O, except ``sysfs``, which reads the machine.
@@ -53,9 +59,10 @@ This package needs nothing but the standard library and does no I/O, except ``sy
 from zun.topology.allocator import plan
 from zun.topology.cells import HostTopology, NUMACell
 from zun.topology.cpuset import CpuSet
+from zun.topology.grade import grade_of
 from zun.topology.placement import CellShare, Plan
-from zun.topology.refusal import CellFree, Refusal, RefusalCode, Wanted
-from zun.topology.request import CPUPolicy, MemPolicy, NUMAAffinity, PlacementRequest, ThreadPolicy
+from zun.topology.refusal import CellFree, Change, Dimension, Refusal, RefusalCode, Wanted
+from zun.topology.request import CPUPolicy, Isolation, MemPolicy, NUMAAffinity, PlacementRequest, ThreadPolicy
 from zun.topology.sysfs import discover
 from zun.topology.usage import ClaimConflict, Usage
 
@@ -63,9 +70,12 @@ __all__ = [
     "CPUPolicy",
     "CellFree",
     "CellShare",
+    "Change",
     "ClaimConflict",
     "CpuSet",
+    "Dimension",
     "HostTopology",
+    "Isolation",
     "MemPolicy",
     "NUMAAffinity",
     "NUMACell",
@@ -77,5 +87,6 @@ __all__ = [
     "Usage",
     "Wanted",
     "discover",
+    "grade_of",
     "plan",
 ]

@@ -12,10 +12,10 @@ from zun.topology.cost import DISTANCE, mirrored
 from zun.topology.cover import fewest_cells
 from zun.topology.cpuset import NO_CPUS, CpuSet
 from zun.topology.explain import explain
-from zun.topology.matching import cheapest_matching
-from zun.topology.nearest import nearest
+from zun.topology.matching import cheapest_columns, cheapest_matching
+from zun.topology.nearest import changes, nearest
 from zun.topology.placement import CellShare, Plan
-from zun.topology.question import Offer, Question, Taken, in_mib
+from zun.topology.question import Question, Taken, in_mib
 from zun.topology.refusal import Refusal
 from zun.topology.request import MICRO, PlacementRequest
 from zun.topology.sets import Chosen, SetSearch, Supply, alike, among
@@ -29,13 +29,14 @@ def plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Pla
     Exact and deterministic: a refusal means that no choice of CPUs and cells would do, and equal
     arguments get equal answers.
     """
-    view = view_of(topology)
+    view = view_of(topology, request.isolation)
     questions = [Question(view, usage, request, size) for size in page_sizes(topology, request)]
     found = _in_its_shape(questions) or _in_few_cells(questions)
     if found is not None:
         return found
     refusal = explain(topology, usage, request, questions)
-    return replace(refusal, _find=partial(nearest, topology, usage, request, plan))
+    near = (topology, usage, request, plan, questions)
+    return replace(refusal, _find=partial(nearest, *near), _list=partial(changes, *near))
 
 
 def page_sizes(topology: HostTopology, request: PlacementRequest) -> list[int | None]:
@@ -74,13 +75,26 @@ def _one_cell(question: Question) -> list[Taken] | None:
     if not question.strict and need > question.anywhere:
         return None
     best, best_cell = None, None
-    for cell in question.view.cells:
+    if len(question.view.cells) == 1:
+        (cell,) = question.view.cells
         offer = question.offer(cell, cpus, need)
-        if offer is not None and (best is None or offer[0] < best[0]):
-            best, best_cell = offer, cell
-    if best is None or best_cell is None:
-        return None
-    return [Taken(best_cell, best, need, mib)]
+        return None if offer is None else [Taken(cell, offer, need, mib)]
+    for cell in question.view.cells:
+        cost = question.cost(cell, cpus, need)
+        if cost is not None and (best is None or cost < best):
+            best, best_cell = cost, cell
+    return None if best_cell is None else [_taken(question, best_cell, (cpus, need, mib))]
+
+
+Part = tuple[int, int, int]
+"""One part of a request: CPUs, memory in units, and in MiB."""
+
+
+def _taken(question: Question, cell: CellView, part: Part) -> Taken:
+    cpus, need, mib = part
+    offer = question.offer(cell, cpus, need)
+    assert offer is not None, "it has a cost"
+    return Taken(cell, offer, need, mib)
 
 
 def _several_cells(question: Question) -> list[Taken] | None:
@@ -91,64 +105,87 @@ def _several_cells(question: Question) -> list[Taken] | None:
     parts = sorted(((cpus, question.need(mib), mib) for cpus, mib in question.request.parts), reverse=True)
     if not question.strict and sum(part[1] for part in parts) > question.anywhere:
         return None
-    offers = {part: [question.offer(cell, part[0], part[1]) for cell in cells] for part in set(parts)}
-    useful = [c for c in range(len(cells)) if any(row[c] is not None for row in offers.values())]
+    costs = {part: [question.cost(cell, part[0], part[1]) for cell in cells] for part in set(parts)}
+    useful = [c for c in range(len(cells)) if any(row[c] is not None for row in costs.values())]
     if len(useful) < len(parts):
         return None
-    rows = [[offers[part][c] for c in useful] for part in parts]
-    search = _same_parts if len(offers) == 1 else _other_parts
-    matched = search(question.view, rows, [cells[c] for c in useful])
-    if matched is None:
+    able = [cells[c] for c in useful]
+    rows = [[costs[part][c] for c in useful] for part in parts]
+    if len(costs) == 1:
+        chosen = _same_parts(question.view, rows, able)
+    else:
+        chosen = _other_parts(question, parts, rows, able)
+    if chosen is None:
         return None
-    taken = []
-    for part, row, position in zip(parts, rows, matched, strict=True):
-        offer = row[position]
-        assert offer is not None
-        taken.append(Taken(cells[useful[position]], offer, part[1], part[2]))
-    return taken
+    return [_taken(question, able[c], part) for part, c in zip(parts, chosen, strict=True)]
 
 
-Rows = list[list[Offer | None]]
-"""Offers by part and by position of the cell among the useful ones."""
+Rows = list[list[int | None]]
+"""Costs by part and by position of the cell among the useful ones."""
 
 
 def _same_parts(view: HostView, rows: Rows, cells: list[CellView]) -> Sequence[int] | None:
     """Equal parts, so any order of the chosen cells is the same answer: positions of the cells, by part."""
-    offers = [offer for offer in rows[0] if offer is not None]
-    keys = [_key(view, cell, offer) for cell, offer in zip(cells, offers, strict=True)]
+    costs = [cost for cost in rows[0] if cost is not None]
+    keys = [_key(view, cell, cost) for cell, cost in zip(cells, costs, strict=True)]
 
     def leaf(chosen: Chosen, limit: int | None) -> int:
         return sum(keys[c] for c in chosen)
 
-    return _set_search(view, cells, len(rows), keys, 0, leaf, (), [offer.cost for offer in offers]).run()
+    return _set_search(view, cells, len(rows), keys, 0, leaf, (), costs).run()
 
 
-def _other_parts(view: HostView, rows: Rows, cells: list[CellView]) -> Sequence[int] | None:
+def _other_parts(
+    question: Question, parts: Sequence[Part], rows: Rows, cells: list[CellView]
+) -> Sequence[int] | None:
     """Unequal parts: sets of cells are searched, and in each the cheapest matching is computed."""
+    view = question.view
+    if len(rows) == len(cells):
+        return _lowest_cpus(question, parts, rows, cells, tuple(range(len(cells))))
     keys = [
-        [None if offer is None else _key(view, cell, offer) for cell, offer in zip(cells, row, strict=True)]
+        [None if cost is None else _key(view, cell, cost) for cell, cost in zip(cells, row, strict=True)]
         for row in rows
     ]
     overall = cheapest_matching(keys)
-    if overall is None or len(rows) == len(cells):
-        return overall and overall[1]
-    matchings = {}
+    if overall is None:
+        return None
+
+    first = tuple(sorted(overall[1]))
 
     def leaf(chosen: Chosen, limit: int | None) -> int | None:
+        if chosen == first:
+            return overall[0]
         matching = cheapest_matching([[row[c] for c in chosen] for row in keys])
-        if matching is None:
-            return None
-        matchings[chosen] = [chosen[column] for column in matching[1]]
-        return matching[0]
+        return None if matching is None else matching[0]
 
     able = [tuple(int(key is not None) for key in row) for row in keys]
     supplies = [Supply(cells_able, able.count(cells_able)) for cells_able in set(able)]
-    profiles = [tuple(None if offer is None else offer.cost for offer in column) for column in zip(*rows, strict=True)]
+    profiles = [*zip(*rows, strict=True)]
     search = _set_search(view, cells, len(rows), [0] * len(cells), overall[0], leaf, supplies, profiles)
     search.leaf_steps = len(rows) ** 2 // 8
-    search.try_first(tuple(sorted(overall[1])))
+    search.try_first(first)
     chosen = search.run()
-    return None if chosen is None else matchings[chosen]
+    return None if chosen is None else _lowest_cpus(question, parts, rows, cells, chosen)
+
+
+def _lowest_cpus(
+    question: Question, parts: Sequence[Part], rows: Rows, cells: list[CellView], chosen: Chosen
+) -> list[int] | None:
+    """Of the cheapest ways to put the parts on the chosen cells, the one with the lowest CPU ids; None without any."""
+    ways = cheapest_columns([[row[c] for c in chosen] for row in rows])
+    if ways is None:
+        return None
+    if all(len(columns) == 1 for columns in ways):
+        return [chosen[columns[0]] for columns in ways]
+    _, width = id_bits(question.view)
+    table: Rows = []
+    for (cpus, _, _), columns in zip(parts, ways, strict=True):
+        table.append([None] * len(chosen))
+        for column in columns:
+            table[-1][column] = -mirrored(question.cpus(cells[chosen[column]], cpus), width)
+    matching = cheapest_matching(table)
+    assert matching is not None, "each of these ways is part of a matching"
+    return [chosen[column] for column in matching[1]]
 
 
 def _set_search(
@@ -164,7 +201,7 @@ def _set_search(
     return SetSearch(
         count=count,
         distances=[[view.distances[a.index][b.index] for b in cells] for a in cells],
-        weight=DISTANCE << sum(id_bits(view)),
+        weight=DISTANCE << id_bits(view)[0],
         unary=unary,
         base=base,
         leaf=leaf,
@@ -173,11 +210,10 @@ def _set_search(
     )
 
 
-def _key(view: HostView, cell: CellView, offer: Offer) -> int:
-    """Cost, then low cell ids, then low CPU ids, as one number that can be added up over cells."""
-    cell_bits, cpu_bits = id_bits(view)
-    low_cell = 1 << (cell_bits - 1 - cell.index)
-    return (((offer.cost << cell_bits) - low_cell) << cpu_bits) - mirrored(offer.cpus, cpu_bits)
+def _key(view: HostView, cell: CellView, cost: int) -> int:
+    """Cost, then low cell ids, as one number that can be added up over cells."""
+    cell_bits, _ = id_bits(view)
+    return (cost << cell_bits) - (1 << (cell_bits - 1 - cell.index))
 
 
 # Any cells
@@ -220,7 +256,8 @@ def _plan(question: Question, taken: list[Taken]) -> Plan:
             0.0 if question.dedicated else amount / MICRO,
             CpuSet.from_mask(entry.cell.dedicated & question.held),
         )
-    return Plan(cells, question.request.cpu_policy, None, _mems(question.view, cells))
+    request = question.request
+    return Plan(cells, request.cpu_policy, None, _mems(question.view, cells), request.isolation)
 
 
 def _mems(view: HostView, cells: dict[int, CellShare]) -> CpuSet:

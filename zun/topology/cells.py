@@ -108,10 +108,12 @@ class HostTopology:
     sockets: tuple[CpuSet, ...] = ()
     offline: CpuSet = NO_CPUS
     isolated: CpuSet = NO_CPUS
-    """CPUs the kernel does not balance (``isolcpus``). Nobody gets them unless ``dedicated_set`` names them:
-    a container with several threads would find them all on one CPU."""
+    """CPUs the kernel does not balance (``isolcpus``). Only isolation grade ``isolated`` gets them: any other
+    container with several threads would find them all on one CPU."""
     exposed: CpuSet = NO_CPUS
-    """CPUs whose core has threads outside this process's limits: never a whole core to us."""
+    """CPUs whose core has threads in another cell or outside this process's limits: never a whole core to us."""
+    exposed_l3: CpuSet = NO_CPUS
+    """CPUs whose L3 cache also serves CPUs of another cell or outside this process's limits: never a whole L3 to us."""
     page_kib: int = 4
     """Size of an ordinary page."""
     notes: tuple[str, ...] = ()
@@ -124,9 +126,11 @@ class HostTopology:
     reserved_memory_mib: Mapping[int, int] = field(default_factory=dict, hash=False)
     cpu_allocation_ratio: float = 1.0
     ram_allocation_ratio: float = 1.0
+    strategy: str = "pack"
+    """Which of equally close places is better: ``pack`` the one that is left with least, ``spread`` with most."""
 
     _by_id: dict[int, NUMACell] = field(init=False, repr=False, compare=False)
-    _view: Any = field(init=False, repr=False, compare=False, default=None)
+    _views: dict[bool, Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Raise ValueError for repeated ids, CPUs in two cells, and ratios that are not positive."""
@@ -142,9 +146,12 @@ class HostTopology:
         for name in ("cpu_allocation_ratio", "ram_allocation_ratio"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} must be a positive number, not {getattr(self, name)}")
+        if self.strategy not in ("pack", "spread"):
+            raise ValueError(f"strategy must be pack or spread, not {self.strategy!r}")
         object.__setattr__(self, "cells", cells)
         object.__setattr__(self, "reserved_memory_mib", dict(self.reserved_memory_mib))
         object.__setattr__(self, "_by_id", by_id)
+        object.__setattr__(self, "_views", {})
 
     def cell(self, cell_id: int) -> NUMACell:
         """The cell of that id; KeyError when the host has none."""
@@ -165,11 +172,26 @@ class HostTopology:
 
     @property
     def dedicated_cpus(self) -> CpuSet:
-        """CPUs a dedicated container may ever get: the operator's set, else all that are for no other use."""
+        """CPUs a dedicated container may ever get: the operator's set, else all that are for no other use.
+
+        Those the kernel isolates are not among them, see ``isolated_cpus``.
+        """
+        return self._for_dedicated() - self.isolated
+
+    @property
+    def isolated_cpus(self) -> CpuSet:
+        """CPUs a container of isolation grade ``isolated`` may ever get."""
+        return self._for_dedicated() & self.isolated
+
+    def cpus_for(self, isolation: str) -> CpuSet:
+        """CPUs a dedicated container of this isolation grade may ever get."""
+        return self.isolated_cpus if isolation == "isolated" else self.dedicated_cpus
+
+    def _for_dedicated(self) -> CpuSet:
         usable = self.cpus - self.reserved
         if self.dedicated_set is not None:
             return usable & self.dedicated_set
-        return usable - self.isolated - (self.shared_set or CpuSet())
+        return usable - (self.shared_set or CpuSet())
 
     @property
     def pool_cpus(self) -> CpuSet:
@@ -186,12 +208,15 @@ class HostTopology:
         reserved_memory_mib: int | Mapping[int, int] = 0,
         cpu_allocation_ratio: float = 1.0,
         ram_allocation_ratio: float = 1.0,
+        strategy: str = "pack",
     ) -> Self:
         """This host with the operator's settings, replacing earlier ones.
 
         ``reserved_memory_mib`` as a number is for the whole host, taken from its cells in proportion to
         their memory; as a mapping it is MiB by cell id. ``cpu_allocation_ratio`` is how many shared CPUs
         may be promised per CPU of the pool, ``ram_allocation_ratio`` the same for memory of shared containers.
+        ``strategy`` ``pack`` keeps large holes large; ``spread`` gives each container the emptiest of equally
+        close places.
         """
         if isinstance(reserved_memory_mib, int):
             reserved_memory_mib = _spread(reserved_memory_mib, self.cells)
@@ -205,6 +230,7 @@ class HostTopology:
             reserved_memory_mib=reserved_memory_mib,
             cpu_allocation_ratio=cpu_allocation_ratio,
             ram_allocation_ratio=ram_allocation_ratio,
+            strategy=strategy,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -215,6 +241,7 @@ class HostTopology:
             "offline": str(self.offline),
             "isolated": str(self.isolated),
             "exposed": str(self.exposed),
+            "exposed_l3": str(self.exposed_l3),
             "page_kib": self.page_kib,
             "notes": list(self.notes),
             "reserved": str(self.reserved),
@@ -223,6 +250,7 @@ class HostTopology:
             "reserved_memory_mib": {str(cell): mib for cell, mib in self.reserved_memory_mib.items()},
             "cpu_allocation_ratio": self.cpu_allocation_ratio,
             "ram_allocation_ratio": self.ram_allocation_ratio,
+            "strategy": self.strategy,
         }
 
     @classmethod
@@ -239,6 +267,7 @@ class HostTopology:
             offline=CpuSet(record.get("offline", "")),
             isolated=CpuSet(record.get("isolated", "")),
             exposed=CpuSet(record.get("exposed", "")),
+            exposed_l3=CpuSet(record.get("exposed_l3", "")),
             page_kib=int(record.get("page_kib", 4)),
             notes=tuple(record.get("notes", ())),
             reserved=CpuSet(record.get("reserved", "")),
@@ -247,6 +276,7 @@ class HostTopology:
             reserved_memory_mib={int(cell): int(mib) for cell, mib in reserved_memory.items()},
             cpu_allocation_ratio=float(record.get("cpu_allocation_ratio", 1.0)),
             ram_allocation_ratio=float(record.get("ram_allocation_ratio", 1.0)),
+            strategy=str(record.get("strategy", "pack")),
         )
 
 

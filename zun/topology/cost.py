@@ -2,10 +2,13 @@
 """The one objective: a lexicographic key, packed into an integer so that parts of a plan simply add up.
 
 Each rule is a field, more important ones further left. Sums of fields stay below the width of a field,
-so comparing two sums compares the rules one after the other.
+so comparing two sums compares the rules one after the other. How the last three rules count is the operator's
+choice, ``PACK`` or ``SPREAD``.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 _WIDTHS = (
     ("MEM_LEFT", 64),  # MiB or pages left on the cells used: prefer the cell that is already full
@@ -29,15 +32,27 @@ def _weights() -> dict[str, int]:
 
 
 _WEIGHTS = _weights()
-MEM_LEFT = _WEIGHTS["MEM_LEFT"]
-CELL_LEFT = _WEIGHTS["CELL_LEFT"]
-CACHE_LEFT = _WEIGHTS["CACHE_LEFT"]
 CORE_LEFT = _WEIGHTS["CORE_LEFT"]
 CORES = _WEIGHTS["CORES"]
 CACHES = _WEIGHTS["CACHES"]
 CROWD = _WEIGHTS["CROWD"]
 DISTANCE = _WEIGHTS["DISTANCE"]
 REMOTE = _WEIGHTS["REMOTE"]
+
+
+class Weights(NamedTuple):
+    """What one unit left over costs, by where it is left."""
+
+    cache_left: int
+    cell_left: int
+    mem_left: int
+
+
+PACK = Weights(_WEIGHTS["CACHE_LEFT"], _WEIGHTS["CELL_LEFT"], _WEIGHTS["MEM_LEFT"])
+"""Better is what leaves least."""
+SPREAD = Weights(*(-weight for weight in PACK))
+"""Better is what leaves most. A negative field borrows from the one to its left, in all sums alike: the order of
+sums is still that of the rules, but a field cannot be cut out of one."""
 
 
 def mirrored(mask: int, width: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zun.topology.cost import CACHES, CORES, DISTANCE, REMOTE, mirrored
+from zun.topology.cost import CACHES, CORE_LEFT, CORES, DISTANCE, PACK, REMOTE, mirrored
 from zun.topology.question import Offer, Question, Taken, in_mib
 from zun.topology.request import MICRO
 from zun.topology.sets import STEPS, Chosen, SetSearch, Supply, alike, among
@@ -35,7 +35,7 @@ class _Cover:
         self.caps = [question.capacity(cell) for cell in cells]
         self.own = [question.room(cell.id) for cell in cells]
         self.reach = [question.reach(cell) for cell in cells] if question.strict else [need] * len(cells)
-        self.bits = sum(id_bits(question.view))
+        self.bits = id_bits(question.view)[0]
         self.full: list[int] = []
 
     def best(self) -> list[Taken] | None:
@@ -45,7 +45,7 @@ class _Cover:
         view = self.question.view
         peers = [among(view.peers[cell.index], self.cells) for cell in self.cells]
         like = alike([self.question.profile(cell) for cell in self.cells], peers)
-        self.full = [self._offer(c, self.caps[c]).cost for c in range(len(self.cells))]
+        self.full = [self._cost(c, self.caps[c]) for c in range(len(self.cells))]
         steps = STEPS
         for count in range(start, len(self.cells) + 1):
             unary, base = self._bounds(count)
@@ -84,14 +84,17 @@ class _Cover:
         core for each CPU it keeps.
         """
         size = len(self.cells)
+        # To spread makes the rules below CORE_LEFT negative; together they are less than one unit of it.
+        least = 0 if self.question.view.weights is PACK else -2 * CORE_LEFT
         if not self.question.dedicated or _top(self.caps, count - 1) >= self.cpus:
-            return [0] * size, -(1 << self.bits)
+            return [0] * size, (least - 1) << self.bits
         kept = _top(self.caps, count) - self.cpus
         saved = 0
         for cost in self.full:
-            cores = cost // CORES % (CACHES // CORES)
+            # What is less than a core may be negative, to spread; it is never as much as CORE_LEFT.
+            cores = (cost + CORE_LEFT) // CORES % (CACHES // CORES)
             saved = max(saved, cost - CACHES - max(1, cores - kept) * CORES)
-        return [cost << self.bits for cost in self.full], -((saved + 1) << self.bits)
+        return [cost << self.bits for cost in self.full], (least - saved - 1) << self.bits
 
     def _leaf(self, chosen: Chosen, limit: int | None) -> int | None:
         caps = self.caps
@@ -99,14 +102,21 @@ class _Cover:
         if total < self.cpus or sum(self.reach[c] for c in chosen) < self.need:
             return None
         givers = self._givers(chosen)
-        cost = sum(self.full[c] if c in givers else self._offer(c, 0).cost for c in chosen)
+        cost = sum(self.full[c] if c in givers else self._cost(c, 0) for c in chosen)
         kept = sum(caps[c] for c in givers) - self.cpus
-        if kept:
-            cost += min(self._offer(c, caps[c] - kept).cost - self.full[c] for c in givers)
         cost += self.question.memory_cost(sum(self.own[c] for c in chosen), self.need)
-        if limit is not None and (cost - 1) << self.bits >= limit:
-            return None
-        return self._key(chosen, self._offers(chosen), cost)
+        if kept:
+            saved = [(self.question.least_cost(self.cells[c], caps[c] - kept) - self.full[c], c) for c in givers]
+            if limit is not None and (cost + min(saved)[0] - 1) << self.bits >= limit:
+                return None
+            least: int | None = None
+            for bound, c in sorted(saved):
+                if least is None or bound <= least:
+                    spared = self._cost(c, caps[c] - kept) - self.full[c]
+                    least = spared if least is None else min(least, spared)
+            cost += least or 0
+        low_cells = sum(1 << (self.bits - 1 - self.cells[c].index) for c in chosen)
+        return (cost << self.bits) - low_cells
 
     def _givers(self, chosen: Chosen) -> Sequence[int]:
         """Those of ``chosen`` that CPUs are taken from: the fewest, with the most CPUs."""
@@ -125,14 +135,18 @@ class _Cover:
         """What each chosen cell gives, with the best of the givers keeping what is not needed."""
         givers = self._givers(chosen)
         kept = sum(self.caps[c] for c in givers) - self.cpus
+        _, width = id_bits(self.question.view)
+        spared = {c: self._cost(c, self.caps[c] - kept) - self._cost(c, self.caps[c]) for c in givers}
         best: list[Offer] = []
-        best_key = None
+        best_ids = None
         for last in reversed(givers):  # of equals, the lower ids give all they can
+            if spared[last] > min(spared.values()):
+                continue
             amounts = [self.caps[c] - (kept if c == last else 0) if c in givers else 0 for c in chosen]
             offers = [self._offer(c, amount) for c, amount in zip(chosen, amounts, strict=True)]
-            key = self._key(chosen, offers, sum(offer.cost for offer in offers))
-            if best_key is None or key < best_key:
-                best, best_key = offers, key
+            ids = mirrored(sum(offer.cpus for offer in offers), width) if self.question.dedicated else 0
+            if best_ids is None or ids > best_ids:
+                best, best_ids = offers, ids
             if not kept:
                 break
         return best
@@ -142,12 +156,10 @@ class _Cover:
         assert offer is not None, "a cell can give any amount up to its capacity"
         return offer
 
-    def _key(self, chosen: Chosen, offers: Sequence[Offer], cost: int) -> int:
-        """Cost, then low cell ids, then low CPU ids, in one number."""
-        cell_bits, cpu_bits = id_bits(self.question.view)
-        low_cells = sum(1 << (cell_bits - 1 - self.cells[c].index) for c in chosen)
-        given = sum(offer.cpus for offer in offers) if self.question.dedicated else 0
-        return (((cost << cell_bits) - low_cells) << cpu_bits) - mirrored(given, cpu_bits)
+    def _cost(self, c: int, amount: int) -> int:
+        cost = self.question.cpu_cost(self.cells[c], amount)
+        assert cost is not None, "a cell can give any amount up to its capacity"
+        return cost
 
     def _taken(self, chosen: Chosen) -> list[Taken]:
         offers = self._offers(chosen)

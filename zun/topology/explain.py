@@ -49,12 +49,14 @@ def _no_such_pages(topology: HostTopology, request: PlacementRequest) -> str:
 def _reason(request: PlacementRequest, question: Question) -> tuple[RefusalCode, str]:
     cells = question.view.cells
     if not any(cell.dedicated if question.dedicated else cell.pool for cell in cells):
+        if request.isolation == "isolated":
+            return RefusalCode.NO_CPUS, "the kernel isolates no CPU of this host that is for dedicated containers"
         return RefusalCode.NO_CPUS, f"no CPU of this host is for {request.cpu_policy} containers"
     together = request.numa_affinity == "require"
     if together and request.numa_nodes > len(cells):
         have = _count(len(cells), "cell")
         return RefusalCode.TOO_FEW_CELLS, f"the host has {have} with CPUs: {request.numa_nodes} are wanted"
-    if question.dedicated and question.policy == "require" and not any(cell.smt for cell in cells):
+    if question.dedicated and request.thread_policy == "require" and not any(cell.smt for cell in cells):
         return RefusalCode.NO_SMT, "no core of this host has sibling threads: thread policy require needs them"
     return _short(question) if together else _short_in_all(question)
 
@@ -72,18 +74,24 @@ class Measure(NamedTuple):
 
 def _measures(question: Question) -> list[Measure]:
     """In the order in which refusals name them."""
-    held, policy, pages = question.held, question.policy, question.page_kib
+    held, rules, pages = question.held, question.rules, question.page_kib
+    by_core = rules._replace(keep="")
     if pages is None:
         memory = Measure(RefusalCode.MEMORY, question.reach, 1, "MiB free")
     else:
         memory = Measure(RefusalCode.PAGES, question.reach, 1, f"pages of {pages} KiB free")
     if not question.dedicated:
         return [Measure(RefusalCode.SHARED_POOL, question.capacity, 0, "CPUs left in the shared pool"), memory]
-    cores = "cores of their own" if policy == "isolate" else "whole cores"
+    cores = "cores of their own" if rules.policy == "isolate" else "whole cores"
+    place = "cells" if rules.keep == "node" else "L3 caches"
     return [
         Measure(RefusalCode.CPUS, lambda cell: (cell.dedicated & ~held).bit_count(), 0, "CPUs free"),
         Measure(
-            RefusalCode.CORES, lambda cell: capacity(cell, held, policy, _UNBOUNDED), 0, f"CPUs free on {cores}"
+            RefusalCode.CORES, lambda cell: capacity(cell, held, by_core, _UNBOUNDED), 0, f"CPUs free on {cores}"
+        ),
+        Measure(
+            RefusalCode.ISOLATION, lambda cell: capacity(cell, held, rules, _UNBOUNDED), 0,
+            f"CPUs free on {cores} in {place} that are nobody else's",
         ),
         Measure(
             RefusalCode.SHARED_FLOOR, question.capacity, 0, "CPUs free beside those that shared containers need"

@@ -12,15 +12,41 @@ Costs = Sequence[Sequence[int | None]]
 def cheapest_matching(costs: Costs) -> tuple[int, list[int]] | None:
     """Give every row a column of its own at the least total cost: (cost, column by row).
 
-    None when some row is left without. Shortest augmenting paths with potentials (Jonker and Volgenant):
-    cubic, and exact because everything is an integer.
+    None when some row is left without.
+    """
+    found = _matched(costs)
+    return None if found is None else found[:2]
+
+
+def cheapest_columns(costs: Costs) -> list[list[int]] | None:
+    """For each row of a square table, the columns it can have in a cheapest matching; None when there is none.
+
+    Any matching within these columns is a cheapest one, and there is no other.
+    """
+    found = _matched(costs)
+    if found is None:
+        return None
+    row_prices, column_prices = found[2]
+    return [
+        [c for c, cost in enumerate(row) if cost is not None and cost == price + column_prices[c]]
+        for row, price in zip(costs, row_prices, strict=True)
+    ]
+
+
+def _matched(costs: Costs) -> tuple[int, list[int], tuple[list[int], list[int]]] | None:
+    """The cheapest matching, and prices of rows and columns that prove it.
+
+    Shortest augmenting paths with potentials (Jonker and Volgenant): cubic, and exact because everything is an
+    integer.
     """
     rows, columns = len(costs), len(costs[0])
     if rows > columns:
         return None
     row_of = [-1] * columns
-    prices = [0] * rows, [0] * columns
-    for start in range(rows):
+    prices = _first_prices(costs)
+    if prices is None:
+        return None
+    for start in _unmatched(costs, row_of, prices):
         path = _augmenting_path(costs, start, row_of, prices)
         if path is None:
             return None
@@ -29,7 +55,42 @@ def cheapest_matching(costs: Costs) -> tuple[int, list[int]] | None:
     for column, row in enumerate(row_of):
         if row >= 0:
             column_of[row] = column
-    return sum(costs[row][column] or 0 for row, column in enumerate(column_of)), column_of
+    return sum(costs[row][column] or 0 for row, column in enumerate(column_of)), column_of, prices
+
+
+def _first_prices(costs: Costs) -> tuple[list[int], list[int]] | None:
+    """Prices of rows and columns, whose sums are no higher than any cost; None when a row or column has no cost.
+
+    A column that is left over at the end must have price 0, so only where all are used do columns begin with
+    their least cost.
+    """
+    of_columns = [0] * len(costs[0])
+    if len(costs) == len(costs[0]):
+        for column in range(len(costs)):
+            least = min((cost for row in costs if (cost := row[column]) is not None), default=None)
+            if least is None:
+                return None
+            of_columns[column] = least
+    of_rows = []
+    for row in costs:
+        least = min((cost - of_columns[c] for c, cost in enumerate(row) if cost is not None), default=None)
+        if least is None:
+            return None
+        of_rows.append(least)
+    return of_rows, of_columns
+
+
+def _unmatched(costs: Costs, row_of: list[int], prices: tuple[list[int], list[int]]) -> list[int]:
+    """Match rows with free columns at their price, in order, and return the rows for which there is none."""
+    left = []
+    for r, (row, price) in enumerate(zip(costs, prices[0], strict=True)):
+        for column, cost in enumerate(row):
+            if row_of[column] < 0 and cost is not None and cost == price + prices[1][column]:
+                row_of[column] = r
+                break
+        else:
+            left.append(r)
+    return left
 
 
 Path = tuple[int, list[tuple[int, int]]]

@@ -18,7 +18,7 @@ class CellShare:
     """Dedicated: CPUs that are the container's alone. Shared: the cell's pool when the plan was made."""
     memory_mib: int = 0
     withheld: CpuSet = NO_CPUS
-    """Sibling threads kept idle for this container: booked like its own, run by nobody."""
+    """CPUs kept idle for this container, siblings or more: booked like its own, run by nobody."""
     pages: Mapping[int, int] = field(default_factory=dict, hash=False)
     """Huge pages by size in KiB. When there are any, ``memory_mib`` comes out of them."""
     shared: float = 0.0
@@ -42,6 +42,8 @@ class Plan:
     """Generation of the host the plan was computed from; the caller sets it (``dataclasses.replace``)."""
     mems: CpuSet = None  # type: ignore[assignment]
     """Cells the container's memory comes from (``cpuset_mems``): all of the plan that have memory."""
+    isolation: str = "thread"
+    """The grade of isolation the plan was asked to keep; see ``grade_of`` for the one it reaches."""
 
     def __post_init__(self) -> None:
         cells = dict(self.cells)
@@ -59,7 +61,7 @@ class Plan:
 
     @property
     def withheld(self) -> CpuSet:
-        """Sibling threads nobody may run on while this plan is held."""
+        """CPUs nobody may run on while this plan is held."""
         mask = 0
         for share in self.cells.values():
             mask |= share.withheld.mask
@@ -77,7 +79,8 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """The record kept in the container's row and sent as ``limits['cpuset']``.
 
-        ``mems`` is there only when it is not simply the cells of the plan (some cells have no memory).
+        ``mems`` is there only when it is not simply the cells of the plan (some cells have no memory), and
+        ``isolation`` only when it is more than ``thread``.
         """
         record: dict[str, Any] = {
             "cpu_policy": self.cpu_policy,
@@ -86,6 +89,8 @@ class Plan:
         }
         if self.mems != CpuSet(self.cells):
             record["mems"] = str(self.mems)
+        if self.isolation != "thread":
+            record["isolation"] = self.isolation
         return record
 
     @classmethod
@@ -97,6 +102,7 @@ class Plan:
             cpu_policy=str(record["cpu_policy"]),
             generation=record.get("generation"),
             mems=None if mems is None else CpuSet(mems),  # type: ignore[arg-type]
+            isolation=str(record.get("isolation", "thread")),
         )
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from zun.topology.cores import capacity, pick, units_of
-from zun.topology.cost import CELL_LEFT, CROWD, MEM_LEFT, REMOTE
+from zun.topology.cores import CellStock, capacity, may_keep, rules_of, units_of
+from zun.topology.cost import CROWD, REMOTE
 from zun.topology.request import MICRO, PlacementRequest
 from zun.topology.usage import Usage
 from zun.topology.view import CacheView, CellView, HostView
@@ -39,7 +39,8 @@ class Question:
     """
 
     __slots__ = (
-        "_caps", "_offers", "_rooms", "dedicated", "held", "page_kib", "policy", "request", "strict", "usage", "view",
+        "_caps", "_offers", "_rooms", "_stocks", "dedicated", "held", "page_kib", "request", "rules", "strict",
+        "usage", "view",
     )
 
     def __init__(self, view: HostView, usage: Usage, request: PlacementRequest, page_kib: int | None) -> None:
@@ -49,10 +50,11 @@ class Question:
         self.page_kib = page_kib
         self.dedicated = request.cpu_policy == "dedicated"
         self.strict = request.mempolicy == "strict"
-        self.policy = request.thread_policy
+        self.rules = rules_of(request, view.weights)
         self.held = usage.held_mask
         self._rooms: dict[int, int] = {}
         self._caps: dict[int, int] = {}
+        self._stocks: dict[int, CellStock] = {}
         self._offers: dict[tuple[int, int], Offer | None] = {}
 
     def need(self, mib: int) -> int:
@@ -83,7 +85,7 @@ class Question:
         return need <= self.room(cell.id) or not self.strict or need <= self.reach(cell)
 
     def memory_cost(self, own: int, need: int) -> int:
-        return (need - own) * REMOTE if need > own else (own - need) * MEM_LEFT
+        return (need - own) * REMOTE if need > own else (own - need) * self.rules.weights.mem_left
 
     def offer(self, cell: CellView, cpus: int, need: int) -> Offer | None:
         """The best this cell can do for a part, None when it cannot serve it."""
@@ -95,6 +97,42 @@ class Question:
             return None
         cost, given, withheld, amount = offer
         return Offer(cost + self.memory_cost(room, need), given, withheld, amount)
+
+    def cost(self, cell: CellView, cpus: int, need: int) -> int | None:
+        """The cost of ``offer``, for less work."""
+        room = self.room(cell.id)
+        if need > room and self.strict and need > self.reach(cell):
+            return None
+        cost = self.cpu_cost(cell, cpus)
+        return None if cost is None else cost + self.memory_cost(room, need)
+
+    def cpu_cost(self, cell: CellView, cpus: int) -> int | None:
+        """The cost of ``cpu_offer``."""
+        if self.dedicated and cpus:
+            return self._stock(cell).cost(cpus) if cpus <= (cell.dedicated & ~self.held).bit_count() else None
+        offer = self.cpu_offer(cell, cpus)
+        return None if offer is None else offer.cost
+
+    def least_cost(self, cell: CellView, cpus: int) -> int:
+        """No more than ``cpu_cost``, which must not be None, at once."""
+        if self.dedicated and cpus:
+            return self._stock(cell).least(cpus)
+        return self.cpu_cost(cell, cpus) or 0
+
+    def cpus(self, cell: CellView, cpus: int) -> int:
+        """Mask of the CPUs in ``cpu_offer``, which must not be None."""
+        found = self._stock(cell).pick(cpus) if self.dedicated and cpus else None
+        if found is not None:
+            return found.cpus
+        offer = self.cpu_offer(cell, cpus)
+        return 0 if offer is None else offer.cpus
+
+    def _stock(self, cell: CellView) -> CellStock:
+        stock = self._stocks.get(cell.index)
+        if stock is None:
+            stock = CellStock(cell, self.held, self.rules, self.usage.budget(self.view, cell))
+            self._stocks[cell.index] = stock
+        return stock
 
     def cpu_offer(self, cell: CellView, cpus: int) -> Offer | None:
         """The CPU side of ``offer``; 0 CPUs is nothing at all."""
@@ -108,10 +146,10 @@ class Question:
     def _dedicated_offer(self, cell: CellView, cpus: int) -> Offer | None:
         free = (cell.dedicated & ~self.held).bit_count()
         if cpus == 0:
-            return Offer(free * CELL_LEFT, 0, 0, 0)
+            return Offer(free * self.rules.weights.cell_left, 0, 0, 0)
         if cpus > free:
             return None
-        found = pick(cell, self.held, cpus, self.policy, self.usage.budget(self.view, cell))
+        found = self._stock(cell).pick(cpus)
         return None if found is None else Offer(found[0], found[1], found[2], cpus)
 
     def _shared_offer(self, cell: CellView, cpus: int) -> Offer | None:
@@ -120,7 +158,7 @@ class Question:
         if not pool or cpus > room:
             return None
         crowd = max(0, cpus - self.uncrowded(cell))
-        return Offer(crowd * CROWD + (room - cpus) * CELL_LEFT, pool, 0, cpus)
+        return Offer(crowd * CROWD + (room - cpus) * self.rules.weights.cell_left, pool, 0, cpus)
 
     def uncrowded(self, cell: CellView) -> int:
         """Millionths of a CPU until shared demand exceeds the CPUs of the pool; negative beyond."""
@@ -133,7 +171,7 @@ class Question:
         if cap is None:
             if self.dedicated:
                 budget = self.usage.budget(self.view, cell)
-                cap = capacity(cell, self.held, self.policy, budget)
+                cap = capacity(cell, self.held, self.rules, budget)
             else:
                 cap = self.usage.shared_room(self.view, cell) if cell.pool & ~self.held else -1
             self._caps[cell.index] = cap
@@ -146,12 +184,15 @@ class Question:
             return (*memory, self.capacity(cell), self.uncrowded(cell), bool(cell.pool & ~self.held))
         free = cell.dedicated & ~self.held
         shape = tuple(sorted(self._cache_profile(cell, cache, free) for cache in cell.caches))
-        return (*memory, self.usage.budget(self.view, cell), free.bit_count(), shape)
+        everyone = (cell.everyone & cell.pool).bit_count() if self.rules.keep == "node" else 0
+        return (*memory, self.usage.budget(self.view, cell), free.bit_count(), everyone, shape)
 
     def _cache_profile(self, cell: CellView, cache: CacheView, free: int) -> tuple[object, ...]:
-        units = units_of(cell, cache, free, self.policy)
+        units = units_of(cell, cache, free, self.rules.policy)
         sizes = sorted((unit.bit_count(), (unit & cell.pool).bit_count()) for unit in units)
-        return (cache.mask & free).bit_count(), *sizes
+        keep = self.rules.keep
+        price = (cache.kept & cell.pool).bit_count() if keep and may_keep(cell, cache, self.held, keep) else -1
+        return (cache.mask & free).bit_count(), price, *sizes
 
 
 def in_mib(mib: int, page_kib: int | None, units: Sequence[int]) -> list[int]:

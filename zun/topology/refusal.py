@@ -27,6 +27,8 @@ class RefusalCode(StrEnum):
     """Not enough free CPUs where they are wanted together."""
     CORES = "cores"
     """Enough CPUs, but not on whole cores as the thread policy wants them."""
+    ISOLATION = "isolation"
+    """Enough whole cores, but not in L3 caches or cells that are nobody else's, as the isolation grade wants."""
     SHARED_FLOOR = "shared-floor"
     """The CPUs are free, but shared containers need them."""
     SHARED_POOL = "shared-pool"
@@ -43,6 +45,37 @@ class RefusalCode(StrEnum):
     """A CPU of a plan now belongs to somebody else (``Usage.fits`` only)."""
     CPUS_GONE = "cpus-gone"
     """A CPU or cell of a plan is not, or no longer, for such containers (``Usage.fits`` only)."""
+
+
+class Dimension(StrEnum):
+    """What can be changed about a request, and what counts as the smaller change there."""
+
+    CPUS = "cpus"
+    """Fewer CPUs. With ``numa_cpus`` no entry grows, and the fewest are taken off all entries together."""
+    MEMORY = "memory"
+    """Less memory, counted in the same way."""
+    NODES = "nodes"
+    """Another ``numa_nodes``, split evenly; the nearest number, of two as near the larger."""
+    SHAPE = "shape"
+    """As many cells, split evenly instead of by the lists."""
+    AFFINITY = "affinity"
+    """``numa_nodes`` as a wish (``prefer``)."""
+    THREADS = "threads"
+    """Thread policy ``prefer``, which takes whatever another one would."""
+    ISOLATION = "isolation"
+    """The next lower isolation grade."""
+    PAGES = "pages"
+    """The next smaller pages that the host has."""
+    MEMPOLICY = "mempolicy"
+    """Memory also from other nodes (``preferred``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A request that fits and differs from the refused one in one dimension, where no smaller change would do."""
+
+    dimension: Dimension
+    request: PlacementRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +114,7 @@ class Refusal:
     """One entry per cell wanted."""
     _free: Callable[[], Mapping[int, CellFree]] | None = field(default=None, repr=False, compare=False)
     _find: Callable[[], PlacementRequest | None] | None = field(default=None, repr=False, compare=False)
+    _list: Callable[[], tuple[Change, ...]] | None = field(default=None, repr=False, compare=False)
     _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     # Most refusals are only counted: what is costly to say is worked out at the first look.
@@ -98,11 +132,19 @@ class Refusal:
         """The nearest request that would have fitted, None when nothing like it would.
 
         Nearest is, in this order: the largest smaller amount of what is short, CPUs or memory; more cells;
-        any cells; no thread policy; ordinary pages; less of both.
+        any cells; no thread policy; no isolation; ordinary pages; less of both.
         """
         if "nearest" not in self._known:
             self._known["nearest"] = self._find() if self._find else None
         found: PlacementRequest | None = self._known["nearest"]
+        return found
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """The smallest change in each dimension that would have fitted, in the order of ``Dimension``."""
+        if "changes" not in self._known:
+            self._known["changes"] = self._list() if self._list else ()
+        found: tuple[Change, ...] = self._known["changes"]
         return found
 
     def __str__(self) -> str:

@@ -36,6 +36,24 @@ class MemPolicy(StrEnum):
     PREFERRED = "preferred"
 
 
+class Isolation(StrEnum):
+    """What must be nobody else's beside a dedicated container's own CPUs, each grade more than the one before.
+
+    Others are containers, on CPUs of their own or in the shared pool; what the operator reserved is the host's.
+    """
+
+    THREAD = "thread"
+    """Nothing: siblings and caches may be shared."""
+    CORE = "core"
+    """The siblings: each is the container's own or idle."""
+    L3 = "l3"
+    """Every CPU that shares an L3 cache with one of the container's."""
+    NODE = "node"
+    """Every CPU of the cells it runs on."""
+    ISOLATED = "isolated"
+    """As ``thread``, on CPUs that the kernel isolates (``isolcpus``), which no other grade gets."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlacementRequest:
     """One container's wishes. ``memory_mib`` in MiB; ``cpus`` whole CPUs, or a demand (1.5) when shared.
@@ -57,6 +75,7 @@ class PlacementRequest:
     numa_mem: tuple[int, ...] | None = None
     mempolicy: str = "strict"
     page_size: str | int | None = None
+    isolation: str = "thread"
 
     def __post_init__(self) -> None:
         """Raise ValueError, naming the field, for a request no host could ever satisfy."""
@@ -67,6 +86,9 @@ class PlacementRequest:
         self._set("numa_affinity", _one_of(NUMAAffinity, "numa_affinity", affinity))
         self._set("mempolicy", _one_of(MemPolicy, "mempolicy", self.mempolicy))
         self._set("page_size", _page_size(self.page_size))
+        self._set("isolation", _one_of(Isolation, "isolation", self.isolation))
+        if not self.dedicated and self.isolation != "thread":
+            raise ValueError(f"isolation {self.isolation} is for dedicated CPUs: a shared container has none")
         self._set("cpus", self._cpu_count("cpus", self.cpus))
         self._set("memory_mib", _whole("memory_mib", self.memory_mib, least=0))
         self._check_shape()
@@ -144,6 +166,7 @@ class PlacementRequest:
             "numa_mem": None if self.numa_mem is None else list(self.numa_mem),
             "mempolicy": str(self.mempolicy),
             "page_size": self.page_size,
+            "isolation": str(self.isolation),
         }
 
 

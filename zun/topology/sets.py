@@ -15,11 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
+from math import comb
 
 from zun.topology.view import CellView
 
 STEPS = 50_000
 """Every way to choose 8 of 16 cells takes 48,619."""
+
+FEW_SETS = 100
+"""Up to here it is quicker to look at every set than to rule some out: every way to choose from 8 cells is 70."""
 
 ALWAYS_EXACT = 16
 """Number of cells up to which the steps suffice for anything."""
@@ -59,6 +64,7 @@ class SetSearch:
     """How many may still be taken; negative when the search was broken off."""
     leaf_steps: int = 0
     """How many more a whole set counts for, where its cost is not quickly told."""
+    few: int = FEW_SETS
     best: Chosen | None = None
     best_cost: int | None = None
     _near: list[list[int]] = field(default_factory=list)
@@ -73,11 +79,54 @@ class SetSearch:
         if self.count == size:
             self._finish(tuple(range(size)), self._spread(range(size)))
             return self.best
+        if comb(size, self.count) <= self.few:
+            self._try_all(size)
+            return self.best
         self._prepare(size)
         for start in self._greedy_sets():
             self._finish(start, self._spread(start))
         self._decide(0, (), 0, 0, [0] * size, [0] * len(self.supplies))
         return self.best
+
+    def _try_all(self, size: int) -> None:
+        """The same for few sets: all of them, in the order of their bounds."""
+        bounds = []
+        weight, distances, unary, like = self.weight, self.distances, self.unary, self.alike or [-1] * size
+        for chosen in combinations(range(size), self.count):
+            bound = self.base
+            spread = 0
+            for number, p in enumerate(chosen):
+                if like[p] >= 0 and like[p] not in chosen:
+                    break
+                bound += unary[p]
+                row = distances[p]
+                for q in chosen[:number]:
+                    spread += row[q]
+            else:
+                if self.supplies:
+                    extra = self._lacking(chosen)
+                    if extra is None:
+                        continue
+                    bound += extra
+                bounds.append((bound + spread * weight, chosen, spread))
+        bounds.sort()
+        for bound, chosen, spread in bounds:
+            if self.best_cost is not None and bound >= self.best_cost:
+                break
+            self._finish(chosen, spread)
+
+    def _lacking(self, chosen: Chosen) -> int | None:
+        """What it costs that a set has not got all that is wanted; None when that cannot be."""
+        extra = 0
+        for amounts, wanted, price in ((supply.amounts, supply.wanted, supply.price) for supply in self.supplies):
+            missing = wanted
+            for p in chosen:
+                missing -= amounts[p]
+            if missing > 0:
+                if price is None:
+                    return None
+                extra += missing * price
+        return extra
 
     def try_first(self, chosen: Chosen) -> None:
         """Start from a set that is likely to be good."""

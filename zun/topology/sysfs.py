@@ -59,7 +59,10 @@ def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) ->
         sockets=tuple(socket & usable for socket in sockets if socket & usable),
         offline=offline,
         isolated=(tree.cpu_list(f"{_CPU}/isolated") or CpuSet()) & usable,
-        exposed=_union(core & usable for core in cores if not core <= usable),
+        exposed=_union(core & usable for core in cores if not any(core <= cell.cpus for cell in cells)),
+        exposed_l3=_union(
+            cache & usable for cache in caches if not any(cache & online <= cell.cpus for cell in cells)
+        ),
         page_kib=_page_kib(tree.root),
         notes=tuple(tree.notes),
     )

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from zun.topology.cells import HostTopology
+from zun.topology.cores import kept_with
 from zun.topology.cpuset import CpuSet
 from zun.topology.placement import CellShare, Plan
 from zun.topology.refusal import CellFree, Refusal, RefusalCode
@@ -161,7 +162,7 @@ class Usage:
 
     def fits(self, topology: HostTopology, plan: Plan) -> Refusal | None:
         """None when every element of ``plan`` is still free, so that it can be claimed as it is."""
-        view = view_of(topology)
+        view = view_of(topology, plan.isolation)
         for node, share in plan.cells.items():
             if node not in view.small_mib:
                 problem: Problem | None = (RefusalCode.CPUS_GONE, f"the host has no cell {node}")
@@ -187,10 +188,16 @@ class Usage:
                 return RefusalCode.SHARED_POOL, f"the shared pool of cell {node} is empty"
             return None
         mask = share.cpus.mask | share.withheld.mask
-        if gone := mask & ~cell.dedicated:
+        # Siblings go idle only where they are for dedicated use; isolation may keep CPUs that are for others.
+        others = 0 if plan.isolation == "thread" else share.withheld.mask & cell.everyone
+        if gone := mask & ~(cell.dedicated | others):
             return RefusalCode.CPUS_GONE, f"CPUs {CpuSet.from_mask(gone)} of cell {node} are not for dedicated use"
         if taken := mask & self._held:
             return RefusalCode.CPUS_TAKEN, f"CPUs {CpuSet.from_mask(taken)} of cell {node} are taken"
+        kept = kept_with(cell, share.cpus.mask, plan.isolation)
+        if kept is None or kept & ~mask:
+            words = f"on cell {node} the plan does not hold all that isolation {plan.isolation} keeps"
+            return RefusalCode.ISOLATION, words
         if (mask & cell.pool).bit_count() > self.budget(view, cell):
             return RefusalCode.SHARED_FLOOR, f"shared containers need {self.floor(view, cell)} CPUs of cell {node}"
         return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from zun.topology.cells import HostTopology, NUMACell
+from zun.topology.cost import PACK, SPREAD, Weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,6 +24,9 @@ class CacheView:
     """The first thread of each core."""
     whole: int
     """The first thread of each core that can be had whole: see ``CellView.whole``."""
+    kept: int
+    """What a container that has this L3 to itself holds: all of it that any container may get. 0 when the L3
+    reaches beyond these cores, so that nobody can have it to himself."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +39,9 @@ class CellView:
     """Mask of the CPUs a dedicated container may get."""
     pool: int
     """Mask of the shared pool while nothing is pinned."""
+    everyone: int
+    """Mask of the CPUs that any container may get."""
+    online: int
     caches: tuple[CacheView, ...]
     """At least one: a cell without L3 is one group."""
     cores: tuple[int, ...]
@@ -68,19 +75,23 @@ class HostView:
     cpu_ratio: Fraction
     """Exact: a floor is a whole number of CPUs, and floats would sometimes round it the wrong way."""
     ram_ratio: Fraction
+    weights: Weights
 
 
-def view_of(topology: HostTopology) -> HostView:
-    """The view of ``topology``, built at the first call and kept with it."""
-    view: HostView | None = topology._view
+def view_of(topology: HostTopology, isolation: str = "thread") -> HostView:
+    """The view of ``topology`` for requests of this grade, built at the first call and kept with it.
+
+    Only ``isolated`` sees other CPUs than the rest.
+    """
+    isolated = isolation == "isolated"
+    view: HostView | None = topology._views.get(isolated)
     if view is None:
-        view = _build(topology)
-        object.__setattr__(topology, "_view", view)
+        view = topology._views[isolated] = _build(topology, topology.cpus_for(isolation).mask)
     return view
 
 
-def _build(topology: HostTopology) -> HostView:
-    dedicated, pool = topology.dedicated_cpus.mask, topology.pool_cpus.mask
+def _build(topology: HostTopology, dedicated: int) -> HostView:
+    pool = topology.pool_cpus.mask
     working = [cell for cell in topology.cells if cell.cpus]
     attached = _attach(topology, working)
     cells = tuple(
@@ -103,6 +114,7 @@ def _build(topology: HostTopology) -> HostView:
         pool=pool,
         cpu_ratio=Fraction(str(topology.cpu_allocation_ratio)),
         ram_ratio=Fraction(str(topology.ram_allocation_ratio)),
+        weights=SPREAD if topology.strategy == "spread" else PACK,
     )
 
 
@@ -135,6 +147,7 @@ def _cell_view(
     index: int, cell: NUMACell, topology: HostTopology, dedicated: int, pool: int, attached: tuple[int, ...]
 ) -> CellView:
     exposed = topology.exposed.mask
+    everyone = cell.cpus.mask & (topology.dedicated_cpus | topology.isolated_cpus | topology.pool_cpus).mask
     cores = tuple(core.mask for core in cell.siblings)
     whole = frozenset(core for core in cores if not core & ~dedicated and not core & exposed)
     return CellView(
@@ -142,8 +155,11 @@ def _cell_view(
         id=cell.id,
         dedicated=cell.cpus.mask & dedicated,
         pool=cell.cpus.mask & pool,
+        everyone=everyone,
+        online=cell.cpus.mask,
         caches=tuple(
-            _cache_view(group, whole) for group in _by_cache(cores, tuple(cache.mask for cache in cell.l3))
+            _cache_view(group, whole, everyone, topology.exposed_l3.mask, tuple(cache.mask for cache in cell.l3))
+            for group in _by_cache(cores, tuple(cache.mask for cache in cell.l3))
         ),
         cores=cores,
         whole=whole,
@@ -157,13 +173,19 @@ def _cell_view(
     )
 
 
-def _cache_view(cores: tuple[int, ...], whole: frozenset[int]) -> CacheView:
+def _cache_view(
+    cores: tuple[int, ...], whole: frozenset[int], everyone: int, exposed: int, caches: tuple[int, ...]
+) -> CacheView:
+    mask = sum(cores)
+    # A core between two caches is in one group only, so neither group is all of its cache.
+    apart = any(cache & mask and cache & ~mask for cache in caches)
     return CacheView(
-        mask=sum(cores),
+        mask=mask,
         cores=cores,
         stride=_stride(cores),
         firsts=sum(core & -core for core in cores),
         whole=sum(core & -core for core in cores if core in whole),
+        kept=0 if mask & exposed or apart else mask & everyone,
     )
 
 

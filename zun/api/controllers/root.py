@@ -6,6 +6,7 @@ pecan's own dispatch by attribute is not used: it would answer paths that only l
 """
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pecan
@@ -38,7 +39,10 @@ class Root:
     def serve(self, req: Any, response: Any) -> Any:
         answer = self._answer(req.environ)
         response.status_int = answer.status
-        if answer.body is not NOTHING:
+        if isinstance(answer.body, Iterator):
+            response.content_type = request.JSON
+            response.app_iter = answer.body
+        elif answer.body is not NOTHING:
             response.content_type = request.JSON
             response.body = json.dumps(answer.body).encode()
         else:
@@ -60,7 +64,8 @@ class Root:
         if method in ("POST", "PUT", "PATCH"):
             if route.json_only and not request.is_json(environ):
                 raise exceptions.UnsupportedMediaType(content_type=f"'{environ.get('CONTENT_TYPE') or ''}'")
-            body = request.body_arguments(environ, route.max_body_bytes)
+            if not route.streams:
+                body = request.body_arguments(environ, route.max_body_bytes)
         call = request.Call(
             access=Access(self._policy, environ["zun.context"]),
             version=version,
@@ -68,5 +73,6 @@ class Root:
             parameters=parameters,
             query=request.query_arguments(environ.get("QUERY_STRING", "")),
             body=body,
+            stream=request.body_stream(environ) if route.streams else None,
         )
         return route.handler(call)

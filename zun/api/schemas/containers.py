@@ -35,12 +35,23 @@ TOP = Schema(
     {"ps_args": Field({"type": ["string", "null"], "maxLength": 255, "pattern": r"^[a-zA-Z0-9 ,+_:=-]*\Z"}, _none_text)}
 )
 
+_PATH = Field({"type": "string", "minLength": 1})
+GET_ARCHIVE = Schema({"path": _PATH}, required=("path",))
+PUT_ARCHIVE = Schema({"path": _PATH})  # the query; the body is read as it comes
+
 # Query or body.
 TIMEOUT = Schema({"timeout": scalars.UINT0})
 KILL = Schema({"signal": scalars.SIGNAL})
 EXECUTE = Schema(
     {"command": Field({"type": "string", "minLength": 1}), "run": scalars.B3, "interactive": scalars.B3},
     required=("command",),
+)
+# Empty text is nothing asked: a form of the dashboard sends it.
+_TEXT_OR_NOTHING = Field({"type": ["string", "null"], "maxLength": 255})
+REBUILD = Schema({"image": _TEXT_OR_NOTHING, "image_driver": _TEXT_OR_NOTHING}, others=True)
+RESIZE = Schema({"w": scalars.CHARACTERS, "h": scalars.CHARACTERS}, required=("w", "h"))
+EXECUTE_RESIZE = Schema(
+    {"exec_id": scalars.EXEC_ID, "w": scalars.CHARACTERS, "h": scalars.CHARACTERS}, required=("exec_id", "w", "h")
 )
 RENAME = Schema({"name": scalars.NAME}, required=("name",))
 
@@ -52,6 +63,7 @@ def update(settings: Settings) -> Schema:
             "cpu": scalars.cpus(settings.cpu),
             "memory": scalars.amount(settings.memory, "MiB"),
             "cpu_policy": scalars.one_of("dedicated", "shared"),
+            "keep_cpus": placement.CPU_LIST,
             "name": scalars.NAME,
             "auto_heal": scalars.B3,
         }
@@ -169,6 +181,21 @@ def create(settings: Settings) -> Mapping[Version, Schema]:
             made[key] = Schema({row.name: row.field for row in chosen}, required=("image",))
         found[version] = made[key]
     return found
+
+
+# Questions about containers that do not exist.
+
+COUNT = scalars.whole(1, 100)
+LIMIT = scalars.whole(1, 100_000)
+_SHAPE = frozenset(
+    {"cpu", "memory", "disk", "cpu_policy", *placement.FIELDS, "hints", "runtime", "availability_zone", "host"}
+)
+
+
+def shape(settings: Settings, **others: Field) -> Schema:
+    """Those fields of create that decide where a container goes, in their newest form, and ``others``."""
+    rows = [row for row in _create_rows(settings) if row.name in _SHAPE and row.until == microversion.MAX]
+    return Schema({**{row.name: row.field for row in rows}, **others})
 
 
 @dataclass(frozen=True, slots=True)

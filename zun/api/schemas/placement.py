@@ -5,6 +5,7 @@ from typing import Any
 
 from zun.api.schemas import Field
 from zun.api.schemas.scalars import optional_one_of
+from zun.topology import CpuSet
 
 _MAX_NODES = 1024  # the kernel's largest MAX_NUMNODES
 
@@ -27,6 +28,13 @@ def _page_size(value: Any) -> str | int | None:
     return kib
 
 
+def _cpu_list(value: Any) -> str | None:
+    """The list as the kernel writes it; None for an empty one, by which nothing is asked."""
+    return str(CpuSet(value)) or None if value else None
+
+
+CPU_LIST = Field({"type": ["string", "null"], "maxLength": 4096, "pattern": r"^[0-9,\s-]*\Z"}, _cpu_list)
+
 _PER_NODE = Field(
     {
         "type": ["array", "null"],
@@ -39,6 +47,7 @@ _PER_NODE = Field(
 
 FIELDS = {
     "cpu_thread_policy": optional_one_of("prefer", "isolate", "require"),
+    "cpu_isolation": optional_one_of("thread", "core", "l3", "node", "isolated"),
     "numa_nodes": Field({"type": ["integer", "null"], "minimum": 1, "maximum": _MAX_NODES}, _node_count),
     "numa_affinity": optional_one_of("require", "prefer", "none"),
     "numa_cpus": _PER_NODE,

@@ -10,6 +10,8 @@ import signal
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from oslo_utils import uuidutils
+
 from zun.api.schemas import Field
 from zun.api.settings import Range
 
@@ -17,6 +19,15 @@ ANYTHING = Field({})
 
 _NAME_PATTERN = r"^[a-zA-Z0-9][a-zA-Z0-9_.-]+\Z"
 NAME = Field({"type": ["string", "null"], "minLength": 2, "maxLength": 255, "pattern": _NAME_PATTERN})
+
+
+def _no_uuid(value: str) -> str:
+    if uuidutils.is_uuid_like(value):
+        raise ValueError("it looks like a uuid, so nobody could find it by this name")
+    return value
+
+
+REQUIRED_NAME = Field({**NAME.schema, "type": "string"}, _no_uuid)
 IMAGE = Field({"type": "string", "minLength": 2, "maxLength": 255, "pattern": "[a-zA-Z0-9][a-zA-Z0-9_.-]"})
 HOST = Field({"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[a-zA-Z0-9._-]*\Z"})
 LABEL = Field({"type": "string", "minLength": 1, "maxLength": 255})  # binary, reason, zone
@@ -93,11 +104,11 @@ def amount(bounds: Range, unit: str) -> Field:
     )
 
 
-def _uint(lowest: int, highest: int = 2**31 - 1) -> Field:
+def _uint(lowest: int, highest: int = 2**31 - 1, *, needed: bool = False) -> Field:
     def convert(value: Any) -> int | None:
-        if value == "":
+        if value == "" and not needed:
             return None
-        number = int(value)
+        number = int(value) if value != "" else lowest - 1
         if not lowest <= number <= highest:
             raise ValueError(f"a whole number from {lowest} to {highest} is wanted")
         return number
@@ -105,7 +116,14 @@ def _uint(lowest: int, highest: int = 2**31 - 1) -> Field:
     return Field({"type": ["integer", "string"], "pattern": r"^[0-9]*\Z", "maxLength": _MAX_DIGITS}, convert)
 
 
+def whole(lowest: int, highest: int) -> Field:
+    """A number from ``lowest`` to ``highest``, as a number."""
+    return Field({"type": "integer", "minimum": lowest, "maximum": highest}, int)
+
+
 UINT0 = _uint(0)  # empty text is None: clients send it for "not given"
+CHARACTERS = _uint(1, 2**16 - 1, needed=True)  # the kernel's limit for either side of a terminal
+EXEC_ID = Field({"type": "string", "pattern": r"^[a-f0-9]{64}\Z"})
 
 
 def driver(names: Iterable[str]) -> Field:

@@ -71,6 +71,8 @@ def show(
             shown[name] = row[name]
     if version >= microversion.PLACEMENT:
         shown |= _placement(row)
+    if version >= microversion.GROUPS:
+        shown["group_uuid"] = row["group_uuid"]
     if base_url is not None:
         shown["links"] = links.item(base_url, NOUN, row["uuid"])
     return shown
@@ -83,4 +85,5 @@ def _placement(row: Mapping[str, Any]) -> dict[str, Any]:
         **{name: asked.get(name) for name in PLACEMENT_FIELDS},
         "cpuset_cpus": held.get("cpuset_cpus"),
         "cpuset_mems": held.get("cpuset_mems"),
+        "cpuset_isolation": held.get("cpuset_isolation"),
     }

@@ -5,8 +5,7 @@ from typing import Any
 from zun.api.views import times
 
 
-def show(row: Mapping[str, Any], *, up: bool, default_zone: str) -> dict[str, Any]:
-    """A service. ``default_zone`` stands in for the zone of a service that has none."""
+def show(row: Mapping[str, Any], *, up: bool, zone: str) -> dict[str, Any]:
     return {
         "id": row["id"],
         "host": row["host"],
@@ -17,7 +16,7 @@ def show(row: Mapping[str, Any], *, up: bool, default_zone: str) -> dict[str, An
         "last_seen_up": times.of_service(row["last_seen_up"]),
         "report_count": row["report_count"],
         "state": "up" if up else "down",
-        "availability_zone": row["availability_zone"] or default_zone,
+        "availability_zone": zone,
         "created_at": times.of_service(row["created_at"]),
         "updated_at": times.of_service(row["updated_at"]),
     }

@@ -44,8 +44,8 @@ def request_body(
         body["Cmd"] = list(container.command)
     if container.entrypoint:
         body["Entrypoint"] = list(container.entrypoint)
-    if container.environment:
-        body["Env"] = [f"{name}={value}" for name, value in container.environment.items()]
+    if environment := {**(container.environment or {}), **_cpuset_variables(container, cpuset_cpus, cpuset_mems)}:
+        body["Env"] = [f"{name}={value}" for name, value in environment.items()]
     if container.workdir:
         body["WorkingDir"] = container.workdir
     if container.hostname:
@@ -55,6 +55,16 @@ def request_body(
     if container.healthcheck:
         body["Healthcheck"] = _healthcheck(container.healthcheck)
     return body
+
+
+def _cpuset_variables(container: ContainerView, cpus: str, mems: str) -> dict[str, str]:
+    """What a container of its own CPUs is told of them. The CPUs of a shared one change whenever others come and go.
+
+    A process's environment never changes: after a resize these are the sets that it began with.
+    """
+    if container.cpu_policy in (None, "shared"):
+        return {}
+    return {"ZUN_CPUSET_CPUS": cpus, "ZUN_CPUSET_MEMS": mems}
 
 
 def cpu_limits(cpu_policy: str | None, cpu: float | None, *, hard: bool) -> dict[str, int]:

@@ -5,6 +5,7 @@ from typing import Self
 
 from oslo_config import cfg
 
+from zun.container.docker.archives import DockerArchives
 from zun.container.docker.audit import DockerAudit
 from zun.container.docker.client import Engine, Settings
 from zun.container.docker.console import DockerConsole
@@ -14,6 +15,7 @@ from zun.container.docker.images import DockerImages
 from zun.container.docker.inspector import DockerInspector
 from zun.container.docker.lifecycle import DockerLifecycle
 from zun.container.docker.resources import DockerResources
+from zun.container.docker.terminals import DockerTerminals
 
 
 class DockerDriver(
@@ -22,6 +24,8 @@ class DockerDriver(
     DockerAudit,
     DockerResources,
     DockerConsole,
+    DockerArchives,
+    DockerTerminals,
     DockerImages,
     DockerEvents,
     DockerFacts,

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Having the image of a container on the host."""
 
+import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -28,7 +29,13 @@ class DockerImages(OnEngine):
         super().__init__(engine)
         self._pulls = SingleFlight()
 
-    def ensure(self, image: str, policy: str | None = None, auth: RegistryAuth | None = None) -> ImageFacts:
+    def ensure(
+        self,
+        image: str,
+        policy: str | None = None,
+        auth: RegistryAuth | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> ImageFacts:
         if policy != "always":
             found = self._find(image)
             if found is not None:
@@ -38,7 +45,7 @@ class DockerImages(OnEngine):
                     f"Image {image} is not on host {self.settings.host_label} and the pull policy "
                     f"'{policy}' does not fetch it. Pull it there, or use the policy ifnotpresent."
                 )
-        self._pulls.do((image, auth), lambda: self._pull(image, auth))
+        self._pulls.do((image, auth), lambda: self._pull(image, auth, progress))
         found = self._find(image)
         if found is None:
             raise exceptions.ImageNotFound(f"Image {image} was pulled and is gone again: does something remove images?")
@@ -51,17 +58,55 @@ class DockerImages(OnEngine):
             except docker_errors.NotFound:
                 return None
 
-    def _pull(self, image: str, auth: RegistryAuth | None) -> None:
+    def remove_image(self, image: str) -> None:
+        with self._engine.translated(f"remove image {image}"), contextlib.suppress(docker_errors.NotFound):
+            self._engine.api.remove_image(image)
+
+    def search_images(self, term: str) -> Sequence[Mapping[str, Any]]:
+        with self._engine.translated(f"search for images called {term}"):
+            return [search_result(each) for each in self._engine.api.search(term)]
+
+    def _pull(self, image: str, auth: RegistryAuth | None, progress: Callable[[str], None] | None) -> None:
         LOG.info("Pulling image %s", image)
-        credentials = {"username": auth.username, "password": auth.password} if auth else None
+        # Without any, docker-py would look for a file of the service's user: accounts are the projects' own.
+        credentials = {"username": auth.username, "password": auth.password} if auth else {}
+        layers = Layers()
         with self._engine.translated(f"pull image {image}"):
             try:
                 for step in self._engine.api.pull(image, stream=True, decode=True, auth_config=credentials):
                     if "error" in step:
                         # The answer was 200 long ago.
                         raise _pull_failed(image, step["error"])
+                    if progress is not None and layers.take(step):
+                        progress(str(layers))
             except docker_errors.APIError as exc:
                 raise _pull_failed(image, str(exc.explanation)) from exc
+
+
+class Layers:
+    """How far a pull is, from what Docker tells of its layers; ``str()`` is a text for people."""
+
+    def __init__(self) -> None:
+        self._done: dict[str, bool] = {}
+        self._bytes: dict[str, tuple[int, int]] = {}  # layer -> so far, of so many
+
+    def take(self, step: Mapping[str, Any]) -> bool:
+        """Note one message. Whether it was about a layer."""
+        layer, status = step.get("id"), step.get("status") or ""
+        if not layer or status.startswith("Pulling from"):
+            return False
+        self._done[layer] = status in ("Pull complete", "Already exists")
+        detail = step.get("progressDetail") or {}
+        if status == "Downloading" and detail.get("total"):
+            self._bytes[layer] = (detail.get("current") or 0, detail["total"])
+        elif layer in self._bytes and status != "Downloading":
+            self._bytes[layer] = (self._bytes[layer][1],) * 2
+        return True
+
+    def __str__(self) -> str:
+        done, total = (sum(each) for each in zip(*self._bytes.values(), strict=True)) if self._bytes else (0, 0)
+        text = f"Pulling the image: {sum(self._done.values())} of {len(self._done)} layers"
+        return f"{text}, {done >> 20} of {total >> 20} MiB" if total >> 20 else text
 
 
 class SingleFlight:
@@ -101,7 +146,15 @@ def image_facts(inspected: Mapping[str, Any]) -> ImageFacts:
         image_id=inspected["Id"],
         entrypoint=tuple(config.get("Entrypoint") or ()),
         command=tuple(config.get("Cmd") or ()),
+        size=int(inspected.get("Size") or 0),
     )
+
+
+def search_result(found: Mapping[str, Any]) -> dict[str, Any]:
+    """One result of a registry as the API gives it: what only Docker's own registry has goes to ``metadata``."""
+    metadata = {"is_official": bool(found.get("is_official")), "star_count": found.get("star_count", 0)}
+    others = {name: value for name, value in found.items() if name not in metadata}
+    return {**others, "metadata": metadata}
 
 
 def _pull_failed(image: str, reason: str) -> exceptions.ZunError:

@@ -26,7 +26,9 @@ class DockerLifecycle(OnEngine):
         super().__init__(engine)
         self._disk_quota: bool | None = None
 
-    def create(self, container: ContainerView, *, cpuset_cpus: str, cpuset_mems: str) -> str:
+    def create(
+        self, container: ContainerView, *, cpuset_cpus: str, cpuset_mems: str, image: str | None = None
+    ) -> str:
         body = request_body(
             container,
             cpuset_cpus=cpuset_cpus,
@@ -34,6 +36,8 @@ class DockerLifecycle(OnEngine):
             settings=self.settings,
             disk_quota=bool(container.disk) and self._quota_supported(),
         )
+        if image is not None:
+            body["Image"] = image
         name = object_name(container)
         with self._engine.translated("create", container.uuid):
             try:

@@ -19,20 +19,23 @@ class CPUFilter(HostFilter):
     measures_capacity = True
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
-        # Demand is counted in millionths; added up as floats it comes to a little less than it is.
-        free = host.room.dedicated if spec.dedicated else host.room.shared / MICRO
+        if spec.dedicated:
+            free = float(host.room.isolated if spec.isolated else host.room.dedicated)
+        else:
+            # Demand is counted in millionths; added up as floats it comes to a little less than it is.
+            free = host.room.shared / MICRO
         wanted = spec.placement.cpus
         return None if wanted <= free else f"it has {free:g} CPUs left of the {wanted:g} that are wanted"
 
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:
         if spec.dedicated:
-            return table.dedicated_room >= spec.placement.cpus
+            return (table.isolated_room if spec.isolated else table.dedicated_room) >= spec.placement.cpus
         return table.shared_room >= round(spec.placement.cpus * MICRO)
 
     def limits(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
         """``cpu``: what may be promised of this kind of CPU on the whole host."""
         if spec.dedicated:
-            return {"cpu": float(len(host.topology.dedicated_cpus))}
+            return {"cpu": float(len(host.topology.cpus_for(spec.placement.isolation)))}
         pool = len(host.usage.shared_pool(host.topology))
         own = host.topology.cpu_allocation_ratio
         ratio = aggregate_ratio(host.aggregates, CPU_RATIO_KEY, own)

@@ -59,9 +59,9 @@ def _wanted(request: PlacementRequest) -> Mapping[tuple[int, int | None], int]:
     """What the request wants of single cells, (CPUs, MiB) -> at least so many cells; empty when any split would do.
 
     Every cell must have what the smallest part wants, and some cell what each part wants. MiB is None where memory may
-    come from elsewhere, or is counted in huge pages.
+    come from elsewhere, or is counted in huge pages. The CPUs that the kernel isolates are not counted by cell.
     """
-    if request.numa_affinity != "require":
+    if request.numa_affinity != "require" or request.isolation == "isolated":
         return {}
     counted = request.mempolicy == "strict" and request.page_size in (None, "small")
     parts = [(cpus, mib if counted else None) for cpus, mib in request.parts]

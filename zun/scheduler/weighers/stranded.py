@@ -15,21 +15,21 @@ SCALE = 1000.0
 class StrandedWeigher(HostWeigher):
     """Prefer hosts where a dedicated container leaves the most room for others like those the cloud has.
 
-    1 is a host that loses nothing, 0 one that probably cannot hold the request. Shared containers strand nothing and
-    are left to the other weighers.
+    1 is a host that loses nothing, 0 one that probably cannot hold the request. Shared containers strand nothing,
+    nor do those on CPUs that the kernel isolates, which no others get: both are left to the other weighers.
 
     For packing, with one scheduler: several would choose the same tight host at the same moment.
     """
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Without ``spec.demand`` the host counts as the whole cloud."""
-        if not spec.dedicated:
+        if not spec.dedicated or spec.isolated:
             return 0.0
         demand = Columns([host]).demand if spec.demand is None else spec.demand
         return _weight(host.topology, host.holes, spec, demand(spec.placement))
 
     def weigh_all(self, table: Columns, spec: RequestSpec) -> Floats:
-        if not spec.dedicated:
+        if not spec.dedicated or spec.isolated:
             return table.nothing
         demand = table.demand(spec.placement)
         known: dict[tuple[int, tuple[Hole, ...]], float] = {}  # many hosts are equal

@@ -63,7 +63,7 @@ class Cloud:
             self.start_agent(name)
         self.scheduler.start(self.transport)
         self.scheduler_api = SchedulerAPI(self.transport)
-        self.compute_api = ComputeAPI(self.transport, timeout=5)
+        self.compute_api = ComputeAPI(self.transport, timeout=60)
 
     def start_agent(self, name: str) -> ComputeService:
         """Start the agent of a host; its runtime outlives it."""

@@ -69,6 +69,17 @@ def test_compliant_containers_are_not_touched(cloud, context, driver, dedicated,
     }  # fmt: skip
 
 
+def test_isolation_is_told_of_dedicated_containers(cloud, context, dedicated, shared):
+    node = cloud.run(context, **{**DEDICATED, "memory": 64}, placement={"cpu_isolation": "node"})
+    told = {each["container"]: each for each in audit(cloud, context)["isolation"]}
+    assert told.keys() == {dedicated.uuid, node.uuid}
+    assert (told[dedicated.uuid]["asked"], told[dedicated.uuid]["reached"]) == ("thread", "core")
+    assert (told[node.uuid]["asked"], told[node.uuid]["reached"]) == ("node", "node")
+    assert node.cpuset["cpuset_isolation"] == "node"
+    assert told[node.uuid]["cpus"] == node.cpuset["cpuset_cpus"]
+    assert isinstance(told[node.uuid]["interrupts"], int) and CpuSet(told[node.uuid]["irqs"]) is not None
+
+
 @pytest.mark.parametrize("which", ["dedicated", "shared"])
 @pytest.mark.parametrize(("drift", "layer"), [(by_hand, "cgroup"), (out_of_band, "config")])
 def test_drift_is_seen_once_and_repaired_once(cloud, context, driver, dedicated, shared, which, drift, layer):
@@ -185,12 +196,12 @@ def test_a_resize_in_its_middle_is_no_drift(cloud, context, driver, dedicated):
 
     def hold(_container):
         entered.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
 
     driver.before("kernel_view", hold)  # the resize has updated the runtime and not yet committed
     resize = threading.Thread(target=cloud.compute_api.update, args=(context, dedicated), kwargs={"cpu": 4.0})
     resize.start()
-    assert entered.wait(10)
+    assert entered.wait(60)
     looks = []  # of the audit at the container, each: had the resize been let go?
     driver.before("pinning_view", lambda _: looks.append(go_on.is_set()))
     lifecycle, asked = cloud.agents["one"].lifecycle, threading.Event()
@@ -204,11 +215,11 @@ def test_a_resize_in_its_middle_is_no_drift(cloud, context, driver, dedicated):
     answers = []
     auditing = threading.Thread(target=lambda: answers.append(audit(cloud, context, repair=True)))
     auditing.start()
-    assert asked.wait(10)
+    assert asked.wait(60)
     driver.updates.clear()
     go_on.set()
-    resize.join(10)
-    auditing.join(10)
+    resize.join(60)
+    auditing.join(60)
     assert looks == [False, True]
     assert (answers[0]["findings"], answers[0]["containers"]) == ([], {"ok": 1})
     assert driver.updates == []

@@ -212,6 +212,23 @@ def test_a_grown_container_keeps_its_cpus_and_a_shrunk_one_some_of_them(cloud, c
     assert shrunk < grown and len(shrunk) == 1
 
 
+def test_the_cpus_that_are_named_stay_through_every_resize(cloud, context):
+    container = cloud.run(context, **{**DEDICATED, "cpu": 4.0})
+    driver, keep = cloud.drivers[container.host], max(CpuSet(container.cpuset["cpuset_cpus"]))
+    for cpu in (2.0, 1.0, 3.0, 1.0):
+        container = cloud.compute_api.update(context, container, cpu=cpu, keep_cpus=str(keep))
+        cpus = CpuSet(container.cpuset["cpuset_cpus"])
+        assert keep in cpus and len(cpus) == cpu
+        assert CpuSet(driver.show(container).cpuset_cpus) == cpus
+    cloud.compute_api.resize(context, container, cpu=2.0, keep_cpus=str(keep))
+    grown = wait_for(lambda: (row := db.get(container.uuid))["cpu"] == 2.0 and row)
+    assert keep in CpuSet(grown["cpuset"]["cpuset_cpus"])
+    before = db.get(container.uuid)
+    with pytest.raises(exceptions.Invalid, match=r"keep_cpus: CPUs .* are not among those it has"):
+        cloud.compute_api.update(context, container, cpu=1.0, keep_cpus="15")
+    assert db.get(container.uuid) == before
+
+
 def test_a_container_changes_between_dedicated_and_shared(cloud, context):
     where = {"run": True, "host": "one"}
     other = cloud.run(context, cpu=1.0, memory=64, request=where)

@@ -1,15 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
 import os
 import pathlib
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import amqp
+import kombu
 import pytest
+import sqlalchemy as sa
 
+from zun.common import rpc
 from zun.tests.integration.container.daemon import docker_url
 from zun.tests.integration.programs import Program
 
 __all__ = ["docker_url"]
+
+SECONDS = 300  # a test hangs after this; programs and containers take their time where the machine is busy
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = pathlib.Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SECONDS))
 
 
 @pytest.fixture
@@ -40,11 +55,35 @@ def _service(variable: str, required: str) -> str:
 
 @pytest.fixture
 def rabbit_url() -> str:
-    """A real RabbitMQ."""
-    return _service("ZUN_TEST_RABBIT_URL", "ZUN_REQUIRE_RABBIT")
+    """A real RabbitMQ, without the queues that programs of earlier tests left.
+
+    Those of a topic belong to all services whatever their exchange. They keep what nobody took, and another kind of
+    queue under their name (classic, quorum) is refused for ever.
+    """
+    url = _service("ZUN_TEST_RABBIT_URL", "ZUN_REQUIRE_RABBIT")
+    for topic in (rpc.SCHEDULER_TOPIC, rpc.COMPUTE_TOPIC):
+        absent = contextlib.suppress(amqp.NotFound)
+        with absent, kombu.Connection(url.replace("rabbit://", "amqp://", 1)) as connection:
+            channel = connection.default_channel
+            if not channel.queue_declare(topic, passive=True).consumer_count:
+                channel.queue_delete(topic)
+    return url
 
 
 @pytest.fixture
 def mysql_url() -> str:
     """A real MariaDB, with the right to create databases."""
     return _service("ZUN_TEST_MYSQL_URL", "ZUN_REQUIRE_MYSQL")
+
+
+@pytest.fixture
+def database_url(mysql_url: str) -> Iterator[str]:
+    """A MariaDB database of this test's own."""
+    url, name = sa.make_url(mysql_url), f"zun_{uuid.uuid4().hex[:8]}"
+    server = sa.create_engine(url)
+    with server.begin() as connection:
+        connection.execute(sa.text(f"CREATE DATABASE {name} CHARACTER SET utf8mb4"))
+    yield url.set(database=name).render_as_string(hide_password=False)
+    with server.begin() as connection:
+        connection.execute(sa.text(f"DROP DATABASE {name}"))
+    server.dispose()

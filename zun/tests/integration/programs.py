@@ -35,6 +35,8 @@ class Program:
         self.log = folder / f"{name}.log"
         config = str(folder / f"{name}.conf")
         self._command = [sys.executable, "-m", f"zun.cmd.{module}", "--config-file", config, *words]
+        if module in ("allinone", "wsproxy"):
+            settings = {"websocket_proxy": {"wsproxy_port": free_port()}, **settings}
         lines = []
         for group, options in settings.items():
             lines.append(f"[{group}]")
@@ -49,7 +51,7 @@ class Program:
             self.process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-        wait_for(lambda: self._is_ready(seen), 60)
+        wait_for(lambda: self._is_ready(seen), 120)
         return time.monotonic() - began
 
     def _is_ready(self, seen: int) -> bool:
@@ -104,7 +106,7 @@ class Api:
         assert answer.status_code == 202, answer.text
         return str(answer.json()["uuid"])
 
-    def settled(self, uuid: str, seconds: float = 60) -> dict[str, Any]:
+    def settled(self, uuid: str, seconds: float = 120) -> dict[str, Any]:
         """The container once nothing works on it any more."""
 
         def look() -> dict[str, Any] | None:
@@ -113,7 +115,7 @@ class Api:
 
         return wait_for(look, seconds)  # type: ignore[return-value]
 
-    def delete_all(self, seconds: float = 60) -> None:
+    def delete_all(self, seconds: float = 120) -> None:
         """Delete every container of the project, running or not, and wait until they are gone."""
         for each in self.get("/containers")["containers"]:
             self.request("DELETE", f"/containers/{each['uuid']}?force=true")
@@ -126,13 +128,14 @@ class Api:
 
 
 class Client:
-    """The stock ``openstack`` client without keystone."""
+    """The stock ``openstack`` client: at ``url`` without keystone, or with the ``OS_`` variables of somebody."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str | None, identity: dict[str, str] | None = None) -> None:
         beside = pathlib.Path(sys.executable).with_name("openstack")
         self._program = str(beside) if beside.exists() else shutil.which("openstack")
         assert self._program, "python-openstackclient is not installed"
-        self._endpoint = ["--os-auth-type", "none", "--os-endpoint", url]
+        self._identity = identity or {}
+        self._endpoint = ["--os-auth-type", "none", "--os-endpoint", url] if url else []
 
     def __call__(self, *words: str, fails: bool = False) -> str:
         """What ``openstack WORDS`` prints. It must succeed, or fail when that is what is expected."""
@@ -142,7 +145,7 @@ class Client:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=120,
-            env=environment,
+            env={**environment, **self._identity},
         )
         said = done.stdout.decode() + done.stderr.decode()
         assert (done.returncode != 0) == fails, said

@@ -11,7 +11,6 @@ import uuid
 
 import docker
 import pytest
-import sqlalchemy as sa
 
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.programs import Api, free_port
@@ -20,19 +19,6 @@ from zun.topology import CpuSet, discover
 pytestmark = [pytest.mark.docker, pytest.mark.distributed]
 
 DEDICATED = {"cpu_policy": "dedicated", "cpu": 1}
-
-
-@pytest.fixture
-def database_url(mysql_url):
-    """A MariaDB database of this test's own."""
-    url, name = sa.make_url(mysql_url), f"zun_{uuid.uuid4().hex[:8]}"
-    server = sa.create_engine(url)
-    with server.begin() as connection:
-        connection.execute(sa.text(f"CREATE DATABASE {name} CHARACTER SET utf8mb4"))
-    yield url.set(database=name).render_as_string(hide_password=False)
-    with server.begin() as connection:
-        connection.execute(sa.text(f"DROP DATABASE {name}"))
-    server.dispose()
 
 
 @pytest.fixture
@@ -58,7 +44,7 @@ def cloud(program, tmp_path, docker_url, rabbit_url, database_url):
             "compute",
             host,
             DEFAULT=default(host),
-            docker={"api_url": docker_url},
+            docker={"api_url": docker_url, "execute_timeout": 60},
             compute={
                 "cpu_dedicated_set": dedicated,
                 "reserved_host_memory_mb": 128,
@@ -120,10 +106,10 @@ def test_a_killed_service_loses_nothing(cloud, docker_url, victim):
     engine = docker.APIClient(docker_url, version="auto")
     killed = cloud.scheduler if victim == "scheduler" else next(iter(cloud.computes.values()))
     uuids = [cloud.api.run(**DEDICATED) for _ in range(20)]
-    wait_for(lambda: any(cloud.api.held().values()), 30)
+    wait_for(lambda: any(cloud.api.held().values()), 60)
     killed.kill()
     killed.start()
-    shown = [cloud.api.settled(each, 90) for each in uuids]
+    shown = [cloud.api.settled(each) for each in uuids]
     assert {each["status"] for each in shown} == {"Running", "Error"}
     running = check_pinned(cloud, engine, shown)
     assert len(running) == len(discover().cpus), [each["status_reason"] for each in shown]
@@ -138,5 +124,5 @@ def test_a_request_for_a_host_that_is_down_is_told_so(cloud):
     assert shown["status"] == "Error"
     assert "ComputeFilter rejected 1" in shown["status_reason"]
     cloud.api.request("PUT", f"/services/force_down?host={host}&binary=zun-compute&forced_down=false")
-    wait_for(lambda: cloud.api.settled(cloud.api.run(**DEDICATED, host=host))["status"] == "Running", 30)
+    wait_for(lambda: cloud.api.settled(cloud.api.run(**DEDICATED, host=host))["status"] == "Running", 60)
     assert compute.process.poll() is None

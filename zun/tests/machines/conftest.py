@@ -90,6 +90,7 @@ def allinone(machine: HostTopology, engine: docker.APIClient, tmp_path_factory: 
         "api": {"port": port, "rpc_timeout": PATIENCE},
         "docker": {"default_timeout": PATIENCE},
         "compute": {"reserved_host_memory_mb": 0, "workers": 4},
+        "quota": {"containers": -1, "cpu": -1, "memory": -1, "disk": -1},
     }
     made = Patient(folder, "allinone", "allinone", (), settings)
     made.start_seconds = made.start()  # type: ignore[attr-defined]

@@ -30,4 +30,21 @@ def test_client_commands_have_the_names_they_replace():
 
     ours = {point.name for point in POINTS if point.group == "openstack.extension"}
 
-    assert ours - stock == {"appcontainer_host_audit", "appcontainer_host_topology_show"}
+    assert ours - stock == {
+        "appcontainer_aggregate_add_host",
+        "appcontainer_aggregate_create",
+        "appcontainer_aggregate_delete",
+        "appcontainer_aggregate_list",
+        "appcontainer_aggregate_remove_host",
+        "appcontainer_aggregate_set",
+        "appcontainer_aggregate_show",
+        "appcontainer_explain",
+        "appcontainer_group_create",
+        "appcontainer_group_delete",
+        "appcontainer_group_list",
+        "appcontainer_group_show",
+        "appcontainer_host_audit",
+        "appcontainer_host_topology_show",
+        "appcontainer_placement_capacity",
+        "appcontainer_placement_dry_run",
+    }

@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "scheduler": {"common", "objects", "db", "topology", "compute.rpcapi"},
     "compute": {"common", "objects", "container", "topology", "scheduler.rpcapi"},
     "api": {"common", "objects", "db", "topology", "policies", "compute.rpcapi", "scheduler.rpcapi"},
+    "console": {"common", "objects", "container"},
     "wsgi": {"cmd", "common"},
     "osc": {"topology"},
 }

@@ -3,12 +3,33 @@
 name below.
 """
 
+from zun.api.controllers.v1.aggregates import Aggregates
 from zun.api.controllers.v1.availability_zones import AvailabilityZones
+from zun.api.controllers.v1.container_actions import ContainerActions
 from zun.api.controllers.v1.containers import Containers
+from zun.api.controllers.v1.groups import Groups
 from zun.api.controllers.v1.hosts import Hosts
+from zun.api.controllers.v1.images import Images
 from zun.api.controllers.v1.parts import Parts
+from zun.api.controllers.v1.placement import Placement
+from zun.api.controllers.v1.quota_classes import QuotaClasses
+from zun.api.controllers.v1.quotas import Quotas
+from zun.api.controllers.v1.registries import Registries
 from zun.api.controllers.v1.services import Services
 
-NOUNS = (Services, Containers, Hosts, AvailabilityZones)
+NOUNS = (
+    Services,
+    Containers,
+    ContainerActions,
+    Groups,
+    Images,
+    Hosts,
+    Aggregates,
+    AvailabilityZones,
+    Placement,
+    Quotas,
+    QuotaClasses,
+    Registries,
+)
 
 __all__ = ["NOUNS", "Parts"]

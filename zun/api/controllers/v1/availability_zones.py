@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/v1/availability_zones``: the zones that the services are in, for everybody."""
+"""``/v1/availability_zones``: the zones that the services are in and those of host aggregates, for everybody."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,8 @@ from zun.api.paging import Page
 from zun.api.request import Call
 from zun.api.routes import Answer, Route
 from zun.api.views import availability_zones as views
-from zun.common import exceptions
+from zun.common import exceptions, zones
+from zun.db import aggregates as db_aggregates
 from zun.db import services as db
 
 NOUN = "availability_zones"
@@ -29,9 +30,16 @@ class AvailabilityZones:
         if page.sort_key != _KEY:
             raise exceptions.InvalidParameterValue(err=f"sort_key: '{page.sort_key[:64]}' is not {_KEY}.")
         default, down = self._settings.default_availability_zone, page.sort_dir == "desc"
-        zones = sorted({row[_KEY] or default for row in db.all_services()}, reverse=down)
+        found = sorted(_zones(default), reverse=down)
         if page.marker is not None:
-            zones = [zone for zone in zones if (zone < page.marker if down else zone > page.marker)]
-        zones = zones[: page.limit]
-        following = page.next_link(call.base_url, NOUN, zones, {})
-        return Answer({NOUN: [views.show(zone) for zone in zones], "next": following})
+            found = [zone for zone in found if (zone < page.marker if down else zone > page.marker)]
+        found = found[: page.limit]
+        following = page.next_link(call.base_url, NOUN, found, {})
+        return Answer({NOUN: [views.show(zone) for zone in found], "next": following})
+
+
+def _zones(default: str) -> set[str]:
+    """Zones with a service, and zones that an aggregate names, with hosts or not. ``default`` is for who has none."""
+    aggregates = db_aggregates.all_aggregates()
+    used = {zones.zone_of(row["host"], row[_KEY], aggregates) or default for row in db.all_services()}
+    return used | {zone for row in aggregates if (zone := row["metadata"].get(zones.KEY))}

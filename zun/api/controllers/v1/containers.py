@@ -6,16 +6,17 @@ then does it act, by writing the row and sending a message. It waits for a host 
 is the response.
 """
 
+import contextlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from oslo_utils import timeutils
 
-from zun.api import creation, microversion, paging
+from zun.api import archives, creation, hints, microversion, paging
 from zun.api import placement as placement_rules
-from zun.api.controllers.v1 import alive
+from zun.api.controllers.v1 import alive, requested
 from zun.api.controllers.v1.parts import Parts
 from zun.api.microversion import Version, v1
 from zun.api.policy import Access
@@ -24,11 +25,15 @@ from zun.api.routes import ACCEPTED, NO_CONTENT, Answer, Route
 from zun.api.schemas import Schema
 from zun.api.schemas import containers as schemas
 from zun.api.views import containers as views
+from zun.api.views import placement as placement_views
 from zun.common import exceptions, states
 from zun.common.context import admin_context
 from zun.common.states import Status
-from zun.db import compute_nodes as db_nodes
+from zun.db import container_actions as db_actions
 from zun.db import containers as db
+from zun.db import explanations
+from zun.db import quotas as db_quotas
+from zun.db import registries as db_registries
 from zun.objects import Container
 
 NOUN = views.NOUN
@@ -46,7 +51,8 @@ class Action:
     statuses.
 
     ``perform`` gets the container, the checked arguments and the call. ``waits`` is for those whose response
-    is the answer of the container's host: when that is known to be down nobody waits for it.
+    is the answer of the container's host: when that is known to be down nobody waits for it. ``recorded`` are
+    listed among the container's actions.
     """
 
     verb: str
@@ -54,6 +60,8 @@ class Action:
     schema: Schema
     perform: Callable[[Container, Given, Call], Answer]
     waits: bool = False
+    recorded: bool = False
+    streams: bool = False
     any_status: bool = False
     since: Version = microversion.MIN
     until: Version = microversion.MAX
@@ -77,36 +85,46 @@ class Containers:
             Route("PATCH", item, self.update),
             Route("DELETE", item, self.delete),
             *(
-                Route(action.verb, f"{item}/{action.name}", self._handler(action), action.since, action.until)
+                Route(
+                    action.verb,
+                    f"{item}/{action.name}",
+                    self._handler(action),
+                    action.since,
+                    action.until,
+                    streams=action.streams,
+                )
                 for action in self._actions()
             ),
         )
 
     def _actions(self) -> Sequence[Action]:
         return (
-            Action("POST", "start", schemas.NONE, self._start),
-            Action("POST", "stop", schemas.TIMEOUT, self._stop),
-            Action("POST", "reboot", schemas.TIMEOUT, self._reboot),
-            Action("POST", "pause", schemas.NONE, self._pause),
-            Action("POST", "unpause", schemas.NONE, self._unpause),
-            Action("POST", "kill", schemas.KILL, self._kill),
+            Action("POST", "start", schemas.NONE, self._start, recorded=True),
+            Action("POST", "stop", schemas.TIMEOUT, self._stop, recorded=True),
+            Action("POST", "reboot", schemas.TIMEOUT, self._reboot, recorded=True),
+            Action("POST", "rebuild", schemas.REBUILD, self._rebuild, recorded=True),
+            Action("POST", "pause", schemas.NONE, self._pause, recorded=True),
+            Action("POST", "unpause", schemas.NONE, self._unpause, recorded=True),
+            Action("POST", "kill", schemas.KILL, self._kill, recorded=True),
             Action("POST", "rename", schemas.RENAME, self._rename, any_status=True, until=v1(13)),
             Action("POST", "resize_container", self._update_schema, self._resize_container, since=v1(19)),
             Action("POST", "execute", schemas.EXECUTE, self._execute, waits=True),
+            Action("POST", "execute_resize", schemas.EXECUTE_RESIZE, self._resize_terminal, waits=True),
+            Action("POST", "resize", schemas.RESIZE, self._resize_terminal, waits=True),
+            Action("GET", "attach", schemas.NONE, self._attach, waits=True),
             Action("GET", "logs", schemas.LOGS, self._logs, waits=True),
             Action("GET", "top", schemas.TOP, self._top, waits=True),
             Action("GET", "stats", schemas.NONE, self._stats, waits=True),
+            Action("GET", "get_archive", schemas.GET_ARCHIVE, self._get_archive, waits=True),
+            Action("POST", "put_archive", schemas.PUT_ARCHIVE, self._put_archive, waits=True, streams=True),
+            Action("GET", "explain", schemas.NONE, self._explain, any_status=True, since=microversion.QUESTIONS),
         )
 
     # The collection.
 
     def index(self, call: Call) -> Answer:
         query = call.query
-        unknown = query.keys() - _LIST_PARAMETERS
-        if unknown:
-            raise exceptions.InvalidValue(
-                f"{min(unknown)[:64]}: no such parameter; possible are {', '.join(sorted(_LIST_PARAMETERS))}."
-            )
+        paging.check_names(query, _LIST_PARAMETERS)
         call.access.require("container:get_all")
         all_projects = paging.boolean("all_projects", query.get("all_projects"))
         if all_projects:
@@ -138,34 +156,25 @@ class Containers:
         given = self._create_schemas[call.version](call.body)
         call.access.require("container:create")
         creation.check_gates(given, call.version)
-        self._check_create_policies(call, given)
+        hints.check_gates(given.get("hints") or {}, call.version)
+        requested.check_policies(call.access, given)
         fields = creation.container_fields(given, run=run, version=call.version, settings=self._settings)
+        if given.get("registry"):
+            fields["registry_id"] = db_registries.find(call.context, given["registry"])["uuid"]
         fields.setdefault("name", creation.generated_name(self._random))
-        host = given.get("host")
-        if host is not None:
-            self._check_host(host)
+        requested.check_host(given)
+        asked = hints.resolved(call.context, given.get("hints") or {})
+        fields["request"] |= {"hints": asked}
+        fields["group_uuid"] = asked.get(hints.GROUP)
         container = Container(call.context, project_id=call.context.project_id, user_id=call.context.user_id, **fields)
-        container.create()
-        self._schedule(call, container)
+        try:
+            container.create(self._settings.quota)
+        except exceptions.GroupNotFound:  # deleted since it was looked up
+            raise hints.no_group(fields["group_uuid"]) from None
+        with self._recorded(call, container, "create"):
+            self._schedule(call, container)
         shown = self._shown(container, call, fresh=True)
         return Answer(shown, 202, {"Location": f"{call.base_url}/v1/containers/{container.uuid}"})
-
-    def _check_create_policies(self, call: Call, given: Given) -> None:
-        """Some fields are not for everybody, whatever else the request says."""
-        if given.get("runtime") is not None:
-            call.access.require("container:create:runtime")
-        if "privileged" in given:
-            call.access.require("container:create:privileged")
-        if given.get("image_pull_policy"):
-            call.access.require("container:create:image_pull_policy")
-        if given.get("host") is not None:
-            call.access.require("container:create:requested_destination")
-
-    def _check_host(self, host: str) -> None:
-        try:
-            db_nodes.find(host)
-        except exceptions.ComputeNodeNotFound:
-            raise exceptions.RequestedHostNotFound(host=host) from None
 
     def _schedule(self, call: Call, container: Container) -> None:
         """Hand the container to the scheduler. When that fails its row says so, as a client may look for it
@@ -203,7 +212,7 @@ class Containers:
         size = self._new_size(container, given, call)
         if size:
             self._require_host_up(container)
-            container = self._compute.update(call.context, container, **size)
+            container = self._compute.update(call.context, container, **size, quota=self._settings.quota)
         self._describe(container, given)
         return Answer(self._shown(container, call))
 
@@ -223,9 +232,10 @@ class Containers:
         if container.host is None:  # a host took it a moment ago, or somebody else removed it
             container = Container.get_by_ident(context, container.uuid)
         timeout = STOP_BEFORE_DELETE_SECONDS if stop and container.status == Status.RUNNING else None
-        # Saved before the message is sent: a lost one is found by its status and repeated.
-        self._save_status(container, Status.DELETING, "delete")
-        self._compute.delete(call.context, container, force=force, stop_timeout=timeout)
+        with self._recorded(call, container, "delete"):
+            # Saved before the message is sent: a lost one is found by its status and repeated.
+            self._save_status(container, Status.DELETING, "delete")
+            self._compute.delete(call.context, container, force=force, stop_timeout=timeout)
         return NO_CONTENT
 
     def _check_delete_gates(self, call: Call, container: Container, *, force: bool, stop: bool) -> None:
@@ -250,7 +260,10 @@ class Containers:
                 self._require_host(container)
             if action.waits:
                 self._require_host_up(container)
-            return action.perform(container, given, call)
+            if not action.recorded:
+                return action.perform(container, given, call)
+            with self._recorded(call, container, action.name):
+                return action.perform(container, given, call)
 
         return handler
 
@@ -265,6 +278,20 @@ class Containers:
     def _reboot(self, container: Container, given: Given, call: Call) -> Answer:
         self._save_status(container, Status.RESTARTING, "reboot")
         self._compute.reboot(call.context, container, timeout=given.get("timeout"))
+        return ACCEPTED
+
+    def _rebuild(self, container: Container, given: Given, call: Call) -> Answer:
+        driver = given.get("image_driver")
+        if driver and driver not in self._settings.image_drivers:
+            raise exceptions.ValidationError(
+                detail=f"image_driver: '{driver[:64]}' is none of {', '.join(self._settings.image_drivers)}."
+            )
+        container.image = given.get("image") or container.image
+        container.image_driver = driver or container.image_driver
+        # Written, so that a rebuild that is taken up after a restart knows it too.
+        container.request = {**container.request, "run": container.status == Status.RUNNING}
+        self._save_status(container, Status.REBUILDING, "rebuild")
+        self._compute.rebuild(call.context, container)
         return ACCEPTED
 
     def _pause(self, container: Container, given: Given, call: Call) -> Answer:
@@ -293,20 +320,32 @@ class Containers:
         self._describe(container, given)
         shown = self._shown(container, call)
         if size:
-            self._compute.resize(call.context, container, **size)
+            self._compute.resize(call.context, container, **size, quota=self._settings.quota)
         return Answer(shown, 202)
 
     def _execute(self, container: Container, given: Given, call: Call) -> Answer:
-        if not given.get("run", True) or given.get("interactive", False):
-            raise exceptions.InvalidValue(
-                "run: this installation has no websocket proxy, so a command can only be run to its end. Leave out "
-                "'interactive' and 'run'."
-            )
         command = creation.split(given["command"], "command")
         if not command:
             raise exceptions.InvalidValue("command: it is empty.")
-        output, exit_code = self._compute.execute(call.context, container, command=command)
-        return Answer({"output": output, "exit_code": exit_code, "exec_id": None, "proxy_url": None})
+        if given.get("run", True):
+            output, exit_code = self._compute.execute(call.context, container, command=command)
+            return Answer({"output": output, "exit_code": exit_code, "exec_id": None, "proxy_url": None})
+        exec_id, url = self._compute.prepare_exec(
+            call.context, container, command, interactive=given.get("interactive", False)
+        )
+        return Answer({"output": None, "exit_code": None, "exec_id": exec_id, "proxy_url": url})
+
+    def _attach(self, container: Container, given: Given, call: Call) -> Answer:
+        if not container.interactive:
+            raise exceptions.NoInteractiveFlag(container=container.uuid)
+        return Answer(self._compute.attach(call.context, container))
+
+    def _resize_terminal(self, container: Container, given: Given, call: Call) -> Answer:
+        """Of the container, or of the command ``exec_id`` in it."""
+        self._compute.resize_terminal(
+            call.context, container, width=given["w"], height=given["h"], exec_id=given.get("exec_id")
+        )
+        return Answer(None)
 
     def _logs(self, container: Container, given: Given, call: Call) -> Answer:
         text = self._compute.logs(
@@ -326,7 +365,47 @@ class Containers:
     def _stats(self, container: Container, given: Given, call: Call) -> Answer:
         return Answer(self._compute.stats(call.context, container))
 
+    def _explain(self, container: Container, given: Given, call: Call) -> Answer:
+        row = explanations.get(container.uuid)
+        return Answer(placement_views.explanation(row, hosts=call.access.allows("container:explain:host", container)))
+    def _get_archive(self, container: Container, given: Given, call: Call) -> Answer:
+        path = archives.check_path(given["path"])
+        stat, pieces = self._compute.get_archive(call.context, container, path)
+        return Answer(archives.answer(stat, pieces, encoded=call.version >= v1(25)))
+
+    def _put_archive(self, container: Container, given: Given, call: Call) -> Answer:
+        body = archives.Body(call.stream or ())
+        members = {**given, **body.members}
+        if members.keys() != {"path"} or given.keys() & body.members.keys():
+            raise exceptions.SchemaValidationError(
+                detail="path: give it once, in the query or in the body before 'data', and nothing else besides."
+            )
+        if not body.has_data:
+            raise exceptions.SchemaValidationError(detail="data: it is missing. It is the archive.")
+        path = archives.check_path(members["path"])
+        pieces = archives.archive(body.data(), encoded=call.version >= v1(25))
+        self._compute.put_archive(call.context, container, path, pieces)
+        return Answer()
+
     # What several of them need.
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _recorded(call: Call, container: Container, action: str) -> Iterator[None]:
+        """Note that the action was asked for, before the message whose work is noted under it, and its failure here."""
+        context = call.context
+        db_actions.start(
+            container.uuid,
+            action,
+            request_id=context.request_id,
+            user_id=context.user_id,
+            project_id=context.project_id,
+        )
+        try:
+            yield
+        except Exception:
+            db_actions.fail(container.uuid, context.request_id, action)
+            raise
 
     def _found(self, call: Call) -> Container:
         return Container.get_by_ident(call.context, call.parameters["ident"])
@@ -345,15 +424,23 @@ class Containers:
         )
 
     def _new_size(self, container: Container, given: Given, call: Call) -> dict[str, Any]:
-        """What of ``cpu``, ``memory`` (MiB) and ``cpu_policy`` to change. Null in the request is nothing asked."""
-        size = {name: given[name] for name in ("cpu", "memory", "cpu_policy") if given.get(name) is not None}
-        if "cpu_policy" in size and call.version < v1(41):
-            raise exceptions.InvalidParamInVersion(
-                param="cpu_policy", req_version=call.version, min_version=v1(41)
-            )
+        """What of ``cpu``, ``memory`` (MiB) and ``cpu_policy`` to change, and which CPUs stay (``keep_cpus``).
+
+        Null in the request is nothing asked.
+        """
+        names = ("cpu", "memory", "cpu_policy", "keep_cpus")
+        size = {name: given[name] for name in names if given.get(name) is not None}
+        for name in ("cpu_policy", "keep_cpus"):
+            if name in size and call.version < microversion.PLACEMENT:
+                raise exceptions.InvalidParamInVersion(
+                    param=name, req_version=call.version, min_version=microversion.PLACEMENT
+                )
         if size:
-            placement_rules.resized(container, size.get("cpu"), size.get("memory"), size.get("cpu_policy"))
+            placement_rules.resized(container, **size)
             self._require_host(container)
+            # The host checks again when it writes: this spares it the work, and tells those who do not wait for it.
+            growth = {name: float(size[name] - container[name]) for name in size.keys() & {"cpu", "memory"}}
+            db_quotas.check(container.project_id, growth, self._settings.quota)
         return size
 
     def _describe(self, container: Container, given: Given) -> None:

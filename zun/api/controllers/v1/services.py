@@ -12,6 +12,8 @@ from zun.api.routes import Answer, Route
 from zun.api.schemas import Schema
 from zun.api.schemas import services as schemas
 from zun.api.views import services as views
+from zun.common import zones
+from zun.db import aggregates as db_aggregates
 from zun.db import services as db
 from zun.objects.service import is_up
 
@@ -31,14 +33,15 @@ class Services:
 
     def index(self, call: Call) -> Answer:
         call.access.require("zun-service:get_all")
-        now = timeutils.utcnow()
+        now, aggregates = timeutils.utcnow(), db_aggregates.all_aggregates()
+        default = self._settings.default_availability_zone
         return Answer(
             {
                 "services": [
                     views.show(
                         row,
                         up=is_up(row, now, self._settings.service_down_time),
-                        default_zone=self._settings.default_availability_zone,
+                        zone=zones.zone_of(row["host"], row["availability_zone"], aggregates) or default,
                     )
                     for row in db.all_services()
                 ]

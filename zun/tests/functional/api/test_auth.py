@@ -31,6 +31,12 @@ def test_noauth(application, identity, project_id, is_admin):
     assert client.get("/v1/services").status == (200 if is_admin else 403)
 
 
+def test_noauth_believes_a_reader(application):
+    client = Client(application, project="demo", roles="reader")
+    assert client.get("/v1/containers").status == 200
+    assert client.post("/v1/containers", {"image": "demo"}).status == 403
+
+
 def token(**scope):
     later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
     form = "%Y-%m-%dT%H:%M:%S.%fZ"

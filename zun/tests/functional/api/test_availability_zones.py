@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from zun.db import services
+from zun.db import aggregates, compute_nodes, services
+from zun.tests.functional.api.conftest import inventory
 
 
 @pytest.fixture
@@ -56,3 +57,16 @@ def test_no_services(api):
 )
 def test_bad_queries(api, zones, query, slug):
     assert api.get(f"/v1/availability_zones?{query}").refusal == (400, slug)
+
+
+def test_zones_of_aggregates(api, zones):
+    """A host that an aggregate puts in a zone is in its own no more; a zone is listed before its first host comes."""
+    compute_nodes.put("host-2", inventory())
+    aggregates.insert("arctic", {"availability_zone": "arctic"})
+    aggregates.insert("fast", {"disk": "ssd"})
+    assert found(api.get("/v1/availability_zones")) == ["arctic", "north", "nova", "south"]
+    aggregates.add_host("fast", "host-2")
+    assert found(api.get("/v1/availability_zones")) == ["arctic", "north", "nova", "south"]
+    aggregates.add_host("arctic", "host-2")
+    assert found(api.get("/v1/availability_zones?limit=2")) == ["arctic", "nova"]
+    assert found(api.get("/v1/availability_zones?marker=nova")) == ["south"]

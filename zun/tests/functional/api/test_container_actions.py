@@ -11,6 +11,7 @@ ACTIONS = [
     ("POST", "start", "start", 202, None),
     ("POST", "stop", "stop", 202, None),
     ("POST", "reboot", "reboot", 202, None),
+    ("POST", "rebuild", "rebuild", 202, None),
     ("POST", "pause", "pause", 202, None),
     ("POST", "unpause", "unpause", 202, None),
     ("POST", "kill", "kill", 202, None),
@@ -35,7 +36,7 @@ def test_actions_in_every_status(api, placed, host_up, compute, verb, path, key,
     if status in ALLOWED[key]:
         assert (reply.status, reply.json) == (success, body)
         assert [(method, uuid) for method, uuid, _ in compute.sent] == [(key, container.uuid)]
-        assert db.get(container.uuid)["status"] == ("Restarting" if key == "reboot" else status)
+        assert db.get(container.uuid)["status"] == {"reboot": "Restarting", "rebuild": "Rebuilding"}.get(key, status)
     else:
         assert reply.refusal == (409, "invalid-state-exception")
         assert reply.error["detail"] == f"Cannot {key} container {container.uuid} in {status} state"
@@ -142,6 +143,15 @@ BAD = [
     ("POST", "execute?command=", "command"),
     ("POST", "execute?command=ls&run=maybe", "run"),
     ("POST", "execute?command=ls&colour=red", "colour"),
+    ("POST", "execute_resize?w=80&h=24", "exec_id"),
+    ("POST", "execute_resize?w=80&h=24&exec_id=" + "g" * 64, "exec_id"),
+    ("POST", "execute_resize?w=80&h=24&exec_id=abc", "exec_id"),
+    ("POST", "execute_resize?w=0&h=24&exec_id=" + "a" * 64, "w"),
+    ("POST", "resize?w=80", "h"),
+    ("POST", "resize?w=80&h=", "h"),
+    ("POST", "resize?w=80&h=0", "h"),
+    ("POST", "resize?w=65536&h=24", "w"),
+    ("POST", "resize?w=80&h=24&colour=red", "colour"),
     ("GET", "logs?stdout=maybe", "stdout"),
     ("GET", "logs?since=yesterday", "since"),
     ("GET", "logs?since=2026-13-31%2012:00:00,5", "since"),
@@ -185,8 +195,7 @@ def test_bad_bodies(api, placed, host_up, compute, action, body):
     [
         ("command=%22open", "quotes"),
         ("command=%20", "empty"),
-        ("command=sh&interactive=True&run=False", "websocket proxy"),
-        ("command=sh&run=False", "websocket proxy"),
+        ("command=%20&run=False", "empty"),
     ],
 )
 def test_commands_that_cannot_be_run(api, placed, host_up, compute, query, word):
@@ -204,6 +213,60 @@ def test_a_container_without_a_host(api, placed, compute, verb, path, status):
     reply = api.send(verb, f"/v1/containers/{placed(status, host=None).uuid}/{path}")
     assert reply.refusal == (409, "conflict")
     assert "never placed" in reply.error["detail"]
+    assert compute.sent == []
+
+
+# Terminals.
+
+EXEC_ID = "ab" * 32
+
+# (verb, path and arguments, key in the table of statuses, message, its arguments, answer)
+TERMINALS = [
+    ("GET", "attach?colour=red", "attach", "attach", {}, "ws://proxy/?token=1"),
+    ("POST", "resize?w=80&h=24", "resize", "resize_terminal", {"width": 80, "height": 24, "exec_id": None}, None),
+    (
+        "POST",
+        f"execute_resize?w=80&h=24&exec_id={EXEC_ID}",
+        "execute_resize",
+        "resize_terminal",
+        {"width": 80, "height": 24, "exec_id": EXEC_ID},
+        None,
+    ),
+    *(
+        (
+            "POST",
+            f"execute?command=sh%20-l&run=False{query}",
+            "execute",
+            "prepare_exec",
+            {"command": ["sh", "-l"], "interactive": interactive},
+            {
+                "output": None,
+                "exit_code": None,
+                "exec_id": EXEC_ID,
+                "proxy_url": f"ws://proxy/?token=1&exec_id={EXEC_ID}",
+            },
+        )
+        for query, interactive in (("&interactive=True", True), ("", False))
+    ),
+]
+
+
+@pytest.mark.parametrize("status", list(Status))
+@pytest.mark.parametrize(("verb", "path", "key", "message", "told", "answer"), TERMINALS)
+def test_terminals(api, placed, host_up, compute, verb, path, key, message, told, answer, status):
+    container = placed(str(status), interactive=True)
+    reply = api.send(verb, f"/v1/containers/{container.uuid}/{path}")
+    if status in ALLOWED[key]:
+        assert (reply.status, reply.json) == (200, answer)
+        assert compute.sent == [(message, container.uuid, told)]
+    else:
+        assert reply.refusal == (409, "invalid-state-exception")
+        assert compute.sent == []
+
+
+def test_attach_needs_an_interactive_container(api, placed, host_up, compute):
+    reply = api.get(f"/v1/containers/{placed(interactive=False).uuid}/attach")
+    assert reply.refusal == (400, "no-interactive-flag")
     assert compute.sent == []
 
 
@@ -238,3 +301,30 @@ def test_bad_renames(api, placed, body):
     reply = api.at("1.13").post(f"/v1/containers/{container.uuid}/rename", body)
     assert reply.refusal == (400, "schema-validation-error")
     assert db.get(container.uuid)["name"] == "old-name"
+
+
+@pytest.mark.parametrize(
+    ("query", "image", "driver"),
+    [
+        ("", "zun-demo", "docker"),
+        ("image=other:1&image_driver=docker", "other:1", "docker"),
+        ("image=&image_driver=&colour=red", "zun-demo", "docker"),
+        ("image_driver=glance", "zun-demo", "glance"),
+    ],
+)
+@pytest.mark.parametrize("status", ["Running", "Stopped"])
+def test_rebuild(api, placed, compute, query, image, driver, status):
+    container = placed(status, image="zun-demo", image_driver="docker", request={"run": True, "hints": {}})
+    assert api.post(f"/v1/containers/{container.uuid}/rebuild?{query}").status == 202
+    row = db.get(container.uuid)
+    assert (row["status"], row["image"], row["image_driver"]) == ("Rebuilding", image, driver)
+    assert row["request"] == {"run": status == "Running", "hints": {}}
+    assert compute.sent == [("rebuild", container.uuid, {})]
+
+
+def test_rebuild_by_a_driver_that_is_none(api, placed, compute):
+    container = placed()
+    reply = api.post(f"/v1/containers/{container.uuid}/rebuild", {"image_driver": "colour", "image": "other"})
+    assert reply.refusal == (400, "validation-error")
+    assert (db.get(container.uuid)["status"], db.get(container.uuid)["image"]) == ("Running", "zun-demo")
+    assert compute.sent == []

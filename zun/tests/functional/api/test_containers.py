@@ -10,6 +10,8 @@ from zun.common.context import admin_context
 from zun.common.states import ALLOWED, Status
 from zun.db import containers as db
 from zun.objects import Container
+from zun.objects.placement import cpuset_record
+from zun.topology import CellShare, CpuSet, Plan
 
 RESTRICTED = {"host", "runtime", "image_pull_policy", "privileged"}
 
@@ -247,12 +249,12 @@ def test_all_projects_true(api, admin_api, placed):
 
 
 def test_show_reads_the_row_and_asks_nobody(api, placed, compute):
-    cpuset = {"cpuset_cpus": "1-2", "cpuset_mems": "0", "cells": []}
+    cpuset = {"cpuset_cpus": "1-2", "cpuset_mems": "0", "cpuset_isolation": "core", "cells": []}
     container = placed(
         cpu_policy="dedicated", cpu=2.0, placement={"numa_nodes": 1, "cpu_thread_policy": "isolate"}, cpuset=cpuset
     )
     shown = api.at("1.41").get(f"/v1/containers/{container.uuid}").json
-    assert (shown["cpuset_cpus"], shown["cpuset_mems"]) == ("1-2", "0")
+    assert (shown["cpuset_cpus"], shown["cpuset_mems"], shown["cpuset_isolation"]) == ("1-2", "0", "core")
     assert (shown["numa_nodes"], shown["cpu_thread_policy"], shown["numa_mem"]) == (1, "isolate", None)
     assert "cpuset_cpus" not in api.get(f"/v1/containers/{container.uuid}").json
     assert compute.sent == []
@@ -384,6 +386,37 @@ def test_cpu_policy_changes_from_1_41_on(api, placed, host_up, compute, method, 
         assert [sent for _, _, sent in compute.sent] == [given]
     else:
         assert (reply.refusal, compute.sent) == (refused, [])
+
+
+@pytest.mark.parametrize(("method", "path"), [("PATCH", ""), ("POST", "/resize_container")])
+@pytest.mark.parametrize(
+    ("version", "given", "sent"),
+    [
+        ("1.41", {"cpu": 2, "keep_cpus": "3, 1"}, {"cpu": 2.0, "keep_cpus": "1,3"}),
+        ("1.41", {"keep_cpus": "0-1"}, {"keep_cpus": "0-1"}),
+        ("1.41", {"cpu": 2, "keep_cpus": None}, {"cpu": 2.0}),
+        ("1.41", {"cpu": 2, "keep_cpus": ""}, {"cpu": 2.0}),
+        ("1.40", {"cpu": 2, "keep_cpus": "1"}, (400, "invalid-param-in-version")),
+        ("1.41", {"cpu": 2, "keep_cpus": "1-3"}, (400, "invalid-value")),
+        ("1.41", {"keep_cpus": "3-1"}, (400, "schema-validation-error")),
+        ("1.41", {"keep_cpus": "99999999999"}, (400, "schema-validation-error")),
+        ("1.41", {"keep_cpus": "^1"}, (400, "schema-validation-error")),
+        ("1.41", {"keep_cpus": [1]}, (400, "schema-validation-error")),
+    ],
+)
+def test_cpus_that_stay_when_it_is_resized(api, placed, host_up, compute, method, path, version, given, sent):
+    held = Plan({0: CellShare(CpuSet("0-3"), 256)})
+    container = placed(**PLACED, cpuset=cpuset_record(held))
+    reply = api.send(
+        method,
+        f"/v1/containers/{container.uuid}{path}",
+        given,
+        headers={"OpenStack-API-Version": f"container {version}"},
+    )
+    if isinstance(sent, dict):
+        assert [arguments for _, _, arguments in compute.sent] == [sent]
+    else:
+        assert (reply.refusal, compute.sent) == (sent, [])
 
 
 def test_resize_container_answers_before_it_happens(api, placed, compute):

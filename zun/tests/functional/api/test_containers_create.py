@@ -46,6 +46,12 @@ LATER = {
 }
 
 
+@pytest.fixture(autouse=True)
+def much_disk(configuration):
+    """The largest disk that a request may name is more than a project may have."""
+    configuration.set_override("disk", -1, group="quota")
+
+
 def test_a_container_of_an_image_and_nothing_else(api, scheduler):
     reply = api.post("/v1/containers", {"image": "demo"})
     shown = reply.json
@@ -283,7 +289,6 @@ BAD = [
     ({"mounts": [{"source": "v"}]}, "mounts"),
     ({"mounts": [{"destination": "/d"}]}, "mounts"),
     ({"mounts": [{"destination": "/d", "size": "1"}]}, "mounts"),
-    ({"registry": "docker"}, "registry"),
     ({"registry": None}, "registry"),
     ({"healthcheck": "true"}, "healthcheck"),
     ({"healthcheck": {"interval": 5}}, "healthcheck"),
@@ -365,6 +370,7 @@ def test_the_operators_defaults(configuration, database, scheduler, compute):
         "maximum_cpus": 64.0,
     }.items():
         configuration.set_override(option, value)
+    configuration.set_override("cpu", 70, group="quota")
     api = Client(app.build(configuration, scheduler_api=scheduler, compute_api=compute), project="demo", version="1.40")
     shown = api.post("/v1/containers", {"image": "demo"}).json
     assert (shown["cpu"], shown["memory"], shown["image_driver"]) == (2.5, "1024", "glance")
@@ -383,6 +389,7 @@ def test_names_may_be_given_twice(api):
 DEDICATED = {"image": "demo", "cpu_policy": "dedicated", "cpu": 4, "memory": 256}
 DEFAULTS = {
     "cpu_thread_policy": "prefer",
+    "cpu_isolation": "thread",
     "numa_nodes": 1,
     "numa_affinity": "require",
     "numa_cpus": None,
@@ -391,6 +398,7 @@ DEFAULTS = {
     "mem_page_size": None,
     "cpuset_cpus": None,
     "cpuset_mems": None,
+    "cpuset_isolation": None,
 }
 
 
@@ -399,6 +407,7 @@ DEFAULTS = {
     [
         ({}, {}),
         ({"cpu_thread_policy": "isolate"}, {"cpu_thread_policy": "isolate"}),
+        ({"cpu_isolation": "l3"}, {"cpu_isolation": "l3"}),
         ({"numa_nodes": 2}, {"numa_nodes": 2}),
         ({"numa_nodes": 2.0}, {"numa_nodes": 2}),
         ({"numa_cpus": [1, 3]}, {"numa_nodes": 2, "numa_cpus": [1, 3]}),
@@ -451,6 +460,9 @@ def test_dedicated_at_an_old_version(api):
         ({"numa_mem": ["128", "128"]}, "numa_mem"),
         ({"numa_affinity": "always"}, "numa_affinity"),
         ({"cpu_thread_policy": "avoid"}, "cpu_thread_policy"),
+        ({"cpu_isolation": "socket"}, "cpu_isolation"),
+        ({"cpu_isolation": 1}, "cpu_isolation"),
+        ({"cpu_policy": "shared", "cpu_isolation": "core"}, "cpu_isolation"),
         ({"numa_mempolicy": "bind"}, "numa_mempolicy"),
         ({"mem_page_size": "huge"}, "mem_page_size"),
         ({"mem_page_size": 3}, "mem_page_size"),

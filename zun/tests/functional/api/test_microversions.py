@@ -17,9 +17,10 @@ VERSION_HEADERS = {"openstack-api-version", "openstack-api-minimum-version", "op
         ("container 01.05", "1.5"),
         ("container 1.40", "1.40"),
         ("container 1.41", "1.41"),
-        ("container latest", "1.41"),
-        ("container LATEST", "1.41"),
-        ("compute latest", "1.41"),
+        ("container 1.42", "1.42"),
+        ("container latest", "1.42"),
+        ("container LATEST", "1.42"),
+        ("compute latest", "1.42"),
     ],
 )
 @pytest.mark.parametrize("path", ["/v1/containers", "/containers", "/v1", "/v1/nothing", "/v1/containers/a.txt"])
@@ -29,7 +30,7 @@ def test_headers_that_are_understood(api, path, header, resolved):
     assert {name: reply.headers[name] for name in VERSION_HEADERS} == {
         "openstack-api-version": f"container {resolved}",
         "openstack-api-minimum-version": "container 1.1",
-        "openstack-api-maximum-version": "container 1.41",
+        "openstack-api-maximum-version": "container 1.42",
         "vary": "OpenStack-API-Version",
     }
 
@@ -60,11 +61,11 @@ def test_headers_that_are_not(api, header):
     assert not VERSION_HEADERS & reply.headers.keys()
 
 
-@pytest.mark.parametrize("version", ["1.0", "1.42", "1.999999999", "0.1", "2.0", "2.15"])
+@pytest.mark.parametrize("version", ["1.0", "1.43", "1.999999999", "0.1", "2.0", "2.15"])
 def test_versions_out_of_range(api, version):
     reply = api.at(version).get("/v1/containers")
     assert (reply.refusal, reply.error["title"]) == ((406, ""), "Requested microversion is unsupported")
-    assert "1.1" in reply.error["detail"] and "1.41" in reply.error["detail"]
+    assert "1.1" in reply.error["detail"] and "1.42" in reply.error["detail"]
     assert reply.headers["openstack-api-version"] == f"container {version}"
     assert reply.headers.keys() >= VERSION_HEADERS
 
@@ -78,18 +79,33 @@ def test_the_root_has_no_version(application, header):
 
 # Windows of whole paths: (method, path, first, last).
 WINDOWS = [
-    ("GET", "/v1/hosts", 4, 41),
-    ("GET", "/v1/hosts/host-1", 4, 41),
-    ("GET", "/v1/hosts/host-1/topology", 41, 41),
-    ("POST", "/v1/containers/x/resize_container", 19, 41),
+    ("GET", "/v1/hosts", 4, 42),
+    ("GET", "/v1/hosts/host-1", 4, 42),
+    ("GET", "/v1/hosts/host-1/topology", 41, 42),
+    ("POST", "/v1/containers/x/resize_container", 19, 42),
     ("POST", "/v1/containers/x/rename", 1, 13),
-    ("GET", "/v1/containers", 1, 41),
-    ("GET", "/v1/availability_zones", 1, 41),
-    ("GET", "/v1/services", 1, 41),
+    ("GET", "/v1/containers", 1, 42),
+    ("GET", "/v1/availability_zones", 1, 42),
+    ("GET", "/v1/services", 1, 42),
+    ("GET", "/v1/aggregates", 42, 42),
+    ("POST", "/v1/aggregates", 42, 42),
+    ("GET", "/v1/aggregates/x", 42, 42),
+    ("PATCH", "/v1/aggregates/x", 42, 42),
+    ("DELETE", "/v1/aggregates/x", 42, 42),
+    ("POST", "/v1/aggregates/x/add_host", 42, 42),
+    ("POST", "/v1/aggregates/x/remove_host", 42, 42),
+    ("POST", "/v1/aggregates/x/set_metadata", 42, 42),
+    ("GET", "/v1/groups", 42, 42),
+    ("POST", "/v1/groups", 42, 42),
+    ("GET", "/v1/groups/x", 42, 42),
+    ("DELETE", "/v1/groups/x", 42, 42),
+    ("GET", "/v1/containers/x/explain", 42, 42),
+    ("POST", "/v1/placement/dry_run", 42, 42),
+    ("POST", "/v1/placement/capacity", 42, 42),
 ]
 
 
-@pytest.mark.parametrize("version", [1, 3, 4, 13, 14, 18, 19, 40, 41])
+@pytest.mark.parametrize("version", [1, 3, 4, 13, 14, 18, 19, 40, 41, 42])
 @pytest.mark.parametrize(("method", "path", "first", "last"), WINDOWS)
 def test_windows(admin_api, method, path, first, last, version):
     reply = admin_api.at(f"1.{version}").send(method, path, {"name": "new-name"} if method == "POST" else {})
@@ -113,6 +129,7 @@ GATES = [
     ("exposed_ports", {"80/tcp": {}}, 24, {}),
     ("exposed_ports", {}, 24, {}),
     ("cpu_thread_policy", "isolate", 41, DEDICATED),
+    ("cpu_isolation", "core", 41, DEDICATED),
     ("numa_nodes", 2, 41, DEDICATED),
     ("numa_affinity", "prefer", 41, DEDICATED),
     ("numa_cpus", [1, 1], 41, DEDICATED),
@@ -138,7 +155,7 @@ def test_fields_that_older_versions_refuse(admin_api, field, value, first, other
     [
         ("mounts", [{"source": "v", "destination": "/d"}], 11, (400, "invalid-value")),
         ("privileged", False, 21, (403, "policy-not-authorized")),
-        ("registry", "docker", 31, (400, "invalid-value")),
+        ("registry", "docker", 31, (404, "registry-not-found")),
     ],
 )
 def test_gates_before_other_refusals(admin_api, field, value, first, later):
@@ -236,6 +253,7 @@ def test_security_groups_beside_exposed_ports(api, version):
 
 PLACEMENT_MEMBERS = {
     "cpu_thread_policy",
+    "cpu_isolation",
     "numa_nodes",
     "numa_affinity",
     "numa_cpus",
@@ -244,6 +262,7 @@ PLACEMENT_MEMBERS = {
     "mem_page_size",
     "cpuset_cpus",
     "cpuset_mems",
+    "cpuset_isolation",
 }
 
 

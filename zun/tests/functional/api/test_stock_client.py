@@ -7,6 +7,8 @@ import threading
 import pytest
 from cheroot import wsgi
 
+from zun.db import containers as db
+
 openstack = pytest.importorskip("openstackclient.shell")
 pytest.importorskip("zunclient")
 
@@ -177,3 +179,100 @@ def test_hosts(run, host_row):
     (host,) = json.loads(run("host", "list", "-f", "json"))
     assert (host["hostname"], host["mem_total"], host["cpus"]) == ("host-1", 3072, 8)
     assert json.loads(run("host", "show", "host-1", "-f", "json"))["uuid"] == host_row
+
+
+def test_groups_from_the_command_line(run, placed):
+    def shown(*argv):
+        return json.loads(run(*argv, "-f", "json"))
+
+    made = shown("group", "create", "--policy", "anti-affinity", "--max-per-host", "2", "web.front")
+    assert (made["name"], made["policy"], made["rules"]) == ("web.front", "anti-affinity", "max_per_host=2")
+    first = json.loads(run("create", "-f", "json", "--group", "web.front", "--hint", "label:disk=ssd", "busybox"))
+    neighbour = placed(project_id="admin").uuid
+    second = json.loads(run("run", "-f", "json", "--hint", f"group={made['uuid']},same_host={neighbour}", "busybox"))
+    assert (first["group_uuid"], second["group_uuid"]) == (made["uuid"], made["uuid"])
+    assert db.get(first["uuid"])["request"]["hints"] == {"group": made["uuid"], "label:disk": "ssd"}
+    assert db.get(second["uuid"])["request"]["hints"] == {"group": made["uuid"], "same_host": [neighbour]}
+    assert shown("group", "show", "web.front")["members"] == f"{first['uuid']}, {second['uuid']}"
+    (listed,) = shown("group", "list")
+    assert listed == {name: made[name] for name in ("uuid", "name", "policy", "rules")} | {
+        "members": f"{first['uuid']}, {second['uuid']}"
+    }
+    assert "has 2 containers" in run("group", "delete", "web.front", status=1)
+    assert "no group 'nobody'" in run("run", "--group", "nobody", "busybox", status=1)
+    run("group", "create", "--policy", "affinity", "db")
+    run("group", "create", "--policy", "soft-affinity", "cache")
+    run("group", "delete", "db", "cache")
+    assert [each["name"] for each in shown("group", "list", "--all-projects")] == ["web.front"]
+
+
+def test_aggregates_from_the_command_line(run, host_row, host_up):
+    def shown(*argv):
+        return json.loads(run("aggregate", *argv, "-f", "json"))
+
+    made = shown("create", "--zone", "south", "--property", "disk=ssd", "fast")
+    assert (made["availability_zone"], made["metadata"]) == ("south", "availability_zone=south, disk=ssd")
+    assert shown("add", "host", "fast", "host-1")["hosts"] == "host-1"
+    assert json.loads(run("availability", "zone", "list", "-f", "json")) == [{"availability_zone": "south"}]
+    assert "1 host" in run("aggregate", "delete", "fast", status=1)
+    changed = shown("set", "--name", "slow", "--no-zone", "--property", "disk=hdd", "--property", "rack=3", "fast")
+    assert (changed["name"], changed["availability_zone"], changed["metadata"]) == ("slow", None, "disk=hdd, rack=3")
+    changed = shown("set", "--zone", "north", "--remove-property", "rack", "slow")
+    assert changed["metadata"] == "availability_zone=north, disk=hdd"
+    assert shown("show", "slow") == changed
+    assert shown("list") == [
+        {name: changed[name] for name in ("uuid", "name", "availability_zone", "hosts", "metadata")}
+    ]
+    assert shown("remove", "host", "slow", "host-1")["hosts"] == ""
+    run("aggregate", "delete", made["uuid"])
+    assert shown("list") == []
+    assert "slow could not be found" in run("aggregate", "show", "slow", status=1)
+
+
+def test_what_was_asked(run, mine):
+    mine("Running", name="web")
+    run("stop", "web")
+    (action,) = json.loads(run("action", "list", "web", "-f", "json"))
+    assert (action["action"], action["message"]) == ("stop", None)
+    shown = json.loads(run("action", "show", "web", action["request_id"], "-f", "json"))
+    assert (shown["action"], shown["events"]) == ("stop", [])
+
+
+def test_quotas(run, mine):
+    mine(cpu=1.5)
+    assert json.loads(run("quota", "get", "admin", "-f", "json"))["cpu"] == 20
+    assert "1.5" in run("quota", "get", "--usages", "admin", "-f", "json")
+    assert json.loads(run("quota", "update", "--cpu", "1", "--memory", "-1", "admin", "-f", "json"))["cpu"] == 1
+    assert "cpu: limit 1, in use 1.5" in run("create", "busybox", status=1)
+    assert json.loads(run("quota", "default", "admin", "-f", "json"))["cpu"] == 20
+    run("quota", "delete", "admin")
+    assert json.loads(run("quota", "class", "update", "--containers", "2", "default", "-f", "json"))["containers"] == 2
+    assert json.loads(run("quota", "class", "get", "default", "-f", "json"))["containers"] == 2
+    run("create", "busybox")
+
+
+def test_registries(run, configuration, mine):
+    run("registry", "create", "--domain", "quay.io", "--name", "quay", "--username", "me")
+    (registry,) = json.loads(run("registry", "list", "-f", "json"))
+    assert (registry["name"], registry["domain"], registry["password"]) == ("quay", "quay.io", "***")
+    assert "auth_encryption_key" in run("registry", "update", "--password", "x", "quay", status=1)
+    assert json.loads(run("registry", "update", "--username", "you", "quay", "-f", "json"))["username"] == "you"
+    shown = json.loads(run("create", "--registry", "quay", "-f", "json", "busybox"))
+    assert shown["registry_id"] == registry["uuid"]
+    run("delete", "--force", shown["uuid"])
+    run("registry", "delete", "quay")
+    assert json.loads(run("registry", "list", "-f", "json")) == []
+
+
+def test_images(run, host_row, host_up, compute):
+    run("image", "pull", "lib/busybox:1", "host-1")
+    (image,) = json.loads(run("image", "list", "-f", "json"))
+    assert (image["repo"], image["tag"]) == ("lib/busybox", "1")
+    assert json.loads(run("image", "show", image["uuid"], "-f", "json"))["host"] == "host-1"
+    assert "lib/busybox" in run("image", "search", "lib/busybox", "--exact-match")
+    run("image", "delete", image["uuid"])
+    assert [(method, arguments["host"]) for method, _, arguments in compute.sent] == [
+        ("image_pull", "host-1"),
+        ("image_search", "host-1"),
+        ("image_delete", "host-1"),
+    ]

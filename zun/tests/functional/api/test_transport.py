@@ -321,13 +321,14 @@ def test_version_documents(application):
         "id": "v1",
         "status": "CURRENT",
         "min_version": "1.1",
-        "max_version": "1.41",
+        "max_version": "1.42",
     }
     assert version["links"] == [{"href": "http://zun.example:9517/v1/", "rel": "self"}]
     for path in ("/v1", "/v1/", "/v1.json"):
         document = nobody.get(path).json
         assert document["id"] == "v1"
-        for noun in ("services", "containers", "hosts", "availability_zones"):
+        nouns = "services containers groups images hosts aggregates availability_zones quotas quota_classes registries"
+        for noun in nouns.split():
             assert document[noun] == [
                 {"href": f"http://zun.example:9517/v1/{noun}/", "rel": "self"},
                 {"href": f"http://zun.example:9517/{noun}/", "rel": "bookmark"},

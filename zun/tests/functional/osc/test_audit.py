@@ -23,9 +23,20 @@ DRIFTED = {
 SELF_PINNED = DRIFTED | {"code": "self-pinned", "layer": "thread"}
 
 
+ISOLATION = {
+    "container": "c-1",
+    "name": "web",
+    "cpus": "2-3",
+    "asked": "core",
+    "reached": "l3",
+    "interrupts": 12,
+    "irqs": "24,30",
+}
+
+
 def run(findings, *argv, max_version="1.41"):
     """The exit code, what was printed, and what was asked."""
-    answer = {"host": "h1", "findings": findings, "containers": {"ok": 1}, "totals": {}}
+    answer = {"host": "h1", "findings": findings, "containers": {"ok": 1}, "totals": {}, "isolation": [ISOLATION]}
     with serving({("POST", "/v1/hosts/h1/audit"): (200, answer)}, max_version=max_version) as server:
         app = types.SimpleNamespace(
             stdout=io.StringIO(), client_manager=types.SimpleNamespace(container=client(server))
@@ -59,6 +70,15 @@ def test_what_is_asked(argv, repair):
 def test_what_is_printed():
     _, printed, _ = run([DRIFTED], "h1", "-f", "csv", "-c", "Code", "-c", "Container", "-c", "Layer", "-c", "Repaired")
     assert printed.splitlines() == ['"Code","Container","Layer","Repaired"', '"drifted","c-1","cgroup",False']
+
+
+def test_isolation_is_printed_instead_and_the_exit_code_is_the_same():
+    code, printed, _ = run([DRIFTED], "h1", "--isolation", "-f", "csv")
+    assert code == 1
+    assert printed.splitlines() == [
+        '"Container","Name","CPUs","Asked","Reached","Interrupts","IRQs"',
+        '"c-1","web","2-3","core","l3",12,"24,30"',
+    ]
 
 
 def test_an_older_service_is_named():

@@ -16,7 +16,7 @@ from zunclient import exceptions as zun_exceptions
 from zunclient.osc.v1 import containers as stock
 from zunclient.v1 import client as zun_client
 
-from zun.osc import containers, hosts
+from zun.osc import aggregates, containers, groups, hosts
 from zun.tests.functional.osc.recorder import Asked, Recorder, serving
 
 CONTAINER = {"uuid": "c-1", "name": "web", "status": "Running"}
@@ -67,6 +67,7 @@ def run(command: Any, server: Recorder, *argv: str, client: zun_client.Client | 
 )
 def test_placement_fields_travel_at_their_microversion(command, path):
     argv = ["--cpu", "4", "--memory", "1024", "--cpu-policy", "dedicated", "--cpu-thread-policy", "require"]
+    argv += ["--cpu-isolation", "core"]
     argv += ["--numa-nodes", "2", "--numa-cpus", "1,3", "--numa-mem", "512,512", "--numa-affinity", "prefer"]
     argv += ["--numa-mempolicy", "preferred", "--mem-page-size", "2048", "busybox", "sleep", "9"]
     with serving(CREATED) as server:
@@ -78,6 +79,7 @@ def test_placement_fields_travel_at_their_microversion(command, path):
         "memory": "1024",
         "cpu_policy": "dedicated",
         "cpu_thread_policy": "require",
+        "cpu_isolation": "core",
         "numa_nodes": 2,
         "numa_affinity": "prefer",
         "numa_cpus": [1, 3],
@@ -89,6 +91,69 @@ def test_placement_fields_travel_at_their_microversion(command, path):
     assert "c-1" in printed
 
 
+@pytest.mark.parametrize(
+    ("argv", "hints"),
+    [
+        (["--group", "web"], {"group": "web"}),
+        (["--group", "web", "--hint", "a=b,c=d"], {"group": "web", "a": "b", "c": "d"}),
+        (["--hint", "group=web"], {"group": "web"}),
+        (["--hint", "same_host=x", "--hint", "same_host=y"], {"same_host": ["x", "y"]}),
+        (["--hint", "different_host=x"], {"different_host": "x"}),
+    ],
+)
+def test_hints_that_name_something_travel_at_their_microversion(argv, hints):
+    with serving(CREATED, max_version="1.42") as server:
+        run(containers.CreateContainer, server, *argv, "--cpu-policy", "shared", "busybox")
+
+    body = PLAIN | {"cpu_policy": "shared", "hints": hints}
+    assert server.asked_of_v1 == [Asked("POST", "/v1/containers", "1.42", body)]
+
+
+@pytest.mark.parametrize(
+    ("command", "argv", "feature"),
+    [
+        (containers.CreateContainer, ["--group", "web", "busybox"], "--group"),
+        (containers.RunContainer, ["--cpu-policy", "shared", "--hint", "same_host=x", "b"], "--cpu-policy, --hint"),
+        (groups.ListGroups, [], "appcontainer group list"),
+        (groups.DeleteGroup, ["web"], "appcontainer group delete"),
+        (aggregates.CreateAggregate, ["ssd"], "appcontainer aggregate create"),
+        (aggregates.AddHost, ["ssd", "h1"], "appcontainer aggregate add host"),
+    ],
+)
+def test_a_server_without_groups_is_told_of_and_not_tried(command, argv, feature):
+    with (
+        serving(CREATED, max_version="1.41") as server,
+        pytest.raises(exceptions.CommandError) as caught,
+    ):
+        run(command, server, *argv)
+
+    assert str(caught.value).startswith(
+        f"{feature} needs a container service with API microversion 1.42 or later, and this one ends at 1.41."
+    )
+    assert server.asked_of_v1 == []
+
+
+def test_a_list_has_every_page():
+    item = {"uuid": "g-1", "name": "web", "policy": "affinity", "rules": {}, "members": []}
+    following = "http://elsewhere:1/v1/groups?limit=1&marker=g-1"
+    answers = {
+        ("GET", "/v1/groups?all_projects=true"): (200, {"groups": [item], "next": following}),
+        ("GET", "/v1/groups?limit=1&marker=g-1"): (200, {"groups": [item | {"uuid": "g-2"}], "next": None}),
+    }
+    with serving(answers, max_version="1.42") as server:
+        printed = run(groups.ListGroups, server, "--all-projects", "-f", "value", "-c", "uuid")
+
+    assert printed.split() == ["g-1", "g-2"]
+    assert {one.version for one in server.asked_of_v1} == {"1.42"}
+
+
+def test_names_of_groups_and_aggregates_are_quoted():
+    for command in (groups.ShowGroup, aggregates.ShowAggregate):
+        with serving(max_version="1.42") as server, pytest.raises(zun_exceptions.NotFound):
+            run(command, server, "a/b?")
+        assert [one.path.rpartition("/")[2] for one in server.asked_of_v1] == ["a%2Fb%3F"]
+
+
 @pytest.mark.parametrize("version", ["1.40", "1.20"])
 @pytest.mark.parametrize(
     ("ours", "theirs"),
@@ -98,7 +163,7 @@ def test_placement_fields_travel_at_their_microversion(command, path):
     ],
 )
 def test_without_placement_the_stock_request_is_sent(ours, theirs, version):
-    argv = ["--name", "web", "--cpu", "0.5", "--label", "a=b", "busybox", "sh"]
+    argv = ["--name", "web", "--cpu", "0.5", "--label", "a=b", "--hint", "label:disk=ssd", "busybox", "sh"]
     with serving(CREATED, max_version=version) as server:
         run(theirs, server, *argv, client=client(server, version))
         run(ours, server, *argv, client=client(server, version))
@@ -118,6 +183,26 @@ def test_the_session_goes_back_to_its_own_version():
         ("1.41", "shared"),
         ("1.30", None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("argv", "patch"),
+    [
+        (["--cpu", "2", "--keep-cpus", "1,3"], {"cpu": "2", "keep_cpus": "1,3"}),
+        (["--keep-cpus", "1-3"], {"memory": "64", "keep_cpus": "1-3"}),
+        (
+            ["--cpu-policy", "dedicated", "--memory", "96", "--keep-cpus", "3"],
+            {"memory": "96", "cpu_policy": "dedicated", "keep_cpus": "3"},
+        ),
+    ],
+)
+def test_a_container_is_told_which_cpus_stay(argv, patch):
+    answer = (200, {**CONTAINER, "memory": "64"})
+    with serving({(method, "/v1/containers/web"): answer for method in ("GET", "PATCH")}) as server:
+        run(containers.UpdateContainer, server, *argv, "web")
+
+    asked = server.asked_of_v1[-1]
+    assert (asked.method, asked.version, asked.body) == ("PATCH", "1.41", patch)
 
 
 def test_wait_reads_the_container_at_the_same_version():

@@ -8,10 +8,16 @@ from hypothesis import strategies as st
 from zun.api import placement as rules
 from zun.api.schemas.placement import FIELDS
 from zun.common.exceptions import InvalidValue
-from zun.topology import PlacementRequest
+from zun.topology import CellShare, CpuSet, PlacementRequest, Plan
 
 ASKED = {"cpu_policy": "dedicated", "cpu": 4.0, "memory": 256}
-PLAIN = {"cpu_thread_policy": "prefer", "numa_nodes": 1, "numa_affinity": "require", "numa_mempolicy": "strict"}
+PLAIN = {
+    "cpu_thread_policy": "prefer",
+    "cpu_isolation": "thread",
+    "numa_nodes": 1,
+    "numa_affinity": "require",
+    "numa_mempolicy": "strict",
+}
 
 
 @pytest.mark.parametrize(
@@ -21,6 +27,7 @@ PLAIN = {"cpu_thread_policy": "prefer", "numa_nodes": 1, "numa_affinity": "requi
         ({}, {}),
         ({"cpu": 1.5, "numa_nodes": None, "mem_page_size": None}, {}),
         (ASKED, PLAIN),
+        ({**ASKED, "cpu_isolation": "node"}, {**PLAIN, "cpu_isolation": "node"}),
         ({**ASKED, "numa_nodes": 4}, {**PLAIN, "numa_nodes": 4}),
         ({**ASKED, "numa_nodes": 3}, {**PLAIN, "numa_nodes": 3}),
         ({**ASKED, "numa_cpus": [3, 1]}, {**PLAIN, "numa_nodes": 2, "numa_cpus": [3, 1]}),
@@ -77,6 +84,7 @@ PARTS = st.lists(st.integers(1, 40), min_size=1, max_size=8)
             "numa_cpus": PARTS,
             "numa_mem": PARTS,
             "cpu_thread_policy": st.sampled_from(["prefer", "isolate", "require"]),
+            "cpu_isolation": st.sampled_from(["thread", "core", "l3", "node", "isolated"]),
             "numa_affinity": st.sampled_from(["require", "prefer", "none"]),
             "numa_mempolicy": st.sampled_from(["strict", "preferred"]),
             "mem_page_size": st.sampled_from(["small", "large", "any", 4, 2048, 1048576]),
@@ -105,6 +113,7 @@ def test_the_allocator_takes_what_passes(cpu, memory, asked, even):
         numa_mem=placed.get("numa_mem"),
         mempolicy=placed["numa_mempolicy"],
         page_size=placed.get("mem_page_size"),
+        isolation=placed["cpu_isolation"],
     )
     assert sum(cpus for cpus, _ in made.parts) == cpu
     assert sum(mib for _, mib in made.parts) == memory
@@ -132,3 +141,35 @@ def test_another_size(changed, cpu, memory, field):
     else:
         with pytest.raises(InvalidValue, match=f"^{field}: "):
             rules.resized({**ROW, **changed}, cpu, memory)
+
+
+HELD = {"cpuset": Plan({0: CellShare(CpuSet("2-5"), 256, withheld=CpuSet("6"))}).to_dict(), "placement": {}}
+SHARED = Plan({0: CellShare(CpuSet("0-7"), 256, shared=1.0)}, "shared").to_dict()
+
+
+@pytest.mark.parametrize(
+    ("changed", "asked", "reason"),
+    [
+        ({}, {"keep_cpus": "2-5"}, None),
+        ({}, {"cpu": 1.0, "keep_cpus": "5"}, None),
+        ({}, {"cpu": 8.0, "keep_cpus": "3,5"}, None),
+        ({}, {"cpu": 1.0, "keep_cpus": "4-5"}, "2 CPUs cannot stay among 1; name fewer, or ask for more cpu"),
+        ({}, {"keep_cpus": "1-2"}, "CPUs 1 are not among those it has, 2-5"),
+        ({}, {"keep_cpus": "6"}, "CPUs 6 are not among those it has"),  # its sibling, kept idle
+        ({}, {"cpu_policy": "shared", "keep_cpus": "2"}, "only a container that has dedicated CPUs"),
+        ({"cpu_policy": "shared", "cpuset": SHARED}, {"keep_cpus": "2"}, "only a container that has dedicated CPUs"),
+        (
+            {"cpu_policy": "shared", "cpuset": SHARED},
+            {"cpu_policy": "dedicated", "keep_cpus": "2"},
+            "only a container that has dedicated CPUs",
+        ),
+        ({"cpuset": None}, {"keep_cpus": "2"}, "only a container that has dedicated CPUs"),
+    ],
+)
+def test_cpus_that_stay(changed, asked, reason):
+    row = {**ROW, **HELD, **changed}
+    if reason is None:
+        rules.resized(row, **asked)
+    else:
+        with pytest.raises(InvalidValue, match=f"^keep_cpus: {reason}"):
+            rules.resized(row, **asked)

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The default policy, rule by rule, against the table of the API contract."""
 
+import subprocess
+import sys
+
 import pytest
+import yaml
 from oslo_config import cfg
 
 from zun import policies
@@ -21,20 +25,59 @@ ADMIN = [
     "container:get_all_all_projects",
     "container:delete_force",
     "container:delete_all_projects",
+    "container:explain:host",
+    "placement:dry_run:host",
+    "placement:capacity:host",
     "host:get_all",
     "host:get",
     "host:topology",
     "host:audit",
+    "group:get_all_all_projects",
+    "aggregate:get_all",
+    "aggregate:get",
+    "aggregate:create",
+    "aggregate:update",
+    "aggregate:delete",
+    "aggregate:add_host",
+    "aggregate:remove_host",
+    "aggregate:set_metadata",
+    "container:action:events",
+    "image:pull",
+    "image:get_all",
+    "image:get_one",
+    "image:delete",
+    "registry:get_all_all_projects",
+    "quota:update",
+    "quota:delete",
+    "quota_class:get",
+    "quota_class:update",
     "zun-service:get_all",
     "zun-service:delete",
     "zun-service:enable",
     "zun-service:disable",
     "zun-service:force_down",
 ]
-OWNER = [
-    "container:create",
+READER = [
     "container:get_all",
     "container:get_one",
+    "container:logs",
+    "container:top",
+    "container:stats",
+    "container:explain",
+    "placement:dry_run",
+    "placement:capacity",
+    "group:get_all",
+    "group:get",
+    "availability_zones:get_all",
+    "container:actions",
+    "image:search",
+    "registry:get_one",
+    "registry:get_all",
+    "quota:get",
+    "quota:get_default",
+]
+MEMBER = [
+    "container:create",
     "container:update",
     "container:delete",
     "container:start",
@@ -43,21 +86,31 @@ OWNER = [
     "container:pause",
     "container:unpause",
     "container:kill",
-    "container:logs",
     "container:execute",
-    "container:top",
-    "container:stats",
+    "container:rebuild",
+    "container:get_archive",
+    "container:put_archive",
     "container:rename",
+    "container:attach",
+    "container:resize",
+    "container:execute_resize",
     "container:resize_container",
-    "availability_zones:get_all",
+    "group:create",
+    "group:delete",
+    "registry:create",
+    "registry:update",
+    "registry:delete",
 ]
 NOBODY = ["container:create:privileged"]
 
 WHO = {
     "admin": RequestContext(user_id="root", project_id="admin", roles=["Admin"]),
-    "owner": RequestContext(user_id="alice", project_id="demo", roles=["member"]),
-    "owner-without-roles": RequestContext(user_id="bob", project_id="demo", roles=[]),
-    "stranger": RequestContext(user_id="eve", project_id="other", roles=["member"]),
+    "member": RequestContext(user_id="alice", project_id="demo", roles=["Member"]),
+    "member-and-reader": RequestContext(user_id="carol", project_id="demo", roles=["reader", "member"]),
+    "reader": RequestContext(user_id="bob", project_id="demo", roles=["reader"]),
+    "other-role": RequestContext(user_id="dave", project_id="demo", roles=["auditor"]),
+    "no-role": RequestContext(user_id="dave", project_id="demo", roles=[]),
+    "stranger": RequestContext(user_id="eve", project_id="other", roles=["member", "reader"]),
     "system": RequestContext(user_id="root", system_scope="all", roles=["admin"]),
     "domain": RequestContext(user_id="root", domain_id="default", roles=["admin"]),
 }
@@ -71,26 +124,29 @@ def policy():
 
 
 def test_the_table_is_complete():
-    assert sorted([*ADMIN, *OWNER, *NOBODY]) == sorted(rule.name for rule in policies.list_rules() if ":" in rule.name)
+    written = sorted(rule.name for rule in policies.list_rules() if ":" in rule.name)
+    assert sorted([*ADMIN, *MEMBER, *READER, *NOBODY]) == written
 
 
-@pytest.mark.parametrize("rule", [*ADMIN, *OWNER, *NOBODY])
+@pytest.mark.parametrize("rule", [*ADMIN, *MEMBER, *READER, *NOBODY])
 def test_who_may(policy, rule):
     target = {"project_id": "demo", "user_id": "alice"}
     allowed = {who for who, context in WHO.items() if Access(policy, context).allows(rule, target)}
-    if rule in NOBODY:
-        assert allowed == set()
-    elif rule in ADMIN:
-        assert allowed == {"admin"}
-    else:
-        assert allowed == {"admin", "owner", "owner-without-roles"}
+    expected: set[str] = set()
+    if rule not in NOBODY:
+        expected |= {"admin"}
+    if rule in MEMBER or rule in READER:
+        expected |= {"member", "member-and-reader"}
+    if rule in READER:
+        expected |= {"reader"}
+    assert allowed == expected
 
 
 def test_without_a_target_the_own_project_is_meant(policy):
-    for who in ("admin", "owner", "owner-without-roles", "stranger"):
+    for who in ("admin", "member", "stranger"):
         Access(policy, WHO[who]).require("container:create")
     with pytest.raises(PolicyNotAuthorized, match="host:get"):
-        Access(policy, WHO["owner"]).require("host:get")
+        Access(policy, WHO["member"]).require("host:get")
 
 
 def test_a_rule_nobody_wrote_refuses(policy):
@@ -106,10 +162,34 @@ def test_an_edited_file_is_noticed_in_time(tmp_path):
     conf.set_override("policy_file", str(file), group="oslo_policy")
     now = 1000.0
     policy = Policy(enforcer(conf), clock=lambda: now)
-    access = Access(policy, WHO["owner"])
+    access = Access(policy, WHO["member"])
     assert rules is not None and not access.allows("container:start")
     file.write_text('"container:start": "@"\n# longer than before\n')
     now += RELOAD_SECONDS - 1
     assert not access.allows("container:start")
     now += 2
     assert access.allows("container:start")
+
+
+def printed(module, *argv):
+    """What a program of oslo.policy prints, as YAML."""
+    code = f"import sys; from oslo_policy import generator; generator.{module}(sys.argv[1:])"
+    done = subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_sample_has_every_rule_as_a_comment():
+    sample = printed("generate_sample", "--namespace", "zun")
+    assert yaml.safe_load(sample) is None
+    written = {line.split('"')[1] for line in sample.splitlines() if line.startswith('#"')}
+    assert written == {rule.name for rule in policies.list_rules()}
+    assert "DEPRECATED" not in sample
+
+
+def test_the_policy_in_force_can_be_printed(tmp_path):
+    (tmp_path / "policy.yaml").write_text('"container:start": "role:operator"\n')
+    (tmp_path / "zun.conf").write_text(f"[oslo_policy]\npolicy_file = {tmp_path}/policy.yaml\n")
+    given = ("--namespace", "zun", "--config-file", str(tmp_path / "zun.conf"))
+    rules = yaml.safe_load(printed("generate_policy", *given))
+    assert rules == {rule.name: rule.check_str for rule in policies.list_rules()} | {"container:start": "role:operator"}

@@ -15,6 +15,9 @@ ROWS = [
     Route("GET", "things/{ident}", answer),
     Route("POST", "things/{ident}/start", answer),
     Route("PUT", "things/enable", answer),
+    Route("GET", "things/{ident}/parts/{part}", answer),
+    Route("GET", "things/{folder}/{ident}/look", answer),
+    Route("GET", "others/{ident}", answer),
 ]
 
 
@@ -28,6 +31,9 @@ ROWS = [
         ("POST", ("things", "start", "start"), 3, {"ident": "start"}),
         ("PUT", ("things", "enable"), 4, {}),
         ("GET", ("things", "enable"), 2, {"ident": "enable"}),
+        ("GET", ("things", "x", "parts", "y"), 5, {"ident": "x", "part": "y"}),
+        ("GET", ("things", "x", "parts", "look"), 5, {"ident": "x", "part": "look"}),
+        ("GET", ("things", "x", "y", "look"), 6, {"folder": "x", "ident": "y"}),
     ],
 )
 def test_rows_that_match(method, segments, row, parameters):
@@ -44,6 +50,10 @@ def test_rows_that_match(method, segments, row, parameters):
         ("POST", ("things", "x", "stop"), PathNotFound),
         ("GET", ("things", "x", "start", "now"), PathNotFound),
         ("GET", ("other",), PathNotFound),
+        ("GET", ("others",), PathNotFound),
+        ("POST", ("others", "x"), MethodNotAllowed),
+        ("GET", ("things", "x", "parts"), PathNotFound),
+        ("POST", ("things", "x", "parts", "y"), PathNotFound),
     ],
 )
 def test_rows_that_do_not(method, segments, error):

@@ -85,6 +85,7 @@ FIELDS = sorted(
         "healthcheck",
         "registry",
         "cpu_thread_policy",
+        "cpu_isolation",
         "numa_nodes",
         "numa_affinity",
         "numa_cpus",

@@ -28,10 +28,17 @@ def test_nobody_becomes_administrator_by_saying_so():
 
 @pytest.mark.parametrize("roles", [["member"], ["admin", "member"], []])
 def test_a_context_travels_whole(roles):
-    sent = RequestContext(user_id="alice", project_id="demo", roles=roles, request_id="req-1")
+    ids = {"request_id": "req-1", "global_request_id": "req-2"}
+    sent = RequestContext(user_id="alice", project_id="demo", roles=roles, **ids)
     got = RequestContext.from_dict(json.loads(json.dumps(sent.to_dict())))
-    names = ("user_id", "project_id", "roles", "request_id", "is_admin")
+    names = ("user_id", "project_id", "roles", "request_id", "global_request_id", "is_admin")
     assert {name: getattr(got, name) for name in names} == {name: getattr(sent, name) for name in names}
+
+
+def test_the_token_of_the_caller_does_not_travel():
+    context = RequestContext(user_id="alice", project_id="demo", auth_token="secret-token")
+    assert "secret-token" not in json.dumps(context.to_dict())
+    assert "secret-token" not in json.dumps(context.get_logging_values())
 
 
 def test_a_forged_message_gives_no_administrator():

@@ -24,6 +24,15 @@ TREE = [
         "Container web could not be found.",
     ),
     (
+        "ExplanationNotFound",
+        "explanation-not-found",
+        404,
+        "NotFound",
+        {"container": "web"},
+        "No explanation is kept for container web: it was not refused for want of a host. Its status and "
+        "status_reason say what became of it.",
+    ),
+    (
         "ComputeNodeNotFound",
         "compute-node-not-found",
         404,
@@ -97,6 +106,22 @@ TREE = [
         "A container with name web already exists.",
     ),
     (
+        "Base64Exception",
+        "base-64-exception",
+        400,
+        "Invalid",
+        {"reason": "its end is missing"},
+        "The data is not base64: its end is missing.",
+    ),
+    (
+        "ImageAlreadyExists",
+        "image-already-exists",
+        409,
+        "Conflict",
+        {"host": "h1", "repo": "busybox", "tag": "1"},
+        "Host h1 has an image busybox with tag 1 already.",
+    ),
+    (
         "ClaimRefused",
         "claim-refused",
         409,
@@ -159,6 +184,15 @@ TREE = [
         {"action": "container:create"},
         "Policy doesn't allow container:create to be performed.",
     ),
+    (
+        "OverQuota",
+        "over-quota",
+        403,
+        "Forbidden",
+        {"project": "demo", "over": "cpu: limit 1, in use 1, asked for 1 more"},
+        "Quota exceeded for project demo: cpu: limit 1, in use 1, asked for 1 more. Delete containers you no longer "
+        "need, or ask an administrator for a larger quota.",
+    ),
     ("Unavailable", "unavailable", 503, "ZunError", {}, "The service is temporarily unavailable."),
     (
         "HostUnavailable",
@@ -168,6 +202,14 @@ TREE = [
         {"host": "h1"},
         "The compute service on host h1 does not answer. Check it with 'openstack appcontainer service list' and try "
         "again once it is up.",
+    ),
+    (
+        "SchedulerUnavailable",
+        "scheduler-unavailable",
+        503,
+        "Unavailable",
+        {"seconds": 60.0},
+        "No scheduler answered within 60 s. Check that zun-scheduler runs, then try again.",
     ),
     ("DockerError", "docker-error", 500, "ZunError", {"error": "boom"}, "Docker error: boom"),
     (

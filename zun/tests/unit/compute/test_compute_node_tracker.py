@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host's tracker through a random life, with real rows: no CPU is owned twice, and nothing is lost."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -25,6 +26,7 @@ from zun.tests.fixtures import new_container
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import busy_switching, proof
 from zun.tests.unit.compute.agent import COLUMNS, Agent
+from zun.tests.unit.compute.ledger import Books
 from zun.tests.unit.db.rows import clear, together
 from zun.tests.unit.scheduler.hosts import machines, placements
 from zun.topology import CpuSet, Plan, Refusal, Usage, plan
@@ -57,6 +59,17 @@ def own(held):
     return CpuSet("") if held.cpu_policy == "shared" else held.cpus | held.withheld
 
 
+@st.composite
+def roomy(draw):
+    """Machines that are not full after two containers."""
+    made = machine(draw(st.integers(1, 3)), draw(st.integers(3, 6)), draw(st.integers(1, 2)), memory_mib=256)
+    cells = tuple(replace(cell, pages={2048: 24}) for cell in made.cells)
+    shared_set = draw(st.sampled_from((None, None, CpuSet("0-1"))))
+    return replace(made, cells=cells).configured(
+        shared_set=shared_set, reserved_memory_mib=draw(st.sampled_from((0, 10))), cpu_allocation_ratio=4.0
+    )
+
+
 class TrackerLife(RuleBasedStateMachine):
     """``plans`` is what each container was told it has, ``claims`` those not committed, ``moves`` those in a resize."""
 
@@ -68,7 +81,7 @@ class TrackerLife(RuleBasedStateMachine):
         self.moves = {}
         self.containers = {}
 
-    @initialize(topology=machines())
+    @initialize(topology=machines() | roomy())
     def start(self, topology):
         self.topology = topology
         self.earlier = Usage()
@@ -81,8 +94,15 @@ class TrackerLife(RuleBasedStateMachine):
     def committed(self):
         return sorted(self.plans.keys() - self.claims.keys() - self.moves.keys(), key=list(self.plans).index)
 
-    @rule(request=placements(), disk=st.sampled_from((0, 0, 5, 15)), stale=st.booleans(), remember=st.booleans())
-    def claim(self, request, disk, stale, remember):
+    @rule(
+        request=placements(),
+        disk=st.sampled_from((0, 0, 0, 5, 15)),
+        stale=st.booleans(),
+        remember=st.booleans(),
+        at_once=st.sampled_from((True, True, False)),
+    )
+    def claim(self, request, disk, stale, remember, at_once):
+        """``at_once``: committed before anything else happens."""
         container = new_container(CONTEXT, **fields_of(request, disk))
         limits = {}
         if stale:  # what a scheduler found that knows an earlier time
@@ -100,11 +120,15 @@ class TrackerLife(RuleBasedStateMachine):
         assert fits and disk <= room
         self.plans[container.uuid], self.claims[container.uuid] = claim.plan, claim
         self.containers[container.uuid] = container
+        if at_once:
+            self.write(container.uuid)
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data())
     def commit(self, data):
-        uuid = data.draw(st.sampled_from(list(self.claims)))
+        self.write(data.draw(st.sampled_from(list(self.claims))))
+
+    def write(self, uuid):
         container = self.containers[uuid]
         container.cpuset = cpuset_record(self.claims.pop(uuid).plan)
         container.save_claim("h1")
@@ -120,10 +144,12 @@ class TrackerLife(RuleBasedStateMachine):
             claim.abort()
         del self.plans[uuid]
 
-    @precondition(lambda self: self.committed())
+    @precondition(lambda self: self.committed() or self.moves)
     @rule(data=st.data(), again=st.booleans())
     def release(self, data, again):
-        uuid = data.draw(st.sampled_from(self.committed()))
+        """Also in the middle of a resize."""
+        uuid = data.draw(st.sampled_from([*self.moves, *self.committed()]))
+        self.moves.pop(uuid, None)
         containers.destroy(uuid)
         self.tracker.release(uuid)
         if again:
@@ -139,16 +165,18 @@ class TrackerLife(RuleBasedStateMachine):
     )
     def resize(self, data, cpu, memory, policy):
         uuid = data.draw(st.sampled_from(self.committed()))
+        held = list(self.plans[uuid].cpus)
+        keep = CpuSet(data.draw(st.sets(st.sampled_from(held), max_size=2)) if held else ())
         try:
-            wish = Resize.of(self.containers[uuid], cpu, memory, policy)
+            wish = Resize.of(self.containers[uuid], cpu, memory, policy, keep)
         except exceptions.Invalid:
             return
         assert wish.old == self.plans[uuid]
         try:
-            new = self.tracker.resize(uuid, wish.old, wish.request)
+            new = self.tracker.resize(uuid, wish.old, wish.request, wish.keep)
         except exceptions.ClaimRefused:
             return
-        assert new.memory_mib == wish.memory
+        assert new.memory_mib == wish.memory and keep <= new.cpus
         assert (new.cpu_policy == "shared") or len(new.cpus) == wish.cpu
         self.moves[uuid] = (wish, new)
 
@@ -173,6 +201,18 @@ class TrackerLife(RuleBasedStateMachine):
         for uuid in self.claims:
             del self.plans[uuid]
         self.claims, self.moves = {}, {}
+
+    @invariant()
+    def the_books_agree(self):
+        """Counted from the records alone, by code that shares nothing with what is tested."""
+        usage, topology = self.tracker.usage, self.topology.to_dict()
+        Books((owner.rstrip("+"), held.to_dict()) for owner, held in usage).check(topology, usage.free(self.topology))
+        rows = Books((row["uuid"], row["cpuset"]) for row in containers.claims("h1"))
+        held = Books((uuid, told.to_dict()) for uuid, told in self.plans.items() if uuid not in self.claims)
+        assert (rows.owner, rows.mib, rows.pages) == (held.owner, held.mib, held.pages)
+        for uuid, (_, new) in self.moves.items():  # on its way it owns all of both
+            both = Books([(uuid, self.plans[uuid].to_dict()), (uuid, new.to_dict())]).owner
+            assert both == {cpu: uuid for cpu in both if usage.owner_of(cpu) in (uuid, f"{uuid}+")}
 
     @invariant()
     def the_tracker_holds_what_it_told(self):
@@ -242,7 +282,7 @@ class TrackerLife(RuleBasedStateMachine):
 
 
 def test_a_life_of_claims():
-    run_state_machine_as_test(TrackerLife, settings=proof(40, stateful_step_count=25))
+    run_state_machine_as_test(TrackerLife, settings=proof(30, stateful_step_count=40))
 
 
 # by hand

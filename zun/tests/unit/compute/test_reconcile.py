@@ -147,6 +147,7 @@ AT_WORK = {
     TaskState.STARTING: Step.START,
     TaskState.STOPPING: Step.STOP,
     TaskState.REBOOTING: Step.REBOOT,
+    TaskState.REBUILDING: Step.REBUILD,
     TaskState.PAUSING: Step.PAUSE,
     TaskState.UNPAUSING: Step.UNPAUSE,
     TaskState.KILLING: Step.KILL,
@@ -159,6 +160,8 @@ def test_the_first_step_after_a_start(status):
     steps = {task_state: AT_WORK.get(task_state, Step.SYNC) for task_state in (None, *TaskState)}
     if status in (Status.DELETING, Status.CREATING):
         steps = dict.fromkeys(steps, Step.DELETE if status == Status.DELETING else Step.RESUME_CREATE)
+    if status == Status.REBUILDING:
+        steps = dict.fromkeys(steps, Step.REBUILD)
     assert {task_state: first_step(row(status, task_state=task_state)) for task_state in steps} == steps
 
 
@@ -166,7 +169,6 @@ def test_every_work_a_row_can_be_at_has_a_step():
     """Those left to a look at the runtime: a creation says so in its status, and the rest does not exist yet."""
     assert set(TaskState) - set(AT_WORK) == {
         TaskState.CREATING,
-        TaskState.REBUILDING,
         TaskState.SG_ADDING,
         TaskState.SG_REMOVING,
         TaskState.NETWORK_ATTACHING,

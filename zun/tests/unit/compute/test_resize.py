@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -147,6 +149,18 @@ def test_what_no_host_could_do_is_refused_at_once(fields, asked, error, text):
             "",
             id="whole-cores-are-added-whole",
         ),
+        pytest.param(
+            SMT, [], dedicated("0", withheld="1"), PlacementRequest(2, 64, isolation="core"), "0-1", "",
+            id="a-sibling-of-its-own-is-used-first",
+        ),
+        pytest.param(
+            MACHINE, [], dedicated("2", withheld="0-1,3"), PlacementRequest(3, 64, isolation="node"), "0-2", "3",
+            id="and-what-is-kept-idle-for-it",
+        ),
+        pytest.param(
+            MACHINE, [], dedicated("0-2", withheld="3"), PlacementRequest(1, 64, isolation="l3"), "0", "1-3",
+            id="what-isolation-keeps-stays-kept",
+        ),
         pytest.param(MACHINE, [], shared(), PlacementRequest(3, 64), "0-2", "", id="shared-to-dedicated"),
     ],
 )
@@ -207,6 +221,11 @@ def resizes(draw, *, plain=False):
     """A host, what its other containers hold, and one container's plan before and after."""
     host = draw(used_hosts(plain=plain))
     wishes = draw(st.lists(placements(plain=plain), min_size=2, max_size=6))
+    if not plain:
+        grade = draw(st.sampled_from(("thread", "core", "l3", "node")))
+        apart = draw(st.sampled_from((None, CpuSet("0,3"))))
+        host = replace(host, topology=replace(host.topology, isolated=CpuSet("1"), shared_set=apart))
+        wishes = [replace(wish, isolation=grade) if wish.dedicated else wish for wish in wishes]
     found = [(wish, plan(host.topology, host.usage, wish)) for wish in wishes]
     before, old = next((each for each in found if isinstance(each[1], Plan)), (None, None))
     assume(before is not None)

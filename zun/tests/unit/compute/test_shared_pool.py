@@ -117,6 +117,34 @@ def test_who_was_told_to_leave_and_need_not_any_more_is_told_so(agent):
     assert agent.told(shared) == CpuSet("0-3")
 
 
+def test_a_widening_that_was_done_though_the_answer_was_an_error_is_taken_back(agent):
+    """Or a dedicated container would share its CPUs with one that is thought to be elsewhere."""
+    shared = agent.run_shared()
+    dedicated, cpus = agent.claim_dedicated(2)
+    agent.pool.settle()
+    agent.tracker.release(dedicated.uuid)
+    agent.driver.fail("update", exceptions.DockerError(error="timed out"), after=True)
+    with pytest.raises(exceptions.DockerError):
+        agent.pool.settle()
+    assert cpus <= agent.runs_on(shared)
+    _, again = agent.claim_dedicated(2)
+    assert again == cpus
+    agent.pool.settle()
+    assert not agent.runs_on(shared) & cpus
+
+
+def test_a_narrowing_that_was_done_though_the_answer_was_an_error_is_taken_back(agent):
+    shared = agent.run_shared()
+    before = agent.runs_on(shared)
+    dedicated, _ = agent.claim_dedicated(2)
+    agent.driver.fail("update", exceptions.DockerError(error="timed out"), after=True)
+    with pytest.raises(exceptions.DockerError):
+        agent.pool.settle()
+    agent.tracker.release(dedicated.uuid)
+    agent.pool.settle()
+    assert agent.runs_on(shared) == before
+
+
 def test_who_did_not_leave_is_told_again(agent):
     """A control group that was written behind the runtime's back obeys the next update."""
     shared = agent.run_shared()
@@ -259,7 +287,7 @@ def test_whatever_comes_and_goes_nobody_shared_runs_where_somebody_is_alone(agen
     start = threading.Barrier(4)
 
     def come_and_go(_number):
-        start.wait(10)
+        start.wait(60)
         for _ in range(6):
             try:
                 container, cpus = agent.claim_dedicated(1)

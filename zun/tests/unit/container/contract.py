@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every driver does. The in-memory driver runs it as a unit test, the Docker driver on a real daemon."""
 
+import io
 import queue
+import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -68,11 +70,11 @@ def listening(driver: ContainerDriver) -> Iterator["queue.Queue[RuntimeEvent]"]:
     thread = threading.Thread(target=listen, daemon=True)
     thread.start()
     try:
-        assert inbox.get(timeout=10) == RuntimeEvent("", RESYNC)
+        assert inbox.get(timeout=60) == RuntimeEvent("", RESYNC)
         yield inbox
     finally:
         stop.set()
-        thread.join(timeout=10)
+        thread.join(timeout=60)
         assert not thread.is_alive(), "events() goes on although it was told to stop"
 
 
@@ -80,7 +82,7 @@ def actions_until(inbox: "queue.Queue[RuntimeEvent]", container: Sample, last: s
     """Return the container's actions up to ``last``, each once in a row."""
     actions: list[str] = []
     while last not in actions:
-        event = inbox.get(timeout=20)
+        event = inbox.get(timeout=60)
         if event.uuid == container.uuid and event.action not in actions[-1:]:
             actions.append(event.action)
     return actions
@@ -290,7 +292,7 @@ class DriverContract:
             rig.driver.start(container)
             starts = 0
             while starts < 2:
-                event = inbox.get(timeout=20)
+                event = inbox.get(timeout=60)
                 starts += (event.uuid, event.action) == (container.uuid, "start")
         state = until(lambda: (found := rig.state(container)).status is Status.STOPPED and found)
         assert state.exit_code == 1
@@ -400,6 +402,69 @@ class DriverContract:
             rig.driver.execute(container, ["sleep", "1000"], 0.3)
         assert rig.driver.execute(container, ["echo", "alive"], 5) == ("alive\n", 0)
 
+    # Terminals
+
+    def test_attach(self, rig: Rig) -> None:
+        stream = rig.driver.attach(rig.running(command=["cat"], interactive=True))
+        every_byte = bytes(each for each in range(256) if each != 4)
+        stream.send(every_byte)
+        heard = b""
+        while len(heard) < len(every_byte):
+            heard += stream.receive()
+        assert heard == every_byte
+        stream.close()
+        stream.close()
+        assert stream.receive() == b""
+
+    def test_close_ends_a_waiting_receive(self, rig: Rig) -> None:
+        stream = rig.driver.attach(rig.running(command=["cat"], interactive=True))
+        heard: list[bytes] = []
+        waiting = threading.Thread(target=lambda: heard.append(stream.receive()))
+        waiting.start()
+        stream.close()
+        waiting.join(20)
+        assert heard == [b""]
+
+    def test_attach_to_one_that_does_not_run(self, rig: Rig) -> None:
+        with pytest.raises(exceptions.Conflict):
+            rig.driver.attach(rig.created(interactive=True))
+        with pytest.raises(exceptions.ContainerNotFound):
+            rig.driver.attach(rig.sample())
+
+    def test_a_command_with_a_terminal(self, rig: Rig) -> None:
+        container = rig.running()
+        exec_id = rig.driver.create_exec(container, ["cat"], interactive=True)
+        assert len(exec_id) == 64
+        stream = rig.driver.open_exec(container, exec_id)
+        rig.driver.resize_exec(container, exec_id, width=80, height=24)
+        stream.send(b"hello\n")
+        heard = b""
+        while b"hello" not in heard:
+            heard += stream.receive()
+        stream.send(b"\x04")
+        while stream.receive():
+            pass
+        with pytest.raises(exceptions.Conflict):
+            rig.driver.open_exec(container, exec_id)
+
+    def test_a_command_belongs_to_its_container(self, rig: Rig) -> None:
+        one, other = rig.running(), rig.running()
+        exec_id = rig.driver.create_exec(one, ["cat"], interactive=True)
+        for wrong in (exec_id, "ab" * 32):
+            with pytest.raises(exceptions.InvalidValue):
+                rig.driver.open_exec(other, wrong)
+            with pytest.raises(exceptions.InvalidValue):
+                rig.driver.resize_exec(other, wrong, width=80, height=24)
+
+    def test_a_command_in_one_that_does_not_run(self, rig: Rig) -> None:
+        with pytest.raises(exceptions.Conflict):
+            rig.driver.create_exec(rig.created(), ["cat"], interactive=True)
+
+    def test_resize(self, rig: Rig) -> None:
+        rig.driver.resize(rig.running(tty=True), width=132, height=43)
+        with pytest.raises(exceptions.Conflict):
+            rig.driver.resize(rig.created(tty=True), width=132, height=43)
+
     def test_logs(self, rig: Rig) -> None:
         container = rig.running(command=["echo", "one line"])
         until(lambda: rig.state(container).status is Status.STOPPED)
@@ -422,9 +487,14 @@ class DriverContract:
             rig.driver.logs(rig.created(), since="yesterday")
 
     def test_top(self, rig: Rig) -> None:
-        found = rig.driver.top(rig.running())
-        assert set(found) == {"Titles", "Processes"}
-        assert [row[found["Titles"].index("CMD")] for row in found["Processes"]] == ["sleep 1000"]
+        container = rig.running()
+
+        def commands() -> list[str]:
+            found = rig.driver.top(container)
+            assert set(found) == {"Titles", "Processes"}
+            return [row[found["Titles"].index("CMD")] for row in found["Processes"]]
+
+        until(lambda: commands() == ["sleep 1000"])  # Docker says that it runs while it is still runc
 
     def test_stats(self, rig: Rig) -> None:
         found = rig.driver.stats(rig.running(name="measured"))
@@ -502,6 +572,42 @@ class DriverContract:
             thread.join(timeout=60)
         assert failures == []
         assert not {container.uuid for container in containers} & set(rig.driver.list())
+
+    @pytest.mark.parametrize("running", [False, True])
+    def test_files_there_and_back(self, rig: Rig, running: bool) -> None:
+        container = rig.running() if running else rig.created()
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as tar:
+            info = tarfile.TarInfo("written")
+            info.size = 5
+            tar.addfile(info, io.BytesIO(b"hello"))
+        raw = packed.getvalue()
+        rig.driver.put_archive(container, "/tmp", (raw[start : start + 700] for start in range(0, len(raw), 700)))
+        chunks, stat = rig.driver.get_archive(container, "/tmp")
+        assert stat["name"] == "tmp"
+        with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as tar:
+            (name,) = (name for name in tar.getnames() if name.endswith("written"))
+            member = tar.extractfile(name)
+            assert member is not None and member.read() == b"hello"
+
+    def test_no_such_file(self, rig: Rig) -> None:
+        with pytest.raises(exceptions.InvalidValue, match="/nothing"):
+            rig.driver.get_archive(rig.created(), "/nothing")
+
+    def test_files_of_no_such_object(self, rig: Rig) -> None:
+        with pytest.raises(exceptions.ContainerNotFound):
+            rig.driver.get_archive(rig.sample(), "/tmp")
+        with pytest.raises(exceptions.ContainerNotFound):
+            rig.driver.put_archive(rig.sample(), "/tmp", iter([b""]))
+
+    def test_an_image_by_another_name(self, rig: Rig) -> None:
+        container = rig.sample(image="zun-no-such-image")
+        rig.driver.create(container, cpuset_cpus="1", cpuset_mems="0", image="zun-demo")
+        rig.driver.start(container)
+        assert rig.state(container).status == Status.RUNNING
+
+    def test_an_image_that_nobody_has_is_removed(self, rig: Rig) -> None:
+        rig.driver.remove_image("zun-no-such-image:1")
 
     def test_image_on_the_host(self, rig: Rig) -> None:
         facts = rig.driver.ensure("zun-demo")

@@ -38,7 +38,7 @@ class Sample:
     exposed_ports: Mapping[str, Any] | None = None
 
 
-def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Return the first true answer of ``condition``; fail after ``seconds``."""
     deadline = monotonic() + seconds
     while not (answer := condition()):

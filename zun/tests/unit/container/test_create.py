@@ -17,7 +17,7 @@ def body(container: Sample, *, disk_quota: bool = False, **settings: Any) -> dic
 
 
 def test_smallest_body() -> None:
-    container = Sample(uuid="u", command=None, memory=None, cpu=None)
+    container = Sample(uuid="u", command=None, memory=None, cpu=None, cpu_policy=None)
     assert body(container) == {
         "Image": "zun-demo",
         "Labels": {"zun.uuid": "u", "zun.host": "h"},
@@ -30,6 +30,26 @@ def test_smallest_body() -> None:
 def test_labels_of_the_service_cannot_be_taken() -> None:
     labels = body(Sample(uuid="u", labels={"zun.host": "other", "zun.uuid": "x", "a": "b"}))["Labels"]
     assert labels == {"a": "b", "zun.uuid": "u", "zun.host": "h"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "given", "expected"),
+    [
+        ("dedicated", None, ["ZUN_CPUSET_CPUS=2-3", "ZUN_CPUSET_MEMS=1"]),
+        (
+            "dedicated",
+            {"A": "b=c", "ZUN_CPUSET_CPUS": "all"},
+            ["A=b=c", "ZUN_CPUSET_CPUS=2-3", "ZUN_CPUSET_MEMS=1"],
+        ),
+        ("shared", {"A": "b"}, ["A=b"]),
+        ("shared", None, None),
+        (None, None, None),
+    ],
+)
+def test_a_container_is_told_its_own_cpus(
+    policy: str | None, given: dict[str, str] | None, expected: list[str] | None
+) -> None:
+    assert body(Sample(cpu_policy=policy, environment=given)).get("Env") == expected
 
 
 @pytest.mark.parametrize(

@@ -193,6 +193,54 @@ def test_numa_maps():
     assert numa_maps(NUMA_MAPS.encode()) == {0: 3 * 4096, 1: 2 * 4096 + (2 << 20)}
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param(
+            "7f1c40000000 bind:0,33 anon=7 dirty=7 active=0 N0=4 N33=3 kernelpagesize_kB=4",
+            {0: 4 * 4, 33: 3 * 4},
+            id="anonymous-on-sparse-nodes",
+        ),
+        pytest.param(
+            "7f1c3c9d2000 default file=/usr/lib/x86_64-linux-gnu/libc.so.6 mapped=312 mapmax=94 active=290 N0=60 "
+            "N1=252 kernelpagesize_kB=4",
+            {0: 60 * 4, 1: 252 * 4},
+            id="a-file-that-others-map-too",
+        ),
+        pytest.param(
+            "7f1bc0000000 prefer:2 file=/dev/shm/ring dirty=65536 N2=65000 N10=536 kernelpagesize_kB=4",
+            {2: 65000 * 4, 10: 536 * 4},
+            id="shared-memory",
+        ),
+        pytest.param(
+            "7f1b80000000 bind:1 file=/dev/hugepages/rtemap_0 huge dirty=12 mapmax=2 N0=2 N1=10 kernelpagesize_kB=2048",
+            {0: 2 * 2048, 1: 10 * 2048},
+            id="huge-pages-of-a-file",
+        ),
+        pytest.param(
+            "7f0000000000 bind:3 file=/anon_hugepage\\040(deleted) huge anon=2 dirty=2 N3=2 kernelpagesize_kB=1048576",
+            {3: 2 << 20},
+            id="gigantic-pages",
+        ),
+        pytest.param(
+            "7f1c00000000 interleave:0-3 anon=2048 dirty=2048 swapcache=1 N0=512 N1=512 N2=512 N3=512 "
+            "kernelpagesize_kB=4",
+            dict.fromkeys(range(4), 512 * 4),
+            id="transparent-huge-pages-count-as-small-ones",
+        ),
+        pytest.param("7ffd1a2f3000 default stack anon=5 dirty=5 N1=5 kernelpagesize_kB=4", {1: 20}, id="stack"),
+        pytest.param("55d0c0a3e000 default heap", {}, id="nothing-touched-yet"),
+        pytest.param(  # the kernel writes spaces and equal signs of names in octal
+            "55d0 default file=/data/x\\040N5\\0757 mapped=1 N0=1 kernelpagesize_kB=4", {0: 4}, id="an-odd-name"
+        ),
+    ],
+)
+def test_a_line_of_numa_maps(line, expected):
+    assert numa_maps(f"{line}\n".encode()) == {node: kib << 10 for node, kib in expected.items()}
+    twice = numa_maps(f"{line}\n{line}\n".encode())
+    assert twice == {node: kib << 11 for node, kib in expected.items()}
+
+
 def test_members_of_a_group_that_may_hold_none(machine):
     machine.write("sys/fs/cgroup/x/y/cgroup.threads", "7\n8\n")
     assert sorted(members(machine.root / "sys/fs/cgroup/x")) == [7, 8]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from zun.container.docker.images import SingleFlight, image_facts
+from zun.container.docker.images import Layers, SingleFlight, image_facts, search_result
 from zun.container.driver import ImageFacts, RegistryAuth
 
 
@@ -18,6 +18,46 @@ from zun.container.driver import ImageFacts, RegistryAuth
 )
 def test_image_facts(config: dict[str, Any] | None, expected: ImageFacts) -> None:
     assert image_facts({"Id": "sha256:1", "Config": config}) == expected
+
+
+def test_size_of_an_image() -> None:
+    assert image_facts({"Id": "sha256:1", "Size": 7}).size == 7
+
+
+def test_how_far_a_pull_is() -> None:
+    layers, texts = Layers(), []
+
+    def step(status: str, layer: str | None = None, current: int = 0, total: int = 0) -> None:
+        told = {"status": status, "progressDetail": {"current": current, "total": total} if total else {}}
+        if layers.take(told | ({"id": layer} if layer else {})):
+            texts.append(str(layers))
+
+    step("Pulling from library/busybox", "latest")
+    step("Pulling fs layer", "a")
+    step("Already exists", "b")
+    step("Downloading", "a", 3 << 20, 8 << 20)
+    step("Download complete", "a")
+    step("Extracting", "a", 1 << 20, 9 << 20)
+    step("Pull complete", "a")
+    step("Digest: sha256:1")
+    assert texts == [
+        "Pulling the image: 0 of 1 layers",
+        "Pulling the image: 1 of 2 layers",
+        "Pulling the image: 1 of 2 layers, 3 of 8 MiB",
+        "Pulling the image: 1 of 2 layers, 8 of 8 MiB",
+        "Pulling the image: 1 of 2 layers, 8 of 8 MiB",
+        "Pulling the image: 2 of 2 layers, 8 of 8 MiB",
+    ]
+
+
+def test_result_of_a_search() -> None:
+    found = {"name": "busybox", "description": "small", "star_count": 5, "is_official": True, "is_automated": False}
+    assert search_result(found) == {
+        "name": "busybox",
+        "description": "small",
+        "is_automated": False,
+        "metadata": {"is_official": True, "star_count": 5},
+    }
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def group(policy="anti-affinity", **fields):
 def clear():
     """Remove every row."""
     with session.writer() as connection:
-        for table in models.metadata.sorted_tables:
+        for table in reversed(models.metadata.sorted_tables):
             connection.execute(table.delete())
 
 

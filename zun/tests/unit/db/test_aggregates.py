@@ -31,12 +31,11 @@ def test_a_new_aggregate_is_found_by_uuid_and_name():
     [
         aggregates.find,
         aggregates.destroy,
-        lambda ident: aggregates.rename(ident, "x"),
-        lambda ident: aggregates.set_metadata(ident, {}),
+        lambda ident: aggregates.update(ident, name="x", metadata={}),
         lambda ident: aggregates.add_host(ident, "h1"),
         lambda ident: aggregates.remove_host(ident, "h1"),
     ],
-    ids=["find", "destroy", "rename", "set_metadata", "add_host", "remove_host"],
+    ids=["find", "destroy", "update", "add_host", "remove_host"],
 )
 def test_an_unknown_one_is_named(work, ident):
     named("ssd")
@@ -50,15 +49,15 @@ def test_names_are_unique():
     with pytest.raises(exceptions.Conflict, match="name ssd exists"):
         aggregates.insert("ssd", {})
     with pytest.raises(exceptions.Conflict, match="name ssd exists"):
-        aggregates.rename("hdd", "ssd")
-    assert aggregates.rename("ssd", "ssd")["name"] == "ssd"
-    assert aggregates.rename(row["uuid"], "nvme")["name"] == "nvme"
+        aggregates.update("hdd", name="ssd", metadata={})
+    assert aggregates.update("ssd", name="ssd", metadata={})["name"] == "ssd"
+    assert aggregates.update(row["uuid"], name="nvme", metadata={})["name"] == "nvme"
     assert sorted(each["name"] for each in aggregates.all_aggregates()) == ["hdd", "nvme"]
 
 
 def test_metadata_is_merged_and_null_removes():
     named("ssd", availability_zone="south", disk="ssd", owner="a")
-    row = aggregates.set_metadata("ssd", {"disk": "nvme", "owner": None, "nothing": None, "rack": "3"})
+    row = aggregates.update("ssd", metadata={"disk": "nvme", "owner": None, "nothing": None, "rack": "3"})
     assert row["metadata"] == {"availability_zone": "south", "disk": "nvme", "rack": "3"}
     assert row["updated_at"] is not None and aggregates.find("ssd") == row
 
@@ -108,14 +107,14 @@ def test_metadata_brings_no_host_into_a_second_zone():
     named("second", hosts=["h2"])
     aggregates.add_host("second", "h1")
     with pytest.raises(exceptions.Conflict, match="h1 is in availability zone south"):
-        aggregates.set_metadata("second", {"availability_zone": "north"})
+        aggregates.update("second", metadata={"availability_zone": "north"})
     assert aggregates.find("second")["metadata"] == {}
     # Where it is the only one to name a zone, a zone may change and go.
-    assert aggregates.set_metadata("first", {"availability_zone": "north"})["metadata"] == {
+    assert aggregates.update("first", metadata={"availability_zone": "north"})["metadata"] == {
         "availability_zone": "north"
     }
-    aggregates.set_metadata("first", {"availability_zone": None})
-    aggregates.set_metadata("second", {"availability_zone": "south"})
+    aggregates.update("first", metadata={"availability_zone": None})
+    aggregates.update("second", metadata={"availability_zone": "south"})
 
 
 def test_of_zones_that_take_a_host_at_once_one_wins():

@@ -5,8 +5,12 @@ import pytest
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
+from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.db import containers, groups
-from zun.tests.unit.db.rows import CPUSET, container, group, node, together
+from zun.objects import Container
+from zun.objects.placement import cpuset_record
+from zun.tests.functional.cloud import machine
+from zun.tests.unit.db.rows import CPUSET, NODE, container, group, node, together
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -195,3 +199,30 @@ def test_of_the_hosts_that_claim_for_an_affine_group_at_once_one_has_it():
         assert all(isinstance(answer, (int, exceptions.GroupRuleBroken)) for answer in answers), answers
         ((host, count),) = by_host(row).items()
         assert count == 2, f"both members that came to {host} are there, nobody else is"
+
+
+@pytest.mark.parametrize("policy", ["affinity", "anti-affinity"])
+def test_the_trackers_of_two_hosts_keep_the_rule_together(policy):
+    """From the tracker's lock to the committed row, as the agents of two hosts do it at the same time."""
+    trackers = {}
+    for host in ("h1", "h2"):
+        trackers[host] = ComputeNodeTracker(host)
+        columns = {name: value for name, value in NODE.items() if name != "topology"}
+        trackers[host].update_inventory(ADMIN, machine(), columns)
+    for _ in range(3):
+        row = group(policy)
+        members = [Container.from_row(MEMBER, container(group_uuid=row["uuid"], cpu=0.1)) for _ in range(8)]
+
+        def place(number, members=members):
+            member, host = members[number], ("h1", "h2")[number % 2]
+            with trackers[host].container_claim(MEMBER, member) as taken:
+                member.cpuset = cpuset_record(taken.plan)
+                return member.save_claim(host)
+
+        answers = together(8, place)
+        assert all(isinstance(answer, (int, exceptions.GroupRuleBroken)) for answer in answers), answers
+        found = by_host(row)
+        assert found == {"h1": 1, "h2": 1} if policy == "anti-affinity" else len(found) == 1
+        # What was refused is held in memory no more.
+        held = {owner for tracker in trackers.values() for owner in tracker.usage.owners}
+        assert held == {each["uuid"] for each in containers.claims()}

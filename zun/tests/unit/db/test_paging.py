@@ -151,6 +151,13 @@ def test_a_marker_must_be_a_container_that_the_caller_sees(sort_key):
     assert containers.page(DEMO, limit=1, marker=foreign["uuid"], sort_key=sort_key, all_projects=True) == []
 
 
+def test_a_marker_that_changed_since_its_page_still_marks_the_place():
+    _, second, third = (container(status="Running") for _ in range(3))
+    containers.update(second["uuid"], {"status": "Stopped"})
+    found = containers.page(DEMO, filters={"status": "Running"}, limit=9, marker=second["uuid"])
+    assert [row["uuid"] for row in found] == [third["uuid"]]
+
+
 def test_a_marker_of_compute_nodes_must_be_one():
     with pytest.raises(exceptions.ComputeNodeNotFound, match=MISSING):
         compute_nodes.page(limit=1, marker=MISSING)

@@ -30,6 +30,7 @@ DEDICATED = {"cpu": 4.0, "memory": 512, "cpu_policy": "dedicated", "placement": 
                 **DEDICATED,
                 "placement": {
                     "cpu_thread_policy": "require",
+                    "cpu_isolation": "l3",
                     "numa_nodes": 2,
                     "numa_affinity": "prefer",
                     "numa_cpus": [1, 3],
@@ -48,6 +49,7 @@ DEDICATED = {"cpu": 4.0, "memory": 512, "cpu_policy": "dedicated", "placement": 
                 numa_mem=(500, 12),
                 mempolicy="preferred",
                 page_size=2048,
+                isolation="l3",
             ),
             id="everything-asked",
         ),
@@ -124,6 +126,22 @@ def test_a_record_has_the_plan_and_the_kernel_s_lists():
         "cpuset_cpus": "0-1,4",
         "cpuset_mems": "0,2",
     }
+
+
+@pytest.mark.parametrize(
+    ("request_", "grade"),
+    [
+        (PlacementRequest(2, 64), "core"),  # these cores have no siblings
+        (PlacementRequest(2, 64, isolation="node"), "node"),
+        (PlacementRequest(1.5, 64, "shared"), None),
+    ],
+)
+def test_with_its_host_a_record_tells_the_grade_that_is_reached(request_, grade):
+    topology = machine(cells=2, cores=4)
+    held = plan(topology, Usage().with_claim("c", Plan({0: CellShare(CpuSet("0"))})), request_)
+    record = cpuset_record(held, topology)
+    assert record["cpuset_isolation"] == grade
+    assert held_plan({"cpuset": record}) == held
 
 
 @pytest.mark.parametrize("record", [None, {}])

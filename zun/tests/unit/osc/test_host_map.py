@@ -106,7 +106,7 @@ def test_picture_of_a_busy_host():
             f"A  web ({WEB})  CPUs 1 (kept idle: 5)  cell 0  64 MiB",
             f"B  {DB}  CPUs 2  cell 1  32 MiB",
             "~  shared pool, in use: CPUs 3-4,6-7: log",
-            "-  kept idle beside an isolated CPU",
+            "-  kept idle for a container",
             "#  reserved for the host",
         )
     )

@@ -19,6 +19,7 @@ def parse(*argv: str) -> dict[str, object]:
         pytest.param((), {}, id="nothing-asked-nothing-sent"),
         pytest.param(("--cpu-policy", "dedicated"), {"cpu_policy": "dedicated"}, id="policy"),
         pytest.param(("--cpu-thread-policy", "isolate"), {"cpu_thread_policy": "isolate"}, id="thread-policy"),
+        pytest.param(("--cpu-isolation", "l3"), {"cpu_isolation": "l3"}, id="isolation"),
         pytest.param(("--numa-nodes", "2"), {"numa_nodes": 2}, id="nodes"),
         pytest.param(("--numa-affinity", "prefer"), {"numa_affinity": "prefer"}, id="affinity"),
         pytest.param(("--numa-cpus", "1,3,4"), {"numa_cpus": [1, 3, 4]}, id="unequal-cpus-keep-their-order"),
@@ -43,6 +44,7 @@ def test_fields(argv, expected):
     [
         ("--cpu-policy", "mixed"),
         ("--cpu-thread-policy", "share"),
+        ("--cpu-isolation", "socket"),
         ("--numa-nodes", "0"),
         ("--numa-nodes", "-1"),
         ("--numa-nodes", "²"),

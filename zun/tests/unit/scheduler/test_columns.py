@@ -18,6 +18,7 @@ from zun.scheduler.request_spec import Group, RequestSpec
 from zun.scheduler.select import NoValidHost, informed, select
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.scheduler.hosts import ALL_FILTERS, UP, configuration, host, placements, spec, used_hosts
+from zun.topology import CpuSet
 
 CONF = configuration()
 FILTERS = filters.load(sorted(importlib.metadata.entry_points(group=filters.NAMESPACE).names), CONF)
@@ -63,8 +64,11 @@ def services(draw):
 
 @st.composite
 def states(draw, hostname):
+    used = draw(used_hosts(hostname))
+    isolated = draw(st.sampled_from((CpuSet(), CpuSet(), CpuSet("0"), CpuSet("0-1"))))
     return replace(
-        draw(used_hosts(hostname)),
+        used,
+        topology=replace(used.topology, isolated=isolated & used.topology.cpus),
         disk_used=draw(st.integers(0, 100)),
         disk_allocation_ratio=draw(st.sampled_from((1.0, 1.5))),
         enable_cpu_pinning=draw(st.sampled_from((True, True, False))),
@@ -112,10 +116,13 @@ SPECS = {
 @st.composite
 def specs(draw):
     policies = ("affinity", "anti-affinity", "soft-affinity", "soft-anti-affinity")
+    placement = draw(placements())
+    if placement.dedicated:
+        placement = replace(placement, isolation=draw(st.sampled_from(("thread", "core", "node", "isolated"))))
     group = st.builds(Group, st.sampled_from(("g1", "g2", "g3")), st.sampled_from(policies), st.integers(1, 3))
     return RequestSpec(
         "some-uuid",
-        draw(placements()),
+        placement,
         disk=draw(st.sampled_from((0, 0, 10, 60))),
         availability_zone=draw(st.sampled_from((None, None, "nova", "unknown"))),
         runtime=draw(st.sampled_from((None, None, "runc", "kata"))),

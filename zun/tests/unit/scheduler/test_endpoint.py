@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from oslo_utils import timeutils
 
 from zun.common import exceptions
-from zun.db import compute_nodes, containers, groups, models, services, session
+from zun.db import compute_nodes, containers, explanations, groups, models, services, session
 from zun.objects.placement import cpuset_record, placement_request
 from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
@@ -161,6 +161,31 @@ def test_a_container_that_fits_nowhere_ends_with_the_reasons(endpoint, hosts, co
     )
 
 
+def test_why_it_fits_nowhere_is_kept_and_goes_with_it(endpoint, context):
+    container = new_container(context, cpu_policy="dedicated", cpu=5.0)
+    endpoint.create(context, container=container)
+    record = explanations.get(container.uuid)["record"]
+    assert record["reason"] == row_of(container)[2]
+    assert record["codes"] == {"cpus": 3}
+    assert [each["host"] for each in record["details"]] == ["big", "mid", "tiny"]
+    assert record["changes"][0] == {"dimension": "cpus", "change": {"cpu": 4}}
+    containers.destroy_unplaced(container.uuid)
+    with pytest.raises(exceptions.ExplanationNotFound):
+        explanations.get(container.uuid)
+
+
+def test_nothing_is_kept_of_what_was_placed_or_decided_elsewhere(endpoint, context, monkeypatch):
+    placed = new_container(context, **DEDICATED)
+    endpoint.create(context, container=placed)
+    gone = new_container(context, cpu_policy="dedicated", cpu=5.0)
+    # Deleted while the scheduler looked for a host.
+    monkeypatch.setattr(containers, "is_unplaced", lambda uuid: containers.destroy_unplaced(uuid))
+    endpoint.create(context, container=gone)
+    for container in (placed, gone):
+        with pytest.raises(exceptions.ExplanationNotFound):
+            explanations.get(container.uuid)
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -264,6 +289,8 @@ def test_a_host_that_refused_is_not_tried_again(endpoint, hosts, context):
     status, host, reason, _ = row_of(container)
     assert (status, host) == ("Error", None)
     assert "Of 3 hosts, RetryFilter rejected 3" in reason and "refused the claim before" in reason
+    said = " Of the hosts that refused: Host a host refused the claim: no cell has 2 CPUs free"
+    assert reason.endswith(said) and explanations.get(container.uuid)["record"]["reason"] == reason
 
 
 def test_a_refused_choice_is_not_held_against_others(endpoint, hosts, context):
@@ -295,6 +322,12 @@ def test_after_so_many_refusals_the_container_ends_with_each_reason(hosts, conte
     assert (status, host, task_state) == ("Error", None, None)
     assert "No valid host was found: 2 hosts refused" in reason
     assert "free memory 0 MiB < requested 64 MiB" in reason and "no cell has 2 CPUs free" in reason
+    explained = explanations.get(container.uuid)["record"]
+    assert explained["codes"] == {"refused-before": 2}
+    assert {each["host"]: each["reason"] for each in explained["details"]} == {
+        first.host: f"Host {first.host} refused the claim: free memory 0 MiB < requested 64 MiB",
+        second.host: f"Host {second.host} refused the claim: no cell has 2 CPUs free",
+    }
 
 
 @pytest.mark.parametrize("max_attempts", [1, 2, 5])

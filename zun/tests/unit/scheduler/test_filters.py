@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zun.scheduler import filters
+from zun.scheduler.columns import Columns
 from zun.scheduler.filters.aggregate_extra_specs import matches
 from zun.scheduler.filters.compute import ComputeFilter
 from zun.scheduler.host_state import Aggregate
@@ -201,6 +202,44 @@ def test_cpu_filter(state, wanted, reason, limit):
     assert found.limits(state, wanted) == {"cpu": limit}
 
 
+# Four CPUs a cell; those of the second are isolated by the kernel.
+ISOLATED = replace(machine(), isolated=CpuSet("4-7"))
+
+
+def isolated(cpus, memory=64, **placement):
+    return spec(cpus, memory, placement={"isolation": "isolated", **placement})
+
+
+@pytest.mark.parametrize(
+    ("state", "wanted", "reason", "limit"),
+    [
+        pytest.param(host(topology=ISOLATED), isolated(4), None, 4.0, id="all-of-them"),
+        pytest.param(
+            host(topology=ISOLATED), isolated(5), "it has 4 CPUs left of the 5 that are wanted", 4.0, id="no-others"
+        ),
+        pytest.param(
+            host(topology=ISOLATED), spec(5), "it has 4 CPUs left of the 5 that are wanted", 4.0, id="for-nobody-else"
+        ),
+        pytest.param(
+            full("h1", PlacementRequest(3, 64, isolation="isolated"), topology=ISOLATED),
+            isolated(2),
+            "it has 1 CPUs left of the 2 that are wanted",
+            4.0,
+            id="what-others-hold-is-gone",
+        ),
+        pytest.param(
+            full("h1", PlacementRequest(3, 64, isolation="isolated"), topology=ISOLATED), spec(4), None, 4.0, id="apart"
+        ),
+        pytest.param(host(), isolated(1), "it has 0 CPUs left of the 1 that are wanted", 0.0, id="none-there"),
+    ],
+)
+def test_cpu_filter_counts_what_the_kernel_isolates_apart(state, wanted, reason, limit):
+    found = load("CPUFilter")
+    assert found.reject(state, wanted) == reason
+    assert found.limits(state, wanted) == {"cpu": limit}
+    assert found.admit(Columns([state]), wanted).tolist() == [reason is None]
+
+
 HALF_AGAIN = machine().configured(reserved_memory_mib=192, ram_allocation_ratio=1.5)
 
 
@@ -288,8 +327,15 @@ def test_cpuset_filter_refuses_what_does_not_fit_exactly():
 
 
 @proof(150)
-@given(state=used_hosts(), wanted=placements())
-def test_the_cheap_filters_let_every_host_pass_that_the_plan_grants(state, wanted):
+@given(
+    state=used_hosts(),
+    wanted=placements(),
+    grade=st.sampled_from(("thread", "thread", "core", "l3", "node", "isolated")),
+    apart=st.sampled_from((CpuSet(), CpuSet("0"), CpuSet("0-3"))),
+)
+def test_the_cheap_filters_let_every_host_pass_that_the_plan_grants(state, wanted, grade, apart):
+    state = replace(state, topology=replace(state.topology, isolated=apart & state.topology.cpus))
+    wanted = replace(wanted, isolation=grade) if wanted.dedicated else wanted
     answer = plan(state.topology, state.usage, wanted)
     asked = replace(spec(), placement=wanted)
     reasons = [load_once(name).reject(state, asked) for name in ("RamFilter", "CPUFilter", "CpuSetFilter")]

@@ -13,6 +13,8 @@ from itertools import pairwise
 
 from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage
 
+GRADES = ("core", "core", "l3", "l3", "node", "isolated")
+
 PROOF_SIZE = float(os.environ.get("ZUN_PROOF_SIZE", "1"))
 
 
@@ -107,13 +109,15 @@ def _configured(rng: random.Random, topology: HostTopology, odds: float) -> Host
     cpus = list(topology.cpus)
     isolated = CpuSet(some(rng, cpus, 0, 3)) if rarely(rng, odds) else CpuSet()
     exposed = CpuSet(some(rng, cpus, 0, 2)) if rarely(rng, odds) else CpuSet()
-    return HostTopology(topology.cells, isolated=isolated, exposed=exposed).configured(
+    exposed_l3 = CpuSet(some(rng, cpus, 0, 2)) if rarely(rng, odds) else CpuSet()
+    return HostTopology(topology.cells, isolated=isolated, exposed=exposed, exposed_l3=exposed_l3).configured(
         reserved_cpus=CpuSet(some(rng, cpus, 0, 2)) if rarely(rng, odds) else CpuSet(),
         dedicated_set=CpuSet(some(rng, cpus, len(cpus) * 2 // 3)) if rarely(rng, odds) else None,
         shared_set=CpuSet(some(rng, cpus)) if rarely(rng, odds) else None,
         reserved_memory_mib=rng.randint(0, 4) if rarely(rng, odds) else 0,
         cpu_allocation_ratio=rng.choice((1.0, 1.0, 1.5, 4.0)),
         ram_allocation_ratio=rng.choice((1.0, 1.0, 1.5)),
+        strategy=rng.choice(("pack", "pack", "spread")),
     )
 
 
@@ -152,6 +156,7 @@ def random_request(rng: random.Random, *, most_cpus: int = 8, dedicated: bool | 
         "mempolicy": rng.choice(("strict", "strict", "preferred")),
         "page_size": rng.choice(("small", "large", "any", "any", 2048, 64, 4)) if rarely(rng) else None,
         "thread_policy": rng.choice(("prefer", "prefer", "isolate", "require")) if dedicated else "prefer",
+        "isolation": rng.choice(GRADES) if dedicated and rarely(rng, 0.5) else "thread",
     }
     shape = {}
     cpus = rng.randint(nodes, max(nodes, most_cpus)) if dedicated else rng.choice((0, 0.5, 1, 1.7, 3, 5.25))

@@ -33,7 +33,10 @@ class Host:
     def __init__(self, topology: HostTopology, usage: Usage, request: PlacementRequest, page_kib: int | None):
         self.topology, self.request, self.page_kib = topology, request, page_kib
         self.dedicated = request.cpu_policy == "dedicated"
-        self.policy = request.thread_policy
+        self.policy, self.isolation = request.thread_policy, request.isolation
+        if self.isolation in ("core", "l3", "node") and self.policy == "prefer":
+            self.policy = "whole"
+        self.sign = -1 if topology.strategy == "spread" else 1
         everything = {cpu for cell in topology.cells for cpu in cell.cpus}
         usable = everything - set(topology.reserved)
         claims = list(usage)
@@ -45,10 +48,13 @@ class Host:
         if topology.dedicated_set is not None:
             allowed = usable & set(topology.dedicated_set)
         else:
-            allowed = usable - set(topology.isolated) - set(topology.shared_set or ())
+            allowed = usable - set(topology.shared_set or ())
         pool = usable - set(topology.isolated)
         if topology.shared_set is not None:
             pool &= set(topology.shared_set)
+        self.everyone, self.held = allowed | pool, held
+        isolated = set(topology.isolated)
+        allowed = allowed & isolated if self.isolation == "isolated" else allowed - isolated
         self.allowed = allowed
         self.free = {cell.id: (allowed & set(cell.cpus)) - held for cell in topology.cells}
         self.pool = {cell.id: (pool & set(cell.cpus)) - held for cell in topology.cells}
@@ -116,8 +122,12 @@ class Host:
             return self.shared_choice(cell_id, count)
         free, pool = _bits(self.free[cell_id]), _bits(self.pool[cell_id])
         if count == 0:
-            return (0, 0, 0, 0, 0, free.bit_count()), frozenset(), frozenset()
+            return (0, 0, 0, 0, 0, self.sign * free.bit_count()), frozenset(), frozenset()
         cores, caches, forbidden = self.layout(cell_id)
+        held, everyone = _bits(self.held), _bits(self.everyone)
+        online, far = _bits(self.topology.cell(cell_id).cpus), _bits(self.topology.exposed_l3)
+        if self.isolation == "node" and online & held:
+            return None
         best = None
         for given in combinations(sorted(self.free[cell_id]), count):
             mask = _bits(given)
@@ -132,14 +142,22 @@ class Host:
                     continue
                 withheld = sum(touched) & ~mask
             used = mask | withheld
-            if (used & pool).bit_count() > self.budget[cell_id]:
-                continue
             groups = [group for group in caches if group & mask]
+            kept = used
+            if self.isolation == "l3":
+                if any(group & held or group & far for group in groups):
+                    continue
+                kept |= sum(groups) & everyone
+            if self.isolation == "node":
+                kept |= online & everyone
+            if (kept & pool).bit_count() > self.budget[cell_id]:
+                continue
             core_left = (sum(touched) & free & ~mask).bit_count()
             cache_left = (sum(groups) & free & ~used).bit_count()
-            vector = (0, len(groups), len(touched), core_left, cache_left, (free & ~used).bit_count())
+            cell_left = (free & ~used).bit_count()
+            vector = (0, len(groups), len(touched), core_left, self.sign * cache_left, self.sign * cell_left)
             if best is None or (vector, given) < best[:2]:
-                best = (vector, given, withheld)
+                best = (vector, given, kept & ~mask)
         return best and (best[0], frozenset(best[1]), _ids(best[2]))
 
     @cache  # noqa: B019 - hosts live for one example
@@ -159,7 +177,7 @@ class Host:
         if not pool or amount > room:
             return None
         crowd = max(0, self.demand[cell_id] + amount - len(pool) * MICRO)
-        return (crowd, 0, 0, 0, 0, room - amount), frozenset(pool), frozenset()
+        return (crowd, 0, 0, 0, 0, self.sign * (room - amount)), frozenset(pool), frozenset()
 
     def shared_room(self, cell_id: int) -> int:
         return floor(len(self.pool[cell_id]) * MICRO * self.cpu_ratio) - self.demand[cell_id]
@@ -230,7 +248,7 @@ def _price(host: Host, cells, amounts, needs) -> Best | None:
 def _best(host: Host, cells, vectors, given, remote, mem_left, demand) -> Best:
     crowd, *others = (sum(column) for column in zip(*vectors, strict=True))
     ids = tuple(sorted(cpu for cpus, _ in given.values() for cpu in cpus)) if host.dedicated else ()
-    key = (len(cells), remote, host.spread(cells), crowd, *others, mem_left, tuple(sorted(cells)), ids)
+    key = (len(cells), remote, host.spread(cells), crowd, *others, host.sign * mem_left, tuple(sorted(cells)), ids)
     return Best(key, given, demand)
 
 

@@ -242,14 +242,24 @@ def test_operator_sets(settings, dedicated, pool):
     assert answer.cpus <= CpuSet(dedicated) if dedicated else answer.code == "no-cpus"
 
 
-def test_isolated_cpus_only_when_the_operator_names_them():
+@pytest.mark.parametrize("settings", [
+    pytest.param({}, id="as-discovered"),
+    pytest.param({"dedicated_set": CpuSet("0-15")}, id="named-by-the-operator"),
+])
+def test_isolated_cpus_only_for_who_asks(settings):
     """The kernel does not balance on them, so they are no place for a container that did not ask."""
-    topology = HostTopology(X86.cells, isolated=CpuSet("0-3,8-11"))
+    topology = HostTopology(X86.cells, isolated=CpuSet("0-3,8-11")).configured(**settings)
     assert given(plan(topology, Usage(), PlacementRequest(2, 10))) == {1: "4,12"}
+    assert given(plan(topology, Usage(), PlacementRequest(2, 10, isolation="isolated"))) == {0: "0,8"}
+    assert given(plan(topology, Usage(), PlacementRequest(9, 10))) == "cpus"
+    assert given(plan(topology, Usage(), PlacementRequest(9, 10, isolation="isolated"))) == "cpus"
     assert Usage().shared_pool(topology) == CpuSet("4-7,12-15")
-    named = topology.configured(dedicated_set=CpuSet("0-3,8-11"))
-    assert given(plan(named, Usage(), PlacementRequest(2, 10))) == {0: "0,8"}
-    assert Usage().shared_pool(named) == CpuSet("4-7,12-15")
+
+
+def test_isolated_wants_cpus_that_the_kernel_isolates():
+    assert given(plan(X86, Usage(), PlacementRequest(1, 10, isolation="isolated"))) == "no-cpus"
+    elsewhere = HostTopology(X86.cells, isolated=CpuSet("0-3")).configured(dedicated_set=CpuSet("4-15"))
+    assert given(plan(elsewhere, Usage(), PlacementRequest(1, 10, isolation="isolated"))) == "no-cpus"
 
 
 @pytest.mark.parametrize("cores", ["0 1,5 2,6", "0,4 1,5 2,6", "0,4,8 1,5 2,6"])
@@ -269,17 +279,17 @@ def test_of_equally_good_mixes_of_cores_the_lowest_ids():
     assert given(plan(topology, used(topology, "0"), PlacementRequest(6, 10))) == {0: "1-2,6-9"}
 
 
-@pytest.mark.parametrize(("cores", "others", "isolated", "demand", "request_", "expected"), [
+@pytest.mark.parametrize(("cores", "others", "apart", "demand", "request_", "expected"), [
     pytest.param("0 1 2 3", "4 5 6 7 8", "3", 2.0, PlacementRequest(2, 10), {0: "0,3"}, id="prefer"),
     pytest.param("0,1 2,3 4,5", "6,7 8,9 10,11 12,13", "4-5", 2.0,
                  PlacementRequest(2, 10, thread_policy="isolate"), {0: "0,4"}, id="isolate"),
     pytest.param("0,1 2,3 4,5", "6,7 8,9 10,11 12,13", "4-5", 2.0,
                  PlacementRequest(4, 10, thread_policy="require"), {0: "0-1,4-5"}, id="require"),
 ])
-def test_cpus_the_pool_does_not_miss_when_it_can_give_no_more(cores, others, isolated, demand, request_, expected):
-    """Kernel-isolated CPUs are no part of the pool, so taking them starves nobody; the tighter cell still wins."""
-    topology = host(cell(0, cores), cell(1, others), isolated=CpuSet(isolated))
-    topology = topology.configured(dedicated_set=topology.cpus)
+def test_cpus_the_pool_does_not_miss_when_it_can_give_no_more(cores, others, apart, demand, request_, expected):
+    """CPUs outside of the operator's shared set starve nobody when they are taken; the tighter cell still wins."""
+    topology = host(cell(0, cores), cell(1, others))
+    topology = topology.configured(dedicated_set=topology.cpus, shared_set=topology.cpus - CpuSet(apart))
     usage = Usage().with_claim("s", demanding({0: demand}))
     assert given(plan(topology, usage, request_)) == expected
 

@@ -11,7 +11,7 @@ import pytest
 from zun.tests.unit.topology.hosts import proof_size
 from zun.topology import CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage, plan
 from zun.topology.matching import cheapest_matching
-from zun.topology.sets import ALWAYS_EXACT, STEPS, SetSearch, Supply, alike
+from zun.topology.sets import ALWAYS_EXACT, FEW_SETS, STEPS, SetSearch, Supply, alike
 
 
 def everything(search: SetSearch) -> int | None:
@@ -26,7 +26,8 @@ def everything(search: SetSearch) -> int | None:
     return min(costs, default=None)
 
 
-def test_search_finds_the_cheapest_set():
+@pytest.mark.parametrize("few", [0, FEW_SETS])
+def test_search_finds_the_cheapest_set(few):
     for seed in range(proof_size(300)):
         rng = random.Random(seed)
         size = rng.randint(1, 8)
@@ -43,7 +44,7 @@ def test_search_finds_the_cheapest_set():
 
         search = SetSearch(
             count=rng.randint(1, size), distances=far, weight=rng.choice((0, 1, 100)), unary=unary, base=0,
-            leaf=leaf, supplies=(Supply(amounts, wanted), Supply(amounts, soft, 7)),
+            leaf=leaf, supplies=(Supply(amounts, wanted), Supply(amounts, soft, 7)), few=few,
         )
         expected = everything(search)
         search.run()

@@ -128,6 +128,18 @@ def test_sub_numa_clusters_share_a_socket(found):
     topology = found(changed(packages=["0-7"], l3=["0-7"]))
     assert topology.sockets == (CpuSet("0-7"),)
     assert [part.l3 for part in topology.cells] == [(CpuSet("0-1,4-5"),), (CpuSet("2-3,6-7"),)]
+    assert topology.exposed_l3 == CpuSet("0-7"), "nobody on one cell can have the cache to himself"
+    assert plan(topology, Usage(), PlacementRequest(1, 10, isolation="l3")).code == "isolation"
+    assert plan(topology, Usage(), PlacementRequest(1, 10, isolation="node")).withheld == CpuSet("3,6-7")
+
+
+def test_a_core_on_two_nodes_is_never_whole(found):
+    topology = found(changed(cores=["0,4", "1,5", "2,6", "3,7"], nodes={0: {"cpus": "0-3"}, 1: {"cpus": "4-7"}}))
+    assert topology.exposed == CpuSet("0-7")
+    for request in (PlacementRequest(1, 10, thread_policy="isolate"), PlacementRequest(1, 10, isolation="core")):
+        assert plan(topology, Usage(), request).code == "cores"
+    assert str(plan(topology, Usage(), PlacementRequest(4, 10)).cpus) == "0-3"
+
 
 
 @pytest.mark.parametrize("proc", [
@@ -224,6 +236,7 @@ def test_limits_of_the_process(found, files):
     assert [(part.memory_mib, dict(part.pages)) for part in limited.cells] == [
         (4096, {2048: 512, 1048576: 0}), (0, {}),
     ]
+    assert limited.exposed_l3 == CpuSet("0,4,6")
     assert limited.exposed == CpuSet("6"), "the other thread of its core is not ours to keep idle"
     assert limited.sockets == (CpuSet("0,4"), CpuSet("6"))
     assert found(machine, process_limits=False) == EXPECTED

@@ -12,7 +12,17 @@ import pytest
 
 from zun.tests.unit.topology.build import cell, demanding, holding, host, smt_host, used
 from zun.tests.unit.topology.hosts import proof_size, random_request, random_topology, random_usage
-from zun.topology import CellShare, ClaimConflict, CpuSet, HostTopology, PlacementRequest, Plan, Usage, plan
+from zun.topology import (
+    CellShare,
+    ClaimConflict,
+    CpuSet,
+    HostTopology,
+    PlacementRequest,
+    Plan,
+    Usage,
+    grade_of,
+    plan,
+)
 
 SMT = smt_host(2, 4)
 
@@ -159,11 +169,32 @@ def check_ledger(topology: HostTopology, usage: Usage) -> None:
         for share in mine:
             assert share.memory_mib >= 0
             assert share.cpus | share.withheld <= part.cpus
-    for claim in dedicated.values():
+    for owner, claim in dedicated.items():
+        strangers = topology.pool_cpus - usage.held_cpus
+        for other, theirs in dedicated.items():
+            strangers |= CpuSet() if other == owner else theirs.cpus | theirs.withheld
         for part in topology.cells:
             for core in part.siblings:
                 if core & claim.withheld:
-                    assert core <= claim.cpus | claim.withheld, "a core that is kept whole has a stranger on it"
+                    assert not core & strangers, "a core that is kept whole has a stranger on it"
+        assert not near(topology, claim.cpus, claim.isolation) & strangers, f"{claim.isolation} is broken"
+        assert (claim.isolation == "isolated") == (claim.cpus <= topology.isolated), "on CPUs of another kind"
+        reached = grade_of(topology, claim)
+        assert RANK[reached] >= RANK[claim.isolation]
+        assert not near(topology, claim.cpus, reached) & strangers, "the grade that is told is not there"
+
+
+RANK = {"thread": 0, "core": 1, "l3": 2, "node": 3, "isolated": 0}
+
+
+def near(topology: HostTopology, cpus: CpuSet, grade: str) -> CpuSet:
+    """CPUs on which nobody else may be, by the words of the grade."""
+    found = cpus
+    for part in topology.cells:
+        groups = {"core": part.siblings, "l3": part.l3 or (part.cpus,), "node": (part.cpus,)}.get(grade, ())
+        for group in groups:
+            found |= group if group & cpus else CpuSet()
+    return found
 
 
 @pytest.mark.parametrize("block", range(5))

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Archives in JSON texts that are too large to be read whole: written and read piece by piece.
+
+An archive is the member ``data``: base64 text, or before version 1.25 the bytes themselves as text, which only an
+archive of text survives.
+"""
+
+import base64
+import binascii
+import codecs
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from zun.common import exceptions
+
+PIECE = 1 << 18  # bytes of an archive that are sent on together
+_LONGEST = 4096  # characters of a name or a path
+_SPECIAL = re.compile(r'["\\\x00-\x1f]')
+_SPACE = " \t\r\n"
+_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
+def check_path(path: str) -> str:
+    """Raises InvalidValue for a path that no container has, or that is written to lead elsewhere than it says."""
+    if not path.startswith("/") or ".." in path.split("/") or "\0" in path or len(path) > _LONGEST:
+        raise exceptions.InvalidValue(
+            f"path: '{path[:64]}' is no path from the root of the container (/DIRECTORY/...), without '..'."
+        )
+    return path
+
+
+def answer(stat: Mapping[str, Any], pieces: Iterable[bytes], *, encoded: bool) -> Iterator[bytes]:
+    """The JSON text with members ``stat`` and ``data``."""
+    yield b'{"stat": ' + json.dumps(stat).encode() + b', "data": "'
+    yield from _encoded(pieces) if encoded else _as_text(pieces)
+    yield b'"}'
+
+
+def _encoded(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for piece in pieces:
+        whole = rest + piece
+        cut = len(whole) - len(whole) % 3
+        rest = whole[cut:]
+        yield base64.b64encode(whole[:cut])
+    yield base64.b64encode(rest)
+
+
+def _as_text(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for piece in pieces:
+        yield json.dumps(decoder.decode(piece))[1:-1].encode()
+    yield json.dumps(decoder.decode(b"", True))[1:-1].encode()
+
+
+class Body:
+    """A JSON object whose members are texts, read as it comes. Raises ValidationError where it is none.
+
+    ``members`` are those before ``data``; they are there from the start. ``data()`` gives the text of that member in
+    parts and then reads to the end of the body.
+    """
+
+    def __init__(self, stream: Iterable[bytes]) -> None:
+        self._texts = codecs.iterdecode(stream, "utf-8")
+        self._text = ""
+        self._ended = False
+        self.members: dict[str, str] = {}
+        self.has_data = False
+        self._read_to_data()
+
+    def data(self) -> Iterator[str]:
+        if not self.has_data:
+            return
+        yield from self._string()
+        while self._token() == ",":
+            self._name()
+            raise exceptions.ValidationError(detail="'data' must be the last member of the body.")
+
+    def _read_to_data(self) -> None:
+        first = self._token(optional=True)
+        if first is None:
+            return
+        if first != "{":
+            raise self._broken("an object is wanted")
+        if self._peek() == "}":
+            self._token()
+            return
+        while True:
+            name = self._name()
+            if name == "data":
+                if self._token() != '"':
+                    raise exceptions.SchemaValidationError(detail="data: it is not a text.")
+                self.has_data = True
+                return
+            if self._token() != '"':
+                raise exceptions.SchemaValidationError(detail=f"{name[:64]}: it is not a text.")
+            self.members[name] = self._short()
+            if self._token() != ",":
+                return
+
+    def _name(self) -> str:
+        if self._token() != '"':
+            raise self._broken("a name in quotes is wanted")
+        name = self._short()
+        if self._token() != ":":
+            raise self._broken("a colon is wanted behind a name")
+        return name
+
+    def _short(self) -> str:
+        found = ""
+        for part in self._string():
+            found += part
+            if len(found) > _LONGEST:
+                raise self._broken("a name or a path is too long")
+        return found
+
+    def _string(self) -> Iterator[str]:
+        """The parts of a text whose opening quote was read, up to its closing one."""
+        while True:
+            self._fill()
+            found = _SPECIAL.search(self._text)
+            end = len(self._text) if found is None else found.start()
+            if end:
+                yield self._text[:end]
+            if found is None:
+                self._text = ""
+                continue
+            self._text = self._text[end + 1 :]
+            if found[0] == '"':
+                return
+            if found[0] != "\\":
+                raise self._broken("a text has a control character")
+            yield self._escape()
+
+    def _escape(self) -> str:
+        kind = self._character()
+        if kind in _ESCAPES:
+            return _ESCAPES[kind]
+        code = self._code() if kind == "u" else -1
+        if 0xD800 <= code < 0xDC00 and self._character() + self._character() == "\\u":
+            low = self._code()
+            if 0xDC00 <= low < 0xE000:
+                return chr(0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00))
+        if code < 0 or 0xD800 <= code < 0xE000:
+            raise self._broken("a text has an escape that is none, or half of a surrogate pair")
+        return chr(code)
+
+    def _code(self) -> int:
+        """The number in four hexadecimal digits, -1 for something else."""
+        digits = "".join(self._character() for _ in range(4))
+        return int(digits, 16) if re.fullmatch("[0-9a-fA-F]{4}", digits) else -1
+
+    def _peek(self) -> str:
+        while True:
+            self._fill()
+            self._text = self._text.lstrip(_SPACE)
+            if self._text:
+                return self._text[0]
+
+    def _token(self, *, optional: bool = False) -> str | None:
+        try:
+            self._peek()
+        except exceptions.ValidationError:
+            if optional and self._ended:
+                return None
+            raise
+        return self._character()
+
+    def _character(self) -> str:
+        self._fill()
+        first, self._text = self._text[0], self._text[1:]
+        return first
+
+    def _fill(self) -> None:
+        try:
+            while not self._text:
+                self._text = next(self._texts)
+        except StopIteration:
+            self._ended = True
+            raise self._broken("it ends too early") from None
+        except UnicodeError:
+            raise self._broken("it is not UTF-8") from None
+
+    @staticmethod
+    def _broken(reason: str) -> exceptions.ValidationError:
+        return exceptions.ValidationError(detail=f"The body is not JSON: {reason}.")
+
+
+def archive(texts: Iterable[str], *, encoded: bool) -> Iterator[bytes]:
+    """The bytes of an archive from the parts of ``data``, in pieces of about PIECE bytes. Raises Base64Exception."""
+    waiting, size = [], 0
+    for part in _decoded(texts) if encoded else (text.encode() for text in texts):
+        waiting.append(part)
+        size += len(part)
+        if size >= PIECE:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    if size:
+        yield b"".join(waiting)
+
+
+def _decoded(texts: Iterable[str]) -> Iterator[bytes]:
+    rest, ended = "", False
+    for text in texts:
+        whole = rest + "".join(text.split())
+        if whole and ended:
+            raise exceptions.Base64Exception(reason="something follows its end")
+        cut = len(whole) - len(whole) % 4
+        rest = whole[cut:]
+        ended = whole[:cut].endswith("=")
+        yield _decode(whole[:cut])
+    if rest:
+        raise exceptions.Base64Exception(reason="its end is missing")
+
+
+def _decode(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as exc:
+        raise exceptions.Base64Exception(reason=str(exc)) from None

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/v1/containers/{ident}/container_actions``: what was asked of a container, and what became of it."""
+
+from collections.abc import Sequence
+
+from zun.api.controllers.v1.parts import Parts
+from zun.api.request import Call
+from zun.api.routes import Answer, Route
+from zun.api.views import container_actions as views
+from zun.db import container_actions as db
+from zun.db import containers as db_containers
+from zun.db.session import Row
+
+
+class ContainerActions:
+    def __init__(self, parts: Parts) -> None:
+        """It needs none of the parts."""
+
+    def routes(self) -> Sequence[Route]:
+        path = "containers/{ident}/container_actions"
+        return Route("GET", path, self.index), Route("GET", f"{path}/{{request_id}}", self.show)
+
+    def index(self, call: Call) -> Answer:
+        container = self._container(call)
+        return Answer({"containerActions": [views.show(row) for row in db.of_container(container["uuid"])]})
+
+    def show(self, call: Call) -> Answer:
+        container = self._container(call)
+        action, events = db.find(container["uuid"], call.parameters["request_id"])
+        tracebacks = call.access.allows("container:action:events", container)
+        return Answer(views.with_events(action, events, tracebacks=tracebacks))
+
+    def _container(self, call: Call) -> Row:
+        container = db_containers.find(call.context, call.parameters["ident"])
+        call.access.require("container:actions", container)
+        return container

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/v1/groups``: groups of containers that belong together on hosts, or apart."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from zun.api import microversion, paging
+from zun.api.controllers.v1.parts import Parts
+from zun.api.request import Call
+from zun.api.routes import NO_CONTENT, Answer, Route
+from zun.api.schemas import groups as schemas
+from zun.api.views import groups as views
+from zun.common import exceptions
+from zun.common.groups import Policy
+from zun.db import groups as db
+
+
+class Groups:
+    def __init__(self, parts: Parts) -> None:
+        self._settings = parts.settings
+
+    def routes(self) -> Sequence[Route]:
+        since, item = microversion.GROUPS, "groups/{group}"
+        return (
+            Route("GET", "groups", self.index, since=since),
+            Route("POST", "groups", self.create, since=since),
+            Route("GET", item, self.show, since=since),
+            Route("DELETE", item, self.delete, since=since),
+        )
+
+    def index(self, call: Call) -> Answer:
+        call.access.require("group:get_all")
+        all_projects = paging.boolean("all_projects", call.query.get("all_projects"))
+        if all_projects:
+            call.access.require("group:get_all_all_projects")
+        page = paging.Page.read(call.query, default_key="id", max_limit=self._settings.max_limit)
+        rows = db.page(
+            call.context,
+            limit=page.limit,
+            marker=page.marker,
+            sort_key=page.sort_key,
+            sort_dir=page.sort_dir,
+            all_projects=all_projects,
+        )
+        uuids = [row["uuid"] for row in rows]
+        members = db.members(uuids)
+        carried = {"all_projects": "true"} if all_projects else {}
+        return Answer(
+            {
+                "groups": [views.show(row, members.get(row["uuid"], ()), call.base_url) for row in rows],
+                "next": page.next_link(call.base_url, views.NOUN, uuids, carried),
+            }
+        )
+
+    def create(self, call: Call) -> Answer:
+        given = schemas.CREATE(call.arguments)
+        call.access.require("group:create")
+        rules = given.get("rules", {})
+        if rules and given["policy"] != Policy.ANTI_AFFINITY:
+            raise exceptions.InvalidValue(
+                f"rules: max_per_host is for policy {Policy.ANTI_AFFINITY}; leave it out for {given['policy']}."
+            )
+        owner = {"project_id": call.context.project_id, "user_id": call.context.user_id}
+        row = db.insert({**owner, "name": given["name"], "policy": given["policy"], "rules": rules})
+        location = f"{call.base_url}/v1/groups/{row['uuid']}"
+        return Answer(views.show(row, (), call.base_url), 201, {"Location": location})
+
+    def show(self, call: Call) -> Answer:
+        row = self._found(call)
+        call.access.require("group:get", row)
+        return Answer(views.show(row, db.members([row["uuid"]]).get(row["uuid"], ()), call.base_url))
+
+    def delete(self, call: Call) -> Answer:
+        row = self._found(call)
+        call.access.require("group:delete", row)
+        db.destroy(row["uuid"])
+        return NO_CONTENT
+
+    def _found(self, call: Call) -> Mapping[str, Any]:
+        return db.find(call.context, call.parameters["group"], all_projects=bool(call.context.is_admin))

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/v1/images``: the images that administrators pulled to hosts, and what registries know."""
+
+import random
+from collections.abc import Sequence
+
+from oslo_utils import timeutils, uuidutils
+
+from zun.api.controllers.v1 import alive
+from zun.api.controllers.v1.parts import Parts
+from zun.api.paging import Page
+from zun.api.policy import Access
+from zun.api.request import Call
+from zun.api.routes import Answer, Route
+from zun.api.schemas import images as schemas
+from zun.api.views import images as views
+from zun.common import exceptions
+from zun.db import compute_nodes as db_nodes
+from zun.db import images as db
+from zun.db import services as db_services
+from zun.db.session import Row
+from zun.objects.service import is_up
+
+
+class Images:
+    def __init__(self, parts: Parts) -> None:
+        self._compute = parts.compute_api
+        self._settings = parts.settings
+        self._search_schema = schemas.search(parts.settings)
+        self._random = random.Random()
+
+    def routes(self) -> Sequence[Route]:
+        return (
+            Route("GET", "images", self.index),
+            Route("POST", "images", self.pull, json_only=True),
+            Route("GET", "images/{uuid}", self.show),
+            Route("DELETE", "images/{uuid}", self.delete),
+            Route("GET", "images/{name}/search", self.search),
+            Route("GET", "images/{owner}/{name}/search", self.search),
+        )
+
+    def index(self, call: Call) -> Answer:
+        call.access.require("image:get_all")
+        page = Page.read(call.query, default_key="id", max_limit=self._settings.max_limit)
+        rows = db.page(
+            call.context, limit=page.limit, marker=page.marker, sort_key=page.sort_key, sort_dir=page.sort_dir
+        )
+        following = page.next_link(call.base_url, views.NOUN, [row["uuid"] for row in rows], {})
+        return Answer({"images": [views.show(row, call.base_url) for row in rows], "next": following})
+
+    def pull(self, call: Call) -> Answer:
+        given = schemas.PULL(call.body)
+        call.access.require("image:pull")
+        host = self._host(given["host"])
+        alive.require(host, self._settings.service_down_time)
+        reference = given["repo"]
+        row = db.insert(
+            {
+                "project_id": call.context.project_id,
+                "host": host,
+                "repo": reference.repo,
+                "tag": reference.version,
+            }
+        )
+        try:
+            self._compute.image_pull(call.context, host, row["uuid"])
+        except Exception:
+            db.destroy(row["uuid"])
+            raise
+        location = {"Location": f"{call.base_url}/v1/images/{row['uuid']}"}
+        return Answer(views.show(row, call.base_url), 202, location)
+
+    def show(self, call: Call) -> Answer:
+        return Answer(views.show(self._found(call, "image:get_one"), call.base_url))
+
+    def delete(self, call: Call) -> Answer:
+        row = self._found(call, "image:delete")
+        self._compute.image_delete(call.context, row["host"], row["uuid"])
+        return Answer()
+
+    def search(self, call: Call) -> Answer:
+        given = self._search_schema(call.query)
+        call.access.require("image:search")
+        if (given.get("image_driver") or "docker") != "docker":
+            raise exceptions.InvalidValue(
+                "image_driver: this installation has no image service configured. Leave it out, or give 'docker'."
+            )
+        owner, name = call.parameters.get("owner"), call.parameters["name"]
+        whole = name if owner is None else f"{owner}/{name}"
+        exact = given.get("exact_match", False)
+        return Answer(self._compute.image_search(call.context, self._any_host(), whole, exact=exact))
+
+    def _found(self, call: Call, rule: str) -> Row:
+        uuid = call.parameters["uuid"]
+        if not uuidutils.is_uuid_like(uuid):
+            raise exceptions.ImageNotFound(image=uuid[:64])
+        row = db.get(uuid, None if call.context.is_admin else call.context.project_id)
+        self._require(call.access, rule, row)
+        return row
+
+    @staticmethod
+    def _require(access: Access, rule: str, row: Row) -> None:
+        access.require(rule, {"project_id": row["project_id"], "user_id": None})
+
+    def _host(self, ident: str) -> str:
+        try:
+            return str(db_nodes.find(ident)["hostname"])
+        except exceptions.ComputeNodeNotFound:
+            raise exceptions.InvalidValue(f"host: '{ident[:64]}' is no compute host of this cloud.") from None
+
+    def _any_host(self) -> str:
+        """A host that answers: each sees the same registries."""
+        now, limit = timeutils.utcnow(), self._settings.service_down_time
+        hosts = [row["host"] for row in db_services.all_services(alive.COMPUTE_BINARY) if is_up(row, now, limit)]
+        if not hosts:
+            raise exceptions.Unavailable("No compute host is up that could ask the registries. Try again later.")
+        return str(self._random.choice(hosts))

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/v1/placement``: questions about containers that do not exist, answered by the scheduler as it would decide."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oslo_utils import uuidutils
+
+from zun.api import creation, hints, microversion
+from zun.api.controllers.v1 import requested
+from zun.api.controllers.v1.parts import Parts
+from zun.api.request import Call
+from zun.api.routes import Answer, Route
+from zun.api.schemas import containers as schemas
+from zun.api.views import placement as views
+from zun.objects import Container
+
+DEFAULT_LIMIT = 1000
+
+
+class Placement:
+    def __init__(self, parts: Parts) -> None:
+        self._scheduler = parts.scheduler_api
+        self._settings = parts.settings
+        self._dry_run_schema = schemas.shape(parts.settings, count=schemas.COUNT)
+        self._capacity_schema = schemas.shape(parts.settings, limit=schemas.LIMIT)
+
+    def routes(self) -> Sequence[Route]:
+        since = microversion.QUESTIONS
+        return (
+            Route("POST", "placement/dry_run", self.dry_run, since=since, json_only=True),
+            Route("POST", "placement/capacity", self.capacity, since=since, json_only=True),
+        )
+
+    def dry_run(self, call: Call) -> Answer:
+        given = self._dry_run_schema(call.body)
+        call.access.require("placement:dry_run")
+        container = self._imagined(call, given)
+        answer = self._scheduler.dry_run(call.context, container, count=given.get("count", 1))
+        return Answer(views.dry_run(answer, hosts=call.access.allows("placement:dry_run:host")))
+
+    def capacity(self, call: Call) -> Answer:
+        given = self._capacity_schema(call.body)
+        call.access.require("placement:capacity")
+        container = self._imagined(call, given)
+        answer = self._scheduler.capacity(call.context, container, limit=given.get("limit", DEFAULT_LIMIT))
+        return Answer(views.capacity(answer, hosts=call.access.allows("placement:capacity:host")))
+
+    def _imagined(self, call: Call, given: Mapping[str, Any]) -> Container:
+        """The container that a create with these fields would make, checked as there; it gets no row."""
+        hints.check_gates(given.get("hints") or {}, call.version)
+        requested.check_policies(call.access, given)
+        fields = creation.container_fields(given, run=False, version=call.version, settings=self._settings)
+        requested.check_host(given)
+        asked = hints.resolved(call.context, given.get("hints") or {})
+        fields["request"] |= {"hints": asked}
+        fields["group_uuid"] = asked.get(hints.GROUP)
+        owner = {"project_id": call.context.project_id, "user_id": call.context.user_id}
+        empty = {name: None for name, field in Container.fields.items() if field.nullable}
+        container = Container(call.context, **{**empty, "uuid": uuidutils.generate_uuid(), **owner, **fields})
+        container.obj_set_defaults()
+        return container

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/v1/quota_classes``: limits under a name. Those of the class ``default`` are for every project without its own."""
+
+from collections.abc import Sequence
+
+from zun.api.controllers.v1.parts import Parts
+from zun.api.request import Call
+from zun.api.routes import Answer, Route
+from zun.api.schemas import quotas as schemas
+from zun.api.views import quota_classes as views
+from zun.common import exceptions
+from zun.db import quotas as db
+
+_LONGEST_NAME = 255  # what the column holds
+
+
+class QuotaClasses:
+    def __init__(self, parts: Parts) -> None:
+        self._defaults = parts.settings.quota
+
+    def routes(self) -> Sequence[Route]:
+        return (
+            Route("GET", "quota_classes/{name}", self.show),
+            Route("PUT", "quota_classes/{name}", self.update),
+        )
+
+    def show(self, call: Call) -> Answer:
+        call.access.require("quota_class:get")
+        return Answer(views.show(db.class_limits(call.parameters["name"], self._defaults)))
+
+    def update(self, call: Call) -> Answer:
+        given = schemas.UPDATE(call.arguments)
+        call.access.require("quota_class:update")
+        name = call.parameters["name"]
+        if len(name) > _LONGEST_NAME:
+            raise exceptions.InvalidValue(f"The name of a quota class has at most {_LONGEST_NAME} characters.")
+        db.set_class_limits(name, given)
+        return Answer(views.show(db.class_limits(name, self._defaults)))

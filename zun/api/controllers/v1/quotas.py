@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/v1/quotas``: how much a project may have of each resource."""
+
+from collections.abc import Sequence
+
+from zun.api import errors
+from zun.api.controllers.v1.parts import Parts
+from zun.api.request import Call
+from zun.api.routes import Answer, Route
+from zun.api.schemas import quotas as schemas
+from zun.api.views import quotas as views
+from zun.db import quotas as db
+
+_LONGEST_ID = 255  # what the column holds
+
+
+class Quotas:
+    def __init__(self, parts: Parts) -> None:
+        self._defaults = parts.settings.quota
+
+    def routes(self) -> Sequence[Route]:
+        item = "quotas/{project_id}"
+        return (
+            Route("GET", item, self.show),
+            Route("PUT", item, self.update),
+            Route("DELETE", item, self.delete),
+            Route("GET", f"{item}/defaults", self.defaults),
+        )
+
+    def show(self, call: Call) -> Answer:
+        """With any text as ``usages``, ``False`` too: the reference looks no further, and clients send ``True``."""
+        project = self._project(call, "quota:get")
+        usage = db.usage(project) if call.query.get("usages") else None
+        return Answer(views.show(db.limits(project, self._defaults), usage))
+
+    def defaults(self, call: Call) -> Answer:
+        self._project(call, "quota:get_default")
+        return Answer(views.show(db.default_limits(self._defaults)))
+
+    def update(self, call: Call) -> Answer:
+        given = schemas.UPDATE(call.arguments)
+        project = self._project(call, "quota:update")
+        db.set_limits(project, given)
+        return Answer(views.show(db.limits(project, self._defaults)))
+
+    def delete(self, call: Call) -> Answer:
+        db.reset(self._project(call, "quota:delete"))
+        return Answer()
+
+    def _project(self, call: Call, rule: str) -> str:
+        """The project of the path, if ``rule`` allows it. Whether keystone knows it is not asked."""
+        project = call.parameters["project_id"]
+        if project == "defaults" or len(project) > _LONGEST_ID:  # /v1/quotas/defaults lacks the project
+            raise errors.PathNotFound()
+        call.access.require(rule, {"project_id": project, "user_id": None})
+        return project

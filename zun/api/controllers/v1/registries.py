@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/v1/registries``: where a project's images come from, and the account to get them with."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from zun.api import paging
+from zun.api.controllers.v1.parts import Parts
+from zun.api.request import Call
+from zun.api.routes import NO_CONTENT, Answer, Route
+from zun.api.schemas import registries as schemas
+from zun.api.views import registries as views
+from zun.db import registries as db
+from zun.db.session import Row
+
+_LIST_PARAMETERS = paging.PARAMETERS | db.FILTERS | {"all_projects"}
+
+
+class Registries:
+    def __init__(self, parts: Parts) -> None:
+        self._settings = parts.settings
+
+    def routes(self) -> Sequence[Route]:
+        item = "registries/{ident}"
+        return (
+            Route("GET", "registries", self.index),
+            Route("POST", "registries", self.create, json_only=True),
+            Route("GET", item, self.show),
+            Route("PATCH", item, self.update),
+            Route("DELETE", item, self.delete),
+        )
+
+    def index(self, call: Call) -> Answer:
+        query = call.query
+        paging.check_names(query, _LIST_PARAMETERS)
+        call.access.require("registry:get_all")
+        all_projects = paging.boolean("all_projects", query.get("all_projects"))
+        if all_projects:
+            call.access.require("registry:get_all_all_projects")
+        page = paging.Page.read(query, default_key="id", max_limit=self._settings.max_limit)
+        given = {name: query[name] for name in sorted(db.FILTERS) if name in query}
+        rows = db.page(
+            call.context,
+            filters=given,
+            limit=page.limit,
+            marker=page.marker,
+            sort_key=page.sort_key,
+            sort_dir=page.sort_dir,
+            all_projects=all_projects,
+        )
+        carried = {**({"all_projects": "true"} if all_projects else {}), **given}
+        following = page.next_link(call.base_url, views.NOUN, [row["uuid"] for row in rows], carried)
+        return Answer({"registries": [views.show(row) for row in rows], "next": following})
+
+    def create(self, call: Call) -> Answer:
+        given = schemas.create(call.body)
+        call.access.require("registry:create")
+        owner = {"project_id": call.context.project_id, "user_id": call.context.user_id}
+        row = db.insert({**owner, **self._encrypted(given)})
+        location = {"Location": f"{call.base_url}/v1/registries/{row['uuid']}"}
+        return Answer({"registry": views.show(row, call.base_url)}, 201, location)
+
+    def show(self, call: Call) -> Answer:
+        return Answer({"registry": views.show(self._found(call, "registry:get_one"), call.base_url)})
+
+    def update(self, call: Call) -> Answer:
+        given = schemas.update(call.body)
+        row = self._found(call, "registry:update")
+        if given:
+            row = db.update(row["uuid"], self._encrypted(given))
+        return Answer({"registry": views.show(row, call.base_url)})
+
+    def delete(self, call: Call) -> Answer:
+        db.destroy(self._found(call, "registry:delete")["uuid"])
+        return NO_CONTENT
+
+    def _found(self, call: Call, rule: str) -> Row:
+        row = db.find(call.context, call.parameters["ident"])
+        call.access.require(rule, row)
+        return row
+
+    def _encrypted(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        values = dict(given)
+        if "password" in values:
+            values["password"] = self._settings.cipher.encrypt(values["password"])
+        return values

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments of the requests about host aggregates."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from zun.api.schemas import Field, Schema, scalars
+from zun.common import zones
+
+_ZONE = Field({"type": "string", "minLength": 1, "maxLength": 255})
+_KEY = {"pattern": r"^[a-zA-Z0-9_.:-]{1,255}\Z"}
+_TEXT = {"type": "string", "maxLength": 255}
+_TEXT_OR_NULL = {"type": ["string", "null"], "maxLength": 255}
+
+
+def _named_zone(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    if metadata.get(zones.KEY) == "":
+        raise ValueError(f"{zones.KEY} is empty: name a zone, or set it to null to have none")
+    return dict(metadata)
+
+
+def _metadata(value: Mapping[str, Any]) -> Field:
+    return Field({"type": "object", "propertyNames": _KEY, "additionalProperties": value}, _named_zone)
+
+
+CREATE = Schema(
+    {"name": scalars.REQUIRED_NAME, "availability_zone": _ZONE, "metadata": _metadata(_TEXT)}, required=("name",)
+)
+UPDATE = Schema({"name": scalars.REQUIRED_NAME, "availability_zone": scalars.OPTIONAL_LABEL})
+HOST = Schema({"host": scalars.HOST}, required=("host",))
+SET_METADATA = Schema({"metadata": _metadata(_TEXT_OR_NULL)}, required=("metadata",))

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from zun.api.views import times
+
+
+def show(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "action": row["action"],
+        "container_uuid": row["container_uuid"],
+        "request_id": row["request_id"],
+        "user_id": row["user_id"],
+        "project_id": row["project_id"],
+        "start_time": times.of_service(row["start_time"]),
+        "finish_time": times.of_service(row["finish_time"]),
+        "message": row["message"],
+    }
+
+
+def with_events(row: Mapping[str, Any], events: Iterable[Mapping[str, Any]], *, tracebacks: bool) -> dict[str, Any]:
+    """The action and its steps; where one failed is for operators only."""
+    return {
+        **show(row),
+        "events": [
+            {
+                "event": event["event"],
+                "start_time": times.of_service(event["start_time"]),
+                "finish_time": times.of_service(event["finish_time"]),
+                "result": event["result"],
+                "traceback": event["traceback"] if tracebacks else None,
+            }
+            for event in events
+        ],
+    }

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from zun.api.views import links, times
+
+NOUN = "groups"
+
+
+def show(row: Mapping[str, Any], members: Sequence[str], base_url: str) -> dict[str, Any]:
+    """``members`` are the uuids of its containers, oldest first."""
+    return {
+        "uuid": row["uuid"],
+        "links": links.item(base_url, NOUN, row["uuid"]),
+        "name": row["name"],
+        "project_id": row["project_id"],
+        "user_id": row["user_id"],
+        "policy": row["policy"],
+        "rules": row["rules"],
+        "members": list(members),
+        "created_at": times.of_resource(row["created_at"]),
+        "updated_at": times.of_resource(row["updated_at"]),
+    }

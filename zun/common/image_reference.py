@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The name of an image, taken apart by the rules of Docker (distribution/reference)."""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Self
+
+_COMPONENT = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
+_HOST = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])"
+_FORM = re.compile(
+    rf"(?:(?P<domain>{_HOST}(?::[0-9]{{1,5}})?)/)?(?P<path>{_COMPONENT}(?:/{_COMPONENT})*)"
+    r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?"
+    r"(?:@(?P<digest>[A-Za-z0-9_+.-]+:[0-9a-fA-F]{32,}))?"
+)
+_ID = re.compile("(sha256:)?[0-9a-f]{64}")  # of an image on a host; Docker looks for that first
+_LONGEST = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """``domain`` is the registry, None where the name has none. A digest goes before the tag."""
+
+    domain: str | None
+    path: str
+    tag: str | None = None
+    digest: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises ValueError, whose text is for the one who wrote the name."""
+        found = _FORM.fullmatch(text) if len(text) <= _LONGEST and not _ID.fullmatch(text) else None
+        if found is None:
+            raise ValueError(f"'{text[:64]}' is no name of an image: [REGISTRY/]NAME[:TAG] in lower case is wanted")
+        domain, path = found["domain"], found["path"]
+        if domain is not None and not ("." in domain or ":" in domain or domain == "localhost"):
+            if re.fullmatch(_COMPONENT, domain) is None:
+                raise ValueError(f"'{text[:64]}' is no name of an image: '{domain}' is not in lower case")
+            domain, path = None, f"{domain}/{path}"
+        return cls(domain, path, found["tag"], found["digest"])
+
+    @property
+    def repo(self) -> str:
+        return self.path if self.domain is None else f"{self.domain}/{self.path}"
+
+    @property
+    def version(self) -> str:
+        """The digest if there is one, else the tag, ``latest`` unless it says otherwise."""
+        return self.digest or self.tag or "latest"
+
+    def at(self, domain: str | None) -> Self:
+        """The same at the registry ``domain``, unless it names one itself."""
+        return self if self.domain is not None or not domain else replace(self, domain=domain)
+
+    def __str__(self) -> str:
+        return join(self.repo, self.version)
+
+
+def join(repo: str, version: str) -> str:
+    """The whole name of what ``version``, a tag or a digest, is in ``repo``."""
+    return f"{repo}@{version}" if ":" in version else f"{repo}:{version}"

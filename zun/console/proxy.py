@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server: one thread a direction and session, because streams of a runtime block."""
+
+import http
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Collection, Sequence
+
+from websockets import exceptions as websocket_errors
+from websockets.http11 import Request, Response
+from websockets.sync import server
+from websockets.typing import Subprotocol
+
+from zun.common import exceptions
+from zun.common.context import admin_context
+from zun.console.access import Grant, granted, origin_refusal
+from zun.container.driver import Stream, Terminals
+from zun.objects import ConsoleToken, Container
+
+LOG = logging.getLogger(__name__)
+
+NORMAL, GOING_AWAY, REFUSED, BROKEN = 1000, 1001, 1008, 1011
+BINARY = Subprotocol("binary")
+CONTROL_FRAME_LIMIT = 123  # bytes of a close frame's reason
+
+
+class Proxy:
+    """Listens from ``start`` to ``stop``. ``base_url`` is how clients reach it; ``context`` serves wss:// itself."""
+
+    def __init__(
+        self,
+        driver: Terminals,
+        host: str,
+        port: int,
+        *,
+        base_url: str,
+        allowed_origins: Collection[str] = (),
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._driver = driver
+        self._base_url = base_url
+        self._allowed_origins = allowed_origins
+        self._sessions: set[server.ServerConnection] = set()
+        self._lock = threading.Lock()
+        self._server = server.serve(
+            self._serve,
+            host,
+            port,
+            ssl=context,
+            process_request=self._check,
+            select_subprotocol=_subprotocol,
+            compression=None,
+            # The client in use stops reading its keyboard while it waits for data after any frame, and a ping is one.
+            ping_interval=None,
+            max_size=1 << 20,
+        )
+        self._thread = threading.Thread(target=self._server.serve_forever, name="wsproxy", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The one listened on, also if 0 was asked for."""
+        port: int = self._server.socket.getsockname()[1]
+        return port
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Refuse new sessions and end those that run."""
+        self._server.shutdown()
+        self._thread.join()
+        with self._lock:
+            sessions = list(self._sessions)
+        for session in sessions:
+            session.close(GOING_AWAY, "the websocket proxy stops")
+
+    def _check(self, session: server.ServerConnection, request: Request) -> Response | None:
+        headers = request.headers
+        refusal = origin_refusal(
+            headers.get("Origin"),
+            headers.get("Host"),
+            headers.get("X-Forwarded-Proto"),
+            self._base_url,
+            self._allowed_origins,
+        )
+        if refusal is None and granted(request.path, _find) is None:
+            refusal = "the token is unknown, expired, or for something else; ask the API for a new one"
+        if refusal is None:
+            return None
+        LOG.info("Refused a session from %s: %s", _peer(session), refusal)
+        return session.respond(http.HTTPStatus.FORBIDDEN, f"{refusal}\n")
+
+    def _serve(self, session: server.ServerConnection) -> None:
+        assert session.request is not None
+        grant = granted(session.request.path, _find)
+        if grant is None:  # it expired this moment
+            session.close(REFUSED, "the token expired")
+            return
+        what = grant.container_uuid if grant.exec_id is None else f"{grant.container_uuid} exec {grant.exec_id}"
+        try:
+            stream = self._open(grant)
+        except exceptions.ZunError as exc:
+            LOG.info("No session with %s: %s", what, exc)
+            session.close(BROKEN, _short(str(exc)))
+            return
+        LOG.info("Session with %s from %s", what, _peer(session))
+        session.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        with self._lock:
+            self._sessions.add(session)
+        try:
+            relay(session, stream)
+        finally:
+            with self._lock:
+                self._sessions.discard(session)
+            LOG.info("Session with %s ended", what)
+
+    def _open(self, grant: Grant) -> Stream:
+        container = Container.get_by_uuid(admin_context(), grant.container_uuid)
+        if grant.exec_id is None:
+            return self._driver.attach(container)
+        return self._driver.open_exec(container, grant.exec_id)
+
+
+def relay(session: server.ServerConnection, stream: Stream) -> None:
+    """Carry bytes both ways until one side ends; then end the other."""
+
+    def outwards() -> None:
+        try:
+            while data := stream.receive():
+                session.send(data)
+        except websocket_errors.ConnectionClosed:
+            return
+        session.close(NORMAL)
+
+    reader = threading.Thread(target=outwards, name="terminal", daemon=True)
+    reader.start()
+    try:
+        for message in session:
+            stream.send(message.encode() if isinstance(message, str) else message)
+    except (websocket_errors.ConnectionClosed, OSError):
+        pass  # the client went without a word, or the process as something was typed: the same to us
+    finally:
+        stream.close()
+        reader.join()
+        session.close(NORMAL)
+
+
+def _find(token: str) -> Grant | None:
+    found = ConsoleToken.find(admin_context(), token)
+    return None if found is None else Grant(found.container_uuid, found.exec_id)
+
+
+def _subprotocol(session: server.ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+    return BINARY if BINARY in offered else None
+
+
+def _peer(session: server.ServerConnection) -> str:
+    return str(session.remote_address[0]) if session.remote_address else "a local socket"
+
+
+def _short(text: str) -> str:
+    return text.encode()[:CONTROL_FRAME_LIMIT].decode(errors="ignore")

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was asked of a container and what became of it. Each function is one transaction.
+
+An action is one request; its events are the steps that a compute host does for it. They go with their container. An
+action is found by container and request id. Work that a restart interrupted is taken up under another request id: it
+then belongs to the newest action of its name that has not ended.
+"""
+
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+from oslo_utils import timeutils
+
+from zun.common import exceptions
+from zun.db import models, session
+
+ERROR = "Error"
+SUCCESS = "Success"
+
+table = models.container_actions
+_events = models.container_action_events
+
+
+@session.retry
+def start(container_uuid: str, action: str, *, request_id: str, user_id: str | None, project_id: str | None) -> None:
+    """Note that ``action`` was asked for. A container that is already gone is no error."""
+    values = {
+        "action": action,
+        "container_uuid": container_uuid,
+        "request_id": request_id,
+        "user_id": user_id,
+        "project_id": project_id,
+        "start_time": timeutils.utcnow(),
+    }
+    try:
+        with session.writer() as connection:
+            connection.execute(table.insert().values(**values))
+    except db_exc.DBReferenceError:
+        pass
+
+
+@session.retry
+def fail(container_uuid: str, request_id: str, action: str) -> None:
+    """Note that ``action`` has ended in an error."""
+    with session.writer() as connection:
+        found = _open(connection, container_uuid, request_id, action)
+        if found is not None:
+            _finish(connection, found, ERROR)
+
+
+@session.retry
+def start_event(container_uuid: str, request_id: str, action: str, event: str) -> int | None:
+    """Note that a step of ``action`` begins. Gives its id, None when nobody asked for the action."""
+    with session.writer() as connection:
+        found = _open(connection, container_uuid, request_id, action)
+        if found is None:
+            return None
+        values = {"action_id": found, "event": event, "start_time": timeutils.utcnow()}
+        key = connection.execute(_events.insert().values(**values)).inserted_primary_key
+        return None if key is None else int(key[0])
+
+
+@session.retry
+def finish_event(event_id: int, result: str, traceback: str | None, *, last: bool) -> None:
+    """Note how a step ended. ``last``: the action has ended with it; after an error it always has."""
+    with session.writer() as connection:
+        values = {"finish_time": timeutils.utcnow(), "result": result, "traceback": traceback}
+        found = sa.select(_events.c.action_id).where(_events.c.id == event_id)
+        action = connection.execute(found).scalar()
+        if action is None:  # the container is gone
+            return
+        connection.execute(_events.update().where(_events.c.id == event_id).values(**values))
+        if last or result == ERROR:
+            _finish(connection, action, ERROR if result == ERROR else None)
+
+
+def of_container(container_uuid: str) -> list[session.Row]:
+    """The actions of a container, newest first."""
+    statement = sa.select(table).where(table.c.container_uuid == container_uuid).order_by(table.c.id.desc())
+    with session.reader() as connection:
+        return session.rows(connection, statement)
+
+
+def find(container_uuid: str, request_id: str) -> tuple[session.Row, list[session.Row]]:
+    """The action of this request and its events, oldest first. Raises ResourceNotFound."""
+    same = (table.c.container_uuid == container_uuid, table.c.request_id == request_id)
+    with session.reader() as connection:
+        action = session.first(connection, sa.select(table).where(*same).order_by(table.c.id))
+        if action is None:
+            raise exceptions.ResourceNotFound(name="Action", id=request_id)
+        steps = sa.select(_events).where(_events.c.action_id == action["id"]).order_by(_events.c.id)
+        return action, session.rows(connection, steps)
+
+
+def _open(connection: sa.Connection, container_uuid: str, request_id: str, action: str) -> Any:
+    """The id of the action, None if there is none."""
+    named = sa.select(table.c.id).where(table.c.container_uuid == container_uuid, table.c.action == action)
+    for which in (table.c.request_id == request_id, table.c.finish_time.is_(None)):
+        found = connection.execute(named.where(which).order_by(table.c.id.desc()).limit(1)).scalar()
+        if found is not None:
+            return found
+    return None
+
+
+def _finish(connection: sa.Connection, action_id: int, message: str | None) -> None:
+    values = {"finish_time": timeutils.utcnow(), "message": message}
+    connection.execute(table.update().where(table.c.id == action_id).values(**values))

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a container found no host, as the scheduler saw it. One record a container, which goes with it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_utils import timeutils
+
+from zun.common import exceptions
+from zun.db import models, session
+
+table = models.explanations
+
+
+@session.retry
+def put(uuid: str, record: Mapping[str, Any]) -> None:
+    """Keep ``record`` (JSON-able) for the container, in place of an older one."""
+    with session.writer() as connection:
+        remove_in(connection, uuid)
+        values = {"container_uuid": uuid, "created_at": timeutils.utcnow(), "record": dict(record)}
+        connection.execute(table.insert().values(values))
+
+
+def get(uuid: str) -> session.Row:
+    """``record`` and ``created_at``. Raises ExplanationNotFound."""
+    with session.reader() as connection:
+        row = session.first(connection, sa.select(table).where(table.c.container_uuid == uuid))
+    if row is None:
+        raise exceptions.ExplanationNotFound(container=uuid)
+    return row
+
+
+@session.retry
+def remove(uuid: str) -> None:
+    with session.writer() as connection:
+        remove_in(connection, uuid)
+
+
+def remove_in(connection: sa.Connection, uuid: str) -> None:
+    """Remove it as part of a transaction, for example that which removes the container."""
+    connection.execute(table.delete().where(table.c.container_uuid == uuid))

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries of registries. Each function is one transaction."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_utils import timeutils, uuidutils
+
+from zun.common import exceptions
+from zun.common.context import RequestContext
+from zun.db import models, paging, session
+
+table = models.registries
+FILTERS = frozenset({"name", "domain", "username", "project_id", "user_id"})
+
+_containers = models.containers
+
+
+def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnElement[bool]]:
+    return [] if all_projects else [table.c.project_id == context.project_id]
+
+
+@session.retry
+def insert(values: Mapping[str, Any]) -> session.Row:
+    """Add a registry; ``uuid`` and the time are filled in. Returns the whole row."""
+    uuid = uuidutils.generate_uuid()
+    with session.writer() as connection:
+        connection.execute(table.insert().values(**values, uuid=uuid, created_at=timeutils.utcnow()))
+        return session.rows(connection, sa.select(table).where(table.c.uuid == uuid))[0]
+
+
+def get(uuid: str) -> session.Row:
+    """The registry, whoever owns it. Raises RegistryNotFound."""
+    with session.reader() as connection:
+        row = session.first(connection, sa.select(table).where(table.c.uuid == uuid))
+    if row is None:
+        raise exceptions.RegistryNotFound(registry=uuid)
+    return row
+
+
+def find(context: RequestContext, ident: str) -> session.Row:
+    """By uuid or name, among what ``context`` may see. Raises RegistryNotFound, and Conflict for a name of several."""
+    column = table.c.uuid if uuidutils.is_uuid_like(ident) else table.c.name
+    statement = sa.select(table).where(column == ident, *_visible(context, bool(context.is_admin))).limit(2)
+    with session.reader() as connection:
+        rows = session.rows(connection, statement)
+    if not rows:
+        raise exceptions.RegistryNotFound(registry=ident)
+    if len(rows) > 1:
+        raise exceptions.Conflict(f"Multiple registries exist with name {ident}. Use the uuid instead.")
+    return rows[0]
+
+
+def page(
+    context: RequestContext,
+    *,
+    filters: Mapping[str, Any],
+    limit: int,
+    marker: str | None,
+    sort_key: str,
+    sort_dir: str,
+    all_projects: bool,
+) -> list[session.Row]:
+    """Up to ``limit`` rows behind the registry whose uuid is ``marker``. ``filters`` compare for equality."""
+    visible = _visible(context, all_projects)
+    conditions = visible + [table.c[name] == value for name, value in filters.items()]
+    with session.reader() as connection:
+        start = None
+        if marker is not None:
+            start = session.first(connection, sa.select(table).where(table.c.uuid == marker, *visible))
+            if start is None:
+                raise exceptions.RegistryNotFound(registry=marker)
+        statement = paging.page(table, conditions, limit=limit, marker=start, sort_key=sort_key, sort_dir=sort_dir)
+        return session.rows(connection, statement)
+
+
+@session.retry
+def update(uuid: str, values: Mapping[str, Any]) -> session.Row:
+    """Set ``values`` and return the whole row. Raises RegistryNotFound."""
+    same = table.c.uuid == uuid
+    with session.writer() as connection:
+        if not connection.execute(table.update().where(same).values(**values, updated_at=timeutils.utcnow())).rowcount:
+            raise exceptions.RegistryNotFound(registry=uuid)
+        return session.rows(connection, sa.select(table).where(same))[0]
+
+
+@session.retry
+def destroy(uuid: str) -> None:
+    """Raises RegistryNotFound, and Conflict while a container's image comes from it."""
+    with session.writer() as connection:
+        # Locked first: whoever adds a container of it does so too (``hold``), and comes before or after this.
+        found = sa.select(table.c.id).where(table.c.uuid == uuid).with_for_update()
+        if connection.execute(found).first() is None:
+            raise exceptions.RegistryNotFound(registry=uuid)
+        users = sa.select(_containers.c.uuid).where(_containers.c.registry_id == uuid).limit(1)
+        user = connection.execute(users).scalar()
+        if user is not None:
+            raise exceptions.Conflict(f"Registry {uuid} is used by container {user}. Delete that first.")
+        connection.execute(table.delete().where(table.c.uuid == uuid))
+
+
+def hold(connection: sa.Connection, uuid: str) -> None:
+    """Keep the registry from being removed until the transaction ends. Raises RegistryNotFound."""
+    found = sa.select(table.c.id).where(table.c.uuid == uuid).with_for_update(read=True)
+    if connection.execute(found).first() is None:
+        raise exceptions.RegistryNotFound(registry=uuid)

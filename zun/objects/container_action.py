@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps that a compute host does for an action, as it notes them."""
+
+from typing import Any
+
+from zun.common.context import RequestContext
+from zun.db import container_actions as db
+from zun.objects import base
+
+SUCCESS, ERROR = db.SUCCESS, db.ERROR
+
+
+@base.register
+class ContainerActionEvent(base.ZunObject):
+    """It is written and never read over RPC, so it has no fields of its own."""
+
+    VERSION = "1.0"
+    fields: dict[str, Any] = {}
+
+    @base.remotable_classmethod
+    def start(cls, context: RequestContext, container_uuid: str, action: str, event: str) -> int | None:
+        """Gives the event's id, None when nobody asked for the action."""
+        return db.start_event(container_uuid, context.request_id, action, event)
+
+    @base.remotable_classmethod
+    def finish(cls, context: RequestContext, event_id: int, result: str, traceback: str | None, last: bool) -> None:
+        db.finish_event(event_id, result, traceback, last=last)

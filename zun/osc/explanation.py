@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines of text from what the API answers about a request that fits nowhere.
+
+Everything here is a function of the document of ``GET /v1/containers/{ident}/explain``, or of the refusal of a dry run.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+Document = Mapping[str, Any]
+
+
+def lines(document: Document) -> list[str]:
+    """The whole explanation, the nearest hosts last and one by one."""
+    return [document["reason"], "", *_counts(document), *_changes(document["changes"]), *_details(document)]
+
+
+def _counts(document: Document) -> Iterator[str]:
+    counts = ", ".join(f"{count} {code}" for code, count in document["codes"].items())
+    yield f"{_count(document['hosts'], 'host')} by what binds first: {counts or 'none'}"
+
+
+def _changes(changes: Sequence[Document]) -> Iterator[str]:
+    if not changes:
+        yield "Nothing like it would fit by a change in one respect."
+        return
+    yield "It would have fitted with:"
+    for change in changes:
+        yield f"  {options(change['change'])}"
+
+
+def options(change: Mapping[str, Any]) -> str:
+    """A change as options of the command line: what to give, and what to leave out."""
+    given = [f"{_option(name)} {_value(value)}" for name, value in change.items() if value is not None]
+    left_out = [_option(name) for name, value in change.items() if value is None]
+    without = ["without " + ", ".join(left_out)] if left_out else []
+    return " ".join([*given, *without])
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ",".join(_value(each) for each in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _details(document: Document) -> Iterator[str]:
+    for detail in document.get("details", ()):
+        yield ""
+        yield f"{detail['host']}: {detail['code']}: {detail['reason']}"
+        wanted = "; ".join(_wanted(each) for each in detail.get("wanted", ()))
+        if wanted:
+            yield f"  wanted of {'one node' if len(detail['wanted']) == 1 else 'a node each'}: {wanted}"
+        for free in detail.get("free", ()):
+            yield f"  node {free['node']} has {_free(free)}"
+        for change in detail.get("changes", ()):
+            yield f"  would take {options(change['change'])}"
+    if document.get("details_left_out"):
+        yield ""
+        yield f"{_count(document['details_left_out'], 'host')} more, none nearer."
+
+
+def _wanted(wanted: Mapping[str, Any]) -> str:
+    pages = f" in pages of {wanted['page_kib']} KiB" if wanted["page_kib"] else ""
+    return f"{wanted['cpus']:g} CPUs, {wanted['memory_mib']} MiB{pages}"
+
+
+def _free(free: Mapping[str, Any]) -> str:
+    pages = "".join(f", {count} pages of {size} KiB" for size, count in free["pages"].items())
+    cores = f"{free['cpus']} CPUs free ({_count(free['whole_cores'], 'whole core')})"
+    return f"{cores}, {free['shared']:g} in the shared pool, {free['memory_mib']} MiB{pages}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

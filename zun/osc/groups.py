@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``openstack appcontainer group ...``"""
+
+import argparse
+from typing import Any
+
+from osc_lib.command import command
+
+from zun.osc import placement, resources
+
+COLUMNS = ("uuid", "name", "policy", "rules", "members", "project_id", "user_id", "created_at", "updated_at")
+LISTED = ("uuid", "name", "policy", "rules", "members")
+
+
+def _groups(app: Any, action: str) -> resources.Collection:
+    return resources.Collection(app, "groups", f"appcontainer group {action}")
+
+
+class CreateGroup(command.ShowOne):
+    """Create a group of containers"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("name", metavar="<name>", help="Name of the group, unique in the project.")
+        parser.add_argument(
+            "--policy",
+            required=True,
+            choices=("affinity", "anti-affinity", "soft-affinity", "soft-anti-affinity"),
+            help="affinity: all containers of the group on one host. anti-affinity: each on another. "
+            "soft-...: the same where it can be done.",
+        )
+        parser.add_argument(
+            "--max-per-host",
+            metavar="<n>",
+            type=placement.at_least_one,
+            help="With anti-affinity: how many containers of the group one host may have (default 1).",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        body = {"name": parsed_args.name, "policy": parsed_args.policy}
+        if parsed_args.max_per_host is not None:
+            body["rules"] = {"max_per_host": parsed_args.max_per_host}
+        return COLUMNS, resources.row(_groups(self.app, "create").create(body), COLUMNS)
+
+
+class DeleteGroup(command.Command):
+    """Delete groups that have no containers"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("group", metavar="<group>", nargs="+", help="Name or uuid of the group.")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        groups = _groups(self.app, "delete")
+        for ident in parsed_args.group:
+            groups.delete(ident)
+
+
+class ListGroups(command.Lister):
+    """List groups of containers"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--all-projects", action="store_true", help="Of every project (administrators).")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        query = {"all_projects": "true"} if parsed_args.all_projects else {}
+        return LISTED, [resources.row(each, LISTED) for each in _groups(self.app, "list").all(**query)]
+
+
+class ShowGroup(command.ShowOne):
+    """Show a group of containers and its members"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("group", metavar="<group>", help="Name or uuid of the group.")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        return COLUMNS, resources.row(_groups(self.app, "show").get(parsed_args.group), COLUMNS)

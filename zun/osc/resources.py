@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests about collections that python-zunclient does not know, at microversion 1.42."""
+
+import urllib.parse
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from zun.osc import versions
+
+
+class Collection:
+    """``/v1/<noun>`` as a command reaches it. ``feature`` is what the user wrote, for the message to older servers."""
+
+    def __init__(self, app: Any, noun: str, feature: str) -> None:
+        self._http = versions.at_placement_version(app.client_manager.container, feature, versions.GROUPS_VERSION)
+        self._noun = noun
+
+    def all(self, **query: str) -> Iterator[Mapping[str, Any]]:
+        """Every item, page by page."""
+        path = f"/v1/{self._noun}" + (f"?{urllib.parse.urlencode(query)}" if query else "")
+        while path:
+            _, page = self._http.json_request("GET", path)
+            yield from page[self._noun]
+            parts = urllib.parse.urlsplit(page["next"] or "")
+            path = f"{parts.path}?{parts.query}" if parts.path else ""
+
+    def create(self, body: Mapping[str, Any]) -> Any:
+        return self._request("POST", "", body)
+
+    def get(self, ident: str) -> Any:
+        return self._request("GET", _quoted(ident))
+
+    def update(self, ident: str, body: Mapping[str, Any]) -> Any:
+        return self._request("PATCH", _quoted(ident), body)
+
+    def delete(self, ident: str) -> None:
+        self._request("DELETE", _quoted(ident))
+
+    def act(self, ident: str, action: str, body: Mapping[str, Any]) -> Any:
+        return self._request("POST", f"{_quoted(ident)}/{action}", body)
+
+    def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        more = {} if body is None else {"body": body}
+        _, answer = self._http.json_request(method, f"/v1/{self._noun}{path}", **more)
+        return answer
+
+
+def row(item: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
+    """The members ``names`` of an item as a table shows them."""
+    return tuple(_told(item.get(name)) for name in names)
+
+
+def _told(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={value[name]}" for name in sorted(value))
+    return ", ".join(value) if isinstance(value, list) else value
+
+
+def _quoted(ident: str) -> str:
+    return "/" + urllib.parse.quote(ident, safe="")

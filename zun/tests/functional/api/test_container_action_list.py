@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was asked of a container, as it is noted by the API. What hosts note is in functional/test_container_actions."""
+
+import re
+
+import pytest
+
+from zun.common import exceptions
+from zun.db import container_actions as db
+
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}")
+
+
+def actions(api, uuid):
+    return api.get(f"/v1/containers/{uuid}/container_actions").json["containerActions"]
+
+
+def one(api, uuid, request_id):
+    return api.get(f"/v1/containers/{uuid}/container_actions/{request_id}")
+
+
+def test_creation(api):
+    reply = api.post("/v1/containers", {"image": "demo"})
+    uuid, request_id = reply.json["uuid"], reply.headers["x-openstack-request-id"]
+    (action,) = actions(api, uuid)
+    assert TIME.fullmatch(action.pop("start_time"))
+    assert action == {
+        "action": "create",
+        "container_uuid": uuid,
+        "request_id": request_id,
+        "user_id": "alice",
+        "project_id": "demo",
+        "finish_time": None,
+        "message": None,
+    }
+    shown = one(api, uuid, request_id).json
+    assert {name: shown[name] for name in action} == action and shown["events"] == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "action", "status"),
+    [
+        *(("POST", each, "Running") for each in ("stop", "reboot", "rebuild", "pause", "kill")),
+        ("POST", "start", "Stopped"),
+        ("POST", "unpause", "Paused"),
+        ("DELETE", "", "Stopped"),
+    ],
+)
+def test_what_is_recorded(api, placed, verb, action, status):
+    container = placed(status, name="web")
+    reply = api.send(verb, f"/v1/containers/web/{action}")
+    assert reply.status in (202, 204)
+    (found,) = actions(api, container.uuid)
+    assert (found["action"], found["request_id"]) == (action or "delete", reply.headers["x-openstack-request-id"])
+    assert (found["finish_time"], found["message"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/logs"),
+        ("GET", "/top"),
+        ("GET", "/stats"),
+        ("POST", "/execute?command=ls"),
+        ("POST", "/rename?name=new-name"),
+        ("POST", "/resize_container?cpu=2"),
+        ("PATCH", "?cpu=2"),
+        ("GET", ""),
+    ],
+)
+def test_what_is_not(api, placed, host_up, method, path):
+    uuid = placed().uuid
+    version = "1.13" if "rename" in path else "1.40"
+    assert api.at(version).send(method, f"/v1/containers/{uuid}{path}").status < 300
+    assert actions(api, uuid) == []
+
+
+def test_a_refused_request_is_none(api, placed):
+    uuid = placed("Paused").uuid
+    assert api.post(f"/v1/containers/{uuid}/stop").status == 409
+    assert actions(api, uuid) == []
+
+
+def test_a_message_that_could_not_be_sent(api, placed, compute, scheduler):
+    uuid = placed().uuid
+    compute.failure = scheduler.failure = exceptions.HostUnavailable(host="host-1")
+    assert api.post(f"/v1/containers/{uuid}/stop").status == 503
+    assert api.post("/v1/containers", {"image": "demo", "name": "new-one"}).status == 503
+    for ident in (uuid, "new-one"):
+        (found,) = actions(api, ident)
+        assert found["message"] == "Error" and TIME.fullmatch(found["finish_time"])
+
+
+def test_newest_first(api, placed):
+    uuid = placed().uuid
+    for action in ("pause", "stop", "kill"):
+        api.post(f"/v1/containers/{uuid}/{action}")
+    assert [action["action"] for action in actions(api, uuid)] == ["kill", "stop", "pause"]
+
+
+def test_events(api, admin_api, placed):
+    uuid = placed().uuid
+    request_id = api.post(f"/v1/containers/{uuid}/stop").headers["x-openstack-request-id"]
+    event = db.start_event(uuid, request_id, "stop", "compute__do_container_stop")
+    (begun,) = one(api, uuid, request_id).json["events"]
+    assert TIME.fullmatch(begun.pop("start_time"))
+    assert begun == {
+        "event": "compute__do_container_stop",
+        "finish_time": None,
+        "result": None,
+        "traceback": None,
+    }
+    db.finish_event(event, "Error", "the traceback", last=True)
+    for asked_by, traceback in ((api, None), (admin_api, "the traceback")):
+        shown = one(asked_by, uuid, request_id).json
+        (ended,) = shown["events"]
+        assert (ended["result"], ended["traceback"]) == ("Error", traceback)
+        assert TIME.fullmatch(ended["finish_time"])
+        assert (shown["message"], bool(shown["finish_time"])) == ("Error", True)
+
+
+def test_they_go_with_the_container(api, admin_api):
+    uuid = api.post("/v1/containers", {"image": "demo"}).json["uuid"]
+    assert len(db.of_container(uuid)) == 1
+    assert admin_api.delete(f"/v1/containers/{uuid}?force=1").status == 204
+    assert db.of_container(uuid) == []
+    assert api.get(f"/v1/containers/{uuid}/container_actions").refusal == (404, "container-not-found")
+
+
+def test_lookups(api, admin_api, placed):
+    theirs = placed(project_id="other").uuid
+    mine = placed("Deleting", name="web").uuid
+    path = "/v1/containers/{}/container_actions"
+    assert api.get(path.format(theirs)).refusal == (404, "container-not-found")
+    assert admin_api.get(path.format(theirs)).status == 200
+    assert actions(api, "web") == actions(api, mine) == []
+    assert one(api, mine, "req-nothing").refusal == (404, "resource-not-found")
+    assert api.get(path.format("web") + "/").status == 200
+    assert api.post(path.format("web")).status == 404
+
+
+def test_an_action_is_its_containers(api, placed):
+    first, second = placed().uuid, placed().uuid
+    request_id = api.post(f"/v1/containers/{first}/stop").headers["x-openstack-request-id"]
+    assert one(api, second, request_id).status == 404
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.33", "1.41"])
+def test_every_version_has_them(api, placed, version):
+    uuid = placed().uuid
+    api.post(f"/v1/containers/{uuid}/stop")
+    assert "finish_time" in actions(api.at(version), uuid)[0]

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names and passwords from a file, for installations without keystone."""
+
+import base64
+
+import bcrypt
+import pytest
+
+from zun.api import app as api_app
+from zun.tests.functional.api.client import Client
+
+
+def basic(user, password):
+    return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
+
+
+def line(user, password):
+    return f"{user}:{bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()}\n"
+
+
+@pytest.fixture
+def users(tmp_path):
+    file = tmp_path / "htpasswd"
+    file.write_text(line("alice", "wonderland") + line("bob", "pässword: 2") + line("root", "toor"))
+    return file
+
+
+@pytest.fixture
+def projects(tmp_path):
+    file = tmp_path / "projects"
+    file.write_text("# who: where: what\n\nbob : demo : reader\nroot:operators:admin,member\n")
+    return file
+
+
+@pytest.fixture
+def build(database, configuration, scheduler, compute, users, projects):
+    configuration.set_override("auth_strategy", "http_basic", group="api")
+    configuration.set_override("http_basic_user_file", str(users), group="api")
+    configuration.set_override("http_basic_project_file", str(projects), group="api")
+    return lambda: Client(api_app.build(configuration, scheduler_api=scheduler, compute_api=compute), version="1.40")
+
+
+CREATE = {"image": "demo"}
+
+
+def test_who_is_who(build, placed):
+    api = build()
+    shown = api.post("/v1/containers", CREATE, headers=basic("alice", "wonderland")).json
+    assert (shown["user_id"], shown["project_id"]) == ("alice", "alice")
+    placed(name="of-demo")
+    seen = api.get("/v1/containers", headers=basic("bob", "pässword: 2")).json["containers"]
+    assert [item["name"] for item in seen] == ["of-demo"]
+    assert api.post("/v1/containers", CREATE, headers=basic("bob", "pässword: 2")).status == 403
+    assert api.get("/v1/services", headers=basic("root", "toor")).status == 200
+    assert api.get("/v1/services", headers=basic("alice", "wonderland")).status == 403
+
+
+def test_other_words_about_identity_are_not_heard(build):
+    forged = {"X-Project-Id": "demo", "X-User-Id": "root", "X-Roles": "admin", "OpenStack-System-Scope": "all"}
+    shown = build().post("/v1/containers", CREATE, headers={**forged, **basic("alice", "wonderland")}).json
+    assert (shown["user_id"], shown["project_id"], "host" in shown) == ("alice", "alice", False)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({}, id="nothing"),
+        pytest.param(basic("alice", "Wonderland"), id="wrong-password"),
+        pytest.param(basic("alice", ""), id="no-password"),
+        pytest.param(basic("mallory", "wonderland"), id="unknown-user"),
+        pytest.param(basic("", "wonderland"), id="no-user"),
+        pytest.param(basic("alice\nroot", "wonderland"), id="two-lines"),
+        pytest.param(basic("alice", "x" * 73), id="longer-than-bcrypt-takes"),
+        pytest.param(basic("alice", "a\0b"), id="nul"),
+        pytest.param({"Authorization": "Basic"}, id="scheme-only"),
+        pytest.param({"Authorization": "Basic !!!"}, id="not-base64"),
+        pytest.param({"Authorization": "Basic /w=="}, id="not-utf-8"),
+        pytest.param({"Authorization": "Basic YWxpY2U="}, id="no-colon"),
+        pytest.param({"Authorization": "Bearer abc"}, id="another-scheme"),
+    ],
+)
+def test_without_the_password(build, headers):
+    reply = build().get("/v1/containers", headers=headers)
+    assert (reply.status, reply.headers["www-authenticate"]) == (401, 'Basic realm="zun", charset="UTF-8"')
+    assert reply.json == {
+        "error": {
+            "code": 401,
+            "title": "Unauthorized",
+            "message": "The request you have made requires authentication.",
+        }
+    }
+    assert reply.headers["x-openstack-request-id"].startswith("req-")
+
+
+def test_a_name_cannot_write_lines_of_its_own_into_the_log(build, caplog):
+    caplog.set_level("INFO")
+    build().get("/v1/containers", headers=basic("alice\nRefused nothing", "wonderland"))
+    assert "Refused nothing" not in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/healthcheck"])
+def test_public_paths(build, path):
+    assert build().get(path).status == 200
+
+
+def test_errors_behind_it_stay_what_they_are(build, compute):
+    reply = build().get("/v1/containers/nothing", headers=basic("root", "toor"))
+    assert reply.refusal == (404, "container-not-found")
+
+
+def test_a_change_of_the_files_counts_at_once(build, users, projects):
+    api = build()
+    with users.open("a") as file:
+        file.write(line("carol", "new"))
+    assert api.get("/v1/services", headers=basic("carol", "new")).status == 403
+    projects.write_text("carol:operators:admin\n")
+    assert api.get("/v1/services", headers=basic("carol", "new")).status == 200
+    users.write_text(line("alice", "wonderland"))
+    assert api.get("/v1/services", headers=basic("carol", "new")).status == 401
+
+
+def test_a_broken_file_of_projects_makes_nobody_more_than_they_are(build, projects):
+    api = build()
+    projects.write_text("alice:alice\n")
+    assert api.get("/v1/containers", headers=basic("alice", "wonderland")).refusal == (503, "unavailable")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("htpasswd", "alice:secret\n", "htpasswd -B"),
+        ("htpasswd", "alice:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n", "htpasswd -B"),
+        ("htpasswd", None, "htpasswd -B"),
+        ("projects", "alice:demo\n", "line 1"),
+        ("projects", "alice::member\n", "line 1"),
+        ("projects", "alice:demo:member\nalice:other:admin\n", "line 2"),
+        ("projects", None, "projects"),
+    ],
+)
+def test_no_start_with_a_broken_file(build, tmp_path, file, text, said):
+    if text is None:
+        (tmp_path / file).unlink()
+    else:
+        (tmp_path / file).write_text(text)
+    with pytest.raises(SystemExit, match=said):
+        build()

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accounts at registries: who sees them, and that nobody sees a password."""
+
+import pytest
+
+from zun.api import app as api_app
+from zun.common.secrets import Cipher
+from zun.db import containers as db_containers
+from zun.db import registries as db
+from zun.tests.functional.api.client import Client
+
+KEY = "k" * 32
+FULL = {"domain": "quay.io", "name": "quay", "username": "me", "password": "pa55"}
+
+
+@pytest.fixture(autouse=True)
+def key(configuration):
+    configuration.set_override("auth_encryption_key", KEY)
+
+
+@pytest.fixture
+def add(api):
+    def make(client=None, **fields):
+        reply = (client or api).post("/v1/registries", {"registry": {**FULL, **fields}})
+        assert reply.status == 201, reply.json
+        return reply.json["registry"]["uuid"]
+
+    return make
+
+
+def test_create_and_show(api):
+    reply = api.post("/v1/registries", {"registry": FULL})
+    assert reply.status == 201
+    shown = reply.json["registry"]
+    uuid = shown["uuid"]
+    assert reply.headers["location"] == f"http://zun.example:9517/v1/registries/{uuid}"
+    assert shown == {
+        "uuid": uuid,
+        "name": "quay",
+        "domain": "quay.io",
+        "username": "me",
+        "password": "***",
+        "project_id": "demo",
+        "user_id": "alice",
+        "links": [
+            {"href": f"http://zun.example:9517/v1/registries/{uuid}", "rel": "self"},
+            {"href": f"http://zun.example:9517/registries/{uuid}", "rel": "bookmark"},
+        ],
+    }
+    assert api.get(f"/v1/registries/{uuid}").json == api.get("/v1/registries/quay/").json == {"registry": shown}
+    del shown["links"]
+    assert api.get("/v1/registries").json == {"registries": [shown], "next": None}
+
+
+def test_the_password_is_stored_encrypted(api, add):
+    uuid = add()
+    stored = db.get(uuid)["password"]
+    assert "pa55" not in stored and Cipher([KEY]).decrypt(stored) == "pa55"
+    api.patch(f"/v1/registries/{uuid}", {"registry": {"password": "other"}})
+    assert Cipher([KEY]).decrypt(db.get(uuid)["password"]) == "other"
+
+
+def test_a_domain_is_enough(api):
+    shown = api.post("/v1/registries", {"registry": {"domain": "d"}}).json["registry"]
+    assert (shown["name"], shown["username"], shown["password"]) == (None, None, "***")
+
+
+def test_without_a_key_there_are_no_passwords(configuration, database, scheduler, compute):
+    configuration.clear_override("auth_encryption_key")
+    api = Client(
+        api_app.build(configuration, scheduler_api=scheduler, compute_api=compute), "alice", "demo", None, "1.40"
+    )
+    assert api.post("/v1/registries", {"registry": FULL}).refusal == (400, "invalid-value")
+    assert api.post("/v1/registries", {"registry": {"domain": "d"}}).status == 201
+
+
+def test_update(api, add):
+    uuid = add()
+    reply = api.patch("/v1/registries/quay", {"registry": {"name": "new-name", "domain": "x.io"}})
+    assert reply.status == 200
+    assert (reply.json["registry"]["name"], reply.json["registry"]["domain"]) == ("new-name", "x.io")
+    assert api.get(f"/v1/registries/{uuid}").json == reply.json
+    assert api.patch(f"/v1/registries/{uuid}", {"registry": {}}).json == reply.json
+
+
+def test_delete(api, add):
+    add()
+    reply = api.delete("/v1/registries/quay")
+    assert (reply.status, reply.body) == (204, b"")
+    assert api.get("/v1/registries/quay").refusal == (404, "registry-not-found")
+
+
+@pytest.mark.parametrize(
+    ("body", "member"),
+    [
+        ({}, "registry"),
+        ({"registry": None}, "registry"),
+        ({"registry": [1]}, "registry"),
+        ({"registry": {}}, "domain"),
+        ({"registry": {"domain": ""}}, "domain"),
+        ({"registry": {"domain": None}}, "domain"),
+        ({"registry": {"domain": "d", "name": None}}, "name"),
+        ({"registry": {"domain": "d", "name": "x"}}, "name"),
+        ({"registry": {"domain": "d", "name": "-x"}}, "name"),
+        ({"registry": {"domain": "d", "name": "x" * 256}}, "name"),
+        ({"registry": {"domain": "d", "username": ""}}, "username"),
+        ({"registry": {"domain": "d", "password": ""}}, "password"),
+        ({"registry": {"domain": "d", "password": 5}}, "password"),
+        ({"registry": {"domain": "d", "colour": "red"}}, "colour"),
+        ({"registry": {"domain": "d"}, "colour": "red"}, "colour"),
+        ({"domain": "d"}, "registry"),
+    ],
+)
+def test_bad_bodies(api, body, member):
+    reply = api.post("/v1/registries", body)
+    assert reply.refusal == (400, "schema-validation-error")
+    assert member in reply.error["detail"]
+    assert api.get("/v1/registries").json["registries"] == []
+
+
+def test_a_body_must_be_json(api):
+    reply = api.post("/v1/registries", {"registry": FULL}, content_type="text/plain")
+    assert reply.refusal == (415, "unsupported-media-type")
+
+
+def names(client, query=""):
+    return [item["name"] for item in client.get(f"/v1/registries{query}").json["registries"]]
+
+
+def test_whose(api, admin_api, add):
+    mine, theirs = add(), add(api.in_project("other"), name="theirs")
+    assert names(api) == ["quay"]
+    assert names(admin_api) == []
+    assert names(admin_api, "?all_projects=1") == ["quay", "theirs"]
+    assert api.get("/v1/registries?all_projects=1").refusal == (403, "policy-not-authorized")
+    assert api.get("/v1/registries?all_projects=perhaps").refusal == (400, "invalid-value")
+    for method in ("GET", "PATCH", "DELETE"):
+        body = {"registry": {}} if method == "PATCH" else None
+        assert api.send(method, f"/v1/registries/{theirs}", body).refusal == (404, "registry-not-found")
+    assert admin_api.get(f"/v1/registries/{mine}").status == 200
+
+
+def test_a_name_of_several(api, add):
+    add(), add()
+    assert api.get("/v1/registries/quay").refusal == (409, "conflict")
+
+
+def test_lists(api, add):
+    uuids = [add(name=f"r{number}", domain="odd" if number % 2 else "even") for number in range(4)]
+    assert names(api, "?domain=even") == ["r0", "r2"]
+    assert names(api, "?name=r1&username=me&project_id=demo&user_id=alice") == ["r1"]
+    assert names(api, "?sort_key=name&sort_dir=desc") == ["r3", "r2", "r1", "r0"]
+    page = api.get("/v1/registries/?limit=2&domain=odd").json
+    assert page["next"] is not None and "domain=odd" in page["next"]
+    assert names(api, f"?limit=3&marker={uuids[1]}") == ["r2", "r3"]
+    assert api.get("/v1/registries?colour=red").refusal == (400, "invalid-value")
+    assert api.get("/v1/registries?sort_key=colour").refusal == (400, "invalid-parameter-value")
+    assert api.get(f"/v1/registries?marker={uuids[0][:-1]}x").refusal == (404, "registry-not-found")
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.30", "1.41"])
+def test_every_version_has_them(api, version):
+    assert api.at(version).post("/v1/registries", {"registry": FULL}).status == 201
+
+
+@pytest.mark.parametrize("by", ["name", "uuid"])
+def test_a_container_from_a_registry(api, add, by):
+    uuid = add()
+    body = {"image": "demo", "registry": "quay" if by == "name" else uuid}
+    container = api.post("/v1/containers", body).json
+    assert container["registry_id"] == uuid
+    assert api.delete("/v1/registries/quay").refusal == (409, "conflict")
+    db_containers.destroy(container["uuid"])
+    assert api.delete("/v1/registries/quay").status == 204
+
+
+def test_a_container_from_a_registry_that_is_none(api, add):
+    add(api.in_project("other"))
+    for name in ("nothing", "quay"):
+        reply = api.post("/v1/containers", {"image": "demo", "registry": name})
+        assert reply.refusal == (404, "registry-not-found")
+    assert api.get("/v1/containers").json["containers"] == []

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What hosts and the scheduler note of a container's actions."""
+
+import pytest
+
+from zun.common import exceptions
+from zun.common.context import RequestContext
+from zun.db import container_actions as db
+from zun.db import containers as db_containers
+from zun.tests.fixtures import new_container, wait_for
+from zun.tests.functional.cloud import Cloud, machine
+
+
+@pytest.fixture
+def cloud(database):
+    cloud = Cloud({"one": machine(cells=1, cores=4)}, compute__audit_interval=0)
+    yield cloud
+    cloud.stop()
+
+
+def asked(action, container, number=1):
+    """Do what the API does first; gives the context of the request."""
+    context = RequestContext(
+        user_id="alice", project_id="demo", roles=["member"], request_id=f"req-{number}", overwrite=False
+    )
+    db.start(container.uuid, action, request_id=context.request_id, user_id="alice", project_id="demo")
+    return context
+
+
+def create(cloud, context, **fields):
+    container = new_container(context, **fields)
+    asking = asked("create", container)
+    cloud.scheduler_api.create(asking, container)
+    return cloud.settled(container)
+
+
+def ended(container, request_id="req-1"):
+    """Message and (event, result) of an action once it has ended."""
+
+    def look():
+        action, events = db.find(container.uuid, request_id)
+        return action["finish_time"] and (action["message"], [(each["event"], each["result"]) for each in events])
+
+    return wait_for(look)
+
+
+@pytest.mark.parametrize(
+    ("run", "steps"), [(False, ["compute__do_container_create"]), (True, None)], ids=["create", "run"]
+)
+def test_creation(cloud, context, run, steps):
+    container = create(cloud, context, request={"run": run})
+    steps = steps or ["compute__do_container_create", "compute__do_container_start"]
+    assert ended(container) == (None, [(step, "Success") for step in steps])
+
+
+def test_a_creation_that_fails_on_its_host(cloud, context):
+    cloud.drivers["one"].fail("create", exceptions.DockerError(error="no space left"))
+    container = create(cloud, context)
+    assert container.status == "Error"
+    assert ended(container) == ("Error", [("compute__do_container_create", "Error")])
+    _, (event,) = db.find(container.uuid, "req-1")
+    assert "no space left" in event["traceback"] and "Traceback" in event["traceback"]
+
+
+def test_a_start_that_fails_right_after_the_creation(cloud, context):
+    cloud.drivers["one"].fail("start", exceptions.DockerError(error="no such program"))
+    container = create(cloud, context)
+    assert ended(container) == (
+        "Error",
+        [("compute__do_container_create", "Success"), ("compute__do_container_start", "Error")],
+    )
+
+
+def test_a_creation_without_a_host(cloud, context):
+    container = create(cloud, context, cpu=1000.0)
+    assert container.status == "Error"
+    assert ended(container) == ("Error", [])
+
+
+@pytest.mark.parametrize("works", [True, False])
+@pytest.mark.parametrize(
+    ("action", "status"),
+    [
+        ("stop", "Running"),
+        ("reboot", "Running"),
+        ("pause", "Running"),
+        ("kill", "Running"),
+        ("start", "Stopped"),
+        ("unpause", "Paused"),
+    ],
+)
+def test_operations(cloud, context, action, status, works):
+    container = create(cloud, context)
+    before = {"Stopped": "stop", "Paused": "pause"}.get(status)
+    if before:
+        getattr(cloud.compute_api, before)(asked(before, container, 2), container)
+        ended(container, "req-2")
+    if not works:
+        cloud.drivers["one"].fail(action, exceptions.DockerError(error="no"))
+    getattr(cloud.compute_api, action)(asked(action, container, 3), container)
+    message, result = (None, "Success") if works else ("Error", "Error")
+    assert ended(container, "req-3") == (message, [(f"compute__do_container_{action}", result)])
+
+
+def test_an_operation_that_came_too_late(cloud, context):
+    container = create(cloud, context)
+    cloud.compute_api.unpause(asked("unpause", container, 2), container)
+    assert ended(container, "req-2") == ("Error", [("compute__do_container_unpause", "Error")])
+
+
+def test_a_deletion_that_fails(cloud, context):
+    container = create(cloud, context)
+    cloud.drivers["one"].fail("delete", exceptions.DockerError(error="busy"))
+    cloud.compute_api.delete(asked("delete", container, 2), container)
+    assert ended(container, "req-2") == ("Error", [("compute__do_container_delete", "Error")])
+
+
+def test_a_deletion_takes_everything_along(cloud, context):
+    container = create(cloud, context)
+    cloud.compute_api.delete(asked("delete", container, 2), container, force=True)
+    cloud.gone(container)
+    assert db.of_container(container.uuid) == []
+
+
+def test_an_interrupted_operation_ends_under_its_own_action(cloud, context):
+    container = create(cloud, context)
+    cloud.stop_agent("one")
+    asked("stop", container, 2)
+    db_containers.update(container.uuid, {"task_state": "container_stopping"})
+    cloud.start_agent("one")
+    assert ended(container, "req-2") == (None, [("compute__do_container_stop", "Success")])

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images of a real registry that asks for a password, through the real API and Docker."""
+
+import os
+import types
+import uuid
+
+import docker
+import pytest
+
+from zun.tests.fixtures import wait_for
+from zun.tests.integration.programs import Api, free_port
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture(scope="module")
+def registry():
+    """``domain``, ``username`` and ``password`` of a real one."""
+    if "ZUN_TEST_REGISTRY" not in os.environ:
+        message = "ZUN_TEST_REGISTRY is not set: start the services with 'tools/services.sh start' and use its 'env'"
+        if os.environ.get("ZUN_REQUIRE_REGISTRY") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+    return types.SimpleNamespace(
+        domain=os.environ["ZUN_TEST_REGISTRY"], username="zun", password=os.environ["ZUN_TEST_REGISTRY_PASSWORD"]
+    )
+
+
+@pytest.fixture
+def engine(docker_url):
+    client = docker.APIClient(docker_url, version="auto")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def pushed(registry, engine):
+    """Name and tag of an image that only the registry has."""
+    name = f"demo-{uuid.uuid4().hex[:8]}"
+    whole = f"{registry.domain}/private/{name}"
+    engine.tag("zun-demo:latest", whole, "1")
+    account = {"username": registry.username, "password": registry.password}
+    for step in engine.push(whole, "1", stream=True, decode=True, auth_config=account):
+        assert "error" not in step, step
+    engine.remove_image(f"{whole}:1")
+    yield f"private/{name}:1"
+    if here(engine, f"{whole}:1"):
+        engine.remove_image(f"{whole}:1", force=True)
+
+
+def here(engine, name):
+    return any(name in (image["RepoTags"] or ()) for image in engine.images())
+
+
+@pytest.fixture
+def allinone(program, tmp_path, docker_url):
+    def start(**docker_options):
+        port = free_port()
+        made = program(
+            "allinone",
+            DEFAULT={"state_path": tmp_path / "state", "host": f"test-{uuid.uuid4().hex[:8]}"},
+            api={"port": port},
+            docker={"api_url": docker_url, **docker_options},
+            compute={"reserved_host_memory_mb": 128},
+        )
+        made.start()
+        return made, Api(f"http://127.0.0.1:{port}/v1")
+
+    return start
+
+
+def test_a_container_of_a_private_image(allinone, registry, pushed, engine):
+    service, api = allinone()
+
+    def account(name, password):
+        body = {"domain": registry.domain, "name": name, "username": registry.username, "password": password}
+        reply = api.request("POST", "/registries", json={"registry": body})
+        assert reply.status_code == 201, reply.text
+
+    account("right", registry.password)
+    account("wrong", "not-" + registry.password)
+    refused = api.settled(api.run(image=pushed, registry="wrong"))
+    assert refused["status"] == "Error" and "cannot be pulled" in refused["status_reason"]
+    # The name of the registry in the image's name is not enough.
+    anonymous = api.settled(api.run(image=f"{registry.domain}/{pushed}"))
+    assert anonymous["status"] == "Error"
+    assert not here(engine, f"{registry.domain}/{pushed}")
+    running = api.settled(api.run(image=pushed, registry="right"))
+    assert (running["status"], running["image"]) == ("Running", pushed), running["status_reason"]
+    assert engine.inspect_container(f"zun-{running['uuid']}")["Config"]["Image"] == f"{registry.domain}/{pushed}"
+    assert api.request("DELETE", "/registries/right").status_code == 409
+    api.delete_all()
+    assert api.request("DELETE", "/registries/right").status_code == 204
+    service.stop()
+    assert registry.password not in service.log.read_text()
+
+
+def test_an_image_for_a_host(allinone, registry, pushed, engine):
+    service, api = allinone(
+        default_registry=registry.domain,
+        default_registry_username=registry.username,
+        default_registry_password=registry.password,
+    )
+    host = api.get("/hosts")["hosts"][0]["hostname"]
+    image = api.request("POST", "/images", json={"repo": pushed, "host": host}).json()
+    ready = wait_for(lambda: (shown := api.get(f"/images/{image['uuid']}"))["image_id"] and shown, 60)
+    inspected = engine.inspect_image(f"{registry.domain}/{pushed}")
+    assert (ready["image_id"], ready["size"]) == (inspected["Id"], str(inspected["Size"]))
+    running = api.settled(api.run(image=pushed, image_pull_policy="never"))
+    assert running["status"] == "Running", running["status_reason"]
+    api.delete_all()
+    assert api.request("DELETE", f"/images/{image['uuid']}").status_code == 200
+    wait_for(lambda: api.get("/images")["images"] == [], 60)
+    assert not here(engine, f"{registry.domain}/{pushed}")
+    assert service.stop() == 0
+    assert registry.password not in service.log.read_text()

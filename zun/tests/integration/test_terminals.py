@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Terminals from the client's keyboard to a real container and back."""
+
+import os
+import pathlib
+import re
+import sys
+import uuid
+
+import pexpect
+import pytest
+from websockets.sync.client import connect
+
+from zun.tests.fixtures import wait_for
+from zun.tests.integration.programs import Api, free_port
+
+pytestmark = pytest.mark.docker
+
+PATIENCE = 120  # seconds for a client that starts on a loaded machine
+
+
+@pytest.fixture
+def allinone(program, tmp_path, docker_url):
+    port = free_port()
+    made = program(
+        "allinone",
+        DEFAULT={"state_path": tmp_path / "state", "host": f"test-{uuid.uuid4().hex[:8]}"},
+        api={"port": port},
+        docker={"api_url": docker_url},
+        compute={"reserved_host_memory_mb": 128},
+    )
+    made.url = f"http://127.0.0.1:{port}/v1"
+    made.api = Api(made.url)
+    made.start()
+    yield made
+    made.api.delete_all()
+
+
+def typed(url, *words):
+    """The stock client with a keyboard and a screen of 100 by 30 characters."""
+    program = pathlib.Path(sys.executable).with_name("openstack")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
+    return pexpect.spawn(
+        str(program),
+        ["--os-auth-type", "none", "--os-endpoint", url, "appcontainer", *words],
+        timeout=PATIENCE,
+        dimensions=(30, 100),
+        env={**environment, "TERM": "dumb"},
+    )
+
+
+def prompted(screen):
+    """Wait for the shell. What is typed before the client has set up its terminal is thrown away."""
+    screen.expect("connected to")
+
+    def asked():
+        screen.sendline("")
+        return screen.expect(["# ", pexpect.TIMEOUT], timeout=1) == 0
+
+    wait_for(asked, PATIENCE)
+
+
+def test_run_interactive(allinone):
+    name = f"c-{uuid.uuid4().hex[:8]}"
+    screen = typed(allinone.url, "run", "--interactive", "--name", name, "zun-demo", "sh")
+    prompted(screen)
+    screen.sendline("echo $((6 * 7))")
+    screen.expect(r"\D42\r\n")
+    wait_for(lambda: resized(screen, 30, 100), PATIENCE)
+    screen.setwinsize(40, 120)
+    wait_for(lambda: resized(screen, 40, 120), PATIENCE)
+    screen.sendline("exit 3")
+    screen.expect(pexpect.EOF)
+    screen.wait()
+    wait_for(lambda: (allinone.api.get(f"/containers/{name}")["status_detail"] or "").startswith("Exited(3)"), 30)
+
+
+def resized(screen, rows, columns):
+    screen.sendline("stty size")
+    return screen.expect([rf"\s{rows} {columns}\r\n", r"\s\d+ \d+\r\n"]) == 0
+
+
+def test_exec_interactive(allinone):
+    made = allinone.api.settled(allinone.api.run(cpu=0.5))
+    screen = typed(allinone.url, "exec", "--interactive", made["uuid"], "sh")
+    prompted(screen)
+    screen.sendline("echo $((6 * 7)); tty")
+    screen.expect(r"\D42\r\n")
+    screen.expect("/dev/pts")
+    screen.sendline("exit")
+    screen.expect(pexpect.EOF)
+    screen.wait()
+    assert allinone.api.get(f"/containers/{made['uuid']}")["status"] == "Running"
+
+
+def test_attach_again_to_what_goes_on(allinone):
+    made = allinone.api.settled(allinone.api.run(command=["sh"], interactive=True, tty=True))
+    for number in range(2):
+        screen = typed(allinone.url, "attach", made["uuid"])
+        prompted(screen)
+        screen.sendline(f'seen="${{seen}}{number}"; echo -$seen-')
+        screen.expect("-" + "".join(map(str, range(number + 1))) + r"-\r\n")
+        screen.close(force=True)
+    assert allinone.api.get(f"/containers/{made['uuid']}")["status"] == "Running"
+
+
+def test_a_megabyte_of_any_bytes(allinone):
+    """Without a terminal in between nothing is translated, either way."""
+    made = allinone.api.settled(allinone.api.run(command=["cat"], interactive=True))
+    url = allinone.api.get(f"/containers/{made['uuid']}/attach")
+    assert re.fullmatch(rf"ws://127\.0\.0\.1:\d+/\?token=[0-9a-f-]{{36}}&uuid={made['uuid']}", url)
+    piece, heard = bytes(range(256)) * 256, b""
+    with connect(url, max_size=None) as terminal:
+        for number in range(1, 17):
+            terminal.send(piece)
+            while len(heard) < number * len(piece):
+                heard += terminal.recv(timeout=PATIENCE)
+    assert heard == piece * 16

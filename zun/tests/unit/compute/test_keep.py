@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CPUs that stay when a container is resized, against a search through every choice there is."""
+
+import itertools
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from zun.compute.resize import Resize, resized
+from zun.tests.functional.cloud import machine
+from zun.tests.unit.common.proof import proof
+from zun.tests.unit.compute.test_resize import MACHINE, SMT, container, dedicated, shared
+from zun.tests.unit.scheduler.hosts import placements, used_hosts
+from zun.topology import CellShare, CpuSet, PlacementRequest, Plan, Refusal, Usage, plan
+
+TWO = Plan({0: CellShare(CpuSet("0-3"), 32), 1: CellShare(CpuSet("4-7"), 32)})
+
+
+@pytest.mark.parametrize(
+    ("topology", "others", "old", "request_", "keep", "cpus", "withheld"),
+    [
+        pytest.param(MACHINE, [], dedicated("0-3"), PlacementRequest(1, 64), "3", "3", "", id="one-of-four"),
+        pytest.param(MACHINE, [], dedicated("0-3"), PlacementRequest(2, 64), "3", "0,3", "", id="and-another"),
+        pytest.param(MACHINE, [], dedicated("1-2"), PlacementRequest(3, 64), "2", "0-2", "", id="more-are-all-of-old"),
+        pytest.param(MACHINE, [], dedicated("1-3"), PlacementRequest(2, 64), "3", "1,3", "", id="beside-old-ones"),
+        pytest.param(
+            SMT,
+            [],
+            dedicated("0-7"),
+            PlacementRequest(4, 64, thread_policy="require"),
+            "2,7",
+            "2-3,6-7",
+            "",
+            id="two-whole-cores-stay",
+        ),
+        pytest.param(MACHINE, [], TWO, PlacementRequest(2, 64), "6", "4,6", "", id="on-the-cell-it-is-on"),
+        pytest.param(
+            MACHINE.configured(dedicated_set=CpuSet("0-7"), shared_set=CpuSet("0,3"), cpu_allocation_ratio=2.0),
+            [("other", shared(1.0))],
+            Plan({0: CellShare(CpuSet("2-3"), 32), 1: CellShare(CpuSet("4"), 32)}),
+            PlacementRequest(4, 64, numa_cpus=(3, 1)),
+            "3",
+            "1-4",
+            "",
+            id="shared-ones-keep-theirs",
+        ),
+        pytest.param(
+            SMT, [], dedicated("0-7"), PlacementRequest(2, 64), "5", "4-5", "", id="its-sibling-stays-with-it"
+        ),
+        pytest.param(
+            SMT,
+            [],
+            dedicated("0,2,4", withheld="1,3,5"),
+            PlacementRequest(2, 64, thread_policy="isolate"),
+            "4",
+            "0,4",
+            "1,5",
+            id="siblings-kept-idle-go-with-it",
+        ),
+        pytest.param(
+            SMT,
+            [],
+            dedicated("0-5"),
+            PlacementRequest(2, 64, thread_policy="require"),
+            "3",
+            "2-3",
+            "",
+            id="a-whole-core-stays",
+        ),
+        pytest.param(
+            SMT,
+            [],
+            dedicated("0-3"),
+            PlacementRequest(1, 64, thread_policy="require"),
+            "3",
+            "3",
+            "2",
+            id="and-the-other-thread-of-it-becomes-idle",
+        ),
+        pytest.param(MACHINE, [], TWO, PlacementRequest(2, 64, numa_nodes=2), "2,7", "2,7", "", id="on-each-cell-one"),
+        pytest.param(
+            MACHINE,
+            [],
+            TWO,
+            PlacementRequest(5, 64, numa_cpus=(4, 1)),
+            "5-7",
+            "0,4-7",
+            "",
+            id="the-larger-part-is-where-they-are",
+        ),
+        pytest.param(
+            MACHINE, [], TWO, PlacementRequest(4, 64, numa_affinity="prefer"), "0,7", "0-2,7", "", id="on-any-cells"
+        ),
+    ],
+)
+def test_what_is_named_stays(topology, others, old, request_, keep, cpus, withheld):
+    answer = resized(topology, Usage(dict(others)), old, request_, CpuSet(keep))
+    assert isinstance(answer, Plan), answer
+    assert (answer.cpus, answer.withheld, answer.memory_mib) == (CpuSet(cpus), CpuSet(withheld), request_.memory_mib)
+
+
+@pytest.mark.parametrize(
+    ("old", "request_", "keep", "reason"),
+    [
+        (TWO, PlacementRequest(2, 64, numa_nodes=2), "2-3", "CPUs 2-3 cannot all stay together with what else is"),
+        (TWO, PlacementRequest(4, 64), "3-4", "CPUs 3-4 cannot all stay"),
+        (dedicated("0-1"), PlacementRequest(5, 64), "0", "no cell has 5 CPUs free"),
+    ],
+)
+def test_what_cannot_stay_is_said(old, request_, keep, reason):
+    answer = resized(MACHINE, Usage(), old, request_, CpuSet(keep))
+    assert isinstance(answer, Refusal)
+    assert answer.message.startswith(reason)
+
+
+def test_a_wish_for_cpus_that_are_not_held_is_invalid():
+    held = container(dedicated("0-1"))
+    assert Resize.of(held, 1.0, None, None, CpuSet("1")).keep == CpuSet("1")
+    with pytest.raises(Exception, match="keep_cpus: CPUs 2 are not among those it has, 0-1"):
+        Resize.of(held, None, None, None, CpuSet("1-2"))
+    with pytest.raises(Exception, match="keep_cpus: only a container that has dedicated CPUs"):
+        Resize.of(container(shared(), cpu_policy="shared"), None, None, "dedicated", CpuSet("1"))
+
+
+def every_choice(topology, others, old, request, keep):
+    """Each plan that gives ``request`` with ``keep`` among its CPUs, on the cells of ``old`` that have CPUs."""
+    cells = [cell for cell in topology.cells if cell.cpus and (cell.id in old.cells or cell.id in old.mems)]
+    free = CpuSet([cpu for cell in cells for cpu in cell.cpus & topology.dedicated_cpus]) - others.held_cpus
+    for rest in itertools.combinations(free - keep, int(request.cpus) - len(keep)):
+        cpus = keep | CpuSet(rest)
+        withheld = idle_siblings(topology, others, cells, cpus, request.thread_policy)
+        used = [cell for cell in cells if cell.cpus & cpus]
+        if withheld is None or len(used) != len(request.parts):
+            continue
+        for parts in set(itertools.permutations(request.parts)):
+            shares = {
+                cell.id: CellShare(cell.cpus & cpus, mib, cell.cpus & withheld)
+                for cell, (count, mib) in zip(used, parts, strict=True)
+                if len(cell.cpus & cpus) == count
+            }
+            if len(shares) == len(used) and others.fits(topology, Plan(shares)) is None:
+                yield Plan(shares)
+
+
+def idle_siblings(topology, others, cells, cpus, policy):
+    """The siblings that ``policy`` withholds beside ``cpus``; None when it does not give these CPUs."""
+    if policy == "prefer":
+        return CpuSet()
+    withheld = CpuSet()
+    for cell in cells:
+        idle = CpuSet()
+        cores = [core for core in cell.siblings if core & cpus]
+        for core in cores:
+            if core & others.held_cpus or not core <= topology.dedicated_cpus:
+                return None
+            if (policy == "isolate" and len(core & cpus) > 1) or (policy == "require" and len(core) == 1):
+                return None
+            idle |= core - cpus
+        if policy == "require" and cores and len(idle) >= len(cores[0]):
+            return None  # fewer cores would do
+        withheld |= idle
+    return withheld
+
+
+@proof(120)
+@given(data=st.data(), host=used_hosts(), first=placements(), second=placements())
+def test_they_stay_whenever_any_choice_has_them(data, host, first, second):
+    assume(first.dedicated and second.dedicated and first.thread_policy == second.thread_policy)
+    assume(second.numa_affinity == "require" and second.mempolicy == "strict" and second.page_size is None)
+    old = plan(host.topology, host.usage, first)
+    assume(isinstance(old, Plan))
+    keep = CpuSet(data.draw(st.sets(st.sampled_from(list(old.cpus)), min_size=1, max_size=int(second.cpus))))
+    answer = resized(host.topology, host.usage, old, second, keep)
+    if isinstance(answer, Plan):
+        assert keep <= answer.cpus and len(answer.cpus) == second.cpus
+        assert answer.memory_mib == second.memory_mib
+        assert answer.cells.keys() <= old.cells.keys() | set(old.mems)
+        assert host.usage.fits(host.topology, answer) is None
+    else:
+        found = next(every_choice(host.topology, host.usage, old, second, keep), None)
+        assert found is None, f"{found} has them, and the answer was: {answer}"
+
+
+def test_the_search_finds_what_there_is():
+    """The oracle is no yes-man, and no nay-sayer."""
+    small = machine(cells=1, cores=2, threads=2)
+    old = dedicated("0-3")
+    found = list(every_choice(small, Usage(), old, PlacementRequest(2, 64), CpuSet("3")))
+    assert {str(each.cpus) for each in found} == {"0,3", "1,3", "2-3"}
+    isolated = PlacementRequest(2, 64, thread_policy="isolate")
+    found = list(every_choice(small, Usage(), old, isolated, CpuSet("3")))
+    assert {str(each.cpus) for each in found} == {"0,3", "1,3"}
+    assert list(every_choice(small, Usage({"a": dedicated("0")}), old, isolated, CpuSet("3"))) == []

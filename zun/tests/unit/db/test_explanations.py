@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from zun.common import exceptions
+from zun.db import containers, explanations
+from zun.tests.unit.db.rows import container, node
+
+pytestmark = pytest.mark.usefixtures("database")
+
+RECORD = {"reason": "full", "codes": {"cpus": 2}, "changes": [], "details": [{"host": "h1", "free": [{"node": 0}]}]}
+
+
+def test_a_record_is_kept_as_it_is_and_the_last_one_counts():
+    row = container()
+    explanations.put(row["uuid"], {"reason": "another"})
+    explanations.put(row["uuid"], RECORD)
+    found = explanations.get(row["uuid"])
+    assert (found["record"], found["container_uuid"]) == (RECORD, row["uuid"])
+    assert found["created_at"] is not None
+
+
+def test_what_was_never_explained_is_not_found():
+    with pytest.raises(exceptions.ExplanationNotFound):
+        explanations.get(container()["uuid"])
+
+
+def test_each_container_has_its_own():
+    first, second = container(), container()
+    explanations.put(first["uuid"], RECORD)
+    explanations.put(second["uuid"], {"reason": "mine"})
+    explanations.remove(first["uuid"])
+    assert explanations.get(second["uuid"])["record"] == {"reason": "mine"}
+    with pytest.raises(exceptions.ExplanationNotFound):
+        explanations.get(first["uuid"])
+
+
+def test_it_goes_with_its_container():
+    unplaced, placed = container(), container(status="Error", host="h1")
+    node("h1")
+    for row in (unplaced, placed):
+        explanations.put(row["uuid"], RECORD)
+    assert containers.destroy_unplaced(unplaced["uuid"])
+    assert not containers.destroy_unplaced(placed["uuid"])
+    assert explanations.get(placed["uuid"])["record"] == RECORD
+    containers.destroy(placed["uuid"])
+    for row in (unplaced, placed):
+        with pytest.raises(exceptions.ExplanationNotFound):
+            explanations.get(row["uuid"])

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How isolated a container is, by what it holds."""
+
+from __future__ import annotations
+
+from zun.topology.cells import HostTopology
+from zun.topology.cores import kept_with
+from zun.topology.placement import Plan
+from zun.topology.view import view_of
+
+
+def grade_of(topology: HostTopology, plan: Plan) -> str | None:
+    """The strongest grade that holds as long as ``plan`` is held, whoever comes later; None for a shared one.
+
+    It may be more than was asked: eight CPUs can be a whole L3 by chance. It is less than what was asked only when the
+    host has changed since, for instance when a sibling that was offline is online. ``isolated`` where every CPU
+    is isolated by the kernel.
+    """
+    if plan.cpu_policy != "dedicated":
+        return None
+    if plan.cpus and plan.cpus <= topology.isolated:
+        return "isolated"
+    return next((grade for grade in ("node", "l3", "core") if _keeps(topology, plan, grade)), "thread")
+
+
+def _keeps(topology: HostTopology, plan: Plan, grade: str) -> bool:
+    view = view_of(topology)
+    for node, share in plan.cells.items():
+        if not share.cpus:
+            continue
+        if node not in view.index:
+            return False
+        kept = kept_with(view.cells[view.index[node]], share.cpus.mask, grade)
+        if kept is None or kept & ~(share.cpus.mask | share.withheld.mask):
+            return False
+    return True
