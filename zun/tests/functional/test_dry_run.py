@@ -85,7 +85,8 @@ def test_the_plan_of_the_dry_run_is_the_claim_of_the_create(cloud, context):
             (placed,) = answer["placed"]
             assert (created.status, created.host) == ("Created", placed["host"]), fields
             # The whole record, but for the generation, which counts the claim itself.
-            expected = cpuset_record(Plan.from_dict(placed["cpuset"]))
+            topology = cloud.agents[placed["host"]].tracker.topology
+            expected = cpuset_record(Plan.from_dict(placed["cpuset"]), topology)
             assert {**expected, "generation": created.cpuset["generation"]} == created.cpuset
             alive.append(created)
             seen[created.host] += 1

@@ -25,6 +25,7 @@ def cloud(database):
 
 @pytest.fixture
 def application(cloud, configuration):
+    configuration.set_override("cpu", -1, group="quota")  # the hosts are the limit here
     return api_app.build(configuration, scheduler_api=cloud.scheduler_api, compute_api=cloud.compute_api)
 
 
