@@ -37,6 +37,8 @@ class Program:
         self._command = [sys.executable, "-m", f"zun.cmd.{module}", "--config-file", config, *words]
         if module in ("allinone", "wsproxy"):
             settings = {"websocket_proxy": {"wsproxy_port": free_port()}, **settings}
+        if module in ("allinone", "api"):  # what does not fit is asked for again and again, and counts
+            settings = {"quota": dict.fromkeys(("containers", "cpu", "memory", "disk"), -1), **settings}
         lines = []
         for group, options in settings.items():
             lines.append(f"[{group}]")

@@ -167,7 +167,7 @@ def test_who_may_with_real_tokens(guarded, keystone, container):
                 def ask(method, path, headers, proof=tokens[who], **kwargs):
                     return guarded.client.send(method, path, headers={**headers, **proof}, **kwargs)
 
-                reply = who_may.send(ask, guarded.routes[name], case, container(case.status).uuid)
+                reply = who_may.send(ask, guarded.routes[name], case, container(case.status, interactive=True).uuid)
                 if reply.status != expected:
                     wrong.append((who, name, case, reply.status))
     assert wrong == []

@@ -127,7 +127,7 @@ CASES: dict[str, Sequence[Case]] = {
     "GET aggregates": (administer(),),
     "POST aggregates": (Case((403, 403, 403, 201), body={"name": "fast"}),),
     "GET aggregates/{aggregate}": (administer(),),
-    "PATCH aggregates/{aggregate}": (administer(body={"name": "fast"}),),
+    "PATCH aggregates/{aggregate}": (administer(body={"name": "faster"}),),
     "DELETE aggregates/{aggregate}": (Case((403, 403, 403, 204)),),
     "POST aggregates/{aggregate}/add_host": (administer(body={"host": HOST}),),
     "POST aggregates/{aggregate}/remove_host": (administer(body={"host": HOST}),),
