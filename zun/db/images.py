@@ -44,15 +44,9 @@ def get(uuid: str, project_id: str | None = None) -> session.Row:
 
 def page(context: RequestContext, *, limit: int, marker: str | None, sort_key: str, sort_dir: str) -> list[session.Row]:
     """Up to ``limit`` images of the project behind the one whose uuid is ``marker``."""
-    own = table.c.project_id == context.project_id
-    with session.reader() as connection:
-        start = None
-        if marker is not None:
-            start = session.first(connection, sa.select(table).where(table.c.uuid == marker, own))
-            if start is None:
-                raise exceptions.ImageNotFound(image=marker)
-        statement = paging.page(table, [own], limit=limit, marker=start, sort_key=sort_key, sort_dir=sort_dir)
-        return session.rows(connection, statement)
+    own = [table.c.project_id == context.project_id]
+    missing = exceptions.ImageNotFound(image=marker)
+    return paging.behind(table, own, limit=limit, marker=marker, missing=missing, sort_key=sort_key, sort_dir=sort_dir)
 
 
 @session.retry

@@ -22,7 +22,7 @@ def behind(
     filters: Sequence[sa.ColumnElement[bool]] = (),
     limit: int,
     marker: str | None,
-    missing: exceptions.NotFound,
+    missing: exceptions.ZunError,
     sort_key: str,
     sort_dir: str,
 ) -> list[session.Row]:

@@ -63,16 +63,16 @@ def page(
     all_projects: bool,
 ) -> list[session.Row]:
     """Up to ``limit`` rows behind the registry whose uuid is ``marker``. ``filters`` compare for equality."""
-    visible = _visible(context, all_projects)
-    conditions = visible + [table.c[name] == value for name, value in filters.items()]
-    with session.reader() as connection:
-        start = None
-        if marker is not None:
-            start = session.first(connection, sa.select(table).where(table.c.uuid == marker, *visible))
-            if start is None:
-                raise exceptions.RegistryNotFound(registry=marker)
-        statement = paging.page(table, conditions, limit=limit, marker=start, sort_key=sort_key, sort_dir=sort_dir)
-        return session.rows(connection, statement)
+    return paging.behind(
+        table,
+        _visible(context, all_projects),
+        filters=[table.c[name] == value for name, value in filters.items()],
+        limit=limit,
+        marker=marker,
+        missing=exceptions.RegistryNotFound(registry=marker),
+        sort_key=sort_key,
+        sort_dir=sort_dir,
+    )
 
 
 @session.retry
