@@ -2,7 +2,8 @@
 """Images on this host: which name an image has where it comes from, who may have it, and what is asked of it."""
 
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,6 +18,8 @@ from zun.container.driver import RegistryAuth
 from zun.objects import Container, Image, Registry
 
 LOG = logging.getLogger(__name__)
+
+PROGRESS_SECONDS = 2.0  # between two writes of how far a pull is
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,20 @@ class Accounts:
         return source(container.image, own, self.default)
 
 
+def seen_now_and_then(shown: Container | Image) -> Callable[[str], None]:
+    """Takes how far a pull is to where users look, not more often than they do."""
+    written = -PROGRESS_SECONDS
+
+    def tell(text: str) -> None:
+        nonlocal written
+        if time.monotonic() - written >= PROGRESS_SECONDS:
+            written = time.monotonic()
+            shown.status_detail = text[:255]
+            shown.save()
+
+    return tell
+
+
 class Images:
     """What is asked of the images of one host as such."""
 
@@ -81,16 +98,20 @@ class Images:
         self._accounts = accounts
 
     def pull(self, context: RequestContext, uuid: str) -> None:
-        """Bring the image; a failure is in the log and leaves the row without an image id."""
+        """Bring the image; its row says how far that is, and in the end that it is there or why it is not."""
         image = Image.get_by_uuid(context, uuid)
         name, auth = source(join(image.repo, image.tag), None, self._accounts.default)
         try:
-            facts = self._runtime.ensure(name, "always", auth)
+            facts = self._runtime.ensure(name, "always", auth, seen_now_and_then(image))
         except exceptions.ZunError as exc:
             LOG.warning("Image %s (%s) could not be pulled: %s", uuid, name, exc)
-            return
-        image.image_id, image.size = facts.image_id, str(facts.size)
+            image.status, image.status_detail = "Error", str(exc)[:255]
+        else:
+            image.image_id, image.size = facts.image_id, str(facts.size)
+            image.status, image.status_detail = "Available", None
         image.save()
+        if image.image_id is None:
+            return
         LOG.info("Image %s (%s) is here", uuid, name)
 
     def delete(self, context: RequestContext, uuid: str) -> None:

@@ -7,7 +7,6 @@ are found by the container's uuid, and what is held is committed to the row befo
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ from zun.common.states import Status, TaskState
 from zun.compute import verify
 from zun.compute.claims import Claim
 from zun.compute.compute_node_tracker import ComputeNodeTracker
-from zun.compute.images import Accounts
+from zun.compute.images import Accounts, seen_now_and_then
 from zun.compute.reconcile import observed
 from zun.compute.record import recorded
 from zun.compute.resize import Resize
@@ -37,7 +36,6 @@ from zun.topology.cpuset import NO_CPUS
 LOG = logging.getLogger(__name__)
 
 TOO_LATE = "The container is gone, or its status does not allow this any more."
-PROGRESS_SECONDS = 2.0  # between two writes of how far a pull is
 STOP_SECONDS = 10  # for containers that are stopped without a timeout of their own
 
 
@@ -162,24 +160,10 @@ class Lifecycle:
             LOG.info("Container %s is %s", container.uuid, container.status)
         self._notifier.status_changed(context, container)
 
-    @staticmethod
-    def _progress(container: Container) -> Callable[[str], None]:
-        """Takes how far a pull is to where users look, now and then."""
-        written = -PROGRESS_SECONDS
-
-        def tell(text: str) -> None:
-            nonlocal written
-            if time.monotonic() - written >= PROGRESS_SECONDS:
-                written = time.monotonic()
-                container.status_detail = text[:255]
-                container.save()
-
-        return tell
-
     def _make_object(self, context: RequestContext, container: Container, plan: Plan, *, instead: bool = False) -> None:
         """Create the runtime's object, its CPUs and memory nodes set; ``instead`` of the one there is."""
         name, auth = self._accounts.source(context, container)
-        image = self._driver.ensure(name, container.image_pull_policy, auth, self._progress(container))
+        image = self._driver.ensure(name, container.image_pull_policy, auth, seen_now_and_then(container))
         container.status_detail = None
         if instead:  # the image is here: from now on nothing slow can fail
             with self._pool.leaving(container.uuid):

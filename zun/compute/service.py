@@ -26,7 +26,7 @@ from zun.compute.reconcile import Step, first_step
 from zun.compute.shared_pool import SharedPool
 from zun.compute.terminals import TerminalDesk
 from zun.container.driver import RESYNC, ContainerDriver
-from zun.objects import Container, ZunService
+from zun.objects import Container, Image, ZunService
 from zun.scheduler.rpcapi import SchedulerAPI
 from zun.topology import HostTopology, discover
 
@@ -69,6 +69,7 @@ class ComputeService:
         self._heartbeat()
         self._update_inventory()
         self._recover(context)
+        Image.fail_pulls(context, self._host, "The compute service was restarted. Delete the image and pull it again.")
         self.auditor = Auditor(
             self._host,
             self.tracker,

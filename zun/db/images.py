@@ -17,11 +17,12 @@ table = models.images
 
 @session.retry
 def insert(values: Mapping[str, Any]) -> session.Row:
-    """Add an image; ``uuid`` and the time are filled in. Returns the whole row.
+    """Add an image; ``uuid``, the time and, without one, the status Pulling are filled in. Returns the whole row.
 
     Raises ImageAlreadyExists when the host has this repo and tag.
     """
     uuid = uuidutils.generate_uuid()
+    values = {"status": "Pulling", **values}
     try:
         with session.writer() as connection:
             connection.execute(table.insert().values(**values, uuid=uuid, created_at=timeutils.utcnow()))
@@ -47,6 +48,15 @@ def page(context: RequestContext, *, limit: int, marker: str | None, sort_key: s
     own = [table.c.project_id == context.project_id]
     missing = exceptions.ImageNotFound(image=marker)
     return paging.behind(table, own, limit=limit, marker=marker, missing=missing, sort_key=sort_key, sort_dir=sort_dir)
+
+
+@session.retry
+def fail_pulls(host: str, reason: str) -> None:
+    """Nothing pulls these images of ``host`` any more."""
+    under_way = (table.c.host == host) & (table.c.status == "Pulling")
+    values = {"status": "Error", "status_detail": reason, "updated_at": timeutils.utcnow()}
+    with session.writer() as connection:
+        connection.execute(table.update().where(under_way).values(values))
 
 
 @session.retry

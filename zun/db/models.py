@@ -244,6 +244,8 @@ images = sa.Table(
     sa.Column("tag", text(255), nullable=False),  # or a digest
     sa.Column("image_id", text(255)),
     sa.Column("size", text(32)),  # bytes
+    sa.Column("status", text(16), nullable=False),  # Pulling, Available or Error
+    sa.Column("status_detail", text(255)),  # how far the pull is, or why it failed
     sa.Column("created_at", Time, nullable=False),
     sa.Column("updated_at", Time),
     sa.UniqueConstraint("host", "repo", "tag"),

@@ -13,7 +13,10 @@ from zun.objects import base
 
 @base.register
 class Image(base.ZunObject):
-    """``tag`` may be a digest. ``image_id`` and ``size`` (bytes, as text) are None until it has been pulled."""
+    """``tag`` may be a digest. ``image_id`` and ``size`` (bytes, as text) are None until it has been pulled.
+
+    ``status`` is Pulling, Available or Error; ``status_detail`` says how far a pull is or why it failed.
+    """
 
     VERSION = "1.0"
 
@@ -26,6 +29,8 @@ class Image(base.ZunObject):
         "tag": fields.StringField(),
         "image_id": fields.StringField(nullable=True),
         "size": fields.StringField(nullable=True),
+        "status": fields.StringField(),
+        "status_detail": fields.StringField(nullable=True),
         "created_at": base.TimeField(nullable=True),
         "updated_at": base.TimeField(nullable=True),
     }
@@ -38,6 +43,8 @@ class Image(base.ZunObject):
     tag: str
     image_id: str | None
     size: str | None
+    status: str
+    status_detail: str | None
     created_at: datetime.datetime | None
     updated_at: datetime.datetime | None
 
@@ -45,6 +52,11 @@ class Image(base.ZunObject):
     def get_by_uuid(cls, context: RequestContext, uuid: str) -> Self:
         """Raises ImageNotFound."""
         return cls.from_row(context, db.get(uuid))
+
+    @base.remotable_classmethod
+    def fail_pulls(cls, context: RequestContext, host: str, reason: str) -> None:
+        """Every pull that is under way on ``host`` has ended without its image."""
+        db.fail_pulls(host, reason)
 
     @base.remotable
     def save(self) -> None:

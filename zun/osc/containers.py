@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python-zunclient's container commands with placement."""
+"""python-zunclient's container commands, with placement and without their faults."""
 
 import argparse
-import contextlib
-from collections.abc import Iterator
-from typing import Any
+import shlex
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar
 
+from zunclient import exceptions as zun_exceptions
+from zunclient.common.websocketclient import websocketclient
 from zunclient.osc.v1 import containers
 
-from zun.osc import placement, versions
+from zun.osc import filtered, healthcheck, placement, versions, waiting
 
 
-@contextlib.contextmanager
-def _asked(client: Any, parsed_args: argparse.Namespace) -> Iterator[None]:
-    """Within the block, ``client`` creates containers as the options of ours ask; without one it is as it was."""
+def _asked(client: Any, parsed_args: argparse.Namespace, more: Mapping[str, Any]) -> AbstractContextManager[None]:
+    """Within it, ``client`` creates containers as the options of ours ask, and with the members ``more``."""
     fields = placement.fields(parsed_args)
     options = ["--" + name.replace("_", "-") for name in fields]
     version = versions.PLACEMENT_VERSION
@@ -23,36 +26,126 @@ def _asked(client: Any, parsed_args: argparse.Namespace) -> Iterator[None]:
         version = versions.GROUPS_VERSION
         options += ["--group"] if parsed_args.group else ["--hint"]
     if not fields:
-        yield
-        return
-    with versions.placed(client, fields, ", ".join(options), version):
-        yield
+        return versions.creating(client, more)
+    return versions.placed(client, {**fields, **more}, ", ".join(options), version)
 
 
-class CreateContainer(containers.CreateContainer):
+class _New:
+    """Put before python-zunclient's create and run: placement, and waiting for what must come of it."""
+
+    app: Any
+    wanted: ClassVar[tuple[str, ...]]
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
+        placement.add_options(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        client = self.app.client_manager.container
+        more: dict[str, Any] = {}
+        if parsed_args.healthcheck:
+            more["healthcheck"] = healthcheck.parse(parsed_args.healthcheck[0])
+        interactive = parsed_args.interactive
+        if interactive:
+            more["interactive"] = True
+            if client.http_client.api_version >= versions.TTY_VERSION:
+                more["tty"] = True
+        waiting_for_it = parsed_args.wait or (interactive and "Created" not in self.wanted)
+        # What python-zunclient would do itself with these: wait for ever where the container ended at once, and exit
+        # with 0 where it failed; take a comma of the health check's command for the end of it.
+        stock = argparse.Namespace(**{**vars(parsed_args), "wait": False, "interactive": False, "healthcheck": []})
+        with _asked(client, parsed_args, more):
+            columns, values = super().take_action(stock)  # type: ignore[misc]
+            if not waiting_for_it:
+                return columns, values
+            uuid = dict(zip(columns, values, strict=True))["uuid"]
+            waiting.wait(waiting.until(client, uuid, *self.wanted), f"Waiting for {parsed_args.name or uuid}")
+            if interactive:
+                self._attach(client, uuid)
+            return self._shown(client, uuid, (columns, values))
+
+    def _attach(self, client: Any, uuid: str) -> None:
+        """Nothing where no process is."""
+
+    @staticmethod
+    def _shown(client: Any, uuid: str, before: tuple[Any, Any]) -> tuple[Any, Any]:
+        try:
+            shown = client.containers.get(uuid).to_dict()
+        except zun_exceptions.NotFound:  # it removed itself
+            return before
+        return tuple(shown), tuple(shown.values())
+
+
+class CreateContainer(_New, containers.CreateContainer):
     """Create a container"""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        placement.add_options(parser)
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        with _asked(self.app.client_manager.container, parsed_args):
-            return super().take_action(parsed_args)
+    wanted = ("Created",)
 
 
-class RunContainer(containers.RunContainer):
+class RunContainer(_New, containers.RunContainer):
     """Create and run a new container"""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        placement.add_options(parser)
-        return parser
+    wanted = ("Running", "Stopped", "Dead", waiting.GONE)  # a command may have ended before we look
+
+    def _attach(self, client: Any, uuid: str) -> None:
+        try:
+            if client.containers.get(uuid).status == "Running":
+                link = client.containers.attach(uuid)
+                websocketclient.do_attach(client, link, uuid, "~", 0.5)
+                return
+            print(client.containers.logs(uuid, stdout=True, stderr=True), end="", file=self.app.stdout)
+        except (zun_exceptions.NotFound, zun_exceptions.Conflict) as exc:
+            print(f"The container ended before its terminal was there: {exc}", file=sys.stderr)
+
+
+class ListContainer(containers.ListContainer):
+    """List available containers"""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        with _asked(self.app.client_manager.container, parsed_args):
+        with filtered.pages(self.app.client_manager.container, "containers"):
             return super().take_action(parsed_args)
+
+
+class TopContainer(containers.TopContainer):
+    """Display the running processes inside the container"""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        asked = [" ".join(parsed_args.pid)] if parsed_args.pid else []
+        output = self.app.client_manager.container.containers.top(parsed_args.container, *asked)
+        rows = [output["Titles"], *(output["Processes"] or [])]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            print("  ".join(cells).rstrip(), file=self.app.stdout)
+
+
+class ExecContainer(containers.ExecContainer):
+    """Execute command in a running container"""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        client = self.app.client_manager.container
+        command = shlex.join(parsed_args.command)  # the other end splits it as a shell does
+        name = parsed_args.container
+        if parsed_args.interactive:
+            begun = client.containers.execute(name, command=command, interactive=True, run=False)
+            websocketclient.do_exec(client, begun["proxy_url"], name, begun["exec_id"], "~", 0.5)
+            return 0
+        ended = client.containers.execute(name, command=command)
+        print(ended["output"], file=self.app.stdout)
+        return int(ended["exit_code"] or 0)
+
+
+class NetworkList(containers.NetworkList):
+    """List networks on a container"""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        networks = self.app.client_manager.container.containers.network_list(parsed_args.container)
+        rows = [
+            (each.net_id, each.port_id, ", ".join(fixed["ip_address"] for fixed in each.fixed_ips or ()))
+            for each in networks
+        ]
+        return ("net_id", "port_id", "fixed_ips"), rows
 
 
 class ShowContainer(containers.ShowContainer):

@@ -15,9 +15,12 @@ from zunclient import api_versions
 from zunclient.v1 import client as zun_client
 from zunclient.v1 import containers
 
+AUTO_REMOVE_VERSION = api_versions.APIVersion("1.3")
+TTY_VERSION = api_versions.APIVersion("1.36")
 PLACEMENT_VERSION = api_versions.APIVersion("1.41")
 GROUPS_VERSION = api_versions.APIVersion("1.42")
 QUESTIONS_VERSION = api_versions.APIVersion("1.42")
+PULL_STATUS_VERSION = api_versions.APIVersion("1.42")
 
 
 def at_placement_version(
@@ -43,8 +46,15 @@ def at_placement_version(
     return http
 
 
-class PlacementContainerManager(containers.ContainerManager):
-    """Containers at a microversion of ours; the given fields go with every container it creates."""
+def containers_at_most(client: zun_client.Client, version: str) -> containers.ContainerManager:
+    """The containers of ``client`` at microversion ``version``, or below it where that is what was asked for."""
+    http = copy.copy(client.http_client)
+    http.api_version = min(http.api_version, api_versions.APIVersion(version))
+    return containers.ContainerManager(http)
+
+
+class ContainerManager(containers.ContainerManager):
+    """Containers at the microversion of ``api``; the given fields go with every container it creates."""
 
     def __init__(self, api: Any, fields: Mapping[str, Any]) -> None:
         super().__init__(api)
@@ -52,10 +62,20 @@ class PlacementContainerManager(containers.ContainerManager):
 
     def _create(self, url: str, body: Mapping[str, Any]) -> Any:
         # The only place after the library's filter on member names and before the request.
-        return super()._create(url, {**body, **self._fields})
+        whole = {**body, **self._fields}
+        if self.api_version < AUTO_REMOVE_VERSION and whole.get("auto_remove") is False:
+            del whole["auto_remove"]  # always sent, and refused there
+        return super()._create(url, whole)
 
     def update(self, id: str, **patch: Any) -> Any:
         return super().update(id, **{**patch, **self._fields})
+
+
+@contextlib.contextmanager
+def creating(client: zun_client.Client, fields: Mapping[str, Any]) -> Iterator[None]:
+    """Within the block, ``client.containers`` creates with ``fields``."""
+    with _managed(client, client.http_client, fields):
+        yield
 
 
 @contextlib.contextmanager
@@ -66,8 +86,14 @@ def placed(
     version: api_versions.APIVersion = PLACEMENT_VERSION,
 ) -> Iterator[None]:
     """Within the block, ``client.containers`` speaks microversion ``version`` and creates with ``fields``."""
+    with _managed(client, at_placement_version(client, feature, version), fields):
+        yield
+
+
+@contextlib.contextmanager
+def _managed(client: zun_client.Client, http: Any, fields: Mapping[str, Any]) -> Iterator[None]:
     stock = client.containers
-    client.containers = PlacementContainerManager(at_placement_version(client, feature, version), fields)
+    client.containers = ContainerManager(http, fields)
     try:
         yield
     finally:

@@ -105,7 +105,11 @@ class Layers:
 
     def __str__(self) -> str:
         done, total = (sum(each) for each in zip(*self._bytes.values(), strict=True)) if self._bytes else (0, 0)
-        text = f"Pulling the image: {sum(self._done.values())} of {len(self._done)} layers"
+        whole = sum(self._done.values()) + sum(
+            so_far / of for layer, (so_far, of) in self._bytes.items() if not self._done[layer]
+        )
+        percent = 100 if all(self._done.values()) else min(int(100 * whole / len(self._done)), 99)
+        text = f"Pulling the image: {percent} %, {sum(self._done.values())} of {len(self._done)} layers"
         return f"{text}, {done >> 20} of {total >> 20} MiB" if total >> 20 else text
 
 

@@ -53,7 +53,12 @@ def test_a_pull_fills_the_row(cloud, context):
     uuid = image()
     cloud.compute_api.image_pull(context, "one", uuid)
     row = wait_for(lambda: db.get(uuid)["image_id"] and db.get(uuid))
-    assert (row["image_id"], row["size"]) == ("sha256:1", "1234")
+    assert (row["image_id"], row["size"], row["status"], row["status_detail"]) == (
+        "sha256:1",
+        "1234",
+        "Available",
+        None,
+    )
     assert cloud.drivers["one"].pulls == ["default.io/a:1"]
     assert cloud.drivers["one"].credentials == [RegistryAuth("operator", "0")]
     cloud.compute_api.image_delete(context, "one", uuid)
@@ -68,12 +73,12 @@ def exists(uuid):
         return None
 
 
-def test_a_pull_that_fails_leaves_the_row_as_it_is(cloud, context):
+def test_a_pull_that_fails_says_why(cloud, context):
     uuid = image("nowhere.io/a")
     cloud.compute_api.image_pull(context, "one", uuid)
-    wait_for(lambda: cloud.drivers["one"].pulls == ["nowhere.io/a:1"])
+    wait_for(lambda: db.get(uuid)["status"] == "Error")
     assert cloud.drivers["one"].credentials == [None]
-    assert db.get(uuid)["image_id"] is None
+    assert (db.get(uuid)["image_id"], "nowhere.io/a" in db.get(uuid)["status_detail"]) == (None, True)
     cloud.compute_api.image_delete(context, "one", uuid)
     wait_for(lambda: not exists(uuid))
 

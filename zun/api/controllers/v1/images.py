@@ -2,6 +2,7 @@
 """``/v1/images``: the images that administrators pulled to hosts, and what registries know."""
 
 import random
+import urllib.parse
 from collections.abc import Sequence
 
 from oslo_utils import timeutils, uuidutils
@@ -46,7 +47,7 @@ class Images:
             call.context, limit=page.limit, marker=page.marker, sort_key=page.sort_key, sort_dir=page.sort_dir
         )
         following = page.next_link(call.base_url, views.NOUN, [row["uuid"] for row in rows], {})
-        return Answer({"images": [views.show(row, call.base_url) for row in rows], "next": following})
+        return Answer({"images": [views.show(row, call.version, call.base_url) for row in rows], "next": following})
 
     def pull(self, call: Call) -> Answer:
         given = schemas.PULL(call.body)
@@ -68,10 +69,10 @@ class Images:
             db.destroy(row["uuid"])
             raise
         location = {"Location": f"{call.base_url}/v1/images/{row['uuid']}"}
-        return Answer(views.show(row, call.base_url), 202, location)
+        return Answer(views.show(row, call.version, call.base_url), 202, location)
 
     def show(self, call: Call) -> Answer:
-        return Answer(views.show(self._found(call, "image:get_one"), call.base_url))
+        return Answer(views.show(self._found(call, "image:get_one"), call.version, call.base_url))
 
     def delete(self, call: Call) -> Answer:
         row = self._found(call, "image:delete")
@@ -86,7 +87,8 @@ class Images:
                 "image_driver: this installation has no image service configured. Leave it out, or give 'docker'."
             )
         owner, name = call.parameters.get("owner"), call.parameters["name"]
-        whole = name if owner is None else f"{owner}/{name}"
+        # Some servers leave an escaped slash as it came; no name of an image has a percent sign of its own.
+        whole = urllib.parse.unquote(name if owner is None else f"{owner}/{name}")
         exact = given.get("exact_match", False)
         return Answer(self._compute.image_search(call.context, self._any_host(), whole, exact=exact))
 

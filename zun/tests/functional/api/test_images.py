@@ -48,6 +48,19 @@ def test_pull(admin_api, host_row, compute, ident):
     assert admin_api.get("/v1/images/").json == {"images": [shown], "next": None}
 
 
+def test_how_far_a_pull_is_from_its_microversion_on(admin_api, add):
+    uuid = add()
+    db.update(uuid, {"status_detail": "Pulling the image: 45 %"})
+    before = admin_api.at("1.41").get(f"/v1/images/{uuid}").json
+    shown = admin_api.at("1.42").get(f"/v1/images/{uuid}").json
+    assert shown == before | {"status": "Pulling", "status_detail": "Pulling the image: 45 %"}
+    db.fail_pulls("host-2", "restarted")
+    assert admin_api.at("1.42").get(f"/v1/images/{uuid}").json == shown
+    db.fail_pulls(HOST, "restarted")
+    failed = admin_api.at("1.42").get("/v1/images").json["images"]
+    assert failed == [before | {"status": "Error", "status_detail": "restarted"}]
+
+
 @pytest.mark.parametrize(
     ("given", "repo", "tag"),
     [

@@ -41,12 +41,12 @@ def test_how_far_a_pull_is() -> None:
     step("Pull complete", "a")
     step("Digest: sha256:1")
     assert texts == [
-        "Pulling the image: 0 of 1 layers",
-        "Pulling the image: 1 of 2 layers",
-        "Pulling the image: 1 of 2 layers, 3 of 8 MiB",
-        "Pulling the image: 1 of 2 layers, 8 of 8 MiB",
-        "Pulling the image: 1 of 2 layers, 8 of 8 MiB",
-        "Pulling the image: 2 of 2 layers, 8 of 8 MiB",
+        "Pulling the image: 0 %, 0 of 1 layers",
+        "Pulling the image: 50 %, 1 of 2 layers",
+        "Pulling the image: 68 %, 1 of 2 layers, 3 of 8 MiB",
+        "Pulling the image: 99 %, 1 of 2 layers, 8 of 8 MiB",
+        "Pulling the image: 99 %, 1 of 2 layers, 8 of 8 MiB",
+        "Pulling the image: 100 %, 2 of 2 layers, 8 of 8 MiB",
     ]
 
 

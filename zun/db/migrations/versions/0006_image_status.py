@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far the pull of an image is"""
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import mysql
+
+revision = "0006"
+down_revision = "0005"
+branch_labels = None
+depends_on = None
+
+
+def text(length):
+    return sa.String(length).with_variant(mysql.VARCHAR(length, collation="utf8mb4_bin"), "mysql", "mariadb")
+
+
+def upgrade() -> None:
+    with op.batch_alter_table("images") as images:
+        # Rows of before: a pull that is not known to have ended is under way, until the host says otherwise.
+        images.add_column(sa.Column("status", text(16), nullable=False, server_default="Pulling"))
+        images.add_column(sa.Column("status_detail", text(255), nullable=True))
+    images = sa.table("images", sa.column("status"), sa.column("image_id"))
+    op.execute(images.update().where(images.c.image_id.is_not(None)).values(status="Available"))
+    with op.batch_alter_table("images") as altered:
+        altered.alter_column("status", existing_type=text(16), existing_nullable=False, server_default=None)

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that ask the same of each thing that is named.
+
+python-zunclient's own print that a request failed and exit with 0, so that no script can tell. These go on with the
+next name, tell failures on the error stream and exit with 1 if there was one.
+"""
+
+import argparse
+import logging
+import sys
+from typing import Any, ClassVar
+
+from osc_lib import exceptions
+from osc_lib.command import command
+from zunclient.osc.v1 import capsules, containers, images, quotas, registries, services
+
+from zun.osc import versions, waiting
+
+LOG = logging.getLogger(__name__)
+
+SECURITY_GROUPS_END = "1.14"  # the last microversion that has the routes
+
+
+class Each(command.Command):
+    """Put before a command of python-zunclient whose options stay."""
+
+    names: ClassVar[str] = "container"
+    """The parsed argument that names one thing, or several."""
+
+    wish: ClassVar[str]
+    """What is asked, to be read after "Request to"; ``{}`` is the name."""
+
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> str | None:
+        """Ask it, and return what else there is to say. Whatever is raised is this name's failure."""
+        raise NotImplementedError
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        manager: Any = self.app.client_manager
+        client = manager.container  # a service that cannot be reached at all is no failure of a name
+        given = getattr(parsed_args, self.names)
+        failures = 0
+        for name in [given] if isinstance(given, str) else given:
+            wish = self.wish.format(name)
+            try:
+                more = self.act(client, name, parsed_args)
+            except Exception as exc:  # the next one gets its turn whatever it was
+                LOG.debug("Request to %s failed", wish, exc_info=True)
+                failures += 1
+                print(f"Request to {wish} failed: {exc}", file=sys.stderr)
+            else:
+                end = "carried out" if getattr(parsed_args, "wait", False) else "accepted"
+                print(f"Request to {wish} has been {end}." + (f" {more}" if more else ""), file=self.app.stdout)
+        return 1 if failures else 0
+
+
+class StartContainer(Each, containers.StartContainer):
+    """Start specified container"""
+
+    wish = "start container {}"
+
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+        client.containers.start(name)
+
+
+class StopContainer(Each, containers.StopContainer):
+    """Stop specified containers"""
+
+    wish = "stop container {}"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--wait", action="store_true", help="Wait until the containers have stopped.")
+        return parser
+
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+        client.containers.stop(name, parsed_args.timeout)
+        if parsed_args.wait:
+            waiting.wait(waiting.until(client, name, "Stopped", "Dead"), f"Stopping {name}")
+
+
+class RestartContainer(Each, containers.RestartContainer):
+    """Restart specified container"""
+
+    wish = "restart container {}"
+
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+        client.containers.restart(name, parsed_args.timeout)
+
+
+class PauseContainer(Each, containers.PauseContainer):
+    """Pause specified container"""
+
+    wish = "pause container {}"
+
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+        client.containers.pause(name)
+
+
+class UnpauseContainer(Each, containers.UnpauseContainer):
+    """Unpause specified container"""
+
+    wish = "unpause container {}"
+
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+        client.containers.unpause(name)
+
+
+class KillContainer(Each, containers.KillContainer):
+    """Kill one or more running container(s)"""
+
+    names = "containers"
+    wish = "send a signal to container {}"
+
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+        client.containers.kill(name, parsed_args.signal)
+
+
+class RebuildContainer(Each, containers.RebuildContainer):
+    """Rebuild one or more running container(s)"""
+
+    names = "containers"
+    wish = "rebuild container {}"
+
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+        given = {name: getattr(parsed_args, name) for name in ("image", "image_driver")}
+        client.containers.rebuild(name, **{name: value for name, value in given.items() if value})
+        if parsed_args.wait:
+            waiting.wait(waiting.until(client, name, "Created", "Running", "Stopped"), f"Rebuilding {name}")
+
+
+class DeleteContainer(Each, containers.DeleteContainer):
+    """Delete specified container(s)"""
+
+    wish = "delete container {}"
+
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+        whose = {"all_projects": True} if parsed_args.all_projects else {}
+        # A name may be given again as soon as its container is gone.
+        uuid = client.containers.get(name, **whose).uuid if parsed_args.wait else name
+        client.containers.delete(
+            name, force=parsed_args.force, stop=parsed_args.stop, all_projects=parsed_args.all_projects
+        )
+        if parsed_args.wait:
+            waiting.wait(waiting.until(client, uuid, waiting.GONE, **whose), f"Deleting {name}")
+
+
+class CommitContainer(Each, containers.CommitContainer):
+    """Create a new image from a container's changes"""
+
+    wish = "commit container {}"
+
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> str:
+        repository, _, tag = parsed_args.repository.rpartition(":")
+        if not repository or "/" in tag:  # no tag, or the colon is that of a registry's port
+            repository, tag = parsed_args.repository, ""
+        answer = client.containers.commit(name, repository, tag or None)
+        return f"The image is {answer['uuid']}."
+
+
+class AddSecurityGroup(Each, containers.AddSecurityGroup):
+    """Add security group for specified container."""
+
+    wish = "add a security group to container {}"
+
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+        versions.containers_at_most(client, SECURITY_GROUPS_END).add_security_group(name, parsed_args.security_group)
+
+
+class RemoveSecurityGroup(Each, containers.RemoveSecurityGroup):
+    """Remove security group for specified container."""
+
+    wish = "remove a security group from container {}"
+
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+        versions.containers_at_most(client, SECURITY_GROUPS_END).remove_security_group(name, parsed_args.security_group)
+
+
+class _Network(Each):
+    def asked(self, parsed_args: argparse.Namespace, *names: str) -> dict[str, str]:
+        given = {name: value for name in names if (value := getattr(parsed_args, name)) is not None}
+        if not given.keys() & {"network", "port"}:
+            raise exceptions.CommandError("name the network with --network, or a port with --port")
+        return given
+
+
+class NetworkAttach(_Network, containers.NetworkAttach):
+    """Attach neutron network to specified container."""
+
+    wish = "attach a network to container {}"
+
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+        client.containers.network_attach(name, **self.asked(parsed_args, "network", "port", "fixed_ip"))
+
+
+class NetworkDetach(_Network, containers.NetworkDetach):
+    """Detach neutron network from specified container."""
+
+    wish = "detach a network from container {}"
+
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+        client.containers.network_detach(name, **self.asked(parsed_args, "network", "port"))
+
+
+class DeleteCapsule(Each, capsules.DeleteCapsule):
+    """Delete specified capsule(s)"""
+
+    names = "capsule"
+    wish = "delete capsule {}"
+
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+        client.capsules.delete(name)
+
+
+class DeleteImage(Each, images.DeleteImage):
+    """Delete specified image from a host"""
+
+    names = "uuid"
+    wish = "delete image {}"
+
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+        client.images.delete(name)
+
+
+class DeleteQuota(Each, quotas.DeleteQuota):
+    """Delete quotas of the project"""
+
+    names = "project_id"
+    wish = "delete the quotas of project {}"
+
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+        client.quotas.delete(name)
+
+
+class DeleteRegistry(Each, registries.DeleteRegistry):
+    """Delete specified registry(s)"""
+
+    names = "registry"
+    wish = "delete registry {}"
+
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+        client.registries.delete(name)
+
+
+class DeleteService(Each, services.DeleteService):
+    """Delete the Zun binaries/services."""
+
+    names = "binary"
+    wish = "delete service {}"
+
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+        client.services.delete(parsed_args.host, name)

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists with a limit and filters at once; python-zunclient forgets the filters as soon as there is a limit."""
+
+import contextlib
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any
+
+from zunclient.common import utils
+
+
+@contextlib.contextmanager
+def pages(client: Any, noun: str) -> Iterator[None]:
+    """Within the block ``client.<noun>``, a manager of python-zunclient, lists with all that it is given."""
+    stock = getattr(client, noun)
+    manager: Any = type(stock)
+
+    class Filtered(manager):  # type: ignore[misc]  # known only now
+        def list(
+            self,
+            marker: str | None = None,
+            limit: int | None = None,
+            sort_key: str | None = None,
+            sort_dir: str | None = None,
+            all_projects: bool = False,
+            **filters: Any,
+        ) -> Any:
+            if limit is None:
+                return super().list(marker, limit, sort_key, sort_dir, all_projects, **filters)
+            parts = utils.common_filters(marker, limit, sort_key, sort_dir, all_projects)
+            query = "&".join([*parts, *([urllib.parse.urlencode(filters)] if filters else [])])
+            return self._list_pagination(f"{self._path('')}?{query}", noun, limit=limit)
+
+    setattr(client, noun, Filtered(stock.api))
+    try:
+        yield
+    finally:
+        setattr(client, noun, stock)

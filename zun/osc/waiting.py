@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``--wait``: until what was asked for has happened or failed, with a bar on a terminal."""
+
+import itertools
+import re
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from osc_lib import exceptions
+from zunclient import exceptions as zun_exceptions
+
+GONE = "gone"
+"""Stands among statuses for: there is no such container any more."""
+
+BUSY = frozenset({"Creating", "Restarting", "Rebuilding", "Deleting"})
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0  # seconds between two looks
+QUIET = 60.0  # seconds without anything under way after which what was asked for is given up
+WIDTH = 30  # characters of the bar
+_PERCENT = re.compile(r"\b(\d{1,3}) ?%")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one look found. ``failed`` says why it cannot end well any more; ``text`` is for people."""
+
+    done: bool
+    busy: bool = True
+    failed: str | None = None
+    text: str = ""
+
+    @property
+    def percent(self) -> int | None:
+        found = _PERCENT.search(self.text)
+        return min(int(found[1]), 100) if found else None
+
+
+def until(client: Any, container: str, *wanted: str, **query: Any) -> Callable[[], Seen]:
+    """Looks whether ``container`` (name or uuid) is in one of the statuses ``wanted``; Error is a failure."""
+
+    def look() -> Seen:
+        try:
+            shown = client.containers.get(container, **query)
+        except zun_exceptions.NotFound:
+            return Seen(GONE in wanted, failed=None if GONE in wanted else f"container {container} is gone")
+        status = shown.status or "Creating"
+        text = getattr(shown, "status_detail", None) or ""
+        if status in wanted:
+            return Seen(True)
+        busy = status in BUSY or bool(getattr(shown, "task_state", None))
+        failed = None
+        if status == "Error" and not busy:
+            failed = f"container {container} is in status Error: {shown.status_reason or 'no reason is given'}"
+        return Seen(False, busy, failed, text or f"status {status}")
+
+    return look
+
+
+def wait(
+    look: Callable[[], Seen],
+    title: str,
+    *,
+    out: TextIO | None = None,
+    pause: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Return when ``look`` finds it done.
+
+    :raises CommandError: it failed, or nothing has been under way for QUIET seconds.
+    """
+    with Bar(title, sys.stderr if out is None else out) as bar:
+        lengths = itertools.chain(
+            itertools.takewhile(lambda s: s < LONGEST_PAUSE, (FIRST_PAUSE * 1.5**n for n in itertools.count())),
+            itertools.repeat(LONGEST_PAUSE),
+        )
+        since = clock()
+        for length in lengths:
+            seen = look()
+            if seen.failed is not None:
+                raise exceptions.CommandError(seen.failed)
+            if seen.done:
+                return
+            if seen.busy:
+                since = clock()
+            elif clock() - since > QUIET:
+                raise exceptions.CommandError(f"nothing has been under way for {QUIET:.0f} seconds ({seen.text})")
+            bar.draw(seen)
+            pause(length)
+
+
+class Bar:
+    """One line that is drawn over and over on a terminal, and cleared in the end. Nothing at all elsewhere."""
+
+    def __init__(self, title: str, out: TextIO) -> None:
+        self._title, self._out = title, out
+        self._steps = itertools.cycle("|/-\\")
+        self._drawn = 0
+
+    def __enter__(self) -> "Bar":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._write("", end="\r")
+
+    def draw(self, seen: Seen) -> None:
+        percent = seen.percent
+        if percent is None:
+            how_far = f"[{next(self._steps)}]"
+        else:
+            full = percent * WIDTH // 100
+            how_far = f"[{'=' * full}{' ' * (WIDTH - full)}] {percent:3} %"
+        self._write(f"{self._title} {how_far} {seen.text}"[:120])
+
+    def _write(self, line: str, end: str = "") -> None:
+        if self._out.isatty():
+            self._out.write("\r" + line.ljust(self._drawn) + end)
+            self._out.flush()
+            self._drawn = len(line)

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What python-zunclient gets wrong and these commands get right, against a real HTTP server."""
+
+import io
+import types
+
+import pytest
+from keystoneauth1 import noauth, session
+from osc_lib import exceptions
+from zunclient import api_versions
+from zunclient.v1 import client as zun_client
+
+from zun.osc import containers, each, images, registries
+from zun.tests.functional.osc.recorder import Asked, serving
+
+BROKEN = (409, {"errors": [{"title": "it is paused", "detail": "it is paused", "status": 409}]})
+C = {"uuid": "c-1", "name": "web", "status": "Running", "task_state": None, "status_reason": None, "addresses": {}}
+
+
+def execute(command, server, *argv, version="1.40"):
+    """Run a command class as the shell does; returns its exit status and what it printed."""
+    auth = noauth.NoAuth(endpoint=server.endpoint)
+    client = zun_client.Client(session=session.Session(auth=auth), api_version=api_versions.APIVersion(version))
+    app = types.SimpleNamespace(stdout=io.StringIO(), client_manager=types.SimpleNamespace(container=client))
+    instance = command(app, None)
+    status = instance.run(instance.get_parser("openstack").parse_args(argv))
+    return status, app.stdout.getvalue()
+
+
+ONE = [
+    (each.StartContainer, [], "POST", "/start"),
+    (each.StopContainer, [], "POST", "/stop?timeout=10"),
+    (each.RestartContainer, ["--timeout", "3"], "POST", "/reboot?timeout=3"),
+    (each.PauseContainer, [], "POST", "/pause"),
+    (each.UnpauseContainer, [], "POST", "/unpause"),
+    (each.KillContainer, ["--signal", "USR1"], "POST", "/kill?signal=USR1"),
+    (each.RebuildContainer, ["--image", "b"], "POST", "/rebuild?image=b"),
+    (each.DeleteContainer, ["--force"], "DELETE", "?force=True&stop=False&all_projects=False"),
+]
+
+
+@pytest.mark.parametrize(("command", "options", "method", "path"), ONE)
+def test_the_next_has_its_turn_and_one_failure_is_the_exit_status(capsys, command, options, method, path):
+    answers = {
+        (method, f"/v1/containers/a{path}"): BROKEN,
+        (method, f"/v1/containers/b{path}"): (202, None),
+    }
+    with serving(answers) as server:
+        status, printed = execute(command, server, *options, "a", "b")
+        assert [each.path for each in server.asked_of_v1] == [f"/v1/containers/{name}{path}" for name in "ab"]
+        assert execute(command, server, *options, "b")[0] == 0
+
+    assert status == 1
+    told = capsys.readouterr().err
+    assert "container a failed: " in told and "it is paused" in told
+    assert " container b has been accepted." in printed and "container a" not in printed
+
+
+@pytest.mark.parametrize(
+    ("command", "argv", "asked"),
+    [
+        (each.NetworkAttach, ["c", "--network", "n"], ("POST", "/v1/containers/c/network_attach?network=n")),
+        (each.NetworkDetach, ["c", "--port", "p"], ("POST", "/v1/containers/c/network_detach?port=p")),
+        (each.CommitContainer, ["c", "h:5000/a"], ("POST", "/v1/containers/c/commit?repository=h%3A5000%2Fa")),
+        (each.CommitContainer, ["c", "a:1"], ("POST", "/v1/containers/c/commit?repository=a&tag=1")),
+        (each.DeleteImage, ["i"], ("DELETE", "/v1/images/i")),
+        (each.DeleteQuota, ["p"], ("DELETE", "/v1/quotas/p")),
+        (each.DeleteRegistry, ["r"], ("DELETE", "/v1/registries/r")),
+        (each.DeleteCapsule, ["p"], ("DELETE", "/v1/capsules/p")),
+        (each.DeleteService, ["h", "zun-compute"], ("DELETE", "/v1/services?host=h&binary=zun-compute")),
+    ],
+)
+def test_one_of_another_kind(capsys, command, argv, asked):
+    with serving({asked: BROKEN}) as server:
+        assert execute(command, server, *argv)[0] == 1
+        assert "it is paused" in capsys.readouterr().err
+        server.answers[asked] = (202, {"uuid": "i-9"})
+        status, printed = execute(command, server, *argv)
+    assert (status, "has been accepted." in printed) == (0, True)
+    assert [(each.method, each.path) for each in server.asked_of_v1] == [asked] * 2
+    if command is each.CommitContainer:
+        assert "The image is i-9." in printed
+
+
+@pytest.mark.parametrize("command", [each.NetworkAttach, each.NetworkDetach])
+def test_a_network_must_be_named(capsys, command):
+    with serving() as server:
+        assert execute(command, server, "c")[0] == 1
+    assert "--network" in capsys.readouterr().err and server.asked_of_v1 == []
+
+
+@pytest.mark.parametrize(("version", "sent"), [("1.40", "1.14"), ("1.10", "1.10")])
+@pytest.mark.parametrize(
+    ("command", "action"),
+    [(each.AddSecurityGroup, "add_security_group"), (each.RemoveSecurityGroup, "remove_security_group")],
+)
+def test_security_groups_travel_at_the_last_microversion_that_has_them(command, action, version, sent):
+    path = f"/v1/containers/c/{action}?name=web"
+    with serving({("POST", path): (202, None)}) as server:
+        assert execute(command, server, "c", "web", version=version)[0] == 0
+    assert server.asked_of_v1 == [Asked("POST", path, sent, None)]
+
+
+def test_top():
+    answer = {"Titles": ["PID", "CMD"], "Processes": [["1", "init"], ["12345", "sleep 9"]]}
+    with serving({("GET", "/v1/containers/c/top?ps_args=1+12345"): (200, answer)}) as server:
+        status, printed = execute(containers.TopContainer, server, "c", "--pid", "1", "--pid", "12345")
+    assert (status, printed) == (0, "PID    CMD\n1      init\n12345  sleep 9\n")
+
+
+def test_networks_of_a_container():
+    answer = {
+        "networks": [
+            {"net_id": "n", "port_id": "p", "fixed_ips": [{"ip_address": "10.0.0.2"}, {"ip_address": "::2"}]},
+            {"net_id": "m", "port_id": None, "fixed_ips": None},
+        ]
+    }
+    with serving({("GET", "/v1/containers/c/network_list"): (200, answer)}) as server:
+        status, printed = execute(containers.NetworkList, server, "-f", "csv", "c")
+    assert status == 0
+    assert printed.split() == ['"net_id","port_id","fixed_ips"', '"n","p","10.0.0.2,', '::2"', '"m","",""']
+
+
+@pytest.mark.parametrize(
+    ("command", "noun", "argv", "query"),
+    [
+        (containers.ListContainer, "containers", ["--limit", "2"], "limit=2"),
+        (
+            containers.ListContainer,
+            "containers",
+            ["--limit", "2", "--status", "Running", "--name", "a b", "--all-projects"],
+            "all_projects=1&limit=2&name=a+b&status=Running",
+        ),
+        (registries.ListRegistry, "registries", ["--limit", "1", "--domain", "d"], "limit=1&domain=d"),
+    ],
+)
+def test_a_list_with_a_limit_keeps_its_filters(command, noun, argv, query):
+    with serving({("GET", f"/v1/{noun}?{query}"): (200, {noun: [], "next": None})}) as server:
+        assert execute(command, server, *argv)[0] == 0
+    assert [each.path for each in server.asked_of_v1] == [f"/v1/{noun}?{query}"]
+
+
+def test_every_page_up_to_the_limit_has_the_filters():
+    first, second = "/v1/containers?limit=2&name=web", "/v1/containers?limit=2&name=web&marker=c-1"
+    answers = {
+        ("GET", first): (200, {"containers": [C], "next": f"http://elsewhere{second}"}),
+        ("GET", second): (200, {"containers": [{**C, "uuid": "c-2"}], "next": None}),
+    }
+    with serving(answers) as server:
+        _, printed = execute(containers.ListContainer, server, "--limit", "2", "--name", "web", "-f", "value")
+    assert [line.split()[0] for line in printed.splitlines()] == ["c-1", "c-2"]
+
+
+def test_a_name_with_a_slash_is_searched_for():
+    path = "/v1/images/lib%2Fbusybox/search?exact_match=False"
+    with serving({("GET", path): (200, [{"name": "lib/busybox"}])}) as server:
+        status, printed = execute(images.SearchImage, server, "lib/busybox")
+    assert status == 0 and "lib/busybox" in printed
+
+
+def test_words_of_a_command_arrive_as_they_were_typed():
+    path = "/v1/containers/c/execute?command=sh+-c+%27echo+%22a+b%22%27"
+    with serving({("POST", path): (200, {"output": "a b", "exit_code": 3})}) as server:
+        assert execute(containers.ExecContainer, server, "c", "sh", "-c", 'echo "a b"') == (3, "a b\n")
+
+
+def test_a_health_check_with_a_comma():
+    with serving({("POST", "/v1/containers"): (202, C)}) as server:
+        assert execute(containers.CreateContainer, server, "--healthcheck", "cmd=a,b,retries=2", "busybox")[0] == 0
+    assert server.asked_of_v1[0].body["healthcheck"] == {"cmd": "a,b", "retries": 2}
+    assert server.asked_of_v1[0].version == "1.40"
+
+
+@pytest.mark.parametrize(("version", "there"), [("1.2", False), ("1.3", True)])
+def test_create_at_an_old_microversion(version, there):
+    with serving({("POST", "/v1/containers"): (202, C)}) as server:
+        assert execute(containers.CreateContainer, server, "busybox", version=version)[0] == 0
+    assert ("auto_remove" in server.asked_of_v1[0].body) is there
+
+
+CREATED = {("POST", "/v1/containers"): (202, {**C, "status": "Creating"})}
+RUN = {("POST", "/v1/containers?run=true"): (202, {**C, "status": "Creating"})}
+
+
+@pytest.mark.parametrize(
+    ("command", "answer", "status"),
+    [
+        (containers.CreateContainer, CREATED, "Created"),
+        (containers.RunContainer, RUN, "Running"),
+        (containers.RunContainer, RUN, "Stopped"),
+    ],
+)
+def test_waiting_shows_what_came_of_it(command, answer, status):
+    shown = {("GET", "/v1/containers/c-1"): (200, {**C, "status": status})}
+    with serving(answer | shown) as server:
+        exit_status, printed = execute(command, server, "--wait", "-f", "json", "busybox")
+    assert exit_status == 0 and f'"status": "{status}"' in printed
+
+
+@pytest.mark.parametrize("command", [containers.CreateContainer, containers.RunContainer])
+@pytest.mark.parametrize("option", ["--wait", "--interactive"])
+def test_waiting_tells_a_failure(command, option):
+    if command is containers.CreateContainer and option == "--interactive":
+        option = "--wait"
+    failed = {("GET", "/v1/containers/c-1"): (200, {**C, "status": "Error", "status_reason": "no room"})}
+    with serving(CREATED | RUN | failed) as server, pytest.raises(exceptions.CommandError, match="no room"):
+        execute(command, server, option, "busybox")
+
+
+def test_an_interactive_run_that_ended_at_once_shows_what_it_wrote():
+    logs = "/v1/containers/c-1/logs?stdout=True&stderr=True"
+    ended = {("GET", "/v1/containers/c-1"): (200, {**C, "status": "Stopped"}), ("GET", logs): (200, "done\n")}
+    with serving(RUN | ended) as server:
+        status, printed = execute(containers.RunContainer, server, "--interactive", "busybox", "true")
+    assert status == 0 and printed.startswith("done\n")
+    body = server.asked_of_v1[0].body
+    assert (body["interactive"], body["tty"]) == (True, True)
+
+
+def test_a_stop_and_a_delete_can_be_waited_for():
+    stopped = {
+        ("POST", "/v1/containers/web/stop?timeout=10"): (202, None),
+        ("GET", "/v1/containers/web"): (200, {**C, "status": "Stopped"}),
+        ("DELETE", "/v1/containers/web?force=False&stop=False&all_projects=False"): (204, None),
+    }
+    with serving(stopped) as server:
+        assert execute(each.StopContainer, server, "--wait", "web") == (
+            0,
+            "Request to stop container web has been carried out.\n",
+        )
+        status, printed = execute(each.DeleteContainer, server, "--wait", "web")  # and c-1 is no more
+    assert (status, printed) == (0, "Request to delete container web has been carried out.\n")
+    assert server.asked_of_v1[-1].path == "/v1/containers/c-1"
+
+
+IMAGE = {"uuid": "i-1", "repo": "a", "tag": "latest", "image_id": None, "size": None}
+
+
+@pytest.mark.parametrize(("status", "detail"), [("Available", None), ("Error", "no such image: a")])
+def test_a_pull_can_be_waited_for(status, detail):
+    answers = {
+        ("POST", "/v1/images/"): (202, IMAGE),
+        ("GET", "/v1/images/i-1"): (200, {**IMAGE, "status": status, "status_detail": detail}),
+    }
+    with serving(answers, max_version="1.42") as server:
+        if detail:
+            with pytest.raises(exceptions.CommandError, match=detail):
+                execute(images.PullImage, server, "--wait", "a", "h1")
+        else:
+            exit_status, printed = execute(images.PullImage, server, "--wait", "-f", "json", "a", "h1")
+            assert exit_status == 0 and '"status": "Available"' in printed
+    assert [each.version for each in server.asked_of_v1] == ["1.40", "1.42"] + ["1.42"] * (detail is None)
+
+
+def test_a_pull_from_a_service_that_does_not_tell_is_not_begun():
+    with (
+        serving({("POST", "/v1/images/"): (202, IMAGE)}, max_version="1.40") as server,
+        pytest.raises(exceptions.CommandError, match=r"--wait needs .* 1\.42"),
+    ):
+        execute(images.PullImage, server, "--wait", "a", "h1")
+    assert server.asked_of_v1 == []
