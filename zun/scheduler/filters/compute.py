@@ -16,9 +16,9 @@ from zun.scheduler.request_spec import RequestSpec
 class ComputeFilter(HostFilter):
     """Drop hosts whose compute service is down, disabled or forced down."""
 
-    def __init__(self, conf: cfg.ConfigOpts, now: Callable[[], datetime] = timeutils.utcnow) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, now: Callable[[], datetime] | None = None) -> None:
         self._down_seconds: int = conf.service_down_time
-        self._now = now
+        self._now = now or timeutils.utcnow
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
         service = host.service

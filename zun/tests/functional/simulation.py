@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cloud whose messages and crashes are drawn from a seed.
 
-Schedulers, trackers, lifecycles and the database are the real ones. There are no threads, so that a failing run can be
-run again.
+Schedulers, trackers, lifecycles and the database are the real ones. There are no threads, uuids come from the seed and
+time passes only as messages are delivered, so that a run can be run again exactly.
 
 Messages wait in one place and are delivered in any order, sometimes twice. Notes to the schedulers about changed hosts
 may be lost. An agent may be killed at each call it makes to the database or to its runtime: whatever it had in memory
@@ -13,11 +13,14 @@ Each delivered message takes ``seconds`` of the schedulers' time.
 """
 
 import contextlib
+import datetime
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
+from uuid import UUID
 
-from oslo_utils import uuidutils
+from oslo_utils import timeutils
 
 from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
@@ -71,6 +74,18 @@ class Conductor:
             ZunObject.indirection_api = self
         self._world.may_be_killed()
         return result
+
+
+class Calendar:
+    """Read instead of the clock of the machine. No two readings are equal."""
+
+    def __init__(self) -> None:
+        self.now = datetime.datetime(2026, 1, 1)
+
+    def read(self, with_timezone: bool = False) -> datetime.datetime:
+        """As ``timeutils.utcnow``."""
+        self.now += datetime.timedelta(microseconds=1)
+        return self.now.replace(tzinfo=datetime.UTC) if with_timezone else self.now
 
 
 class Agent:
@@ -128,6 +143,9 @@ class World:
         self.claimed: set[str] = set()
         self.down: set[str] = set()
         self.now, self._seconds, self._losses = 0.0, seconds, losses
+        self._calendar = Calendar()
+        self._patched = mock.patch.object(timeutils, "utcnow", self._calendar.read)
+        self._patched.start()
         self.tables = [
             HostTable(booking_seconds=booking_seconds, fresh_seconds=fresh_seconds, clock=lambda: self.now)
             for _ in range(schedulers)
@@ -145,6 +163,7 @@ class World:
 
     def close(self) -> None:
         ZunObject.indirection_api = None
+        self._patched.stop()
 
     # kills
 
@@ -239,7 +258,8 @@ class World:
     # the work
 
     def submit(self, context: RequestContext, **fields: Any) -> str:
-        container = new_container(context, uuid=uuidutils.generate_uuid(), **fields)
+        drawn = str(UUID(int=self.random.getrandbits(128), version=4))
+        container = new_container(context, uuid=drawn, **fields)
         chosen = self.random.choice(self.schedulers)
         self._send("scheduler", lambda: chosen.create(context, container=container))
         return container.uuid
@@ -270,6 +290,7 @@ class World:
         _, work = self.messages.pop(self.random.randrange(len(self.messages)))
         work()
         self.now += self._seconds
+        self._calendar.now += datetime.timedelta(seconds=self._seconds)
         self.delivered += 1
         return True
 

@@ -13,6 +13,7 @@ from collections import Counter
 import pytest
 
 from zun.db import containers as db
+from zun.db import models, session
 from zun.tests.functional.cloud import configuration, machine
 from zun.tests.functional.simulation import World
 
@@ -64,12 +65,9 @@ def run(world, admin, requests, deaths):
     return alive
 
 
-@pytest.mark.parametrize("deaths", [0.0, 0.05], ids=["agents-live", "agents-die"])
-@pytest.mark.parametrize(("schedulers", "seed"), [(2, 1), (3, 2), (4, 3)])
-@pytest.mark.parametrize("options", [{}, {"scheduler__weighers": PACKING}], ids=["default", "packing"])
-def test_every_request_ends_and_nothing_is_owned_twice(database, admin, options, schedulers, seed, deaths):
+def cloud(options, schedulers, seed, deaths):
     machines = {f"host-{number:02}": machine(cells=2, cores=4, threads=2, memory_mib=4096) for number in range(HOSTS)}
-    world = World(
+    return World(
         configuration(**options),
         machines,
         seed,
@@ -79,6 +77,13 @@ def test_every_request_ends_and_nothing_is_owned_twice(database, admin, options,
         fresh_seconds=1.0,
         seconds=0.01,
     )
+
+
+@pytest.mark.parametrize("deaths", [0.0, 0.05], ids=["agents-live", "agents-die"])
+@pytest.mark.parametrize(("schedulers", "seed"), [(2, 1), (3, 2), (4, 3)])
+@pytest.mark.parametrize("options", [{}, {"scheduler__weighers": PACKING}], ids=["default", "packing"])
+def test_every_request_ends_and_nothing_is_owned_twice(database, admin, options, schedulers, seed, deaths):
+    world = cloud(options, schedulers, seed, deaths)
     try:
         alive = run(world, admin, REQUESTS, deaths)
         assert load(world) > LOAD - 0.1, "the cloud is too empty to prove anything"
@@ -99,3 +104,19 @@ def test_every_request_ends_and_nothing_is_owned_twice(database, admin, options,
         )
     finally:
         world.close()
+
+
+def test_a_run_can_be_run_again(tmp_path, admin):
+    def outcome(name):
+        session.configure(f"sqlite:///{tmp_path}/{name}.sqlite")
+        models.metadata.create_all(session.engine())
+        world = cloud({}, 3, 4, 0.05)
+        try:
+            alive = run(world, admin, 40, 0.05)
+        finally:
+            world.close()
+        rows = [(uuid, row["status"], row["host"], row["cpuset"]) for uuid in alive if (row := db.get(uuid))]
+        session.dispose()
+        return rows, world.delivered, world.lost, world.killed, world.refused
+
+    assert outcome("first") == outcome("second")
