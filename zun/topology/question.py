@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from zun.topology.cores import CellStock, capacity, may_keep, rules_of, units_of
+from zun.topology.cores import CellStock, capacity, may_keep, rules_of
 from zun.topology.cost import CROWD, REMOTE
 from zun.topology.request import MICRO, PlacementRequest
+from zun.topology.threads import units_of
 from zun.topology.usage import Usage
 from zun.topology.view import CacheView, CellView, HostView
 

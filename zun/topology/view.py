@@ -17,13 +17,6 @@ class CacheView:
 
     mask: int
     cores: tuple[int, ...]
-    stride: int
-    """How far a sibling is from its core's first thread when all cores are pairs with one such distance;
-    0 when all cores have one thread; -1 for everything else."""
-    firsts: int
-    """The first thread of each core."""
-    whole: int
-    """The first thread of each core that can be had whole: see ``CellView.whole``."""
     kept: int
     """What a container that has this L3 to itself holds: all of it that any container may get. 0 when the L3
     reaches beyond these cores, so that nobody can have it to himself."""
@@ -44,9 +37,19 @@ class CellView:
     online: int
     caches: tuple[CacheView, ...]
     """At least one: a cell without L3 is one group."""
+    cache_masks: tuple[int, ...]
     cores: tuple[int, ...]
+    widest: int
+    """Threads of the largest core."""
+    stride: int
+    """How far a sibling is from its core's first thread when all cores are pairs with one such distance;
+    0 when all cores have one thread; -1 for everything else."""
+    firsts: int
+    """The first thread of each core."""
     whole: frozenset[int]
     """The cores that can be had whole: every thread is for dedicated use and within our limits."""
+    whole_firsts: int
+    """The first thread of each of them."""
     smt: bool
     """Some core of ``whole`` has more than one thread."""
     nodes: tuple[int, ...]
@@ -150,6 +153,10 @@ def _cell_view(
     everyone = cell.cpus.mask & (topology.dedicated_cpus | topology.isolated_cpus | topology.pool_cpus).mask
     cores = tuple(core.mask for core in cell.siblings)
     whole = frozenset(core for core in cores if not core & ~dedicated and not core & exposed)
+    caches = tuple(
+        _cache_view(group, everyone, topology.exposed_l3.mask, tuple(cache.mask for cache in cell.l3))
+        for group in _by_cache(cores, tuple(cache.mask for cache in cell.l3))
+    )
     return CellView(
         index=index,
         id=cell.id,
@@ -157,12 +164,14 @@ def _cell_view(
         pool=cell.cpus.mask & pool,
         everyone=everyone,
         online=cell.cpus.mask,
-        caches=tuple(
-            _cache_view(group, whole, everyone, topology.exposed_l3.mask, tuple(cache.mask for cache in cell.l3))
-            for group in _by_cache(cores, tuple(cache.mask for cache in cell.l3))
-        ),
+        caches=caches,
+        cache_masks=tuple(cache.mask for cache in caches),
         cores=cores,
+        widest=max(map(int.bit_count, cores)),
+        stride=_stride(cores),
+        firsts=sum(core & -core for core in cores),
         whole=whole,
+        whole_firsts=sum(core & -core for core in whole),
         smt=any(core & (core - 1) for core in whole),
         nodes=(cell.id, *attached),
         spill=tuple(
@@ -173,18 +182,13 @@ def _cell_view(
     )
 
 
-def _cache_view(
-    cores: tuple[int, ...], whole: frozenset[int], everyone: int, exposed: int, caches: tuple[int, ...]
-) -> CacheView:
+def _cache_view(cores: tuple[int, ...], everyone: int, exposed: int, caches: tuple[int, ...]) -> CacheView:
     mask = sum(cores)
     # A core between two caches is in one group only, so neither group is all of its cache.
     apart = any(cache & mask and cache & ~mask for cache in caches)
     return CacheView(
         mask=mask,
         cores=cores,
-        stride=_stride(cores),
-        firsts=sum(core & -core for core in cores),
-        whole=sum(core & -core for core in cores if core in whole),
         kept=0 if mask & exposed or apart else mask & everyone,
     )
 

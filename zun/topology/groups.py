@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which L3 groups of a cell: the best choice of a given number of them, exactly.
+
+The fewest groups that suffice are all used whatever is taken of them, so together they are as good as one group, and
+only sums over the chosen groups matter. Sums that some choice reaches are the bits of one large integer, so that one
+shift adds a group to every choice there is, and one mask finds those that serve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from functools import lru_cache
+from itertools import combinations
+from typing import NamedTuple
+
+from zun.topology.threads import Pairs, Threads, Units
+
+
+class Best(NamedTuple):
+    """What the best choices of so many groups have in common."""
+
+    cores: int
+    left: int
+    """Threads left over or withheld on these cores."""
+    free: int
+    """Free CPUs in the chosen groups."""
+    place: int
+    """Tells ``unions`` which choices they are."""
+
+
+class GroupList(NamedTuple):
+    """The groups of a cell from which CPUs can be taken, in one order."""
+
+    masks: Sequence[int]
+    sizes: Sequence[int]
+    """CPUs that can be taken of each."""
+    frees: Sequence[int]
+    """Free CPUs, also of cores that cannot be used."""
+
+
+def groups_of(masks: Sequence[int], able: int, threads: Threads) -> GroupList:
+    """The groups of these ``masks`` that have something of ``threads``, all of which is in ``able``."""
+    if len(masks) == 1:
+        return GroupList(masks, [threads.size], [able.bit_count()]) if threads.size else _NO_GROUPS
+    sizes = _sizes(masks, able, threads)
+    if 0 in sizes:
+        masks = [mask for mask, size in zip(masks, sizes, strict=True) if size]
+        sizes = [size for size in sizes if size]
+    return GroupList(masks, sizes, [(able & mask).bit_count() for mask in masks])
+
+
+_NO_GROUPS = GroupList((), (), ())
+
+
+def _sizes(masks: Sequence[int], able: int, threads: Threads) -> list[int]:
+    if isinstance(threads, Units):
+        return [threads.within(mask).size for mask in masks]
+    if threads.policy == "isolate":
+        return [(threads.pairs & mask).bit_count() for mask in masks]
+    usable = threads.pairs | threads.pairs << threads.stride | threads.ones
+    return [(usable & mask).bit_count() for mask in masks]
+
+
+class EvenGroups:
+    """Groups whose cores are alike: all of one size, or (thread policy ``prefer``) free pairs and single threads.
+
+    A group is two numbers: its units (there: pairs) and its free CPUs. Bit ``free * width + units`` of a set stands
+    for a choice of groups with these sums.
+    """
+
+    __slots__ = ("_groups", "_layers", "_least", "_needs", "_rows", "_shifts", "_single", "_size", "_spread",
+                 "_threads", "_width")
+
+    def __init__(self, threads: Threads, size: int, groups: GroupList, rows: int, spread: bool) -> None:
+        """``size`` is that of every unit, 0 for pairs and single threads; no group has ``rows`` free CPUs or more,
+        nor have all together."""
+        self._threads, self._size, self._groups = threads, size, groups
+        self._rows, self._spread = rows, spread
+        if size == 0 or (size == 2 and isinstance(threads, Pairs)):
+            counts = [threads.within(mask).doubles for mask in groups.masks]
+            self._width = rows // 2 + 1
+        else:
+            counts = [-(-number // size) if threads.policy != "isolate" else number for number in groups.sizes]
+            self._width = rows
+        width = self._width
+        self._shifts = [free * width + count for free, count in zip(groups.frees, counts, strict=True)]
+        self._single = 0
+        self._layers: list[list[int]] | None = None
+        self._needs: list[int] | None = None
+
+    def best(self, number: int, want: int, most: int | None) -> Best | None:
+        """The best ``number`` groups with ``most`` free CPUs at most; None when no such choice can give ``want``."""
+        sums = self._sums(number)
+        width = self._width
+        if most is not None:
+            sums &= (1 << (most + 1) * width) - 1
+        if self._size:
+            cores = want if self._threads.policy == "isolate" else -(-want // self._size)
+            left = cores * self._size - want
+            sums &= columns(width, self._rows, cores)
+        else:
+            cores, left, sums = self._of_pairs(sums >> want * width << want * width, want)
+        if not sums:
+            return None
+        free = (sums.bit_length() - 1 if self._spread else (sums & -sums).bit_length() - 1) // width
+        return Best(cores, left, free, sums >> free * width & (1 << width) - 1)
+
+    def _of_pairs(self, sums: int, want: int) -> tuple[int, int, int]:
+        """Cores, threads left over, and the sums that serve: as many pairs as can be used, then no broken one."""
+        width, rows, half = self._width, self._rows, want >> 1
+        serve = sums & columns(width, rows, half)
+        if serve:
+            if not want & 1:
+                return half, 0, serve
+            exact = serve & off_diagonal(width, rows)
+            return (half + 1, 0, exact) if exact else (half + 1, 1, serve)
+        enough, too_many = 0, half
+        while too_many - enough > 1:
+            middle = (enough + too_many) >> 1
+            if sums & columns(width, rows, middle):
+                enough = middle
+            else:
+                too_many = middle
+        return want - enough, 0, sums & columns(width, rows, enough)
+
+    def unions(self, number: int, best: Best) -> Iterator[int]:
+        """Masks of the best choices: of choices that differ in their ids only, the lowest suffices."""
+        place, target = best.place, best.free * self._width
+        while place:
+            units = (place & -place).bit_length() - 1
+            place &= place - 1
+            yield from self._reaching(number, target + units)
+
+    def _reaching(self, number: int, target: int) -> Iterator[int]:
+        """Masks of the choices with these sums."""
+        if self._needs is None:
+            self._needs = needs(self._shifts, [_marks(self._threads, mask) for mask in self._groups.masks])
+        if number == 1:
+            for shift, need, mask in zip(self._shifts, self._needs, self._groups.masks, strict=True):
+                if shift == target and not need:
+                    yield mask
+            return
+        self._sums(number)
+        yield from self._back(len(self._shifts), number, target, 0, 0)
+
+    def _back(self, position: int, number: int, target: int, union: int, must: int) -> Iterator[int]:
+        """Choices of ``number`` of the first ``position`` groups, those in ``must`` among them."""
+        assert self._layers is not None and self._needs is not None
+        if number == 0:
+            yield union
+            return
+        position -= 1
+        layer, shift = self._layers[position], self._shifts[position]
+        if number <= position and not must >> position & 1 and layer[number] >> target & 1:
+            yield from self._back(position, number, target, union, must)
+        must = (must | self._needs[position]) & ((1 << position) - 1)
+        rest = target - shift
+        if rest >= 0 and must.bit_count() < number and layer[number - 1] >> rest & 1:
+            yield from self._back(position, number - 1, rest, union | self._groups.masks[position], must)
+
+    def _sums(self, number: int) -> int:
+        """The sums of every choice of so many groups."""
+        if number == 1:
+            if not self._single:
+                for shift in self._shifts:
+                    self._single |= 1 << shift
+            return self._single
+        if self._layers is None:
+            layer = [1]
+            self._layers = [layer]
+            for shift in self._shifts:
+                layer = [1, *[a | b << shift for a, b in zip(layer[1:], layer, strict=False)], layer[-1] << shift]
+                self._layers.append(layer)
+        return self._layers[-1][number]
+
+
+class MixedGroups:
+    """Groups with cores of many sizes. Bit ``cores * width + threads`` of a set stands for some of the cores."""
+
+    __slots__ = ("_groups", "_isolate", "_known", "_needs", "_ordered", "_sets", "_shifts", "_spread", "_units",
+                 "_width")
+
+    def __init__(self, threads: Units, groups: GroupList, rows: int, spread: bool) -> None:
+        """All groups together have fewer than ``rows`` threads."""
+        self._groups, self._spread, self._width = groups, spread, rows
+        self._isolate = threads.policy == "isolate"
+        self._units = [threads.within(mask).units for mask in groups.masks]
+        self._shifts = [[rows + unit.bit_count() for unit in units] for units in self._units]
+        self._sets: dict[int, int] = {0: 1}
+        self._known: list[int] | None = None
+        self._ordered: dict[int, list[tuple[int, int]]] = {}
+        self._needs: list[int] | None = None
+
+    def best(self, number: int, want: int, most: int | None) -> Best | None:
+        """The best ``number`` groups, None when none can give ``want``; there is no saying how much may be free."""
+        assert most is None
+        width, sums = self._width, self._sums(number)
+        if self._isolate:
+            serve = sums >> want * width & (1 << width) - 1
+            cores, threads = want, (serve & -serve).bit_length() - 1
+        else:
+            serve = sums & columns(width, width, want)
+            cores, threads = divmod((serve & -serve).bit_length() - 1, width)
+        if not serve:
+            return None
+        place = cores * width + threads
+        free = next(free for free, chosen in self._choices(number) if self._set(chosen) >> place & 1)
+        return Best(cores, threads - want, free, place)
+
+    def unions(self, number: int, best: Best) -> Iterator[int]:
+        """Masks of the best choices: of choices that differ in their ids only, the lowest suffices."""
+        if self._needs is None:
+            kinds = [
+                (free, *sorted(map(int.bit_count, units)))
+                for free, units in zip(self._groups.frees, self._units, strict=True)
+            ]
+            self._needs = needs(kinds, [(sum(unit & -unit for unit in units), 0) for units in self._units])
+        for free, chosen in self._choices(number):
+            if free == best.free and self._set(chosen) >> best.place & 1:
+                union, lowest = 0, True
+                for position, mask in enumerate(self._groups.masks):
+                    if chosen >> position & 1:
+                        union |= mask
+                        lowest = lowest and not self._needs[position] & ~chosen
+                if lowest:
+                    yield union
+
+    def _choices(self, number: int) -> list[tuple[int, int]]:
+        """Free CPUs and positions of every choice, best first."""
+        if number not in self._ordered:
+            size = len(self._units)
+            coded = [free << size | 1 << position for position, free in enumerate(self._groups.frees)]
+            found = sorted(map(sum, combinations(coded, number)), reverse=self._spread)
+            self._ordered[number] = [(code >> size, code & (1 << size) - 1) for code in found]
+        return self._ordered[number]
+
+    def _set(self, chosen: int) -> int:
+        """What some of the cores of these groups come to."""
+        found = self._sets.get(chosen)
+        if found is None:
+            position = chosen.bit_length() - 1
+            found = self._sets[chosen] = self._with(self._set(chosen ^ 1 << position), position)
+        return found
+
+    def _with(self, found: int, position: int) -> int:
+        for shift in self._shifts[position]:
+            found |= found << shift
+        return found
+
+    def _sums(self, number: int) -> int:
+        """What some of the cores of any so many groups come to."""
+        if self._known is None:
+            known = [1]
+            for position in range(len(self._units)):
+                known = [
+                    a | self._with(b, position) for a, b in zip([*known, 0], [0, *known], strict=True)
+                ]
+            self._known = known
+        return self._known[number]
+
+
+def needs(kinds: Sequence[Hashable], marks: Sequence[tuple[int, int]]) -> list[int]:
+    """For each group a mask of earlier ones that every choice may be required to have before this one.
+
+    Those are of the same kind, and everything in them has lower ids: ``marks`` are the CPUs that are compared.
+    """
+    found: list[int] = []
+    last: dict[Hashable, int] = {}
+    for position, (kind, (first, second)) in enumerate(zip(kinds, marks, strict=True)):
+        before = last.get(kind)
+        need = 0
+        if before is not None:
+            one, other = marks[before]
+            # Nothing in ``one`` is above the lowest of ``first``: then it is the smaller number.
+            if one < (first & -first or 1) and other < (second & -second or 1):
+                need = found[before] | 1 << before
+        found.append(need)
+        last[kind] = position
+    return found
+
+
+def _marks(threads: Threads, mask: int) -> tuple[int, int]:
+    if isinstance(threads, Pairs):
+        return threads.pairs & mask, threads.ones & mask
+    return sum(unit & -unit for unit in threads.units if unit & mask), 0
+
+
+@lru_cache(maxsize=8192)
+def columns(width: int, rows: int, first: int) -> int:
+    """A set with every sum whose lower number is ``first`` or more."""
+    return ((1 << width) - (1 << first)) * _every_row(width, rows) if first < width else 0
+
+
+@lru_cache(maxsize=1024)
+def off_diagonal(width: int, rows: int) -> int:
+    """A set with every sum whose higher number is not twice the lower one."""
+    diagonal = sum(1 << units * (2 * width + 1) for units in range(width))
+    return columns(width, rows, 0) & ~diagonal
+
+
+def _every_row(width: int, rows: int) -> int:
+    return ((1 << width * rows) - 1) // ((1 << width) - 1)
