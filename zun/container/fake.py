@@ -100,8 +100,8 @@ class InMemoryDriver:
     one daemon.
 
     Beyond the Protocols: :meth:`fail` and :meth:`before` disturb an operation, :meth:`disobey` the kernel,
-    :meth:`exit` ends a process; ``kernel`` holds what else an audit finds; ``updates`` and ``pulls`` tell what
-    was asked for.
+    :meth:`cut_events` and :meth:`join_events` the stream of events, :meth:`exit` ends a process;
+    ``kernel`` holds what else an audit finds; ``updates`` and ``pulls`` tell what was asked for.
     """
 
     def __init__(
@@ -170,10 +170,23 @@ class InMemoryDriver:
                 repairable,
             )
 
-    def exit(self, uuid: str, code: int = 0) -> None:
+    def exit(self, uuid: str, code: int = 0, *, out_of_memory: bool = False) -> None:
         """End the container's process as if by itself; its restart policy applies."""
         with self.runtime.lock:
+            self.runtime.objects[uuid].out_of_memory = out_of_memory
             self.runtime.end(self.runtime.objects[uuid], code, by_itself=True)
+
+    def cut_events(self) -> None:
+        """Let nothing be heard of this host's containers until ``join_events``."""
+        with self.runtime.lock:
+            self.runtime.silent.add(self.host_facts.name)
+
+    def join_events(self) -> None:
+        """Connect the stream again. It begins with a resync; what happened meanwhile is not told."""
+        with self.runtime.lock:
+            self.runtime.silent.discard(self.host_facts.name)
+            for listener in self.runtime.listeners[self.host_facts.name]:
+                listener.put(RuntimeEvent("", RESYNC))
 
     def write_log(self, uuid: str, line: str) -> None:
         with self.runtime.lock:
@@ -331,7 +344,6 @@ class InMemoryDriver:
             found.memory = memory or found.memory
             if cpuset_cpus or cpuset_mems:
                 self._repair(found)
-            self.runtime.tell(found, "update")
 
     # Console
 
