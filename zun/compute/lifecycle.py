@@ -28,7 +28,7 @@ from zun.compute.record import recorded
 from zun.compute.resize import Resize
 from zun.compute.shared_pool import SharedPool, pool_of
 from zun.container.driver import ContainerDriver, KernelView, RuntimeState
-from zun.objects import Container, ContainerActionEvent
+from zun.objects import Container, ContainerActionEvent, Image
 from zun.objects.placement import cpuset_record, held_plan
 from zun.scheduler.rpcapi import SchedulerAPI
 from zun.topology import CpuSet, Plan
@@ -178,8 +178,9 @@ class Lifecycle:
 
     def _make_object(self, context: RequestContext, container: Container, plan: Plan, *, instead: bool = False) -> None:
         """Create the runtime's object, its CPUs and memory nodes set; ``instead`` of the one there is."""
-        name, auth = self._accounts.source(context, container)
-        image = self._driver.ensure(name, container.image_pull_policy, auth, self._progress(container))
+        source = self._accounts.source(context, container)
+        name = source.name
+        image = self._driver.ensure(name, source.policy, source.auth, self._progress(container))
         container.status_detail = None
         if instead:  # the image is here: from now on nothing slow can fail
             with self._pool.leaving(container.uuid):
@@ -342,6 +343,27 @@ class Lifecycle:
                 LOG.warning("Container %s: %s failed: %s", current.uuid, action, exc)
                 current.status_reason = f"{action} failed: {exc}"
             self._take_over(current, self._driver.show(current))
+
+    def commit(self, context: RequestContext, container: Container, image_uuid: str) -> None:
+        """Make the image of this uuid of the container; if that fails, the image's row is removed.
+
+        Docker lets the processes stand still meanwhile. The row does not say so: nobody else may work on it.
+        """
+        image = Image.get_by_uuid(context, image_uuid)
+        with recorded(context, container.uuid, "commit") as step, self._current(context, container.uuid) as current:
+            try:
+                if current is None:
+                    raise exceptions.Conflict(TOO_LATE)
+                states.check_action("commit", current)
+                facts = self._driver.commit(current, image.local_name)
+            except exceptions.ZunError as exc:
+                step.failed(exc)
+                LOG.warning("No image could be made of container %s: %s", container.uuid, exc)
+                image.destroy()
+                return
+            image.image_id, image.size = facts.image_id, str(facts.size)
+            image.save()
+            LOG.info("Image %s is made of container %s", image_uuid, container.uuid)
 
     def delete(
         self,

@@ -251,6 +251,16 @@ class ImageFacts:
         return list(self.entrypoint) or None, list(chosen) or None
 
 
+@dataclass(frozen=True, slots=True)
+class LocalImage:
+    """An image on the host under one name. ``size`` is in bytes."""
+
+    name: str
+    tags: tuple[str, ...]
+    image_id: str
+    size: int
+
+
 class Lifecycle(Protocol):
     """Makes, moves and removes containers. Every method is safe to repeat after a crash in its middle."""
 
@@ -476,13 +486,27 @@ class Images(Protocol):
         """
         ...
 
-
     def remove_image(self, image: str) -> None:
         """Remove what has this name. Fine if nothing has it; Conflict while a container is made of it."""
         ...
 
+    def commit(self, container: ContainerView, name: str) -> ImageFacts:
+        """Make an image called ``name`` of the container's files and of how it is run.
+
+        Its processes stand still meanwhile, unless it is paused anyway. Nothing of which container it was made of,
+        or where that ran, is in the image.
+        """
+        ...
+
+    def find_images(self, term: str) -> Sequence[LocalImage]:
+        """Return the images on the host with ``term`` in their name without the tag, by name."""
+        ...
+
     def search_images(self, term: str) -> Sequence[Mapping[str, Any]]:
-        """Return what the registry that ``term`` names, or Docker's own, knows: name, description, metadata."""
+        """Return what the registry that ``term`` names, or Docker's own, knows: name, description, metadata.
+
+        Unavailable when the registry cannot be asked.
+        """
         ...
 
 

@@ -21,6 +21,7 @@ from typing import Any, Self
 from oslo_config import cfg
 
 from zun.common import exceptions
+from zun.common.image_reference import LOCAL
 from zun.container.driver import (
     RESYNC,
     ContainerView,
@@ -28,6 +29,7 @@ from zun.container.driver import (
     ImageFacts,
     Intruder,
     KernelView,
+    LocalImage,
     PinningView,
     RegistryAuth,
     RuntimeEvent,
@@ -124,6 +126,7 @@ class InMemoryDriver:
         self.updates: list[Update] = []
         self.archives: dict[tuple[str, str], bytes] = {}
         self.pulls: list[str] = []
+        self.commits: dict[str, str] = {}  # name of an image -> the container it was made of
         self.credentials: list[RegistryAuth | None] = []
         self.kernel = AuditedKernel()
         self._cpus, self._mems = cpus, mems
@@ -485,6 +488,24 @@ class InMemoryDriver:
         with self._operation("remove_image", None):
             if self.images is not None:
                 self.images.pop(image, None)
+
+    def commit(self, container: ContainerView, name: str) -> ImageFacts:
+        with self._operation("commit", container):
+            found = self._find(container)
+            self.commits[name] = found.uuid
+            facts = ImageFacts(f"sha256:{name}", size=1000)
+            if self.images is not None:
+                self.images[name] = facts
+            return facts
+
+    def find_images(self, term: str) -> Sequence[LocalImage]:
+        with self._operation("find_images", None):
+            named = sorted((*name.rpartition(":")[::2], facts) for name, facts in (self.images or {}).items())
+            return [
+                LocalImage(name, (tag,), facts.image_id, facts.size)
+                for name, tag, facts in named
+                if term in name and name != LOCAL
+            ]
 
     def search_images(self, term: str) -> Sequence[Mapping[str, Any]]:
         with self._operation("search_images", None):

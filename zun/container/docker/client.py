@@ -2,7 +2,8 @@
 """The one connection of a driver to its Docker daemon."""
 
 import threading
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from oslo_log import log as logging
 
 from zun.container.docker.errors import translated
 from zun.container.driver import ContainerView
+
+PATIENCE = 3600.0  # seconds
 
 LOG = logging.getLogger(__name__)
 
@@ -103,6 +106,15 @@ class Engine:
                             self.settings.api_url, self.settings.default_timeout, self.settings.connections
                         )
         return self._client
+
+    @contextmanager
+    def patient(self) -> Iterator[APIClient]:
+        """A client for one call that may take minutes, because it writes much to a disk."""
+        client = connect(self.settings.api_url, PATIENCE, 1)
+        try:
+            yield client
+        finally:
+            client.close()
 
     def translated(self, action: str, uuid: str = "") -> AbstractContextManager[None]:
         """Return a context in which docker-py's errors become ours; ``action`` completes "could not ..."."""
