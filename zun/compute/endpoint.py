@@ -206,6 +206,9 @@ class ComputeEndpoint:
     def image_delete(self, context: RequestContext, *, image: str) -> None:
         self._submit(self._images.delete, context, image)
 
+    def commit(self, context: RequestContext, *, container: Container, image: str) -> None:
+        self._submit(self._lifecycle.commit, context, container, image)
+
     @expected
     def image_search(self, context: RequestContext, *, name: str, exact: bool) -> list[Mapping[str, Any]]:
         return self._images.search(name, exact=exact)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images on this host: which name an image has where it comes from, who may have it, and what is asked of it."""
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -11,11 +12,12 @@ from oslo_config import cfg
 
 from zun.common import exceptions, secrets
 from zun.common.context import RequestContext
-from zun.common.image_reference import Reference, join
+from zun.common.image_reference import LOCAL, Reference, join
 from zun.common.secrets import Cipher
 from zun.container import driver
 from zun.container.driver import RegistryAuth
 from zun.objects import Container, Image, Registry
+from zun.objects.image import COMMITTED, image_found
 
 LOG = logging.getLogger(__name__)
 
@@ -46,6 +48,22 @@ def source(image: str, own: Account | None, default: Account | None) -> tuple[st
     return (str(full) if full.domain != reference.domain else image), auth
 
 
+def refused(image: str) -> bool:
+    """Whether ``image`` is how hosts themselves call what was made of somebody's container."""
+    with contextlib.suppress(ValueError):
+        return Reference.parse(image).path.rpartition("/")[2] == LOCAL
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An image's whole name at the runtime, the credentials to pull it with, and when that is to be done."""
+
+    name: str
+    auth: RegistryAuth | None
+    policy: str | None
+
+
 class Accounts:
     """The accounts that this host pulls with."""
 
@@ -63,8 +81,15 @@ class Accounts:
             default = Account(docker.default_registry, auth)
         return cls(Cipher(secrets.keys(conf)), default)
 
-    def source(self, context: RequestContext, container: Container) -> tuple[str, RegistryAuth | None]:
-        """As ``source`` above, for the image of ``container``. Raises RegistryNotFound, Conflict."""
+    def source(self, context: RequestContext, container: Container) -> Source:
+        """Where to get the image of ``container``. Raises RegistryNotFound, ImageNotFound, Conflict."""
+        made = container.request.get(COMMITTED)
+        if made is not None:
+            return Source(Image.get_by_uuid(context, made).local_name, None, "never")
+        if refused(container.image):
+            raise exceptions.ImageNotFound(
+                f"{container.image}: images made of containers are asked for by the name or uuid that they were given."
+            )
         own = None
         if container.registry_id is not None:
             registry = Registry.get_by_uuid(context, container.registry_id)
@@ -73,7 +98,8 @@ class Accounts:
                 password = "" if registry.password is None else self._cipher.decrypt(registry.password)
                 auth = RegistryAuth(registry.username, password)
             own = Account(registry.domain, auth)
-        return source(container.image, own, self.default)
+        name, auth = source(container.image, own, self.default)
+        return Source(name, auth, container.image_pull_policy)
 
 
 def seen_now_and_then(shown: Container | Image) -> Callable[[str], None]:
@@ -118,7 +144,8 @@ class Images:
         """Remove the image, and its row once it is gone. One that a container uses stays, and so does its row."""
         image = Image.get_by_uuid(context, uuid)
         name, _ = source(join(image.repo, image.tag), None, self._accounts.default)
-        if image.image_id is not None:
+        name = image.local_name or name
+        if image.image_id is not None or image.local_name:
             try:
                 self._runtime.remove_image(name)
             except exceptions.ZunError as exc:
@@ -128,6 +155,21 @@ class Images:
         LOG.info("Image %s (%s) is removed", uuid, name)
 
     def search(self, name: str, *, exact: bool) -> list[Mapping[str, Any]]:
-        """What the registries know under ``name``; ``exact``: under this very name only."""
-        found = self._runtime.search_images(name)
-        return [each for each in found if not exact or each["name"] == name]
+        """What this host has and the registries know under ``name``; ``exact``: under this very name only.
+
+        Unavailable when the registries cannot be asked and the host has nothing.
+        """
+        term, _, tag = name.partition(":") if "/" not in name.rpartition(":")[2] else (name, "", "")
+        here = [
+            image_found(each.name, each.tags, each.image_id, each.size)
+            for each in self._runtime.find_images(term)
+            if (not tag or tag in each.tags) and (not exact or each.name == term)
+        ]
+        try:
+            found = self._runtime.search_images(name)
+        except exceptions.Unavailable as exc:
+            if not here:
+                raise
+            LOG.warning("Only images of this host are found: %s", exc)
+            found = []
+        return [*here, *(each for each in found if not exact or each["name"] == name)]

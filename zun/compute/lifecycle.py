@@ -27,7 +27,7 @@ from zun.compute.record import recorded
 from zun.compute.resize import Resize
 from zun.compute.shared_pool import SharedPool, pool_of
 from zun.container.driver import ContainerDriver, KernelView, RuntimeState
-from zun.objects import Container
+from zun.objects import Container, ContainerActionEvent, Image
 from zun.objects.placement import cpuset_record, held_plan
 from zun.scheduler.rpcapi import SchedulerAPI
 from zun.topology import CpuSet, Plan
@@ -162,8 +162,9 @@ class Lifecycle:
 
     def _make_object(self, context: RequestContext, container: Container, plan: Plan, *, instead: bool = False) -> None:
         """Create the runtime's object, its CPUs and memory nodes set; ``instead`` of the one there is."""
-        name, auth = self._accounts.source(context, container)
-        image = self._driver.ensure(name, container.image_pull_policy, auth, seen_now_and_then(container))
+        source = self._accounts.source(context, container)
+        name = source.name
+        image = self._driver.ensure(name, source.policy, source.auth, seen_now_and_then(container))
         container.status_detail = None
         if instead:  # the image is here: from now on nothing slow can fail
             with self._pool.leaving(container.uuid):
@@ -327,6 +328,27 @@ class Lifecycle:
                 current.status_reason = f"{action} failed: {exc}"
             self._take_over(current, self._driver.show(current))
 
+    def commit(self, context: RequestContext, container: Container, image_uuid: str) -> None:
+        """Make the image of this uuid of the container; if that fails, the image's row is removed.
+
+        Docker lets the processes stand still meanwhile. The row does not say so: nobody else may work on it.
+        """
+        image = Image.get_by_uuid(context, image_uuid)
+        with recorded(context, container.uuid, "commit") as step, self._current(context, container.uuid) as current:
+            try:
+                if current is None:
+                    raise exceptions.Conflict(TOO_LATE)
+                states.check_action("commit", current)
+                facts = self._driver.commit(current, image.local_name)
+            except exceptions.ZunError as exc:
+                step.failed(exc)
+                LOG.warning("No image could be made of container %s: %s", container.uuid, exc)
+                image.destroy()
+                return
+            image.image_id, image.size, image.status = facts.image_id, str(facts.size), "Available"
+            image.save()
+            LOG.info("Image %s is made of container %s", image_uuid, container.uuid)
+
     def delete(
         self,
         context: RequestContext,
@@ -470,24 +492,29 @@ class Lifecycle:
 
     # what the runtime does by itself
 
-    def sync(self, context: RequestContext, uuid: str, event: str | None = None) -> None:
-        """Bring the row to what the runtime says; ``event`` is what made somebody look."""
+    def sync(self, context: RequestContext, uuid: str) -> bool:
+        """Bring the row to what the runtime says. Returns whether the container is to be made anew, by ``rebuild``."""
         with self._current(context, uuid) as current:
-            known = event == "update" or (event == "start" and current is not None and current.status == Status.RUNNING)
-            if current is not None and current.host == self._hostname and not known:
-                self._sync(context, current, self._driver.show(current))
+            if current is None or current.host != self._hostname:
+                return False
+            before = current.status
+            self._take_over(current, self._driver.show(current))
+            heal = before != current.status == Status.REBUILDING
+            if heal:
+                ContainerActionEvent.ask(context, uuid, current.project_id, "rebuild")
+            self._save(context, current)
+            if current.status != before:
+                LOG.info("Container %s is %s, it was %s", uuid, current.status, before)
+                self._notifier.status_changed(context, current)
+            return heal
 
-    def _sync(self, context: RequestContext, container: Container, state: RuntimeState | None) -> None:
-        before = container.status
-        held = container.cpuset is not None
-        self._take_over(container, state)
-        if held and container.cpuset is None:
+    def _save(self, context: RequestContext, container: Container) -> None:
+        """Write what changed. What removed itself at the runtime gives back what it held."""
+        changed = container.obj_what_changed()
+        if "cpuset" in changed and container.cpuset is None:
             self._released(context, container.uuid, container.save_changed_claim(self._hostname))
-        elif container.obj_what_changed():
+        elif changed:
             container.save()
-        if container.status != before:
-            LOG.info("Container %s is %s, it was %s", container.uuid, container.status, before)
-            self._notifier.status_changed(context, container)
 
     @staticmethod
     def _take_over(container: Container, state: RuntimeState | None) -> None:
@@ -534,16 +561,21 @@ class Lifecycle:
             finally:
                 current.task_state = None
                 with contextlib.suppress(exceptions.ContainerNotFound):
-                    current.save()
+                    self._save(context, current)
             LOG.info("Container %s is %s after %s", current.uuid, current.status, action)
             self._notifier.status_changed(context, current)
 
     @staticmethod
     def _still_allowed(action: str, container: Container) -> bool:
         # The API set Restarting or Rebuilding when it accepted that; an interrupted operation is taken up where it was.
-        if container.status in states.ALLOWED[action] or container.task_state:
+        # Restarting is also what the runtime may call it. A rebuild that was taken up before its message came is done.
+        if container.task_state:
             return True
-        if container.status == {"reboot": Status.RESTARTING, "rebuild": Status.REBUILDING}.get(action):
+        if action == "rebuild":
+            allowed = container.status == Status.REBUILDING
+        else:
+            allowed = container.status in states.ALLOWED[action]
+        if allowed or (action == "reboot" and container.status == Status.RESTARTING):
             return True
         LOG.info("Container %s is %s by now: no %s", container.uuid, container.status, action)
         return False

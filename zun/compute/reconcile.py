@@ -5,16 +5,18 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from zun.common.states import TRANSITIONAL, Status, TaskState
+from zun.common.states import ALLOWED, TRANSITIONAL, Status, TaskState
 from zun.container.driver import RuntimeState
 
 GONE = (
     "The container does not exist at the runtime any more: it was removed behind this service's back. Delete it here "
     "as well, or rebuild it."
 )
-
+HEALING = "The container did not exist at the runtime any more. It is being made anew."
 
 _ALIVE = frozenset({Status.RUNNING, Status.PAUSED})
+# Not in an error: its reason would be lost, and what cannot be made would be tried again for ever.
+_HEALED = ALLOWED["rebuild"] - {Status.ERROR}
 
 
 def observed(row: Mapping[str, Any], state: RuntimeState | None) -> dict[str, Any]:
@@ -46,6 +48,9 @@ def _vanished(row: Mapping[str, Any]) -> dict[str, Any]:
         return {"status": Status.DELETED, "cpuset": None}
     if row["status"] == Status.ERROR or row["container_id"] is None:
         return {}
+    if row["auto_heal"] and row["status"] in _HEALED:
+        request = {**row["request"], "run": row["status"] == Status.RUNNING}
+        return {"status": Status.REBUILDING, "status_reason": HEALING, "request": request}
     return {"status": Status.ERROR, "status_reason": GONE}
 
 
@@ -82,7 +87,7 @@ _INTERRUPTED = {
 
 def first_step(row: Mapping[str, Any]) -> Step:
     """What an interrupted operation left to do. Every step may safely be done twice."""
-    if row["status"] == Status.DELETING:
+    if row["status"] in (Status.DELETING, Status.DELETED):
         return Step.DELETE
     if row["status"] == Status.CREATING:
         return Step.RESUME_CREATE

@@ -217,6 +217,10 @@ class ComputeAPI:
         """Cast: remove the image with this uuid from ``host``, and its row when it is gone."""
         self._cast(context, host, "image_delete", version="1.2", image=image)
 
+    def commit(self, context: RequestContext, container: Container, image: str) -> None:
+        """Cast: make the image with this uuid of the container. Since version 1.2."""
+        self._cast(context, container.host, "commit", version="1.2", container=container, image=image)
+
     def image_search(self, context: RequestContext, host: str, name: str, *, exact: bool) -> list[dict[str, Any]]:
         """Call: what registries know under ``name``, as ``host`` sees them."""
         found: list[dict[str, Any]] = self._ask(context, host, "image_search", version="1.2", name=name, exact=exact)

@@ -25,7 +25,8 @@ from zun.compute.lifecycle import Lifecycle
 from zun.compute.reconcile import Step, first_step
 from zun.compute.shared_pool import SharedPool
 from zun.compute.terminals import TerminalDesk
-from zun.container.driver import RESYNC, ContainerDriver
+from zun.compute.watch import Looks, follow
+from zun.container.driver import ContainerDriver
 from zun.objects import Container, Image, ZunService
 from zun.scheduler.rpcapi import SchedulerAPI
 from zun.topology import HostTopology, discover
@@ -33,6 +34,7 @@ from zun.topology import HostTopology, discover
 LOG = logging.getLogger(__name__)
 
 BINARY = "zun-compute"
+SPARE_LOOKS = 4  # looks at containers in which nothing is under way, at the same time
 
 
 class ComputeService:
@@ -65,11 +67,12 @@ class ComputeService:
             self._host, self.tracker, self._pool, self._driver, self._scheduler_api, notifier, accounts
         )
         self._workers = concurrent.futures.ThreadPoolExecutor(max_workers=conf.compute.workers)
+        self._looks = Looks(self._look, conf.compute.workers + SPARE_LOOKS)
         context = admin_context()
         self._heartbeat()
         self._update_inventory()
         self._recover(context)
-        Image.fail_pulls(context, self._host, "The compute service was restarted. Delete the image and pull it again.")
+        Image.fail_unfinished(context, self._host, "The compute service was restarted. Delete the image and try again.")
         self.auditor = Auditor(
             self._host,
             self.tracker,
@@ -110,6 +113,7 @@ class ComputeService:
         self._periodic.stop()
         self._server.stop()
         self._server.wait()
+        self._looks.stop()
         self._workers.shutdown(wait=True)
         self._events.join(timeout=5)
 
@@ -136,7 +140,7 @@ class ComputeService:
         self.lifecycle.restore(containers, runtime)
         for container in containers:
             runtime.pop(container.uuid, None)
-            self._take_up(context, container)
+            self._submit(functools.partial(self._take_up, context, container.uuid))
         for uuid, state in runtime.items():
             LOG.warning(
                 "The runtime has container %s (%s) on CPUs %s, of which the database knows nothing. If it is not "
@@ -146,7 +150,8 @@ class ComputeService:
                 state.cpuset_cpus,
             )
 
-    def _take_up(self, context: RequestContext, container: Container) -> None:
+    def _take_up(self, context: RequestContext, uuid: str) -> None:
+        """Do what is left to do in the container. It is decided once no other operation works on it."""
         steps: dict[Step, Callable[[RequestContext, Container], object]] = {
             Step.RESUME_CREATE: self.lifecycle.resume_create,
             # What was accepted is deleted, whatever the runtime says: the user cannot ask for it a second time.
@@ -158,23 +163,24 @@ class ComputeService:
             Step.PAUSE: self.lifecycle.pause,
             Step.UNPAUSE: self.lifecycle.unpause,
             Step.KILL: self.lifecycle.kill,
-            Step.SYNC: lambda ctx, each: self.lifecycle.sync(ctx, each.uuid),
+            Step.SYNC: lambda ctx, each: self._looks.at(each.uuid),
         }
-        step = first_step(container)
-        if step is not Step.SYNC:
-            LOG.info("Container %s was interrupted: %s", container.uuid, step)
-        self._submit(lambda: steps[step](context, container))
+        with self.lifecycle.undisturbed(context, uuid) as container:
+            if container is None or container.host != self._host:
+                return
+            step = first_step(container)
+            if step is not Step.SYNC:
+                LOG.info("Container %s was interrupted: %s", uuid, step)
+            steps[step](context, container)
 
     def _sync_all(self) -> None:
-        """Compare every container with the runtime, and take up what lost its message."""
+        """Compare every container with the runtime, and take up what lost its message or is left to be removed."""
         context = admin_context()
         for container in Container.list_by_host(context, self._host):
-            if container.status == Status.DELETED:
-                self._submit(functools.partial(self.lifecycle.delete, context, container, force=True))
-            elif container.status in TRANSITIONAL:
-                self._take_up(context, container)
+            if container.status in TRANSITIONAL or container.status == Status.DELETED:
+                self._submit(functools.partial(self._take_up, context, container.uuid))
             else:
-                self._submit(functools.partial(self.lifecycle.sync, context, container.uuid))
+                self._looks.at(container.uuid)
 
     def _audit(self) -> None:
         try:
@@ -182,12 +188,12 @@ class ComputeService:
         except exceptions.ZunError as exc:
             LOG.warning("This host could not be audited: %s", exc)
 
+    def _look(self, uuid: str) -> None:
+        if self.lifecycle.sync(admin_context(), uuid):
+            self._submit(functools.partial(self._take_up, admin_context(), uuid))
+
     def _follow_events(self) -> None:
-        for event in self._driver.events(self._stopping):
-            if event.action == RESYNC:
-                self._submit(self._sync_all)
-            else:
-                self._submit(functools.partial(self.lifecycle.sync, admin_context(), event.uuid, event.action))
+        follow(self._driver, self._stopping, one=self._looks.at, every=lambda: self._submit(self._sync_all))
 
     def _submit(self, work: Callable[[], object]) -> None:
         def run() -> None:

@@ -25,6 +25,9 @@ from zun.topology import CpuSet
 #: Action of the event which says: events may have been missed, read everything again. It carries no uuid.
 RESYNC = "resync"
 
+#: Why a container was stopped that nobody stopped.
+OUT_OF_MEMORY = "It used more memory than it has, so the kernel killed it. Give it more memory and start it again."
+
 #: Statuses of rows that an object which never ran has nothing to say to (lifecycle contract, section 6).
 KEPT_WHEN_NEVER_STARTED = frozenset(
     {
@@ -93,11 +96,12 @@ class RuntimeState:
     """One container as its runtime describes it.
 
     ``status`` is None when the runtime has nothing to add to what the row says: an object that was never
-    started says so only to a row that is still ``Creating`` (see :meth:`Inspector.list`). ``pid`` is the
+    started says so only to a row that is still ``Creating`` (see :meth:`Inspector.list`), and one that is
+    being removed is about to be no more. ``pid`` is the
     first process's id on the host, 0 when there is none. ``exit_code`` is None until a process has ended.
-    ``error`` is the runtime's own text, or why ``status`` is Unknown. ``cpuset_cpus`` and ``cpuset_mems`` are
-    the runtime's *configuration* in the kernel's list form, "" when unset; what the kernel does with it is
-    :class:`KernelView`.
+    ``error`` is the runtime's own text, why ``status`` is Unknown, or :data:`OUT_OF_MEMORY`.
+    ``cpuset_cpus`` and ``cpuset_mems`` are the runtime's *configuration* in the kernel's list form, "" when
+    unset; what the kernel does with it is :class:`KernelView`.
     """
 
     container_id: str
@@ -183,8 +187,9 @@ class Intruder:
 class RuntimeEvent:
     """Something happened to the container ``uuid``; read its state to learn what.
 
-    Actions are Docker's names (``start die oom pause unpause update destroy``) or :data:`RESYNC` with an
-    empty uuid. An event may be delivered twice.
+    Actions are Docker's names (``start die oom pause unpause rename destroy``) or :data:`RESYNC` with an
+    empty uuid. An event may be delivered twice. What these do not cover changes nothing that a state tells: a
+    stop, a kill and a restart are made of ``die`` and ``start``.
     """
 
     uuid: str
@@ -244,6 +249,16 @@ class ImageFacts:
             return list(entrypoint), list(command) if command else None
         chosen = command or self.command
         return list(self.entrypoint) or None, list(chosen) or None
+
+
+@dataclass(frozen=True, slots=True)
+class LocalImage:
+    """An image on the host under one name. ``size`` is in bytes."""
+
+    name: str
+    tags: tuple[str, ...]
+    image_id: str
+    size: int
 
 
 class Lifecycle(Protocol):
@@ -471,13 +486,27 @@ class Images(Protocol):
         """
         ...
 
-
     def remove_image(self, image: str) -> None:
         """Remove what has this name. Fine if nothing has it; Conflict while a container is made of it."""
         ...
 
+    def commit(self, container: ContainerView, name: str) -> ImageFacts:
+        """Make an image called ``name`` of the container's files and of how it is run.
+
+        Its processes stand still meanwhile, unless it is paused anyway. Nothing of which container it was made of,
+        or where that ran, is in the image.
+        """
+        ...
+
+    def find_images(self, term: str) -> Sequence[LocalImage]:
+        """Return the images on the host with ``term`` in their name without the tag, by name."""
+        ...
+
     def search_images(self, term: str) -> Sequence[Mapping[str, Any]]:
-        """Return what the registry that ``term`` names, or Docker's own, knows: name, description, metadata."""
+        """Return what the registry that ``term`` names, or Docker's own, knows: name, description, metadata.
+
+        Unavailable when the registry cannot be asked.
+        """
         ...
 
 
@@ -487,7 +516,8 @@ class EventSource(Protocol):
     def events(self, stop: threading.Event) -> Iterator[RuntimeEvent]:
         """Yield this host's events until ``stop`` is set; then end soon.
 
-        The first event, and the first after every lost connection, is a :data:`RESYNC`.
+        The first event, and the first after every lost connection, is a :data:`RESYNC`. A lost connection is
+        made again, sooner or later, however long that takes.
         """
         ...
 

@@ -21,6 +21,7 @@ from typing import Any, Self
 from oslo_config import cfg
 
 from zun.common import exceptions
+from zun.common.image_reference import LOCAL
 from zun.container.driver import (
     RESYNC,
     ContainerView,
@@ -28,6 +29,7 @@ from zun.container.driver import (
     ImageFacts,
     Intruder,
     KernelView,
+    LocalImage,
     PinningView,
     RegistryAuth,
     RuntimeEvent,
@@ -100,8 +102,8 @@ class InMemoryDriver:
     one daemon.
 
     Beyond the Protocols: :meth:`fail` and :meth:`before` disturb an operation, :meth:`disobey` the kernel,
-    :meth:`exit` ends a process; ``kernel`` holds what else an audit finds; ``updates`` and ``pulls`` tell what
-    was asked for.
+    :meth:`cut_events` and :meth:`join_events` the stream of events, :meth:`exit` ends a process;
+    ``kernel`` holds what else an audit finds; ``updates`` and ``pulls`` tell what was asked for.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class InMemoryDriver:
         self.updates: list[Update] = []
         self.archives: dict[tuple[str, str], bytes] = {}
         self.pulls: list[str] = []
+        self.commits: dict[str, str] = {}  # name of an image -> the container it was made of
         self.credentials: list[RegistryAuth | None] = []
         self.kernel = AuditedKernel()
         self._cpus, self._mems = cpus, mems
@@ -170,10 +173,23 @@ class InMemoryDriver:
                 repairable,
             )
 
-    def exit(self, uuid: str, code: int = 0) -> None:
+    def exit(self, uuid: str, code: int = 0, *, out_of_memory: bool = False) -> None:
         """End the container's process as if by itself; its restart policy applies."""
         with self.runtime.lock:
+            self.runtime.objects[uuid].out_of_memory = out_of_memory
             self.runtime.end(self.runtime.objects[uuid], code, by_itself=True)
+
+    def cut_events(self) -> None:
+        """Let nothing be heard of this host's containers until ``join_events``."""
+        with self.runtime.lock:
+            self.runtime.silent.add(self.host_facts.name)
+
+    def join_events(self) -> None:
+        """Connect the stream again. It begins with a resync; what happened meanwhile is not told."""
+        with self.runtime.lock:
+            self.runtime.silent.discard(self.host_facts.name)
+            for listener in self.runtime.listeners[self.host_facts.name]:
+                listener.put(RuntimeEvent("", RESYNC))
 
     def write_log(self, uuid: str, line: str) -> None:
         with self.runtime.lock:
@@ -331,7 +347,6 @@ class InMemoryDriver:
             found.memory = memory or found.memory
             if cpuset_cpus or cpuset_mems:
                 self._repair(found)
-            self.runtime.tell(found, "update")
 
     # Console
 
@@ -473,6 +488,24 @@ class InMemoryDriver:
         with self._operation("remove_image", None):
             if self.images is not None:
                 self.images.pop(image, None)
+
+    def commit(self, container: ContainerView, name: str) -> ImageFacts:
+        with self._operation("commit", container):
+            found = self._find(container)
+            self.commits[name] = found.uuid
+            facts = ImageFacts(f"sha256:{name}", size=1000)
+            if self.images is not None:
+                self.images[name] = facts
+            return facts
+
+    def find_images(self, term: str) -> Sequence[LocalImage]:
+        with self._operation("find_images", None):
+            named = sorted((*name.rpartition(":")[::2], facts) for name, facts in (self.images or {}).items())
+            return [
+                LocalImage(name, (tag,), facts.image_id, facts.size)
+                for name, tag, facts in named
+                if term in name and name != LOCAL
+            ]
 
     def search_images(self, term: str) -> Sequence[Mapping[str, Any]]:
         with self._operation("search_images", None):

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from zun.common import exceptions
 from zun.common.states import Status
-from zun.container.driver import KEPT_WHEN_NEVER_STARTED, RuntimeEvent, RuntimeState
+from zun.container.driver import KEPT_WHEN_NEVER_STARTED, OUT_OF_MEMORY, RuntimeEvent, RuntimeState
 
 #: Exit codes of a process that a signal ended.
 KILLED, TERMINATED = 137, 143
@@ -38,6 +38,7 @@ class RuntimeObject:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     restarts: int = 0
+    out_of_memory: bool = False
     log: list[tuple[datetime, str]] = field(default_factory=list)
 
     def status(self, current: Status | str | None) -> Status | None:
@@ -58,7 +59,7 @@ class RuntimeObject:
             exit_code=None if self.pid else self.exit_code,
             started_at=self.started_at,
             finished_at=None if self.pid else self.finished_at,
-            error=None,
+            error=OUT_OF_MEMORY if self.out_of_memory and not self.pid else None,
             pid=self.pid,
             cpuset_cpus=self.cpuset_cpus,
             cpuset_mems=self.cpuset_mems,
@@ -87,6 +88,7 @@ class InMemoryRuntime:
         self.lock = threading.RLock()
         self.objects: dict[str, RuntimeObject] = {}
         self.by_host: dict[str, dict[str, RuntimeObject]] = defaultdict(dict)
+        self.silent: set[str] = set()  # hosts whose stream of events is cut
         self.listeners: dict[str, list[queue.SimpleQueue[RuntimeEvent]]] = defaultdict(list)
         self._pids = itertools.count(1001)
 
@@ -102,6 +104,7 @@ class InMemoryRuntime:
     def begin(self, stopped: RuntimeObject) -> None:
         """Start the first process. One whose command ends at once has ended when this returns."""
         stopped.pid, stopped.started_at, stopped.restarting = next(self._pids), utcnow(), False
+        stopped.out_of_memory = False
         self.tell(stopped, "start")
         outcome = pretend(stopped.command)
         if outcome is None or outcome.seconds:
@@ -124,6 +127,8 @@ class InMemoryRuntime:
             self.remove(running)
 
     def tell(self, about: RuntimeObject, action: str) -> None:
+        if about.host in self.silent:
+            return
         for listener in self.listeners.get(about.host, ()):
             listener.put(RuntimeEvent(about.uuid, action))
 

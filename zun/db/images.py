@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries of the images that were pulled to hosts. Each function is one transaction."""
+"""Queries of the images that were pulled to hosts or made there of containers. Each function is one transaction."""
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from oslo_utils import timeutils, uuidutils
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
+from zun.common.image_reference import LOCAL, Reference
 from zun.db import models, paging, session
 
 table = models.images
@@ -25,10 +27,63 @@ def insert(values: Mapping[str, Any]) -> session.Row:
     values = {"status": "Pulling", **values}
     try:
         with session.writer() as connection:
-            connection.execute(table.insert().values(**values, uuid=uuid, created_at=timeutils.utcnow()))
+            whole = {**values, "uuid": uuid, "pulled": _digest(values), "created_at": timeutils.utcnow()}
+            connection.execute(table.insert().values(**whole))
             return session.rows(connection, sa.select(table).where(table.c.uuid == uuid))[0]
     except db_exc.DBDuplicateEntry:
         raise exceptions.ImageAlreadyExists(**{name: values[name] for name in ("repo", "tag", "host")}) from None
+
+
+@session.retry
+def insert_committed(values: Mapping[str, Any]) -> session.Row:
+    """Add an image that is being made of a container. Names are not unique: the newest of a name is meant by it."""
+    uuid = uuidutils.generate_uuid()
+    whole = {
+        **values,
+        "status": "Committing",
+        "uuid": uuid,
+        "local_name": f"{LOCAL}:{uuid}",
+        "created_at": timeutils.utcnow(),
+    }
+    with session.writer() as connection:
+        connection.execute(table.insert().values(**whole))
+        return session.rows(connection, sa.select(table).where(table.c.uuid == uuid))[0]
+
+
+def committed(project_id: str, name: str, host: str | None = None) -> session.Row | None:
+    """The newest image that the project made, on ``host`` or anywhere, and calls ``name``; None if there is none.
+
+    ``name`` may be its uuid. One that is still being made is none yet.
+    """
+    if uuidutils.is_uuid_like(name):
+        named = table.c.uuid == name
+    else:
+        try:
+            reference = Reference.parse(name)
+        except ValueError:
+            return None
+        named = sa.and_(table.c.repo == reference.repo, table.c.tag == reference.version)
+    statement = sa.select(table).where(_made(project_id), named).order_by(table.c.id.desc()).limit(1)
+    if host is not None:
+        statement = statement.where(table.c.host == host)
+    with session.reader() as connection:
+        return session.first(connection, statement)
+
+
+def search_committed(project_id: str, term: str) -> list[session.Row]:
+    """The images that the project made whose name, without a tag, has ``term`` in it."""
+    statement = sa.select(table).where(_made(project_id), table.c.repo.contains(term, autoescape=True))
+    with session.reader() as connection:
+        return session.rows(connection, statement.order_by(table.c.id))
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    """The names are longer together than what a database can keep unique."""
+    return hashlib.sha256("\0".join(values[name] for name in ("host", "repo", "tag")).encode()).hexdigest()
+
+
+def _made(project_id: str) -> sa.ColumnElement[bool]:
+    return sa.and_(table.c.project_id == project_id, table.c.local_name != "", table.c.image_id.is_not(None))
 
 
 def get(uuid: str, project_id: str | None = None) -> session.Row:
@@ -51,9 +106,9 @@ def page(context: RequestContext, *, limit: int, marker: str | None, sort_key: s
 
 
 @session.retry
-def fail_pulls(host: str, reason: str) -> None:
-    """Nothing pulls these images of ``host`` any more."""
-    under_way = (table.c.host == host) & (table.c.status == "Pulling")
+def fail_unfinished(host: str, reason: str) -> None:
+    """Nothing pulls or makes these images of ``host`` any more."""
+    under_way = (table.c.host == host) & table.c.status.in_(("Pulling", "Committing"))
     values = {"status": "Error", "status_detail": reason, "updated_at": timeutils.utcnow()}
     with session.writer() as connection:
         connection.execute(table.update().where(under_way).values(values))

@@ -242,13 +242,16 @@ images = sa.Table(
     sa.Column("host", text(255), nullable=False),
     sa.Column("repo", text(255), nullable=False),
     sa.Column("tag", text(255), nullable=False),  # or a digest
+    # A digest of host, repo and tag, which a pulled image has for itself. None for one made of a container.
+    sa.Column("pulled", text(64), unique=True),
+    # What the runtime of its host, and nobody else, knows an image by that was made of a container; else empty.
+    sa.Column("local_name", text(64), nullable=False, default="", server_default=""),
     sa.Column("image_id", text(255)),
     sa.Column("size", text(32)),  # bytes
-    sa.Column("status", text(16), nullable=False),  # Pulling, Available or Error
+    sa.Column("status", text(16), nullable=False),  # Pulling, Committing, Available or Error
     sa.Column("status_detail", text(255)),  # how far the pull is, or why it failed
     sa.Column("created_at", Time, nullable=False),
     sa.Column("updated_at", Time),
-    sa.UniqueConstraint("host", "repo", "tag"),
     sa.Index("ix_images_project_id", "project_id"),
 )
 

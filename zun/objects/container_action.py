@@ -18,6 +18,11 @@ class ContainerActionEvent(base.ZunObject):
     fields: dict[str, Any] = {}
 
     @base.remotable_classmethod
+    def ask(cls, context: RequestContext, container_uuid: str, project_id: str, action: str) -> None:
+        """Note an ``action`` that no user asked for, but a service by itself."""
+        db.start(container_uuid, action, request_id=context.request_id, user_id=None, project_id=project_id)
+
+    @base.remotable_classmethod
     def start(cls, context: RequestContext, container_uuid: str, action: str, event: str) -> int | None:
         """Gives the event's id, None when nobody asked for the action."""
         return db.start_event(container_uuid, context.request_id, action, event)

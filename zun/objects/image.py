@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image that was pulled to a host."""
+"""An image that was pulled to a host, or made there of a container."""
 
 import datetime
-from typing import Self
+from collections.abc import Sequence
+from typing import Any, Self
 
 from oslo_versionedobjects import fields
 
@@ -10,12 +11,29 @@ from zun.common.context import RequestContext
 from zun.db import images as db
 from zun.objects import base
 
+#: Member of a container's ``request``: uuid of the image made of a container that it is made of itself.
+COMMITTED = "committed"
+
+
+def image_found(name: str, tags: Sequence[str], ident: str, size: int) -> dict[str, Any]:
+    """An image of a host as the answer to a search has it, beside what registries say of theirs."""
+    return {
+        "id": ident,
+        "name": name,
+        "tags": list(tags),
+        "status": "available",
+        "size": size,
+        "description": "",
+        "metadata": {"is_official": False, "star_count": 0},
+    }
+
 
 @base.register
 class Image(base.ZunObject):
-    """``tag`` may be a digest. ``image_id`` and ``size`` (bytes, as text) are None until it has been pulled.
+    """``tag`` may be a digest. ``image_id`` and ``size`` (bytes, as text) are None until it is there.
 
-    ``status`` is Pulling, Available or Error; ``status_detail`` says how far a pull is or why it failed.
+    ``status`` is Pulling, Committing, Available or Error; ``status_detail`` says how far it is or why it failed.
+    ``local_name`` is what the runtime knows one by that was made of a container, else empty.
     """
 
     VERSION = "1.0"
@@ -27,6 +45,7 @@ class Image(base.ZunObject):
         "host": fields.StringField(),
         "repo": fields.StringField(),
         "tag": fields.StringField(),
+        "local_name": fields.StringField(default=""),
         "image_id": fields.StringField(nullable=True),
         "size": fields.StringField(nullable=True),
         "status": fields.StringField(),
@@ -41,6 +60,7 @@ class Image(base.ZunObject):
     host: str
     repo: str
     tag: str
+    local_name: str
     image_id: str | None
     size: str | None
     status: str
@@ -54,9 +74,9 @@ class Image(base.ZunObject):
         return cls.from_row(context, db.get(uuid))
 
     @base.remotable_classmethod
-    def fail_pulls(cls, context: RequestContext, host: str, reason: str) -> None:
-        """Every pull that is under way on ``host`` has ended without its image."""
-        db.fail_pulls(host, reason)
+    def fail_unfinished(cls, context: RequestContext, host: str, reason: str) -> None:
+        """Every image that is on its way to ``host`` will not come."""
+        db.fail_unfinished(host, reason)
 
     @base.remotable
     def save(self) -> None:

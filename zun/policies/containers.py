@@ -63,5 +63,6 @@ RULES = (
     ),
     rule("container:stats", READER, "See what a container uses.", f"GET {_ITEM}/stats"),
     rule("container:get_archive", MEMBER, "Read files of a container.", f"GET {_ITEM}/get_archive"),
+    rule("container:commit", MEMBER, "Make an image of a container.", f"POST {_ITEM}/commit"),
     rule("container:put_archive", MEMBER, "Write files of a container.", f"POST {_ITEM}/put_archive"),
 )

@@ -53,6 +53,10 @@ RESIZE = Schema({"w": scalars.CHARACTERS, "h": scalars.CHARACTERS}, required=("w
 EXECUTE_RESIZE = Schema(
     {"exec_id": scalars.EXEC_ID, "w": scalars.CHARACTERS, "h": scalars.CHARACTERS}, required=("exec_id", "w", "h")
 )
+COMMIT = Schema(
+    {"repository": Field({"type": "string", "minLength": 1}), "tag": Field({"type": "string", "minLength": 1})},
+    required=("repository",),
+)
 RENAME = Schema({"name": scalars.NAME}, required=("name",))
 
 

@@ -2,17 +2,24 @@
 """The one connection of a driver to its Docker daemon."""
 
 import threading
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import requests.adapters
 from docker import APIClient
+from docker import errors as docker_errors
 from docker.transport import UnixHTTPAdapter
 from docker.transport.unixconn import UnixHTTPConnectionPool
+from oslo_log import log as logging
 
 from zun.container.docker.errors import translated
 from zun.container.driver import ContainerView
+
+PATIENCE = 3600.0  # seconds
+
+LOG = logging.getLogger(__name__)
 
 #: Labels on every object. Several agents may share one daemon: each sees the objects that bear its own host
 #: only.
@@ -100,9 +107,45 @@ class Engine:
                         )
         return self._client
 
+    @contextmanager
+    def patient(self) -> Iterator[APIClient]:
+        """A client for one call that may take minutes, because it writes much to a disk."""
+        client = connect(self.settings.api_url, PATIENCE, 1)
+        try:
+            yield client
+        finally:
+            client.close()
+
     def translated(self, action: str, uuid: str = "") -> AbstractContextManager[None]:
         """Return a context in which docker-py's errors become ours; ``action`` completes "could not ..."."""
         return translated(action, uuid, self.settings.api_url)
+
+    def find(self, container: ContainerView) -> dict[str, Any] | None:
+        """Return the container's object of this host as Docker describes it, None when there is none.
+
+        One that somebody renamed gets its name back: by it every operation finds its object, and no second one
+        can be made. Raises docker-py's errors.
+        """
+        name = object_name(container)
+        try:
+            found = self.api.inspect_container(name)
+        except docker_errors.NotFound:
+            found = None
+        if found is not None and self.owns(found["Config"]["Labels"]):
+            return found
+        labels = [f"{LABEL_UUID}={container.uuid}", f"{LABEL_HOST}={self.settings.host_label}"]
+        for entry in self.api.containers(all=True, filters={"label": labels}):
+            try:
+                if found is None:
+                    self.api.rename(entry["Id"], name)
+                    LOG.warning("Container %s was called %s at Docker; renamed it back", container.uuid, entry["Names"])
+                else:
+                    names = entry["Names"]
+                    LOG.warning("Container %s is called %s at Docker, and its name is taken", container.uuid, names)
+                return self.api.inspect_container(entry["Id"])
+            except docker_errors.NotFound:
+                continue
+        return None
 
     def owns(self, labels: dict[str, str] | None) -> bool:
         return (labels or {}).get(LABEL_HOST) == self.settings.host_label

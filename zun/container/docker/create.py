@@ -19,6 +19,7 @@ DEFAULT_SHARES = 1024
 #: The kernel raises anything lower; Docker reads 0 as unset.
 MINIMUM_SHARES = 2
 QUOTA_PERIOD_US = 100_000
+CPUSET_VARIABLES = ("ZUN_CPUSET_CPUS", "ZUN_CPUSET_MEMS")
 SECOND_NS = 1_000_000_000
 
 
@@ -64,7 +65,7 @@ def _cpuset_variables(container: ContainerView, cpus: str, mems: str) -> dict[st
     """
     if container.cpu_policy in (None, "shared"):
         return {}
-    return {"ZUN_CPUSET_CPUS": cpus, "ZUN_CPUSET_MEMS": mems}
+    return dict(zip(CPUSET_VARIABLES, (cpus, mems), strict=True))
 
 
 def cpu_limits(cpu_policy: str | None, cpu: float | None, *, hard: bool) -> dict[str, int]:

@@ -17,18 +17,20 @@ from zun.container.driver import RESYNC, RuntimeEvent
 
 LOG = logging.getLogger(__name__)
 
-#: What changes a state or a limit. Others are left out at the daemon: a health check alone makes three an
-#: interval.
-ACTIONS = ("start", "die", "oom", "pause", "unpause", "update", "destroy")
-FIRST_DELAY = 0.5
-LONGEST_DELAY = 30.0
+#: What changes a state. Others are left out at the daemon: a health check alone makes three an interval, and
+#: the shared pool an update of every container.
+ACTIONS = ("start", "die", "oom", "pause", "unpause", "rename", "destroy")
+#: Seconds between two attempts. The longest is what a daemon that came back has to wait for its agent; an
+#: attempt at a socket nobody listens to costs nothing.
+FIRST_DELAY = 0.2
+LONGEST_DELAY = 2.0
 #: A connection that lasted this many seconds was a good one.
 STABLE = 30.0
 
 
 class DockerEvents(OnEngine):
     def events(self, stop: threading.Event) -> Iterator[RuntimeEvent]:
-        delay = FIRST_DELAY
+        delay, told = FIRST_DELAY, ""
         # From here on Docker repeats what it has buffered, since it answers before it subscribes.
         since = int(time.time())
         while not stop.is_set():
@@ -36,8 +38,11 @@ class DockerEvents(OnEngine):
             try:
                 stream = self._open(since)
             except exceptions.ZunError as exc:
-                LOG.warning("No events from Docker, next attempt in %s s: %s", delay, exc)
+                if str(exc) != told:  # once, and not at every attempt
+                    LOG.warning("No events from Docker, trying again until there are: %s", exc)
+                told = str(exc)
             else:
+                told = ""
                 with _closed_when(stop, stream):
                     yield RuntimeEvent("", RESYNC)
                     for raw in _until_lost(stream):

@@ -11,8 +11,10 @@ from docker import errors as docker_errors
 from oslo_log import log as logging
 
 from zun.common import exceptions
-from zun.container.docker.client import Engine, OnEngine
-from zun.container.driver import ImageFacts, RegistryAuth
+from zun.common.image_reference import LOCAL
+from zun.container.docker.client import LABEL_HOST, LABEL_UUID, Engine, OnEngine, object_name
+from zun.container.docker.create import CPUSET_VARIABLES
+from zun.container.driver import ContainerView, ImageFacts, LocalImage, RegistryAuth
 
 LOG = logging.getLogger(__name__)
 
@@ -62,9 +64,25 @@ class DockerImages(OnEngine):
         with self._engine.translated(f"remove image {image}"), contextlib.suppress(docker_errors.NotFound):
             self._engine.api.remove_image(image)
 
+    def commit(self, container: ContainerView, name: str) -> ImageFacts:
+        repository, _, tag = name.rpartition(":")
+        with self._engine.translated("make an image of", container.uuid), self._engine.patient() as api:
+            api.commit(object_name(container), repository, tag or "latest", changes=forgotten(container))
+            return image_facts(api.inspect_image(name))
+
+    def find_images(self, term: str) -> Sequence[LocalImage]:
+        with self._engine.translated("list images"):
+            return local_images(self._engine.api.images(), term)
+
     def search_images(self, term: str) -> Sequence[Mapping[str, Any]]:
         with self._engine.translated(f"search for images called {term}"):
-            return [search_result(each) for each in self._engine.api.search(term)]
+            try:
+                return [search_result(each) for each in self._engine.api.search(term)]
+            except docker_errors.APIError as exc:
+                raise exceptions.Unavailable(
+                    f"The registry could not be asked for {term}: {exc.explanation}. Images can only be searched at "
+                    "Docker's own registry and at those that know its old API; check that the host reaches it."
+                ) from exc
 
     def _pull(self, image: str, auth: RegistryAuth | None, progress: Callable[[str], None] | None) -> None:
         LOG.info("Pulling image %s", image)
@@ -81,6 +99,28 @@ class DockerImages(OnEngine):
                         progress(str(layers))
             except docker_errors.APIError as exc:
                 raise _pull_failed(image, str(exc.explanation)) from exc
+
+
+def forgotten(container: ContainerView) -> list[str]:
+    """What of its container an image must not know, as lines of a Dockerfile; Docker can set it, and not remove it.
+
+    By these labels the agent finds its objects: a stranger's container of the image would be taken for one.
+    """
+    lines = [f'LABEL {name}=""' for name in (LABEL_UUID, LABEL_HOST)]
+    if container.cpu_policy not in (None, "shared"):
+        lines += [f"ENV {name}=" for name in CPUSET_VARIABLES]
+    return lines
+
+
+def local_images(listed: Sequence[Mapping[str, Any]], term: str) -> list[LocalImage]:
+    """Docker's list of images as ours: one for each name that has ``term`` in it, without those made of containers."""
+    found: dict[tuple[str, str], tuple[list[str], int]] = {}
+    for image in listed:
+        for whole in image.get("RepoTags") or ():
+            name, _, tag = whole.rpartition(":")
+            if term in name and name not in (LOCAL, "<none>"):
+                found.setdefault((name, image["Id"]), ([], int(image.get("Size") or 0)))[0].append(tag)
+    return [LocalImage(name, tuple(sorted(tags)), ident, size) for (name, ident), (tags, size) in sorted(found.items())]
 
 
 class Layers:

@@ -3,7 +3,7 @@
 
 from docker import errors as docker_errors
 
-from zun.container.docker.client import LABEL_HOST, LABEL_UUID, object_name
+from zun.container.docker.client import LABEL_HOST, LABEL_UUID
 from zun.container.docker.kernel import DockerKernel
 from zun.container.docker.state import runtime_state
 from zun.container.driver import ContainerView, RuntimeState
@@ -12,11 +12,8 @@ from zun.container.driver import ContainerView, RuntimeState
 class DockerInspector(DockerKernel):
     def show(self, container: ContainerView) -> RuntimeState | None:
         with self._engine.translated("inspect", container.uuid):
-            try:
-                found = self._engine.api.inspect_container(object_name(container))
-            except docker_errors.NotFound:
-                return None
-        return runtime_state(found, container.status) if self._engine.owns(found["Config"]["Labels"]) else None
+            found = self._engine.find(container)
+        return None if found is None else runtime_state(found, container.status)
 
     def list(self) -> dict[str, RuntimeState]:
         """One inspection an object: Docker's own list has neither exit codes nor CPU sets."""

@@ -86,13 +86,9 @@ class DockerLifecycle(OnEngine):
 
     def delete(self, container: ContainerView, *, force: bool = False) -> None:
         with self._engine.translated("delete", container.uuid):
-            found = self._inspect(container)
-            if found is None:
-                return
-            if not self._engine.owns(found["Config"]["Labels"]):
-                LOG.warning("Left %s alone: it belongs to another host's agent", object_name(container))
-                return
-            self._remove(found["Id"], force=force)
+            found = self._engine.find(container)
+            if found is not None:
+                self._remove(found["Id"], force=force)
 
     def _adopt(self, container: ContainerView, cpuset_cpus: str, cpuset_mems: str) -> str | None:
         """Return the id of what an earlier attempt left under the name, or None when the name is free."""

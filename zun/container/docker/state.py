@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from zun.common.states import Status
-from zun.container.driver import KEPT_WHEN_NEVER_STARTED, RuntimeState
+from zun.container.driver import KEPT_WHEN_NEVER_STARTED, OUT_OF_MEMORY, RuntimeState
 
 _ENDED = frozenset({"exited", "removing"})
 
@@ -45,6 +45,8 @@ def _status(state: Mapping[str, Any], current: Status | str | None) -> tuple[Sta
     error = state.get("Error") or None
     if error:
         return (Status.STOPPED if word in _ENDED else _known(word)), error
+    if word == "removing":
+        return None, None  # not Stopped, nor Dead as its flags say: what follows depends on what it was before
     for flag, status in (
         ("Paused", Status.PAUSED),
         ("Restarting", Status.RESTARTING),
@@ -57,7 +59,7 @@ def _status(state: Mapping[str, Any], current: Status | str | None) -> tuple[Sta
         return (None if current is None or current in KEPT_WHEN_NEVER_STARTED else Status.CREATED), None
     if _time(state.get("FinishedAt")) is None:
         return Status.UNKNOWN, "Docker reports a container that was started, does not run and never ended"
-    return Status.STOPPED, None
+    return Status.STOPPED, OUT_OF_MEMORY if state.get("OOMKilled") and state.get("ExitCode") == 137 else None
 
 
 def _known(word: str) -> Status | None:

@@ -24,10 +24,10 @@ def group_of(pid):
 class Host:
     """One agent on the real daemon, everything else in this process."""
 
-    def __init__(self, url, wrapped=lambda driver: driver):
+    def __init__(self, url, wrapped=lambda driver: driver, **options):
         self.name = f"test-{uuid.uuid4().hex[:8]}"
         self.engine = docker.APIClient(url, version="auto")
-        self.cloud = Cloud({}, compute__audit_interval=0)
+        self.cloud = Cloud({}, compute__audit_interval=0, **options)
         self.cloud.drivers[self.name] = self.driver = wrapped(
             DockerDriver(url, self.name, network_mode="none")
         )

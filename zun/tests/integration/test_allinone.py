@@ -207,6 +207,27 @@ def test_the_client_pins_and_shows_the_machine(allinone, engine):
     assert name in picture
 
 
+def test_the_client_makes_an_image_of_a_container(allinone, engine):
+    client, name, image = allinone.client, f"c-{uuid.uuid4().hex[:8]}", f"made/{uuid.uuid4().hex[:8]}:1"
+    client("appcontainer", "run", "--name", name, "--memory", "64", "zun-demo", "sleep", "1000")
+    assert allinone.api.settled(name)["status"] == "Running"
+    client("appcontainer", "exec", name, "touch", "/tmp/kept")
+    said = client("appcontainer", "commit", name, image)
+    (made,) = wait_for(lambda: allinone.api.get("/images")["images"])
+    assert made["uuid"] in said and f"{made['repo']}:{made['tag']}" == image
+    wait_for(lambda: allinone.api.get(f"/images/{made['uuid']}")["image_id"], 60)
+    assert client.json("appcontainer", "image", "search", image)[0]["ID"] == made["uuid"]
+    second = allinone.api.settled(allinone.api.run(image=image, cpu=0.5))
+    assert second["status"] == "Running", second["status_reason"]
+    listing = allinone.api.request("POST", f"/containers/{second['uuid']}/execute?command=ls%20/tmp").json()
+    assert listing["output"] == "kept\n"
+    assert allinone.api.get("/images/zun-demo/search")[0]["name"] == "zun-demo"  # of the host; there is no internet
+    allinone.api.delete_all()
+    client("appcontainer", "image", "delete", made["uuid"])
+    wait_for(lambda: not engine.images("zun-commit"), 60)
+    assert client.json("appcontainer", "image", "list") == []
+
+
 def test_it_refuses_to_be_open_to_strangers(program, tmp_path):
     settings = {"DEFAULT": {"state_path": tmp_path / "state"}, "compute": {"container_driver": "fake"}}
     code, said = program("allinone", "open", **settings, api={"host_ip": "0.0.0.0", "port": free_port()}).run_to_end()

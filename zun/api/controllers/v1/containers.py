@@ -14,7 +14,7 @@ from typing import Any
 
 from oslo_utils import timeutils
 
-from zun.api import archives, creation, hints, microversion, paging
+from zun.api import archives, committed, creation, hints, microversion, paging
 from zun.api import placement as placement_rules
 from zun.api.controllers.v1 import alive, requested
 from zun.api.controllers.v1.parts import Parts
@@ -32,9 +32,11 @@ from zun.common.states import Status
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.db import explanations
+from zun.db import images as db_images
 from zun.db import quotas as db_quotas
 from zun.db import registries as db_registries
 from zun.objects import Container
+from zun.objects.image import COMMITTED
 
 NOUN = views.NOUN
 STOP_BEFORE_DELETE_SECONDS = 10
@@ -117,6 +119,7 @@ class Containers:
             Action("GET", "stats", schemas.NONE, self._stats, waits=True),
             Action("GET", "get_archive", schemas.GET_ARCHIVE, self._get_archive, waits=True),
             Action("POST", "put_archive", schemas.PUT_ARCHIVE, self._put_archive, waits=True, streams=True),
+            Action("POST", "commit", schemas.COMMIT, self._commit, waits=True, recorded=True),
             Action("GET", "explain", schemas.NONE, self._explain, any_status=True, since=microversion.QUESTIONS),
         )
 
@@ -165,6 +168,9 @@ class Containers:
         requested.check_host(given)
         asked = hints.resolved(call.context, given.get("hints") or {})
         fields["request"] |= {"hints": asked}
+        fields["request"] |= committed.wanted(
+            call.context.project_id, given["image"], registry=given.get("registry"), host=given.get("host")
+        )
         fields["group_uuid"] = asked.get(hints.GROUP)
         container = Container(call.context, project_id=call.context.project_id, user_id=call.context.user_id, **fields)
         try:
@@ -286,10 +292,16 @@ class Containers:
             raise exceptions.ValidationError(
                 detail=f"image_driver: '{driver[:64]}' is none of {', '.join(self._settings.image_drivers)}."
             )
-        container.image = given.get("image") or container.image
+        request = {**container.request, "run": container.status == Status.RUNNING}
+        if given.get("image"):
+            container.image = given["image"]
+            request.pop(COMMITTED, None)
+            request |= committed.wanted(
+                container.project_id, container.image, registry=container.registry_id, host=container.host
+            )
         container.image_driver = driver or container.image_driver
         # Written, so that a rebuild that is taken up after a restart knows it too.
-        container.request = {**container.request, "run": container.status == Status.RUNNING}
+        container.request = request
         self._save_status(container, Status.REBUILDING, "rebuild")
         self._compute.rebuild(call.context, container)
         return ACCEPTED
@@ -364,6 +376,25 @@ class Containers:
 
     def _stats(self, container: Container, given: Given, call: Call) -> Answer:
         return Answer(self._compute.stats(call.context, container))
+
+    def _commit(self, container: Container, given: Given, call: Call) -> Answer:
+        reference = committed.reference(given["repository"], given.get("tag"))
+        if call.body:
+            raise exceptions.SchemaValidationError(detail="repository and tag belong in the query, not in the body.")
+        row = db_images.insert_committed(
+            {
+                "project_id": container.project_id,
+                "host": container.host,
+                "repo": reference.repo,
+                "tag": reference.version,
+            }
+        )
+        try:
+            self._compute.commit(call.context, container, row["uuid"])
+        except Exception:
+            db_images.destroy(row["uuid"])
+            raise
+        return Answer({"uuid": row["uuid"]}, 202)
 
     def _explain(self, container: Container, given: Given, call: Call) -> Answer:
         row = explanations.get(container.uuid)

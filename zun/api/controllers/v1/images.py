@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from oslo_utils import timeutils, uuidutils
 
+from zun.api import committed
 from zun.api.controllers.v1 import alive
 from zun.api.controllers.v1.parts import Parts
 from zun.api.paging import Page
@@ -90,7 +91,13 @@ class Images:
         # Some servers leave an escaped slash as it came; no name of an image has a percent sign of its own.
         whole = urllib.parse.unquote(name if owner is None else f"{owner}/{name}")
         exact = given.get("exact_match", False)
-        return Answer(self._compute.image_search(call.context, self._any_host(), whole, exact=exact))
+        own = committed.found(call.context.project_id, whole, exact=exact)
+        try:
+            return Answer([*own, *self._compute.image_search(call.context, self._any_host(), whole, exact=exact)])
+        except exceptions.Unavailable:
+            if not own:
+                raise
+            return Answer(own)
 
     def _found(self, call: Call, rule: str) -> Row:
         uuid = call.parameters["uuid"]

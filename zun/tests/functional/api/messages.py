@@ -136,6 +136,9 @@ class ComputeMessages:
     def put_archive(self, context: RequestContext, container: Container, path: str, pieces: Iterable[bytes]) -> None:
         self._send("put_archive", container, path=path, archive=b"".join(pieces))
 
+    def commit(self, context: RequestContext, container: Container, image: str) -> None:
+        self._send("commit", container, image=image)
+
     def image_pull(self, context: RequestContext, host: str, image: str) -> None:
         self._tell("image_pull", image, host=host)
 

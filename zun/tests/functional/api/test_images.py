@@ -54,9 +54,9 @@ def test_how_far_a_pull_is_from_its_microversion_on(admin_api, add):
     before = admin_api.at("1.41").get(f"/v1/images/{uuid}").json
     shown = admin_api.at("1.42").get(f"/v1/images/{uuid}").json
     assert shown == before | {"status": "Pulling", "status_detail": "Pulling the image: 45 %"}
-    db.fail_pulls("host-2", "restarted")
+    db.fail_unfinished("host-2", "restarted")
     assert admin_api.at("1.42").get(f"/v1/images/{uuid}").json == shown
-    db.fail_pulls(HOST, "restarted")
+    db.fail_unfinished(HOST, "restarted")
     failed = admin_api.at("1.42").get("/v1/images").json["images"]
     assert failed == [before | {"status": "Error", "status_detail": "restarted"}]
 

@@ -56,6 +56,7 @@ USES = {
     "container:rebuild": ("POST", "/v1/containers/{}/rebuild", None),
     "container:get_archive": ("GET", "/v1/containers/{}/get_archive?path=/x", None),
     "container:put_archive": ("POST", "/v1/containers/{}/put_archive?path=/x", {"data": ""}),
+    "container:commit": ("POST", "/v1/containers/{}/commit?repository=web", None),
     "host:get_all": ("GET", "/v1/hosts", None),
     "host:get": ("GET", "/v1/hosts/host-1", None),
     "host:topology": ("GET", "/v1/hosts/host-1/topology", None),

@@ -94,6 +94,7 @@ CASES: dict[str, Sequence[Case]] = {
     f"POST {ITEM}/rebuild": (act(),),
     f"GET {ITEM}/get_archive": (act(200, query="path=/x"),),
     f"POST {ITEM}/put_archive": (act(200, query="path=/x", body={"data": ""}),),
+    f"POST {ITEM}/commit": (act(query="repository=web"),),
     f"GET {ITEM}/container_actions": (look(),),
     f"GET {ITEM}/container_actions/{{request_id}}": (look(),),
     "GET images": (administer(),),

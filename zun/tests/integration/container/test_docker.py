@@ -3,6 +3,7 @@
 
 import pathlib
 import threading
+import uuid
 from dataclasses import replace
 from typing import Any
 
@@ -371,6 +372,58 @@ def test_image_facts_are_the_images_own(rig: Rig, api: docker.APIClient) -> None
         api.remove_image("zun-demo-facts:1")
     finally:
         api.remove_container(made)
+
+
+def test_an_image_of_a_container(rig: Rig, api: docker.APIClient) -> None:
+    name = f"zun-commit:{uuid.uuid4()}"
+    container = rig.running(command=["sh", "-c", "echo kept > /kept; exec sleep 1000"], environment={"MINE": "1"})
+    until(lambda: rig.driver.execute(container, ["cat", "/kept"], 60) == ("kept\n", 0))
+    try:
+        facts = rig.driver.commit(container, name)
+        assert facts.command[:2] == ("sh", "-c") and facts.size > 0
+        assert rig.state(container).status is Status.RUNNING  # it goes on
+        made = rig.sample(image=name, command=["cat", "/kept"], cpu_policy="shared")
+        rig.driver.create(made, cpuset_cpus="0", cpuset_mems="0")
+        rig.driver.start(made)
+        until(lambda: rig.driver.logs(made) == "kept\n")
+        assert rig.driver.find_images("zun-commit") == []
+        # A stranger's container of it is not taken for one of this host, and knows nothing of CPUs.
+        stranger = api.create_container(name, ["true"])["Id"]
+        try:
+            assert set(rig.driver.list()) == {container.uuid, made.uuid}
+            assert {"MINE=1", "ZUN_CPUSET_CPUS="} <= set(api.inspect_container(stranger)["Config"]["Env"])
+        finally:
+            api.remove_container(stranger, force=True)
+        rig.driver.pause(container)
+        rig.driver.commit(container, name)
+        assert rig.state(container).status is Status.PAUSED
+    finally:
+        rig.clean()
+        rig.driver.remove_image(name)
+
+
+def test_an_image_on_the_host_is_found_and_the_registry_says_what_is_wrong(rig: Rig) -> None:
+    assert "latest" in {tag for each in rig.driver.find_images("zun-demo") for tag in each.tags}
+    assert rig.driver.find_images("zun-no-such-image") == []
+    with pytest.raises(exceptions.Unavailable, match="registry could not be asked"):
+        rig.driver.search_images("127.0.0.1:9/zun-demo")  # nothing listens there
+
+
+def test_a_renamed_object_is_found_and_named_again(rig: Rig, api: docker.APIClient) -> None:
+    container, name = rig.running(), f"other-{uuid.uuid4()}"
+    found = inspect(api, container)["Id"]
+    api.rename(found, name)
+    assert rig.state(container).container_id == found
+    assert inspect(api, container)["Id"] == found  # by the name it had
+    api.rename(found, name)
+    stranger = api.create_container("zun-demo", ["true"], name=f"zun-{container.uuid}")["Id"]
+    try:
+        assert rig.state(container).container_id == found
+        rig.driver.delete(container, force=True)
+        assert rig.driver.show(container) is None
+        assert api.inspect_container(stranger)["State"]["Status"] == "created"
+    finally:
+        api.remove_container(stranger, force=True)
 
 
 def test_facts_of_the_machine(rig: Rig, api: docker.APIClient) -> None:

@@ -90,6 +90,7 @@ MEMBER = [
     "container:rebuild",
     "container:get_archive",
     "container:put_archive",
+    "container:commit",
     "container:rename",
     "container:attach",
     "container:resize",

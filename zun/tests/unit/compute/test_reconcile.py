@@ -7,7 +7,7 @@ import pytest
 
 from zun.common import states
 from zun.common.states import Status, TaskState
-from zun.compute.reconcile import GONE, Step, first_step, observed
+from zun.compute.reconcile import GONE, HEALING, Step, first_step, observed
 from zun.container.driver import RuntimeState
 
 THEN = datetime.datetime(2026, 3, 4, 12, 0, 0, 5)
@@ -16,6 +16,7 @@ LATER = datetime.datetime(2026, 3, 4, 13, 0, 0)
 
 def row(status, **fields):
     values = {"task_state": None, "container_id": "abc", "auto_remove": False, "status_reason": "as it was"}
+    values |= {"auto_heal": False, "request": {"run": False, "hints": {}}}
     times = {"started_at": THEN, "finished_at": None, "exit_code": None}
     return {"status": status, **values, **times, **fields}
 
@@ -46,8 +47,8 @@ def test_the_row_follows_what_is_seen(status):
 def test_what_is_seen_is_a_legal_next_status(status):
     given = [state(seen, error=error) for seen in (*SEEN, None) for error in (None, "it says")]
     for each in (*given, None):
-        for auto_remove in (False, True):
-            found = observed(row(status, auto_remove=auto_remove), each)
+        for ends in ({}, {"auto_remove": True}, {"auto_heal": True}):
+            found = observed(row(status, **ends), each)
             states.check_transition("some-uuid", status, found.get("status", status))
 
 
@@ -143,6 +144,20 @@ def test_an_object_that_is_not_there(status, fields, usual, error):
     assert observed(row(status, **fields), None) == expected
 
 
+@pytest.mark.parametrize("status", Status)
+def test_what_vanished_and_is_to_be_healed(status):
+    found = observed(row(status, auto_heal=True), None)
+    if status in (Status.CREATED, Status.RUNNING, Status.STOPPED):
+        request = {"run": status == Status.RUNNING, "hints": {}}
+        assert found == {"status": Status.REBUILDING, "status_reason": HEALING, "request": request}
+    else:
+        assert found == ({} if status in LEFT_ALONE | {Status.ERROR} else VANISHED)
+    if status not in LEFT_ALONE | {Status.ERROR}:
+        assert observed(row(status, auto_heal=True, auto_remove=True), None) == REMOVED
+        never_made = row(status, auto_heal=True, container_id=None)
+        assert observed(never_made, None) == {}
+
+
 AT_WORK = {
     TaskState.STARTING: Step.START,
     TaskState.STOPPING: Step.STOP,
@@ -158,8 +173,8 @@ AT_WORK = {
 @pytest.mark.parametrize("status", Status)
 def test_the_first_step_after_a_start(status):
     steps = {task_state: AT_WORK.get(task_state, Step.SYNC) for task_state in (None, *TaskState)}
-    if status in (Status.DELETING, Status.CREATING):
-        steps = dict.fromkeys(steps, Step.DELETE if status == Status.DELETING else Step.RESUME_CREATE)
+    if status in (Status.DELETING, Status.DELETED, Status.CREATING):
+        steps = dict.fromkeys(steps, Step.RESUME_CREATE if status == Status.CREATING else Step.DELETE)
     if status == Status.REBUILDING:
         steps = dict.fromkeys(steps, Step.REBUILD)
     assert {task_state: first_step(row(status, task_state=task_state)) for task_state in steps} == steps

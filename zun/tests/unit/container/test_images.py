@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from zun.container.docker.images import Layers, SingleFlight, image_facts, search_result
-from zun.container.driver import ImageFacts, RegistryAuth
+from zun.container.docker.images import Layers, SingleFlight, forgotten, image_facts, local_images, search_result
+from zun.container.driver import ImageFacts, LocalImage, RegistryAuth
+from zun.tests.unit.container.samples import Sample
 
 
 @pytest.mark.parametrize(
@@ -143,3 +144,23 @@ def test_others_do_not_wait_and_the_next_does_it_again() -> None:
     flight.do("image", work)
     flight.do("image", work)
     assert runs == ["outer", "inner", "outer", "inner"]
+
+
+def test_what_an_image_forgets_of_its_container() -> None:
+    labels = ['LABEL zun.uuid=""', 'LABEL zun.host=""']
+    assert forgotten(Sample(cpu_policy="shared")) == labels
+    assert forgotten(Sample(cpu_policy="dedicated")) == [*labels, "ENV ZUN_CPUSET_CPUS=", "ENV ZUN_CPUSET_MEMS="]
+
+
+def test_images_on_the_host() -> None:
+    listed = [
+        {"Id": "1", "RepoTags": ["reg:5000/lib/web:2", "reg:5000/lib/web:1", "other:1"], "Size": 7},
+        {"Id": "2", "RepoTags": ["reg:5000/lib/web:old"], "Size": 8},
+        {"Id": "3", "RepoTags": ["zun-commit:some-web-uuid"]},
+        {"Id": "4", "RepoTags": None},
+        {"Id": "5", "RepoTags": ["<none>:<none>"]},
+    ]
+    web = [LocalImage("reg:5000/lib/web", ("1", "2"), "1", 7), LocalImage("reg:5000/lib/web", ("old",), "2", 8)]
+    assert local_images(listed, "lib/web") == web
+    assert local_images(listed, "") == [LocalImage("other", ("1",), "1", 7), *web]
+    assert local_images(listed, "old") == local_images(listed, "zun-commit") == local_images(listed, "none") == []

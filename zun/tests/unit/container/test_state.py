@@ -6,7 +6,7 @@ import pytest
 
 from zun.common.states import Status
 from zun.container.docker.state import runtime_state
-from zun.container.driver import RuntimeState
+from zun.container.driver import OUT_OF_MEMORY, RuntimeState
 
 NEVER = "0001-01-01T00:00:00Z"
 EARLIER, LATER = "2026-11-21T01:33:00.007937515Z", "2026-11-21T03:33:01.77724582+01:00"
@@ -44,6 +44,8 @@ RAN = {"StartedAt": EARLIER, "FinishedAt": LATER}
         pytest.param({"Status": "created"}, None, None, id="created-row-unknown"),
         pytest.param({"Status": "exited", "StartedAt": EARLIER}, Status.RUNNING, Status.UNKNOWN, id="no-end"),
         pytest.param({"Status": "exited", **RAN}, Status.RUNNING, Status.STOPPED, id="stopped"),
+        pytest.param({"Status": "removing", **RAN}, Status.RUNNING, None, id="removing-keeps-what-it-was"),
+        pytest.param({"Status": "removing", "Dead": True, **RAN}, Status.RUNNING, None, id="removing-and-dead"),
     ],
 )
 def test_status(state: dict[str, Any], current: Status | None, expected: Status | None) -> None:
@@ -62,6 +64,19 @@ def test_whole_state_of_a_stopped_one() -> None:
         cpuset_cpus="0-1",
         cpuset_mems="0",
     )
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ({"OOMKilled": True, "ExitCode": 137}, OUT_OF_MEMORY),
+        ({"OOMKilled": True, "ExitCode": 0}, None),  # one of its processes, and it lived on
+        ({"OOMKilled": False, "ExitCode": 137}, None),
+    ],
+)
+def test_out_of_memory_is_a_reason(state: dict[str, Any], expected: str | None) -> None:
+    found = runtime_state(inspected(Status="exited", **state, **RAN), Status.RUNNING)
+    assert (found.status, found.error) == (Status.STOPPED, expected)
 
 
 def test_running_again_forgets_the_end_before() -> None:

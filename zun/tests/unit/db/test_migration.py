@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
+import datetime
+
 import pytest
 import sqlalchemy as sa
 from alembic import autogenerate
 from alembic.runtime import migration as alembic_migration
 
-from zun.db import compute_nodes, containers, migration, models, services, session
+from zun.common import exceptions
+from zun.db import compute_nodes, containers, images, migration, models, services, session
 from zun.tests.unit.db.rows import CPUSET, container, node
 
 pytestmark = pytest.mark.usefixtures("empty_database")
@@ -64,8 +67,20 @@ def test_what_must_be_there_once_is_there_once_after_a_migration():
         "quota_classes": {("class_name", "resource")},
         "quota_locks": set(),
         "registries": {("uuid",)},
-        "images": {("uuid",), ("host", "repo", "tag")},
+        "images": {("uuid",), ("pulled",)},
         "container_actions": set(),
         "container_action_events": set(),
         "console_tokens": set(),
     }
+
+
+def test_images_that_were_pulled_before_are_not_pulled_twice():
+    migration.upgrade("0005")
+    old = {"project_id": "p", "host": "h1", "repo": "web", "tag": "1"}
+    with session.writer() as connection:
+        names = sa.table("images", *(sa.column(name) for name in (*old, "uuid", "created_at")))
+        connection.execute(names.insert().values(**old, uuid="u-1", created_at=datetime.datetime(2026, 1, 31)))
+    migration.upgrade()
+    with pytest.raises(exceptions.ImageAlreadyExists):
+        images.insert(old)
+    assert images.get("u-1")["local_name"] == ""

@@ -5,8 +5,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
-revision = "0006"
-down_revision = "0005"
+revision = "0010"
+down_revision = "0008"
 branch_labels = None
 depends_on = None
 

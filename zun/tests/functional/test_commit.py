@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images made of containers, over real messages, with a runtime in memory: who has them, and what becomes of them."""
+
+import pytest
+
+from zun.common import exceptions
+from zun.container.driver import ImageFacts
+from zun.db import container_actions as db_actions
+from zun.db import containers as db_containers
+from zun.db import images as db
+from zun.tests.fixtures import wait_for
+from zun.tests.functional.cloud import Cloud, machine
+
+
+@pytest.fixture
+def cloud(database):
+    cloud = Cloud({"one": machine(cells=1)}, compute__audit_interval=0)
+    cloud.drivers["one"].images = {}
+    cloud.drivers["one"].registry = {"zun-demo": ImageFacts("sha256:1")}
+    yield cloud
+    cloud.stop()
+
+
+def commit(cloud, context, container):
+    """Do what the API does; gives the uuid of the image."""
+    image = db.insert_committed({"project_id": "demo", "host": "one", "repo": "web", "tag": "1"})
+    db_actions.start(container.uuid, "commit", request_id=context.request_id, user_id="alice", project_id="demo")
+    cloud.compute_api.commit(context, container, image["uuid"])
+    return image["uuid"]
+
+
+def ended(container):
+    """How the action ended: its message, the results of its steps."""
+
+    def look():
+        action, events = db_actions.find(container.uuid, db_actions.of_container(container.uuid)[0]["request_id"])
+        return action["finish_time"] and (action["message"], [(each["event"], each["result"]) for each in events])
+
+    return wait_for(look)
+
+
+def gone(uuid):
+    try:
+        db.get(uuid)
+    except exceptions.ImageNotFound:
+        return True
+    return False
+
+
+def test_an_image_is_made_used_and_removed(cloud, context):
+    driver = cloud.drivers["one"]
+    source = cloud.run(context)
+    uuid = commit(cloud, context, source)
+    assert ended(source) == (None, [("compute__do_container_commit", "Success")])
+    row = db.get(uuid)
+    assert (row["image_id"], row["size"]) == (f"sha256:zun-commit:{uuid}", "1000")
+    assert driver.commits == {f"zun-commit:{uuid}": source.uuid}
+    assert db_containers.get(source.uuid)["status"] == "Running"
+    # None is pulled, whatever the policy of the container says.
+    driver.pulls.clear()
+    made = cloud.run(context, image="web:1", image_pull_policy="always", request={"run": True, "committed": uuid})
+    assert (made.status, made.image, driver.pulls) == ("Running", "web:1", [])
+    cloud.compute_api.image_delete(context, "one", uuid)
+    wait_for(lambda: gone(uuid))
+    assert f"zun-commit:{uuid}" not in driver.images
+    lost = cloud.run(context, image="web:1", request={"run": True, "committed": uuid})
+    assert lost.status == "Error" and uuid in lost.status_reason and driver.pulls == []
+
+
+@pytest.mark.parametrize("image", ["zun-commit:{}", "docker.io/zun-commit:{}", "x/zun-commit"])
+def test_nobody_gets_it_by_its_local_name(cloud, context, image):
+    source = cloud.run(context)
+    uuid = commit(cloud, context, source)
+    ended(source)
+    thief = cloud.run(context, image=image.format(uuid))
+    assert thief.status == "Error" and "name or uuid" in thief.status_reason
+
+
+@pytest.mark.parametrize("reason", ["docker", "status"])
+def test_a_commit_that_fails_leaves_no_image(cloud, context, reason):
+    source = cloud.run(context, request={"run": reason == "docker"})  # nothing is made of one that never ran
+    if reason == "docker":
+        cloud.drivers["one"].fail("commit", exceptions.DockerError(error="no space left"))
+    uuid = commit(cloud, context, source)
+    assert ended(source) == ("Error", [("compute__do_container_commit", "Error")])
+    assert gone(uuid)
+
+
+def test_search_finds_what_is_on_the_host_and_no_commits(cloud, context):
+    driver = cloud.drivers["one"]
+    source = cloud.run(context)
+    commit(cloud, context, source)
+    ended(source)
+    facts = driver.commit(source, "lib/web:2")  # stands for an image somebody pulled
+    driver.registry = {"lib/web-server": facts}
+
+    def found(name, exact=False):
+        return [each["name"] for each in cloud.compute_api.image_search(context, "one", name, exact=exact)]
+
+    (here, _) = cloud.compute_api.image_search(context, "one", "lib/web", exact=False)
+    assert (here["name"], here["tags"], here["id"], here["size"]) == ("lib/web", ["2"], facts.image_id, 1000)
+    assert found("lib/web") == found("web") == ["lib/web", "lib/web-server"]
+    assert found("lib/web", exact=True) == ["lib/web"] == found("lib/web:2")
+    assert found("lib/web:3") == found("zun-commit") == found("commit") == []
+    driver.fail("search_images", exceptions.Unavailable("no registry"), times=2)
+    assert found("lib/web") == ["lib/web"]
+    with pytest.raises(exceptions.Unavailable, match="no registry"):
+        found("other")

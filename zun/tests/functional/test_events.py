@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens to containers behind this service's back, over real messages, with runtimes in memory.
+
+Nothing is compared periodically here: what is seen, the stream of events brought.
+"""
+
+import threading
+
+import pytest
+
+from zun.common import exceptions
+from zun.compute.reconcile import GONE
+from zun.container.driver import OUT_OF_MEMORY
+from zun.db import container_actions as db_actions
+from zun.db import containers as db
+from zun.tests.fixtures import wait_for
+from zun.tests.functional.cloud import Cloud, machine
+
+NEVER = 10_000  # seconds
+
+
+@pytest.fixture
+def cloud(database):
+    cloud = Cloud(
+        {"one": machine(cells=1)}, compute__audit_interval=0, compute__sync_container_state_interval=NEVER
+    )
+    yield cloud
+    cloud.conf.clear_override("sync_container_state_interval", group="compute")
+    cloud.stop()
+
+
+@pytest.fixture
+def driver(cloud):
+    return cloud.drivers["one"]
+
+
+def becomes(container, **expected):
+    """Wait until the row of the container has these."""
+    return wait_for(lambda: (row := db.get(container.uuid)) and expected.items() <= row.items() and row)
+
+
+DEEDS = {
+    "it-dies": (lambda driver, row: driver.exit(row.uuid, 3), {"status": "Stopped", "exit_code": 3}),
+    "it-is-stopped": (lambda driver, row: driver.stop(row), {"status": "Stopped", "exit_code": 143}),
+    "it-is-killed": (lambda driver, row: driver.kill(row), {"status": "Stopped", "exit_code": 137}),
+    "it-is-paused": (lambda driver, row: driver.pause(row), {"status": "Paused"}),
+    "it-is-removed": (
+        lambda driver, row: driver.delete(row, force=True),
+        {"status": "Error", "status_reason": GONE},
+    ),
+    "it-runs-out-of-memory": (
+        lambda driver, row: driver.exit(row.uuid, 137, out_of_memory=True),
+        {"status": "Stopped", "status_reason": OUT_OF_MEMORY},
+    ),
+}
+
+
+def test_what_happens_is_seen(cloud, context, driver):
+    for deed, expected in DEEDS.values():
+        container = cloud.run(context)
+        deed(driver, container)
+        row = becomes(container, **expected)
+        assert row["cpuset"] == container.cpuset  # it may be started again
+
+
+def quiet(driver, container):
+    """Wait until what was told of this running container before has been looked at."""
+    driver.pause(container)
+    becomes(container, status="Paused")
+    driver.unpause(container)
+    becomes(container, status="Running")
+
+
+def test_what_was_missed_is_seen_when_the_stream_is_back(cloud, context, driver):
+    untouched, containers = cloud.run(context), [cloud.run(context) for _ in DEEDS]
+    for each in containers:
+        quiet(driver, each)
+    driver.cut_events()
+    for container, (deed, _) in zip(containers, DEEDS.values(), strict=True):
+        deed(driver, container)
+    cloud.run(context)  # so much later
+    assert {db.get(each.uuid)["status"] for each in containers} == {"Running"}
+    driver.join_events()
+    for container, (_, expected) in zip(containers, DEEDS.values(), strict=True):
+        becomes(container, **expected)
+    assert db.get(untouched.uuid)["status"] == "Running"
+
+
+def test_it_is_started_and_unpaused_again(cloud, context, driver):
+    container = cloud.run(context)
+    driver.exit(container.uuid)
+    becomes(container, status="Stopped")
+    driver.start(container)
+    becomes(container, status="Running", exit_code=None, finished_at=None)
+    driver.pause(container)
+    becomes(container, status="Paused")
+    driver.unpause(container)
+    becomes(container, status="Running")
+
+
+def test_a_restart_by_policy_is_seen(cloud, context, driver):
+    container = cloud.run(context, restart_policy={"Name": "always", "MaximumRetryCount": "0"})
+    first = db.get(container.uuid)["started_at"]
+    driver.exit(container.uuid, 1)
+    row = wait_for(lambda: (row := db.get(container.uuid)) and row["started_at"] != first and row)
+    assert (row["status"], row["exit_code"]) == ("Running", None)
+
+
+def test_news_of_our_own_actions_wait_for_their_end(cloud, context, driver):
+    """A look in the middle of a stop would see a container that stopped by itself."""
+    container = cloud.run(context)
+    stopped, go_on = threading.Event(), threading.Event()
+
+    def stop_is_slow(seen):
+        if seen.uuid == container.uuid and db.get(container.uuid)["task_state"] == "container_stopping":
+            stopped.set()
+            assert go_on.wait(60)
+
+    driver.before("show", stop_is_slow)  # the process has ended, and the operation has not
+    cloud.compute_api.stop(context, container, timeout=1)
+    assert stopped.wait(60)
+    other = cloud.run(context)  # whose events were heard behind those of the stop
+    driver.pause(other)
+    becomes(other, status="Paused")
+    row = db.get(container.uuid)
+    assert (row["status"], row["task_state"]) == ("Running", "container_stopping")
+    go_on.set()
+    becomes(container, status="Stopped", task_state=None, exit_code=143)
+
+
+# auto_heal
+
+
+def test_what_vanished_is_made_anew_with_what_it_holds(cloud, context, driver):
+    for policy in ({}, {"cpu_policy": "dedicated", "cpu": 1.0}):
+        for running in (True, False):
+            container = cloud.run(context, auto_heal=True, **policy)
+            if not running:
+                driver.exit(container.uuid)
+                becomes(container, status="Stopped")
+            driver.delete(container, force=True)
+            wait_for(lambda was=container: db.get(was.uuid)["container_id"] != was.container_id)
+            row = becomes(container, status="Running" if running else "Created", task_state=None)
+            assert (row["cpuset"], row["host"], row["status_reason"]) == (container.cpuset, "one", None)
+            made = driver.runtime.objects[container.uuid]
+            assert (made.container_id, bool(made.pid)) == (row["container_id"], running)
+            if policy:
+                assert made.cpuset_cpus == container.cpuset["cpuset_cpus"]
+            (action,) = db_actions.of_container(container.uuid)
+            assert (action["action"], action["project_id"], action["user_id"]) == ("rebuild", "demo", None)
+            wait_for(lambda at=container: db_actions.of_container(at.uuid)[0]["finish_time"])
+
+
+def test_a_healing_that_fails_is_an_error_and_not_tried_for_ever(cloud, context, driver):
+    container = cloud.run(context, auto_heal=True)
+    driver.fail("ensure", exceptions.ImageNotFound(image="zun-demo"))
+    driver.delete(container, force=True)
+    row = becomes(container, status="Error", task_state=None)
+    assert "zun-demo" in row["status_reason"]
+    driver.cut_events()
+    driver.join_events()
+    other = cloud.run(context)
+    driver.pause(other)
+    becomes(other, status="Paused")
+    assert db.get(container.uuid)["status"] == "Error"
+
+
+def test_a_host_that_lost_everything_heals_what_it_may(cloud, context, driver):
+    healed = [cloud.run(context, auto_heal=True, cpu_policy="dedicated", cpu=1.0) for _ in range(2)]
+    lost = cloud.run(context)
+    driver.cut_events()
+    for each in (*healed, lost):
+        driver.delete(each, force=True)
+    driver.join_events()
+    for each in healed:
+        wait_for(lambda each=each: db.get(each.uuid)["container_id"] != each.container_id)
+        assert becomes(each, status="Running", task_state=None)["cpuset"] == each.cpuset
+    becomes(lost, status="Error", status_reason=GONE)
+
+
+def test_a_healing_that_was_interrupted_goes_on(cloud, context, driver):
+    container = cloud.run(context, auto_heal=True)
+    cloud.stop_agent("one")
+    driver.delete(container, force=True)
+    db.update(container.uuid, {"status": "Rebuilding", "request": {"run": True}})
+    cloud.start_agent("one")
+    becomes(container, status="Running", task_state=None)
+    assert container.uuid in driver.runtime.objects
+
+
+# auto_remove
+
+
+def held(cloud, container):
+    return cloud.agents["one"].tracker.usage.claim(container.uuid)
+
+
+def free_again(cloud, context):
+    """Everything of the host can be had."""
+    taken = cloud.run(context, cpu_policy="dedicated", cpu=4.0, memory=1024)
+    assert (taken.status, taken.status_reason) == ("Running", None)
+
+
+def test_what_ends_and_removes_itself_gives_back_what_it_held(cloud, context, driver):
+    container = cloud.run(context, auto_remove=True, cpu_policy="dedicated", cpu=4.0)
+    assert held(cloud, container)
+    driver.exit(container.uuid, 1)
+    becomes(container, status="Deleted", cpuset=None)
+    wait_for(lambda: held(cloud, container) is None)
+    free_again(cloud, context)
+
+
+def test_so_does_what_is_stopped(cloud, context, driver):
+    container = cloud.run(context, auto_remove=True, cpu_policy="dedicated", cpu=4.0)
+    driver.cut_events()  # the stop alone must do it
+    cloud.compute_api.stop(context, container, timeout=1)
+    becomes(container, status="Deleted", cpuset=None, task_state=None)
+    wait_for(lambda: held(cloud, container) is None)
+    free_again(cloud, context)
+
+
+def test_what_removed_itself_is_cleared_away_later(cloud, context, driver):
+    container = cloud.run(context, auto_remove=True)
+    driver.exit(container.uuid)
+    becomes(container, status="Deleted")
+    driver.join_events()  # stands for the next comparison of all
+    cloud.gone(container)
+
+
+# rebuild
+
+
+def test_a_rebuild_under_way_is_not_taken_up_a_second_time(cloud, context, driver):
+    """A comparison of all meets it in the status that one has that lost its message."""
+    container = cloud.run(context)
+    begun, go_on, made = threading.Event(), threading.Event(), []
+
+    def slow(_container):
+        made.append(1)
+        begun.set()
+        assert go_on.wait(60)
+
+    driver.before("create", slow)
+    db.update(container.uuid, {"status": "Rebuilding", "request": {"run": True}})
+    cloud.compute_api.rebuild(context, container)
+    assert begun.wait(60)
+    driver.join_events()
+    cloud.compute_api.rebuild(context, container)  # the message came twice
+    becomes(container, status="Rebuilding")
+    go_on.set()
+    becomes(container, status="Running", task_state=None)
+    cloud.compute_api.stop(context, container, timeout=1)  # behind all of them
+    becomes(container, status="Stopped")
+    assert made == [1]

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A second Docker daemon that a test may stop and start, beside the one that everybody uses."""
+
+import contextlib
+import glob
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+
+import docker
+import pytest
+import requests.exceptions
+
+from zun.tests.fixtures import wait_for
+from zun.tests.integration.container.daemon import IMAGE, root_of_busybox
+
+SECONDS = 120
+
+
+class OwnDaemon:
+    """It has everything of its own in ``folder``, and no network: a second daemon would take the first one's bridge."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.data = folder / "data"
+        self.url = f"unix://{folder}/docker.sock"
+        self._folder = folder
+        self._command = [
+            "unshare", "--net", "dockerd",
+            f"--data-root={self.data}", f"--exec-root={folder}/exec", f"--pidfile={folder}/docker.pid",
+            f"--host={self.url}", "--storage-driver=vfs", "--bridge=none", "--iptables=false", "--shutdown-timeout=1",
+        ]  # fmt: skip
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        with (self._folder / "dockerd.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        wait_for(self._answers, SECONDS)
+
+    def stop(self) -> None:
+        """As an operator does: it ends its containers first."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """As a crash: its containers go on until it is back, which then ends them."""
+        self._end(signal.SIGKILL)
+        # Its containerd went with it. Where nobody reaps orphans its pid still is one, and would be waited for.
+        (self._folder / "exec" / "containerd" / "containerd.pid").unlink(missing_ok=True)
+
+    def clean(self) -> None:
+        """End it and everything it left running."""
+        if self._process is not None:
+            self.stop()
+        for shim in self._shims():
+            children = [pathlib.Path(each).read_text() for each in glob.glob(f"/proc/{shim}/task/*/children")]
+            for pid in (*" ".join(children).split(), shim):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+
+    def _shims(self) -> list[int]:
+        """The processes that hold its containers: each names the socket of its containerd."""
+        found = []
+        for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if f"{self._folder}/exec/containerd".encode() in path.read_bytes():
+                    found.append(int(path.parent.name))
+        return found
+
+    def _end(self, how: signal.Signals) -> None:
+        assert self._process is not None
+        process, self._process = self._process, None
+        process.send_signal(how)
+        process.wait(SECONDS)
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self._folder / "dockerd.log").read_text()[-3000:]
+        try:
+            client = docker.APIClient(self.url, version="auto")
+        except (docker.errors.DockerException, requests.exceptions.RequestException):
+            return False
+        if not client.images(IMAGE):
+            client.import_image_from_data(root_of_busybox(), IMAGE, "latest", changes=["ENV PATH=/bin"])
+        client.close()
+        return True
+
+
+@pytest.fixture
+def own_daemon(docker_url, tmp_path):
+    """Running. ``docker_url`` says whether tests with Docker are wanted at all."""
+    missing = [each for each in ("dockerd", "unshare") if shutil.which(each) is None]
+    if missing or os.geteuid() != 0:
+        reason = f"a daemon of the test's own needs root and the programs {missing or ''}"
+        if os.environ.get("ZUN_REQUIRE_DOCKER") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    daemon = OwnDaemon(tmp_path)
+    try:
+        daemon.start()
+        yield daemon
+    finally:
+        daemon.clean()
