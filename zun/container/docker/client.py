@@ -18,6 +18,8 @@ from zun.container.driver import ContainerView
 #: only.
 LABEL_UUID = "zun.uuid"
 LABEL_HOST = "zun.host"
+#: Names of the objects of containers and of the networks that this service made begin with it.
+NAME_PREFIX = "zun-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,4 +123,4 @@ class OnEngine:
 
 def object_name(container: ContainerView) -> str:
     """Return the name of the container's object. Names are unique at a daemon, which stops a second one."""
-    return f"zun-{container.uuid}"
+    return f"{NAME_PREFIX}{container.uuid}"
