@@ -36,6 +36,7 @@ MAX = v1(42)
 PLACEMENT = v1(41)  # NUMA placement: fields of create, members of a container, topology of a host
 GROUPS = v1(42)  # host aggregates, groups of containers, hints that name a group or other containers
 QUESTIONS = v1(42)  # why a container found no host, where one would go, and how many
+NETWORKS = v1(42)  # networks with subnets, that can be listed and shown; where exposed ports are published
 EVERY = tuple(v1(minor) for minor in range(MIN.minor, MAX.minor + 1))
 
 

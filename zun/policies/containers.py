@@ -62,6 +62,21 @@ RULES = (
         f"GET {_ITEM}/explain",
     ),
     rule("container:stats", READER, "See what a container uses.", f"GET {_ITEM}/stats"),
+    rule("container:network_list", READER, "List the networks of a container.", f"GET {_ITEM}/network_list"),
+    rule("container:network_attach", MEMBER, "Put a container into a network.", f"POST {_ITEM}/network_attach"),
+    rule("container:network_detach", MEMBER, "Take a container off a network.", f"POST {_ITEM}/network_detach"),
+    rule(
+        "container:add_security_group",
+        MEMBER,
+        "Add a security group to a container.",
+        f"POST {_ITEM}/add_security_group",
+    ),
+    rule(
+        "container:remove_security_group",
+        MEMBER,
+        "Remove a security group from a container.",
+        f"POST {_ITEM}/remove_security_group",
+    ),
     rule("container:get_archive", MEMBER, "Read files of a container.", f"GET {_ITEM}/get_archive"),
     rule("container:put_archive", MEMBER, "Write files of a container.", f"POST {_ITEM}/put_archive"),
 )

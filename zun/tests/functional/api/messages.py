@@ -136,6 +136,12 @@ class ComputeMessages:
     def put_archive(self, context: RequestContext, container: Container, path: str, pieces: Iterable[bytes]) -> None:
         self._send("put_archive", container, path=path, archive=b"".join(pieces))
 
+    def network_attach(self, context: RequestContext, container: Container, port: str) -> None:
+        self._send("network_attach", container, port=port)
+
+    def network_detach(self, context: RequestContext, container: Container, port: str) -> None:
+        self._send("network_detach", container, port=port)
+
     def image_pull(self, context: RequestContext, host: str, image: str) -> None:
         self._tell("image_pull", image, host=host)
 
