@@ -30,11 +30,13 @@ from zun.common import rpc
 from zun.common.context import RequestContext
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.lifecycle import Lifecycle
+from zun.compute.networks import Networks
 from zun.compute.rpcapi import ComputeAPI
 from zun.compute.shared_pool import SharedPool
 from zun.container.fake import InMemoryDriver
 from zun.db import compute_nodes, models, session
 from zun.db import containers as db
+from zun.network.fake import InMemoryNetworks
 from zun.objects import Container
 from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
@@ -117,7 +119,8 @@ class Agents:
                 tracker.rebuild(held.get(name, []))
                 pool = SharedPool(tracker, driver)
                 silent: Any = Silent()
-                started[name] = Lifecycle(name, tracker, pool, driver, self._scheduler, silent)
+                networks = Networks(name, InMemoryNetworks())
+                started[name] = Lifecycle(name, tracker, pool, driver, self._scheduler, silent, networks)
         return started
 
 

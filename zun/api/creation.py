@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from zun.api import nets
 from zun.api.microversion import Version, v1
 from zun.api.placement import placement
 from zun.api.schemas.containers import CREATE_GATES
@@ -23,7 +24,7 @@ _GREEK = (
 # fmt: on
 
 # Fields whose service this installation does not have, by the service that would be needed.
-_NO_SERVICE = {"nets": "network", "security_groups": "network", "mounts": "volume"}
+_NO_SERVICE = {"mounts": "volume"}
 
 _MAX_HOSTNAME = 63  # what Docker and the kernel take
 
@@ -45,6 +46,8 @@ def container_fields(given: Mapping[str, Any], *, run: bool, version: Version, s
     ``given`` has passed the schema of ``version``. Raises InvalidValue or ValidationError, naming the field.
     """
     _check_services(given)
+    if given.get("security_groups"):
+        raise nets.no_security_groups("security_groups")
     ports = _ports(given)
     return {
         **{name: given[name] for name in _AS_GIVEN if given.get(name) is not None},

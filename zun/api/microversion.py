@@ -37,6 +37,7 @@ PLACEMENT = v1(41)  # NUMA placement: fields of create, members of a container, 
 GROUPS = v1(42)  # host aggregates, groups of containers, hints that name a group or other containers
 QUESTIONS = v1(42)  # why a container found no host, where one would go, and how many
 PULL_STATUS = v1(42)  # how far the pull of an image is
+NETWORKS = v1(42)  # networks with subnets, that can be listed and shown; where exposed ports are published
 EVERY = tuple(v1(minor) for minor in range(MIN.minor, MAX.minor + 1))
 
 

@@ -9,6 +9,7 @@ from oslo_config import cfg
 
 from zun.common import secrets
 from zun.common.secrets import Cipher
+from zun.common.subnets import Pool
 from zun.db import quotas
 
 
@@ -25,6 +26,7 @@ class Settings:
     """``cpu`` in CPUs, ``memory`` in MiB, ``disk`` in GiB, ``service_down_time`` in seconds.
 
     ``quota`` has the default limits of a project by resource, ``cipher`` is for the passwords of registries.
+    ``subnet_pool`` is where networks get their subnets from.
     """
 
     cpu: Range
@@ -40,6 +42,7 @@ class Settings:
     max_limit: int
     quota: Mapping[str, int]
     cipher: Cipher
+    subnet_pool: Pool
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
@@ -55,6 +58,7 @@ class Settings:
             default_availability_zone=conf.default_availability_zone,
             service_down_time=conf.service_down_time,
             max_limit=conf.api.max_limit,
+            subnet_pool=Pool(conf.network.subnet_pool, conf.network.subnet_prefix),
             cipher=Cipher(secrets.keys(conf)),
             quota={name: conf.quota[name] for name in quotas.RESOURCES},
         )

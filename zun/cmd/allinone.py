@@ -34,7 +34,7 @@ def main() -> None:
     transport = rpc.get_transport(conf)
     # The host first, so that the scheduler knows it when it takes up what an earlier run left.
     driver = compute.load_driver(conf)
-    agent = ComputeService(conf, driver)
+    agent = ComputeService(conf, driver, compute.load_network_driver(conf))
     agent.start(transport)
     scheduler = SchedulerService(conf, alone=True)
     scheduler.start(transport)

@@ -11,26 +11,37 @@ from zun.cmd import program
 from zun.common import rpc
 from zun.compute.service import ComputeService
 from zun.container.driver import ContainerDriver
+from zun.network.driver import NetworkDriver
 
 LOG = logging.getLogger(__name__)
 
 
 def load_driver(conf: cfg.ConfigOpts) -> ContainerDriver:
     """The runtime driver that ``[compute] container_driver`` names."""
-    name = conf.compute.container_driver
-    try:
-        factory: Any = stevedore_driver.DriverManager("zun.container.driver", name).driver
-    except stevedore_driver.NoMatches:
-        raise SystemExit(f"[compute] container_driver = {name}: no such driver; docker is the usual one") from None
-    made: ContainerDriver = factory.from_conf(conf)
+    made: ContainerDriver = _load(conf, "[compute] container_driver", conf.compute.container_driver, "container")
     return made
+
+
+def load_network_driver(conf: cfg.ConfigOpts) -> NetworkDriver:
+    """What makes the networks of this host, which ``[network] driver`` names."""
+    name = conf.network.driver or conf.compute.container_driver
+    made: NetworkDriver = _load(conf, "[network] driver", name, "network")
+    return made
+
+
+def _load(conf: cfg.ConfigOpts, option: str, name: str, kind: str) -> Any:
+    try:
+        factory: Any = stevedore_driver.DriverManager(f"zun.{kind}.driver", name).driver
+    except stevedore_driver.NoMatches:
+        raise SystemExit(f"{option} = {name}: no such driver; docker is the usual one") from None
+    return factory.from_conf(conf)
 
 
 def main() -> None:
     conf = program.configure("zun-compute")
     program.connect_database(conf)
     transport = rpc.get_transport(conf)
-    service = ComputeService(conf, load_driver(conf))
+    service = ComputeService(conf, load_driver(conf), load_network_driver(conf))
     service.start(transport)
     LOG.info("zun-compute is ready for host %s", conf.host)
     program.wait_for_signal()

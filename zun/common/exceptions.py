@@ -73,6 +73,14 @@ class RegistryNotFound(NotFound):
     msg_fmt = "Registry {registry} could not be found."
 
 
+class NetworkNotFound(NotFound):
+    msg_fmt = "Network {network} could not be found."
+
+
+class PortNotFound(NotFound):
+    msg_fmt = "Port {port} could not be found."
+
+
 class Conflict(ZunError):
     code = 409
     msg_fmt = "Conflict."
@@ -135,6 +143,10 @@ class NoInteractiveFlag(Invalid):
 class ImageNotFound(Invalid):
     # 400, not 404: the image is a member of the request, not its target (contract: rest-api.md section 3).
     msg_fmt = "Image {image} could not be found."
+
+
+class PortInUse(Invalid):
+    msg_fmt = "Port {port} belongs to container {container}. Name its network instead: then a port is made."
 
 
 class Base64Exception(Invalid):

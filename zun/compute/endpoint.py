@@ -28,7 +28,7 @@ expected = oslo_messaging.expected_exceptions(exceptions.ZunError)
 class ComputeEndpoint:
     """Casts return at once and run on ``workers``; calls block for the answer."""
 
-    target = oslo_messaging.Target(version="1.2")
+    target = oslo_messaging.Target(version="1.3")
 
     def __init__(
         self,
@@ -199,6 +199,12 @@ class ComputeEndpoint:
 
     def archive_close(self, context: RequestContext, *, transfer: str) -> None:
         self._archives.close(transfer)
+
+    def network_attach(self, context: RequestContext, *, container: Container, port: str) -> None:
+        self._submit(self._lifecycle.network_attach, context, container, port=port)
+
+    def network_detach(self, context: RequestContext, *, container: Container, port: str) -> None:
+        self._submit(self._lifecycle.network_detach, context, container, port=port)
 
     def image_pull(self, context: RequestContext, *, image: str) -> None:
         self._submit(self._images.pull, context, image)

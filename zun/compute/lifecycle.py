@@ -22,12 +22,13 @@ from zun.compute import verify
 from zun.compute.claims import Claim
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.images import Accounts, seen_now_and_then
-from zun.compute.reconcile import observed
+from zun.compute.networks import Networks, networks_of
+from zun.compute.reconcile import observed, told_by_runtime
 from zun.compute.record import recorded
 from zun.compute.resize import Resize
 from zun.compute.shared_pool import SharedPool, pool_of
 from zun.container.driver import ContainerDriver, KernelView, RuntimeState
-from zun.objects import Container, ContainerActionEvent, Image
+from zun.objects import Container, ContainerActionEvent, Image, NetworkPort
 from zun.objects.placement import cpuset_record, held_plan
 from zun.scheduler.rpcapi import SchedulerAPI
 from zun.topology import CpuSet, Plan
@@ -50,6 +51,7 @@ class Lifecycle:
         driver: ContainerDriver,
         scheduler_api: SchedulerAPI,
         notifier: Notifier,
+        networks: Networks,
         accounts: Accounts | None = None,
     ) -> None:
         """``accounts`` are those to pull images with; without them only what needs none can be pulled."""
@@ -59,6 +61,7 @@ class Lifecycle:
         self._driver = driver
         self._scheduler_api = scheduler_api
         self._notifier = notifier
+        self._networks = networks
         self._accounts = accounts or Accounts(Cipher(()))
         self._locks = KeyedLocks()
 
@@ -140,6 +143,7 @@ class Lifecycle:
                 self._make_object(context, container, plan)
                 container.status, container.task_state = Status.CREATED, None
                 if not run:
+                    self._take_over(container, self._driver.show(container))
                     container.save()
             if run:
                 with recorded(context, container.uuid, "create", "start"):
@@ -174,9 +178,11 @@ class Lifecycle:
             cpus = plan.cpus
         else:
             cpus = pool_of(self._tracker.topology, self._tracker.usage, container.uuid, plan)
+        plug = self._networks.prepare(context, container)
         container.container_id = self._driver.create(
-            container, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems), image=name
+            container, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems), image=name, plug=plug
         )
+        self._networks.settle(context, container)
         entrypoint, command = image.invocation(container.entrypoint, container.command)
         container.entrypoint, container.command = entrypoint or [], command or []
         if plan.cpu_policy != "dedicated":
@@ -192,6 +198,8 @@ class Lifecycle:
         container.status, container.status_reason = Status.RUNNING, None
         container.started_at = timeutils.utcnow() if state is None else state.started_at
         container.finished_at = container.exit_code = None
+        for name, value in ({} if state is None else told_by_runtime(container, state)).items():
+            setattr(container, name, value)
         if state is not None and state.status is not None and state.pid == 0:
             self._take_over(container, state)
 
@@ -217,12 +225,14 @@ class Lifecycle:
             self._driver.delete(container, force=True)
         container.status, container.status_reason, container.task_state = Status.ERROR, reason, None
         container.status_detail = None
-        container.cpuset = container.host = container.container_id = None
+        left = networks_of(container)
+        container.cpuset = container.host = container.container_id = container.addresses = None
         try:
             generation = container.save_changed_claim(self._hostname)
         except exceptions.ContainerNotFound:
             generation = None
         self._released(context, container.uuid, generation, failed=failed)
+        self._networks.left(context, left)
 
     def _discard(self, context: RequestContext, container: Container) -> None:
         with self._logged("remove the object of", container), self._pool.leaving(container.uuid):
@@ -248,6 +258,8 @@ class Lifecycle:
                     )
                 if plan.cpu_policy == "dedicated":
                     self._pool.settle()
+                if networks_of(current):  # somebody may have removed what nothing was running in
+                    self._networks.settle(context, current)
                 self._start_and_verify(current, plan)
             except exceptions.PinningMismatch as exc:
                 step.failed(exc)
@@ -292,7 +304,12 @@ class Lifecycle:
         self._simple(context, container, "stop", TaskState.STOPPING, lambda c: self._driver.stop(c, timeout))
 
     def reboot(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
-        self._simple(context, container, "reboot", TaskState.REBOOTING, lambda c: self._driver.reboot(c, timeout))
+        def work(current: Container) -> None:
+            if networks_of(current):
+                self._networks.settle(context, current)
+            self._driver.reboot(current, timeout)
+
+        self._simple(context, container, "reboot", TaskState.REBOOTING, work)
 
     def pause(self, context: RequestContext, container: Container) -> None:
         self._simple(context, container, "pause", TaskState.PAUSING, self._driver.pause)
@@ -383,6 +400,7 @@ class Lifecycle:
                     return
                 LOG.warning("Container %s is deleted by force although the runtime failed: %s", current.uuid, exc)
             self._released(context, current.uuid, current.destroy())
+            self._networks.left(context, networks_of(current))
             LOG.info("Container %s is deleted", current.uuid)
             current.status = Status.DELETED
             self._notifier.status_changed(context, current)
@@ -462,6 +480,80 @@ class Lifecycle:
         self._tracker.hold(container.uuid, resize.old)
         with self._logged("widen the shared pool after the resize of", container):
             self._pool.settle()
+
+    # networks
+
+    def network_attach(self, context: RequestContext, container: Container, *, port: str) -> None:
+        """Plug the container into the network of its new port. When that fails it has no such port."""
+        with (
+            recorded(context, container.uuid, "network_attach") as step,
+            self._task(context, container.uuid, TaskState.NETWORK_ATTACHING) as current,
+        ):
+            if current is None:
+                step.failed(TOO_LATE)
+                return
+            try:
+                self._networks.settle(context, current)
+            except exceptions.ZunError as exc:
+                step.failed(exc)
+                LOG.warning("Container %s could not be attached to a network: %s", current.uuid, exc)
+                self._withdraw(context, current, port, leaving=True)
+
+    def network_detach(self, context: RequestContext, container: Container, *, port: str) -> None:
+        """Unplug the container from the networks of its ports that are leaving. When that fails it keeps them."""
+        with (
+            recorded(context, container.uuid, "network_detach") as step,
+            self._task(context, container.uuid, TaskState.NETWORK_DETACHING) as current,
+        ):
+            if current is None:
+                step.failed(TOO_LATE)
+                return
+            try:
+                self._networks.settle(context, current)
+            except exceptions.ZunError as exc:
+                step.failed(exc)
+                LOG.warning("Container %s could not be detached from a network: %s", current.uuid, exc)
+                self._withdraw(context, current, port, leaving=False)
+
+    def settle_networks(self, context: RequestContext, container: Container) -> None:
+        """Bring the networks of the container to what its ports say: an interrupted operation may have stopped between.
+
+        A failure is in the log; the next comparison tries again.
+        """
+        with (
+            self._logged("settle the networks of", container),
+            self._task(context, container.uuid, TaskState.NETWORK_ATTACHING) as current,
+        ):
+            if current is not None:
+                self._networks.settle(context, current)
+
+    def _withdraw(self, context: RequestContext, container: Container, port: str, *, leaving: bool) -> None:
+        """Take back what could not be done about ``port``: it goes, or it stays after all."""
+        for each in NetworkPort.list_by_container(context, container.uuid):
+            if each.uuid == port:
+                each.leaving = leaving
+                each.save()
+        with self._logged("take back the change of the networks of", container):
+            self._networks.settle(context, container)
+
+    @contextlib.contextmanager
+    def _task(self, context: RequestContext, uuid: str, task_state: TaskState) -> Iterator[Container | None]:
+        """The container, in whatever status, with ``task_state`` set while the block runs, and saved at its end.
+
+        None when it is gone, or its object is not of this host: then there is nothing to do here.
+        """
+        with self._current(context, uuid) as current:
+            if current is None or current.host != self._hostname or current.container_id is None:
+                yield None
+                return
+            current.task_state = task_state
+            current.save()
+            try:
+                yield current
+            finally:
+                current.task_state = None
+                with contextlib.suppress(exceptions.ContainerNotFound):
+                    current.save()
 
     # after a start
 

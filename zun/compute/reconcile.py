@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a difference between a container's row and the runtime means: decisions only, no I/O."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
+
+from oslo_utils import uuidutils
 
 from zun.common.states import ALLOWED, TRANSITIONAL, Status, TaskState
 from zun.container.driver import RuntimeState
@@ -33,6 +35,7 @@ def observed(row: Mapping[str, Any], state: RuntimeState | None) -> dict[str, An
         "started_at": state.started_at,
         "finished_at": state.finished_at,
         "exit_code": state.exit_code,
+        **told_by_runtime(row, state),
     }
     # An error stays until the container runs again: that it is not running is no news, and its reason would be lost.
     news = state.status is not None and (row["status"] != Status.ERROR or state.status in _ALIVE)
@@ -41,6 +44,26 @@ def observed(row: Mapping[str, Any], state: RuntimeState | None) -> dict[str, An
         if state.status != row["status"]:
             right["status_reason"] = state.error or None
     return {name: value for name, value in right.items() if _plain(row[name]) != value}
+
+
+def told_by_runtime(row: Mapping[str, Any], state: RuntimeState) -> dict[str, Any]:
+    """What the runtime chose where the user did not: the name that the container calls itself, and addresses."""
+    chosen: dict[str, Any] = {}
+    if state.hostname is not None and row["hostname"] is None:
+        chosen["hostname"] = state.hostname
+    if state.addresses is not None:
+        before = row["addresses"] or {}
+        ours = {network: items for network, items in before.items() if uuidutils.is_uuid_like(network)}
+        now = {**ours, **{network: _plain_addresses(items) for network, items in state.addresses.items()}}
+        if now != before:
+            chosen["addresses"] = now
+    return chosen
+
+
+def _plain_addresses(addresses: Sequence[str]) -> list[dict[str, Any]]:
+    """Of a network that is the runtime's own: it has neither a port nor a subnet that anybody could name."""
+    none = {"port": None, "subnet_id": None, "preserve_on_delete": False}
+    return [{"addr": addr, "version": 6 if ":" in addr else 4, **none} for addr in addresses]
 
 
 def _vanished(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,6 +93,7 @@ class Step(StrEnum):
     PAUSE = "pause"
     UNPAUSE = "unpause"
     KILL = "kill"
+    SETTLE_NETWORKS = "settle networks"
     SYNC = "sync"
 
 
@@ -82,6 +106,8 @@ _INTERRUPTED = {
     TaskState.UNPAUSING: Step.UNPAUSE,
     TaskState.KILLING: Step.KILL,
     TaskState.DELETING: Step.DELETE,
+    TaskState.NETWORK_ATTACHING: Step.SETTLE_NETWORKS,
+    TaskState.NETWORK_DETACHING: Step.SETTLE_NETWORKS,
 }
 
 

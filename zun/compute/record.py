@@ -26,9 +26,13 @@ def recorded(
 ) -> Iterator[Step]:
     """The block is the step ``event`` (named like the action, unless said) of ``action`` on the container ``uuid``.
 
+    Clients know the steps by their names; those of networks have no "container" in theirs.
+
     ``last``: the action ends with it. An exception is noted and goes on.
     """
-    event_id = ContainerActionEvent.start(context, uuid, action, f"compute__do_container_{event or action}")
+    done = event or action
+    name = f"compute__do_{done}" if done.startswith("network_") else f"compute__do_container_{done}"
+    event_id = ContainerActionEvent.start(context, uuid, action, name)
     step = Step()
     try:
         yield step

@@ -209,6 +209,14 @@ class ComputeAPI:
         answer: dict[str, Any] = self._ask(context, host, "audit", version="1.1", repair=repair)
         return answer
 
+    def network_attach(self, context: RequestContext, container: Container, port: str) -> None:
+        """Cast: plug the container into the network of its port with this uuid. Since version 1.3, as the next."""
+        self._cast(context, container.host, "network_attach", version="1.3", container=container, port=port)
+
+    def network_detach(self, context: RequestContext, container: Container, port: str) -> None:
+        """Cast: unplug it, whose port with this uuid is leaving."""
+        self._cast(context, container.host, "network_detach", version="1.3", container=container, port=port)
+
     def image_pull(self, context: RequestContext, host: str, image: str) -> None:
         """Cast: bring the image with this uuid to ``host``. Since version 1.2, as the next two."""
         self._cast(context, host, "image_pull", version="1.2", image=image)

@@ -22,11 +22,13 @@ from zun.compute.endpoint import ComputeEndpoint
 from zun.compute.images import Accounts, Images
 from zun.compute.inventory import inventory
 from zun.compute.lifecycle import Lifecycle
+from zun.compute.networks import Networks, Published
 from zun.compute.reconcile import Step, first_step
 from zun.compute.shared_pool import SharedPool
 from zun.compute.terminals import TerminalDesk
 from zun.compute.watch import Looks, follow
 from zun.container.driver import ContainerDriver
+from zun.network.driver import NetworkDriver
 from zun.objects import Container, Image, ZunService
 from zun.scheduler.rpcapi import SchedulerAPI
 from zun.topology import HostTopology, discover
@@ -44,6 +46,7 @@ class ComputeService:
         self,
         conf: cfg.ConfigOpts,
         driver: ContainerDriver,
+        network_driver: NetworkDriver,
         *,
         host: str | None = None,
         machine: Callable[[], HostTopology] = discover,
@@ -51,6 +54,7 @@ class ComputeService:
         """``host`` and ``machine`` replace the configured name and the hardware: several hosts fit in one process."""
         self._conf = conf
         self._driver = driver
+        self._network_driver = network_driver
         self._machine = machine
         self._host: str = host or conf.host
         self.tracker = ComputeNodeTracker(self._host, enable_cpu_pinning=conf.compute.enable_cpu_pinning)
@@ -63,8 +67,16 @@ class ComputeService:
         self._scheduler_api = SchedulerAPI(transport)
         notifier = Notifier(conf, f"{BINARY}.{self._host}")
         accounts = Accounts.from_conf(conf)
+        self._networks = Networks(self._host, self._network_driver, Published.from_conf(conf))
         self.lifecycle = Lifecycle(
-            self._host, self.tracker, self._pool, self._driver, self._scheduler_api, notifier, accounts
+            self._host,
+            self.tracker,
+            self._pool,
+            self._driver,
+            self._scheduler_api,
+            notifier,
+            self._networks,
+            accounts,
         )
         self._workers = concurrent.futures.ThreadPoolExecutor(max_workers=conf.compute.workers)
         self._looks = Looks(self._look, conf.compute.workers + SPARE_LOOKS)
@@ -163,6 +175,7 @@ class ComputeService:
             Step.PAUSE: self.lifecycle.pause,
             Step.UNPAUSE: self.lifecycle.unpause,
             Step.KILL: self.lifecycle.kill,
+            Step.SETTLE_NETWORKS: self.lifecycle.settle_networks,
             Step.SYNC: lambda ctx, each: self._looks.at(each.uuid),
         }
         with self.lifecycle.undisturbed(context, uuid) as container:
@@ -176,11 +189,16 @@ class ComputeService:
     def _sync_all(self) -> None:
         """Compare every container with the runtime, and take up what lost its message or is left to be removed."""
         context = admin_context()
-        for container in Container.list_by_host(context, self._host):
+        containers = Container.list_by_host(context, self._host)
+        unsettled = self._networks.unsettled(context, containers)
+        for container in containers:
             if container.status in TRANSITIONAL or container.status == Status.DELETED:
                 self._submit(functools.partial(self._take_up, context, container.uuid))
             else:
+                if container.uuid in unsettled and container.task_state is None:
+                    self._submit(functools.partial(self.lifecycle.settle_networks, context, container))
                 self._looks.at(container.uuid)
+        self._submit(functools.partial(self._networks.sweep, context))
 
     def _audit(self) -> None:
         try:

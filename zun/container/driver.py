@@ -92,6 +92,18 @@ class ContainerView(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Plug:
+    """What network of the runtime a new container is put on, and with which addresses (None: the runtime's choice).
+
+    ``network`` may be ``container:ID``: the one whose network it shares has the addresses.
+    """
+
+    network: str
+    ipv4: str | None = None
+    ipv6: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RuntimeState:
     """One container as its runtime describes it.
 
@@ -101,7 +113,8 @@ class RuntimeState:
     first process's id on the host, 0 when there is none. ``exit_code`` is None until a process has ended.
     ``error`` is the runtime's own text, why ``status`` is Unknown, or :data:`OUT_OF_MEMORY`.
     ``cpuset_cpus`` and ``cpuset_mems`` are the runtime's *configuration* in the kernel's list form, "" when
-    unset; what the kernel does with it is :class:`KernelView`.
+    unset; what the kernel does with it is :class:`KernelView`. ``hostname`` is what the container calls itself.
+    ``addresses`` are those that the runtime chose, on its own networks, by network; None when it does not tell.
     """
 
     container_id: str
@@ -113,6 +126,8 @@ class RuntimeState:
     pid: int
     cpuset_cpus: str
     cpuset_mems: str
+    hostname: str | None = None
+    addresses: Mapping[str, tuple[str, ...]] | None = None
 
     @property
     def never_started(self) -> bool:
@@ -265,11 +280,18 @@ class Lifecycle(Protocol):
     """Makes, moves and removes containers. Every method is safe to repeat after a crash in its middle."""
 
     def create(
-        self, container: ContainerView, *, cpuset_cpus: str, cpuset_mems: str, image: str | None = None
+        self,
+        container: ContainerView,
+        *,
+        cpuset_cpus: str,
+        cpuset_mems: str,
+        image: str | None = None,
+        plug: Plug | None = None,
     ) -> str:
         """Create the object, not started, and return the runtime's id of it.
 
-        ``image`` is the container's under its whole name, if that is another one.
+        ``image`` is the container's under its whole name, if that is another one. ``plug`` is its first network, None
+        the runtime's default one. Exposed ports that have a ``host_port`` are published there.
         The cpusets are kernel lists ("" leaves one open) and are in force before the first process exists. An
         object that an earlier attempt of this host left behind is adopted: it is moved to these cpusets if it
         has others, is else unchanged, and its id is returned.

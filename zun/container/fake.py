@@ -31,6 +31,7 @@ from zun.container.driver import (
     KernelView,
     LocalImage,
     PinningView,
+    Plug,
     RegistryAuth,
     RuntimeEvent,
     RuntimeState,
@@ -198,7 +199,13 @@ class InMemoryDriver:
     # Lifecycle
 
     def create(
-        self, container: ContainerView, *, cpuset_cpus: str, cpuset_mems: str, image: str | None = None
+        self,
+        container: ContainerView,
+        *,
+        cpuset_cpus: str,
+        cpuset_mems: str,
+        image: str | None = None,
+        plug: Plug | None = None,
     ) -> str:
         image = image or container.image
         with self._operation("create", container):
@@ -222,6 +229,8 @@ class InMemoryDriver:
                 cpuset_cpus=cpuset_cpus,
                 cpuset_mems=cpuset_mems,
                 memory=container.memory,
+                hostname=container.hostname,
+                plug=plug,
             )
             self.runtime.add(made)
             return made.container_id

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from zun.common import exceptions
 from zun.common.states import Status
-from zun.container.driver import KEPT_WHEN_NEVER_STARTED, OUT_OF_MEMORY, RuntimeEvent, RuntimeState
+from zun.container.driver import KEPT_WHEN_NEVER_STARTED, OUT_OF_MEMORY, Plug, RuntimeEvent, RuntimeState
 
 #: Exit codes of a process that a signal ended.
 KILLED, TERMINATED = 137, 143
@@ -31,6 +31,8 @@ class RuntimeObject:
     cpuset_cpus: str
     cpuset_mems: str
     memory: int | None
+    hostname: str | None = None
+    plug: Plug | None = None
     pid: int = 0
     paused: bool = False
     restarting: bool = False
@@ -63,6 +65,8 @@ class RuntimeObject:
             pid=self.pid,
             cpuset_cpus=self.cpuset_cpus,
             cpuset_mems=self.cpuset_mems,
+            hostname=self.hostname or self.container_id[:12],
+            addresses={},
         )
 
     @property

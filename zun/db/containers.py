@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries of containers. Each function is one transaction."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,7 +10,7 @@ from oslo_utils import timeutils, uuidutils
 from zun.common import exceptions, states
 from zun.common import groups as group_rules
 from zun.common.context import RequestContext
-from zun.db import explanations, groups, models, paging, quotas, registries, session
+from zun.db import explanations, groups, models, network_ports, paging, quotas, registries, session
 
 table = models.containers
 nodes = models.compute_nodes
@@ -57,11 +57,13 @@ def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnEleme
 
 
 @session.retry
-def insert(values: Mapping[str, Any], quota: Mapping[str, int] | None = None) -> session.Row:
+def insert(
+    values: Mapping[str, Any], quota: Mapping[str, int] | None = None, nets: Sequence[network_ports.Wanted] = ()
+) -> session.Row:
     """Add a container; ``uuid`` and the times are filled in. Returns the whole row.
 
-    ``quota`` are the operator's default limits; with them, OverQuota when the project may not have it. Raises
-    GroupNotFound.
+    ``quota`` are the operator's default limits; with them, OverQuota when the project may not have it. ``nets`` are the
+    ports it gets, and raise what ``network_ports.allot`` does. Raises GroupNotFound.
     """
     uuid = values.get("uuid") or uuidutils.generate_uuid()
     if quota is not None:
@@ -75,6 +77,7 @@ def insert(values: Mapping[str, Any], quota: Mapping[str, int] | None = None) ->
         if values.get("group_uuid"):
             groups.lock(connection, values["group_uuid"])
         connection.execute(table.insert().values(**{**values, "uuid": uuid, "created_at": timeutils.utcnow()}))
+        network_ports.allot(connection, uuid, nets)
         return session.rows(connection, sa.select(table).where(table.c.uuid == uuid))[0]
 
 

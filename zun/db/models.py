@@ -265,3 +265,38 @@ console_tokens = sa.Table(
     sa.Column("expires_at", Time, nullable=False),
     sa.Index("ix_console_tokens_expires_at", "expires_at"),
 )
+
+# Not visible to other projects unless shared. Subnets of different networks never overlap: any host may have both.
+networks = sa.Table(
+    "networks",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("uuid", text(36), nullable=False, unique=True),
+    sa.Column("neutron_net_id", text(255)),  # another id that its creator gave it
+    sa.Column("project_id", text(255), nullable=False),
+    sa.Column("user_id", text(255)),
+    sa.Column("name", text(255)),
+    sa.Column("shared", sa.Boolean, nullable=False, default=False),
+    sa.Column("subnets", Json, nullable=False),  # uuid, cidr, gateway of each
+    sa.Column("created_at", Time, nullable=False),
+    sa.Column("updated_at", Time),
+    sa.Index("ix_networks_project_id", "project_id"),
+)
+
+# A container's place in a network, and its addresses there, from its creation or attachment until it leaves.
+network_ports = sa.Table(
+    "network_ports",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("uuid", text(36), nullable=False, unique=True),
+    sa.Column("network_uuid", text(36), sa.ForeignKey("networks.uuid"), nullable=False),
+    sa.Column("container_uuid", text(36), sa.ForeignKey("containers.uuid", ondelete="CASCADE"), nullable=False),
+    sa.Column("ipv4", text(15)),
+    sa.Column("ipv6", text(45)),
+    sa.Column("leaving", sa.Boolean, nullable=False, default=False),  # until its host has unplugged it
+    sa.Column("created_at", Time, nullable=False),
+    sa.UniqueConstraint("container_uuid", "network_uuid"),
+    sa.UniqueConstraint("ipv4", "network_uuid"),
+    sa.UniqueConstraint("ipv6", "network_uuid"),
+    sa.Index("ix_network_ports_network_uuid", "network_uuid"),
+)

@@ -104,8 +104,13 @@ def charge(
 
     It must be the first statement of the transaction: a query before it would fix what MariaDB shows to those behind.
     """
-    connection.execute(sa.select(_locks).where(_locks.c.project_id == project_id).with_for_update())
+    lock(connection, project_id)
     _check(connection, project_id, growth, defaults)
+
+
+def lock(connection: sa.Connection, name: str) -> None:
+    """Make others that lock the same row wait until this transaction ends. The row comes from ``make_chargeable``."""
+    connection.execute(sa.select(_locks).where(_locks.c.project_id == name).with_for_update())
 
 
 def _check(

@@ -2,7 +2,7 @@
 """A container as it travels between the services, and as its row is read and written."""
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from oslo_utils import timeutils
@@ -134,13 +134,14 @@ class Container(base.ZunObject):
     cpuset: dict[str, Any] | None
 
     @base.remotable
-    def create(self, quota: Mapping[str, int] | None = None) -> None:
+    def create(self, quota: Mapping[str, int] | None = None, nets: Sequence[Mapping[str, Any]] = ()) -> None:
         """Add the row. What was not set gets its default.
 
-        ``quota`` are the default limits of projects; with them, OverQuota when the project may not have it.
+        ``quota`` are the default limits of projects; with them, OverQuota when the project may not have it. ``nets``
+        are the networks it joins, as ``zun.db.network_ports`` has them.
         """
         self.obj_set_defaults()
-        self.refresh_from(db.insert(self.columns(), quota))
+        self.refresh_from(db.insert(self.columns(), quota, nets))
 
     @base.remotable
     def save(self) -> None:

@@ -136,18 +136,6 @@ class ExecContainer(containers.ExecContainer):
         return int(ended["exit_code"] or 0)
 
 
-class NetworkList(containers.NetworkList):
-    """List networks on a container"""
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        networks = self.app.client_manager.container.containers.network_list(parsed_args.container)
-        rows = [
-            (each.net_id, each.port_id, ", ".join(fixed["ip_address"] for fixed in each.fixed_ips or ()))
-            for each in networks
-        ]
-        return ("net_id", "port_id", "fixed_ips"), rows
-
-
 class ShowContainer(containers.ShowContainer):
     """Show a container"""
 

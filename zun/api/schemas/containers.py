@@ -9,6 +9,7 @@ from zun.api import microversion
 from zun.api.microversion import Version, v1
 from zun.api.schemas import Field, Schema, placement, scalars
 from zun.api.settings import Settings
+from zun.common import subnets
 
 NONE = Schema({}, others=True)  # actions without arguments take whatever comes
 
@@ -57,6 +58,10 @@ COMMIT = Schema(
     {"repository": Field({"type": "string", "minLength": 1}), "tag": Field({"type": "string", "minLength": 1})},
     required=("repository",),
 )
+_IDENT = Field({"type": "string", "minLength": 1, "maxLength": 255})
+SECURITY_GROUP = Schema({"name": _IDENT}, required=("name",))
+ATTACH = Schema({"network": _IDENT, "port": _IDENT, "fixed_ip": Field({"type": "string"}, subnets.any_address)})
+DETACH = Schema({"network": _IDENT, "port": _IDENT})
 RENAME = Schema({"name": scalars.NAME}, required=("name",))
 
 
@@ -77,6 +82,18 @@ def update(settings: Settings) -> Schema:
 # Create.
 
 _PORT_OR_NETWORK = {"type": "string", "minLength": 1, "maxLength": 255}
+_FIXED_IPS = {"v4-fixed-ip": 4, "v6-fixed-ip": 6}
+
+
+def _nets(value: list[dict[str, str]] | None) -> list[dict[str, str]] | None:
+    """The addresses in their standard spelling."""
+    for each in value or ():
+        for name, version in _FIXED_IPS.items():
+            if name in each:
+                each[name] = subnets.address(each[name], version)
+    return value
+
+
 _NETS = Field(
     {
         "type": ["array", "null"],
@@ -91,7 +108,8 @@ _NETS = Field(
             "additionalProperties": False,
             "oneOf": [{"required": ["network"]}, {"required": ["port"]}],
         },
-    }
+    },
+    _nets,
 )
 _MOUNTS = Field(
     {

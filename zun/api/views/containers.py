@@ -73,6 +73,10 @@ def show(
         shown |= _placement(row)
     if version >= microversion.GROUPS:
         shown["group_uuid"] = row["group_uuid"]
+    if version >= microversion.NETWORKS:
+        shown["published_ports"] = {
+            port: where for port, where in (row["exposed_ports"] or {}).items() if where.get("host_port")
+        }
     if base_url is not None:
         shown["links"] = links.item(base_url, NOUN, row["uuid"])
     return shown
@@ -87,3 +91,31 @@ def _placement(row: Mapping[str, Any]) -> dict[str, Any]:
         "cpuset_mems": held.get("cpuset_mems"),
         "cpuset_isolation": held.get("cpuset_isolation"),
     }
+
+
+def networks(addresses: Mapping[str, Any], version: Version) -> list[dict[str, Any]]:
+    """The ``addresses`` of a container as its list of networks: one item a port, below 1.18 one an address."""
+    if version < microversion.v1(18):
+        return [
+            {
+                "net_id": network,
+                "subnet_id": each["subnet_id"],
+                "port_id": each["port"],
+                "version": each["version"],
+                "ip_address": each["addr"],
+            }
+            for network, items in addresses.items()
+            for each in items
+        ]
+    return [
+        {
+            "net_id": network,
+            "port_id": items[0]["port"],
+            "fixed_ips": [
+                {"subnet_id": each["subnet_id"], "version": each["version"], "ip_address": each["addr"]}
+                for each in items
+            ],
+        }
+        for network, items in addresses.items()
+        if items
+    ]

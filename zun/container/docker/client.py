@@ -25,6 +25,8 @@ LOG = logging.getLogger(__name__)
 #: only.
 LABEL_UUID = "zun.uuid"
 LABEL_HOST = "zun.host"
+#: Names of the objects of containers and of the networks that this service made begin with it.
+NAME_PREFIX = "zun-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,4 +166,4 @@ class OnEngine:
 
 def object_name(container: ContainerView) -> str:
     """Return the name of the container's object. Names are unique at a daemon, which stops a second one."""
-    return f"zun-{container.uuid}"
+    return f"{NAME_PREFIX}{container.uuid}"

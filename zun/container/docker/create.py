@@ -10,7 +10,7 @@ from typing import Any
 
 from zun.common import exceptions
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID, Settings
-from zun.container.driver import ContainerView
+from zun.container.driver import ContainerView, Plug
 
 MIB = 1 << 20
 SHARES_PER_CPU = 1024
@@ -24,7 +24,13 @@ SECOND_NS = 1_000_000_000
 
 
 def request_body(
-    container: ContainerView, *, cpuset_cpus: str, cpuset_mems: str, settings: Settings, disk_quota: bool
+    container: ContainerView,
+    *,
+    cpuset_cpus: str,
+    cpuset_mems: str,
+    settings: Settings,
+    disk_quota: bool,
+    plug: Plug | None = None,
 ) -> dict[str, Any]:
     """Return the body of POST /containers/create. InvalidValue for numbers that are none.
 
@@ -41,6 +47,10 @@ def request_body(
         "OpenStdin": bool(container.interactive),
         "HostConfig": _host_config(container, cpuset_cpus, cpuset_mems, settings, disk_quota),
     }
+    if plug is not None:
+        body["HostConfig"]["NetworkMode"] = plug.network
+        if addresses := fixed_addresses(plug):
+            body["NetworkingConfig"] = {"EndpointsConfig": {plug.network: {"IPAMConfig": addresses}}}
     if container.command:
         body["Cmd"] = list(container.command)
     if container.entrypoint:
@@ -53,9 +63,24 @@ def request_body(
         body["Hostname"] = container.hostname
     if container.exposed_ports:
         body["ExposedPorts"] = {port: {} for port in container.exposed_ports}
+        body["HostConfig"]["PortBindings"] = _published(container.exposed_ports)
     if container.healthcheck:
         body["Healthcheck"] = _healthcheck(container.healthcheck)
     return body
+
+
+def fixed_addresses(plug: Plug) -> dict[str, str]:
+    """Docker's members for the addresses that are not its own choice."""
+    given = {"IPv4Address": plug.ipv4, "IPv6Address": plug.ipv6}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _published(ports: Mapping[str, Any]) -> dict[str, list[dict[str, str]]]:
+    return {
+        port: [{"HostIp": where["host_ip"], "HostPort": str(where["host_port"])}]
+        for port, where in ports.items()
+        if where.get("host_port")
+    }
 
 
 def _cpuset_variables(container: ContainerView, cpus: str, mems: str) -> dict[str, str]:

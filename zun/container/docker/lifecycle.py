@@ -10,7 +10,7 @@ from zun.common import exceptions
 from zun.container.docker.client import LABEL_UUID, Engine, OnEngine, object_name
 from zun.container.docker.create import request_body
 from zun.container.docker.facts import disk_quota_supported
-from zun.container.driver import ContainerView
+from zun.container.driver import ContainerView, Plug
 
 LOG = logging.getLogger(__name__)
 
@@ -27,7 +27,13 @@ class DockerLifecycle(OnEngine):
         self._disk_quota: bool | None = None
 
     def create(
-        self, container: ContainerView, *, cpuset_cpus: str, cpuset_mems: str, image: str | None = None
+        self,
+        container: ContainerView,
+        *,
+        cpuset_cpus: str,
+        cpuset_mems: str,
+        image: str | None = None,
+        plug: Plug | None = None,
     ) -> str:
         body = request_body(
             container,
@@ -35,6 +41,7 @@ class DockerLifecycle(OnEngine):
             cpuset_mems=cpuset_mems,
             settings=self.settings,
             disk_quota=bool(container.disk) and self._quota_supported(),
+            plug=plug,
         )
         if image is not None:
             body["Image"] = image

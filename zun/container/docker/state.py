@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from zun.common.states import Status
+from zun.container.docker.client import NAME_PREFIX
 from zun.container.driver import KEPT_WHEN_NEVER_STARTED, OUT_OF_MEMORY, RuntimeState
 
 _ENDED = frozenset({"exited", "removing"})
@@ -29,7 +30,19 @@ def runtime_state(inspected: Mapping[str, Any], current: Status | str | None) ->
         pid=state.get("Pid") or 0,
         cpuset_cpus=config.get("CpusetCpus") or "",
         cpuset_mems=config.get("CpusetMems") or "",
+        hostname=(inspected.get("Config") or {}).get("Hostname") or None,
+        addresses=_own_addresses((inspected.get("NetworkSettings") or {}).get("Networks") or {}),
     )
+
+
+def _own_addresses(networks: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """What Docker chose, on networks that are not of this service."""
+    found = {
+        name: tuple(filter(None, (endpoint.get("IPAddress"), endpoint.get("GlobalIPv6Address"))))
+        for name, endpoint in networks.items()
+        if not name.startswith(NAME_PREFIX)
+    }
+    return {name: addresses for name, addresses in found.items() if addresses}
 
 
 def _status(state: Mapping[str, Any], current: Status | str | None) -> tuple[Status | None, str | None]:

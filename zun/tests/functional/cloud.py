@@ -15,6 +15,7 @@ from zun.compute.rpcapi import ComputeAPI
 from zun.compute.service import ComputeService
 from zun.container.fake import InMemoryDriver
 from zun.db import containers as db
+from zun.network.fake import InMemoryNetworks
 from zun.objects import Container
 from zun.scheduler.rpcapi import SchedulerAPI
 from zun.scheduler.service import SchedulerService
@@ -57,6 +58,7 @@ class Cloud:
         self.transport = rpc.get_transport(self.conf, f"inproc:///{uuidutils.generate_uuid()}")
         self.machines = dict(hosts)
         self.drivers: dict[str, InMemoryDriver] = {}
+        self.networks: dict[str, Any] = {}
         self.agents: dict[str, ComputeService] = {}
         self.scheduler = SchedulerService(self.conf, host="scheduler")
         for name in hosts:
@@ -69,7 +71,8 @@ class Cloud:
         """Start the agent of a host; its runtime outlives it."""
         if name not in self.drivers:
             self.drivers[name] = InMemoryDriver()
-        agent = ComputeService(self.conf, self.drivers[name], host=name, machine=lambda: self.machines[name])
+        network = self.networks.setdefault(name, InMemoryNetworks())
+        agent = ComputeService(self.conf, self.drivers[name], network, host=name, machine=lambda: self.machines[name])
         self.agents[name] = agent
         agent.start(self.transport)
         return agent

@@ -28,11 +28,13 @@ from zun.common.states import Status
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.inventory import inventory
 from zun.compute.lifecycle import Lifecycle
+from zun.compute.networks import Networks
 from zun.compute.reconcile import Step, first_step
 from zun.compute.shared_pool import SharedPool
 from zun.container.fake import InMemoryDriver
 from zun.db import containers as db
 from zun.db import services
+from zun.network.fake import InMemoryNetworks
 from zun.objects import Container
 from zun.objects.base import ZunObject
 from zun.objects.placement import held_plan, placement_request
@@ -96,7 +98,8 @@ class Agent:
         self.driver = world.drivers[name]
         self.tracker = ComputeNodeTracker(name)
         self.pool = SharedPool(self.tracker, self.driver)
-        self.lifecycle = Lifecycle(name, self.tracker, self.pool, self.driver, world, world)
+        networks = Networks(name, InMemoryNetworks())
+        self.lifecycle = Lifecycle(name, self.tracker, self.pool, self.driver, world, world, networks)
 
     def start(self) -> None:
         """As the service's own start: inventory, claims from the rows, interrupted operations."""

@@ -45,6 +45,9 @@ def test_client_commands_have_the_names_they_replace():
         "appcontainer_group_show",
         "appcontainer_host_audit",
         "appcontainer_host_topology_show",
+        "appcontainer_network_create",
+        "appcontainer_network_delete",
+        "appcontainer_network_show",
         "appcontainer_placement_capacity",
         "appcontainer_placement_dry_run",
     }

@@ -10,6 +10,7 @@ from zun.api.controllers.v1.containers import Containers
 from zun.api.controllers.v1.groups import Groups
 from zun.api.controllers.v1.hosts import Hosts
 from zun.api.controllers.v1.images import Images
+from zun.api.controllers.v1.networks import Networks
 from zun.api.controllers.v1.parts import Parts
 from zun.api.controllers.v1.placement import Placement
 from zun.api.controllers.v1.quota_classes import QuotaClasses
@@ -23,6 +24,7 @@ NOUNS = (
     ContainerActions,
     Groups,
     Images,
+    Networks,
     Hosts,
     Aggregates,
     AvailabilityZones,

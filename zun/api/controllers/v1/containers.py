@@ -14,7 +14,7 @@ from typing import Any
 
 from oslo_utils import timeutils
 
-from zun.api import archives, committed, creation, hints, microversion, paging
+from zun.api import archives, committed, creation, hints, microversion, nets, paging
 from zun.api import placement as placement_rules
 from zun.api.controllers.v1 import alive, requested
 from zun.api.controllers.v1.parts import Parts
@@ -33,6 +33,7 @@ from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.db import explanations
 from zun.db import images as db_images
+from zun.db import network_ports as db_ports
 from zun.db import quotas as db_quotas
 from zun.db import registries as db_registries
 from zun.objects import Container
@@ -120,6 +121,11 @@ class Containers:
             Action("GET", "get_archive", schemas.GET_ARCHIVE, self._get_archive, waits=True),
             Action("POST", "put_archive", schemas.PUT_ARCHIVE, self._put_archive, waits=True, streams=True),
             Action("POST", "commit", schemas.COMMIT, self._commit, waits=True, recorded=True),
+            Action("POST", "network_attach", schemas.ATTACH, self._network_attach, any_status=True, since=v1(8)),
+            Action("POST", "network_detach", schemas.DETACH, self._network_detach, any_status=True, since=v1(6)),
+            Action("GET", "network_list", schemas.NONE, self._network_list, any_status=True, since=v1(13)),
+            Action("POST", "add_security_group", schemas.SECURITY_GROUP, self._security_group, until=v1(14)),
+            Action("POST", "remove_security_group", schemas.SECURITY_GROUP, self._security_group, until=v1(14)),
             Action("GET", "explain", schemas.NONE, self._explain, any_status=True, since=microversion.QUESTIONS),
         )
 
@@ -173,8 +179,9 @@ class Containers:
         )
         fields["group_uuid"] = asked.get(hints.GROUP)
         container = Container(call.context, project_id=call.context.project_id, user_id=call.context.user_id, **fields)
+        wanted = nets.wanted(container.project_id, given.get("nets"))
         try:
-            container.create(self._settings.quota)
+            container.create(self._settings.quota, wanted)
         except exceptions.GroupNotFound:  # deleted since it was looked up
             raise hints.no_group(fields["group_uuid"]) from None
         with self._recorded(call, container, "create"):
@@ -399,6 +406,36 @@ class Containers:
     def _explain(self, container: Container, given: Given, call: Call) -> Answer:
         row = explanations.get(container.uuid)
         return Answer(placement_views.explanation(row, hosts=call.access.allows("container:explain:host", container)))
+
+    def _network_attach(self, container: Container, given: Given, call: Call) -> Answer:
+        wanted = nets.wanted_more(container.project_id, given)
+        self._require_host(container)
+        port = db_ports.attach(container.uuid, wanted)["uuid"]
+        try:
+            with self._recorded(call, container, "network_attach"):
+                self._compute.network_attach(call.context, container, port)
+        except Exception:
+            db_ports.destroy(port)
+            raise
+        return Answer()
+
+    def _network_detach(self, container: Container, given: Given, call: Call) -> Answer:
+        self._require_host(container)
+        port = nets.port_to_leave(container, given)
+        try:
+            with self._recorded(call, container, "network_detach"):
+                self._compute.network_detach(call.context, container, port)
+        except Exception:
+            db_ports.set_leaving(port, False)
+            raise
+        return ACCEPTED
+
+    def _network_list(self, container: Container, given: Given, call: Call) -> Answer:
+        return Answer({"networks": views.networks(container.addresses or {}, call.version)})
+
+    def _security_group(self, container: Container, given: Given, call: Call) -> Answer:
+        raise nets.no_security_groups("name")
+
     def _get_archive(self, container: Container, given: Given, call: Call) -> Answer:
         path = archives.check_path(given["path"])
         stat, pieces = self._compute.get_archive(call.context, container, path)

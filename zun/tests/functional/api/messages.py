@@ -139,6 +139,12 @@ class ComputeMessages:
     def commit(self, context: RequestContext, container: Container, image: str) -> None:
         self._send("commit", container, image=image)
 
+    def network_attach(self, context: RequestContext, container: Container, port: str) -> None:
+        self._send("network_attach", container, port=port)
+
+    def network_detach(self, context: RequestContext, container: Container, port: str) -> None:
+        self._send("network_detach", container, port=port)
+
     def image_pull(self, context: RequestContext, host: str, image: str) -> None:
         self._tell("image_pull", image, host=host)
 

@@ -102,10 +102,19 @@ WINDOWS = [
     ("GET", "/v1/containers/x/explain", 42, 42),
     ("POST", "/v1/placement/dry_run", 42, 42),
     ("POST", "/v1/placement/capacity", 42, 42),
+    ("POST", "/v1/containers/x/network_detach", 6, 42),
+    ("POST", "/v1/containers/x/network_attach", 8, 42),
+    ("GET", "/v1/containers/x/network_list", 13, 42),
+    ("POST", "/v1/containers/x/add_security_group", 1, 14),
+    ("POST", "/v1/containers/x/remove_security_group", 1, 14),
+    ("POST", "/v1/networks", 1, 42),
+    ("DELETE", "/v1/networks/x", 27, 42),
+    ("GET", "/v1/networks", 42, 42),
+    ("GET", "/v1/networks/x", 42, 42),
 ]
 
 
-@pytest.mark.parametrize("version", [1, 3, 4, 13, 14, 18, 19, 40, 41, 42])
+@pytest.mark.parametrize("version", [1, 3, 4, 5, 6, 7, 8, 12, 13, 14, 15, 18, 19, 26, 27, 40, 41, 42])
 @pytest.mark.parametrize(("method", "path", "first", "last"), WINDOWS)
 def test_windows(admin_api, method, path, first, last, version):
     reply = admin_api.at(f"1.{version}").send(method, path, {"name": "new-name"} if method == "POST" else {})

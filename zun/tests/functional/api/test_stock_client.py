@@ -154,7 +154,7 @@ def test_refusals_reach_the_user(run, mine):
     mine("Paused", name="web")
     assert "Cannot delete_after_stop container" in run("delete", "--stop", "web", status=1)
     assert "Container nobody could not be found" in run("show", "nobody", status=1)
-    assert "no network service" in run("create", "--net", "network=private", "busybox", status=1)
+    assert "Network private could not be found" in run("create", "--net", "network=private", "busybox", status=1)
 
 
 def test_services_and_zones(run, host_up):

@@ -13,13 +13,25 @@ from typing import Any
 from zun.api import microversion
 from zun.api.controllers.v1 import NOUNS, Parts
 from zun.api.routes import Route
-from zun.db import aggregates, container_actions, containers, explanations, groups, images, registries
+from zun.common.subnets import Pool
+from zun.db import (
+    aggregates,
+    container_actions,
+    containers,
+    explanations,
+    groups,
+    images,
+    network_ports,
+    networks,
+    registries,
+)
 from zun.tests.functional.api.client import Reply
 
 PEOPLE = ("stranger", "reader", "member", "admin")
 PROJECTS = {"stranger": "other", "reader": "demo", "member": "demo", "admin": "operators"}
 ROLES = {"stranger": "member", "reader": "reader", "member": "member", "admin": "admin"}
 HOST = "host-1"
+POOL = Pool("10.224.0.0/12", 24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +107,21 @@ CASES: dict[str, Sequence[Case]] = {
     f"GET {ITEM}/get_archive": (act(200, query="path=/x"),),
     f"POST {ITEM}/put_archive": (act(200, query="path=/x", body={"data": ""}),),
     f"POST {ITEM}/commit": (act(query="repository=web"),),
+    f"POST {ITEM}/network_attach": (act(200, query="network={network}"),),
+    f"POST {ITEM}/network_detach": (act(query="network={network}"),),
+    f"GET {ITEM}/network_list": (look(),),
+    # There are none: who may ask is told so.
+    f"POST {ITEM}/add_security_group": (act(400, query="name=web"),),
+    f"POST {ITEM}/remove_security_group": (act(400, query="name=web"),),
+    "GET networks": (Case((200, 200, 200, 200)), administer(query="all_projects=1")),
+    "POST networks": (
+        administer(body={"name": "backend"}),
+        administer(body={"name": "backend", "project_id": "demo"}),
+        administer(body={"name": "backend", "shared": True}),
+        administer(body={"name": "backend", "subnets": [{"cidr": "10.9.0.0/24"}]}),
+    ),
+    "GET networks/{network}": (look(),),
+    "DELETE networks/{network}": (Case((404, 403, 403, 204)),),
     f"GET {ITEM}/container_actions": (look(),),
     f"GET {ITEM}/container_actions/{{request_id}}": (look(),),
     "GET images": (administer(),),
@@ -154,7 +181,8 @@ def routes(parts: Parts) -> dict[str, Route]:
 
 def send(ask: Callable[..., Reply], route: Route, case: Case, ident: str) -> Reply:
     """Send the request of ``case``. ``ask`` is called like ``Client.send``, with the person's proof in it."""
-    path = "/v1/" + route.path.format(**_names(route, ident)) + (f"?{case.query}" if case.query else "")
+    names = _names(route, ident)
+    path = "/v1/" + route.path.format(**names) + (f"?{case.query.format(**names)}" if case.query else "")
     version = {"OpenStack-API-Version": f"container {min(route.until, microversion.MAX)}"}
     body = {} if case.body is None else {"body": case.body}
     return ask(route.method, path, headers=version, **body)
@@ -180,6 +208,11 @@ def _names(route: Route, ident: str) -> dict[str, str]:
     elif path.startswith("images/{uuid}"):
         image = {"project_id": owner, "host": HOST, "repo": f"image-{number}", "tag": "latest"}
         names["uuid"] = images.insert(image)["uuid"]
+    elif "{network}" in path or path.endswith(("/network_attach", "/network_detach")):
+        values = {"name": f"network-{number}", "project_id": owner, "user_id": None, "shared": False}
+        names["network"] = networks.insert(values, (), POOL)["uuid"]
+        if path.endswith("/network_detach"):
+            network_ports.attach(ident, {"network": names["network"]})
     elif path.startswith("registries/{ident}"):
         names["ident"] = registries.insert({"project_id": owner, "user_id": "alice", "domain": "d"})["uuid"]
     elif path.endswith("/explain"):

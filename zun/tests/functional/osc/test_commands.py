@@ -16,7 +16,7 @@ from zunclient import exceptions as zun_exceptions
 from zunclient.osc.v1 import containers as stock
 from zunclient.v1 import client as zun_client
 
-from zun.osc import aggregates, containers, groups, hosts
+from zun.osc import aggregates, containers, groups, hosts, networks
 from zun.tests.functional.osc.recorder import Asked, Recorder, serving
 
 CONTAINER = {"uuid": "c-1", "name": "web", "status": "Running"}
@@ -118,6 +118,8 @@ def test_hints_that_name_something_travel_at_their_microversion(argv, hints):
         (groups.DeleteGroup, ["web"], "appcontainer group delete"),
         (aggregates.CreateAggregate, ["ssd"], "appcontainer aggregate create"),
         (aggregates.AddHost, ["ssd", "h1"], "appcontainer aggregate add host"),
+        (networks.ListNetworks, [], "appcontainer network list"),
+        (networks.CreateNetwork, ["backend"], "appcontainer network create"),
     ],
 )
 def test_a_server_without_groups_is_told_of_and_not_tried(command, argv, feature):
@@ -333,3 +335,59 @@ def test_the_program_leaves_other_services_as_they_are():
     assert refused.returncode == 1
     assert "microversion 1.41" in refused.stderr
     assert [(one.path, one.version) for one in server.asked_of_v1] == [("/v1/containers", "1.40")]
+
+
+NETWORK = {
+    "uuid": "n-1",
+    "name": "backend",
+    "project_id": "p-1",
+    "shared": False,
+    "subnets": [{"uuid": "s-1", "cidr": "10.1.0.0/24", "gateway": "10.1.0.1"}],
+    "created_at": "2026-03-04 12:00:00",
+}
+
+
+@pytest.mark.parametrize(
+    ("argv", "body"),
+    [
+        ([], {}),
+        (["--project", "p-1", "--share"], {"project_id": "p-1", "shared": True}),
+        (
+            ["--subnet", "cidr=10.1.0.0/24,gateway=10.1.0.9", "--subnet", "cidr=fd00::/64"],
+            {"subnets": [{"cidr": "10.1.0.0/24", "gateway": "10.1.0.9"}, {"cidr": "fd00::/64"}]},
+        ),
+    ],
+)
+def test_networks_are_created(argv, body):
+    with serving({("POST", "/v1/networks"): (200, NETWORK)}, max_version="1.42") as server:
+        printed = run(networks.CreateNetwork, server, "backend", *argv)
+    assert server.asked_of_v1 == [Asked("POST", "/v1/networks", "1.42", {"name": "backend", **body})]
+    assert "10.1.0.0/24" in printed
+
+
+def test_networks_are_listed_shown_and_deleted():
+    answers = {
+        ("GET", "/v1/networks?all_projects=true"): (200, {"networks": [NETWORK], "next": None}),
+        ("GET", "/v1/networks/backend"): (200, NETWORK),
+        ("DELETE", "/v1/networks/backend"): (204, None),
+    }
+    with serving(answers, max_version="1.42") as server:
+        listed = run(networks.ListNetworks, server, "--all-projects", "-f", "value")
+        shown = run(networks.ShowNetwork, server, "backend", "-f", "value", "-c", "name")
+        run(networks.DeleteNetwork, server, "backend")
+    assert (listed.split(), shown.split()) == (["n-1", "backend", "p-1", "False", "10.1.0.0/24"], ["backend"])
+
+
+@pytest.mark.parametrize(
+    ("version", "item"),
+    [
+        ("1.17", {"ip_address": "10.1.0.2"}),
+        ("1.40", {"fixed_ips": [{"ip_address": "10.1.0.2"}, {"ip_address": "fd00::2"}]}),
+    ],
+)
+def test_the_networks_of_a_container_are_listed_at_the_stock_version(version, item):
+    path, items = "/v1/containers/web/network_list", [{"net_id": "n", "port_id": "p", **item}]
+    with serving({("GET", path): (200, {"networks": items})}, max_version=version) as server:
+        printed = run(networks.ListNetworks, server, "web", "-f", "value", client=client(server, version))
+    assert [(one.path, one.version) for one in server.asked_of_v1] == [(path, version)]
+    assert printed.split()[:3] == ["n", "p", "10.1.0.2" if version == "1.17" else "10.1.0.2,"]

@@ -108,19 +108,6 @@ def test_top():
     assert (status, printed) == (0, "PID    CMD\n1      init\n12345  sleep 9\n")
 
 
-def test_networks_of_a_container():
-    answer = {
-        "networks": [
-            {"net_id": "n", "port_id": "p", "fixed_ips": [{"ip_address": "10.0.0.2"}, {"ip_address": "::2"}]},
-            {"net_id": "m", "port_id": None, "fixed_ips": None},
-        ]
-    }
-    with serving({("GET", "/v1/containers/c/network_list"): (200, answer)}) as server:
-        status, printed = execute(containers.NetworkList, server, "-f", "csv", "c")
-    assert status == 0
-    assert printed.split() == ['"net_id","port_id","fixed_ips"', '"n","p","10.0.0.2,', '::2"', '"m","",""']
-
-
 @pytest.mark.parametrize(
     ("command", "noun", "argv", "query"),
     [

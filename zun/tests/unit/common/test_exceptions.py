@@ -88,6 +88,16 @@ TREE = [
         {"registry": "r"},
         "Registry r could not be found.",
     ),
+    ("NetworkNotFound", "network-not-found", 404, "NotFound", {"network": "n"}, "Network n could not be found."),
+    ("PortNotFound", "port-not-found", 404, "NotFound", {"port": "p"}, "Port p could not be found."),
+    (
+        "PortInUse",
+        "port-in-use",
+        400,
+        "Invalid",
+        {"port": "p", "container": "c"},
+        "Port p belongs to container c. Name its network instead: then a port is made.",
+    ),
     ("Conflict", "conflict", 409, "ZunError", {}, "Conflict."),
     (
         "InvalidStateException",

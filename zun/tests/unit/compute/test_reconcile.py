@@ -167,6 +167,8 @@ AT_WORK = {
     TaskState.UNPAUSING: Step.UNPAUSE,
     TaskState.KILLING: Step.KILL,
     TaskState.DELETING: Step.DELETE,
+    TaskState.NETWORK_ATTACHING: Step.SETTLE_NETWORKS,
+    TaskState.NETWORK_DETACHING: Step.SETTLE_NETWORKS,
 }
 
 
@@ -186,6 +188,33 @@ def test_every_work_a_row_can_be_at_has_a_step():
         TaskState.CREATING,
         TaskState.SG_ADDING,
         TaskState.SG_REMOVING,
-        TaskState.NETWORK_ATTACHING,
-        TaskState.NETWORK_DETACHING,
     }
+
+
+OURS = {"8a5f1c9e-0d3b-4e6f-9a7c-2b1d4e6f8a90": [{"addr": "10.1.0.2", "version": 4, "port": "p", "subnet_id": "s"}]}
+CHOSEN = {"port": None, "subnet_id": None, "preserve_on_delete": False}
+BRIDGE = {"bridge": [{"addr": "172.17.0.2", "version": 4, **CHOSEN}, {"addr": "fd00::2", "version": 6, **CHOSEN}]}
+
+
+@pytest.mark.parametrize(
+    ("before", "runtime", "after"),
+    [
+        pytest.param(None, {}, None, id="no-network-is-no-news"),
+        pytest.param(None, None, None, id="the-runtime-does-not-tell"),
+        pytest.param(BRIDGE, None, BRIDGE, id="nor-does-that-change-anything"),
+        pytest.param(None, {"bridge": ("172.17.0.2", "fd00::2")}, BRIDGE, id="it-chose"),
+        pytest.param(OURS, {}, OURS, id="ours-are-not-its-to-tell"),
+        pytest.param(OURS, {"bridge": ("172.17.0.2", "fd00::2")}, {**OURS, **BRIDGE}, id="both"),
+        pytest.param({**OURS, **BRIDGE}, {}, OURS, id="it-stopped"),
+    ],
+)
+def test_addresses_that_the_runtime_chose(before, runtime, after):
+    seen = row(Status.RUNNING, addresses=before, hostname="web")
+    found = observed(seen, state(Status.RUNNING, addresses=runtime, hostname="abc"))
+    assert {**seen, **found}["addresses"] == after and found.keys() <= {"addresses"}
+    assert ("addresses" in found) == (before != after)
+
+
+def test_a_container_without_a_name_of_its_own_learns_it():
+    running = row(Status.RUNNING, hostname=None)
+    assert observed(running, state(Status.RUNNING, hostname="abc")) == {"hostname": "abc"}

@@ -125,6 +125,8 @@ class DriverContract:
             pid=0,
             cpuset_cpus="1",
             cpuset_mems="0",
+            hostname=container_id[:12],
+            addresses={},
         )
 
     @pytest.mark.parametrize(

@@ -6,14 +6,19 @@ import pytest
 from zun.common import exceptions
 from zun.container.docker.client import Settings
 from zun.container.docker.create import cpu_limits, memory_limits, request_body
+from zun.container.driver import Plug
 from zun.tests.unit.container.samples import Sample
 
 MIB = 1 << 20
 
 
-def body(container: Sample, *, disk_quota: bool = False, **settings: Any) -> dict[str, Any]:
+def body(
+    container: Sample, *, disk_quota: bool = False, plug: Plug | None = None, **settings: Any
+) -> dict[str, Any]:
     chosen = Settings(host_label="h", **settings)
-    return request_body(container, cpuset_cpus="2-3", cpuset_mems="1", settings=chosen, disk_quota=disk_quota)
+    return request_body(
+        container, cpuset_cpus="2-3", cpuset_mems="1", settings=chosen, disk_quota=disk_quota, plug=plug
+    )
 
 
 def test_smallest_body() -> None:
@@ -146,3 +151,25 @@ def test_numbers_that_are_none(container: Sample) -> None:
 def test_network_of_the_host() -> None:
     assert "NetworkMode" not in body(Sample())["HostConfig"]
     assert body(Sample(), network_mode="none")["HostConfig"]["NetworkMode"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("plug", "addresses"),
+    [
+        (Plug("net"), None),
+        (Plug("container:abc"), None),
+        (Plug("net", "10.1.0.2"), {"IPv4Address": "10.1.0.2"}),
+        (Plug("net", "10.1.0.2", "fd00::2"), {"IPv4Address": "10.1.0.2", "IPv6Address": "fd00::2"}),
+    ],
+)
+def test_network_of_its_own(plug: Plug, addresses: dict[str, str] | None) -> None:
+    made = body(Sample(), plug=plug, network_mode="none")
+    expected = None if addresses is None else {"EndpointsConfig": {plug.network: {"IPAMConfig": addresses}}}
+    assert (made["HostConfig"]["NetworkMode"], made.get("NetworkingConfig")) == (plug.network, expected)
+
+
+def test_ports_are_published_where_that_was_decided() -> None:
+    where = {"host_ip": "127.0.0.1", "host_port": 30080}
+    made = body(Sample(exposed_ports={"80/tcp": where, "53/udp": {}}))
+    assert made["ExposedPorts"] == {"80/tcp": {}, "53/udp": {}}
+    assert made["HostConfig"]["PortBindings"] == {"80/tcp": [{"HostIp": "127.0.0.1", "HostPort": "30080"}]}

@@ -63,6 +63,7 @@ def test_whole_state_of_a_stopped_one() -> None:
         pid=0,
         cpuset_cpus="0-1",
         cpuset_mems="0",
+        addresses={},
     )
 
 
@@ -77,6 +78,21 @@ def test_whole_state_of_a_stopped_one() -> None:
 def test_out_of_memory_is_a_reason(state: dict[str, Any], expected: str | None) -> None:
     found = runtime_state(inspected(Status="exited", **state, **RAN), Status.RUNNING)
     assert (found.status, found.error) == (Status.STOPPED, expected)
+
+
+def test_addresses_are_those_of_docker_s_own_networks() -> None:
+    networks = {
+        "bridge": {"IPAddress": "172.17.0.2", "GlobalIPv6Address": "fd00::2"},
+        "by-hand": {"IPAddress": "172.18.0.2", "GlobalIPv6Address": ""},
+        "none": {"IPAddress": "", "GlobalIPv6Address": ""},
+        "zun-8a5f1c9e-0d3b-4e6f-9a7c-2b1d4e6f8a90": {"IPAddress": "10.1.0.2", "GlobalIPv6Address": ""},
+    }
+    state = runtime_state(
+        {**inspected(Running=True, Pid=42), "Config": {"Hostname": "web"}, "NetworkSettings": {"Networks": networks}},
+        Status.RUNNING,
+    )
+    assert state.hostname == "web"
+    assert state.addresses == {"bridge": ("172.17.0.2", "fd00::2"), "by-hand": ("172.18.0.2",)}
 
 
 def test_running_again_forgets_the_end_before() -> None:

@@ -71,6 +71,13 @@ def test_what_must_be_there_once_is_there_once_after_a_migration():
         "container_actions": set(),
         "container_action_events": set(),
         "console_tokens": set(),
+        "networks": {("uuid",)},
+        "network_ports": {
+            ("uuid",),
+            ("container_uuid", "network_uuid"),
+            ("ipv4", "network_uuid"),
+            ("ipv6", "network_uuid"),
+        },
     }
 
 

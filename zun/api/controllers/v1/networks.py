@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/v1/networks``: what containers of a project can reach each other in.
+
+A network exists in the database. Each host that gets a container of it makes it there, so no request waits for a host.
+"""
+
+from collections.abc import Sequence
+
+from zun.api import microversion, paging
+from zun.api.controllers.v1.parts import Parts
+from zun.api.microversion import v1
+from zun.api.request import Call
+from zun.api.routes import NO_CONTENT, Answer, Route
+from zun.api.schemas import networks as schemas
+from zun.api.views import networks as views
+from zun.db import networks as db
+
+_LIST_PARAMETERS = paging.PARAMETERS | {"all_projects"}
+
+
+class Networks:
+    def __init__(self, parts: Parts) -> None:
+        self._settings = parts.settings
+
+    def routes(self) -> Sequence[Route]:
+        item = "networks/{network}"
+        return (
+            Route("GET", "networks", self.index, since=microversion.NETWORKS),
+            Route("POST", "networks", self.create, json_only=True),
+            Route("GET", item, self.show, since=microversion.NETWORKS),
+            Route("DELETE", item, self.delete, since=v1(27)),
+        )
+
+    def index(self, call: Call) -> Answer:
+        query = call.query
+        paging.check_names(query, _LIST_PARAMETERS)
+        call.access.require("network:get_all")
+        all_projects = paging.boolean("all_projects", query.get("all_projects"))
+        if all_projects:
+            call.access.require("network:get_all_all_projects")
+        page = paging.Page.read(query, default_key="id", max_limit=self._settings.max_limit)
+        rows = db.page(
+            call.context,
+            limit=page.limit,
+            marker=page.marker,
+            sort_key=page.sort_key,
+            sort_dir=page.sort_dir,
+            all_projects=all_projects,
+        )
+        carried = {"all_projects": "true"} if all_projects else {}
+        following = page.next_link(call.base_url, views.NOUN, [row["uuid"] for row in rows], carried)
+        return Answer({"networks": [views.show(row, call.version) for row in rows], "next": following})
+
+    def create(self, call: Call) -> Answer:
+        given = schemas.create(dict(call.body), own=call.version >= microversion.NETWORKS)
+        call.access.require("network:create")
+        owner = given.get("project_id", call.context.project_id)
+        if owner != call.context.project_id:
+            call.access.require("network:create:project")
+        for field in ("subnets", "shared"):
+            if given.get(field):
+                call.access.require(f"network:create:{field}")
+        values = {
+            "name": given["name"],
+            "neutron_net_id": given.get("neutron_net_id"),
+            "project_id": owner,
+            "user_id": call.context.user_id,
+            "shared": given.get("shared", False),
+        }
+        row = db.insert(values, given.get("subnets") or (), self._settings.subnet_pool)
+        return Answer(views.show(row, call.version, call.base_url))
+
+    def show(self, call: Call) -> Answer:
+        row = db.find(call.context, call.parameters["network"])
+        call.access.require("network:get_one", None if row["shared"] else row)
+        return Answer(views.show(row, call.version, call.base_url))
+
+    def delete(self, call: Call) -> Answer:
+        row = db.find(call.context, call.parameters["network"])
+        call.access.require("network:delete", row)
+        db.destroy(row["uuid"])
+        return NO_CONTENT

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments of the requests about networks."""
+
+import ipaddress
+from typing import Any
+
+from zun.api.schemas import Field, Schema, scalars
+from zun.common import subnets
+
+_LABEL = Field({"type": ["string", "null"], "minLength": 2, "maxLength": 255, "pattern": "[a-zA-Z0-9][a-zA-Z0-9_.-]"})
+
+
+def _subnets(value: list[dict[str, str]] | None) -> list[dict[str, str]]:
+    """Each with the gateway that it has; at most one of IPv4 and one of IPv6."""
+    made = [_subnet(each) for each in value or ()]
+    versions = [subnets.version(each) for each in made]
+    if len(set(versions)) != len(versions):
+        raise ValueError("a network has at most one IPv4 and one IPv6 subnet")
+    if made and 4 not in versions:
+        raise ValueError("a network must have an IPv4 subnet")
+    return made
+
+
+def _subnet(given: dict[str, str]) -> dict[str, str]:
+    block = subnets.block(given["cidr"])
+    gateway = subnets.address(given.get("gateway", subnets.default_gateway(block)), block.version)
+    if not subnets.is_host_address(block, ipaddress.ip_address(gateway)):
+        raise ValueError(f"the gateway {gateway} is no address of an interface in {block}")
+    return {"cidr": str(block), "gateway": gateway}
+
+
+_FIRST: dict[str, Field] = {"name": _LABEL, "neutron_net_id": _LABEL}
+CREATE = Schema(_FIRST, required=("name",))
+CREATE_OWN = Schema(
+    {
+        **_FIRST,
+        "project_id": Field({"type": "string", "minLength": 1, "maxLength": 255}),
+        "shared": scalars.B3,
+        "subnets": Field(
+            {
+                "type": ["array", "null"],
+                "items": {
+                    "type": "object",
+                    "properties": {"cidr": {"type": "string"}, "gateway": {"type": "string"}},
+                    "additionalProperties": False,
+                    "required": ["cidr"],
+                },
+            },
+            _subnets,
+        ),
+    },
+    required=("name",),
+)
+
+
+def create(arguments: dict[str, Any], *, own: bool) -> dict[str, Any]:
+    """``own``: with the fields of the versions that know what a network is made of."""
+    return (CREATE_OWN if own else CREATE)(arguments)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Subnets of networks and the addresses in them: decisions only.
+
+A subnet is kept as ``{"uuid", "cidr", "gateway"}``, all text in the standard library's spelling. A network has at most
+one of IPv4 and one of IPv6. The gateway is the host's end of the network's bridge, on every host.
+"""
+
+import ipaddress
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from zun.common import exceptions
+
+Subnet = Mapping[str, Any]
+Block = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+LARGEST = {4: 16, 6: 48}  # prefix lengths; more is a mistake, and its addresses could never be listed
+SMALLEST = {4: 29, 6: 125}  # room for the gateway and a few containers
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Where the IPv4 subnets of networks come from whose creator names none: blocks of ``prefix`` bits of ``cidr``."""
+
+    cidr: str
+    prefix: int
+
+
+def block(text: str) -> Block:
+    """The subnet that ``text`` names. ValueError says what is wrong with it."""
+    try:
+        found = ipaddress.ip_network(text)
+    except ValueError as exc:
+        raise ValueError(f"'{text[:64]}' is no subnet such as 10.1.2.0/24 ({exc})") from None
+    largest, smallest = LARGEST[found.version], SMALLEST[found.version]
+    if not largest <= found.prefixlen <= smallest:
+        raise ValueError(f"{found}: its prefix must be from /{largest} to /{smallest}")
+    if found.is_loopback or found.is_multicast or found.is_link_local or found.is_reserved or found.is_unspecified:
+        raise ValueError(f"{found} has no addresses that containers could have")
+    return found
+
+
+def address(text: str, version: int) -> str:
+    """``text`` in the standard spelling. ValueError unless it is an address of the IP version."""
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        found = None
+    if found is None or found.version != version or "%" in text:
+        raise ValueError(f"'{text[:64]}' is no IPv{version} address")
+    return str(found)
+
+
+def any_address(text: str) -> str:
+    """``text`` in the standard spelling. ValueError unless it is an address."""
+    return address(text, 6 if ":" in text else 4)
+
+
+def version(subnet: Subnet) -> int:
+    return ipaddress.ip_network(subnet["cidr"]).version
+
+
+def default_gateway(found: Block) -> str:
+    """The first address behind the subnet's own."""
+    return str(found.network_address + 1)
+
+
+def is_host_address(found: Block, candidate: Address) -> bool:
+    """Whether an interface of the subnet may have the address: it is in it, and neither its first nor its last."""
+    return candidate in found and candidate not in (found.network_address, found.broadcast_address)
+
+
+def overlapping(wanted: Block, others: Iterable[str]) -> str | None:
+    """The first of ``others`` that has addresses in common with ``wanted``."""
+    return next((each for each in others if _overlap(wanted, ipaddress.ip_network(each))), None)
+
+
+def _overlap(one: Block, two: Block) -> bool:
+    return one.version == two.version and one.overlaps(two)
+
+
+def free_block(pool: Pool, used: Collection[str]) -> str:
+    """The lowest block of the pool that overlaps with none of ``used``. Conflict when there is none."""
+    whole = ipaddress.ip_network(pool.cidr)
+    taken = [other for each in used if _overlap(whole, other := ipaddress.ip_network(each))]
+    for candidate in whole.subnets(new_prefix=pool.prefix):
+        if not any(_overlap(candidate, other) for other in taken):
+            return str(candidate)
+    raise exceptions.Conflict(
+        f"Every subnet of the pool {pool.cidr} is in use. Delete networks that nobody needs, name a subnet, or enlarge "
+        "[network] subnet_pool."
+    )
+
+
+def free_address(subnet: Subnet, used: Collection[str]) -> str | None:
+    """The lowest address that a container may have and none of ``used`` is, or None."""
+    found, gateway = ipaddress.ip_network(subnet["cidr"]), ipaddress.ip_address(subnet["gateway"])
+    taken = {ipaddress.ip_address(each) for each in used} | {gateway}
+    # Looking at one candidate more than are taken is enough, however large the subnet is.
+    first = int(found.network_address) + 1
+    for number in range(first, min(first + len(taken) + 1, int(found.broadcast_address))):
+        candidate = ipaddress.ip_address(number) if found.version == 4 else ipaddress.IPv6Address(number)
+        if candidate not in taken:
+            return str(candidate)
+    return None
+
+
+def check_address(subnet: Subnet, wanted: str) -> None:
+    """Raise InvalidValue unless a container may have the address ``wanted``, if it is free."""
+    found = ipaddress.ip_network(subnet["cidr"])
+    if not is_host_address(found, ipaddress.ip_address(wanted)):
+        raise exceptions.InvalidValue(f"Address {wanted} is none that a container can have in subnet {found}.")
+    if wanted == subnet["gateway"]:
+        raise exceptions.InvalidValue(f"Address {wanted} is the gateway of subnet {found}. Choose another one.")

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries of networks. Each function is one transaction.
+
+Networks are made and removed one after the other in the whole cloud, so that no two have addresses in common.
+"""
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_utils import timeutils, uuidutils
+
+from zun.common import exceptions, subnets
+from zun.common.context import RequestContext
+from zun.common.subnets import Pool
+from zun.db import models, paging, quotas, session
+
+table = models.networks
+_ports = models.network_ports
+
+_LOCK = "all networks"  # the row of quota_locks that is locked to add one; of no project
+
+
+def _of(project_id: str) -> sa.ColumnElement[bool]:
+    return sa.or_(table.c.project_id == project_id, table.c.shared.is_(True))
+
+
+def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnElement[bool]]:
+    return [] if all_projects else [_of(str(context.project_id))]
+
+
+@session.retry
+def insert(values: Mapping[str, Any], wanted: Sequence[Mapping[str, str]], pool: Pool) -> session.Row:
+    """Add a network; ``uuid`` and the time are filled in. Returns the whole row.
+
+    ``wanted`` are its subnets (``cidr``, ``gateway``). Without any it gets an IPv4 block of the ``pool``. Conflict when
+    a subnet is in use already or the pool is.
+    """
+    quotas.make_chargeable(_LOCK)
+    uuid = uuidutils.generate_uuid()
+    with session.writer() as connection:
+        quotas.lock(connection, _LOCK)
+        used = [each["cidr"] for row in session.rows(connection, sa.select(table.c.subnets)) for each in row["subnets"]]
+        given = list(wanted) or [_from(pool, used)]
+        for each in given:
+            other = subnets.overlapping(ipaddress.ip_network(each["cidr"]), used)
+            if other is not None:
+                raise exceptions.Conflict(
+                    f"Subnet {each['cidr']} overlaps with {other} of another network. Choose one that is free, or name "
+                    "none: then one is chosen."
+                )
+        made = [{"uuid": uuidutils.generate_uuid(), **each} for each in given]
+        now = timeutils.utcnow()
+        connection.execute(table.insert().values(**values, uuid=uuid, subnets=made, created_at=now))
+        return session.rows(connection, sa.select(table).where(table.c.uuid == uuid))[0]
+
+
+def _from(pool: Pool, used: Sequence[str]) -> dict[str, str]:
+    cidr = subnets.free_block(pool, used)
+    return {"cidr": cidr, "gateway": subnets.default_gateway(ipaddress.ip_network(cidr))}
+
+
+def find(context: RequestContext, ident: str) -> session.Row:
+    """By uuid, name or the id that its creator gave it, among what ``context`` may see.
+
+    Raises NetworkNotFound, and Conflict for a name of several.
+    """
+    return _find(_visible(context, bool(context.is_admin)), ident)
+
+
+def find_for(project_id: str, ident: str) -> session.Row:
+    """As ``find``, among those that containers of the project may join: its own and the shared ones."""
+    return _find([_of(project_id)], ident)
+
+
+def _find(visible: Sequence[sa.ColumnElement[bool]], ident: str) -> session.Row:
+    own = table.c.uuid if uuidutils.is_uuid_like(ident) else table.c.name
+    same = sa.or_(own == ident, table.c.neutron_net_id == ident)
+    with session.reader() as connection:
+        rows = session.rows(connection, sa.select(table).where(same, *visible).order_by(table.c.id).limit(2))
+    if not rows:
+        raise exceptions.NetworkNotFound(network=ident)
+    if len(rows) > 1 and not uuidutils.is_uuid_like(ident):
+        raise exceptions.Conflict(f"Multiple networks exist with name {ident}. Use the uuid instead.")
+    return rows[0]
+
+
+def default(project_id: str) -> session.Row | None:
+    """Where a container of the project goes that names no network: its oldest, else the oldest shared one."""
+    statement = sa.select(table).where(_of(project_id)).order_by(
+        sa.case((table.c.project_id == project_id, 0), else_=1), table.c.created_at, table.c.id
+    )
+    with session.reader() as connection:
+        return session.first(connection, statement.limit(1))
+
+
+def page(
+    context: RequestContext,
+    *,
+    limit: int,
+    marker: str | None,
+    sort_key: str,
+    sort_dir: str,
+    all_projects: bool,
+) -> list[session.Row]:
+    """Up to ``limit`` rows behind the network whose uuid is ``marker``."""
+    return paging.behind(
+        table,
+        _visible(context, all_projects),
+        limit=limit,
+        marker=marker,
+        missing=exceptions.NetworkNotFound(network=marker),
+        sort_key=sort_key,
+        sort_dir=sort_dir,
+    )
+
+
+@session.retry
+def destroy(uuid: str) -> None:
+    """Raises NetworkNotFound, and Conflict while containers are in it."""
+    with session.writer() as connection:
+        # Locked first: whoever puts a container into it does so too, and comes before or after this.
+        found = sa.select(table.c.id).where(table.c.uuid == uuid).with_for_update()
+        if connection.execute(found).first() is None:
+            raise exceptions.NetworkNotFound(network=uuid)
+        users = connection.execute(
+            sa.select(sa.func.count()).select_from(_ports).where(_ports.c.network_uuid == uuid)
+        ).scalar()
+        if users:
+            raise exceptions.Conflict(
+                f"Network {uuid} has {users} containers, stopped ones and those of other projects included. Delete or "
+                "detach them first."
+            )
+        connection.execute(table.delete().where(table.c.uuid == uuid))

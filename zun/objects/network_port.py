@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A container's place in a network, as the container's host knows it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from oslo_versionedobjects import fields
+
+from zun.common import subnets
+from zun.common.context import RequestContext
+from zun.db import network_ports as db
+from zun.objects import base
+
+
+@base.register
+class NetworkPort(base.ZunObject):
+    """``subnets`` (uuid, cidr, gateway of each), ``network_name`` and ``project_id`` are the network's.
+
+    One that is ``leaving`` goes as soon as the container is unplugged.
+    """
+
+    VERSION = "1.0"
+
+    fields = {
+        "uuid": fields.UUIDField(),
+        "network_uuid": fields.UUIDField(),
+        "network_name": fields.StringField(nullable=True),
+        "project_id": fields.StringField(),
+        "container_uuid": fields.UUIDField(),
+        "subnets": base.JsonField(),
+        "ipv4": fields.StringField(nullable=True),
+        "ipv6": fields.StringField(nullable=True),
+        "leaving": fields.BooleanField(default=False),
+    }
+
+    uuid: str
+    network_uuid: str
+    network_name: str | None
+    project_id: str
+    container_uuid: str
+    subnets: Sequence[Mapping[str, Any]]
+    ipv4: str | None
+    ipv6: str | None
+    leaving: bool
+
+    def addresses(self) -> list[dict[str, Any]]:
+        """Its addresses as a container's record has them."""
+        return [
+            {
+                "addr": self[f"ipv{version}"],
+                "version": version,
+                "port": self.uuid,
+                "subnet_id": subnet["uuid"],
+                "preserve_on_delete": False,
+            }
+            for subnet in self.subnets
+            if self[f"ipv{(version := subnets.version(subnet))}"] is not None
+        ]
+
+    @base.remotable
+    def destroy(self) -> None:
+        """The container leaves the network; its addresses are free."""
+        db.destroy(self.uuid)
+
+    @base.remotable_classmethod
+    def list_by_container(cls, context: RequestContext, container_uuid: str) -> list[Self]:
+        """In the order it joined the networks."""
+        return [cls.from_row(context, row) for row in db.of_container(container_uuid)]
+
+    @base.remotable_classmethod
+    def list_by_host(cls, context: RequestContext, hostname: str) -> list[Self]:
+        """Those of every container of the host, in the order that they joined."""
+        return [cls.from_row(context, row) for row in db.of_host(hostname)]
+
+    @base.remotable
+    def save(self) -> None:
+        """Write whether it is leaving."""
+        db.set_leaving(self.uuid, self.leaving)
+        self.obj_reset_changes()
+
+    @base.remotable_classmethod
+    def networks_of_host(cls, context: RequestContext, hostname: str) -> list[str]:
+        """The uuids of the networks that have containers on the host."""
+        return sorted(db.networks_of_host(hostname))

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks in a whole cloud: what hosts make of the ports of their containers."""
+
+import functools
+
+import pytest
+
+from zun.common import exceptions
+from zun.common.context import RequestContext
+from zun.common.subnets import Pool
+from zun.db import container_actions as db_actions
+from zun.db import containers as db_containers
+from zun.db import network_ports, networks
+from zun.objects import Container
+from zun.tests.fixtures import wait_for
+from zun.tests.functional.cloud import Cloud, machine
+
+POOL = Pool("10.224.0.0/12", 24)
+
+
+@pytest.fixture
+def cloud(database):
+    cloud = Cloud({"one": machine(cells=1)}, compute__audit_interval=0)
+    yield cloud
+    cloud.conf.clear_override("published_ports", group="network")
+    cloud.stop()
+
+
+@pytest.fixture
+def host(cloud):
+    return cloud.networks["one"]
+
+
+def network(name="backend", *subnets, **fields):
+    values = {"name": name, "project_id": "demo", "user_id": "alice", "shared": False, **fields}
+    return networks.insert(values, subnets, POOL)["uuid"]
+
+
+def run(cloud, context, *nets, **fields):
+    """A container in networks, as the API makes it."""
+    container = Container(
+        context,
+        **{
+            "name": "web",
+            "project_id": context.project_id,
+            "user_id": context.user_id,
+            "image": "zun-demo",
+            "cpu": 1.0,
+            "memory": 64,
+            "command": ["sleep", "1000"],
+            "request": {"run": True},
+            **fields,
+        },
+    )
+    container.create(None, [{"network": each} for each in nets])
+    cloud.scheduler_api.create(context, container)
+    return cloud.settled(container)
+
+
+def addresses(container):
+    row = db_containers.get(container.uuid)["addresses"]
+    return {net: [each["addr"] for each in items] for net, items in (row or {}).items()}
+
+
+def attach(cloud, context, container, net):
+    db_actions.start(container.uuid, "network_attach", request_id=context.request_id, user_id="a", project_id="demo")
+    port = network_ports.attach(container.uuid, {"network": net})["uuid"]
+    cloud.compute_api.network_attach(context, container, port)
+    return port
+
+
+def detach(cloud, context, container, port):
+    db_actions.start(container.uuid, "network_detach", request_id=context.request_id, user_id="a", project_id="demo")
+    assert network_ports.set_leaving(port, True)
+    cloud.compute_api.network_detach(context, container, port)
+
+
+def finished(container, action):
+    """The last action of this name, once it is over: its message and its steps."""
+
+    def look():
+        for row in db_actions.of_container(container.uuid):
+            if row["action"] == action and row["finish_time"]:
+                _, steps = db_actions.find(container.uuid, row["request_id"])
+                return row["message"], [(each["event"], each["result"]) for each in steps]
+        return None
+
+    return wait_for(look)
+
+
+def test_a_container_in_two_networks(cloud, context, host):
+    one, two = network("one"), network("two", {"cidr": "10.9.0.0/24", "gateway": "10.9.0.1"})
+    container = run(cloud, context, one, two, hostname=None)
+    assert container.status == "Running", container.status_reason
+    assert cloud.drivers["one"].runtime.objects[container.uuid].plug.network == one
+    assert host.plugged[container.uuid] == {one: ("10.224.0.2", None), two: ("10.9.0.2", None)}
+    assert addresses(container) == {one: ["10.224.0.2"], two: ["10.9.0.2"]}
+    subnet = networks.find_for("demo", one)["subnets"][0]["uuid"]
+    (port, _) = network_ports.of_container(container.uuid)
+    assert container.addresses[one] == [
+        {
+            "addr": "10.224.0.2",
+            "version": 4,
+            "port": port["uuid"],
+            "subnet_id": subnet,
+            "preserve_on_delete": False,
+        }
+    ]
+    assert container.hostname == container.container_id[:12]
+
+
+def test_a_network_is_on_a_host_while_a_container_of_it_is(cloud, context, host):
+    shared, own = network("shared"), network("own")
+    first, second = run(cloud, context, shared, own), run(cloud, context, shared)
+    assert host.present() == {shared, own}
+    for container, left in ((first, {shared}), (second, set())):
+        cloud.compute_api.delete(context, container, force=True)
+        cloud.gone(container)
+        wait_for(lambda left=left: host.present() == left)
+    networks.destroy(shared)
+    networks.destroy(own)
+
+
+def test_a_container_of_no_network_learns_its_name(cloud, context, host):
+    created = run(cloud, context, request={"run": False})
+    assert (created.status, created.hostname, created.addresses) == ("Created", created.container_id[:12], {})
+    assert host.present() == set()
+
+
+@pytest.mark.parametrize("operation", ["prepare", "plug"])
+def test_a_network_that_cannot_be_here(cloud, context, host, operation):
+    net = network()
+    host.failures[operation] = exceptions.Conflict("another network has its addresses")
+    container = run(cloud, context, net)
+    assert (container.status, container.host, container.addresses) == ("Error", None, None)
+    assert "another network has its addresses" in container.status_reason
+    assert cloud.drivers["one"].runtime.objects == {}
+    # Its address stays its own until it is deleted: somebody may have chosen it.
+    assert [port["ipv4"] for port in network_ports.of_container(container.uuid)] == ["10.224.0.2"]
+    assert run(cloud, context, net).status == "Running"
+
+
+def test_attach_and_detach(cloud, context, host):
+    one, two = network("one"), network("two")
+    container = run(cloud, context, one)
+    port = attach(cloud, context, container, two)
+    assert finished(container, "network_attach") == (None, [("compute__do_network_attach", "Success")])
+    assert addresses(container) == {one: ["10.224.0.2"], two: ["10.224.1.2"]}
+    assert host.plugged[container.uuid].keys() == {one, two}
+    again = RequestContext(user_id="alice", project_id="demo", roles=["member"])
+    detach(cloud, again, container, port)
+    assert finished(container, "network_detach") == (None, [("compute__do_network_detach", "Success")])
+    assert addresses(container) == {one: ["10.224.0.2"]} and host.plugged[container.uuid].keys() == {one}
+    assert [each["network_uuid"] for each in network_ports.of_container(container.uuid)] == [one]
+    assert host.present() == {one}
+    assert db_containers.get(container.uuid)["task_state"] is None
+
+
+@pytest.mark.parametrize("operation", ["prepare", "plug"])
+def test_an_attachment_that_fails_leaves_nothing(cloud, context, host, operation):
+    container, net = run(cloud, context), network()
+    host.failures[operation] = exceptions.DockerError(error="no")
+    attach(cloud, context, container, net)
+    message, steps = finished(container, "network_attach")
+    assert (message, steps) == ("Error", [("compute__do_network_attach", "Error")])
+    wait_for(lambda: not network_ports.of_container(container.uuid))
+    wait_for(lambda: host.present() == set())
+    row = db_containers.get(container.uuid)
+    assert (row["status"], row["addresses"] or {}) == ("Running", {})
+
+
+def test_a_detachment_that_fails_changes_nothing(cloud, context, host):
+    net = network()
+    container = run(cloud, context, net)
+    (port,) = network_ports.of_container(container.uuid)
+    host.failures["plug"] = exceptions.DockerError(error="no")
+    detach(cloud, context, container, port["uuid"])
+    assert finished(container, "network_detach")[0] == "Error"
+    wait_for(lambda: db_containers.get(container.uuid)["task_state"] is None)
+    assert [each["leaving"] for each in network_ports.of_container(container.uuid)] == [False]
+    assert addresses(container) == {net: ["10.224.0.2"]} and host.plugged[container.uuid].keys() == {net}
+
+
+def test_a_host_that_comes_back_does_what_it_missed(cloud, context, host):
+    """Messages of the time when it was down are lost; what was accepted is in the database."""
+    one, two = network("one"), network("two")
+    container = run(cloud, context, one)
+    (port,) = network_ports.of_container(container.uuid)
+    cloud.stop_agent("one")
+    network_ports.set_leaving(port["uuid"], True)
+    network_ports.attach(container.uuid, {"network": two})
+    host.bridges.add("left-behind")
+    cloud.start_agent("one")
+    wait_for(lambda: addresses(container) == {two: ["10.224.1.2"]})
+    wait_for(lambda: host.present() == {two})
+    assert host.plugged[container.uuid] == {two: ("10.224.1.2", None)}
+
+
+@pytest.mark.parametrize("task_state", ["network_attaching", "network_detaching"])
+def test_a_host_that_was_killed_at_it_finishes_it(cloud, context, host, task_state):
+    net = network()
+    container = run(cloud, context)
+    cloud.stop_agent("one")
+    network_ports.attach(container.uuid, {"network": net})
+    db_containers.update(container.uuid, {"task_state": task_state})
+    cloud.start_agent("one")
+    wait_for(lambda: db_containers.get(container.uuid)["task_state"] is None)
+    assert addresses(container) == {net: ["10.224.0.2"]} and host.plugged[container.uuid].keys() == {net}
+
+
+def test_a_start_brings_back_what_somebody_removed(cloud, context, host):
+    net = network()
+    container = run(cloud, context, net)
+    cloud.compute_api.stop(context, container, timeout=0)
+    wait_for(lambda: db_containers.get(container.uuid)["status"] == "Stopped")
+    for begin in (cloud.compute_api.start, cloud.compute_api.reboot):
+        host.bridges.clear()
+        begin(context, container)
+        wait_for(lambda: host.present() == {net})
+        wait_for(functools.partial(settled, container, "Running"))
+    assert addresses(container) == {net: ["10.224.0.2"]}
+
+
+def settled(container, status):
+    row = db_containers.get(container.uuid)
+    return row["status"] == status and row["task_state"] is None
+
+
+def test_a_rebuilt_container_keeps_its_addresses_and_ports(cloud, context, host):
+    net = network()
+    container = run(cloud, context, net, exposed_ports={"80/tcp": {}})
+    before = db_containers.get(container.uuid)
+    db_containers.update(container.uuid, {"status": "Rebuilding"})
+    cloud.compute_api.rebuild(context, container)
+    after = wait_for(lambda: settled(container, "Running") and db_containers.get(container.uuid))
+    assert after["container_id"] != before["container_id"]
+    for name in ("addresses", "exposed_ports", "hostname"):
+        assert after[name] == before[name], name
+
+
+def test_ports_are_published(cloud, context, host):
+    ports = {"80/tcp": {}, "53/udp": {}}
+    containers = [run(cloud, context, exposed_ports=ports) for _ in range(3)]
+    published = [where for each in containers for where in each.exposed_ports.values()]
+    assert {where["host_ip"] for where in published} == {"127.0.0.1"}
+    numbers = [where["host_port"] for where in published]
+    assert len(set(numbers)) == 6 and all(30000 <= number <= 32767 for number in numbers)
+
+
+def test_ports_of_the_host_that_something_uses_are_left_alone(database, context):
+    cloud = Cloud({"one": machine(cells=1)}, compute__audit_interval=0, network__published_ports="30000-30002")
+    try:
+        cloud.networks["one"].busy = {30001}
+        first, second, third = (run(cloud, context, exposed_ports={"80/tcp": {}}) for _ in range(3))
+        assert {each.exposed_ports["80/tcp"]["host_port"] for each in (first, second)} == {30000, 30002}
+        assert third.status == "Error" and "published_ports" in third.status_reason
+        cloud.compute_api.delete(context, first, force=True)
+        cloud.gone(first)
+        assert run(cloud, context, exposed_ports={"80/tcp": {}}).exposed_ports == first.exposed_ports
+    finally:
+        cloud.conf.clear_override("published_ports", group="network")
+        cloud.stop()
+
+
+def test_two_hosts_make_the_same_network_when_they_need_it(database, context):
+    cloud = Cloud({"one": machine(cells=1), "two": machine(cells=1)}, compute__audit_interval=0)
+    try:
+        net = network()
+        here, there = (run(cloud, context, net, request={"run": True, "host": host}) for host in ("one", "two"))
+        assert (here.host, there.host) == ("one", "two")
+        assert (addresses(here), addresses(there)) == ({net: ["10.224.0.2"]}, {net: ["10.224.0.3"]})
+        assert cloud.networks["one"].present() == cloud.networks["two"].present() == {net}
+        cloud.compute_api.delete(context, here, force=True)
+        cloud.gone(here)
+        wait_for(lambda: cloud.networks["one"].present() == set())
+        assert cloud.networks["two"].present() == {net}
+    finally:
+        cloud.stop()
