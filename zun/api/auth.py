@@ -4,7 +4,9 @@
 The version documents are public and pass without one.
 """
 
+import ipaddress
 import json
+import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,6 +15,8 @@ from oslo_config import cfg
 from zun.api import basic, request
 from zun.common import exceptions
 from zun.common.context import RequestContext
+
+LOG = logging.getLogger(__name__)
 
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -23,7 +27,7 @@ def wrap(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
     """Put the middleware of ``[api] auth_strategy`` in front of ``app``."""
     match conf.api.auth_strategy:
         case "noauth":
-            return _noauth(app)
+            return _noauth(app, anybody=conf.api.allow_noauth_on_any_address)
         case "http_basic":
             users = basic.Users(conf.api.http_basic_user_file, conf.api.http_basic_project_file)
             return _http_basic(app, users)
@@ -31,13 +35,23 @@ def wrap(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
             return _keystone(app, conf)
 
 
-def _noauth(app: WsgiApp) -> WsgiApp:
+def _noauth(app: WsgiApp, *, anybody: bool) -> WsgiApp:
     """Believe the identity headers. A request with none of them is the administrator of a project called admin; one
     that says who asks and not with which roles is a member's.
+
+    Unless ``anybody`` may ask, a client must be on loopback. The server in front of us decides where it listens, so
+    the client's address is all there is to see of that. A socket without addresses may be a reverse proxy's.
     """
 
     def middleware(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if environ["zun.path"] not in request.DOCUMENTS:
+            client = environ.get("REMOTE_ADDR") or ""
+            if not anybody and not _is_loopback(client):
+                LOG.warning("Refused a request from %s, as [api] auth_strategy is noauth", client or "a local socket")
+                raise exceptions.Forbidden(
+                    "This server checks nobody's identity ([api] auth_strategy = noauth), so it answers clients on its "
+                    "own machine only. Its operator can use keystone, or set [api] allow_noauth_on_any_address."
+                )
             named = any(environ.get(name) for name in _IDENTITY_HEADERS)
             environ["HTTP_X_ROLES"] = environ.get("HTTP_X_ROLES") or ("member" if named else "admin")
             environ["HTTP_X_USER_ID"] = environ.get("HTTP_X_USER_ID") or "admin"
@@ -46,6 +60,15 @@ def _noauth(app: WsgiApp) -> WsgiApp:
         return app(environ, start_response)
 
     return middleware
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(found, "ipv4_mapped", None)  # a socket of both families: ::ffff:127.0.0.1
+    return bool((mapped or found).is_loopback)
 
 
 def _http_basic(app: WsgiApp, users: basic.Users) -> WsgiApp:

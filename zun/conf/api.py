@@ -36,8 +36,9 @@ OPTS = [
     cfg.BoolOpt(
         "allow_noauth_on_any_address",
         default=False,
-        help="With auth_strategy noauth, listen on an address other than loopback although everybody who can reach it "
-        "then controls every container and, through them, the hosts. Without this the service refuses to start.",
+        help="With auth_strategy noauth, listen on an address other than loopback, and behind another server (uWSGI, "
+        "gunicorn) answer clients that are not on loopback, although everybody who can reach it then controls every "
+        "container and, through them, the hosts. Without this the service refuses to start, and to answer.",
     ),
     cfg.IntOpt(
         "rpc_timeout",

@@ -39,6 +39,7 @@ class Client:
     project: str | None = None
     roles: str | None = None
     version: str | None = None
+    address: str = "127.0.0.1"
 
     def at(self, version: str | None) -> "Client":
         """The same client speaking another microversion; None sends no header."""
@@ -82,6 +83,7 @@ class Client:
             "PATH_INFO": urllib.parse.unquote_to_bytes(path).decode("latin-1"),
             "QUERY_STRING": query,
             "SERVER_NAME": "server",
+            "REMOTE_ADDR": self.address,
             "SERVER_PORT": "9517",
             "SERVER_PROTOCOL": "HTTP/1.1",
             "HTTP_HOST": "zun.example:9517",

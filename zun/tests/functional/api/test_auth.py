@@ -37,6 +37,36 @@ def test_noauth_believes_a_reader(application):
     assert client.post("/v1/containers", {"image": "demo"}).status == 403
 
 
+@pytest.mark.parametrize(
+    ("address", "served"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.0.1", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("192.0.2.7", False),
+        ("2001:db8::1", False),
+        ("::ffff:192.0.2.7", False),
+        ("fe80::1%eth0", False),
+        ("", False),  # a socket file: who is behind it, a reverse proxy maybe, cannot be seen
+        ("localhost", False),
+    ],
+)
+@pytest.mark.parametrize("allowed", [False, True])
+def test_noauth_is_for_loopback_whatever_server_listens(
+    configuration, database, scheduler, compute, address, served, allowed
+):
+    configuration.set_override("allow_noauth_on_any_address", allowed, group="api")
+    application = api_app.build(configuration, scheduler_api=scheduler, compute_api=compute)
+    client = Client(application, version="1.40", address=address)
+    reply = client.get("/v1/containers")
+    if served or allowed:
+        assert reply.status == 200
+    else:
+        assert reply.refusal == (403, "forbidden") and "allow_noauth_on_any_address" in reply.error["detail"]
+    assert client.get("/v1").status == client.get("/").status == client.get("/healthcheck").status == 200
+
+
 def token(**scope):
     later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
     form = "%Y-%m-%dT%H:%M:%S.%fZ"
