@@ -21,9 +21,15 @@ from zun.objects import ConsoleToken, Container
 
 LOG = logging.getLogger(__name__)
 
-NORMAL, GOING_AWAY, REFUSED, BROKEN = 1000, 1001, 1008, 1011
+NORMAL, GOING_AWAY, BROKEN = 1000, 1001, 1011
 BINARY = Subprotocol("binary")
 CONTROL_FRAME_LIMIT = 123  # bytes of a close frame's reason
+
+
+class _Session(server.ServerConnection):
+    """A connection, and what its token opens."""
+
+    grant: Grant | None = None
 
 
 class Proxy:
@@ -51,6 +57,7 @@ class Proxy:
             ssl=context,
             process_request=self._check,
             select_subprotocol=_subprotocol,
+            create_connection=_Session,
             compression=None,
             # The client in use stops reading its keyboard while it waits for data after any frame, and a ping is one.
             ping_interval=None,
@@ -85,19 +92,19 @@ class Proxy:
             self._base_url,
             self._allowed_origins,
         )
-        if refusal is None and granted(request.path, _find) is None:
-            refusal = "the token is unknown, expired, or for something else; ask the API for a new one"
+        if refusal is None:
+            assert isinstance(session, _Session)
+            session.grant = granted(request.path, _find)
+            if session.grant is None:
+                refusal = "the token is unknown, expired, or for something else; ask the API for a new one"
         if refusal is None:
             return None
         LOG.info("Refused a session from %s: %s", _peer(session), refusal)
         return session.respond(http.HTTPStatus.FORBIDDEN, f"{refusal}\n")
 
     def _serve(self, session: server.ServerConnection) -> None:
-        assert session.request is not None
-        grant = granted(session.request.path, _find)
-        if grant is None:  # it expired this moment
-            session.close(REFUSED, "the token expired")
-            return
+        assert isinstance(session, _Session) and session.grant is not None  # or it would have been refused
+        grant = session.grant
         what = grant.container_uuid if grant.exec_id is None else f"{grant.container_uuid} exec {grant.exec_id}"
         try:
             stream = self._open(grant)

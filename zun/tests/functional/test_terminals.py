@@ -12,6 +12,7 @@ from websockets.sync.client import connect
 
 from zun.cmd import wsproxy
 from zun.common import exceptions
+from zun.console import proxy as console_proxy
 from zun.db import console_tokens
 from zun.objects import ConsoleToken
 from zun.tests.fixtures import wait_for
@@ -53,6 +54,16 @@ def test_attach(cloud, proxy, context, container):
         assert terminal.recv(timeout=20) == every_byte
         terminal.send("täxt")  # a text frame
         assert terminal.recv(timeout=20) == "täxt".encode()
+
+
+def test_a_token_is_looked_up_once(cloud, proxy, context, container, monkeypatch):
+    asked, find = [], console_proxy._find
+    monkeypatch.setattr(console_proxy, "_find", lambda token: asked.append(token) or find(token))
+    url = cloud.compute_api.attach(context, container)
+    with session(proxy, url) as terminal:
+        terminal.send(b"hello")
+        assert terminal.recv(timeout=20) == b"hello"
+    assert len(asked) == 1 and asked[0] in url
 
 
 def test_the_end_of_the_process_ends_the_session(cloud, proxy, context, container):
