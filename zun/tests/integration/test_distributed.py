@@ -14,6 +14,7 @@ import pytest
 
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.programs import Api, free_port
+from zun.tests.integration.transfers import SECONDS, SIZE, Growth, there_and_back
 from zun.topology import CpuSet, discover
 
 pytestmark = [pytest.mark.docker, pytest.mark.distributed]
@@ -58,7 +59,7 @@ def cloud(program, tmp_path, docker_url, rabbit_url, database_url):
     for each in (scheduler, *computes.values(), server):
         each.start()
     api = Api(f"http://127.0.0.1:{port}/v1")
-    yield types.SimpleNamespace(api=api, scheduler=scheduler, computes=computes, sets=sets)
+    yield types.SimpleNamespace(api=api, scheduler=scheduler, computes=computes, server=server, sets=sets)
     for each in (scheduler, *computes.values()):
         if each.process is None:
             each.start()
@@ -126,3 +127,16 @@ def test_a_request_for_a_host_that_is_down_is_told_so(cloud):
     cloud.api.request("PUT", f"/services/force_down?host={host}&binary=zun-compute&forced_down=false")
     wait_for(lambda: cloud.api.settled(cloud.api.run(**DEDICATED, host=host))["status"] == "Running", 60)
     assert compute.process.poll() is None
+
+
+@pytest.mark.timeout(SECONDS)
+def test_large_archives_fill_no_memory_on_their_way(cloud):
+    """Each piece is a message. None but the few under way is in a process, whatever the size of the whole."""
+    shown = cloud.api.settled(cloud.api.run(cpu=0.5))
+    assert shown["status"] == "Running", shown["status_reason"]
+    server, compute = cloud.server.process.pid, cloud.computes[shown["host"]].process.pid
+    with Growth.measured(server, compute) as grown:
+        put, get = there_and_back(cloud.api, shown["uuid"])
+    figures = f"API + {grown.mib[server]:.0f} MiB, zun-compute + {grown.mib[compute]:.0f} MiB"
+    print(f"\n{SIZE >> 20} MiB: put {put:.1f} s, get {get:.1f} s, {figures}")
+    assert max(grown.mib.values()) < 80
