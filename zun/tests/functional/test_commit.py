@@ -53,7 +53,7 @@ def test_an_image_is_made_used_and_removed(cloud, context):
     uuid = commit(cloud, context, source)
     assert ended(source) == (None, [("compute__do_container_commit", "Success")])
     row = db.get(uuid)
-    assert (row["image_id"], row["size"]) == (f"sha256:zun-commit:{uuid}", "1000")
+    assert (row["image_id"], row["size"], row["status"]) == (f"sha256:zun-commit:{uuid}", "1000", "Available")
     assert driver.commits == {f"zun-commit:{uuid}": source.uuid}
     assert db_containers.get(source.uuid)["status"] == "Running"
     # None is pulled, whatever the policy of the container says.
@@ -84,6 +84,15 @@ def test_a_commit_that_fails_leaves_no_image(cloud, context, reason):
     uuid = commit(cloud, context, source)
     assert ended(source) == ("Error", [("compute__do_container_commit", "Error")])
     assert gone(uuid)
+
+
+def test_a_commit_that_a_restart_lost_is_an_error(cloud, context):
+    uuid = db.insert_committed({"project_id": "demo", "host": "one", "repo": "web", "tag": "1"})["uuid"]
+    assert db.get(uuid)["status"] == "Committing"
+    cloud.stop_agent("one")
+    cloud.start_agent("one")
+    row = db.get(uuid)
+    assert row["status"] == "Error" and "restarted" in row["status_detail"]
 
 
 def test_search_finds_what_is_on_the_host_and_no_commits(cloud, context):

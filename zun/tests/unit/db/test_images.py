@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("database")
 def made(repo="web", tag="1", *, project="demo", host="h1", there=True):
     row = images.insert_committed({"project_id": project, "host": host, "repo": repo, "tag": tag})
     if there:
-        images.update(row["uuid"], {"image_id": "sha256:1", "size": "7"})
+        images.update(row["uuid"], {"image_id": "sha256:1", "size": "7", "status": "Available"})
     return row["uuid"]
 
 
