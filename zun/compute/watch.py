@@ -11,6 +11,8 @@ from zun.container.driver import RESYNC, EventSource
 
 LOG = logging.getLogger(__name__)
 
+ANEW_SECONDS = 1.0  # between a defect of a stream and the next stream
+
 
 class Looks:
     """Looks at containers, each in one thread at a time: what happens during a look brings one more behind it.
@@ -63,13 +65,19 @@ def follow(
 ) -> None:
     """Call ``one`` with each container that ``source`` tells of, and ``every`` when it may have missed some.
 
-    Both return at once. Returns soon after ``stop`` was set; until then ``source`` connects again by itself.
+    Both return at once. Returns soon after ``stop`` was set; until then ``source`` connects again by itself, and
+    begins anew after a defect of its own.
     """
-    for event in source.events(stop):
-        if stop.is_set():
-            return
-        if event.action == RESYNC:
-            every()
-        else:
-            LOG.debug("Container %s: the runtime says %s", event.uuid, event.action)
-            one(event.uuid)
+    while not stop.is_set():
+        try:
+            for event in source.events(stop):
+                if stop.is_set():
+                    return
+                if event.action == RESYNC:
+                    every()
+                else:
+                    LOG.debug("Container %s: the runtime says %s", event.uuid, event.action)
+                    one(event.uuid)
+        except Exception:
+            LOG.exception("Following the events of the runtime failed; it begins anew")
+        stop.wait(ANEW_SECONDS)

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from zun.common import exceptions
+from zun.compute import watch
 from zun.compute.watch import Looks, follow
 from zun.container.driver import RESYNC, RuntimeEvent
 from zun.tests.fixtures import wait_for
@@ -95,3 +96,20 @@ def test_following():
 
     follow(Source(), stop, one=seen.append, every=lambda: seen.append("every"))
     assert seen == ["every", "a", "every", "b"]
+
+
+def test_a_defect_does_not_end_it(monkeypatch):
+    monkeypatch.setattr(watch, "ANEW_SECONDS", 0)
+    stop, seen, streams = threading.Event(), [], []
+
+    class Source:
+        def events(self, stop):
+            streams.append(1)
+            yield RuntimeEvent("", RESYNC)
+            if len(streams) < 3:
+                raise AttributeError("a defect of the stream")
+            yield RuntimeEvent("a", "die")
+            stop.set()
+
+    follow(Source(), stop, one=seen.append, every=lambda: seen.append("every"))
+    assert seen == ["every", "every", "every", "a"]
