@@ -144,7 +144,7 @@ def _serve(control: Connection) -> None:
 
 def play_scheduler(database: str, rabbit: str, control: Connection) -> None:
     conf = configuration()
-    session.configure(database, max_pool_size=20, max_overflow=40)
+    session.configure(database, pool_size=20, max_overflow=40)
     transport = rpc.get_transport(conf, rabbit)
     table = HostTable(booking_seconds=60)
     start = time.monotonic()
@@ -168,7 +168,7 @@ def play_scheduler(database: str, rabbit: str, control: Connection) -> None:
 
 def play_agents(database: str, rabbit: str, control: Connection, report: Connection) -> None:
     conf = configuration()
-    session.configure(database, max_pool_size=20, max_overflow=40)
+    session.configure(database, pool_size=20, max_overflow=40)
     transport = rpc.get_transport(conf, rabbit)
     server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, AGENTS, [Agents(transport, report, 16)])
     server.start()
