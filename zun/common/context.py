@@ -34,7 +34,7 @@ class RequestContext(context.RequestContext):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], **kwargs: Any) -> "RequestContext":
-        """The context that ``to_dict`` or ``to_message`` made ``values`` of; they call the user's id by an older name."""
+        """The context that ``to_dict`` or ``to_message`` made ``values`` of; they call the user's id ``user``."""
         kwargs.update({name: values.get(name) for name in TRAVELLING if name != "user"})
         return cls(user_id=values.get("user"), **kwargs)
 

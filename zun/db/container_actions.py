@@ -21,6 +21,15 @@ SUCCESS = "Success"
 table = models.container_actions
 _events = models.container_action_events
 
+_OF_REQUEST = table.c.request_id == sa.bindparam("this_request")
+_OPEN = (
+    sa.select(table.c.id)
+    .where(table.c.container_uuid == sa.bindparam("this_uuid"), table.c.action == sa.bindparam("this_action"))
+    .where(sa.or_(_OF_REQUEST, table.c.finish_time.is_(None)))
+    .order_by(sa.case((_OF_REQUEST, 0), else_=1), table.c.id.desc())
+    .limit(1)
+)
+
 
 @session.retry
 def start(container_uuid: str, action: str, *, request_id: str, user_id: str | None, project_id: str | None) -> None:
@@ -95,12 +104,8 @@ def find(container_uuid: str, request_id: str) -> tuple[session.Row, list[sessio
 
 def _open(connection: sa.Connection, container_uuid: str, request_id: str, action: str) -> Any:
     """The id of the action, None if there is none."""
-    named = sa.select(table.c.id).where(table.c.container_uuid == container_uuid, table.c.action == action)
-    for which in (table.c.request_id == request_id, table.c.finish_time.is_(None)):
-        found = connection.execute(named.where(which).order_by(table.c.id.desc()).limit(1)).scalar()
-        if found is not None:
-            return found
-    return None
+    parameters = {"this_uuid": container_uuid, "this_action": action, "this_request": request_id}
+    return connection.execute(_OPEN, parameters).scalar()
 
 
 def _finish(connection: sa.Connection, action_id: int, message: str | None) -> None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connections to the one database: SQLite embedded, MariaDB and PostgreSQL otherwise, for the same queries.
 
-``configure(url)`` once per process, then ``reader()`` and ``writer()`` give a connection, the writer's in a transaction.
+``configure(url)`` once per process, then ``reader()`` and ``writer()`` give a connection, the writer's with a
+transaction.
 
 A server gets no statement that nobody needs: a query is one, a change its own and the commit. So readers are in
 autocommit mode, with connections of their own; nothing is rolled back when a connection goes back to its pool, because
