@@ -11,7 +11,17 @@ from oslo_utils import timeutils, uuidutils
 from zun.common import exceptions, states
 from zun.common import groups as group_rules
 from zun.common.context import RequestContext
-from zun.db import explanations, groups, models, network_ports, paging, quotas, registries, session
+from zun.db import (
+    container_actions,
+    explanations,
+    groups,
+    models,
+    network_ports,
+    paging,
+    quotas,
+    registries,
+    session,
+)
 
 table = models.containers
 nodes = models.compute_nodes
@@ -182,10 +192,16 @@ def is_unplaced(uuid: str) -> bool:
 
 
 @session.retry
-def update(uuid: str, values: Mapping[str, Any]) -> None:
-    """Set ``values``. A status is set only from one that may precede it: else IllegalTransition. ContainerNotFound."""
+def update(uuid: str, values: Mapping[str, Any], *, step_done: int | None = None, last: bool = False) -> None:
+    """Set ``values``. A status is set only from one that may precede it: else IllegalTransition. ContainerNotFound.
+
+    ``step_done`` is an event that has ended well with that, and with it, if it is the ``last``, its action.
+    """
     with session.writer() as connection:
-        _update(connection, uuid, values)
+        if values:
+            _update(connection, uuid, values)
+        if step_done is not None:
+            container_actions.finish_event_in(connection, step_done, container_actions.SUCCESS, None, last=last)
 
 
 @session.retry
@@ -200,13 +216,21 @@ def update_if(uuid: str, expected: Mapping[str, Any], values: Mapping[str, Any])
 
 
 @session.retry
-def claim(uuid: str, hostname: str, values: Mapping[str, Any], *, group_uuid: str | None = None) -> int:
+def claim(
+    uuid: str,
+    hostname: str,
+    values: Mapping[str, Any],
+    *,
+    group_uuid: str | None = None,
+    step: tuple[str, str, str] | None = None,
+) -> tuple[int, int | None]:
     """Commit that ``hostname`` holds the container's resources, ``values['cpuset']`` among them.
 
-    Returns the host's new generation. Raises ContainerNotFound when the container was deleted meanwhile and Conflict
-    when it is no longer waiting for a host or another one has it: then nothing may be started. Raises GroupRuleBroken
-    when the container's group ``group_uuid`` must not have one more member here. The group's claims come one after
-    the other, whichever hosts make them, so that each sees those before it.
+    ``step`` (request id, action, event) begins with that. Returns the host's new generation, and the id of the event,
+    None when there is no step or nobody asked for the action. Raises ContainerNotFound when the container was deleted
+    meanwhile and Conflict when it is no longer waiting for a host or another one has it: then nothing may be started.
+    Raises GroupRuleBroken when the container's group ``group_uuid`` must not have one more member here. The group's
+    claims come one after the other, whichever hosts make them, so that each sees those before it.
     """
     parameters = {**values, "host": hostname, "this_uuid": uuid, "this_host": hostname, **_now()}
     with session.writer() as connection:
@@ -217,7 +241,8 @@ def claim(uuid: str, hostname: str, values: Mapping[str, Any], *, group_uuid: st
             if row is None:
                 raise exceptions.ContainerNotFound(container=uuid)
             raise exceptions.Conflict(f"Container {uuid} is {row.status} on host {row.host}; it waits for no host.")
-        return _next_generation(connection, hostname)
+        event_id = None if step is None else container_actions.start_event_in(connection, uuid, *step)
+        return _next_generation(connection, hostname), event_id
 
 
 @session.retry
