@@ -69,7 +69,7 @@ def run_service(hosts: list[int]) -> list[dict[str, Any]]:
             f"{count:>6} {closed['per_second']:>9.0f} {closed['p99_ms']:>7.0f} {opened['per_second']:>8.0f} "
             f"{opened['p50_ms']:>7.1f} {opened['p99_ms']:>7.1f}   {SERVICE_GOALS.get(count, '')}"
         )
-        print("       CPU time of a request: " + ", ".join(f"{k} {v:.1f} ms" for k, v in row["cpu_ms"].items()))
+        print("       CPU time of a request: " + ", ".join(f"{k} {v:.1f} ms" for k, v in closed["cpu_ms"].items()))
     return rows
 
 

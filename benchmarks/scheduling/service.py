@@ -15,11 +15,13 @@ import multiprocessing
 import os
 import threading
 import time
+import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any
 
+import psutil
 import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_utils import timeutils
@@ -142,7 +144,7 @@ def _serve(control: Connection) -> None:
 
 def play_scheduler(database: str, rabbit: str, control: Connection) -> None:
     conf = configuration()
-    session.configure(database, max_pool_size=20, max_overflow=40)
+    session.configure(database, pool_size=20, max_overflow=40)
     transport = rpc.get_transport(conf, rabbit)
     table = HostTable(booking_seconds=60)
     start = time.monotonic()
@@ -166,7 +168,7 @@ def play_scheduler(database: str, rabbit: str, control: Connection) -> None:
 
 def play_agents(database: str, rabbit: str, control: Connection, report: Connection) -> None:
     conf = configuration()
-    session.configure(database, max_pool_size=20, max_overflow=40)
+    session.configure(database, pool_size=20, max_overflow=40)
     transport = rpc.get_transport(conf, rabbit)
     server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, AGENTS, [Agents(transport, report, 16)])
     server.start()
@@ -191,6 +193,13 @@ def own_database(url: str) -> Iterator[str]:
         server.dispose()
 
 
+def listener(port: int) -> psutil.Process | None:
+    """The process that serves ``port`` of this machine."""
+    found = psutil.net_connections("tcp")
+    pids = [each.pid for each in found if each.status == psutil.CONN_LISTEN and each.laddr.port == port and each.pid]
+    return psutil.Process(pids[0]) if pids else None
+
+
 class Cloud:
     """The processes, and the client that casts to them."""
 
@@ -199,6 +208,8 @@ class Cloud:
         clouds.fill([f"host-{number:05}" for number in range(hosts)], clouds.machine())
         conf = configuration()
         spawn = multiprocessing.get_context("spawn")
+        ports = {"RabbitMQ": urllib.parse.urlsplit(rabbit).port, "MariaDB": sa.make_url(database).port}
+        self._servers = {name: found for name, port in ports.items() if port and (found := listener(port))}
         self._reports, report = spawn.Pipe(duplex=False)
         self._processes, self._controls, answers = [], [], []
         for play, more in ((play_scheduler, ()), (play_agents, (report,))):
@@ -231,17 +242,18 @@ class Cloud:
             connection.execute(models.containers.insert(), rows)
         return [Container.from_row(CONTEXT, db.get(row["uuid"])) for row in rows]
 
-    def closed_loop(self, count: int, in_flight: int) -> dict[str, float]:
+    def closed_loop(self, count: int, in_flight: int) -> dict[str, Any]:
         """As many a second as there can be with so many requests under way."""
         waiting, sent = self.accepted(count), {}
-        start = time.monotonic()
+        before, start = self._cpu_seconds(), time.monotonic()
         for container in waiting:
             with self._arrived:
                 self._arrived.wait_for(lambda: len(sent) - self._count(sent) < in_flight, timeout=60)
             sent[container.uuid] = time.monotonic()
             self._api.create(CONTEXT, container)
         self._settle(sent)
-        return self._figures(sent, start)
+        spent = {name: 1000 * (now - before[name]) / count for name, now in self._cpu_seconds().items()}
+        return {**self._figures(sent, start), "cpu_ms": spent}
 
     def open_loop(self, count: int, per_second: float) -> dict[str, float]:
         """Requests that come at their own pace, whatever becomes of those before them."""
@@ -276,13 +288,13 @@ class Cloud:
             "p99_ms": delays[int(len(delays) * 0.99)],
         }
 
-    def cpu_seconds(self) -> list[float]:
-        """Of the client, the scheduler and the agents."""
-        spent = [time.process_time()]
-        for control in self._controls:
+    def _cpu_seconds(self) -> dict[str, float]:
+        """Of every process that takes part; of the servers only where they are on this machine."""
+        spent = {"client": time.process_time()}
+        for name, control in zip(("scheduler", "agents"), self._controls, strict=True):
             control.send("cpu")
-            spent.append(control.recv())
-        return spent
+            spent[name] = control.recv()
+        return spent | {name: sum(server.cpu_times()[:2]) for name, server in self._servers.items()}
 
     def stop(self) -> None:
         for control, process in zip(self._controls, self._processes, strict=True):
@@ -298,17 +310,13 @@ def run(mysql: str, rabbit: str, hosts: int, count: int = 1500) -> dict[str, Any
         cloud = Cloud(database, rabbit, hosts)
         try:
             cloud.closed_loop(300, 16)  # warm: connections, agents
-            before = cloud.cpu_seconds()
             closed = cloud.closed_loop(count, 32)
-            spent = [now - then for now, then in zip(cloud.cpu_seconds(), before, strict=True)]
             opened = cloud.open_loop(count, 0.7 * closed["per_second"])
-            names = ("client", "scheduler", "agents")
             return {
                 "hosts": hosts,
                 "load_seconds": cloud.load_seconds,
                 "closed": closed,
                 "open": opened,
-                "cpu_ms": {name: 1000 * each / count for name, each in zip(names, spent, strict=True)},
             }
         finally:
             cloud.stop()

@@ -51,7 +51,7 @@ def configure(program: str, argv: Sequence[str] | None = None, **defaults: Any) 
 def connect_database(conf: cfg.ConfigOpts) -> None:
     """Connect, and stop the program when the schema is not the one this code was written for."""
     database = conf.database
-    sizes = {"max_pool_size": database.max_pool_size, "max_overflow": database.max_overflow}
+    sizes = {"pool_size": database.max_pool_size, "max_overflow": database.max_overflow}
     session.configure(database.connection, **{name: value for name, value in sizes.items() if value is not None})
     if not migration.is_current():
         raise SystemExit(

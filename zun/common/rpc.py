@@ -39,7 +39,7 @@ class ContextSerializer(oslo_messaging.NoOpSerializer):
         return self._objects.deserialize_entity(ctxt, entity)
 
     def serialize_context(self, ctxt: RequestContext) -> dict[str, Any]:
-        return dict(ctxt.to_dict())
+        return ctxt.to_message()
 
     def deserialize_context(self, ctxt: dict[str, Any]) -> RequestContext:
         return RequestContext.from_dict(ctxt)

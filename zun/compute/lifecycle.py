@@ -24,7 +24,7 @@ from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.images import Accounts, seen_now_and_then
 from zun.compute.networks import Networks, networks_of
 from zun.compute.reconcile import observed, told_by_runtime
-from zun.compute.record import recorded
+from zun.compute.record import Begun, event_of, recorded
 from zun.compute.resize import Resize
 from zun.compute.shared_pool import SharedPool, pool_of
 from zun.container.driver import ContainerDriver, KernelView, RuntimeState
@@ -97,9 +97,9 @@ class Lifecycle:
                     alternates=alternates,
                 )
                 return
-            if committed:
+            if committed is not None:
                 with claim:
-                    self._build(context, container, claim.plan)
+                    self._build(context, container, claim.plan, committed)
 
     def resume_create(self, context: RequestContext, container: Container) -> None:
         """Finish a creation whose claim was committed and that was interrupted then."""
@@ -111,21 +111,23 @@ class Lifecycle:
             self._tracker.hold(current.uuid, plan)
             self._build(context, current, plan)
 
-    def _commit(self, context: RequestContext, container: Container, claim: Claim) -> bool:
-        """Write the claim to the row. False when the container does not wait for this host any more.
+    def _commit(self, context: RequestContext, container: Container, claim: Claim) -> Begun | None:
+        """Write the claim to the row, and that the creation begins. None when the container does not wait for this
+        host any more.
 
         Raises GroupRuleBroken: whether one more of its group may be here is known for certain only now.
         """
         container.cpuset = cpuset_record(claim.plan, self._tracker.topology)
         container.task_state = TaskState.CREATING
         try:
-            generation = container.save_claim(self._hostname)
+            step = (context.request_id, "create", event_of("create"))
+            generation, event_id = container.save_claim(self._hostname, step)
         except exceptions.GroupRuleBroken:
             raise
         except (exceptions.ContainerNotFound, exceptions.Conflict) as exc:
             LOG.info("Container %s needs no host any more: %s", container.uuid, exc)
             claim.abort()
-            return False
+            return None
         LOG.info(
             "Claimed CPUs %s and memory nodes %s for container %s",
             container.cpuset["cpuset_cpus"],
@@ -133,24 +135,24 @@ class Lifecycle:
             container.uuid,
         )
         self._tell(context, generation, container)
-        return True
+        return Begun(event_id)
 
-    def _build(self, context: RequestContext, container: Container, plan: Plan) -> None:
+    def _build(self, context: RequestContext, container: Container, plan: Plan, begun: Begun | None = None) -> None:
         """From a committed claim to a container that is Created or Running, or Error with everything given back."""
         run = bool(container.request.get("run"))
         try:
-            with recorded(context, container.uuid, "create", last=not run):
+            with recorded(context, container.uuid, "create", last=not run, begun=begun) as step:
                 self._make_object(context, container, plan)
                 container.status, container.task_state = Status.CREATED, None
                 if not run:
                     self._take_over(container, self._driver.show(container))
-                    container.save()
+                    step.save(container)
             if run:
-                with recorded(context, container.uuid, "create", "start"):
+                with recorded(context, container.uuid, "create", "start") as step:
                     container.task_state = TaskState.STARTING
                     self._start_and_verify(container, plan)
                     container.task_state = None
-                    container.save()
+                    step.save(container)
         except exceptions.ContainerNotFound:  # its row is gone: a forced delete overtook us
             self._discard(context, container)
             return

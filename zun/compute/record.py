@@ -6,40 +6,66 @@ import traceback
 from collections.abc import Iterator
 
 from zun.common.context import RequestContext
-from zun.objects import ContainerActionEvent
+from zun.objects import Container, ContainerActionEvent
 from zun.objects.container_action import ERROR, SUCCESS
+
+
+class Begun:
+    """A step that was noted already, with something else. ``event_id`` is None when nobody asked for its action."""
+
+    def __init__(self, event_id: int | None) -> None:
+        self.event_id = event_id
 
 
 class Step:
     """``failed`` says that it did not work, where no exception does."""
 
-    def __init__(self) -> None:
+    def __init__(self, event_id: int | None, last: bool) -> None:
+        self._event_id = event_id
+        self._last = last
+        self.noted = False
         self.error: str | None = None
 
     def failed(self, error: BaseException | str) -> None:
         self.error = error if isinstance(error, str) else "".join(traceback.format_exception(error))
 
+    def save(self, container: Container) -> None:
+        """Write what changed and that the step has ended well, in one transaction: for the end of the block."""
+        if self._event_id is None:
+            container.save()
+            return
+        container.save_step(self._event_id, self._last)
+        self.noted = True
+
+
+def event_of(action: str) -> str:
+    """The name of a step. Clients know the steps by their names; those of networks have no "container" in theirs."""
+    return f"compute__do_{action}" if action.startswith("network_") else f"compute__do_container_{action}"
+
 
 @contextlib.contextmanager
 def recorded(
-    context: RequestContext, uuid: str, action: str, event: str | None = None, *, last: bool = True
+    context: RequestContext,
+    uuid: str,
+    action: str,
+    event: str | None = None,
+    *,
+    last: bool = True,
+    begun: Begun | None = None,
 ) -> Iterator[Step]:
     """The block is the step ``event`` (named like the action, unless said) of ``action`` on the container ``uuid``.
 
-    Clients know the steps by their names; those of networks have no "container" in theirs.
-
     ``last``: the action ends with it. An exception is noted and goes on.
     """
-    done = event or action
-    name = f"compute__do_{done}" if done.startswith("network_") else f"compute__do_container_{done}"
-    event_id = ContainerActionEvent.start(context, uuid, action, name)
-    step = Step()
+    if begun is None:
+        begun = Begun(ContainerActionEvent.start(context, uuid, action, event_of(event or action)))
+    step = Step(begun.event_id, last)
     try:
         yield step
     except BaseException as exc:
         step.failed(exc)
         raise
     finally:
-        if event_id is not None:
+        if begun.event_id is not None and not (step.noted and step.error is None):
             result = SUCCESS if step.error is None else ERROR
-            ContainerActionEvent.finish(context, event_id, result, step.error, last)
+            ContainerActionEvent.finish(context, begun.event_id, result, step.error, last)

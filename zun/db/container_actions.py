@@ -21,6 +21,21 @@ SUCCESS = "Success"
 table = models.container_actions
 _events = models.container_action_events
 
+# Built once, as those of a claim in zun.db.containers.
+_OF_REQUEST = table.c.request_id == sa.bindparam("this_request")
+_OPEN = (
+    sa.select(table.c.id)
+    .where(table.c.container_uuid == sa.bindparam("this_uuid"), table.c.action == sa.bindparam("this_action"))
+    .where(sa.or_(_OF_REQUEST, table.c.finish_time.is_(None)))
+    .order_by(sa.case((_OF_REQUEST, 0), else_=1), table.c.id.desc())
+    .limit(1)
+)
+_FINISH = table.update().where(table.c.id == sa.bindparam("this_action"))
+_THIS_EVENT = _events.c.id == sa.bindparam("this_event")
+_ACTION_OF_EVENT = sa.select(_events.c.action_id).where(_THIS_EVENT)
+_START_EVENT = _events.insert()
+_FINISH_EVENT = _events.update().where(_THIS_EVENT)
+
 
 @session.retry
 def start(container_uuid: str, action: str, *, request_id: str, user_id: str | None, project_id: str | None) -> None:
@@ -53,26 +68,40 @@ def fail(container_uuid: str, request_id: str, action: str) -> None:
 def start_event(container_uuid: str, request_id: str, action: str, event: str) -> int | None:
     """Note that a step of ``action`` begins. Gives its id, None when nobody asked for the action."""
     with session.writer() as connection:
-        found = _open(connection, container_uuid, request_id, action)
-        if found is None:
-            return None
-        values = {"action_id": found, "event": event, "start_time": timeutils.utcnow()}
-        key = connection.execute(_events.insert().values(**values)).inserted_primary_key
-        return None if key is None else int(key[0])
+        return start_event_in(connection, container_uuid, request_id, action, event)
+
+
+def start_event_in(
+    connection: sa.Connection, container_uuid: str, request_id: str, action: str, event: str
+) -> int | None:
+    """As ``start_event``, in a transaction that does more."""
+    found = _open(connection, container_uuid, request_id, action)
+    if found is None:
+        return None
+    values = {"action_id": found, "event": event, "start_time": timeutils.utcnow()}
+    key = connection.execute(_START_EVENT, values).inserted_primary_key
+    return None if key is None else int(key[0])
 
 
 @session.retry
 def finish_event(event_id: int, result: str, traceback: str | None, *, last: bool) -> None:
     """Note how a step ended. ``last``: the action has ended with it; after an error it always has."""
     with session.writer() as connection:
-        values = {"finish_time": timeutils.utcnow(), "result": result, "traceback": traceback}
-        found = sa.select(_events.c.action_id).where(_events.c.id == event_id)
-        action = connection.execute(found).scalar()
-        if action is None:  # the container is gone
-            return
-        connection.execute(_events.update().where(_events.c.id == event_id).values(**values))
-        if last or result == ERROR:
-            _finish(connection, action, ERROR if result == ERROR else None)
+        finish_event_in(connection, event_id, result, traceback, last=last)
+
+
+def finish_event_in(
+    connection: sa.Connection, event_id: int, result: str, traceback: str | None, *, last: bool
+) -> None:
+    """As ``finish_event``, in a transaction that does more."""
+    this = {"this_event": event_id}
+    action = connection.execute(_ACTION_OF_EVENT, this).scalar()
+    if action is None:  # the container is gone
+        return
+    values = {"finish_time": timeutils.utcnow(), "result": result, "traceback": traceback}
+    connection.execute(_FINISH_EVENT, {**values, **this})
+    if last or result == ERROR:
+        _finish(connection, action, ERROR if result == ERROR else None)
 
 
 def of_container(container_uuid: str) -> list[session.Row]:
@@ -95,14 +124,10 @@ def find(container_uuid: str, request_id: str) -> tuple[session.Row, list[sessio
 
 def _open(connection: sa.Connection, container_uuid: str, request_id: str, action: str) -> Any:
     """The id of the action, None if there is none."""
-    named = sa.select(table.c.id).where(table.c.container_uuid == container_uuid, table.c.action == action)
-    for which in (table.c.request_id == request_id, table.c.finish_time.is_(None)):
-        found = connection.execute(named.where(which).order_by(table.c.id.desc()).limit(1)).scalar()
-        if found is not None:
-            return found
-    return None
+    parameters = {"this_uuid": container_uuid, "this_action": action, "this_request": request_id}
+    return connection.execute(_OPEN, parameters).scalar()
 
 
 def _finish(connection: sa.Connection, action_id: int, message: str | None) -> None:
     values = {"finish_time": timeutils.utcnow(), "message": message}
-    connection.execute(table.update().where(table.c.id == action_id).values(**values))
+    connection.execute(_FINISH, {**values, "this_action": action_id})

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries of containers. Each function is one transaction."""
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,17 @@ from oslo_utils import timeutils, uuidutils
 from zun.common import exceptions, states
 from zun.common import groups as group_rules
 from zun.common.context import RequestContext
-from zun.db import explanations, groups, models, network_ports, paging, quotas, registries, session
+from zun.db import (
+    container_actions,
+    explanations,
+    groups,
+    models,
+    network_ports,
+    paging,
+    quotas,
+    registries,
+    session,
+)
 
 table = models.containers
 nodes = models.compute_nodes
@@ -50,6 +61,18 @@ CLAIM_COLUMNS = (
 
 
 _WAITING = (table.c.status == states.Status.CREATING, table.c.host.is_(None))
+
+# What every request needs is built once: building a statement costs more than sending it. The columns to set are those
+# of the parameters; the other parameters, whose names no column has, are:
+_THIS = table.c.uuid == sa.bindparam("this_uuid")
+_HERE: sa.BindParameter[str] = sa.bindparam("this_host")
+_IS_UNPLACED = sa.select(table.c.id).where(_THIS, *_WAITING)
+_CLAIM = table.update().where(
+    _THIS, table.c.status == states.Status.CREATING, sa.or_(table.c.host.is_(None), table.c.host == _HERE)
+)
+_NODE = nodes.update().where(nodes.c.hostname == _HERE)
+_NEXT_GENERATION = _NODE.values(generation=nodes.c.generation + 1).returning(nodes.c.generation)
+_NEXT_GENERATION_AS_ID = _NODE.values(generation=sa.func.last_insert_id(nodes.c.generation + 1))
 
 
 def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnElement[bool]]:
@@ -164,16 +187,21 @@ def unplaced() -> list[session.Row]:
 
 def is_unplaced(uuid: str) -> bool:
     """Whether the container was accepted, has no host yet, and was not deleted meanwhile."""
-    statement = sa.select(table.c.id).where(table.c.uuid == uuid, *_WAITING)
     with session.reader() as connection:
-        return connection.execute(statement).first() is not None
+        return connection.execute(_IS_UNPLACED, {"this_uuid": uuid}).first() is not None
 
 
 @session.retry
-def update(uuid: str, values: Mapping[str, Any]) -> None:
-    """Set ``values``. A status is set only from one that may precede it: else IllegalTransition. ContainerNotFound."""
+def update(uuid: str, values: Mapping[str, Any], *, step_done: int | None = None, last: bool = False) -> None:
+    """Set ``values``. A status is set only from one that may precede it: else IllegalTransition. ContainerNotFound.
+
+    ``step_done`` is an event that has ended well with that, and with it, if it is the ``last``, its action.
+    """
     with session.writer() as connection:
-        _update(connection, uuid, values)
+        if values:
+            _update(connection, uuid, values)
+        if step_done is not None:
+            container_actions.finish_event_in(connection, step_done, container_actions.SUCCESS, None, last=last)
 
 
 @session.retry
@@ -188,29 +216,33 @@ def update_if(uuid: str, expected: Mapping[str, Any], values: Mapping[str, Any])
 
 
 @session.retry
-def claim(uuid: str, hostname: str, values: Mapping[str, Any], *, group_uuid: str | None = None) -> int:
+def claim(
+    uuid: str,
+    hostname: str,
+    values: Mapping[str, Any],
+    *,
+    group_uuid: str | None = None,
+    step: tuple[str, str, str] | None = None,
+) -> tuple[int, int | None]:
     """Commit that ``hostname`` holds the container's resources, ``values['cpuset']`` among them.
 
-    Returns the host's new generation. Raises ContainerNotFound when the container was deleted meanwhile and Conflict
-    when it is no longer waiting for a host or another one has it: then nothing may be started. Raises GroupRuleBroken
-    when the container's group ``group_uuid`` must not have one more member here. The group's claims come one after
-    the other, whichever hosts make them, so that each sees those before it.
+    ``step`` (request id, action, event) begins with that. Returns the host's new generation, and the id of the event,
+    None when there is no step or nobody asked for the action. Raises ContainerNotFound when the container was deleted
+    meanwhile and Conflict when it is no longer waiting for a host or another one has it: then nothing may be started.
+    Raises GroupRuleBroken when the container's group ``group_uuid`` must not have one more member here. The group's
+    claims come one after the other, whichever hosts make them, so that each sees those before it.
     """
-    waiting = sa.and_(
-        table.c.uuid == uuid,
-        table.c.status == states.Status.CREATING,
-        sa.or_(table.c.host.is_(None), table.c.host == hostname),
-    )
-    statement = table.update().where(waiting).values(**values, host=hostname, updated_at=timeutils.utcnow())
+    parameters = {**values, "host": hostname, "this_uuid": uuid, "this_host": hostname, **_now()}
     with session.writer() as connection:
         if group_uuid is not None:
             _check_group(connection, group_uuid, uuid, hostname)
-        if not connection.execute(statement).rowcount:
+        if not connection.execute(_CLAIM, parameters).rowcount:
             row = connection.execute(sa.select(table.c.status, table.c.host).where(table.c.uuid == uuid)).first()
             if row is None:
                 raise exceptions.ContainerNotFound(container=uuid)
             raise exceptions.Conflict(f"Container {uuid} is {row.status} on host {row.host}; it waits for no host.")
-        return _next_generation(connection, hostname)
+        event_id = None if step is None else container_actions.start_event_in(connection, uuid, *step)
+        return _next_generation(connection, hostname), event_id
 
 
 @session.retry
@@ -261,11 +293,13 @@ def _check_group(connection: sa.Connection, group_uuid: str, uuid: str, hostname
         raise exceptions.GroupRuleBroken(host=hostname, reason=reason)
 
 
+def _now() -> dict[str, Any]:
+    return {"updated_at": timeutils.utcnow()}
+
+
 def _update(connection: sa.Connection, uuid: str, values: Mapping[str, Any]) -> None:
-    statement = table.update().where(table.c.uuid == uuid)
-    if "status" in values:
-        statement = statement.where(table.c.status.in_(_before(values["status"])))
-    if connection.execute(statement.values(**values, updated_at=timeutils.utcnow())).rowcount:
+    parameters = {**values, "this_uuid": uuid, **_now()}
+    if connection.execute(_setting(values.get("status")), parameters).rowcount:
         return
     old = connection.execute(sa.select(table.c.status).where(table.c.uuid == uuid)).scalar()
     if old is None:
@@ -273,10 +307,19 @@ def _update(connection: sa.Connection, uuid: str, values: Mapping[str, Any]) -> 
     states.check_transition(uuid, old, values["status"])
 
 
-def _before(status: str) -> Collection[str]:
-    return sorted({old for old, following in states.TRANSITIONS.items() if status in following} | {status})
+@functools.cache
+def _setting(status: str | None) -> sa.Update:
+    """A change of this container to ``status``, from one that may precede it. None: it stays as it is."""
+    statement = table.update().where(_THIS)
+    if status is None:
+        return statement
+    before = {old for old, following in states.TRANSITIONS.items() if status in following} | {status}
+    return statement.where(table.c.status.in_(sorted(before)))
 
 
 def _next_generation(connection: sa.Connection, hostname: str) -> int:
-    connection.execute(nodes.update().where(nodes.c.hostname == hostname).values(generation=nodes.c.generation + 1))
-    return connection.execute(sa.select(nodes.c.generation).where(nodes.c.hostname == hostname)).scalar() or 0
+    """One statement: servers that do not return what they have updated tell the id that it says it has inserted."""
+    here = {"this_host": hostname}
+    if connection.dialect.name in ("mysql", "mariadb"):
+        return connection.execute(_NEXT_GENERATION_AS_ID, here).lastrowid or 0
+    return connection.execute(_NEXT_GENERATION, here).scalar() or 0

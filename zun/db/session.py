@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connections to the one database: SQLite embedded, MariaDB and PostgreSQL otherwise, for the same queries.
 
-``configure(url)`` once per process, then ``reader()`` and ``writer()`` give a connection inside a transaction.
+``configure(url)`` once per process, then ``reader()`` and ``writer()`` give a connection, the writer's with a
+transaction.
+
+A server gets no statement that nobody needs: a query is one, a change its own and the commit. So readers are in
+autocommit mode, with connections of their own; nothing is rolled back when a connection goes back to its pool, because
+``reader()`` and ``writer()`` are the only ways to it and leave nothing open; and only a connection that was idle for a
+while is asked whether it still lives. oslo.db's engines can do none of this; its names for errors are kept.
 
 SQLite is opened here and not by oslo.db, which forces a connection a transaction on it: in WAL mode each last close is
 a checkpoint, tens of commits a second instead of hundreds. Its writers begin IMMEDIATE, because a transaction that
@@ -12,23 +18,28 @@ import contextlib
 import functools
 import pathlib
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
 from oslo_db import api as oslo_db_api
 from oslo_db import exception as db_exc
-from oslo_db.sqlalchemy import engines, exc_filters
+from oslo_db.sqlalchemy import exc_filters
 
 Row = Mapping[str, Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
 SQLITE_READERS = 10  # connections; more threads than this wait for one another
 SQLITE_BUSY_SECONDS = 30
+SERVER_RECYCLE_SECONDS = 3600
+SERVER_IDLE_SECONDS = 5  # after so long a connection may have died, and is tried before it is used
+SERVER_WAIT_SECONDS = 10  # between the attempts to reach a server that is not up yet, at the start
+SERVER_ATTEMPTS = 10
 
 
 class _Engines:
-    """The process's reader and writer. On a server database both are the same engine."""
+    """The process's reader and writer."""
 
     def __init__(self, reader: sa.Engine, writer: sa.Engine, write_lock: Any) -> None:
         self.reader = reader
@@ -39,16 +50,14 @@ class _Engines:
 _engines: _Engines | None = None
 
 
-def configure(url: str, **engine_args: Any) -> None:
-    """Connect this process to ``url``. ``engine_args`` (pool sizes and so on) are for server databases."""
+def configure(url: str, **pool: int) -> None:
+    """Connect this process to ``url``. ``pool`` (``pool_size``, ``max_overflow``) is for server databases: of the
+    connections that read, and as many that write.
+    """
     global _engines
     dispose()
     parsed = sa.make_url(url)
-    if parsed.get_backend_name() == "sqlite":
-        _engines = _sqlite(parsed)
-    else:
-        engine = engines.create_engine(url, **engine_args)
-        _engines = _Engines(engine, engine, contextlib.nullcontext())
+    _engines = _sqlite(parsed) if parsed.get_backend_name() == "sqlite" else _server(parsed, **pool)
 
 
 def dispose() -> None:
@@ -109,6 +118,38 @@ def retry(function: F) -> F:
         exception_checker=lambda exc: isinstance(exc, db_exc.DBConnectionError),
     )(function)
     return functools.wraps(function)(wrapped)  # type: ignore[return-value]
+
+
+def _server(url: sa.URL, **pool: int) -> _Engines:
+    def make(**more: Any) -> sa.Engine:
+        made = sa.create_engine(url, pool_recycle=SERVER_RECYCLE_SECONDS, pool_reset_on_return=None, **pool, **more)
+
+        @sa.event.listens_for(made, "checkin")
+        def left(_connection: Any, record: Any) -> None:
+            record.info["left"] = time.monotonic()
+
+        @sa.event.listens_for(made, "checkout")
+        def taken(connection: Any, record: Any, _proxy: Any) -> None:
+            since = record.info.get("left")
+            if since is None or time.monotonic() - since < SERVER_IDLE_SECONDS:
+                return
+            try:
+                made.dialect.do_ping(connection)
+            except made.dialect.loaded_dbapi.Error as exc:
+                raise sa.exc.DisconnectionError from exc  # the pool connects anew
+
+        exc_filters.register_engine(made)
+        return made
+
+    writer = make()
+    oslo_db_api.wrap_db_retry(
+        max_retries=SERVER_ATTEMPTS,
+        retry_interval=SERVER_WAIT_SECONDS,
+        inc_retry_interval=False,
+        exception_checker=lambda exc: isinstance(exc, db_exc.DBConnectionError),
+    )(lambda: writer.connect().close())()
+    reader = make(isolation_level="AUTOCOMMIT", skip_autocommit_rollback=True)
+    return _Engines(reader, writer, contextlib.nullcontext())
 
 
 def _sqlite(url: sa.URL) -> _Engines:

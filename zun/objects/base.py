@@ -75,6 +75,14 @@ class ZunObject(_DictAccess, ovo.VersionedObject):
     OBJ_PROJECT_NAMESPACE = "zun"
     OBJ_SERIAL_NAMESPACE = "zun_object"
 
+    def obj_attr_is_set(self, attrname: str) -> bool:
+        """As the library has it, which makes a list of all fields at each of some hundred questions a message."""
+        return f"_obj_{attrname}" in self.__dict__ or super().obj_attr_is_set(attrname)
+
+    def obj_what_changed(self) -> set[str]:
+        """No field of ours is an object that could have changed by itself, so none is looked into."""
+        return set(self._changed_fields)
+
     @classmethod
     def from_row(cls, context: Any, row: Mapping[str, Any]) -> Self:
         """An object without changes that holds what the row says. Rows carry UTC without a zone."""

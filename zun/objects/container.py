@@ -153,17 +153,25 @@ class Container(base.ZunObject):
         self.obj_reset_changes()
 
     @base.remotable
-    def save_claim(self, hostname: str) -> int:
-        """Write what changed as the claim of ``hostname``, and return that host's new generation.
+    def save_step(self, event_id: int, last: bool) -> None:
+        """Write what changed, and that the step ``event_id`` of an action has ended well, the action with the last."""
+        db.update(self.uuid, self.columns(self.obj_what_changed()), step_done=event_id, last=last)
+        self.updated_at = timeutils.utcnow()
+        self.obj_reset_changes()
+
+    @base.remotable
+    def save_claim(self, hostname: str, step: tuple[str, str, str] | None = None) -> tuple[int, int | None]:
+        """Write what changed as the claim of ``hostname``. Returns that host's new generation and the id of ``step``
+        (request id, action, event), which begins with it, None if there is none.
 
         Raises ContainerNotFound or Conflict when the container no longer waits for this host, and GroupRuleBroken when
         its group must not have one more member there.
         """
         changed = self.columns(self.obj_what_changed() - {"host"})
-        generation = db.claim(self.uuid, hostname, changed, group_uuid=self.group_uuid)
+        generation, event_id = db.claim(self.uuid, hostname, changed, group_uuid=self.group_uuid, step=step)
         self.host = hostname
         self.obj_reset_changes()
-        return generation
+        return generation, event_id
 
     @base.remotable
     def save_changed_claim(self, hostname: str, quota: Mapping[str, int] | None = None) -> int:

@@ -26,18 +26,20 @@ def test_nobody_becomes_administrator_by_saying_so():
     assert RequestContext(user_id="u", project_id="p", roles=["member"], is_admin=True).is_admin is False
 
 
+@pytest.mark.parametrize("form", [RequestContext.to_dict, RequestContext.to_message])
 @pytest.mark.parametrize("roles", [["member"], ["admin", "member"], []])
-def test_a_context_travels_whole(roles):
-    ids = {"request_id": "req-1", "global_request_id": "req-2"}
-    sent = RequestContext(user_id="alice", project_id="demo", roles=roles, **ids)
-    got = RequestContext.from_dict(json.loads(json.dumps(sent.to_dict())))
-    names = ("user_id", "project_id", "roles", "request_id", "global_request_id", "is_admin")
+def test_a_context_travels_whole(roles, form):
+    known = {"request_id": "req-1", "global_request_id": "req-2"}
+    sent = RequestContext(user_id="alice", project_id="demo", roles=roles, **known)
+    got = RequestContext.from_dict(json.loads(json.dumps(form(sent))))
+    names = ("user_id", "project_id", "roles", "is_admin", *known)
     assert {name: getattr(got, name) for name in names} == {name: getattr(sent, name) for name in names}
 
 
 def test_the_token_of_the_caller_does_not_travel():
     context = RequestContext(user_id="alice", project_id="demo", auth_token="secret-token")
     assert "secret-token" not in json.dumps(context.to_dict())
+    assert "secret-token" not in json.dumps(context.to_message())
     assert "secret-token" not in json.dumps(context.get_logging_values())
 
 

@@ -78,3 +78,52 @@ def test_many_at_once():
     uuid = container()["uuid"]
     assert together(16, lambda number: start(uuid, request_id=f"req-{number}")) == [None] * 16
     assert len(db.of_container(uuid)) == 16
+
+
+CREATE = ("req-1", "create", "compute__do_container_create")
+
+
+def test_a_claim_begins_the_step_and_the_next_change_ends_it():
+    uuid = container()["uuid"]
+    start(uuid, "create")
+    _, event = containers.claim(uuid, "h1", {"cpuset": {"cells": []}}, step=CREATE)
+    _, (begun,) = db.find(uuid, "req-1")
+    assert (begun["id"], begun["event"], begun["finish_time"]) == (event, "compute__do_container_create", None)
+    containers.update(uuid, {"status": "Created"}, step_done=event, last=True)
+    action, (ended,) = db.find(uuid, "req-1")
+    assert (ended["result"], ended["finish_time"] is not None) == ("Success", True)
+    assert (action["message"], action["finish_time"] is not None) == (None, True)
+    assert containers.get(uuid)["status"] == "Created"
+
+
+def test_a_claim_that_fails_begins_no_step():
+    uuid = container()["uuid"]
+    start(uuid, "create")
+    containers.claim(uuid, "h1", {"cpuset": {"cells": []}})
+    with pytest.raises(exceptions.Conflict):
+        containers.claim(uuid, "h2", {"cpuset": {"cells": []}}, step=CREATE)
+    assert db.find(uuid, "req-1")[1] == []
+
+
+def test_a_change_that_fails_ends_no_step():
+    uuid = container(status="Deleting")["uuid"]
+    start(uuid, "create")
+    event = db.start_event(uuid, *CREATE)
+    with pytest.raises(exceptions.IllegalTransition):
+        containers.update(uuid, {"status": "Created"}, step_done=event, last=True)
+    assert db.find(uuid, "req-1")[1][0]["finish_time"] is None
+
+
+def test_a_claim_for_which_nobody_asked_has_no_step():
+    uuid = container()["uuid"]
+    assert containers.claim(uuid, "h1", {"cpuset": {"cells": []}}, step=CREATE)[1] is None
+
+
+def test_the_action_of_the_request_goes_before_one_that_is_open():
+    uuid = container()["uuid"]
+    for request_id in ("req-1", "req-2"):
+        start(uuid, "stop", request_id)
+    db.start_event(uuid, "req-1", "stop", "of the request")
+    db.start_event(uuid, "req-9", "stop", "of the newest open one")
+    assert [each["event"] for each in db.find(uuid, "req-1")[1]] == ["of the request"]
+    assert [each["event"] for each in db.find(uuid, "req-2")[1]] == ["of the newest open one"]

@@ -212,7 +212,7 @@ def test_compare_and_swap_counts_right():
 
 
 def claim(row, hostname="h1"):
-    return containers.claim(row["uuid"], hostname, {"cpuset": CPUSET, "task_state": "container_creating"})
+    return containers.claim(row["uuid"], hostname, {"cpuset": CPUSET, "task_state": "container_creating"})[0]
 
 
 def test_a_claim_is_written_and_the_host_grows_older():

@@ -20,7 +20,7 @@ MISSING = "6f2f36d6-0e5c-4a25-9d3b-6f5a1c2d3e4f"
 
 
 def claim(row, hostname):
-    return containers.claim(row["uuid"], hostname, {"cpuset": CPUSET}, group_uuid=row["group_uuid"])
+    return containers.claim(row["uuid"], hostname, {"cpuset": CPUSET}, group_uuid=row["group_uuid"])[0]
 
 
 def by_host(group_row):
@@ -217,7 +217,7 @@ def test_the_trackers_of_two_hosts_keep_the_rule_together(policy):
             member, host = members[number], ("h1", "h2")[number % 2]
             with trackers[host].container_claim(MEMBER, member) as taken:
                 member.cpuset = cpuset_record(taken.plan)
-                return member.save_claim(host)
+                return member.save_claim(host)[0]
 
         answers = together(8, place)
         assert all(isinstance(answer, (int, exceptions.GroupRuleBroken)) for answer in answers), answers

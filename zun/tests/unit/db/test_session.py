@@ -6,7 +6,8 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from zun.db import models, session
-from zun.tests.unit.db.rows import together, values
+from zun.tests.unit.db.conftest import BACKENDS
+from zun.tests.unit.db.rows import container, together, values
 
 table = models.services
 
@@ -172,3 +173,34 @@ def test_a_null_in_a_json_column_is_sqls_null(database):
         row = session.first(connection, found)
         assert row is not None
         assert (row["cpuset"], row["command"], row["labels"], row["mounts"]) == (None, [], {}, None)
+
+
+def test_text_of_any_language_and_emoji_are_stored(database):
+    labels = {"owner": "Zoë 容器 \N{WHALE}"}
+    uuid = container(labels=labels)["uuid"]
+    with session.reader() as connection:
+        found = sa.select(models.containers.c.labels).where(models.containers.c.uuid == uuid)
+        assert connection.execute(found).scalar() == labels
+
+
+@pytest.mark.parametrize("database", [kind for kind in BACKENDS if kind != "sqlite"], indirect=True)
+def test_a_connection_that_died_while_idle_is_replaced(database, monkeypatch):
+    """The server ends it, as it does after its wait_timeout; nobody is told."""
+    monkeypatch.setattr(session, "SERVER_IDLE_SECONDS", 0)
+    own = {"mysql": "SELECT CONNECTION_ID()", "postgresql": "SELECT pg_backend_pid()"}[database]
+    end = {"mysql": "KILL {}", "postgresql": "SELECT pg_terminate_backend({})"}[database]
+    with session.reader() as connection:
+        doomed = connection.exec_driver_sql(own).scalar()
+    with session.writer() as connection:
+        connection.exec_driver_sql(end.format(doomed))
+    with session.reader() as connection:
+        assert connection.exec_driver_sql(own).scalar() != doomed
+
+
+def test_a_query_sees_what_was_committed_before_it(database):
+    with session.reader() as connection:
+        assert count_of(connection, "h1") is None
+        with session.writer() as other:
+            add(other, "h1", 7)
+    with session.reader() as connection:
+        assert count_of(connection, "h1") == 7

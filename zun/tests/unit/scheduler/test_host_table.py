@@ -64,7 +64,7 @@ def columns(held):
 def claims(hostname, held, **fields):
     """What an agent does: a container's row with a committed claim. Gives its uuid and the host's new generation."""
     uuid = container(**fields)["uuid"]
-    return uuid, containers.claim(uuid, hostname, columns(held))
+    return uuid, containers.claim(uuid, hostname, columns(held))[0]
 
 
 def owners(table, hostname="h1"):
