@@ -179,7 +179,7 @@ def test_no_loss_without_room(free, request_, expected):
 
 
 def loss(topology, free, request, *kinds):
-    return stranded(topology, [Hole(*each) for each in free], request, wanting(*kinds or ((1, 9, 0),), several=0.5))
+    return stranded(topology, [Hole(*each) for each in free], request, wanting(*kinds or ((1, 9, 0),)))
 
 
 def test_of_equals_the_fuller_host_is_taken():
