@@ -300,7 +300,7 @@ class _Sums:
                     del self._held[shape]
 
     def demand(self, request: PlacementRequest) -> Demand:
-        return usual(self._held, request, self._mib / self._cpus if self._cpus and self._mib else 1.0)
+        return usual(self._held, request, self._cpus, self._mib)
 
 
 def _index(

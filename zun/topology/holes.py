@@ -2,18 +2,21 @@
 """What a host can still give in one piece, and how much of that a request would cost.
 
 A *hole* is what one cell has left. A host's free totals say little: sixteen free CPUs in four holes of four serve no
-request for eight, and CPUs beside no memory serve nobody. So holes are measured by the requests that still fit:
+request for eight, and CPUs beside no memory serve nobody. So holes are measured by the containers that still fit:
 
-*stranded capacity* of a request on a host is the drop in the number of *usual* requests that fit its cells one by
-one, each counted with its size, when the request is placed there. A request that leaves a cell with CPUs and memory
+*stranded capacity* of a request on a host is the drop in the number of *usual* containers that the host could still
+take, were it filled with one kind of them, averaged over the kinds. A request that leaves a cell with CPUs and memory
 in the proportion in which they are asked for, or with nothing, strands little; one that breaks the last hole for a
-large request strands much. Usual is what the cloud holds already: see ``usual``.
+large container strands much. Containers on several cells are usual ones too, so that cells are kept together as well.
+Usual is what the cloud holds already: see ``usual``.
 
-The drop is in CPUs; memory counts as the CPUs that have as much of it on the cloud's hosts (``mib_per_cpu``).
+What is usual now says little about the next large request. So of hosts that lose equally much the fullest is best,
+and fullness is measured in the resource that will run out first.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,19 +28,21 @@ from zun.topology.usage import Usage
 from zun.topology.view import view_of
 
 USUAL_SHAPES = 16
-"""Shapes that are counted. More make no difference that was measured, and each costs time on each host."""
+"""Kinds of containers that are counted. Each costs time on each host."""
 
-TIGHT = 0.03
-"""Cost of each CPU the chosen cell has free. Among cells that lose equally much it decides for the fullest one; it is
-not a mere tie-break, because what is usual now says little about the next large request."""
+TIGHT = 0.003
+"""Cost, in containers that no longer fit, of each CPU that is free on the chosen cells."""
 
-WHOLE = 0.01
-WHOLE_SEVERAL = 2.0
+WHOLE = 0.001
+WHOLE_SEVERAL = 0.04
 """The same for each CPU the host has free: ``WHOLE``, and more the larger the share of containers on several cells is,
 which need holes that are together."""
 
-FAR = 1.0
-"""Cost of each unit of distance between the cells of a request on several: nearness goes before holes."""
+FAR = 0.01
+"""Cost of each unit of distance between the cells of a request on several."""
+
+SHARPNESS = 3.0
+"""How much more a free CPU counts than its worth in memory where CPUs run out sooner: the power of how much sooner."""
 
 
 class Hole(NamedTuple):
@@ -50,29 +55,31 @@ class Hole(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What a container holds of one cell, and whether it holds others too."""
+    """A kind of container: it has as much as this on each of ``cells`` cells.
 
+    ``cells`` 0 is one that has this in all, on as many cells as it takes.
+    """
+
+    cells: int
     cpus: int
     memory_mib: int
-    several: bool = False
-
-
-class Usual(NamedTuple):
-    """A shape of request, and what it is worth that one more of it fits."""
-
-    cpus: int
-    memory_mib: int
-    worth: float
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What the next requests will probably be, ``mib_per_cpu`` as above."""
+    """What the next containers will probably be."""
 
-    shapes: tuple[Usual, ...]
-    mib_per_cpu: float
+    shapes: tuple[Shape, ...]
+    worths: tuple[float, ...]
+    """What it is worth that one more of each fits; together 1."""
     several: float
-    """The share of CPUs in containers on several cells."""
+    """The share of what is held by containers on several cells."""
+    cpu: float = 1.0
+    mib: float = 0.0
+    """What a free CPU and a free MiB count when a fuller host is preferred."""
+
+    def value(self, hole: Hole) -> float:
+        return hole.cpus * self.cpu + hole.memory_mib * self.mib
 
 
 def holes(topology: HostTopology, usage: Usage) -> tuple[Hole, ...]:
@@ -93,38 +100,62 @@ def holes(topology: HostTopology, usage: Usage) -> tuple[Hole, ...]:
 
 
 def shapes(usage: Usage) -> Counter[Shape]:
-    """What dedicated containers hold, cell by cell: how often each shape is there. Huge pages count as no memory."""
+    """How often each kind of dedicated container is there. Huge pages count as no memory."""
     found: Counter[Shape] = Counter()
     for _, plan in usage:
         if plan.cpu_policy != "shared":
             shares = [share for share in plan.cells.values() if share.cpus]
-            found.update(
-                Shape(len(share.cpus), 0 if share.pages else share.memory_mib, len(shares) > 1) for share in shares
-            )
+            found[_shape([Hole(len(share.cpus), 0 if share.pages else share.memory_mib) for share in shares])] += 1
     return found
 
 
-def usual(held: Mapping[Shape, int], request: PlacementRequest, mib_per_cpu: float) -> Demand:
-    """The shapes ``held``, and that of ``request``: the commonest, larger ones preferred.
+def _shape(parts: Sequence[Hole]) -> Shape:
+    if len(set(parts)) == 1:
+        return Shape(len(parts), *parts[0])
+    return Shape(0, sum(part.cpus for part in parts), sum(part.memory_mib for part in parts))
 
-    Worth grows with the size of a shape and with how often it is there, but with the square root of its size less
-    than the CPUs it would use: small requests find a place anywhere.
+
+def usual(held: Mapping[Shape, int], request: PlacementRequest, cpus: int, memory_mib: int) -> Demand:
+    """The kinds of containers in ``held``, and that of ``request``: the commonest, larger ones preferred.
+
+    ``cpus`` and ``memory_mib`` are what the hosts have in all. A kind is worth how often it is there times the square
+    root of its size: small containers find a place anywhere.
     """
-    counts: dict[Hole, int] = {}
-    cpus = cpus_several = 0
-    parts = parts_of(request)
-    for shape, count in (*held.items(), *((Shape(*part, len(parts) > 1), 1) for part in parts)):
-        hole = Hole(shape.cpus, shape.memory_mib)
-        counts[hole] = counts.get(hole, 0) + count
-        cpus += shape.cpus * count
-        cpus_several += shape.cpus * count * shape.several
-    sizes = {hole: hole.cpus + hole.memory_mib / mib_per_cpu for hole in counts}
-    ranked = sorted(sizes, key=lambda hole: (-counts[hole] * sizes[hole] ** 0.5, hole))[:USUAL_SHAPES]
-    size = sum(counts[hole] * sizes[hole] for hole in ranked)
-    scale = sum(counts[hole] * sizes[hole] ** 0.5 for hole in ranked)
-    factor = size / scale / sum(counts[hole] for hole in ranked)
-    worths = (Usual(*hole, counts[hole] * sizes[hole] ** 0.5 * factor) for hole in ranked)
-    return Demand(tuple(worths), mib_per_cpu, cpus_several / cpus)
+    wanted = _shape(parts_of(request))
+    cpu_per_mib = cpus / memory_mib if memory_mib else 0.0
+    worths: dict[Shape, float] = {}
+    held_cpus = held_mib = several_cpus = several_mib = 0
+    for shape, count in (held if wanted in held else {**held, wanted: 0}).items():
+        if shape == wanted:
+            count += 1
+        times = shape.cells or 1
+        all_cpus, all_mib = times * shape.cpus, times * shape.memory_mib
+        worths[shape] = count * (all_cpus + all_mib * cpu_per_mib) ** 0.5
+        held_cpus += count * all_cpus
+        held_mib += count * all_mib
+        if shape.cells != 1:
+            several_cpus += count * all_cpus
+            several_mib += count * all_mib
+    ranked = heapq.nsmallest(USUAL_SHAPES, ((-worth, shape) for shape, worth in worths.items()))
+    whole = sum(worth for worth, _ in ranked)
+    cpu, mib = _prices(held_cpus / max(1, cpus), held_mib / max(1, memory_mib))
+    return Demand(
+        tuple(shape for _, shape in ranked),
+        tuple(worth / whole for worth, _ in ranked),
+        (several_cpus + several_mib * cpu_per_mib) / (held_cpus + held_mib * cpu_per_mib),
+        cpu,
+        mib * cpu_per_mib,
+    )
+
+
+def _prices(cpus: float, memory: float) -> tuple[float, float]:
+    """What a free CPU, and as much memory as there is for each CPU, count; together 2.
+
+    ``cpus`` and ``memory`` are the shares of all that are held.
+    """
+    sooner, later = (max(share, 1e-9) / max(1 - share, 1e-9) for share in (cpus, memory))
+    cpu = 2 / (1 + (later / sooner) ** SHARPNESS)
+    return cpu, 2 - cpu
 
 
 def parts_of(request: PlacementRequest) -> tuple[Hole, ...]:
@@ -133,85 +164,113 @@ def parts_of(request: PlacementRequest) -> tuple[Hole, ...]:
     return tuple(sorted((Hole(int(cpus), 0 if paged else mib) for cpus, mib in request.parts), reverse=True))
 
 
+def fitting(shape: Shape, free: Sequence[Hole]) -> int:
+    """How many containers of this kind alone the holes ``free`` of one host can take."""
+    if shape.cells == 0:
+        return _times(shape, Hole(sum(hole.cpus for hole in free), sum(hole.memory_mib for hole in free)))
+    counts = [_times(shape, hole) for hole in free]
+    total = sum(counts)
+    if shape.cells == 1:
+        return total
+    return min(total // shape.cells, (total - max(counts, default=0)) // (shape.cells - 1))
+
+
+def _times(shape: Shape, hole: Hole) -> int:
+    return min(hole.cpus // shape.cpus, hole.memory_mib // shape.memory_mib if shape.memory_mib else hole.cpus)
+
+
+class Taken(NamedTuple):
+    """What a request takes of a hole, by position."""
+
+    cell: int
+    part: Hole
+
+
 def stranded(topology: HostTopology, free: Sequence[Hole], request: PlacementRequest, demand: Demand) -> float | None:
-    """CPUs' worth of usual requests that a host with the holes ``free`` loses to ``request``; None if it lacks room.
+    """What a host with the holes ``free`` loses to ``request``, in containers that no longer fit; None without room.
 
     Which cells ``plan`` would choose is estimated from the amounts alone, so this is no promise that the request fits.
     """
-    parts = parts_of(request)
-    lost = None
-    if len(parts) == 1:
-        fitting = [hole for hole in free if parts[0].fits(hole)]
-        if fitting:
-            lost = cost(min(fitting), parts[0], demand)
-    else:
-        lost = _near(topology, free, parts, demand)
-    if lost is None and request.numa_affinity != "require":
-        lost = _over_cells(topology, free, parts, demand)
-    if lost is None:
-        return None
-    left = sum(hole.cpus + hole.memory_mib / demand.mib_per_cpu for hole in free)
-    return lost + (WHOLE + WHOLE_SEVERAL * demand.several) * left
-
-
-def cost(hole: Hole, part: Hole, demand: Demand) -> float:
-    """What one hole loses to one part of a request."""
-    before_cpus, before_mib = hole
-    cpus, mib = before_cpus - part.cpus, before_mib - part.memory_mib
-    lost = 0.0
-    for shape_cpus, shape_mib, worth in demand.shapes:
-        if shape_mib:
-            fewer = min(before_cpus // shape_cpus, before_mib // shape_mib) - min(cpus // shape_cpus, mib // shape_mib)
-        else:
-            fewer = before_cpus // shape_cpus - cpus // shape_cpus
-        lost += fewer * worth
-    return lost + TIGHT * (before_cpus + before_mib / demand.mib_per_cpu)
-
-
-def _near(topology: HostTopology, free: Sequence[Hole], parts: Sequence[Hole], demand: Demand) -> float | None:
-    """Every part on a cell of its own, around the cell that makes them nearest to each other and lose least."""
     distances = view_of(topology).distances
-    best: float | None = None
-    seen = set()
-    for anchor, row in enumerate(distances):
-        order = sorted(range(len(free)), key=lambda cell: (cell != anchor, row[cell], free[cell]))
-        chosen = _around(order, free, parts)
-        if chosen is None or (which := frozenset(chosen)) in seen:
+    taken = estimate(distances, free, request)
+    if taken is None:
+        return None
+    after = list(free)
+    for cell, (cpus, mib) in taken:
+        after[cell] = Hole(after[cell].cpus - cpus, after[cell].memory_mib - mib)
+    lost = sum(
+        worth * (fitting(shape, free) - fitting(shape, after))
+        for shape, worth in zip(demand.shapes, demand.worths, strict=True)
+    )
+    tight = sum(demand.value(free[cell]) for cell, _ in taken)
+    whole = sum(demand.value(hole) for hole in free)
+    return (
+        lost
+        + TIGHT * tight
+        + (WHOLE + WHOLE_SEVERAL * demand.several) * whole
+        + FAR * _distance(distances, [cell for cell, part in taken if part.cpus])
+    )
+
+
+Distances = Sequence[Sequence[int]]
+"""There and back, by position of the cells."""
+
+
+def estimate(distances: Distances, free: Sequence[Hole], request: PlacementRequest) -> list[Taken] | None:
+    """From which holes ``plan`` would probably take the request; None when no choice has room."""
+    parts = parts_of(request)
+    taken = _near(distances, free, parts) if len(parts) > 1 else _one(free, parts[0])
+    if taken is None and request.numa_affinity != "require":
+        taken = _over_cells(free, parts)
+    return taken
+
+
+def _one(free: Sequence[Hole], part: Hole) -> list[Taken] | None:
+    fit = [cell for cell in range(len(free)) if part.fits(free[cell])]
+    return [Taken(min(fit, key=lambda cell: (free[cell], cell)), part)] if fit else None
+
+
+def _near(distances: Distances, free: Sequence[Hole], parts: Sequence[Hole]) -> list[Taken] | None:
+    """Every part on a cell of its own around some cell, so that they are nearest to each other and then fullest."""
+    best, least = None, None
+    for row in distances:
+        taken: list[Taken] = []
+        for part in parts:
+            cells = [
+                (row[cell], free[cell], cell)
+                for cell in range(len(free))
+                if part.fits(free[cell]) and all(cell != each.cell for each in taken)
+            ]
+            if not cells:
+                break
+            taken.append(Taken(min(cells)[-1], part))
+        if len(taken) < len(parts):
             continue
-        seen.add(which)
-        loss = sum(cost(free[cell], part, demand) for cell, part in zip(chosen, parts, strict=True))
-        loss += FAR * _distance(distances, chosen)
-        best = loss if best is None else min(best, loss)
+        chosen = [each.cell for each in taken]
+        key = (
+            _distance(distances, chosen),
+            sum(free[cell].cpus for cell in chosen),
+            sum(free[cell].memory_mib for cell in chosen),
+        )
+        if least is None or key < least:
+            best, least = taken, key
     return best
 
 
-def _around(order: Sequence[int], free: Sequence[Hole], parts: Sequence[Hole]) -> list[int] | None:
-    """For each part the first cell of ``order`` that is left and has room."""
-    chosen: list[int] = []
-    for part in parts:
-        cell = next((cell for cell in order if cell not in chosen and part.fits(free[cell])), None)
-        if cell is None:
-            return None
-        chosen.append(cell)
-    return chosen
-
-
-def _over_cells(topology: HostTopology, free: Sequence[Hole], parts: Sequence[Hole], demand: Demand) -> float | None:
+def _over_cells(free: Sequence[Hole], parts: Sequence[Hole]) -> list[Taken] | None:
     """The whole request over the largest holes."""
     cpus, mib = sum(part.cpus for part in parts), sum(part.memory_mib for part in parts)
     if sum(hole.cpus for hole in free) < cpus or sum(hole.memory_mib for hole in free) < mib:
         return None
-    chosen, loss = [], 0.0
-    for cell in sorted(range(len(free)), key=lambda cell: free[cell], reverse=True):
-        taken = Hole(min(cpus, free[cell].cpus), min(mib, free[cell].memory_mib))
-        if not any(taken):
-            break
-        loss += cost(free[cell], taken, demand)
-        chosen.append(cell)
-        cpus, mib = cpus - taken.cpus, mib - taken.memory_mib
-    return loss + FAR * _distance(view_of(topology).distances, chosen)
+    taken = []
+    for cell in sorted(range(len(free)), key=lambda cell: (free[cell], -cell), reverse=True):
+        part = Hole(min(cpus, free[cell].cpus), min(mib, free[cell].memory_mib))
+        if any(part):
+            taken.append(Taken(cell, part))
+        cpus, mib = cpus - part.cpus, mib - part.memory_mib
+    return taken
 
 
-def _distance(distances: Sequence[Sequence[int]], cells: Sequence[int]) -> int:
+def _distance(distances: Distances, cells: Sequence[int]) -> int:
     """Between every two of ``cells``, there and back."""
     return sum(distances[a][b] for index, a in enumerate(cells) for b in cells[:index])

@@ -47,6 +47,18 @@ def test_spreading_breaks_the_holes_that_packing_keeps(packing):
     assert runs["nova-spread"].stranded == 24 / 32
 
 
+def test_ours_accepts_most_before_the_first_refusal(packing):
+    """On small clouds of two kinds of hosts; all of it decided by the seeds."""
+    kinds = (packing.Kind(3, 2, 16, 57344), packing.Kind(2, 4, 16, 65536, 2))
+    accepted = dict.fromkeys(packing.POLICIES, 0)
+    for seed in range(9, 15):
+        asks = packing.sequence(kinds, "fill", seed, None, 1.0, 0)
+        for name in packing.POLICIES:
+            accepted[name] += packing.replay(packing.policy_of(name, kinds, seed), asks).first_cpus
+    ours = accepted.pop("ours")
+    assert ours > max(accepted.values()), accepted
+
+
 def test_distance_is_weighed_by_cpus(packing):
     """Six and two CPUs at distance 32: of 64 pairs 24 are far."""
     kinds = (packing.Kind(1, 2, 8, 8192, 1, 12, 32),)

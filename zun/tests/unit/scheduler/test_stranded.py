@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 
 from zun.scheduler import weighers
 from zun.scheduler.columns import Columns
+from zun.scheduler.request_spec import RequestSpec
 from zun.scheduler.weighers.stranded import StrandedWeigher
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.scheduler.hosts import configuration, full, host, spec, used_hosts
-from zun.topology import PlacementRequest, Plan, plan
+from zun.tests.unit.topology.hosts import random_topology
+from zun.topology import PlacementRequest, Plan, Usage, plan
 
 ONE, THREE, FOUR = (PlacementRequest(cpus, 64) for cpus in (1, 3, 4))
 
@@ -64,7 +66,7 @@ def test_a_host_without_room_comes_after_all_others():
 
 def test_alone_as_among_one():
     state = full("a", THREE)
-    assert WEIGHER.weigh(state, spec(1)) == weights([state], spec(1))[0]
+    assert WEIGHER.weigh(state, spec(1)) == pytest.approx(weights([state], spec(1))[0])
 
 
 def test_what_is_usual_elsewhere_decides():
@@ -89,6 +91,45 @@ def test_what_is_remembered_of_the_hosts_changes_no_weight(states, cpus, data):
     assert weights(table, wanted) == weights(hosts, wanted)
     table.remove(hosts[0].hostname)
     assert weights(table, wanted) == weights(hosts[1:], wanted)
+
+
+REQUESTS = st.builds(
+    lambda cpus, mib, nodes, affinity: PlacementRequest(
+        max(cpus, nodes), mib, numa_nodes=nodes, numa_affinity=affinity
+    ),
+    st.integers(1, 9),
+    st.integers(0, 20),
+    st.integers(1, 3),
+    st.sampled_from(("require", "require", "prefer", "none")),
+)
+UNEQUAL = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 9)), min_size=2, max_size=3).map(
+    lambda parts: PlacementRequest(
+        sum(cpus for cpus, _ in parts),
+        sum(mib for _, mib in parts),
+        numa_nodes=len(parts),
+        numa_cpus=tuple(cpus for cpus, _ in parts),
+        numa_mem=tuple(mib for _, mib in parts),
+    )
+)
+
+
+@proof(150)
+@given(random=st.randoms(use_true_random=False), requests=st.lists(REQUESTS | UNEQUAL, min_size=1, max_size=6))
+def test_all_hosts_at_once_weigh_what_each_does_alone(random, requests):
+    """Odd machines that hold some of the requests, weighed for the last."""
+    hosts = []
+    for number in range(random.randint(1, 5)):
+        topology = random_topology(random, most_cpus=12)
+        usage = Usage()
+        for owner in range(random.randint(0, 4)):
+            answer = plan(topology, usage, random.choice(requests))
+            usage = usage.with_claim(str(owner), answer) if isinstance(answer, Plan) else usage
+        hosts.append(host(f"h{number}", topology, usage=usage))
+    table = Columns(hosts)
+    wanted = RequestSpec("u", requests[-1], demand=table.demand)
+    together = WEIGHER.weigh_all(table, wanted).tolist()
+    assert together == pytest.approx([WEIGHER.weigh(each, wanted) for each in hosts], abs=1e-7)
+    assert [weight > 0 for weight in together] == [WEIGHER.weigh(each, wanted) > 0 for each in hosts]
 
 
 def test_a_changed_machine_is_noticed():

@@ -10,14 +10,14 @@ from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.scheduler.hosts import holding, used_hosts
 from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage, plan
-from zun.topology.holes import USUAL_SHAPES, Demand, Hole, Shape, Usual, cost, holes, shapes, stranded, usual
+from zun.topology.holes import FAR, USUAL_SHAPES, Demand, Hole, Shape, fitting, holes, shapes, stranded, usual
 
 FOUR = PlacementRequest(4, 1024)
 
 
-def wanting(*worths, several=0.0):
-    """A demand in which memory is worth nothing to speak of."""
-    return Demand(tuple(Usual(*each) for each in worths), 1e9, several)
+def wanting(*kinds, several=0.0, cpu=1.0, mib=0.0):
+    """A demand for kinds of containers, all worth the same."""
+    return Demand(tuple(Shape(*kind) for kind in kinds), (1 / len(kinds),) * len(kinds), several, cpu, mib)
 
 
 @pytest.mark.parametrize(
@@ -68,53 +68,96 @@ def test_a_request_for_one_cell_fits_exactly_when_it_fits_a_hole(host, cpus, mib
     assert fits == any(Hole(cpus, mib).fits(hole) for hole in holes(host.topology, host.usage))
 
 
-def test_shapes_are_counted_by_cell_and_shared_containers_have_none():
+def test_containers_are_counted_by_kind_and_shared_ones_are_of_none():
     topology = machine(memory_mib=65536)
     usage = holding(
         topology,
         PlacementRequest(1, 8),
         PlacementRequest(1, 8),
         PlacementRequest(2, 32, numa_nodes=2),
+        PlacementRequest(2, 31, numa_nodes=2),
         PlacementRequest(1, 8, cpu_policy="shared"),
         Plan({1: CellShare(cpus=CpuSet("7"), memory_mib=4, pages={2048: 2})}),
     )
-    assert shapes(usage) == {Shape(1, 8): 2, Shape(1, 16, True): 2, Shape(1, 0): 1}
+    assert shapes(usage) == {Shape(1, 1, 8): 2, Shape(2, 1, 16): 1, Shape(0, 2, 31): 1, Shape(1, 1, 0): 1}
 
 
 def test_what_is_usual():
-    """Of 1 CPU (9 times) and 4 CPUs (4 times and now): worth by number and root of the size, as much as all use."""
-    demand = usual(Counter({Shape(1, 0): 9, Shape(4, 0, True): 4}), PlacementRequest(4, 0), 1.0)
-    assert [(each.cpus, each.memory_mib) for each in demand.shapes] == [(4, 0), (1, 0)]
-    assert [each.worth for each in demand.shapes] == pytest.approx([10 * 29 / 19 / 14, 9 * 29 / 19 / 14])
-    assert demand.several == pytest.approx(16 / 29)
+    """Of 1 CPU (9 times) and twice 2 CPUs (4 times and now): worth by number and root of the size."""
+    held = Counter({Shape(1, 1, 0): 9, Shape(2, 2, 0): 4})
+    demand = usual(held, PlacementRequest(4, 0, numa_nodes=2), 100, 100)
+    assert demand.shapes == (Shape(2, 2, 0), Shape(1, 1, 0))
+    assert demand.worths == pytest.approx((5 * 2 / 19, 9 / 19))
+    assert demand.several == pytest.approx(20 / 29)
 
 
-def test_only_the_commonest_shapes_count_and_the_request_is_one():
-    held = Counter({Shape(1, mib): 1 + mib for mib in range(100)})
-    demand = usual(held, PlacementRequest(2, 7), 1e9)
+def test_only_the_commonest_kinds_count_and_the_request_is_one():
+    held = Counter({Shape(1, 1, mib): 1 + mib for mib in range(100)})
+    demand = usual(held, PlacementRequest(2, 7), 1000, 10**9)
     assert [each.memory_mib for each in demand.shapes] == list(range(99, 99 - USUAL_SHAPES, -1))
-    assert usual(Counter(), PlacementRequest(2, 7), 8.0).shapes[0][:2] == (2, 7)
-    assert usual(Counter(), PlacementRequest(2, 64, page_size="large"), 8.0).shapes[0][:2] == (2, 0)
+    assert usual(Counter(), PlacementRequest(2, 7), 8, 64).shapes == (Shape(1, 2, 7),)
+    assert usual(Counter(), PlacementRequest(2, 64, page_size="large"), 8, 64).shapes == (Shape(1, 2, 0),)
+    assert usual(Counter(), PlacementRequest(5, 9, numa_nodes=2), 8, 64).shapes == (Shape(0, 5, 9),)
+    assert usual(Counter(), PlacementRequest(2, 7), 0, 0).worths == (1.0,), "a cloud without hosts"
+
+
+@pytest.mark.parametrize(
+    ("held", "scarce"),
+    [
+        pytest.param({Shape(1, 8, 80): 1}, "neither", id="in-proportion"),
+        pytest.param({Shape(1, 8, 10): 1}, "cpus", id="cpus-run-out-first"),
+        pytest.param({Shape(1, 1, 80): 1}, "memory", id="memory-runs-out-first"),
+        pytest.param({Shape(1, 1, 0): 1}, "cpus", id="no-memory-wanted"),
+    ],
+)
+def test_what_runs_out_first_makes_a_host_full(held, scarce):
+    """16 CPUs with 10 MiB each: a CPU and its memory count two together."""
+    demand = usual(Counter(held), PlacementRequest(1, 10 if scarce != "cpus" else 0), 16, 160)
+    assert demand.cpu + 10 * demand.mib == pytest.approx(2)
+    assert {"cpus": demand.cpu > 1.5, "memory": demand.cpu < 0.5, "neither": demand.cpu == pytest.approx(1)}[scarce]
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        pytest.param((1, 4, 0), 2 + 1 + 1, id="on-one-cell"),
+        pytest.param((1, 4, 8), 1 + 1 + 0, id="memory-counts-like-cpus"),
+        pytest.param((2, 4, 0), 2, id="on-two-cells"),
+        pytest.param((2, 8, 0), 0, id="one-cell-is-not-two"),
+        pytest.param((2, 1, 0), (9 + 7 + 4) // 2, id="many-small-pairs"),
+        pytest.param((3, 4, 0), 1, id="on-three-cells"),
+        pytest.param((0, 10, 0), 2, id="wherever"),
+        pytest.param((0, 10, 15), 1, id="wherever-with-memory"),
+    ],
+)
+def test_how_many_fit(shape, expected):
+    assert fitting(Shape(*shape), [Hole(9, 9), Hole(7, 15), Hole(4, 5)]) == expected
+
+
+def test_a_kind_on_two_cells_cannot_have_both_parts_on_one():
+    assert fitting(Shape(2, 1, 0), [Hole(9, 0), Hole(2, 0)]) == 2
+    assert fitting(Shape(2, 1, 0), []) == 0
 
 
 @pytest.mark.parametrize(
     ("hole", "expected"),
     [
-        pytest.param(Hole(8, 0), 10.0, id="breaks-the-last-place-for-eight"),
-        pytest.param(Hole(7, 0), 0.0, id="takes-what-serves-nobody"),
-        pytest.param(Hole(16, 0), 10.0, id="leaves-one-place-of-two"),
-        pytest.param(Hole(15, 0), 0.0, id="leaves-the-only-place"),
+        pytest.param((8, 9), 1, id="breaks-the-last-place-for-eight"),
+        pytest.param((7, 9), 0, id="takes-what-serves-nobody"),
+        pytest.param((16, 9), 1, id="leaves-one-place-of-two"),
+        pytest.param((15, 9), 0, id="leaves-the-only-place"),
     ],
 )
-def test_the_cost_is_what_no_longer_fits(hole, expected):
-    part, demand = Hole(1, 0), wanting((8, 0, 10.0))
-    assert cost(hole, part, demand) == pytest.approx(expected, abs=1)
-    assert cost(hole, part, demand) > expected, "of equal losses the fuller cell has the smaller one"
+def test_the_loss_is_what_no_longer_fits(hole, expected):
+    lost = loss(machine(), [hole, (0, 0)], PlacementRequest(1, 0), (1, 8, 0))
+    assert lost == pytest.approx(expected, abs=0.3)
+    assert lost > expected, "of equal losses the fuller host has the smaller one"
 
 
-def test_memory_counts_like_cpus():
-    demand = wanting((4, 4096, 1.0))
-    assert cost(Hole(8, 4096), Hole(1, 0), demand) < cost(Hole(8, 4096), Hole(0, 1), demand)
+def test_a_broken_pair_is_a_loss():
+    one = PlacementRequest(1, 0)
+    assert loss(machine(), [(4, 9), (4, 9)], one, (2, 4, 0)) > 1 > loss(machine(), [(4, 9), (3, 9)], one, (2, 4, 0))
+    assert loss(machine(), [(4, 9), (4, 9)], one, (0, 8, 0)) > 1 > loss(machine(), [(4, 9), (3, 9)], one, (0, 8, 0))
 
 
 @pytest.mark.parametrize(
@@ -131,18 +174,18 @@ def test_memory_counts_like_cpus():
 )
 def test_no_loss_without_room(free, request_, expected):
     free = [Hole(*each) for each in free]
-    found = stranded(machine(), free, request_, usual(Counter(), request_, 1024.0))
+    found = stranded(machine(), free, request_, usual(Counter(), request_, 8, 8192))
     assert (found is not None) == expected
 
 
-def loss(topology, free, request):
-    return stranded(topology, [Hole(*each) for each in free], request, wanting((4, 0, 1.0), several=0.5))
+def loss(topology, free, request, *kinds):
+    return stranded(topology, [Hole(*each) for each in free], request, wanting(*kinds or ((1, 9, 0),)))
 
 
-def test_a_host_with_fewer_large_holes_is_broken_last():
+def test_of_equals_the_fuller_host_is_taken():
     one = PlacementRequest(1, 0)
     assert loss(machine(), [(1, 9), (4, 9)], one) < loss(machine(), [(2, 9), (4, 9)], one)
-    assert loss(machine(), [(3, 9), (4, 9)], one) < loss(machine(), [(4, 9), (3, 0)], PlacementRequest(1, 1))
+    assert loss(machine(), [(1, 9), (3, 9)], one) < loss(machine(), [(1, 9), (4, 9)], one)
 
 
 def test_near_cells_go_before_far_ones():
@@ -158,7 +201,7 @@ def test_near_cells_go_before_far_ones():
     topology, pair = HostTopology(tuple(cells)), PlacementRequest(4, 0, numa_nodes=2)
     near = loss(topology, [(2, 9), (2, 9), (0, 9), (0, 9)], pair)
     far = loss(topology, [(2, 9), (0, 9), (2, 9), (0, 9)], pair)
-    assert far - near == pytest.approx(2 * (32 - 12))
+    assert far - near == pytest.approx(FAR * 2 * (32 - 12))
     spread = replace(pair, numa_nodes=1, numa_affinity="prefer")
     assert loss(topology, [(4, 9), (0, 9), (0, 9), (0, 9)], spread) < loss(topology, [(2, 9), (2, 9), (0, 9)], spread)
 
@@ -170,7 +213,7 @@ def test_a_host_that_can_hold_a_request_is_never_said_to_lack_room(host, cpus, n
         request = PlacementRequest(max(cpus, nodes), mib, numa_nodes=nodes, numa_affinity=affinity)
         if isinstance(plan(host.topology, host.usage, request), Plan):
             free = holes(host.topology, host.usage)
-            assert stranded(host.topology, free, request, usual(shapes(host.usage), request, 8.0)) is not None
+            assert stranded(host.topology, free, request, usual(shapes(host.usage), request, 8, 64)) is not None
 
 
 def test_an_empty_usage_has_no_shapes():
