@@ -27,6 +27,14 @@ class Pool:
     cidr: str
     prefix: int
 
+    def __post_init__(self) -> None:
+        """ValueError for what gives no blocks, in the words of the operator's options."""
+        whole = ipaddress.IPv4Network(self.cidr)
+        if not whole.prefixlen <= self.prefix:
+            raise ValueError(
+                f"[network] subnet_prefix = {self.prefix} is shorter than the prefix of subnet_pool = {self.cidr}"
+            )
+
 
 def block(text: str) -> Block:
     """The subnet that ``text`` names. ValueError says what is wrong with it."""

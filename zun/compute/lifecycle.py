@@ -487,35 +487,37 @@ class Lifecycle:
 
     def network_attach(self, context: RequestContext, container: Container, *, port: str) -> None:
         """Plug the container into the network of its new port. When that fails it has no such port."""
-        with (
-            recorded(context, container.uuid, "network_attach") as step,
-            self._task(context, container.uuid, TaskState.NETWORK_ATTACHING) as current,
-        ):
-            if current is None:
-                step.failed(TOO_LATE)
-                return
-            try:
-                self._networks.settle(context, current)
-            except exceptions.ZunError as exc:
-                step.failed(exc)
-                LOG.warning("Container %s could not be attached to a network: %s", current.uuid, exc)
-                self._withdraw(context, current, port, leaving=True)
+        with self._network_change(context, container, "network_attach", TaskState.NETWORK_ATTACHING) as failed:
+            if failed is not None:
+                self._withdraw(context, failed, port, leaving=True)
 
     def network_detach(self, context: RequestContext, container: Container, *, port: str) -> None:
         """Unplug the container from the networks of its ports that are leaving. When that fails it keeps them."""
+        with self._network_change(context, container, "network_detach", TaskState.NETWORK_DETACHING) as failed:
+            if failed is not None:
+                self._withdraw(context, failed, port, leaving=False)
+
+    @contextlib.contextmanager
+    def _network_change(
+        self, context: RequestContext, container: Container, action: str, task_state: TaskState
+    ) -> Iterator[Container | None]:
+        """Settle the container's networks; when that fails, the container, for the block to take back what was new."""
         with (
-            recorded(context, container.uuid, "network_detach") as step,
-            self._task(context, container.uuid, TaskState.NETWORK_DETACHING) as current,
+            recorded(context, container.uuid, action) as step,
+            self._task(context, container.uuid, task_state) as current,
         ):
             if current is None:
                 step.failed(TOO_LATE)
+                yield None
                 return
             try:
                 self._networks.settle(context, current)
             except exceptions.ZunError as exc:
                 step.failed(exc)
-                LOG.warning("Container %s could not be detached from a network: %s", current.uuid, exc)
-                self._withdraw(context, current, port, leaving=False)
+                LOG.warning("Container %s: %s failed: %s", current.uuid, action, exc)
+                yield current
+            else:
+                yield None
 
     def settle_networks(self, context: RequestContext, container: Container) -> None:
         """Bring the networks of the container to what its ports say: an interrupted operation may have stopped between.

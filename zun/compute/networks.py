@@ -34,17 +34,8 @@ class Published:
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
-        """ValueError when the range of ports is none."""
-        first, dash, last = conf.network.published_ports.partition("-")
-        try:
-            made = cls(conf.network.published_address, int(first), int(last if dash else first))
-        except ValueError:
-            made = None
-        if made is None or not 1 <= made.first <= made.last <= 65535:
-            raise ValueError(
-                f"[network] published_ports = {conf.network.published_ports}: a range such as 30000-32767 is wanted"
-            )
-        return made
+        ports = conf.network.published_ports
+        return cls(conf.network.published_address, ports[0], ports[-1])
 
 
 class Networks:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from oslo_config import cfg
+from oslo_config import cfg, types
 
 GROUP = "network"
 
@@ -28,8 +28,9 @@ OPTS = [
         help="Address of this host at which the exposed ports of its containers are published, so one that their users "
         "reach. As it is, only this host does.",
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         "published_ports",
+        type=types.Range(1, 65535),
         default="30000-32767",
         help="Ports of published_address that exposed ports are published at. Nothing else should listen there, and "
         "the kernel should not choose them for connections (net.ipv4.ip_local_port_range).",

@@ -90,7 +90,7 @@ class ListNetworks(command.Lister):
         if parsed_args.container is None:
             query = {"all_projects": "true"} if parsed_args.all_projects else {}
             return LISTED, [_row(dict(each), LISTED) for each in _networks(self.app, "list").all(**query)]
-        # The columns of python-zunclient's command, which fails with the osc-lib of today.
+        # The columns of python-zunclient's command, which fails to print them.
         app: Any = self.app
         found = app.client_manager.container.containers.network_list(parsed_args.container)
         return ("net_id", "port_id", "fixed_ips"), [(each.net_id, each.port_id, _addresses(each)) for each in found]
@@ -98,5 +98,5 @@ class ListNetworks(command.Lister):
 
 def _addresses(port: Any) -> str:
     """One item a port has all of its addresses; below 1.18 there is one item an address."""
-    listed = getattr(port, "fixed_ips", None)
-    return port.ip_address if listed is None else ", ".join(each["ip_address"] for each in listed)
+    listed = getattr(port, "fixed_ips", None) or [{"ip_address": getattr(port, "ip_address", "")}]
+    return ", ".join(each["ip_address"] for each in listed)

@@ -6,7 +6,7 @@ import itertools
 import pathlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -41,8 +41,8 @@ def admin() -> RequestContext:
     return RequestContext(user_id="root", project_id="admin", roles=["admin"])
 
 
-def new_container(context: RequestContext, **fields: Any) -> Container:
-    """A container row, shared and small unless ``fields`` say otherwise."""
+def new_container(context: RequestContext, *, nets: Sequence[str] = (), **fields: Any) -> Container:
+    """A container row, shared and small unless ``fields`` say otherwise, in the networks ``nets``."""
     values: dict[str, Any] = {
         "uuid": uuidutils.generate_uuid(),
         "name": f"container-{next(_names)}",
@@ -56,7 +56,7 @@ def new_container(context: RequestContext, **fields: Any) -> Container:
         **fields,
     }
     container = Container(context, **values)
-    container.create()
+    container.create(None, [{"network": each} for each in nets])
     return container
 
 

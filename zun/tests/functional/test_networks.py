@@ -11,7 +11,6 @@ from zun.common.subnets import Pool
 from zun.db import container_actions as db_actions
 from zun.db import containers as db_containers
 from zun.db import network_ports, networks
-from zun.objects import Container
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.cloud import Cloud, machine
 
@@ -37,24 +36,7 @@ def network(name="backend", *subnets, **fields):
 
 
 def run(cloud, context, *nets, **fields):
-    """A container in networks, as the API makes it."""
-    container = Container(
-        context,
-        **{
-            "name": "web",
-            "project_id": context.project_id,
-            "user_id": context.user_id,
-            "image": "zun-demo",
-            "cpu": 1.0,
-            "memory": 64,
-            "command": ["sleep", "1000"],
-            "request": {"run": True},
-            **fields,
-        },
-    )
-    container.create(None, [{"network": each} for each in nets])
-    cloud.scheduler_api.create(context, container)
-    return cloud.settled(container)
+    return cloud.run(context, nets=nets, **fields)
 
 
 def addresses(container):

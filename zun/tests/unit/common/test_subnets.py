@@ -94,6 +94,15 @@ def test_overlapping(wanted, others, found):
     assert subnets.overlapping(ipaddress.ip_network(wanted), others) == found
 
 
+@pytest.mark.parametrize(
+    ("cidr", "prefix", "said"),
+    [("10.7.0.0/24", 23, "subnet_prefix"), ("10.7.0.1/24", 28, "10.7.0.1/24"), ("fd00::/48", 64, "fd00::")],
+)
+def test_a_pool_that_gives_nothing(cidr, prefix, said):
+    with pytest.raises(ValueError, match=said):
+        Pool(cidr, prefix)
+
+
 @given(st.sets(st.integers(0, 15)), st.sets(st.sampled_from(["10.7.0.0/26", "10.7.0.224/27", "10.6.0.0/15"])))
 def test_blocks_of_the_pool(taken, others):
     pool = Pool("10.7.0.0/24", 28)
