@@ -14,7 +14,7 @@ from zun.common.context import RequestContext
 from zun.compute.claims import Claim, Resources, Wanted
 from zun.compute.resize import increase, resized
 from zun.objects import ComputeNode, Container
-from zun.objects.placement import held_plan, placement_request
+from zun.objects.placement import disk_promised, held_plan, placement_request
 from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage
 from zun.topology.cpuset import NO_CPUS
 
@@ -57,7 +57,7 @@ class ComputeNodeTracker:
         held = {container.uuid: plan for container in containers if (plan := held_plan(container)) is not None}
         with self._lock:
             self._usage = Usage(held)
-            self._disks = {each.uuid: each.disk or 0 for each in containers if each.uuid in held}
+            self._disks = {each.uuid: disk_promised(each) for each in containers if each.uuid in held}
 
     def container_claim(
         self, context: RequestContext, container: Container, limits: Mapping[str, Any] | None = None
@@ -67,7 +67,7 @@ class ComputeNodeTracker:
         Nothing is persisted: commit ``claim.plan`` with the container, or let the claim abort. Raises Conflict for a
         container that holds something here already.
         """
-        wanted = Wanted(container.uuid, placement_request(container), container.disk or 0)
+        wanted = Wanted(container.uuid, placement_request(container), disk_promised(container))
         with self._lock:
             if self._usage.claim(wanted.uuid) is not None:
                 raise exceptions.Conflict(f"Container {wanted.uuid} holds resources of {self._hostname} already.")

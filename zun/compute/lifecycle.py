@@ -33,6 +33,7 @@ from zun.objects.placement import cpuset_record, held_plan
 from zun.scheduler.rpcapi import SchedulerAPI
 from zun.topology import CpuSet, Plan
 from zun.topology.cpuset import NO_CPUS
+from zun.volume.volumes import Volumes
 
 LOG = logging.getLogger(__name__)
 
@@ -53,8 +54,12 @@ class Lifecycle:
         notifier: Notifier,
         networks: Networks,
         accounts: Accounts | None = None,
+        volumes: Volumes | None = None,
     ) -> None:
-        """``accounts`` are those to pull images with; without them only what needs none can be pulled."""
+        """``accounts`` are those to pull images with; without them only what needs none can be pulled.
+
+        ``volumes`` makes what containers mount; without it nothing can be mounted.
+        """
         self._hostname = hostname
         self._tracker = tracker
         self._pool = pool
@@ -63,6 +68,7 @@ class Lifecycle:
         self._notifier = notifier
         self._networks = networks
         self._accounts = accounts or Accounts(Cipher(()))
+        self._volumes = volumes or Volumes({})
         self._locks = KeyedLocks()
 
     # create
@@ -114,13 +120,14 @@ class Lifecycle:
     def _commit(self, context: RequestContext, container: Container, claim: Claim) -> bool:
         """Write the claim to the row. False when the container does not wait for this host any more.
 
-        Raises GroupRuleBroken: whether one more of its group may be here is known for certain only now.
+        Raises ClaimRefused: whether one more of its group may be here, and which host has a volume, is known for
+        certain only now.
         """
         container.cpuset = cpuset_record(claim.plan, self._tracker.topology)
         container.task_state = TaskState.CREATING
         try:
             generation = container.save_claim(self._hostname)
-        except exceptions.GroupRuleBroken:
+        except exceptions.ClaimRefused:
             raise
         except (exceptions.ContainerNotFound, exceptions.Conflict) as exc:
             LOG.info("Container %s needs no host any more: %s", container.uuid, exc)
@@ -180,7 +187,12 @@ class Lifecycle:
             cpus = pool_of(self._tracker.topology, self._tracker.usage, container.uuid, plan)
         plug = self._networks.prepare(context, container)
         container.container_id = self._driver.create(
-            container, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems), image=name, plug=plug
+            container,
+            cpuset_cpus=str(cpus),
+            cpuset_mems=str(plan.mems),
+            image=name,
+            mounts=self._volumes.prepare(container),
+            plug=plug,
         )
         self._networks.settle(context, container)
         entrypoint, command = image.invocation(container.entrypoint, container.command)
@@ -223,6 +235,7 @@ class Lifecycle:
         """
         with self._logged("remove the object of", container), self._pool.leaving(container.uuid):
             self._driver.delete(container, force=True)
+            self._volumes.remove(container)
         container.status, container.status_reason, container.task_state = Status.ERROR, reason, None
         container.status_detail = None
         left = networks_of(container)
@@ -237,6 +250,7 @@ class Lifecycle:
     def _discard(self, context: RequestContext, container: Container) -> None:
         with self._logged("remove the object of", container), self._pool.leaving(container.uuid):
             self._driver.delete(container, force=True)
+            self._volumes.remove(container)
         self._released(context, container.uuid, None)
 
     # the operations on a container that is there
@@ -399,6 +413,7 @@ class Lifecycle:
                     current.save()
                     return
                 LOG.warning("Container %s is deleted by force although the runtime failed: %s", current.uuid, exc)
+            self._volumes.remove(current)
             self._released(context, current.uuid, current.destroy())
             self._networks.left(context, networks_of(current))
             LOG.info("Container %s is deleted", current.uuid)
@@ -564,6 +579,9 @@ class Lifecycle:
         not hold, then the shared ones, which may then be told to run there. What cannot be brought back is logged and
         left to the audit: one container must not keep the service from starting.
         """
+        for container in containers:
+            if container.uuid in runtime:
+                self._volumes.restore(container)
         held = [(each, plan) for each in containers if each.uuid in runtime and (plan := held_plan(each)) is not None]
         for container, plan in held:
             state = runtime[container.uuid]
@@ -673,7 +691,8 @@ class Lifecycle:
         return False
 
     def _tell(self, context: RequestContext, generation: int, container: Container) -> None:
-        held = {name: container[name] for name in ("cpuset", "cpu", "memory", "disk", "group_uuid", "image")}
+        members = ("cpuset", "cpu", "memory", "disk", "volume_disk", "group_uuid", "image")
+        held = {name: container[name] for name in members}
         self._scheduler_api.host_changed(
             context,
             host=self._hostname,

@@ -15,7 +15,7 @@ of the row may be stale.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -101,6 +101,22 @@ class Plug:
     network: str
     ipv4: str | None = None
     ipv6: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeMount:
+    """One mount as the runtime is asked for it.
+
+    ``source`` is a path of the host (bind), the name of a volume of the runtime's, which is made with ``labels`` when
+    it is not there (volume), or nothing (tmpfs, which has a size).
+    """
+
+    kind: Literal["bind", "volume", "tmpfs"]
+    source: str
+    target: str
+    read_only: bool = False
+    size_bytes: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +303,7 @@ class Lifecycle(Protocol):
         cpuset_mems: str,
         image: str | None = None,
         plug: Plug | None = None,
+        mounts: Sequence[RuntimeMount] = (),
     ) -> str:
         """Create the object, not started, and return the runtime's id of it.
 

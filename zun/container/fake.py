@@ -34,6 +34,7 @@ from zun.container.driver import (
     Plug,
     RegistryAuth,
     RuntimeEvent,
+    RuntimeMount,
     RuntimeState,
     Stream,
 )
@@ -206,6 +207,7 @@ class InMemoryDriver:
         cpuset_mems: str,
         image: str | None = None,
         plug: Plug | None = None,
+        mounts: Sequence[RuntimeMount] = (),
     ) -> str:
         image = image or container.image
         with self._operation("create", container):
@@ -231,6 +233,7 @@ class InMemoryDriver:
                 memory=container.memory,
                 hostname=container.hostname,
                 plug=plug,
+                mounts=tuple(mounts),
             )
             self.runtime.add(made)
             return made.container_id

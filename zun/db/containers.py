@@ -11,6 +11,7 @@ from zun.common import exceptions, states
 from zun.common import groups as group_rules
 from zun.common.context import RequestContext
 from zun.db import explanations, groups, models, network_ports, paging, quotas, registries, session
+from zun.db import volumes as project_volumes
 
 table = models.containers
 nodes = models.compute_nodes
@@ -42,6 +43,7 @@ CLAIM_COLUMNS = (
     "cpu",
     "memory",
     "disk",
+    "volume_disk",
     "cpu_policy",
     "labels",
     "group_uuid",
@@ -71,6 +73,7 @@ def insert(
     with session.writer() as connection:
         if quota is not None:
             wanted = {name: values.get(name) or 0 for name in ("cpu", "memory", "disk")}
+            wanted["disk"] += values.get("volume_disk") or 0
             quotas.charge(connection, values["project_id"], {"containers": 1, **wanted}, quota)
         if values.get("registry_id") is not None:
             registries.hold(connection, values["registry_id"])
@@ -188,7 +191,14 @@ def update_if(uuid: str, expected: Mapping[str, Any], values: Mapping[str, Any])
 
 
 @session.retry
-def claim(uuid: str, hostname: str, values: Mapping[str, Any], *, group_uuid: str | None = None) -> int:
+def claim(
+    uuid: str,
+    hostname: str,
+    values: Mapping[str, Any],
+    *,
+    group_uuid: str | None = None,
+    volumes: tuple[str, Collection[str]] = ("", ()),
+) -> int:
     """Commit that ``hostname`` holds the container's resources, ``values['cpuset']`` among them.
 
     Returns the host's new generation. Raises ContainerNotFound when the container was deleted meanwhile and Conflict
@@ -210,6 +220,7 @@ def claim(uuid: str, hostname: str, values: Mapping[str, Any], *, group_uuid: st
             if row is None:
                 raise exceptions.ContainerNotFound(container=uuid)
             raise exceptions.Conflict(f"Container {uuid} is {row.status} on host {row.host}; it waits for no host.")
+        project_volumes.hold(connection, *volumes, hostname)
         return _next_generation(connection, hostname)
 
 

@@ -44,6 +44,7 @@ containers = sa.Table(
     sa.Column("cpu_policy", text(32), nullable=False),
     sa.Column("memory", sa.BigInteger, nullable=False),  # MiB
     sa.Column("disk", sa.Integer, nullable=False, default=0),  # GiB
+    sa.Column("volume_disk", sa.Integer, nullable=False, default=0, server_default="0"),  # GiB, of local mounts
     sa.Column("placement", Json, nullable=False),  # the NUMA fields of the request
     sa.Column("request", Json, nullable=False),  # how to schedule it: run, hints, availability_zone, host
     sa.Column("group_uuid", text(36)),
@@ -96,6 +97,18 @@ container_groups = sa.Table(
     sa.Column("updated_at", Time),
     sa.Column("policy", text(32), nullable=False),
     sa.Column("rules", Json, nullable=False),  # max_per_host
+    sa.UniqueConstraint("project_id", "name"),
+)
+
+# Volumes that a project named in ``mounts``. One is on the host of the first container that claimed with it.
+volumes = sa.Table(
+    "volumes",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("project_id", text(255), nullable=False),
+    sa.Column("name", text(255), nullable=False),
+    sa.Column("host", text(255), nullable=False),
+    sa.Column("created_at", Time, nullable=False),
     sa.UniqueConstraint("project_id", "name"),
 )
 

@@ -139,7 +139,12 @@ def _written(connection: sa.Connection, table: sa.Table, owner: sa.ColumnElement
 
 
 def _usage(connection: sa.Connection, project_id: str) -> dict[str, float]:
-    totals = [sa.func.coalesce(sa.func.sum(_containers.c[name]), 0).label(name) for name in ("memory", "cpu", "disk")]
+    columns = {
+        "memory": _containers.c.memory,
+        "cpu": _containers.c.cpu,
+        "disk": _containers.c.disk + _containers.c.volume_disk,
+    }
+    totals = [sa.func.coalesce(sa.func.sum(column), 0).label(name) for name, column in columns.items()]
     counted = sa.select(sa.func.count().label("containers"), *totals).where(_containers.c.project_id == project_id)
     row = session.rows(connection, counted)[0]
     return {

@@ -9,6 +9,7 @@ from oslo_utils import timeutils
 from oslo_versionedobjects import fields
 
 from zun.common.context import RequestContext
+from zun.common.mounts import mounts_of, volume_names
 from zun.db import containers as db
 from zun.objects import base
 
@@ -27,7 +28,7 @@ def _time() -> base.TimeField:
 
 @base.register
 class Container(base.ZunObject):
-    """One container. ``memory`` is in MiB, ``disk`` in GiB, times are UTC.
+    """One container. ``memory`` is in MiB, ``disk`` and ``volume_disk`` (of its local mounts) in GiB, times are UTC.
 
     ``placement`` is what was asked of NUMA (the API's field names), ``cpuset`` what is held: a plan in its wire form
     with ``cpuset_cpus`` and ``cpuset_mems`` beside it, None while nothing is held. ``request`` says how to schedule it.
@@ -51,6 +52,7 @@ class Container(base.ZunObject):
         "cpu_policy": fields.StringField(default="shared"),
         "memory": fields.IntegerField(),
         "disk": fields.IntegerField(default=0),
+        "volume_disk": fields.IntegerField(default=0),
         "placement": base.JsonField(default={}),
         "request": base.JsonField(default={}),
         "group_uuid": _text(),
@@ -100,6 +102,7 @@ class Container(base.ZunObject):
     cpu_policy: str
     memory: int
     disk: int
+    volume_disk: int
     placement: dict[str, Any]
     request: dict[str, Any]
     group_uuid: str | None
@@ -156,11 +159,12 @@ class Container(base.ZunObject):
     def save_claim(self, hostname: str) -> int:
         """Write what changed as the claim of ``hostname``, and return that host's new generation.
 
-        Raises ContainerNotFound or Conflict when the container no longer waits for this host, and GroupRuleBroken when
-        its group must not have one more member there.
+        Raises ContainerNotFound or Conflict when the container no longer waits for this host, GroupRuleBroken when
+        its group must not have one more member there, and VolumeElsewhere when a volume that it mounts is not there.
         """
         changed = self.columns(self.obj_what_changed() - {"host"})
-        generation = db.claim(self.uuid, hostname, changed, group_uuid=self.group_uuid)
+        volumes = (self.project_id, volume_names(mounts_of(self)))
+        generation = db.claim(self.uuid, hostname, changed, group_uuid=self.group_uuid, volumes=volumes)
         self.host = hostname
         self.obj_reset_changes()
         return generation

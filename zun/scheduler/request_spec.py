@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from zun.objects.placement import placement_request
+from zun.objects.placement import disk_promised, placement_request
 from zun.topology import PlacementRequest
 from zun.topology.holes import Demand
 
@@ -100,7 +100,7 @@ class RequestSpec:
         return cls(
             uuid=container.uuid,
             placement=placement_request(container),
-            disk=container.disk or 0,
+            disk=disk_promised(container),
             availability_zone=asked.get("availability_zone"),
             runtime=container.runtime,
             labels=labels,
