@@ -10,10 +10,12 @@ from typing import Any
 
 from zun.api import nets
 from zun.api.microversion import Version, v1
+from zun.api.mounts import mounts
 from zun.api.placement import placement
 from zun.api.schemas.containers import CREATE_GATES
 from zun.api.settings import Settings
 from zun.common import exceptions
+from zun.common.mounts import disk_gib
 from zun.common.states import Status
 
 # fmt: off
@@ -22,9 +24,6 @@ _GREEK = (
     "nu", "xi", "omicron", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega",
 )
 # fmt: on
-
-# Fields whose service this installation does not have, by the service that would be needed.
-_NO_SERVICE = {"mounts": "volume"}
 
 _MAX_HOSTNAME = 63  # what Docker and the kernel take
 
@@ -45,15 +44,18 @@ def container_fields(given: Mapping[str, Any], *, run: bool, version: Version, s
 
     ``given`` has passed the schema of ``version``. Raises InvalidValue or ValidationError, naming the field.
     """
-    _check_services(given)
     if given.get("security_groups"):
         raise nets.no_security_groups("security_groups")
     ports = _ports(given)
+    memory = _or(given.get("memory"), settings.default_memory)
+    mounted = mounts(given.get("mounts"), version=version, memory_mib=memory, disk=settings.disk)
     return {
         **{name: given[name] for name in _AS_GIVEN if given.get(name) is not None},
         "cpu": _or(given.get("cpu"), settings.default_cpu),
-        "memory": _or(given.get("memory"), settings.default_memory),
+        "memory": memory,
         "disk": given.get("disk") or 0,
+        "volume_disk": disk_gib(mounted),
+        "mounts": [mount.to_dict() for mount in mounted] or None,
         "cpu_policy": given.get("cpu_policy", "shared"),
         "placement": placement(given),
         "command": _command(given.get("command")),
@@ -92,14 +94,6 @@ _AS_GIVEN = (
 
 def _or(value: Any, default: Any) -> Any:
     return default if value is None else value
-
-
-def _check_services(given: Mapping[str, Any]) -> None:
-    for name, service in _NO_SERVICE.items():
-        if given.get(name):
-            raise exceptions.InvalidValue(
-                f"{name}: this installation has no {service} service configured, so it must be empty. Leave it out."
-            )
 
 
 def _command(command: list[str] | str | None) -> list[str] | None:

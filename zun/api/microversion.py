@@ -35,6 +35,7 @@ MIN = v1(1)
 MAX = v1(42)
 PLACEMENT = v1(41)  # NUMA placement: fields of create, members of a container, topology of a host
 GROUPS = v1(42)  # host aggregates, groups of containers, hints that name a group or other containers
+MOUNTS = v1(42)  # mounts of type tmpfs, sizes of mounts in MiB
 QUESTIONS = v1(42)  # why a container found no host, where one would go, and how many
 PULL_STATUS = v1(42)  # how far the pull of an image is
 NETWORKS = v1(42)  # networks with subnets, that can be listed and shown; where exposed ports are published

@@ -195,6 +195,18 @@ class SchedulerUnavailable(Unavailable):
     msg_fmt = "No scheduler answered within {seconds:g} s. Check that zun-scheduler runs, then try again."
 
 
+class VolumeElsewhere(ClaimRefused):
+    msg_fmt = "Host {host} refused the claim: volume {volume} of the project is on another host"
+
+
+class VolumeError(ZunError):
+    msg_fmt = "Mount {mount} cannot be made: {reason}"
+
+
+class CapsuleFailed(Invalid):
+    msg_fmt = "Init container {container} ended with exit code {code}, so the containers after it were not started."
+
+
 class DockerError(ZunError):
     msg_fmt = "Docker error: {error}"
 

@@ -4,6 +4,7 @@
 import concurrent.futures
 import functools
 import logging
+import pathlib
 import threading
 from collections.abc import Callable
 
@@ -32,6 +33,7 @@ from zun.network.driver import NetworkDriver
 from zun.objects import Container, Image, ZunService
 from zun.scheduler.rpcapi import SchedulerAPI
 from zun.topology import HostTopology, discover
+from zun.volume.volumes import Volumes
 
 LOG = logging.getLogger(__name__)
 
@@ -50,12 +52,17 @@ class ComputeService:
         *,
         host: str | None = None,
         machine: Callable[[], HostTopology] = discover,
+        volumes: Volumes | None = None,
     ) -> None:
-        """``host`` and ``machine`` replace the configured name and the hardware: several hosts fit in one process."""
+        """``host`` and ``machine`` replace the configured name and the hardware: several hosts fit in one process.
+
+        ``volumes`` replace those that are kept below state_path.
+        """
         self._conf = conf
         self._driver = driver
         self._network_driver = network_driver
         self._machine = machine
+        self._volumes = volumes or Volumes.of_host(pathlib.Path(conf.state_path, "volumes"))
         self._host: str = host or conf.host
         self.tracker = ComputeNodeTracker(self._host, enable_cpu_pinning=conf.compute.enable_cpu_pinning)
         self._pool = SharedPool(self.tracker, driver)
@@ -77,6 +84,7 @@ class ComputeService:
             notifier,
             self._networks,
             accounts,
+            self._volumes,
         )
         self._workers = concurrent.futures.ThreadPoolExecutor(max_workers=conf.compute.workers)
         self._looks = Looks(self._look, conf.compute.workers + SPARE_LOOKS)
@@ -181,6 +189,8 @@ class ComputeService:
         with self.lifecycle.undisturbed(context, uuid) as container:
             if container is None or container.host != self._host:
                 return
+            if container.capsule_uuid is not None and container.status in TRANSITIONAL:
+                return  # its capsule's step takes it along
             step = first_step(container)
             if step is not Step.SYNC:
                 LOG.info("Container %s was interrupted: %s", uuid, step)

@@ -15,7 +15,7 @@ of the row may be stale.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -47,6 +47,8 @@ class ContainerView(Protocol):
 
     @property
     def uuid(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
     @property
     def name(self) -> str | None: ...
     @property
@@ -101,6 +103,22 @@ class Plug:
     network: str
     ipv4: str | None = None
     ipv6: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeMount:
+    """One mount as the runtime is asked for it.
+
+    ``source`` is a path of the host (bind), the name of a volume of the runtime's, which is made with ``labels`` when
+    it is not there (volume), or nothing (tmpfs, which has a size).
+    """
+
+    kind: Literal["bind", "volume", "tmpfs"]
+    source: str
+    target: str
+    read_only: bool = False
+    size_bytes: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,11 +305,14 @@ class Lifecycle(Protocol):
         cpuset_mems: str,
         image: str | None = None,
         plug: Plug | None = None,
+        mounts: Sequence[RuntimeMount] = (),
+        join: str | None = None,
     ) -> str:
         """Create the object, not started, and return the runtime's id of it.
 
         ``image`` is the container's under its whole name, if that is another one. ``plug`` is its first network, None
-        the runtime's default one. Exposed ports that have a ``host_port`` are published there.
+        the runtime's default one. Exposed ports that have a ``host_port`` are published there. ``join`` is the uuid of
+        a container of this host, which runs and whose network and IPC namespaces become its own, instead.
         The cpusets are kernel lists ("" leaves one open) and are in force before the first process exists. An
         object that an earlier attempt of this host left behind is adopted: it is moved to these cpusets if it
         has others, is else unchanged, and its id is returned.

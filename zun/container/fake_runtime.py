@@ -12,7 +12,14 @@ from datetime import UTC, datetime
 
 from zun.common import exceptions
 from zun.common.states import Status
-from zun.container.driver import KEPT_WHEN_NEVER_STARTED, OUT_OF_MEMORY, Plug, RuntimeEvent, RuntimeState
+from zun.container.driver import (
+    KEPT_WHEN_NEVER_STARTED,
+    OUT_OF_MEMORY,
+    Plug,
+    RuntimeEvent,
+    RuntimeMount,
+    RuntimeState,
+)
 
 #: Exit codes of a process that a signal ended.
 KILLED, TERMINATED = 137, 143
@@ -33,6 +40,8 @@ class RuntimeObject:
     memory: int | None
     hostname: str | None = None
     plug: Plug | None = None
+    mounts: tuple[RuntimeMount, ...] = ()
+    join: str | None = None
     pid: int = 0
     paused: bool = False
     restarting: bool = False

@@ -11,6 +11,7 @@ from oslo_utils import timeutils, uuidutils
 from zun.common import exceptions, states
 from zun.common import groups as group_rules
 from zun.common.context import RequestContext
+from zun.common.kinds import Kind
 from zun.db import (
     container_actions,
     explanations,
@@ -22,6 +23,7 @@ from zun.db import (
     registries,
     session,
 )
+from zun.db import volumes as project_volumes
 
 table = models.containers
 nodes = models.compute_nodes
@@ -53,6 +55,7 @@ CLAIM_COLUMNS = (
     "cpu",
     "memory",
     "disk",
+    "volume_disk",
     "cpu_policy",
     "labels",
     "group_uuid",
@@ -60,7 +63,9 @@ CLAIM_COLUMNS = (
 )
 
 
-_WAITING = (table.c.status == states.Status.CREATING, table.c.host.is_(None))
+# Members of capsules are placed and hold resources with their capsule.
+_BY_ITSELF = table.c.capsule_uuid.is_(None)
+_WAITING = (table.c.status == states.Status.CREATING, table.c.host.is_(None), _BY_ITSELF)
 
 # What every request needs is built once: building a statement costs more than sending it. The columns to set are those
 # of the parameters; the other parameters, whose names no column has, are:
@@ -76,7 +81,8 @@ _NEXT_GENERATION_AS_ID = _NODE.values(generation=sa.func.last_insert_id(nodes.c.
 
 
 def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnElement[bool]]:
-    return [] if all_projects else [table.c.project_id == context.project_id]
+    containers = [table.c.kind == Kind.CONTAINER]
+    return containers if all_projects else [*containers, table.c.project_id == context.project_id]
 
 
 @session.retry
@@ -94,6 +100,7 @@ def insert(
     with session.writer() as connection:
         if quota is not None:
             wanted = {name: values.get(name) or 0 for name in ("cpu", "memory", "disk")}
+            wanted["disk"] += values.get("volume_disk") or 0
             quotas.charge(connection, values["project_id"], {"containers": 1, **wanted}, quota)
         if values.get("registry_id") is not None:
             registries.hold(connection, values["registry_id"])
@@ -162,14 +169,14 @@ def visible(context: RequestContext, uuids: Collection[str]) -> set[str]:
 
 
 def of_host(hostname: str) -> list[session.Row]:
-    """Every container whose work is on ``hostname``, holding a claim or not."""
+    """Every container, capsule and member whose work is on ``hostname``, holding a claim or not."""
     with session.reader() as connection:
         return session.rows(connection, sa.select(table).where(table.c.host == hostname))
 
 
 def claims(hostname: str | None = None, *, hostnames: Collection[str] | None = None) -> list[session.Row]:
     """CLAIM_COLUMNS of the containers that hold resources, of one host, of ``hostnames``, or of all."""
-    statement = sa.select(*(table.c[name] for name in CLAIM_COLUMNS)).where(table.c.cpuset.is_not(None))
+    statement = sa.select(*(table.c[name] for name in CLAIM_COLUMNS)).where(table.c.cpuset.is_not(None), _BY_ITSELF)
     if hostname is not None:
         statement = statement.where(table.c.host == hostname)
     if hostnames is not None:
@@ -223,6 +230,7 @@ def claim(
     *,
     group_uuid: str | None = None,
     step: tuple[str, str, str] | None = None,
+    volumes: tuple[str, Collection[str]] = ("", ()),
 ) -> tuple[int, int | None]:
     """Commit that ``hostname`` holds the container's resources, ``values['cpuset']`` among them.
 
@@ -241,6 +249,7 @@ def claim(
             if row is None:
                 raise exceptions.ContainerNotFound(container=uuid)
             raise exceptions.Conflict(f"Container {uuid} is {row.status} on host {row.host}; it waits for no host.")
+        project_volumes.hold(connection, *volumes, hostname)
         event_id = None if step is None else container_actions.start_event_in(connection, uuid, *step)
         return _next_generation(connection, hostname), event_id
 
@@ -270,7 +279,7 @@ def destroy(uuid: str) -> int | None:
     """
     with session.writer() as connection:
         host = connection.execute(sa.select(table.c.host).where(table.c.uuid == uuid)).scalar()
-        connection.execute(table.delete().where(table.c.uuid == uuid))
+        connection.execute(table.delete().where(sa.or_(table.c.uuid == uuid, table.c.capsule_uuid == uuid)))
         explanations.remove_in(connection, uuid)
         return _next_generation(connection, host) if host else None
 
@@ -282,6 +291,7 @@ def destroy_unplaced(uuid: str) -> bool:
     with session.writer() as connection:
         removed = bool(connection.execute(statement).rowcount)
         if removed:
+            connection.execute(table.delete().where(table.c.capsule_uuid == uuid))
             explanations.remove_in(connection, uuid)
         return removed
 

@@ -30,6 +30,8 @@ containers = sa.Table(
     metadata,
     sa.Column("id", Id, primary_key=True),
     sa.Column("uuid", text(36), nullable=False, unique=True),
+    sa.Column("kind", text(16), nullable=False, default="container", server_default="container"),  # zun.common.kinds
+    sa.Column("capsule_uuid", text(36)),  # of the capsule that it is a part of
     sa.Column("name", text(255), nullable=False),
     sa.Column("project_id", text(255), nullable=False),
     sa.Column("user_id", text(255)),
@@ -44,6 +46,7 @@ containers = sa.Table(
     sa.Column("cpu_policy", text(32), nullable=False),
     sa.Column("memory", sa.BigInteger, nullable=False),  # MiB
     sa.Column("disk", sa.Integer, nullable=False, default=0),  # GiB
+    sa.Column("volume_disk", sa.Integer, nullable=False, default=0, server_default="0"),  # GiB, of local mounts
     sa.Column("placement", Json, nullable=False),  # the NUMA fields of the request
     sa.Column("request", Json, nullable=False),  # how to schedule it: run, hints, availability_zone, host
     sa.Column("group_uuid", text(36)),
@@ -52,6 +55,7 @@ containers = sa.Table(
     sa.Column("workdir", text(255)),
     sa.Column("environment", Json),
     sa.Column("labels", Json),
+    sa.Column("annotations", Json),
     sa.Column("hostname", text(255)),
     sa.Column("restart_policy", Json),
     sa.Column("interactive", sa.Boolean, nullable=False, default=False),
@@ -81,6 +85,7 @@ containers = sa.Table(
     sa.Index("ix_containers_project_id_name", "project_id", "name"),
     sa.Index("ix_containers_host", "host"),
     sa.Index("ix_containers_group_uuid", "group_uuid"),
+    sa.Index("ix_containers_capsule_uuid", "capsule_uuid"),
     sa.Index("ix_containers_status", "status"),
 )
 
@@ -96,6 +101,18 @@ container_groups = sa.Table(
     sa.Column("updated_at", Time),
     sa.Column("policy", text(32), nullable=False),
     sa.Column("rules", Json, nullable=False),  # max_per_host
+    sa.UniqueConstraint("project_id", "name"),
+)
+
+# Volumes that a project named in ``mounts``. One is on the host of the first container that claimed with it.
+volumes = sa.Table(
+    "volumes",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("project_id", text(255), nullable=False),
+    sa.Column("name", text(255), nullable=False),
+    sa.Column("host", text(255), nullable=False),
+    sa.Column("created_at", Time, nullable=False),
     sa.UniqueConstraint("project_id", "name"),
 )
 

@@ -9,6 +9,8 @@ from oslo_utils import timeutils
 from oslo_versionedobjects import fields
 
 from zun.common.context import RequestContext
+from zun.common.mounts import mounts_of, volume_names
+from zun.db import capsules as db_capsules
 from zun.db import containers as db
 from zun.objects import base
 
@@ -27,10 +29,11 @@ def _time() -> base.TimeField:
 
 @base.register
 class Container(base.ZunObject):
-    """One container. ``memory`` is in MiB, ``disk`` in GiB, times are UTC.
+    """One container. ``memory`` is in MiB, ``disk`` and ``volume_disk`` (of its local mounts) in GiB, times are UTC.
 
     ``placement`` is what was asked of NUMA (the API's field names), ``cpuset`` what is held: a plan in its wire form
-    with ``cpuset_cpus`` and ``cpuset_mems`` beside it, None while nothing is held. ``request`` says how to schedule it.
+    with ``cpuset_cpus`` and ``cpuset_mems`` beside it, None while nothing is held. A capsule holds for all of its
+    members, and what stands in ``cpuset`` of a member is its part of that. ``request`` says how to schedule it.
     """
 
     VERSION = "1.0"
@@ -38,6 +41,8 @@ class Container(base.ZunObject):
     fields = {
         "id": fields.IntegerField(),
         "uuid": fields.UUIDField(),
+        "kind": fields.StringField(default="container"),
+        "capsule_uuid": _text(),
         "name": fields.StringField(),
         "project_id": fields.StringField(),
         "user_id": _text(),
@@ -51,6 +56,7 @@ class Container(base.ZunObject):
         "cpu_policy": fields.StringField(default="shared"),
         "memory": fields.IntegerField(),
         "disk": fields.IntegerField(default=0),
+        "volume_disk": fields.IntegerField(default=0),
         "placement": base.JsonField(default={}),
         "request": base.JsonField(default={}),
         "group_uuid": _text(),
@@ -59,6 +65,7 @@ class Container(base.ZunObject):
         "workdir": _text(),
         "environment": _json(),
         "labels": _json(),
+        "annotations": _json(),
         "hostname": _text(),
         "restart_policy": _json(),
         "interactive": fields.BooleanField(default=False),
@@ -87,6 +94,8 @@ class Container(base.ZunObject):
 
     id: int
     uuid: str
+    kind: str
+    capsule_uuid: str | None
     name: str
     project_id: str
     user_id: str | None
@@ -100,6 +109,7 @@ class Container(base.ZunObject):
     cpu_policy: str
     memory: int
     disk: int
+    volume_disk: int
     placement: dict[str, Any]
     request: dict[str, Any]
     group_uuid: str | None
@@ -108,6 +118,7 @@ class Container(base.ZunObject):
     workdir: str | None
     environment: dict[str, str] | None
     labels: dict[str, str] | None
+    annotations: dict[str, Any] | None
     hostname: str | None
     restart_policy: dict[str, str] | None
     interactive: bool
@@ -164,11 +175,14 @@ class Container(base.ZunObject):
         """Write what changed as the claim of ``hostname``. Returns that host's new generation and the id of ``step``
         (request id, action, event), which begins with it, None if there is none.
 
-        Raises ContainerNotFound or Conflict when the container no longer waits for this host, and GroupRuleBroken when
-        its group must not have one more member there.
+        Raises ContainerNotFound or Conflict when the container no longer waits for this host, GroupRuleBroken when
+        its group must not have one more member there, and VolumeElsewhere when a volume that it mounts is not there.
         """
         changed = self.columns(self.obj_what_changed() - {"host"})
-        generation, event_id = db.claim(self.uuid, hostname, changed, group_uuid=self.group_uuid, step=step)
+        volumes = (self.project_id, volume_names(mounts_of(self)))
+        generation, event_id = db.claim(
+            self.uuid, hostname, changed, group_uuid=self.group_uuid, step=step, volumes=volumes
+        )
         self.host = hostname
         self.obj_reset_changes()
         return generation, event_id
@@ -201,6 +215,16 @@ class Container(base.ZunObject):
     @base.remotable_classmethod
     def list_by_host(cls, context: RequestContext, hostname: str) -> list[Self]:
         return [cls.from_row(context, row) for row in db.of_host(hostname)]
+
+    @base.remotable_classmethod
+    def list_by_capsule(cls, context: RequestContext, uuid: str) -> list[Self]:
+        """The members of a capsule, in the order in which they are started."""
+        return [cls.from_row(context, row) for row in db_capsules.members([uuid])[uuid]]
+
+    @base.remotable
+    def end_members(self, reason: str) -> None:
+        """This capsule ends in Error: so do its members."""
+        db_capsules.end_members(self.uuid, reason)
 
     @base.remotable_classmethod
     def unplaced(cls, context: RequestContext) -> list[Self]:

@@ -50,6 +50,11 @@ def held_plan(container: Mapping[str, Any]) -> Plan | None:
     return Plan.from_dict(record) if record else None
 
 
+def disk_promised(container: Mapping[str, Any]) -> int:
+    """GiB of a host's disk that ``container`` (an object or a row) takes: its own and that of its local mounts."""
+    return (container["disk"] or 0) + (container.get("volume_disk") or 0)
+
+
 def keep_problem(keep: CpuSet, held: Plan | None, cpus: float | None) -> str | None:
     """Why ``keep`` cannot be the CPUs of a container that stay when it is resized, None when they can.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from zun.objects.placement import held_plan
+from zun.objects.placement import disk_promised, held_plan
 from zun.topology import CellShare, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
 from zun.topology.holes import Hole, Shape, holes, shapes
 from zun.topology.request import MICRO
@@ -50,7 +50,7 @@ class Held:
         if held is None:
             return None
         found = cls(
-            interned(held), row["cpu"], row["memory"], row["disk"] or 0, row.get("group_uuid"), row.get("image")
+            interned(held), row["cpu"], row["memory"], disk_promised(row), row.get("group_uuid"), row.get("image")
         )
         return _same(found, (id(found.plan), found.cpu, found.memory, found.disk, found.group, found.image))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zun.common.groups import Policy
-from zun.objects.placement import placement_request
+from zun.objects.placement import disk_promised, placement_request
 from zun.topology import PlacementRequest
 from zun.topology.holes import Demand
 
@@ -106,7 +106,7 @@ class RequestSpec:
         return cls(
             uuid=container.uuid,
             placement=placement_request(container),
-            disk=container.disk or 0,
+            disk=disk_promised(container),
             availability_zone=asked.get("availability_zone"),
             runtime=container.runtime,
             labels=labels,

@@ -5,12 +5,13 @@ The body is Docker's own JSON and not docker-py's keyword arguments, which need 
 directly.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zun.common import exceptions
+from zun.common.kinds import Kind
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID, Settings
-from zun.container.driver import ContainerView, Plug
+from zun.container.driver import ContainerView, Plug, RuntimeMount
 
 MIB = 1 << 20
 SHARES_PER_CPU = 1024
@@ -31,6 +32,8 @@ def request_body(
     settings: Settings,
     disk_quota: bool,
     plug: Plug | None = None,
+    mounts: Sequence[RuntimeMount] = (),
+    join: str | None = None,
 ) -> dict[str, Any]:
     """Return the body of POST /containers/create. InvalidValue for numbers that are none.
 
@@ -51,6 +54,8 @@ def request_body(
         body["HostConfig"]["NetworkMode"] = plug.network
         if addresses := fixed_addresses(plug):
             body["NetworkingConfig"] = {"EndpointsConfig": {plug.network: {"IPAMConfig": addresses}}}
+    if mounts:
+        body["HostConfig"]["Mounts"] = [_mount(each) for each in mounts]
     if container.command:
         body["Cmd"] = list(container.command)
     if container.entrypoint:
@@ -59,6 +64,13 @@ def request_body(
         body["Env"] = [f"{name}={value}" for name, value in environment.items()]
     if container.workdir:
         body["WorkingDir"] = container.workdir
+    if join is not None:
+        # Docker refuses a host name and ports of its own beside a network that is another's.
+        other = f"container:zun-{join}"
+        body["HostConfig"] |= {"NetworkMode": other, "IpcMode": other}
+        return body
+    if container.kind == Kind.CAPSULE:
+        body["HostConfig"]["IpcMode"] = "shareable"
     if container.hostname:
         body["Hostname"] = container.hostname
     if container.exposed_ports:
@@ -136,6 +148,16 @@ def _host_config(
     if container.disk and disk_quota:
         config["StorageOpt"] = {"size": f"{container.disk}G"}
     return config
+
+
+def _mount(mount: RuntimeMount) -> dict[str, Any]:
+    """Mounts, not Binds: a source that is missing is an error there, and is not made as an empty folder."""
+    body: dict[str, Any] = {"Type": mount.kind, "Target": mount.target, "ReadOnly": mount.read_only}
+    if mount.kind == "tmpfs":
+        return {**body, "TmpfsOptions": {"SizeBytes": mount.size_bytes}}
+    if mount.labels:
+        body["VolumeOptions"] = {"Labels": dict(mount.labels)}
+    return {**body, "Source": mount.source}
 
 
 def _restart_policy(policy: Mapping[str, Any]) -> dict[str, Any]:

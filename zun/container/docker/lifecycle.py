@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Creating, moving and removing containers."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from docker import errors as docker_errors
@@ -10,7 +11,7 @@ from zun.common import exceptions
 from zun.container.docker.client import LABEL_UUID, Engine, OnEngine, object_name
 from zun.container.docker.create import request_body
 from zun.container.docker.facts import disk_quota_supported
-from zun.container.driver import ContainerView, Plug
+from zun.container.driver import ContainerView, Plug, RuntimeMount
 
 LOG = logging.getLogger(__name__)
 
@@ -34,6 +35,8 @@ class DockerLifecycle(OnEngine):
         cpuset_mems: str,
         image: str | None = None,
         plug: Plug | None = None,
+        mounts: Sequence[RuntimeMount] = (),
+        join: str | None = None,
     ) -> str:
         body = request_body(
             container,
@@ -42,6 +45,8 @@ class DockerLifecycle(OnEngine):
             settings=self.settings,
             disk_quota=bool(container.disk) and self._quota_supported(),
             plug=plug,
+            mounts=mounts,
+            join=join,
         )
         if image is not None:
             body["Image"] = image

@@ -21,6 +21,7 @@ from zun.scheduler.rpcapi import SchedulerAPI
 from zun.scheduler.service import SchedulerService
 from zun.tests.fixtures import new_container, wait_for
 from zun.topology import CpuSet, HostTopology, NUMACell
+from zun.volume.fake import InMemoryVolumeDriver
 
 SETTLED = {"Created", "Running", "Stopped", "Paused", "Error", "Deleted"}
 
@@ -59,6 +60,7 @@ class Cloud:
         self.machines = dict(hosts)
         self.drivers: dict[str, InMemoryDriver] = {}
         self.networks: dict[str, Any] = {}
+        self.volumes: dict[str, InMemoryVolumeDriver] = {}
         self.agents: dict[str, ComputeService] = {}
         self.scheduler = SchedulerService(self.conf, host="scheduler")
         for name in hosts:
@@ -70,9 +72,16 @@ class Cloud:
     def start_agent(self, name: str) -> ComputeService:
         """Start the agent of a host; its runtime outlives it."""
         if name not in self.drivers:
-            self.drivers[name] = InMemoryDriver()
+            self.drivers[name], self.volumes[name] = InMemoryDriver(), InMemoryVolumeDriver()
         network = self.networks.setdefault(name, InMemoryNetworks())
-        agent = ComputeService(self.conf, self.drivers[name], network, host=name, machine=lambda: self.machines[name])
+        agent = ComputeService(
+            self.conf,
+            self.drivers[name],
+            network,
+            host=name,
+            machine=lambda: self.machines[name],
+            volumes=self.volumes[name].as_volumes(),
+        )
         self.agents[name] = agent
         agent.start(self.transport)
         return agent

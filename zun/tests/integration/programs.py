@@ -88,10 +88,10 @@ class Program:
 class Api:
     """The REST API at ``url`` (ending in /v1), as an administrator of ``project``."""
 
-    def __init__(self, url: str, project: str = "admin") -> None:
-        self.url = url
+    def __init__(self, url: str, project: str = "admin", version: dict[str, str] = VERSION) -> None:
+        self.url, self.project = url, project
         self._session = requests.Session()
-        self._session.headers.update({**VERSION, "X-Project-Id": project, "X-User-Id": project, "X-Roles": "admin"})
+        self._session.headers.update({**version, "X-Project-Id": project, "X-User-Id": project, "X-Roles": "admin"})
 
     def request(self, method: str, path: str, **kwargs: Any) -> requests.Response:
         return self._session.request(method, self.url + path, timeout=60, **kwargs)

@@ -172,6 +172,7 @@ class Containers:
             fields["registry_id"] = db_registries.find(call.context, given["registry"])["uuid"]
         fields.setdefault("name", creation.generated_name(self._random))
         requested.check_host(given)
+        fields["request"] |= requested.host_of_volumes(call.context, fields)
         asked = hints.resolved(call.context, given.get("hints") or {})
         fields["request"] |= {"hints": asked}
         fields["request"] |= committed.wanted(

@@ -6,7 +6,10 @@ from typing import Any
 
 from zun.api.policy import Access
 from zun.common import exceptions
+from zun.common.context import RequestContext
+from zun.common.mounts import mounts_of, volume_names
 from zun.db import compute_nodes as db_nodes
+from zun.db import volumes as db_volumes
 
 
 def check_policies(access: Access, given: Mapping[str, Any]) -> None:
@@ -30,3 +33,19 @@ def check_host(given: Mapping[str, Any]) -> None:
         db_nodes.find(host)
     except exceptions.ComputeNodeNotFound:
         raise exceptions.RequestedHostNotFound(host=host) from None
+
+
+def host_of_volumes(context: RequestContext, fields: Mapping[str, Any]) -> dict[str, str]:
+    """``host`` of the request when a volume that it mounts is on one: the container must go there, whoever asks.
+
+    Raises Conflict when its volumes are on different hosts, or not on the one that it asks for.
+    """
+    found = db_volumes.hosts(str(context.project_id), volume_names(mounts_of(fields)))
+    asked = fields["request"].get("host")
+    hosts = {*found.values(), *([asked] if found and asked else ())}
+    if len(hosts) > 1:
+        raise exceptions.Conflict(
+            f"mounts: volumes {', '.join(sorted(found))} and the container cannot be on one host: each volume stays on "
+            "the host of the container that first mounted it."
+        )
+    return {"host": hosts.pop()} if hosts else {}

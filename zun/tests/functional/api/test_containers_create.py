@@ -7,6 +7,7 @@ import pytest
 
 from zun.common.context import admin_context
 from zun.db import containers as db
+from zun.db import session, volumes
 from zun.objects import Container
 
 NOTHING_GIVEN = {
@@ -294,7 +295,9 @@ BAD = [
     ({"nets": [{"network": "a", "v6-fixed-ip": "fe80::1%eth0"}]}, "nets"),
     ({"mounts": [{"source": "v"}]}, "mounts"),
     ({"mounts": [{"destination": "/d"}]}, "mounts"),
-    ({"mounts": [{"destination": "/d", "size": "1"}]}, "mounts"),
+    ({"mounts": [{"destination": "/d", "size": "1M"}]}, "mounts"),
+    ({"mounts": [{"destination": "/d", "source": "/etc"}]}, "mounts"),
+    ({"mounts": [{"destination": "/d", "size": "1", "name": "x"}]}, "mounts"),
     ({"registry": None}, "registry"),
     ({"healthcheck": "true"}, "healthcheck"),
     ({"healthcheck": {"interval": 5}}, "healthcheck"),
@@ -483,3 +486,42 @@ def test_bad_placement(api, given, field):
     reply = api.at("1.41").post("/v1/containers", body)
     assert reply.status == 400, reply.json
     assert reply.error["detail"].startswith(field)
+
+
+def test_mounts_are_stored_and_never_shown(api, scheduler):
+    mounts = [
+        {"source": "data", "destination": "/data"},
+        {"size": "2", "source": "", "destination": "/scratch"},  # as the dashboard sends it
+        {"type": "bind", "source": "aGVsbG8=", "destination": "/etc/hello"},
+    ]
+    shown = api.post("/v1/containers", {"image": "demo", "mounts": mounts, "disk": 5}).json
+    assert "mounts" not in shown and "volume_disk" not in shown
+    assert shown["disk"] == 5
+    stored = Container.get_by_uuid(admin_context(), shown["uuid"])
+    assert stored.mounts == [
+        {"type": "volume", "source": "data", "destination": "/data"},
+        {"type": "local", "size_mib": 2048, "destination": "/scratch"},
+        {"type": "bind", "source": "aGVsbG8=", "destination": "/etc/hello"},
+    ]
+    assert stored.volume_disk == 2
+    assert api.get("/v1/quotas/demo?usages=true").json["disk"]["in_use"] == 7
+    assert stored.request["host"] is None
+
+
+def volume_at(host, name="data", project="demo"):
+    with session.writer() as connection:
+        volumes.hold(connection, project, [name], host)
+
+
+def test_a_container_goes_where_its_volumes_are(api, admin_api, host_row):
+    volume_at("host-1")
+    volume_at("elsewhere", name="stray")
+    volume_at("elsewhere", project="admin")
+    body = {"image": "demo", "mounts": [{"source": "data", "destination": "/d"}]}
+    uuid = api.post("/v1/containers", body).json["uuid"]
+    assert Container.get_by_uuid(admin_context(), uuid).request["host"] == "host-1"
+    both = [*body["mounts"], {"source": "stray", "destination": "/s"}]
+    refused = api.post("/v1/containers", {**body, "mounts": both})
+    assert refused.refusal == (409, "conflict") and "data, stray" in refused.error["detail"]
+    assert "elsewhere" not in refused.error["detail"]
+    assert admin_api.post("/v1/containers", {**body, "host": "host-1"}).refusal == (409, "conflict")

@@ -130,6 +130,7 @@ DEDICATED = {"cpu_policy": "dedicated", "cpu": 2, "memory": 64}
 # Fields of create that older versions name and refuse: (field, value, first version, other fields it needs).
 GATES = [
     ("auto_remove", False, 3, {}),
+    ("mounts", [{"source": "v1", "destination": "/d"}], 11, {}),
     ("auto_remove", True, 3, {}),
     ("runtime", "runc", 5, {}),
     ("runtime", "", 5, {}),
@@ -162,7 +163,7 @@ def test_fields_that_older_versions_refuse(admin_api, field, value, first, other
 @pytest.mark.parametrize(
     ("field", "value", "first", "later"),
     [
-        ("mounts", [{"source": "v", "destination": "/d"}], 11, (400, "invalid-value")),
+        ("mounts", [{"source": "/etc", "destination": "/d"}], 11, (400, "invalid-value")),
         ("privileged", False, 21, (403, "policy-not-authorized")),
         ("registry", "docker", 31, (404, "registry-not-found")),
     ],

@@ -147,6 +147,14 @@ TREE = [
         {"host": "h1", "reason": "one is there"},
         "Host h1 refused the claim: one is there",
     ),
+    (
+        "VolumeElsewhere",
+        "volume-elsewhere",
+        409,
+        "ClaimRefused",
+        {"host": "h1", "volume": "data"},
+        "Host h1 refused the claim: volume data of the project is on another host",
+    ),
     ("Invalid", "invalid", 400, "ZunError", {}, "The request is invalid."),
     (
         "InvalidValue",
@@ -221,7 +229,23 @@ TREE = [
         {"seconds": 60.0},
         "No scheduler answered within 60 s. Check that zun-scheduler runs, then try again.",
     ),
+    (
+        "CapsuleFailed",
+        "capsule-failed",
+        400,
+        "Invalid",
+        {"container": "c", "code": 3},
+        "Init container c ended with exit code 3, so the containers after it were not started.",
+    ),
     ("DockerError", "docker-error", 500, "ZunError", {"error": "boom"}, "Docker error: boom"),
+    (
+        "VolumeError",
+        "volume-error",
+        500,
+        "ZunError",
+        {"mount": "/d", "reason": "mkfs.ext4: no space"},
+        "Mount /d cannot be made: mkfs.ext4: no space",
+    ),
     (
         "PinningMismatch",
         "pinning-mismatch",

@@ -6,7 +6,7 @@ import pytest
 from zun.common import exceptions
 from zun.container.docker.client import Settings
 from zun.container.docker.create import cpu_limits, memory_limits, request_body
-from zun.container.driver import Plug
+from zun.container.driver import Plug, RuntimeMount
 from zun.tests.unit.container.samples import Sample
 
 MIB = 1 << 20
@@ -173,3 +173,26 @@ def test_ports_are_published_where_that_was_decided() -> None:
     made = body(Sample(exposed_ports={"80/tcp": where, "53/udp": {}}))
     assert made["ExposedPorts"] == {"80/tcp": {}, "53/udp": {}}
     assert made["HostConfig"]["PortBindings"] == {"80/tcp": [{"HostIp": "127.0.0.1", "HostPort": "30080"}]}
+
+
+def test_mounts() -> None:
+    asked = [
+        RuntimeMount("bind", "/var/lib/zun/x", "/etc/x", read_only=True),
+        RuntimeMount("volume", "zun-v", "/data", labels={"zun.project": "p"}),
+        RuntimeMount("tmpfs", "", "/tmp", size_bytes=MIB),
+    ]
+    settings = Settings(host_label="h")
+    made = request_body(
+        Sample(), cpuset_cpus="0", cpuset_mems="0", settings=settings, disk_quota=False, mounts=asked
+    )
+    assert made["HostConfig"]["Mounts"] == [
+        {"Type": "bind", "Target": "/etc/x", "ReadOnly": True, "Source": "/var/lib/zun/x"},
+        {
+            "Type": "volume",
+            "Target": "/data",
+            "ReadOnly": False,
+            "Source": "zun-v",
+            "VolumeOptions": {"Labels": {"zun.project": "p"}},
+        },
+        {"Type": "tmpfs", "Target": "/tmp", "ReadOnly": False, "TmpfsOptions": {"SizeBytes": MIB}},
+    ]

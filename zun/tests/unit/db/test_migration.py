@@ -78,6 +78,7 @@ def test_what_must_be_there_once_is_there_once_after_a_migration():
             ("ipv4", "network_uuid"),
             ("ipv6", "network_uuid"),
         },
+        "volumes": {("project_id", "name")},
     }
 
 

@@ -10,6 +10,7 @@ A, B, C = (f"00000000-0000-0000-0000-00000000000{letter}" for letter in "abc")
 UUID = "6f2f36d6-0e5c-4a25-9d3b-6f5a1c2d3e4f"
 OWN = {"project_id": "demo", "image": "nginx"}
 PLAIN = {**OWN, "cpu": 1.0, "memory": 64, "cpu_policy": "shared", "disk": 0, "runtime": None, "placement": {}}
+PLAIN |= {"volume_disk": 0}
 
 
 def asked(request=None, **fields):

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``mounts`` of a create request. Nothing here reads or writes anything."""
+
+import base64
+import binascii
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from zun.api import microversion
+from zun.api.microversion import Version
+from zun.api.settings import Range
+from zun.common import exceptions
+from zun.common.mounts import MIB_PER_GIB, Kind, Mount
+
+#: Bytes of all files that one request may bring along. They travel with the container in every message.
+FILES_LIMIT = 64 * 1024
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{1,127}")
+_UUID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,9})([MG]?)")
+
+
+def mounts(given: Sequence[Mapping[str, Any]] | None, *, version: Version, memory_mib: int, disk: Range) -> list[Mount]:
+    """The mounts that are asked for. ``disk``: how many GiB a local one may have. Raises InvalidValue."""
+    found = [_mount(item, version, memory_mib, disk) for item in given or ()]
+    targets = [mount.destination for mount in found]
+    for target in targets:
+        if targets.count(target) > 1:
+            raise _wrong(f"destination '{target[:64]}' is given twice")
+    files = sum(len(mount.source or "") for mount in found if mount.kind is Kind.BIND) * 3 // 4
+    if files > FILES_LIMIT:
+        raise _wrong(
+            f"the files have {files} bytes together of {FILES_LIMIT}. Put large ones with put_archive"
+        )
+    return found
+
+
+def size_mib(given: Any, lowest: int, highest: int, *, suffixes: bool) -> int:
+    """A size in GiB, or with ``suffixes`` also a text like ``64M`` or ``2G``, in MiB. Raises ValueError.
+
+    ``lowest`` and ``highest`` are MiB.
+    """
+    found = None if isinstance(given, bool) else _SIZE.fullmatch(str(given))
+    if found is None or (found[2] and not suffixes):
+        raise ValueError("is no whole number of GiB" + (", nor one of MiB as in '64M'" if suffixes else ""))
+    size = int(found[1]) * (1 if found[2] == "M" else MIB_PER_GIB)
+    if not lowest <= size <= highest:
+        raise ValueError(f"is not between {lowest} and {highest} MiB")
+    return size
+
+
+def destination(given: str) -> str:
+    """A path in the container as the runtime wants it. Raises ValueError."""
+    path = posixpath.normpath(given)
+    if not path.startswith("/") or ".." in given.split("/") or "\0" in given or len(given) > 255:
+        raise ValueError(f"'{given[:64]}' is no absolute path without '..' and of 255 characters at most")
+    path = "/" + path.lstrip("/")
+    if path == "/":
+        raise ValueError("the root of the container cannot be mounted over")
+    return path
+
+
+def _mount(item: Mapping[str, Any], version: Version, memory_mib: int, disk: Range) -> Mount:
+    try:
+        target = destination(item["destination"])
+    except ValueError as exc:
+        raise _wrong(f"destination: {exc}") from None
+    kind, source, size = item.get("type") or "volume", item.get("source") or None, item.get("size")
+    if kind == "bind":
+        return _file(target, source, size)
+    if kind == "tmpfs":
+        if version < microversion.MOUNTS:
+            raise exceptions.InvalidParamInVersion(
+                param="mounts.type tmpfs", req_version=version, min_version=microversion.MOUNTS
+            )
+        if source is not None:
+            raise _wrong(f"{target}: a tmpfs has a size and no source")
+        return Mount(Kind.TMPFS, target, size_mib=_size(target, size, 1, memory_mib, suffixes=True))
+    if kind != "volume":
+        raise _wrong(f"type '{str(kind)[:64]}' is none of volume, bind, tmpfs")
+    if source is not None and size not in (None, ""):
+        raise _wrong(f"{target}: a volume has either a source or the size of a new one; leave one out")
+    if source is not None:
+        return Mount(Kind.VOLUME, target, source=_volume(target, source))
+    suffixes = version >= microversion.MOUNTS
+    highest = int(disk.highest) * MIB_PER_GIB
+    return Mount(Kind.LOCAL, target, size_mib=_size(target, size, 1, highest, suffixes=suffixes))
+
+
+def _size(target: str, given: Any, lowest: int, highest: int, *, suffixes: bool) -> int:
+    try:
+        return size_mib(given, lowest, highest, suffixes=suffixes)
+    except ValueError as exc:
+        raise _wrong(f"{target}: size '{str(given)[:32]}' {exc}") from None
+
+
+def _volume(target: str, source: str) -> str:
+    if _UUID.fullmatch(source):
+        raise _wrong(
+            f"{target}: source '{source}' is the id of a Cinder volume, and this installation has no Cinder. Name a "
+            "volume of the project, which is made at its first use"
+        )
+    if not _NAME.fullmatch(source):
+        raise _wrong(
+            f"{target}: source '{source[:64]}' is no name of a volume: 2 to 128 letters, digits, '_', '.', '-'. "
+            "Paths of a host cannot be mounted"
+        )
+    return source
+
+
+def _file(target: str, source: str | None, size: Any) -> Mount:
+    if source is None or size not in (None, ""):
+        raise _wrong(f"{target}: a bind has the content of its file in base64 as its source, and no size")
+    try:
+        base64.b64decode(source, validate=True)
+    except (binascii.Error, ValueError) as exc:
+        raise _wrong(
+            f"{target}: the source of a bind is the content of its file in base64, and this is none: {exc}. Paths of "
+            "a host cannot be mounted"
+        ) from None
+    return Mount(Kind.BIND, target, source=source)
+
+
+def _wrong(reason: str) -> exceptions.InvalidValue:
+    return exceptions.InvalidValue(f"mounts: {reason}.")

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a container mounts, as its row keeps it. Values only."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+MIB_PER_GIB = 1024
+
+
+class Kind(StrEnum):
+    """Also the name of the driver that serves it."""
+
+    VOLUME = "volume"
+    """A volume that the project named: shared by its containers, kept when they go. It is on one host."""
+    LOCAL = "local"
+    """A file system of its own and of a fixed size on the host's disk, removed with the container."""
+    TMPFS = "tmpfs"
+    """A file system of a fixed size in the container's memory."""
+    BIND = "bind"
+    """One file whose content came with the request. Never a path of the host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """``source`` is a volume's name, or a file's content in base64; ``size_mib`` is for local and tmpfs.
+
+    ``number`` is that of the volume among those of the capsule, when it is one of a capsule's.
+    """
+
+    kind: Kind
+    destination: str
+    source: str | None = None
+    size_mib: int | None = None
+    number: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        record = {
+            "type": str(self.kind),
+            "destination": self.destination,
+            "source": self.source,
+            "size_mib": self.size_mib,
+            "number": self.number,
+        }
+        return {name: value for name, value in record.items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        others = (record.get(name) for name in ("source", "size_mib", "number"))
+        return cls(Kind(record["type"]), record["destination"], *others)
+
+
+def mounts_of(container: Mapping[str, Any]) -> list[Mount]:
+    """The mounts of a container (an object or a row), in the order of the request."""
+    return [Mount.from_dict(record) for record in container["mounts"] or ()]
+
+
+def disk_gib(mounts: list[Mount]) -> int:
+    """GiB of the host's disk that is promised with ``mounts``, rounded up."""
+    sizes = [mount.size_mib or 0 for mount in mounts if mount.kind is Kind.LOCAL]
+    return math.ceil(sum(sizes) / MIB_PER_GIB)
+
+
+def volume_names(mounts: list[Mount]) -> list[str]:
+    """The volumes of the project that are mounted, each once, sorted."""
+    return sorted({mount.source for mount in mounts if mount.kind is Kind.VOLUME and mount.source})

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes of projects, the disk that mounts take, and capsules"""
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import mysql
+
+revision = "0007"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
+
+
+def text(length):
+    return sa.String(length).with_variant(mysql.VARCHAR(length, collation="utf8mb4_bin"), "mysql", "mariadb")
+
+
+Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+Json = sa.JSON(none_as_null=True)
+Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+
+def upgrade() -> None:
+    op.create_table(
+        "volumes",
+        sa.Column("id", Id, nullable=False),
+        sa.Column("project_id", text(255), nullable=False),
+        sa.Column("name", text(255), nullable=False),
+        sa.Column("host", text(255), nullable=False),
+        sa.Column("created_at", Time, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_volumes"),
+        sa.UniqueConstraint("project_id", "name", name="uq_volumes_project_id"),
+    )
+    op.add_column("containers", sa.Column("volume_disk", sa.Integer, nullable=False, server_default="0"))
+    op.add_column("containers", sa.Column("kind", text(16), nullable=False, server_default="container"))
+    op.add_column("containers", sa.Column("capsule_uuid", text(36), nullable=True))
+    op.add_column("containers", sa.Column("annotations", Json, nullable=True))
+    op.create_index("ix_containers_capsule_uuid", "containers", ["capsule_uuid"])

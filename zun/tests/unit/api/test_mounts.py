@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What may be asked for in ``mounts``, and what becomes of it."""
+
+import base64
+
+import pytest
+
+from zun.api.microversion import v1
+from zun.api.mounts import FILES_LIMIT, mounts
+from zun.api.settings import Range
+from zun.common import exceptions
+from zun.common.mounts import Kind, Mount, disk_gib, mounts_of, volume_names
+
+FILE = base64.b64encode(b"key = value\n").decode()
+
+
+def asked(*items, version=42):
+    return mounts(items, version=v1(version), memory_mib=256, disk=Range(1, 160))
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        ({"source": "data", "destination": "/d"}, Mount(Kind.VOLUME, "/d", "data")),
+        ({"type": "volume", "source": "data", "destination": "/a//b/./c/"}, Mount(Kind.VOLUME, "/a/b/c", "data")),
+        ({"size": 2, "destination": "//d"}, Mount(Kind.LOCAL, "/d", size_mib=2048)),
+        ({"size": "2", "source": "", "destination": "/d"}, Mount(Kind.LOCAL, "/d", size_mib=2048)),
+        ({"size": "64M", "destination": "/d"}, Mount(Kind.LOCAL, "/d", size_mib=64)),
+        ({"size": "3G", "destination": "/d"}, Mount(Kind.LOCAL, "/d", size_mib=3072)),
+        ({"type": "tmpfs", "size": "64M", "destination": "/d"}, Mount(Kind.TMPFS, "/d", size_mib=64)),
+        ({"type": "bind", "source": FILE, "destination": "/etc/x"}, Mount(Kind.BIND, "/etc/x", FILE)),
+    ],
+)
+def test_mounts(item, expected):
+    assert asked(item) == [expected]
+    assert mounts_of({"mounts": [expected.to_dict()]}) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("items", "says"),
+    [
+        ([{"source": "/etc", "destination": "/d"}], "Paths of a host cannot be mounted"),
+        ([{"source": "../data", "destination": "/d"}], "no name of a volume"),
+        ([{"source": "data:ro", "destination": "/d"}], "no name of a volume"),
+        ([{"source": "c0ffee00-0000-4000-8000-000000000000", "destination": "/d"}], "no Cinder"),
+        ([{"type": "bind", "source": "/etc/passwd.", "destination": "/d"}], "Paths of a host cannot be mounted"),
+        ([{"type": "bind", "source": "", "size": 1, "destination": "/d"}], "content of its file"),
+        ([{"type": "bind", "source": FILE, "size": 1, "destination": "/d"}], "no size"),
+        ([{"type": "local", "size": 1, "destination": "/d"}], "none of volume, bind, tmpfs"),
+        ([{"source": "data", "size": 1, "destination": "/d"}], "leave one out"),
+        ([{"source": "", "destination": "/d"}], "size 'None'"),
+        ([{"size": 0, "destination": "/d"}], "not between"),
+        ([{"size": 161, "destination": "/d"}], "not between"),
+        ([{"size": True, "destination": "/d"}], "no whole number"),
+        ([{"size": "1.5", "destination": "/d"}], "no whole number"),
+        ([{"size": "-1", "destination": "/d"}], "no whole number"),
+        ([{"type": "tmpfs", "size": "257M", "destination": "/d"}], "not between 1 and 256"),
+        ([{"type": "tmpfs", "source": "data", "destination": "/d"}], "no source"),
+        ([{"size": 1, "destination": "d"}], "no absolute path"),
+        ([{"size": 1, "destination": "/a/../d"}], "no absolute path"),
+        ([{"size": 1, "destination": "/d\0"}], "no absolute path"),
+        ([{"size": 1, "destination": "/" + "d" * 255}], "no absolute path"),
+        ([{"size": 1, "destination": "/./"}], "root of the container"),
+        ([{"size": 1, "destination": "/d"}, {"size": 1, "destination": "/d/"}], "given twice"),
+        (
+            [
+                {"type": "bind", "source": base64.b64encode(bytes(FILES_LIMIT // 2 + 9)).decode(), "destination": path}
+                for path in ("/a", "/b")
+            ],
+            f"of {FILES_LIMIT}",
+        ),
+    ],
+)
+def test_refused(items, says):
+    with pytest.raises(exceptions.InvalidValue) as caught:
+        asked(*items)
+    assert "mounts: " in str(caught.value) and says in str(caught.value)
+
+
+def test_what_older_versions_lack():
+    with pytest.raises(exceptions.InvalidParamInVersion, match=r"tmpfs.*1\.42"):
+        asked({"type": "tmpfs", "size": "1", "destination": "/d"}, version=41)
+    with pytest.raises(exceptions.InvalidValue, match="no whole number of GiB"):
+        asked({"size": "64M", "destination": "/d"}, version=41)
+
+
+def test_what_mounts_take():
+    made = asked(
+        {"size": "600M", "destination": "/a"},
+        {"size": "600M", "destination": "/b"},
+        {"type": "tmpfs", "size": "64M", "destination": "/c"},
+        {"source": "two", "destination": "/d"},
+        {"source": "one", "destination": "/e"},
+        {"source": "two", "destination": "/f"},
+    )
+    assert disk_gib(made) == 2  # 1200 MiB
+    assert volume_names(made) == ["one", "two"]
+    assert (disk_gib([]), volume_names([])) == (0, [])

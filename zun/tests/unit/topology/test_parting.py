@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The containers of a capsule on what was planned for all of them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zun.tests.unit.common.proof import proof
+from zun.tests.unit.topology.build import smt_host, used
+from zun.tests.unit.topology.hosts import random_topology
+from zun.topology import CpuSet, PlacementRequest, Plan, Usage, plan
+from zun.topology.parting import parted
+
+SMT = smt_host(2, 4)  # cells of four cores with two threads: 0-7 and 8-15, siblings side by side; 1000 MiB
+
+
+@pytest.mark.parametrize(("request_", "wanted", "expected"), [
+    pytest.param(PlacementRequest(4, 400), [(2, 200), (2, 200)], [("0-1", "0"), ("2-3", "0")], id="cores-stay-whole"),
+    pytest.param(PlacementRequest(4, 400), [(1, 300), (3, 100)], [("3", "0"), ("0-2", "0")], id="largest-first"),
+    pytest.param(PlacementRequest(2, 400), [(1, 0), (1, 0)], [("0", "0"), ("1", "0")], id="a-core-for-two"),
+    pytest.param(
+        PlacementRequest(2, 400, thread_policy="isolate"), [(1, 200), (1, 200)], [("0", "0"), ("2", "0")], id="isolate"
+    ),
+    pytest.param(
+        PlacementRequest(12, 1200, numa_nodes=2), [(6, 600), (6, 600)], [("0-5", "0"), ("8-13", "1")],
+        id="a-cell-each",
+    ),
+    pytest.param(
+        PlacementRequest(12, 1200, numa_nodes=2), [(10, 600), (2, 600)],
+        [("0-5,8-11", "0-1"), ("12-13", "0-1")], id="memory-that-does-not-fit-beside",
+    ),
+])
+def test_dedicated(request_, wanted, expected):
+    whole = plan(SMT, Usage(), request_)
+    assert isinstance(whole, Plan)
+    assert [(str(part.cpus), str(part.mems)) for part in parted(SMT, whole, wanted)] == expected
+
+
+def test_others_on_the_host_do_not_matter():
+    usage = used(SMT, "0-5")
+    whole = plan(SMT, usage, PlacementRequest(2, 100))
+    assert [part.cpus for part in parted(SMT, whole, [(1, 50), (1, 50)])] == [CpuSet("6"), CpuSet("7")]
+
+
+def test_shared():
+    whole = plan(SMT, Usage(), PlacementRequest(3, 900, cpu_policy="shared"))
+    one, two = parted(SMT, whole, [(1, 300), (2, 600)])
+    assert one.cpu_cells == two.cpu_cells == whole.cpu_cells and one.mems == two.mems == whole.mems
+    amounts = [(sum(share.shared for share in each.cells.values()), each.memory_mib) for each in (one, two)]
+    assert amounts == [(1.0, 300), (2.0, 600)]
+
+
+@proof(300)
+@given(rng=st.randoms(use_true_random=False))
+def test_parts_never_overlap_and_never_leave_the_whole(rng):
+    topology = random_topology(rng)
+    shares = [(rng.randint(1, 4), rng.randint(0, 200)) for _ in range(rng.randint(1, 5))]
+    request = PlacementRequest(
+        sum(cpus for cpus, _ in shares),
+        sum(memory for _, memory in shares),
+        numa_affinity=rng.choice(["require", "prefer", "none"]),
+        thread_policy=rng.choice(["prefer", "isolate", "require"]),
+        isolation=rng.choice(["thread", "core", "l3", "node", "isolated"]),
+    )
+    whole = plan(topology, Usage(), request)
+    if not isinstance(whole, Plan):
+        return
+    parts = parted(topology, whole, shares)
+    seen = CpuSet()
+    for part, (cpus, memory) in zip(parts, shares, strict=True):
+        assert len(part.cpus) == cpus and part.memory_mib == memory
+        assert part.cpus <= whole.cpus and not part.cpus & seen
+        assert part.mems <= whole.mems
+        seen |= part.cpus
+    for node in whole.cells:
+        assert sum(part.cells[node].memory_mib for part in parts if node in part.cells) <= whole.cells[node].memory_mib
+    assert parted(topology, whole, shares) == parts
+    if len(whole.cells) == 1:
+        assert all(part.mems == whole.mems for part in parts)

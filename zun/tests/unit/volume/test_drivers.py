@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The drivers that need nothing of a machine; the local one is tried on a real one, in tests/integration."""
+
+import base64
+import pathlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zun.common import exceptions
+from zun.common.mounts import Kind, Mount
+from zun.container.driver import RuntimeMount
+from zun.volume.files import FileDriver
+from zun.volume.local import LocalDriver
+from zun.volume.runtime import NamedDriver, TmpfsDriver, volume_name
+
+OWNER = "c0ffee00-0000-4000-8000-000000000000"
+
+
+def test_a_file(tmp_path):
+    driver = FileDriver(tmp_path / "files")
+    mounts = [Mount(Kind.BIND, f"/etc/{n}", base64.b64encode(b"text %d" % n).decode()) for n in (0, 1)]
+    made = [driver.prepare(OWNER, "demo", number, mount) for number, mount in enumerate(mounts)]
+    assert [driver.prepare(OWNER, "demo", number, mount) for number, mount in enumerate(mounts)] == made
+    assert [pathlib.Path(each.source).read_bytes() for each in made] == [b"text 0", b"text 1"]
+    assert made[0] == RuntimeMount("bind", made[0].source, "/etc/0", read_only=True)
+    assert (tmp_path / "files").stat().st_mode & 0o777 == 0o700
+    driver.remove(OWNER, 0, mounts[0])
+    assert pathlib.Path(made[1].source).exists() and not pathlib.Path(made[0].source).exists()
+    driver.remove(OWNER, 1, mounts[1])
+    driver.remove(OWNER, 1, mounts[1])
+    assert list((tmp_path / "files").iterdir()) == []
+
+
+def test_those_of_the_runtime():
+    assert TmpfsDriver().prepare(OWNER, "demo", 0, Mount(Kind.TMPFS, "/d", size_mib=3)) == RuntimeMount(
+        "tmpfs", "", "/d", size_bytes=3 * 1024 * 1024
+    )
+    assert NamedDriver().prepare(OWNER, "demo", 0, Mount(Kind.VOLUME, "/d", "data")) == RuntimeMount(
+        "volume", volume_name("demo", "data"), "/d", labels={"zun.project": "demo", "zun.volume": "data"}
+    )
+
+
+TEXT = st.text("ab-", min_size=1, max_size=4)
+
+
+@given(TEXT, TEXT, TEXT, TEXT)
+def test_no_two_projects_meet_in_a_volume(project, name, other, other_name):
+    same = volume_name(project, name) == volume_name(other, other_name)
+    assert same == ((project, name) == (other, other_name))
+
+
+def test_a_local_one_that_is_gone_is_not_replaced_by_an_empty_one(tmp_path):
+    with pytest.raises(exceptions.VolumeError, match="missing"):
+        LocalDriver(tmp_path).restore(OWNER, 0, Mount(Kind.LOCAL, "/d", size_mib=1))
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A volume driver in memory, for hosts in memory."""
+
+from zun.common import exceptions
+from zun.common.mounts import Kind, Mount
+from zun.container.driver import RuntimeMount
+from zun.volume.volumes import Volumes
+
+
+class InMemoryVolumeDriver:
+    """``made`` is what is there now: owner and number of each mount. ``failure`` is raised by the next prepare."""
+
+    def __init__(self) -> None:
+        self.made: dict[tuple[str, int], Mount] = {}
+        self.restored: list[tuple[str, int]] = []
+        self.failure: exceptions.ZunError | None = None
+
+    def prepare(self, owner: str, project_id: str, number: int, mount: Mount) -> RuntimeMount:
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+        self.made[owner, number] = mount
+        return RuntimeMount("bind", f"/{owner}/{number}", mount.destination)
+
+    def restore(self, owner: str, number: int, mount: Mount) -> None:
+        self.restored.append((owner, number))
+
+    def remove(self, owner: str, number: int, mount: Mount) -> None:
+        self.made.pop((owner, number), None)
+
+    def as_volumes(self) -> Volumes:
+        """With this driver for every kind."""
+        return Volumes(dict.fromkeys(Kind, self))

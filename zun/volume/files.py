@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Single files whose content came with the request."""
+
+import base64
+import contextlib
+import shutil
+from pathlib import Path
+
+from zun.common import exceptions
+from zun.common.mounts import Mount
+from zun.container.driver import RuntimeMount
+
+
+class FileDriver:
+    """Writes the content below ``root``, a folder that only this agent may enter.
+
+    The container may read its file and not write it: the file lies on the host's disk and could grow without a limit.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def prepare(self, owner: str, project_id: str, number: int, mount: Mount) -> RuntimeMount:
+        path = self._path(owner, number)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._root.chmod(0o700)
+            path.write_bytes(base64.b64decode(mount.source or ""))
+            path.chmod(0o444)  # whoever the image runs as
+        except OSError as exc:
+            raise exceptions.VolumeError(mount=mount.destination, reason=str(exc)) from exc
+        return RuntimeMount("bind", str(path), mount.destination, read_only=True)
+
+    def restore(self, owner: str, number: int, mount: Mount) -> None:
+        """The file outlives a restart."""
+
+    def remove(self, owner: str, number: int, mount: Mount) -> None:
+        path = self._path(owner, number)
+        shutil.rmtree(path.parent, ignore_errors=True)
+        with contextlib.suppress(OSError):  # others of the container are there, or it never was
+            path.parent.parent.rmdir()
+
+    def _path(self, owner: str, number: int) -> Path:
+        return self._root / owner / str(number) / "content"

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mounts of this host's containers: each to its driver."""
+
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Self
+
+from zun.common import exceptions
+from zun.common.mounts import Kind, Mount, mounts_of
+from zun.container.driver import RuntimeMount
+from zun.objects import Container
+from zun.volume.driver import VolumeDriver
+from zun.volume.files import FileDriver
+from zun.volume.local import LocalDriver
+from zun.volume.runtime import NamedDriver, TmpfsDriver
+
+LOG = logging.getLogger(__name__)
+
+
+class Volumes:
+    """``drivers`` serve the kinds of mounts by their names; others are refused."""
+
+    def __init__(self, drivers: Mapping[Kind, VolumeDriver]) -> None:
+        self._drivers = dict(drivers)
+
+    @classmethod
+    def of_host(cls, root: Path) -> Self:
+        """Every kind there is. ``root``: where this host keeps the data of mounts."""
+        return cls(
+            {
+                Kind.LOCAL: LocalDriver(root / "local"),
+                Kind.BIND: FileDriver(root / "files"),
+                Kind.TMPFS: TmpfsDriver(),
+                Kind.VOLUME: NamedDriver(),
+            }
+        )
+
+    def prepare(self, container: Container) -> list[RuntimeMount]:
+        """Make ready what the container mounts, and say how. Raises VolumeError.
+
+        The containers of a capsule mount what is the capsule's.
+        """
+        owner = container.capsule_uuid or container.uuid
+        return [
+            self._driver(mount.kind).prepare(owner, container.project_id, number, mount)
+            for number, mount in _numbered(container)
+        ]
+
+    def restore(self, container: Container) -> None:
+        """After a start of this service. What cannot be restored is logged, and its container will not start."""
+        for number, mount in _own(container):
+            with self._logged("restore", container):
+                self._driver(mount.kind).restore(container.uuid, number, mount)
+
+    def remove(self, container: Container) -> None:
+        """Remove what only this container mounted, once its object is gone. What cannot be removed is logged."""
+        for number, mount in _own(container):
+            with self._logged("remove", container):
+                self._driver(mount.kind).remove(container.uuid, number, mount)
+
+    def _driver(self, kind: Kind) -> VolumeDriver:
+        try:
+            return self._drivers[kind]
+        except KeyError:
+            raise exceptions.VolumeError(mount=kind, reason="this host has no driver for it") from None
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _logged(action: str, container: Container) -> Iterator[None]:
+        try:
+            yield
+        except exceptions.VolumeError as exc:
+            LOG.warning("Could not %s a mount of container %s: %s", action, container.uuid, exc)
+
+
+def _numbered(container: Container) -> list[tuple[int, Mount]]:
+    return [(each if mount.number is None else mount.number, mount) for each, mount in enumerate(mounts_of(container))]
+
+
+def _own(container: Container) -> list[tuple[int, Mount]]:
+    return [] if container.capsule_uuid else _numbered(container)
