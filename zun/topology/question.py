@@ -93,11 +93,14 @@ class Question:
         room = self.room(cell.id)
         if need > room and self.strict and need > self.reach(cell):
             return None
+        if self.dedicated and cpus:
+            found = self._stock(cell).pick(cpus)
+            if found is None:
+                return None
+            cost, given, withheld = found
+            return Offer(cost + self.memory_cost(room, need), given, withheld, cpus)
         offer = self.cpu_offer(cell, cpus)
-        if offer is None:
-            return None
-        cost, given, withheld, amount = offer
-        return Offer(cost + self.memory_cost(room, need), given, withheld, amount)
+        return None if offer is None else offer._replace(cost=offer.cost + self.memory_cost(room, need))
 
     def cost(self, cell: CellView, cpus: int, need: int) -> int | None:
         """The cost of ``offer``, for less work."""
@@ -109,8 +112,8 @@ class Question:
 
     def cpu_cost(self, cell: CellView, cpus: int) -> int | None:
         """The cost of ``cpu_offer``."""
-        if self.dedicated and cpus:
-            return self._stock(cell).cost(cpus) if cpus <= (cell.dedicated & ~self.held).bit_count() else None
+        if cpus and self.dedicated:
+            return self._stock(cell).cost(cpus)
         offer = self.cpu_offer(cell, cpus)
         return None if offer is None else offer.cost
 
@@ -145,11 +148,9 @@ class Question:
         return offer
 
     def _dedicated_offer(self, cell: CellView, cpus: int) -> Offer | None:
-        free = (cell.dedicated & ~self.held).bit_count()
         if cpus == 0:
+            free = (cell.dedicated & ~self.held).bit_count()
             return Offer(free * self.rules.weights.cell_left, 0, 0, 0)
-        if cpus > free:
-            return None
         found = self._stock(cell).pick(cpus)
         return None if found is None else Offer(found[0], found[1], found[2], cpus)
 
@@ -171,18 +172,24 @@ class Question:
         cap = self._caps.get(cell.index)
         if cap is None:
             if self.dedicated:
-                budget = self.usage.budget(self.view, cell)
-                cap = capacity(cell, self.held, self.rules, budget)
+                known = self._stock(cell).capacity()
+                cap = self._capacity(cell) if known is None else known
             else:
                 cap = self.usage.shared_room(self.view, cell) if cell.pool & ~self.held else -1
             self._caps[cell.index] = cap
         return cap
+
+    def _capacity(self, cell: CellView) -> int:
+        return capacity(cell, self.held, self.rules, self.usage.budget(self.view, cell))
 
     def profile(self, cell: CellView) -> tuple[object, ...]:
         """Equal for two cells that differ in their ids only, as far as this request can tell."""
         memory = (self.room(cell.id), self.reach(cell))
         if not self.dedicated:
             return (*memory, self.capacity(cell), self.uncrowded(cell), bool(cell.pool & ~self.held))
+        known = self._stock(cell).profile()
+        if known is not None:
+            return (*memory, *known)
         free = cell.dedicated & ~self.held
         shape = tuple(sorted(self._cache_profile(cell, cache, free) for cache in cell.caches))
         everyone = (cell.everyone & cell.pool).bit_count() if self.rules.keep == "node" else 0
