@@ -113,7 +113,7 @@ UNEQUAL = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 9)), min_size=2, 
 )
 
 
-@proof(150)
+@proof(80)
 @given(random=st.randoms(use_true_random=False), requests=st.lists(REQUESTS | UNEQUAL, min_size=1, max_size=6))
 def test_all_hosts_at_once_weigh_what_each_does_alone(random, requests):
     """Odd machines that hold some of the requests, weighed for the last."""
