@@ -9,16 +9,20 @@ reads first and writes later otherwise fails with "database is locked" when anot
 """
 
 import contextlib
+import datetime
 import functools
 import pathlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
+import orjson
 import sqlalchemy as sa
 from oslo_db import api as oslo_db_api
 from oslo_db import exception as db_exc
 from oslo_db.sqlalchemy import engines, exc_filters
+from pymysql import converters
+from pymysql.constants import FIELD_TYPE
 
 Row = Mapping[str, Any]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -47,8 +51,21 @@ def configure(url: str, **engine_args: Any) -> None:
     if parsed.get_backend_name() == "sqlite":
         _engines = _sqlite(parsed)
     else:
-        engine = engines.create_engine(url, **engine_args)
+        if parsed.get_backend_name() in ("mysql", "mariadb"):
+            # Without it, or with the "utf8" of old advice, a character of four bytes in a request is a failure.
+            parsed = parsed.update_query_dict({"charset": "utf8mb4"})
+        whole = parsed.render_as_string(hide_password=False)
+        engine = engines.create_engine(whole, json_deserializer=orjson.loads, **engine_args)
+        if parsed.get_backend_name() in ("mysql", "mariadb"):
+            sa.event.listen(engine, "do_connect", _read_times_fast)
+            engine.dispose()  # the connection that tried the URL
         _engines = _Engines(engine, engine, contextlib.nullcontext())
+
+
+def _read_times_fast(dialect: Any, record: Any, arguments: Any, parameters: dict[str, Any]) -> None:
+    """PyMySQL takes times apart with an expression and in Python, a fifth of what reading a row costs."""
+    read = datetime.datetime.fromisoformat
+    parameters["conv"] = {**converters.conversions, FIELD_TYPE.DATETIME: read, FIELD_TYPE.TIMESTAMP: read}
 
 
 def dispose() -> None:
@@ -123,6 +140,7 @@ def _sqlite(url: sa.URL) -> _Engines:
             pool_size=pool_size,
             max_overflow=0,
             connect_args={"timeout": SQLITE_BUSY_SECONDS},
+            json_deserializer=orjson.loads,
         )
 
         @sa.event.listens_for(made, "connect")

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import orjson
 import pecan
 from webob.multidict import MultiDict
 
@@ -44,7 +45,7 @@ class Root:
             response.app_iter = answer.body
         elif answer.body is not NOTHING:
             response.content_type = request.JSON
-            response.body = json.dumps(answer.body).encode()
+            response.body = _rendered(answer.body)
         else:
             del response.content_length
         response.headers.update(answer.headers)
@@ -76,3 +77,11 @@ class Root:
             stream=request.body_stream(environ) if route.streams else None,
         )
         return route.handler(call)
+
+
+def _rendered(body: Any) -> bytes:
+    """The JSON text of it."""
+    try:
+        return orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:  # a whole number of more than 64 bits, which only the slow one takes
+        return json.dumps(body).encode()

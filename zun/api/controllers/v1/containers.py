@@ -150,6 +150,7 @@ class Containers:
             sort_key=page.sort_key,
             sort_dir=page.sort_dir,
             all_projects=all_projects,
+            columns=views.COLUMNS,
         )
         now, visible = timeutils.utcnow(), self._visible(call.access)
         carried = {**({"all_projects": "true"} if all_projects else {}), **given}
@@ -481,7 +482,7 @@ class Containers:
     def _visible(self, access: Access, row: Mapping[str, Any] | None = None) -> frozenset[str]:
         return frozenset(name for name in views.RESTRICTED if access.allows(f"container:get_one:{name}", row))
 
-    def _shown(self, row: Mapping[str, Any], call: Call, *, fresh: bool = False) -> dict[str, Any]:
+    def _shown(self, row: Mapping[str, Any], call: Call, *, fresh: bool = False) -> views.Container:
         return views.show(
             row,
             call.version,
