@@ -85,10 +85,46 @@ class Containers(TypedDict):
 
 
 class Executed(TypedDict):
+    """Output and exit code, or where to open a terminal."""
+
     output: str | None
     exit_code: int | None
     exec_id: str | None
     proxy_url: str | None
+
+
+class Processes(TypedDict):
+    Titles: list[str]
+    Processes: list[list[str]]
+
+
+Stats = TypedDict(
+    "Stats",
+    {
+        "CONTAINER": str,
+        "CPU %": float,
+        "MEM USAGE(MiB)": float,
+        "MEM LIMIT(MiB)": float,
+        "MEM %": float,
+        "BLOCK I/O(B)": str,
+        "NET I/O(B)": str,
+    },
+)
+
+
+class Archive(TypedDict):
+    stat: dict[str, Any]
+    data: str
+
+
+class Committed(TypedDict):
+    uuid: str
+
+
+class Networks(TypedDict):
+    """What an item has differs by version: below 1.18 it is one of an address, from there on one of a port."""
+
+    networks: list[dict[str, Any]]
 
 
 # What ``show`` looks at in a row.
