@@ -16,7 +16,8 @@ from oslo_context import context as oslo_context
 from oslo_middleware import cors, healthcheck, http_proxy_to_wsgi
 from oslo_policy import policy as oslo_policy
 
-from zun.api import auth, errors, memoize, microversion, request, routes
+from zun import policies
+from zun.api import auth, errors, memoize, microversion, openapi, request, routes
 from zun.api import policy as api_policy
 from zun.api.auth import WsgiApp
 from zun.api.controllers import root
@@ -38,8 +39,12 @@ def build(
     """The application. ``conf`` has the options of ``zun.conf``; ``policy`` replaces the enforcer made of them."""
     memoize.install()
     parts = Parts(scheduler_api=scheduler_api, compute_api=compute_api, settings=Settings.from_conf(conf))
-    router = routes.Router(route for noun in NOUNS for route in noun(parts).routes())
-    controller = root.Root(router, api_policy.Policy(policy or api_policy.enforcer(conf)))
+    table = [route for noun in NOUNS for route in noun(parts).routes()]
+    controller = root.Root(
+        routes.Router(table),
+        api_policy.Policy(policy or api_policy.enforcer(conf)),
+        lambda version: openapi.document(table, policies.list_rules(), version, conf.api.auth_strategy),
+    )
     app = pecan.Pecan(
         controller,
         use_context_locals=False,

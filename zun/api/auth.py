@@ -12,7 +12,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from zun.api import basic, request
+from zun.api import basic, errors, request
 from zun.common import exceptions
 from zun.common.context import RequestContext
 
@@ -95,12 +95,13 @@ def _http_basic(app: WsgiApp, users: basic.Users) -> WsgiApp:
 
 def _unauthorized(start_response: Callable[..., Any], challenge: str) -> Iterable[bytes]:
     """The answer that keystone's middleware gives, so that clients find one form."""
-    error = {
+    error: errors.Refused = {
         "code": 401,
         "title": "Unauthorized",
         "message": "The request you have made requires authentication.",
     }
-    body = json.dumps({"error": error}).encode()
+    unidentified: errors.Unidentified = {"error": error}
+    body = json.dumps(unidentified).encode()
     headers = [
         ("Content-Type", request.JSON),
         ("Content-Length", str(len(body))),

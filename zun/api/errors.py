@@ -9,7 +9,7 @@ import http
 import json
 import logging
 import uuid
-from typing import Any
+from typing import Any, TypedDict
 
 import oslo_messaging
 from oslo_db import exception as db_exc
@@ -70,9 +70,42 @@ def translate(exc: Exception) -> exceptions.ZunError | None:
     return None
 
 
+class Error(TypedDict):
+    request_id: str
+    code: str
+    status: int
+    title: str
+    detail: str | None
+    links: list[str]
+
+
+class Errors(TypedDict):
+    errors: list[Error]
+
+
+class Refused(TypedDict):
+    code: int
+    title: str
+    message: str
+
+
+class Unidentified(TypedDict):
+    """The answer of keystone's middleware to a request without a valid token."""
+
+    error: Refused
+
+
 def _body(code: str, status: int, title: str, detail: str | None) -> bytes:
-    error = {"request_id": "", "code": f"container.{code}", "status": status, "title": title, "detail": detail}
-    return json.dumps({"errors": [{**error, "links": []}]}).encode()
+    error: Error = {
+        "request_id": "",
+        "code": f"container.{code}",
+        "status": status,
+        "title": title,
+        "detail": detail,
+        "links": [],
+    }
+    body: Errors = {"errors": [error]}
+    return json.dumps(body).encode()
 
 
 def render(exc: Exception, method: str) -> tuple[int, list[tuple[str, str]], bytes]:

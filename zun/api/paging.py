@@ -6,10 +6,30 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Self
 
+from zun.api.schemas import Field, Schema
 from zun.common import exceptions
 
+FLAG = Field({"type": "boolean"})  # any of the spellings below
+TEXT = Field({"type": "string"})
+
 # ``expand`` is accepted and means nothing.
-PARAMETERS = frozenset({"limit", "marker", "sort_key", "sort_dir", "expand", "resource_url"})
+_PARAMETERS: Mapping[str, Field] = {
+    "limit": Field({"type": "integer", "minimum": 1}),
+    "marker": TEXT,
+    "sort_key": TEXT,
+    "sort_dir": Field({"enum": ["asc", "desc"]}),
+    "expand": Field({}),
+    "resource_url": TEXT,
+}
+PARAMETERS = frozenset(_PARAMETERS)
+
+
+def parameters(**others: Field) -> Schema:
+    """What the query of a list may have. ``Page.read`` and the handler check it, with texts of their own."""
+    return Schema({**_PARAMETERS, **others})
+
+
+LISTED = parameters()
 
 _TRUE = frozenset({"1", "t", "true", "on", "y", "yes"})
 _FALSE = frozenset({"0", "f", "false", "off", "n", "no"})

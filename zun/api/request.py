@@ -28,8 +28,9 @@ _PIECE = 64 * 1024
 _SUFFIX = re.compile(r".+\.[^.]+")
 _DOTTED_NOUNS = frozenset({"hosts", "aggregates", "groups"})
 
-# Canonical paths of the version documents. Anybody may read them, without a token.
-DOCUMENTS: frozenset[tuple[str, ...]] = frozenset({(), ("v1",)})
+# Canonical paths of the version documents and of the API's description. Anybody may read them, without a token.
+OPENAPI = ("v1", "openapi")
+DOCUMENTS: frozenset[tuple[str, ...]] = frozenset({(), ("v1",), OPENAPI})
 
 Environ = Mapping[str, Any]
 Arguments = dict[str, Any]

@@ -12,13 +12,15 @@ from typing import Any
 from zun.api import errors, microversion
 from zun.api.microversion import Version
 from zun.api.request import MAX_BODY_BYTES, Call
+from zun.api.schemas import Schema
 
 NOTHING = object()  # no body at all; None is the four bytes ``null``
+UNTOLD = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a handler returns. ``body`` is JSON-able, or NOTHING, or an iterator of the bytes of a JSON text."""
+    """What a handler returns. ``body`` is JSON-able, or NOTHING, or a JSON text as bytes or an iterator of them."""
 
     body: Any = None
     status: int = 200
@@ -31,7 +33,12 @@ NO_CONTENT = Answer(NOTHING, status=204)
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One row. ``path`` is relative to /v1 and names its variable part in braces; others are answered 406."""
+    """One row. ``path`` is relative to /v1 and names its variable part in braces; others are answered 406.
+
+    What the handler takes and gives is said for the OpenAPI document: the schemas by which it checks the ``query``, the
+    ``body`` (of one version or of each), or ``arguments`` that may stand in either, and the type of the body that it
+    ``returns`` with ``status`` when it succeeds.
+    """
 
     method: str
     path: str
@@ -41,6 +48,11 @@ class Route:
     json_only: bool = False
     max_body_bytes: int = MAX_BODY_BYTES
     streams: bool = False  # the handler reads the body itself
+    query: Schema | None = None
+    body: Schema | Mapping[Version, Schema] | None = None
+    arguments: Schema | None = None
+    returns: Any = UNTOLD
+    status: int = 200
 
     @property
     def pattern(self) -> tuple[str | None, ...]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """zun-api: the REST API on its own server. Behind uWSGI or gunicorn use ``zun.wsgi.api:application``."""
 
+import gc
 import ipaddress
 import logging
 import socket
@@ -42,11 +43,13 @@ def _is_loopback(host: str) -> bool:
 
 def build(conf: cfg.ConfigOpts, transport: oslo_messaging.Transport) -> Any:
     """The WSGI application."""
-    return app.build(
+    made = app.build(
         conf,
         scheduler_api=SchedulerAPI(transport),
         compute_api=ComputeAPI(transport, conf.api.rpc_timeout),
     )
+    gc.freeze()  # what is there now stays, so the collector need not walk through it in the middle of a large page
+    return made
 
 
 class Server:

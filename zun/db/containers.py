@@ -147,8 +147,12 @@ def page(
     sort_key: str = "id",
     sort_dir: str = "asc",
     all_projects: bool = False,
+    columns: Sequence[str] = (),
 ) -> list[session.Row]:
-    """Up to ``limit`` rows behind the container whose uuid is ``marker``. ``filters`` compare for equality."""
+    """Up to ``limit`` rows behind the container whose uuid is ``marker``. ``filters`` compare for equality.
+
+    Rows are whole unless ``columns`` names what is wanted of them: most of the time goes into reading columns.
+    """
     return paging.behind(
         table,
         _visible(context, all_projects),
@@ -158,6 +162,7 @@ def page(
         missing=exceptions.ContainerNotFound(container=marker),
         sort_key=sort_key,
         sort_dir=sort_dir,
+        columns=columns,
     )
 
 

@@ -25,11 +25,12 @@ def behind(
     missing: exceptions.ZunError,
     sort_key: str,
     sort_dir: str,
+    columns: Sequence[str] = (),
 ) -> list[session.Row]:
     """Up to ``limit`` rows, ``visible`` and passing the ``filters``, behind the one whose uuid is ``marker``.
 
-    Raises ``missing`` when no visible row has that uuid. The marker need not pass the filters: it may have changed
-    since its page was shown.
+    Rows are whole unless ``columns`` names what is wanted of them. Raises ``missing`` when no visible row has that
+    uuid. The marker need not pass the filters: it may have changed since its page was shown.
     """
     with session.reader() as connection:
         start = None
@@ -38,7 +39,15 @@ def behind(
             if start is None:
                 raise missing
         conditions = [*visible, *filters]
-        statement = page(table, conditions, limit=limit, marker=start, sort_key=sort_key, sort_dir=sort_dir)
+        statement = page(
+            table,
+            conditions,
+            limit=limit,
+            marker=start,
+            sort_key=sort_key,
+            sort_dir=sort_dir,
+            columns=[table.c[name] for name in columns],
+        )
         return session.rows(connection, statement)
 
 
@@ -79,5 +88,8 @@ def _behind(table: sa.Table, key: sa.Column[Any], marker: Mapping[str, Any], up:
         return later_id
     if value is None:
         return sa.and_(key.is_(None), later_id) if up else sa.or_(sa.and_(key.is_(None), later_id), key.is_not(None))
-    behind = sa.or_(after(key, value), sa.and_(key == sa.literal(value, key.type), later_id))
+    same = sa.literal(value, key.type)
+    behind = sa.or_(after(key, value), sa.and_(key == same, later_id))
+    if not key.nullable:  # implied, and what an index can begin at
+        behind = sa.and_(key >= same if up else key <= same, behind)
     return sa.or_(behind, key.is_(None)) if key.nullable and up else behind

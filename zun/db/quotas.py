@@ -9,7 +9,7 @@ transaction first locks the project's row of ``quota_locks``.
 the project before both.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -30,6 +30,12 @@ _of_projects = models.quotas
 _of_classes = models.quota_classes
 _locks = models.quota_locks
 _containers = models.containers
+
+_TOTALS: Mapping[str, sa.ColumnElement[Any]] = {
+    "containers": sa.func.count(),
+    **{name: sa.func.coalesce(sa.func.sum(_containers.c[name]), 0) for name in ("memory", "cpu")},
+    "disk": sa.func.coalesce(sa.func.sum(_containers.c.disk + _containers.c.volume_disk), 0),
+}
 
 
 def limits(project_id: str, defaults: Mapping[str, int]) -> Limits:
@@ -117,11 +123,15 @@ def lock(connection: sa.Connection, name: str) -> None:
 def _check(
     connection: sa.Connection, project_id: str, growth: Mapping[str, float], defaults: Mapping[str, int]
 ) -> None:
-    allowed, used = _limits(connection, project_id, defaults), _usage(connection, project_id)
+    allowed = _limits(connection, project_id, defaults)
+    limited = [name for name in RESOURCES if growth.get(name, 0) > 0 and allowed[name] >= 0]
+    if not limited:  # adding up a project of many containers is the dearest part of a create
+        return
+    used = _usage(connection, project_id, limited)
     over = [
         f"{name}: limit {allowed[name]}, in use {used[name]:g}, asked for {growth[name]:g} more"
-        for name in RESOURCES
-        if growth.get(name, 0) > 0 and 0 <= allowed[name] < round(used[name] + growth[name], 6)
+        for name in limited
+        if allowed[name] < round(used[name] + growth[name], 6)
     ]
     if over:
         raise exceptions.OverQuota(project=project_id, over="; ".join(over))
@@ -139,23 +149,13 @@ def _written(connection: sa.Connection, table: sa.Table, owner: sa.ColumnElement
     return {row["resource"]: row["hard_limit"] for row in session.rows(connection, sa.select(table).where(owner))}
 
 
-def _usage(connection: sa.Connection, project_id: str) -> dict[str, float]:
-    columns = {
-        "memory": _containers.c.memory,
-        "cpu": _containers.c.cpu,
-        "disk": _containers.c.disk + _containers.c.volume_disk,
-    }
-    totals = [sa.func.coalesce(sa.func.sum(column), 0).label(name) for name, column in columns.items()]
-    counted = sa.select(sa.func.count().label("containers"), *totals).where(
+def _usage(connection: sa.Connection, project_id: str, names: Sequence[str] = RESOURCES) -> dict[str, float]:
+    """Of the resources ``names``: each costs a sum over all containers of the project."""
+    counted = sa.select(*(_TOTALS[name].label(name) for name in names)).where(
         _containers.c.project_id == project_id, _containers.c.kind == Kind.CONTAINER
     )
     row = session.rows(connection, counted)[0]
-    return {
-        "containers": int(row["containers"]),
-        "memory": int(row["memory"]),
-        "cpu": float(row["cpu"]),
-        "disk": int(row["disk"]),
-    }
+    return {name: float(row[name]) if name == "cpu" else int(row[name]) for name in names}
 
 
 def _write(table: sa.Table, owner: Mapping[str, Any], wanted: Mapping[str, int]) -> None:

@@ -15,6 +15,7 @@ reads first and writes later otherwise fails with "database is locked" when anot
 """
 
 import contextlib
+import datetime
 import functools
 import pathlib
 import threading
@@ -22,10 +23,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
+import orjson
 import sqlalchemy as sa
 from oslo_db import api as oslo_db_api
 from oslo_db import exception as db_exc
 from oslo_db.sqlalchemy import exc_filters
+from pymysql import converters
+from pymysql.constants import FIELD_TYPE
 
 Row = Mapping[str, Any]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -58,6 +62,12 @@ def configure(url: str, **pool: int) -> None:
     dispose()
     parsed = sa.make_url(url)
     _engines = _sqlite(parsed) if parsed.get_backend_name() == "sqlite" else _server(parsed, **pool)
+
+
+def _read_times_fast(dialect: Any, record: Any, arguments: Any, parameters: dict[str, Any]) -> None:
+    """PyMySQL takes times apart with an expression and in Python, a fifth of what reading a row costs."""
+    read = datetime.datetime.fromisoformat
+    parameters["conv"] = {**converters.conversions, FIELD_TYPE.DATETIME: read, FIELD_TYPE.TIMESTAMP: read}
 
 
 def dispose() -> None:
@@ -121,8 +131,22 @@ def retry(function: F) -> F:
 
 
 def _server(url: sa.URL, **pool: int) -> _Engines:
+    is_mysql = url.get_backend_name() in ("mysql", "mariadb")
+    if is_mysql:
+        # Without it, or with the "utf8" of old advice, a character of four bytes in a request is a failure.
+        url = url.update_query_dict({"charset": "utf8mb4"})
+
     def make(**more: Any) -> sa.Engine:
-        made = sa.create_engine(url, pool_recycle=SERVER_RECYCLE_SECONDS, pool_reset_on_return=None, **pool, **more)
+        made = sa.create_engine(
+            url,
+            pool_recycle=SERVER_RECYCLE_SECONDS,
+            pool_reset_on_return=None,
+            json_deserializer=orjson.loads,
+            **pool,
+            **more,
+        )
+        if is_mysql:
+            sa.event.listen(made, "do_connect", _read_times_fast)
 
         @sa.event.listens_for(made, "checkin")
         def left(_connection: Any, record: Any) -> None:
@@ -164,6 +188,7 @@ def _sqlite(url: sa.URL) -> _Engines:
             pool_size=pool_size,
             max_overflow=0,
             connect_args={"timeout": SQLITE_BUSY_SECONDS},
+            json_deserializer=orjson.loads,
         )
 
         @sa.event.listens_for(made, "connect")

@@ -5,14 +5,17 @@ pecan's own dispatch by attribute is not used: it would answer paths that only l
 ``?_method=DELETE`` change the verb, and read the arguments by other rules than the API's.
 """
 
+import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import orjson
 import pecan
 from webob.multidict import MultiDict
 
 from zun.api import errors, microversion, request
+from zun.api.microversion import Version
 from zun.api.policy import Access, Policy
 from zun.api.routes import NOTHING, Answer, Router
 from zun.api.views import versions
@@ -27,9 +30,12 @@ class Request(pecan.Request):
 
 
 class Root:
-    def __init__(self, router: Router, policy: Policy) -> None:
+    """``describe`` gives the OpenAPI document of a version."""
+
+    def __init__(self, router: Router, policy: Policy, describe: Callable[[Version], Mapping[str, Any]]) -> None:
         self._router = router
         self._policy = policy
+        self._describe = functools.lru_cache(maxsize=4)(lambda version: _rendered(describe(version)))
 
     @pecan.expose()
     def _route(self, args: list[str], request: Any) -> tuple[Any, list[str]]:
@@ -42,9 +48,12 @@ class Root:
         if isinstance(answer.body, Iterator):
             response.content_type = request.JSON
             response.app_iter = answer.body
+        elif isinstance(answer.body, bytes):
+            response.content_type = request.JSON
+            response.body = answer.body
         elif answer.body is not NOTHING:
             response.content_type = request.JSON
-            response.body = json.dumps(answer.body).encode()
+            response.body = _rendered(answer.body)
         else:
             del response.content_length
         response.headers.update(answer.headers)
@@ -56,6 +65,8 @@ class Root:
         if path in request.DOCUMENTS:
             if method != "GET":
                 raise errors.MethodNotAllowed(f"{method} is not possible here.", headers=[("Allow", "GET")])
+            if path == request.OPENAPI:
+                return self._description(environ)
             return Answer(versions.v1(base_url, self._router.nouns) if path else versions.root(base_url))
         version = environ["zun.version"]
         route, parameters = self._router.match(method, path[1:])
@@ -76,3 +87,16 @@ class Root:
             stream=request.body_stream(environ) if route.streams else None,
         )
         return route.handler(call)
+
+    def _description(self, environ: dict[str, Any]) -> Answer:
+        """Of the version in the query, because who fetches it knows a URL only; of the newest without one."""
+        wanted = request.query_arguments(environ.get("QUERY_STRING", "")).get("version", "latest")
+        return Answer(self._describe(microversion.negotiate(f"{microversion.SERVICE} {wanted}")))
+
+
+def _rendered(body: Any) -> bytes:
+    """The JSON text of it."""
+    try:
+        return orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:  # a whole number of more than 64 bits, which only the slow one takes
+        return json.dumps(body).encode()

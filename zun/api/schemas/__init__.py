@@ -8,10 +8,12 @@ only one.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import jsonschema
 
+from zun.api.microversion import Version
 from zun.common import exceptions
 
 
@@ -22,18 +24,32 @@ def _same(value: Any) -> Any:
 @dataclass(frozen=True, slots=True)
 class Field:
     """``convert`` gets what fits ``schema``; a ValueError of it says what else is wrong, in a text for the
-    client.
+    client. ``inner`` is the schema by which ``convert`` checks an object, if it does.
     """
 
     schema: Mapping[str, Any]
     convert: Callable[[Any], Any] = _same
+    inner: "Schema | None" = None
 
 
 class Schema:
-    """Checks and converts the arguments of one request. The validator is compiled once."""
+    """Checks and converts the arguments of one request. The validator is compiled once.
 
-    def __init__(self, fields: Mapping[str, Field], *, required: tuple[str, ...] = (), others: bool = False) -> None:
+    ``since`` tells which fields older versions know and refuse; the handler checks that.
+    """
+
+    def __init__(
+        self,
+        fields: Mapping[str, Field],
+        *,
+        required: tuple[str, ...] = (),
+        others: bool = False,
+        since: Mapping[str, Version] = MappingProxyType({}),
+    ) -> None:
         self._fields = dict(fields)
+        self._required = required
+        self._others = others
+        self._since = since
         self._validator = jsonschema.Draft202012Validator(
             {
                 "type": "object",
@@ -58,6 +74,27 @@ class Schema:
                     raise exceptions.SchemaValidationError(detail=f"{name}: {exc}") from None
         return found
 
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._fields)
+
+    def described(self, version: Version) -> dict[str, Any]:
+        """The JSON schema of the arguments that ``version`` has, for other programs than Python's."""
+        properties: dict[str, Any] = {}
+        for name, field in self._fields.items():
+            since = self._since.get(name, version)
+            if since > version:
+                continue
+            properties[name] = _portable(field.schema) if field.inner is None else field.inner.described(version)
+            if name in self._since:
+                properties[name]["x-openstack"] = {"min-ver": str(since)}
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": list(self._required),
+            "additionalProperties": self._others,
+        }
+
     def _refuse(self, arguments: Mapping[str, Any]) -> None:
         error = jsonschema.exceptions.best_match(self._validator.iter_errors(arguments))
         where = ".".join(str(part) for part in error.absolute_path)
@@ -65,3 +102,13 @@ class Schema:
         if error.validator == "additionalProperties" and not where:
             text += f"; possible are {', '.join(sorted(self._fields)) or 'none'}"
         raise exceptions.SchemaValidationError(detail=f"{where}: {text}" if where else text)
+
+
+def _portable(schema: Any) -> Any:
+    """``schema`` with patterns in the language of ECMAScript, as OpenAPI wants them: its ``$`` is Python's ``\\Z``."""
+    if isinstance(schema, Mapping):
+        return {
+            name: value.replace(r"\Z", "$") if name == "pattern" and isinstance(value, str) else _portable(value)
+            for name, value in schema.items()
+        }
+    return [_portable(item) for item in schema] if isinstance(schema, list | tuple) else schema

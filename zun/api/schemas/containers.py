@@ -38,7 +38,9 @@ TOP = Schema(
 
 _PATH = Field({"type": "string", "minLength": 1})
 GET_ARCHIVE = Schema({"path": _PATH}, required=("path",))
-PUT_ARCHIVE = Schema({"path": _PATH})  # the query; the body is read as it comes
+# The query and the body, which is read as it comes.
+PUT_ARCHIVE = Schema({"path": _PATH})
+PUT_ARCHIVE_BODY = Schema({"path": _PATH, "data": Field({"type": "string"})}, required=("data",))
 
 # Query or body.
 TIMEOUT = Schema({"timeout": scalars.UINT0})
@@ -65,6 +67,9 @@ DETACH = Schema({"network": _IDENT, "port": _IDENT})
 RENAME = Schema({"name": scalars.NAME}, required=("name",))
 
 
+UPDATE_SINCE = {"cpu_policy": microversion.PLACEMENT, "keep_cpus": microversion.PLACEMENT}
+
+
 def update(settings: Settings) -> Schema:
     """PATCH and resize_container."""
     return Schema(
@@ -75,7 +80,8 @@ def update(settings: Settings) -> Schema:
             "keep_cpus": placement.CPU_LIST,
             "name": scalars.NAME,
             "auto_heal": scalars.B3,
-        }
+        },
+        since=UPDATE_SINCE,
     )
 
 
@@ -194,13 +200,14 @@ def _create_rows(settings: Settings) -> list[_Row]:
 def create(settings: Settings) -> Mapping[Version, Schema]:
     """The body of create at each version. Versions with the same fields share a schema."""
     rows = _create_rows(settings)
+    since = {gate.field: gate.since for gate in CREATE_GATES}
     made: dict[tuple[int, ...], Schema] = {}
     found: dict[Version, Schema] = {}
     for version in microversion.EVERY:
         chosen = [row for row in rows if row.since <= version <= row.until]
         key = tuple(map(id, chosen))
         if key not in made:
-            made[key] = Schema({row.name: row.field for row in chosen}, required=("image",))
+            made[key] = Schema({row.name: row.field for row in chosen}, required=("image",), since=since)
         found[version] = made[key]
     return found
 

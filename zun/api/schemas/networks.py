@@ -2,8 +2,8 @@
 """Arguments of the requests about networks."""
 
 import ipaddress
-from typing import Any
 
+from zun.api import microversion
 from zun.api.schemas import Field, Schema, scalars
 from zun.common import subnets
 
@@ -30,8 +30,8 @@ def _subnet(given: dict[str, str]) -> dict[str, str]:
 
 
 _FIRST: dict[str, Field] = {"name": _LABEL, "neutron_net_id": _LABEL}
-CREATE = Schema(_FIRST, required=("name",))
-CREATE_OWN = Schema(
+_NAMED = Schema(_FIRST, required=("name",))
+_OWN = Schema(
     {
         **_FIRST,
         "project_id": Field({"type": "string", "minLength": 1, "maxLength": 255}),
@@ -52,7 +52,5 @@ CREATE_OWN = Schema(
     required=("name",),
 )
 
-
-def create(arguments: dict[str, Any], *, own: bool) -> dict[str, Any]:
-    """``own``: with the fields of the versions that know what a network is made of."""
-    return (CREATE_OWN if own else CREATE)(arguments)
+# Versions that know what a network is made of have fields for it.
+CREATE = {version: _OWN if version >= microversion.NETWORKS else _NAMED for version in microversion.EVERY}

@@ -1,6 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-from typing import Any
+from typing import TypedDict
 
 
-def show(zone: str) -> dict[str, Any]:
+class Zone(TypedDict):
+    availability_zone: str
+
+
+class Zones(TypedDict):
+    availability_zones: list[Zone]
+    next: str | None
+
+
+def show(zone: str) -> Zone:
     return {"availability_zone": zone}

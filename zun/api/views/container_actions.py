@@ -1,11 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from zun.api.views import times
 
 
-def show(row: Mapping[str, Any]) -> dict[str, Any]:
+class Action(TypedDict):
+    action: str
+    container_uuid: str
+    request_id: str
+    user_id: str | None
+    project_id: str
+    start_time: str | None
+    finish_time: str | None
+    message: str | None
+
+
+class Event(TypedDict):
+    event: str
+    start_time: str | None
+    finish_time: str | None
+    result: str | None
+    traceback: str | None
+
+
+class ActionWithEvents(Action):
+    events: list[Event]
+
+
+class Actions(TypedDict):
+    containerActions: list[Action]
+
+
+def show(row: Mapping[str, Any]) -> Action:
     return {
         "action": row["action"],
         "container_uuid": row["container_uuid"],
@@ -18,7 +45,7 @@ def show(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def with_events(row: Mapping[str, Any], events: Iterable[Mapping[str, Any]], *, tracebacks: bool) -> dict[str, Any]:
+def with_events(row: Mapping[str, Any], events: Iterable[Mapping[str, Any]], *, tracebacks: bool) -> ActionWithEvents:
     """The action and its steps; where one failed is for operators only."""
     return {
         **show(row),

@@ -3,11 +3,10 @@
 
 import datetime
 from collections.abc import Mapping, Set
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from zun.api import microversion
 from zun.api.microversion import Version
-from zun.api.schemas.placement import FIELDS as PLACEMENT_FIELDS
 from zun.api.views import links, times
 from zun.api.views.status_detail import status_detail
 
@@ -15,6 +14,127 @@ NOUN = "containers"
 
 # Shown only to whom policy ``container:get_one:<name>`` allows it; absent for others.
 RESTRICTED = ("host", "runtime", "image_pull_policy", "privileged")
+
+_Text = str | None
+_Placed = Annotated[str | None, microversion.PLACEMENT]
+_Amount = Annotated[int | None, microversion.PLACEMENT]
+_Amounts = Annotated[list[int] | None, microversion.PLACEMENT]
+
+
+class Placement(TypedDict):
+    """What was asked of NUMA and what is held; null where nothing was asked or is held."""
+
+    cpu_thread_policy: NotRequired[_Placed]
+    cpu_isolation: NotRequired[_Placed]
+    numa_nodes: NotRequired[_Amount]
+    numa_affinity: NotRequired[_Placed]
+    numa_cpus: NotRequired[_Amounts]
+    numa_mem: NotRequired[_Amounts]
+    numa_mempolicy: NotRequired[_Placed]
+    mem_page_size: NotRequired[Annotated[str | int | None, microversion.PLACEMENT]]
+    cpuset_cpus: NotRequired[_Placed]
+    cpuset_mems: NotRequired[_Placed]
+    cpuset_isolation: NotRequired[_Placed]
+
+
+class Container(Placement):
+    uuid: str
+    name: _Text
+    image: _Text
+    project_id: _Text
+    user_id: _Text
+    cpu: float | None
+    cpu_policy: _Text
+    memory: _Text
+    disk: int
+    command: list[str] | None
+    entrypoint: list[str] | None
+    environment: dict[str, str] | None
+    labels: dict[str, str] | None
+    addresses: dict[str, Any] | None
+    ports: list[int] | None
+    security_groups: list[str] | None
+    restart_policy: dict[str, str] | None
+    healthcheck: dict[str, Any] | None
+    status: _Text
+    task_state: _Text
+    status_reason: _Text
+    status_detail: _Text
+    workdir: _Text
+    hostname: _Text
+    interactive: bool
+    tty: bool
+    auto_remove: bool
+    auto_heal: bool
+    image_driver: _Text
+    registry_id: _Text
+    created_at: _Text
+    updated_at: _Text
+    host: NotRequired[str | None]
+    runtime: NotRequired[str | None]
+    image_pull_policy: NotRequired[str | None]
+    privileged: NotRequired[bool]
+    group_uuid: NotRequired[Annotated[str | None, microversion.GROUPS]]
+    published_ports: NotRequired[Annotated[dict[str, dict[str, Any]], microversion.NETWORKS]]
+    links: NotRequired[list[links.Link]]
+
+
+class Containers(TypedDict):
+    containers: list[Container]
+    next: str | None
+
+
+class Executed(TypedDict):
+    """Output and exit code, or where to open a terminal."""
+
+    output: str | None
+    exit_code: int | None
+    exec_id: str | None
+    proxy_url: str | None
+
+
+class Processes(TypedDict):
+    Titles: list[str]
+    Processes: list[list[str]]
+
+
+Stats = TypedDict(
+    "Stats",
+    {
+        "CONTAINER": str,
+        "CPU %": float,
+        "MEM USAGE(MiB)": float,
+        "MEM LIMIT(MiB)": float,
+        "MEM %": float,
+        "BLOCK I/O(B)": str,
+        "NET I/O(B)": str,
+    },
+)
+
+
+class Archive(TypedDict):
+    stat: dict[str, Any]
+    data: str
+
+
+class Committed(TypedDict):
+    uuid: str
+
+
+class Networks(TypedDict):
+    """What an item has differs by version: below 1.18 it is one of an address, from there on one of a port."""
+
+    networks: list[dict[str, Any]]
+
+
+# What ``show`` looks at in a row.
+COLUMNS = (
+    *("uuid", "name", "image", "project_id", "user_id", "cpu", "cpu_policy", "memory", "disk", "command", "entrypoint"),
+    *("environment", "labels", "addresses", "ports", "security_groups", "restart_policy", "healthcheck", "status"),
+    *("task_state", "status_reason", "status_detail", "started_at", "finished_at", "exit_code", "workdir", "hostname"),
+    *("interactive", "tty", "auto_remove", "auto_heal", "image_driver", "registry_id", "created_at", "updated_at"),
+    *("placement", "cpuset", "group_uuid", "exposed_ports", *RESTRICTED),
+)
 
 
 def show(
@@ -25,14 +145,14 @@ def show(
     visible: Set[str],
     base_url: str | None = None,
     fresh: bool = False,
-) -> dict[str, Any]:
+) -> Container:
     """The representation of a row at ``now`` (UTC). ``visible`` are the RESTRICTED members to show.
 
     Links only with a ``base_url``: a list has none. A container just created is ``fresh``: what it was not
     given is null and becomes an empty list or object later.
     """
     memory = row["memory"]
-    shown = {
+    shown: Container = {
         "uuid": row["uuid"],
         "name": row["name"],
         "image": row["image"],
@@ -66,11 +186,16 @@ def show(
         "created_at": times.of_resource(row["created_at"]),
         "updated_at": times.of_resource(row["updated_at"]),
     }
-    for name in RESTRICTED:
-        if name in visible:
-            shown[name] = row[name]
+    if "host" in visible:
+        shown["host"] = row["host"]
+    if "runtime" in visible:
+        shown["runtime"] = row["runtime"]
+    if "image_pull_policy" in visible:
+        shown["image_pull_policy"] = row["image_pull_policy"]
+    if "privileged" in visible:
+        shown["privileged"] = row["privileged"]
     if version >= microversion.PLACEMENT:
-        shown |= placement(row)
+        shown.update(placement(row))
     if version >= microversion.GROUPS:
         shown["group_uuid"] = row["group_uuid"]
     if version >= microversion.NETWORKS:
@@ -85,11 +210,17 @@ def published_ports(row: Mapping[str, Any]) -> dict[str, Any]:
     return {port: where for port, where in (row["exposed_ports"] or {}).items() if where.get("host_port")}
 
 
-def placement(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What was asked of NUMA and what is held; null where nothing was asked or is held."""
+def placement(row: Mapping[str, Any]) -> Placement:
     asked, held = row["placement"] or {}, row["cpuset"] or {}
     return {
-        **{name: asked.get(name) for name in PLACEMENT_FIELDS},
+        "cpu_thread_policy": asked.get("cpu_thread_policy"),
+        "cpu_isolation": asked.get("cpu_isolation"),
+        "numa_nodes": asked.get("numa_nodes"),
+        "numa_affinity": asked.get("numa_affinity"),
+        "numa_cpus": asked.get("numa_cpus"),
+        "numa_mem": asked.get("numa_mem"),
+        "numa_mempolicy": asked.get("numa_mempolicy"),
+        "mem_page_size": asked.get("mem_page_size"),
         "cpuset_cpus": held.get("cpuset_cpus"),
         "cpuset_mems": held.get("cpuset_mems"),
         "cpuset_isolation": held.get("cpuset_isolation"),

@@ -1,13 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from zun.api.views import links, times
 
 NOUN = "groups"
 
 
-def show(row: Mapping[str, Any], members: Sequence[str], base_url: str) -> dict[str, Any]:
+class Group(TypedDict):
+    uuid: str
+    links: list[links.Link]
+    name: str
+    project_id: str
+    user_id: str | None
+    policy: str
+    rules: dict[str, int]
+    members: list[str]
+    created_at: str | None
+    updated_at: str | None
+
+
+class Groups(TypedDict):
+    groups: list[Group]
+    next: str | None
+
+
+def show(row: Mapping[str, Any], members: Sequence[str], base_url: str) -> Group:
     """``members`` are the uuids of its containers, oldest first."""
     return {
         "uuid": row["uuid"],

@@ -2,7 +2,7 @@
 """A compute host as administrators see it: its inventory, and a map of who has which of its CPUs and memory."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from zun.api.views import links
 from zun.db.compute_nodes import HostUsage
@@ -11,7 +11,77 @@ from zun.topology import CpuSet, HostTopology, NUMACell, Plan
 NOUN = "hosts"
 
 
-def show(row: Mapping[str, Any], usage: HostUsage, base_url: str) -> dict[str, Any]:
+class Host(TypedDict):
+    uuid: str
+    links: list[links.Link]
+    hostname: str
+    mem_total: int
+    mem_used: int
+    cpus: int
+    cpu_used: float
+    disk_total: int
+    disk_used: int
+    disk_quota_supported: bool
+    total_containers: int
+    architecture: str | None
+    os_type: str | None
+    os: str | None
+    kernel_version: str | None
+    labels: dict[str, str]
+    runtimes: list[str]
+    enable_cpu_pinning: bool
+
+
+class Hosts(TypedDict):
+    hosts: list[Host]
+    next: str | None
+
+
+class Cell(TypedDict):
+    id: int
+    cpus: str
+    cores: list[str]
+    l3: list[str]
+    memory_mib: int
+    memory_used_mib: int
+    memory_reserved_mib: int
+    pages: dict[str, int]
+    distances: dict[str, int]
+
+
+class Claim(TypedDict):
+    container: str
+    name: str
+    cpu_policy: str
+    cpuset_cpus: str
+    withheld: str
+    cpuset_mems: str
+    memory_mib: dict[str, int]
+
+
+class Topology(TypedDict):
+    host: str
+    uuid: str
+    generation: int
+    cells: list[Cell]
+    offline: str
+    reserved: str
+    isolated: str
+    shared: str
+    claims: list[Claim]
+
+
+class Audit(TypedDict):
+    """As the host gives it."""
+
+    host: str
+    findings: list[dict[str, Any]]
+    containers: dict[str, int]
+    totals: dict[str, int]
+    isolation: list[dict[str, Any]]
+
+
+def show(row: Mapping[str, Any], usage: HostUsage, base_url: str) -> Host:
     """Memory in MiB, disk in GiB."""
     return {
         "uuid": row["uuid"],
@@ -35,7 +105,7 @@ def show(row: Mapping[str, Any], usage: HostUsage, base_url: str) -> dict[str, A
     }
 
 
-def topology(node: Mapping[str, Any], claims: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def topology(node: Mapping[str, Any], claims: Iterable[Mapping[str, Any]]) -> Topology:
     """The map of a host: its cells, what is kept from containers, and each claim. CPU sets are kernel lists,
     memory MiB.
 
@@ -61,7 +131,7 @@ def topology(node: Mapping[str, Any], claims: Iterable[Mapping[str, Any]]) -> di
     }
 
 
-def _cell(host: HostTopology, cell: NUMACell, plans: Iterable[tuple[Any, Plan]]) -> dict[str, Any]:
+def _cell(host: HostTopology, cell: NUMACell, plans: Iterable[tuple[Any, Plan]]) -> Cell:
     shares = [plan.cells[cell.id] for _, plan in plans if cell.id in plan.cells]
     return {
         "id": cell.id,
@@ -76,7 +146,7 @@ def _cell(host: HostTopology, cell: NUMACell, plans: Iterable[tuple[Any, Plan]])
     }
 
 
-def _claim(row: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+def _claim(row: Mapping[str, Any], plan: Plan) -> Claim:
     held = row["cpuset"]
     return {
         "container": row["uuid"],

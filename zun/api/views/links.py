@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Links to resources, always absolute and never with a mount prefix."""
 
-Link = dict[str, str]
+from typing import NotRequired, TypedDict
+
+
+class Link(TypedDict):
+    href: str
+    rel: str
+    type: NotRequired[str]
 
 
 def collection(base_url: str, noun: str) -> list[Link]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from zun.api import microversion
 from zun.api.microversion import Version
@@ -9,12 +9,31 @@ from zun.api.views import links, times
 NOUN = "networks"
 
 
-def show(row: Mapping[str, Any], version: Version, base_url: str | None = None) -> dict[str, Any]:
+class Network(TypedDict):
+    uuid: str
+    name: str | None
+    project_id: str
+    user_id: str | None
+    network_id: str
+    neutron_net_id: str
+    shared: NotRequired[Annotated[bool, microversion.NETWORKS]]
+    subnets: NotRequired[Annotated[list[dict[str, str]], microversion.NETWORKS]]
+    created_at: NotRequired[Annotated[str | None, microversion.NETWORKS]]
+    updated_at: NotRequired[Annotated[str | None, microversion.NETWORKS]]
+    links: NotRequired[list[links.Link]]
+
+
+class NetworkList(TypedDict):
+    networks: list[Network]
+    next: str | None
+
+
+def show(row: Mapping[str, Any], version: Version, base_url: str | None = None) -> Network:
     """A network. Links only with a ``base_url``: a list has none.
 
     Where there is no Neutron, its own uuid is the id that clients expect Neutron to have given.
     """
-    shown: dict[str, Any] = {
+    shown: Network = {
         "uuid": row["uuid"],
         "name": row["name"],
         "project_id": row["project_id"],
@@ -24,12 +43,10 @@ def show(row: Mapping[str, Any], version: Version, base_url: str | None = None) 
     }
     if version < microversion.NETWORKS:
         return shown
-    shown |= {
-        "shared": bool(row["shared"]),
-        "subnets": row["subnets"],
-        "created_at": times.of_resource(row["created_at"]),
-        "updated_at": times.of_resource(row["updated_at"]),
-    }
+    shown["shared"] = bool(row["shared"])
+    shown["subnets"] = row["subnets"]
+    shown["created_at"] = times.of_resource(row["created_at"])
+    shown["updated_at"] = times.of_resource(row["updated_at"])
     if base_url is not None:
         shown["links"] = links.item(base_url, NOUN, row["uuid"])
     return shown

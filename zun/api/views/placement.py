@@ -2,13 +2,65 @@
 """Answers of the scheduler as clients see them. Who may not see hosts gets counts of CPUs and hosts."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from zun.api.views import times
 from zun.topology import Plan
 
 
-def dry_run(answer: Mapping[str, Any], *, hosts: bool) -> dict[str, Any]:
+class Refusal(TypedDict):
+    """``details`` are for those who may see hosts."""
+
+    reason: str
+    wanted: dict[str, Any]
+    hosts: int
+    filters: dict[str, int]
+    codes: dict[str, int]
+    changes: list[dict[str, Any]]
+    details: NotRequired[list[dict[str, Any]]]
+    details_left_out: NotRequired[int]
+
+
+class Explanation(Refusal):
+    container: str
+    created_at: str | None
+
+
+class PlacedCell(TypedDict):
+    """On which node, and which CPUs, is for those who may see hosts."""
+
+    cpus: float
+    withheld: int
+    memory_mib: int
+    pages: dict[str, int]
+    node: NotRequired[int]
+    cpuset_cpus: NotRequired[str]
+    withheld_cpus: NotRequired[str]
+
+
+class Placed(TypedDict):
+    cells: list[PlacedCell]
+    host: NotRequired[str]
+    alternates: NotRequired[list[str]]
+    cpuset_cpus: NotRequired[str]
+    cpuset_mems: NotRequired[str]
+
+
+class DryRun(TypedDict):
+    fits: bool
+    placements: list[Placed]
+    refusal: Refusal | None
+
+
+class Capacity(TypedDict):
+    """``hosts`` is for those who may see them."""
+
+    total: int
+    complete: bool
+    hosts: NotRequired[list[dict[str, Any]]]
+
+
+def dry_run(answer: Mapping[str, Any], *, hosts: bool) -> DryRun:
     refusal = answer["refusal"]
     return {
         "fits": refusal is None,
@@ -17,19 +69,19 @@ def dry_run(answer: Mapping[str, Any], *, hosts: bool) -> dict[str, Any]:
     }
 
 
-def _placement(placed: Mapping[str, Any], *, hosts: bool) -> dict[str, Any]:
+def _placement(placed: Mapping[str, Any], *, hosts: bool) -> Placed:
     plan = Plan.from_dict(placed["cpuset"])
     dedicated = plan.cpu_policy != "shared"
     cells = []
     for node, share in plan.cells.items():
-        shown: dict[str, Any] = {
+        shown: PlacedCell = {
             "cpus": len(share.cpus) if dedicated else share.shared,
             "withheld": len(share.withheld),
             "memory_mib": share.memory_mib,
             "pages": {str(size): count for size, count in share.pages.items()},
         }
         if hosts:
-            shown |= {"node": node, "cpuset_cpus": str(share.cpus), "withheld_cpus": str(share.withheld)}
+            shown.update({"node": node, "cpuset_cpus": str(share.cpus), "withheld_cpus": str(share.withheld)})
         cells.append(shown)
     if not hosts:
         return {"cells": cells}
@@ -42,12 +94,14 @@ def _placement(placed: Mapping[str, Any], *, hosts: bool) -> dict[str, Any]:
     }
 
 
-def capacity(answer: Mapping[str, Any], *, hosts: bool) -> dict[str, Any]:
-    shown = {"total": answer["total"], "complete": answer["complete"]}
-    return {**shown, "hosts": list(answer["hosts"])} if hosts else shown
+def capacity(answer: Mapping[str, Any], *, hosts: bool) -> Capacity:
+    shown: Capacity = {"total": answer["total"], "complete": answer["complete"]}
+    if hosts:
+        shown["hosts"] = list(answer["hosts"])
+    return shown
 
 
-def explanation(row: Mapping[str, Any], *, hosts: bool) -> dict[str, Any]:
+def explanation(row: Mapping[str, Any], *, hosts: bool) -> Explanation:
     """Of a row of ``zun.db.explanations``."""
     return {
         "container": row["container_uuid"],
@@ -56,9 +110,17 @@ def explanation(row: Mapping[str, Any], *, hosts: bool) -> dict[str, Any]:
     }
 
 
-def _refusal(record: Mapping[str, Any], *, hosts: bool) -> dict[str, Any]:
+def _refusal(record: Mapping[str, Any], *, hosts: bool) -> Refusal:
     """A record of ``zun.scheduler.explain``."""
-    names = ["reason", "wanted", "hosts", "filters", "codes", "changes"]
+    shown: Refusal = {
+        "reason": record["reason"],
+        "wanted": record["wanted"],
+        "hosts": record["hosts"],
+        "filters": record["filters"],
+        "codes": record["codes"],
+        "changes": record["changes"],
+    }
     if hosts:
-        names += ["details", "details_left_out"]
-    return {name: record[name] for name in names}
+        shown["details"] = record["details"]
+        shown["details_left_out"] = record["details_left_out"]
+    return shown

@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-from zun.api.views.quotas import show
+from zun.api.views.quotas import Limits, show
 
-__all__ = ["show"]
+__all__ = ["Limits", "show"]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from zun.api.views import links
 
@@ -8,9 +8,29 @@ NOUN = "registries"
 HIDDEN = "***"
 
 
-def show(row: Mapping[str, Any], base_url: str | None = None) -> dict[str, Any]:
+class Registry(TypedDict):
+    uuid: str
+    name: str | None
+    domain: str
+    username: str | None
+    password: str
+    project_id: str
+    user_id: str | None
+    links: NotRequired[list[links.Link]]
+
+
+class OneRegistry(TypedDict):
+    registry: Registry
+
+
+class Registries(TypedDict):
+    registries: list[Registry]
+    next: str | None
+
+
+def show(row: Mapping[str, Any], base_url: str | None = None) -> Registry:
     """A registry, its password never. Links only with a ``base_url``: a list has none."""
-    shown: dict[str, Any] = {
+    shown: Registry = {
         "uuid": row["uuid"],
         "name": row["name"],
         "domain": row["domain"],

@@ -1,11 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from zun.api.views import times
 
 
-def show(row: Mapping[str, Any], *, up: bool, zone: str) -> dict[str, Any]:
+class Service(TypedDict):
+    id: int
+    host: str
+    binary: str
+    disabled: bool
+    disabled_reason: str | None
+    forced_down: bool
+    last_seen_up: str | None
+    report_count: int
+    state: str
+    availability_zone: str
+    created_at: str | None
+    updated_at: str | None
+
+
+class Services(TypedDict):
+    services: list[Service]
+
+
+class Changed(TypedDict):
+    """What of a service was set."""
+
+    host: str
+    binary: str
+    disabled: NotRequired[bool]
+    disabled_reason: NotRequired[str | None]
+    forced_down: NotRequired[bool]
+
+
+class ChangedService(TypedDict):
+    service: Changed
+
+
+def show(row: Mapping[str, Any], *, up: bool, zone: str) -> Service:
     return {
         "id": row["id"],
         "host": row["host"],

@@ -39,5 +39,7 @@ def age(seconds: float) -> str | None:
 
 
 def _since(text: str, moment: datetime | None, now: datetime) -> str | None:
-    passed = None if moment is None else age((now - moment.replace(tzinfo=None)).total_seconds())
+    if moment is not None and moment.tzinfo is not None:
+        moment = moment.replace(tzinfo=None)
+    passed = None if moment is None else age((now - moment).total_seconds())
     return None if passed is None else text.format(passed)

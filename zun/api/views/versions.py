@@ -2,16 +2,40 @@
 """The documents at ``/`` and ``/v1``. Clients read the range of versions from the first."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypedDict
 
 from zun.api import microversion
 from zun.api.views import links
 
+DESCRIPTION = "Containers as a service, with exact placement on CPUs and memory nodes."
 _API_REFERENCE = "https://docs.openstack.org/api-ref/application-container/"
 
 
-def root(base_url: str) -> dict[str, Any]:
-    version = {
+class Version(TypedDict):
+    id: str
+    links: list[links.Link]
+    status: str
+    max_version: str
+    min_version: str
+
+
+class Root(TypedDict):
+    name: str
+    description: str
+    versions: list[Version]
+    default_version: Version
+
+
+class V1(TypedDict):
+    """And for each collection its links."""
+
+    id: str
+    media_types: list[dict[str, str]]
+    links: list[links.Link]
+
+
+def root(base_url: str) -> Root:
+    version: Version = {
         "id": "v1",
         "links": [{"href": f"{base_url}/v1/", "rel": "self"}],
         "status": "CURRENT",
@@ -20,7 +44,7 @@ def root(base_url: str) -> dict[str, Any]:
     }
     return {
         "name": "OpenStack Zun API",
-        "description": "Containers as a service, with exact placement on CPUs and memory nodes.",
+        "description": DESCRIPTION,
         "versions": [version],
         "default_version": version,
     }

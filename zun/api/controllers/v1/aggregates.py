@@ -4,11 +4,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from zun.api import microversion
+from zun.api import microversion, paging
 from zun.api.controllers.v1.parts import Parts
-from zun.api.paging import Page
 from zun.api.request import Call
-from zun.api.routes import NO_CONTENT, Answer, Route
+from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
 from zun.api.schemas import aggregates as schemas
 from zun.api.views import aggregates as views
 from zun.common import exceptions, zones
@@ -22,19 +21,32 @@ class Aggregates:
     def routes(self) -> Sequence[Route]:
         since, item = microversion.GROUPS, "aggregates/{aggregate}"
         return (
-            Route("GET", "aggregates", self.index, since=since),
-            Route("POST", "aggregates", self.create, since=since),
-            Route("GET", item, self.show, since=since),
-            Route("PATCH", item, self.update, since=since),
-            Route("DELETE", item, self.delete, since=since),
-            Route("POST", f"{item}/add_host", self.add_host, since=since),
-            Route("POST", f"{item}/remove_host", self.remove_host, since=since),
-            Route("POST", f"{item}/set_metadata", self.set_metadata, since=since),
+            Route("GET", "aggregates", self.index, since=since, query=paging.LISTED, returns=views.Aggregates),
+            Route(
+                "POST",
+                "aggregates",
+                self.create,
+                since=since,
+                arguments=schemas.CREATE,
+                returns=views.Aggregate,
+                status=201,
+            ),
+            Route("GET", item, self.show, since=since, returns=views.Aggregate),
+            Route("PATCH", item, self.update, since=since, arguments=schemas.UPDATE, returns=views.Aggregate),
+            Route("DELETE", item, self.delete, since=since, returns=NOTHING, status=204),
+            *(
+                Route("POST", f"{item}/{name}", handler, since=since, arguments=schema, returns=views.Aggregate)
+                for name, handler, schema in (
+                    ("add_host", self.add_host, schemas.HOST),
+                    ("remove_host", self.remove_host, schemas.HOST),
+                    ("set_metadata", self.set_metadata, schemas.SET_METADATA),
+                )
+            ),
         )
 
     def index(self, call: Call) -> Answer:
         call.access.require("aggregate:get_all")
-        page = Page.read(call.query, default_key="id", max_limit=self._settings.max_limit)
+        page = paging.Page.read(call.query, default_key="id", max_limit=self._settings.max_limit)
         rows = db.page(limit=page.limit, marker=page.marker, sort_key=page.sort_key, sort_dir=page.sort_dir)
         following = page.next_link(call.base_url, views.NOUN, [row["uuid"] for row in rows], {})
         return Answer({"aggregates": [views.show(row, call.base_url) for row in rows], "next": following})

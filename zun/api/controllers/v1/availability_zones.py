@@ -3,8 +3,8 @@
 
 from collections.abc import Sequence
 
+from zun.api import paging
 from zun.api.controllers.v1.parts import Parts
-from zun.api.paging import Page
 from zun.api.request import Call
 from zun.api.routes import Answer, Route
 from zun.api.views import availability_zones as views
@@ -21,12 +21,12 @@ class AvailabilityZones:
         self._settings = parts.settings
 
     def routes(self) -> Sequence[Route]:
-        return (Route("GET", NOUN, self.index),)
+        return (Route("GET", NOUN, self.index, query=paging.LISTED, returns=views.Zones),)
 
     def index(self, call: Call) -> Answer:
         """The markers of this list are zone names, as a zone has no uuid."""
         call.access.require("availability_zones:get_all")
-        page = Page.read(call.query, default_key=_KEY, max_limit=self._settings.max_limit)
+        page = paging.Page.read(call.query, default_key=_KEY, max_limit=self._settings.max_limit)
         if page.sort_key != _KEY:
             raise exceptions.InvalidParameterValue(err=f"sort_key: '{page.sort_key[:64]}' is not {_KEY}.")
         default, down = self._settings.default_availability_zone, page.sort_dir == "desc"

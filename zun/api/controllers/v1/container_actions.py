@@ -18,7 +18,10 @@ class ContainerActions:
 
     def routes(self) -> Sequence[Route]:
         path = "containers/{ident}/container_actions"
-        return Route("GET", path, self.index), Route("GET", f"{path}/{{request_id}}", self.show)
+        return (
+            Route("GET", path, self.index, returns=views.Actions),
+            Route("GET", f"{path}/{{request_id}}", self.show, returns=views.ActionWithEvents),
+        )
 
     def index(self, call: Call) -> Answer:
         container = self._container(call)

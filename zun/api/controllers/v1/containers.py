@@ -21,8 +21,8 @@ from zun.api.controllers.v1.parts import Parts
 from zun.api.microversion import Version, v1
 from zun.api.policy import Access
 from zun.api.request import Call
-from zun.api.routes import ACCEPTED, NO_CONTENT, Answer, Route
-from zun.api.schemas import Schema
+from zun.api.routes import ACCEPTED, NO_CONTENT, NOTHING, Answer, Route
+from zun.api.schemas import Field, Schema
 from zun.api.schemas import containers as schemas
 from zun.api.views import containers as views
 from zun.api.views import placement as placement_views
@@ -43,7 +43,12 @@ NOUN = views.NOUN
 STOP_BEFORE_DELETE_SECONDS = 10
 
 _FILTERS = ("name", "image", "project_id", "user_id", "memory", "host", "task_state", "status", "auto_remove")
-_LIST_PARAMETERS = paging.PARAMETERS | {"all_projects", *_FILTERS}
+_LIST = paging.parameters(
+    **{**dict.fromkeys(_FILTERS, paging.TEXT), "memory": Field({"type": "integer"}), "auto_remove": paging.FLAG},
+    all_projects=paging.FLAG,
+)
+_NO_BODY = Schema({})
+_ALL_PROJECTS = Schema({"all_projects": paging.FLAG})
 
 Given = Mapping[str, Any]
 
@@ -53,8 +58,9 @@ class Action:
     """A sub-action of a container: its name is also that of its policy and of its row in the table of
     statuses.
 
-    ``perform`` gets the container, the checked arguments and the call. ``waits`` is for those whose response
-    is the answer of the container's host: when that is known to be down nobody waits for it. ``recorded`` are
+    ``perform`` gets the container, the checked arguments and the call, and answers with a body of the type ``returns``
+    and with ``status``. With a ``body`` the ``schema`` is that of the query alone. ``waits`` is for those whose
+    response is the answer of the container's host: when that is known to be down nobody waits for it. ``recorded`` are
     listed among the container's actions.
     """
 
@@ -62,10 +68,13 @@ class Action:
     name: str
     schema: Schema
     perform: Callable[[Container, Given, Call], Answer]
+    returns: Any = None
+    status: int = 202
     waits: bool = False
     recorded: bool = False
     streams: bool = False
     any_status: bool = False
+    body: Schema | None = None
     since: Version = microversion.MIN
     until: Version = microversion.MAX
 
@@ -82,11 +91,20 @@ class Containers:
     def routes(self) -> Sequence[Route]:
         item = "containers/{ident}"
         return (
-            Route("GET", "containers", self.index),
-            Route("POST", "containers", self.create, json_only=True),
-            Route("GET", item, self.show),
-            Route("PATCH", item, self.update),
-            Route("DELETE", item, self.delete),
+            Route("GET", "containers", self.index, query=_LIST, returns=views.Containers),
+            Route(
+                "POST",
+                "containers",
+                self.create,
+                json_only=True,
+                query=schemas.CREATE_QUERY,
+                body=self._create_schemas,
+                returns=views.Container,
+                status=202,
+            ),
+            Route("GET", item, self.show, query=_ALL_PROJECTS, returns=views.Container),
+            Route("PATCH", item, self.update, arguments=self._update_schema, returns=views.Container),
+            Route("DELETE", item, self.delete, query=schemas.DELETE_QUERY, returns=NOTHING, status=204),
             *(
                 Route(
                     action.verb,
@@ -95,6 +113,11 @@ class Containers:
                     action.since,
                     action.until,
                     streams=action.streams,
+                    query=None if action.body is None else action.schema,
+                    body=action.body,
+                    arguments=action.schema if action.body is None else None,
+                    returns=action.returns,
+                    status=action.status,
                 )
                 for action in self._actions()
             ),
@@ -109,31 +132,72 @@ class Containers:
             Action("POST", "pause", schemas.NONE, self._pause, recorded=True),
             Action("POST", "unpause", schemas.NONE, self._unpause, recorded=True),
             Action("POST", "kill", schemas.KILL, self._kill, recorded=True),
-            Action("POST", "rename", schemas.RENAME, self._rename, any_status=True, until=v1(13)),
-            Action("POST", "resize_container", self._update_schema, self._resize_container, since=v1(19)),
-            Action("POST", "execute", schemas.EXECUTE, self._execute, waits=True),
-            Action("POST", "execute_resize", schemas.EXECUTE_RESIZE, self._resize_terminal, waits=True),
-            Action("POST", "resize", schemas.RESIZE, self._resize_terminal, waits=True),
-            Action("GET", "attach", schemas.NONE, self._attach, waits=True),
-            Action("GET", "logs", schemas.LOGS, self._logs, waits=True),
-            Action("GET", "top", schemas.TOP, self._top, waits=True),
-            Action("GET", "stats", schemas.NONE, self._stats, waits=True),
-            Action("GET", "get_archive", schemas.GET_ARCHIVE, self._get_archive, waits=True),
-            Action("POST", "put_archive", schemas.PUT_ARCHIVE, self._put_archive, waits=True, streams=True),
-            Action("POST", "commit", schemas.COMMIT, self._commit, waits=True, recorded=True),
-            Action("POST", "network_attach", schemas.ATTACH, self._network_attach, any_status=True, since=v1(8)),
+            Action("POST", "rename", schemas.RENAME, self._rename, views.Container, 200, any_status=True, until=v1(13)),
+            Action(
+                "POST", "resize_container", self._update_schema, self._resize_container, views.Container, since=v1(19)
+            ),
+            Action("POST", "execute", schemas.EXECUTE, self._execute, views.Executed, 200, waits=True),
+            Action("POST", "execute_resize", schemas.EXECUTE_RESIZE, self._resize_terminal, status=200, waits=True),
+            Action("POST", "resize", schemas.RESIZE, self._resize_terminal, status=200, waits=True),
+            Action("GET", "attach", schemas.NONE, self._attach, str, 200, waits=True),
+            Action("GET", "logs", schemas.LOGS, self._logs, str, 200, waits=True),
+            Action("GET", "top", schemas.TOP, self._top, views.Processes, 200, waits=True),
+            Action("GET", "stats", schemas.NONE, self._stats, views.Stats, 200, waits=True),
+            Action("GET", "get_archive", schemas.GET_ARCHIVE, self._get_archive, views.Archive, 200, waits=True),
+            Action(
+                "POST",
+                "put_archive",
+                schemas.PUT_ARCHIVE,
+                self._put_archive,
+                None,
+                200,
+                waits=True,
+                streams=True,
+                body=schemas.PUT_ARCHIVE_BODY,
+            ),
+            Action(
+                "POST",
+                "commit",
+                schemas.COMMIT,
+                self._commit,
+                views.Committed,
+                waits=True,
+                recorded=True,
+                body=_NO_BODY,
+            ),
+            Action(
+                "POST", "network_attach", schemas.ATTACH, self._network_attach, None, 200, any_status=True, since=v1(8)
+            ),
             Action("POST", "network_detach", schemas.DETACH, self._network_detach, any_status=True, since=v1(6)),
-            Action("GET", "network_list", schemas.NONE, self._network_list, any_status=True, since=v1(13)),
+            Action(
+                "GET",
+                "network_list",
+                schemas.NONE,
+                self._network_list,
+                views.Networks,
+                200,
+                any_status=True,
+                since=v1(13),
+            ),
             Action("POST", "add_security_group", schemas.SECURITY_GROUP, self._security_group, until=v1(14)),
             Action("POST", "remove_security_group", schemas.SECURITY_GROUP, self._security_group, until=v1(14)),
-            Action("GET", "explain", schemas.NONE, self._explain, any_status=True, since=microversion.QUESTIONS),
+            Action(
+                "GET",
+                "explain",
+                schemas.NONE,
+                self._explain,
+                placement_views.Explanation,
+                200,
+                any_status=True,
+                since=microversion.QUESTIONS,
+            ),
         )
 
     # The collection.
 
     def index(self, call: Call) -> Answer:
         query = call.query
-        paging.check_names(query, _LIST_PARAMETERS)
+        paging.check_names(query, _LIST.names)
         call.access.require("container:get_all")
         all_projects = paging.boolean("all_projects", query.get("all_projects"))
         if all_projects:
@@ -150,6 +214,7 @@ class Containers:
             sort_key=page.sort_key,
             sort_dir=page.sort_dir,
             all_projects=all_projects,
+            columns=views.COLUMNS,
         )
         now, visible = timeutils.utcnow(), self._visible(call.access)
         carried = {**({"all_projects": "true"} if all_projects else {}), **given}
@@ -482,7 +547,7 @@ class Containers:
     def _visible(self, access: Access, row: Mapping[str, Any] | None = None) -> frozenset[str]:
         return frozenset(name for name in views.RESTRICTED if access.allows(f"container:get_one:{name}", row))
 
-    def _shown(self, row: Mapping[str, Any], call: Call, *, fresh: bool = False) -> dict[str, Any]:
+    def _shown(self, row: Mapping[str, Any], call: Call, *, fresh: bool = False) -> views.Container:
         return views.show(
             row,
             call.version,
@@ -499,11 +564,9 @@ class Containers:
         """
         names = ("cpu", "memory", "cpu_policy", "keep_cpus")
         size = {name: given[name] for name in names if given.get(name) is not None}
-        for name in ("cpu_policy", "keep_cpus"):
-            if name in size and call.version < microversion.PLACEMENT:
-                raise exceptions.InvalidParamInVersion(
-                    param=name, req_version=call.version, min_version=microversion.PLACEMENT
-                )
+        for name, since in schemas.UPDATE_SINCE.items():
+            if name in size and call.version < since:
+                raise exceptions.InvalidParamInVersion(param=name, req_version=call.version, min_version=since)
         if size:
             placement_rules.resized(container, **size)
             self._require_host(container)

@@ -7,12 +7,14 @@ from typing import Any
 from zun.api import microversion, paging
 from zun.api.controllers.v1.parts import Parts
 from zun.api.request import Call
-from zun.api.routes import NO_CONTENT, Answer, Route
+from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
 from zun.api.schemas import groups as schemas
 from zun.api.views import groups as views
 from zun.common import exceptions
 from zun.common.groups import Policy
 from zun.db import groups as db
+
+_LIST = paging.parameters(all_projects=paging.FLAG)
 
 
 class Groups:
@@ -22,10 +24,12 @@ class Groups:
     def routes(self) -> Sequence[Route]:
         since, item = microversion.GROUPS, "groups/{group}"
         return (
-            Route("GET", "groups", self.index, since=since),
-            Route("POST", "groups", self.create, since=since),
-            Route("GET", item, self.show, since=since),
-            Route("DELETE", item, self.delete, since=since),
+            Route("GET", "groups", self.index, since=since, query=_LIST, returns=views.Groups),
+            Route(
+                "POST", "groups", self.create, since=since, arguments=schemas.CREATE, returns=views.Group, status=201
+            ),
+            Route("GET", item, self.show, since=since, returns=views.Group),
+            Route("DELETE", item, self.delete, since=since, returns=NOTHING, status=204),
         )
 
     def index(self, call: Call) -> Answer:

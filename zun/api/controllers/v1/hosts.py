@@ -3,11 +3,10 @@
 
 from collections.abc import Sequence
 
-from zun.api import microversion
+from zun.api import microversion, paging
 from zun.api.controllers.v1 import alive
 from zun.api.controllers.v1.parts import Parts
 from zun.api.microversion import v1
-from zun.api.paging import Page
 from zun.api.request import Call
 from zun.api.routes import Answer, Route
 from zun.api.schemas import hosts as schemas
@@ -26,15 +25,24 @@ class Hosts:
 
     def routes(self) -> Sequence[Route]:
         return (
-            Route("GET", "hosts", self.index, since=v1(4)),
-            Route("GET", "hosts/{host}", self.show, since=v1(4)),
-            Route("GET", "hosts/{host}/topology", self.topology, since=microversion.PLACEMENT),
-            Route("POST", "hosts/{host}/audit", self.audit, since=microversion.PLACEMENT),
+            Route("GET", "hosts", self.index, since=v1(4), query=paging.LISTED, returns=views.Hosts),
+            Route("GET", "hosts/{host}", self.show, since=v1(4), returns=views.Host),
+            Route(
+                "GET", "hosts/{host}/topology", self.topology, since=microversion.PLACEMENT, returns=views.Topology
+            ),
+            Route(
+                "POST",
+                "hosts/{host}/audit",
+                self.audit,
+                since=microversion.PLACEMENT,
+                arguments=schemas.AUDIT,
+                returns=views.Audit,
+            ),
         )
 
     def index(self, call: Call) -> Answer:
         call.access.require("host:get_all")
-        page = Page.read(call.query, default_key="hostname", max_limit=self._settings.max_limit)
+        page = paging.Page.read(call.query, default_key="hostname", max_limit=self._settings.max_limit)
         rows = db.page(limit=page.limit, marker=page.marker, sort_key=page.sort_key, sort_dir=page.sort_dir)
         usage = db.usage([row["hostname"] for row in rows])
         shown = [views.show(row, usage.get(row["hostname"], NOTHING_HELD), call.base_url) for row in rows]

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from oslo_utils import timeutils, uuidutils
 
-from zun.api import committed
+from zun.api import committed, paging
 from zun.api.controllers.v1 import alive
 from zun.api.controllers.v1.parts import Parts
-from zun.api.paging import Page
 from zun.api.policy import Access
 from zun.api.request import Call
 from zun.api.routes import Answer, Route
@@ -33,17 +32,19 @@ class Images:
 
     def routes(self) -> Sequence[Route]:
         return (
-            Route("GET", "images", self.index),
-            Route("POST", "images", self.pull, json_only=True),
-            Route("GET", "images/{uuid}", self.show),
-            Route("DELETE", "images/{uuid}", self.delete),
-            Route("GET", "images/{name}/search", self.search),
-            Route("GET", "images/{owner}/{name}/search", self.search),
+            Route("GET", "images", self.index, query=paging.LISTED, returns=views.Images),
+            Route("POST", "images", self.pull, json_only=True, body=schemas.PULL, returns=views.Image, status=202),
+            Route("GET", "images/{uuid}", self.show, returns=views.Image),
+            Route("DELETE", "images/{uuid}", self.delete, returns=None),
+            *(
+                Route("GET", f"images/{name}/search", self.search, query=self._search_schema, returns=views.Found)
+                for name in ("{name}", "{owner}/{name}")
+            ),
         )
 
     def index(self, call: Call) -> Answer:
         call.access.require("image:get_all")
-        page = Page.read(call.query, default_key="id", max_limit=self._settings.max_limit)
+        page = paging.Page.read(call.query, default_key="id", max_limit=self._settings.max_limit)
         rows = db.page(
             call.context, limit=page.limit, marker=page.marker, sort_key=page.sort_key, sort_dir=page.sort_dir
         )

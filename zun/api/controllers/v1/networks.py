@@ -10,12 +10,12 @@ from zun.api import microversion, paging
 from zun.api.controllers.v1.parts import Parts
 from zun.api.microversion import v1
 from zun.api.request import Call
-from zun.api.routes import NO_CONTENT, Answer, Route
+from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
 from zun.api.schemas import networks as schemas
 from zun.api.views import networks as views
 from zun.db import networks as db
 
-_LIST_PARAMETERS = paging.PARAMETERS | {"all_projects"}
+_LIST = paging.parameters(all_projects=paging.FLAG)
 
 
 class Networks:
@@ -25,15 +25,22 @@ class Networks:
     def routes(self) -> Sequence[Route]:
         item = "networks/{network}"
         return (
-            Route("GET", "networks", self.index, since=microversion.NETWORKS),
-            Route("POST", "networks", self.create, json_only=True),
-            Route("GET", item, self.show, since=microversion.NETWORKS),
-            Route("DELETE", item, self.delete, since=v1(27)),
+            Route(
+                "GET",
+                "networks",
+                self.index,
+                since=microversion.NETWORKS,
+                query=_LIST,
+                returns=views.NetworkList,
+            ),
+            Route("POST", "networks", self.create, json_only=True, body=schemas.CREATE, returns=views.Network),
+            Route("GET", item, self.show, since=microversion.NETWORKS, returns=views.Network),
+            Route("DELETE", item, self.delete, since=v1(27), returns=NOTHING, status=204),
         )
 
     def index(self, call: Call) -> Answer:
         query = call.query
-        paging.check_names(query, _LIST_PARAMETERS)
+        paging.check_names(query, _LIST.names)
         call.access.require("network:get_all")
         all_projects = paging.boolean("all_projects", query.get("all_projects"))
         if all_projects:
@@ -52,7 +59,7 @@ class Networks:
         return Answer({"networks": [views.show(row, call.version) for row in rows], "next": following})
 
     def create(self, call: Call) -> Answer:
-        given = schemas.create(dict(call.body), own=call.version >= microversion.NETWORKS)
+        given = schemas.CREATE[call.version](call.body)
         call.access.require("network:create")
         owner = given.get("project_id", call.context.project_id)
         if owner != call.context.project_id:

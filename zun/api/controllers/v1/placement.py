@@ -28,8 +28,24 @@ class Placement:
     def routes(self) -> Sequence[Route]:
         since = microversion.QUESTIONS
         return (
-            Route("POST", "placement/dry_run", self.dry_run, since=since, json_only=True),
-            Route("POST", "placement/capacity", self.capacity, since=since, json_only=True),
+            Route(
+                "POST",
+                "placement/dry_run",
+                self.dry_run,
+                since=since,
+                json_only=True,
+                body=self._dry_run_schema,
+                returns=views.DryRun,
+            ),
+            Route(
+                "POST",
+                "placement/capacity",
+                self.capacity,
+                since=since,
+                json_only=True,
+                body=self._capacity_schema,
+                returns=views.Capacity,
+            ),
         )
 
     def dry_run(self, call: Call) -> Answer:

@@ -20,8 +20,8 @@ class QuotaClasses:
 
     def routes(self) -> Sequence[Route]:
         return (
-            Route("GET", "quota_classes/{name}", self.show),
-            Route("PUT", "quota_classes/{name}", self.update),
+            Route("GET", "quota_classes/{name}", self.show, returns=views.Limits),
+            Route("PUT", "quota_classes/{name}", self.update, arguments=schemas.UPDATE, returns=views.Limits),
         )
 
     def show(self, call: Call) -> Answer:

@@ -7,10 +7,12 @@ from zun.api import errors
 from zun.api.controllers.v1.parts import Parts
 from zun.api.request import Call
 from zun.api.routes import Answer, Route
+from zun.api.schemas import Field, Schema
 from zun.api.schemas import quotas as schemas
 from zun.api.views import quotas as views
 from zun.db import quotas as db
 
+_USAGES = Schema({"usages": Field({"type": "string"})})
 _LONGEST_ID = 255  # what the column holds
 
 
@@ -21,10 +23,10 @@ class Quotas:
     def routes(self) -> Sequence[Route]:
         item = "quotas/{project_id}"
         return (
-            Route("GET", item, self.show),
-            Route("PUT", item, self.update),
-            Route("DELETE", item, self.delete),
-            Route("GET", f"{item}/defaults", self.defaults),
+            Route("GET", item, self.show, query=_USAGES, returns=views.LimitsAndUse),
+            Route("PUT", item, self.update, arguments=schemas.UPDATE, returns=views.Limits),
+            Route("DELETE", item, self.delete, returns=None),
+            Route("GET", f"{item}/defaults", self.defaults, returns=views.Limits),
         )
 
     def show(self, call: Call) -> Answer:

@@ -7,13 +7,13 @@ from typing import Any
 from zun.api import paging
 from zun.api.controllers.v1.parts import Parts
 from zun.api.request import Call
-from zun.api.routes import NO_CONTENT, Answer, Route
+from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
 from zun.api.schemas import registries as schemas
 from zun.api.views import registries as views
 from zun.db import registries as db
 from zun.db.session import Row
 
-_LIST_PARAMETERS = paging.PARAMETERS | db.FILTERS | {"all_projects"}
+_LIST = paging.parameters(**dict.fromkeys(sorted(db.FILTERS), paging.TEXT), all_projects=paging.FLAG)
 
 
 class Registries:
@@ -23,16 +23,24 @@ class Registries:
     def routes(self) -> Sequence[Route]:
         item = "registries/{ident}"
         return (
-            Route("GET", "registries", self.index),
-            Route("POST", "registries", self.create, json_only=True),
-            Route("GET", item, self.show),
-            Route("PATCH", item, self.update),
-            Route("DELETE", item, self.delete),
+            Route("GET", "registries", self.index, query=_LIST, returns=views.Registries),
+            Route(
+                "POST",
+                "registries",
+                self.create,
+                json_only=True,
+                body=schemas.CREATE,
+                returns=views.OneRegistry,
+                status=201,
+            ),
+            Route("GET", item, self.show, returns=views.OneRegistry),
+            Route("PATCH", item, self.update, body=schemas.UPDATE, returns=views.OneRegistry),
+            Route("DELETE", item, self.delete, returns=NOTHING, status=204),
         )
 
     def index(self, call: Call) -> Answer:
         query = call.query
-        paging.check_names(query, _LIST_PARAMETERS)
+        paging.check_names(query, _LIST.names)
         call.access.require("registry:get_all")
         all_projects = paging.boolean("all_projects", query.get("all_projects"))
         if all_projects:
@@ -53,7 +61,7 @@ class Registries:
         return Answer({"registries": [views.show(row) for row in rows], "next": following})
 
     def create(self, call: Call) -> Answer:
-        given = schemas.create(call.body)
+        given = schemas.CREATE(call.body)["registry"]
         call.access.require("registry:create")
         owner = {"project_id": call.context.project_id, "user_id": call.context.user_id}
         row = db.insert({**owner, **self._encrypted(given)})
@@ -64,7 +72,7 @@ class Registries:
         return Answer({"registry": views.show(self._found(call, "registry:get_one"), call.base_url)})
 
     def update(self, call: Call) -> Answer:
-        given = schemas.update(call.body)
+        given = schemas.UPDATE(call.body)["registry"]
         row = self._found(call, "registry:update")
         if given:
             row = db.update(row["uuid"], self._encrypted(given))

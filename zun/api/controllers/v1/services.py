@@ -24,11 +24,16 @@ class Services:
 
     def routes(self) -> Sequence[Route]:
         return (
-            Route("GET", "services", self.index),
-            Route("DELETE", "services", self.delete),
-            Route("PUT", "services/enable", self.enable),
-            Route("PUT", "services/disable", self.disable),
-            Route("PUT", "services/force_down", self.force_down),
+            Route("GET", "services", self.index, returns=views.Services),
+            Route("DELETE", "services", self.delete, query=schemas.DELETE, returns=None),
+            *(
+                Route("PUT", f"services/{name}", handler, arguments=schema, returns=views.ChangedService)
+                for name, handler, schema in (
+                    ("enable", self.enable, schemas.ENABLE),
+                    ("disable", self.disable, schemas.DISABLE),
+                    ("force_down", self.force_down, schemas.FORCE_DOWN),
+                )
+            ),
         )
 
     def index(self, call: Call) -> Answer:

@@ -21,6 +21,13 @@ def generation(hostname):
     return compute_nodes.find(hostname)["generation"]
 
 
+def test_characters_beyond_the_first_plane(context):
+    with pytest.raises(exceptions.ContainerNotFound):
+        containers.find(context, "\U0001f600")
+    row = container(environment={"A": "\U0001f600"})
+    assert containers.get(row["uuid"])["environment"] == {"A": "\U0001f600"}
+
+
 # insert, get
 
 

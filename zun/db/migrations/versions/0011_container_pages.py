@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Indexes for a page of a project's containers and for its quota"""
+
+from alembic import op
+
+revision = "0011"
+down_revision = "0010"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_index("ix_containers_project_id_id", "containers", ["project_id", "id", "cpu", "memory", "disk"])
+    op.create_index("ix_containers_project_id_created_at", "containers", ["project_id", "created_at"])
