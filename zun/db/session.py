@@ -115,6 +115,12 @@ def first(connection: sa.Connection, statement: sa.Executable) -> Row | None:
     return cast(Row | None, connection.execute(statement).mappings().first())
 
 
+def _may_work_again(exc: Exception) -> bool:
+    # MariaDB ends the whole transaction that loses a deadlock; going back to its savepoint then fails, which is the
+    # error that is seen, with the deadlock as its cause.
+    return isinstance(exc, db_exc.DBConnectionError) or isinstance(getattr(exc, "cause", None), db_exc.DBDeadlock)
+
+
 def retry(function: F) -> F:
     """Run again what lost a deadlock or its connection. ``function`` must be one whole transaction."""
     wrapped = oslo_db_api.wrap_db_retry(
@@ -125,7 +131,7 @@ def retry(function: F) -> F:
         jitter=True,
         retry_on_deadlock=True,
         retry_on_disconnect=True,
-        exception_checker=lambda exc: isinstance(exc, db_exc.DBConnectionError),
+        exception_checker=_may_work_again,
     )(function)
     return functools.wraps(function)(wrapped)  # type: ignore[return-value]
 

@@ -122,7 +122,8 @@ def test_what_is_there_twice_is_told_alike_by_every_database(database):
 
 
 def test_a_transaction_that_lost_a_deadlock_or_its_connection_runs_again():
-    losses = [db_exc.DBDeadlock(), db_exc.DBConnectionError(), db_exc.DBDeadlock()]
+    in_savepoint = db_exc.DBError(cause=db_exc.DBDeadlock())
+    losses = [db_exc.DBDeadlock(), in_savepoint, db_exc.DBConnectionError(), db_exc.DBDeadlock()]
 
     @session.retry
     def work(value):
