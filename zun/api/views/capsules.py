@@ -3,7 +3,7 @@
 
 import datetime
 from collections.abc import Mapping, Sequence, Set
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from zun.api import microversion
 from zun.api.microversion import Version, v1
@@ -12,6 +12,41 @@ from zun.common.kinds import Kind
 
 NOUN = "capsules"
 _RENAMED = v1(32)
+
+
+class Capsule(containers.Placement):
+    uuid: str
+    links: list[links.Link]
+    user_id: str | None
+    project_id: str | None
+    created_at: str | None
+    updated_at: str | None
+    addresses: dict[str, Any]
+    status: str | None
+    status_reason: str | None
+    annotations: dict[str, Any]
+    cpu: float | None
+    memory: str
+    containers: list[containers.Container]
+    init_containers: list[containers.Container]
+    restart_policy: str | dict[str, str] | None
+    host: NotRequired[str | None]
+    name: NotRequired[Annotated[str | None, _RENAMED]]
+    labels: NotRequired[Annotated[dict[str, str], _RENAMED]]
+    # Until then:
+    meta_name: NotRequired[str | None]
+    meta_labels: NotRequired[dict[str, str]]
+    volumes_info: NotRequired[dict[str, Any]]
+    containers_uuids: NotRequired[list[str]]
+    init_containers_uuids: NotRequired[list[str]]
+    capsule_version: NotRequired[str]
+    cpu_policy: NotRequired[Annotated[str | None, microversion.PLACEMENT]]
+    published_ports: NotRequired[Annotated[dict[str, dict[str, Any]], microversion.NETWORKS]]
+
+
+class Capsules(TypedDict):
+    capsules: list[Capsule]
+    next: str | None
 
 
 def show(
@@ -23,9 +58,10 @@ def show(
     host: bool,
     visible: Set[str],
     base_url: str,
-) -> dict[str, Any]:
+) -> Capsule:
     """``host``: show where it is. ``visible`` are the restricted members of containers to show."""
-    shown = {
+    name, labels, restart = row["name"] or None, row["labels"] or {}, row["restart_policy"] or {}
+    shown: Capsule = {
         "uuid": row["uuid"],
         "links": links.item(base_url, NOUN, row["uuid"]),
         "user_id": row["user_id"],
@@ -40,17 +76,19 @@ def show(
         "memory": str(row["memory"]),
         "containers": _containers(members, Kind.MEMBER, version, now, visible),
         "init_containers": _containers(members, Kind.INIT, version, now, visible),
+        "restart_policy": restart.get("Name") if version < _RENAMED else restart,
     }
     if host:
         shown["host"] = row["host"]
-    name, labels, restart = row["name"] or None, row["labels"] or {}, row["restart_policy"] or {}
     if version < _RENAMED:
-        shown |= {"meta_name": name, "meta_labels": labels, "restart_policy": restart.get("Name")}
-        shown |= {"volumes_info": {}, "containers_uuids": [], "init_containers_uuids": [], "capsule_version": ""}
+        shown["meta_name"], shown["meta_labels"] = name, labels
+        shown["volumes_info"], shown["capsule_version"] = {}, ""
+        shown["containers_uuids"], shown["init_containers_uuids"] = [], []
     else:
-        shown |= {"name": name, "labels": labels, "restart_policy": restart}
+        shown["name"], shown["labels"] = name, labels
     if version >= microversion.PLACEMENT:
-        shown |= {"cpu_policy": row["cpu_policy"], **containers.placement(row)}
+        shown["cpu_policy"] = row["cpu_policy"]
+        shown.update(containers.placement(row))  # type: ignore[typeddict-item]  # a part of a Capsule
     if version >= microversion.NETWORKS:
         shown["published_ports"] = containers.published_ports(row)
     return shown
@@ -58,5 +96,5 @@ def show(
 
 def _containers(
     members: Sequence[Mapping[str, Any]], kind: Kind, version: Version, now: datetime.datetime, visible: Set[str]
-) -> list[dict[str, Any]]:
+) -> list[containers.Container]:
     return [containers.show(row, version, now=now, visible=visible) for row in members if row["kind"] == kind]

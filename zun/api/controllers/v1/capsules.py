@@ -11,7 +11,8 @@ from zun.api import capsules, nets, paging
 from zun.api.controllers.v1 import requested
 from zun.api.controllers.v1.parts import Parts
 from zun.api.request import Call
-from zun.api.routes import NO_CONTENT, Answer, Route
+from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
+from zun.api.schemas import Schema
 from zun.api.schemas import capsules as schemas
 from zun.api.views import capsules as views
 from zun.api.views import containers as container_views
@@ -20,6 +21,9 @@ from zun.common.states import Status
 from zun.db import capsules as db
 from zun.db import containers as db_containers
 from zun.objects import Container
+
+_LIST = paging.parameters(all_projects=paging.FLAG)
+_ALL_PROJECTS = Schema({"all_projects": paging.FLAG})
 
 UNREACHABLE = "The scheduler could not be reached. Delete it and try again."
 
@@ -34,10 +38,12 @@ class Capsules:
     def routes(self) -> Sequence[Route]:
         item = "capsules/{capsule}"
         return (
-            Route("GET", "capsules", self.index),
-            Route("POST", "capsules", self.create, json_only=True),
-            Route("GET", item, self.show),
-            Route("DELETE", item, self.delete),
+            Route("GET", "capsules", self.index, query=_LIST, returns=views.Capsules),
+            Route(
+                "POST", "capsules", self.create, json_only=True, body=schemas.CREATE, returns=views.Capsule, status=202
+            ),
+            Route("GET", item, self.show, returns=views.Capsule),
+            Route("DELETE", item, self.delete, query=_ALL_PROJECTS, returns=NOTHING, status=204),
         )
 
     def index(self, call: Call) -> Answer:
@@ -109,7 +115,7 @@ class Capsules:
         self._compute.delete(call.context, capsule, force=True)
         return NO_CONTENT
 
-    def _shown(self, row: Mapping[str, Any], members: Sequence[Mapping[str, Any]], call: Call) -> dict[str, Any]:
+    def _shown(self, row: Mapping[str, Any], members: Sequence[Mapping[str, Any]], call: Call) -> views.Capsule:
         restricted = container_views.RESTRICTED
         return views.show(
             row,
