@@ -8,10 +8,11 @@ from dataclasses import replace
 from functools import partial
 
 from zun.topology.cells import HostTopology
-from zun.topology.cost import DISTANCE, mirrored
+from zun.topology.cost import DISTANCE
 from zun.topology.cover import fewest_cells
 from zun.topology.cpuset import NO_CPUS, CpuSet
 from zun.topology.explain import explain
+from zun.topology.lowest import lowest_matching
 from zun.topology.matching import cheapest_columns, cheapest_matching
 from zun.topology.nearest import changes, nearest
 from zun.topology.placement import CellShare, Plan
@@ -74,11 +75,11 @@ def _one_cell(question: Question) -> list[Taken] | None:
     need = question.need(mib)
     if not question.strict and need > question.anywhere:
         return None
-    best, best_cell = None, None
     if len(question.view.cells) == 1:
         (cell,) = question.view.cells
         offer = question.offer(cell, cpus, need)
         return None if offer is None else [Taken(cell, offer, need, mib)]
+    best, best_cell = None, None
     for cell in question.view.cells:
         cost = question.cost(cell, cpus, need)
         if cost is not None and (best is None or cost < best):
@@ -177,15 +178,9 @@ def _lowest_cpus(
         return None
     if all(len(columns) == 1 for columns in ways):
         return [chosen[columns[0]] for columns in ways]
-    _, width = id_bits(question.view)
-    table: Rows = []
-    for (cpus, _, _), columns in zip(parts, ways, strict=True):
-        table.append([None] * len(chosen))
-        for column in columns:
-            table[-1][column] = -mirrored(question.cpus(cells[chosen[column]], cpus), width)
-    matching = cheapest_matching(table)
-    assert matching is not None, "each of these ways is part of a matching"
-    return [chosen[column] for column in matching[1]]
+    masks = [cells[c].online for c in chosen]
+    found = lowest_matching(ways, masks, lambda row, column: question.cpus(cells[chosen[column]], parts[row][0]))
+    return [chosen[column] for column in found]
 
 
 def _set_search(
@@ -240,9 +235,9 @@ def _plan(question: Question, taken: list[Taken]) -> Plan:
     given = {entry.cell.id: entry for entry in taken}
     page_kib = question.page_kib
     cells = {}
-    for node in given.keys() | drawn.keys():
+    for node in drawn if drawn.keys() == given.keys() else given.keys() | drawn.keys():
         units, mib = drawn.get(node, (0, 0))
-        pages = {page_kib: units} if page_kib is not None and units else {}
+        pages = {page_kib: units} if units and page_kib is not None else {}
         entry = given.get(node)
         if entry is None:
             cells[node] = CellShare(NO_CPUS, mib, NO_CPUS, pages)

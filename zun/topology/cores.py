@@ -59,28 +59,34 @@ class CellStock:
     At most ``budget`` CPUs, given or withheld, may come out of the shared pool.
     """
 
-    __slots__ = ("_able", "_budget", "_cell", "_chosen", "_costs", "_free", "_groups", "_hard", "_most_free",
+    __slots__ = ("_able", "_alone", "_budget", "_cell", "_chosen", "_costs", "_free", "_groups", "_hard", "_most_free",
                  "_most_used", "_picks", "_reach", "_rules", "_size", "_slow", "_tables", "_threads")
 
     def __init__(self, cell: CellView, held: int, rules: Rules, budget: int) -> None:
         self._cell, self._rules, self._budget = cell, rules, budget
-        free = able = cell.dedicated & ~held
+        able = self._free = cell.dedicated & ~held
         if rules.keep:
             able = _keepable(cell, held, rules.keep, budget)
-        self._free, self._able = free, able
+        self._able = able
         self._threads = threads = threads_of(cell, able, rules.policy)
-        self._groups = groups_of(cell.cache_masks, able, threads)
-        self._size = unit_size(threads)
-        self._slow = self._size is None and len(self._groups.masks) > MOST_MIXED
-        self._hard = False
-        self._most_free: int | None = None
         self._most_used: int | None = None
+        self._hard = self._slow = False
+        self._alone: int | None = None  # what is free where there is one L3 group to take from
+        if len(cell.cache_masks) == 1:
+            self._alone = able.bit_count()
+        else:
+            self._size: int | None = unit_size(threads)
+            self._groups = groups_of(cell.cache_masks, able, threads)
+            self._slow = self._size is None and len(self._groups.masks) > MOST_MIXED
+            if len(self._groups.masks) == 1:
+                self._alone = self._groups.frees[0]
+            self._most_free: int | None = None
+            self._tables: EvenGroups | MixedGroups | None = None
+            self._reach: list[int] | None = None
+            self._chosen: dict[int, tuple[int, Best] | None] = {}
         if rules.keep == "l3" or (able & cell.pool).bit_count() > budget:
             self._look_at_budget()
-        self._tables: EvenGroups | MixedGroups | None = None
-        self._reach: list[int] | None = None
         self._costs: dict[int, int | None] = {}
-        self._chosen: dict[int, tuple[int, Best] | None] = {}
         self._picks: dict[int, Pick | None] = {}
 
     def _look_at_budget(self) -> None:
@@ -90,6 +96,8 @@ class CellStock:
         """
         cell, able, pool, budget = self._cell, self._able, self._cell.pool, self._budget
         if self._rules.keep == "l3":
+            if self._alone is not None:
+                return
             kept = [(cache.kept & pool, cache.mask & able) for cache in cell.caches if cache.mask & able]
             if sum(paid.bit_count() for paid, _ in kept) > budget:
                 self._most_free = budget
@@ -98,7 +106,7 @@ class CellStock:
                 )
         elif not self._rules.keep:
             self._most_used = budget
-            mixed = self._size is None and self._rules.policy != "prefer"
+            mixed = self._rules.policy != "prefer" and unit_size(self._threads) is None
             self._hard = mixed or bool(able & ~pool)
 
     def cost(self, want: int) -> int | None:
@@ -112,10 +120,9 @@ class CellStock:
         return self._costs[want]
 
     def _cost(self, want: int) -> int | None:
-        groups = self._groups
-        if len(groups.masks) == 1:
+        if self._alone is not None:
             price = self._threads.price(want)
-            return None if price is None else self._priced(1, *price, groups.frees[0], want)
+            return None if price is None else self._priced(1, price[0], price[1], self._alone, want)
         chosen = self._choose(want)
         if chosen is None:
             return None
@@ -137,16 +144,20 @@ class CellStock:
         """The best choice of L3 groups and how many they are; None when there is not enough in them."""
         if want in self._chosen:
             return self._chosen[want]
-        if self._reach is None:
-            self._reach = list(accumulate(sorted(self._groups.sizes, reverse=True)))
-        chosen = None
-        for number in range(bisect_left(self._reach, want) + 1, len(self._reach) + 1):
+        chosen, reaches = None, self._reaches()
+        for number in range(bisect_left(reaches, want) + 1, len(reaches) + 1):
             best = self._in_groups().best(number, want, None if self._hard else self._most_free)
             if best is not None:
                 chosen = number, best
                 break
         self._chosen[want] = chosen
         return chosen
+
+    def _reaches(self) -> list[int]:
+        """What the largest, the two largest, ... groups can give."""
+        if self._reach is None:
+            self._reach = list(accumulate(sorted(self._groups.sizes, reverse=True)))
+        return self._reach
 
     def _in_groups(self) -> EvenGroups | MixedGroups:
         if self._tables is None:
@@ -174,9 +185,9 @@ class CellStock:
 
     def _unlimited(self, want: int) -> Pick | None:
         """``pick`` without what is kept beside it, and without the budget where that makes the choice hard."""
-        groups, taken = self._groups, None
-        if len(groups.masks) == 1:
-            number, free = 1, groups.frees[0]
+        taken = None
+        if self._alone is not None:
+            number, free = 1, self._alone
             taken = self._threads.take(want)
         else:
             chosen = self._choose(want)
@@ -211,11 +222,10 @@ class CellStock:
         """No more than ``cost(want)``, at once: as few groups and cores as their sizes allow."""
         if want in self._costs:
             return self._costs[want] or 0
-        if self._reach is None:
-            self._reach = list(accumulate(sorted(self._groups.sizes, reverse=True)))
+        number = 1 if self._alone is not None else bisect_left(self._reaches(), want) + 1
         threads = 1 if self._rules.policy == "isolate" else self._cell.widest
         # To spread makes what is left negative, though never as much as CORE_LEFT together.
-        return (bisect_left(self._reach, want) + 1) * CACHES - (-want // threads) * CORES - 2 * CORE_LEFT
+        return number * CACHES - (-want // threads) * CORES - 2 * CORE_LEFT
 
 
 def capacity(cell: CellView, held: int, rules: Rules, budget: int) -> int:

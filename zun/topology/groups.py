@@ -40,16 +40,11 @@ class GroupList(NamedTuple):
 
 def groups_of(masks: Sequence[int], able: int, threads: Threads) -> GroupList:
     """The groups of these ``masks`` that have something of ``threads``, all of which is in ``able``."""
-    if len(masks) == 1:
-        return GroupList(masks, [threads.size], [able.bit_count()]) if threads.size else _NO_GROUPS
     sizes = _sizes(masks, able, threads)
     if 0 in sizes:
         masks = [mask for mask, size in zip(masks, sizes, strict=True) if size]
         sizes = [size for size in sizes if size]
     return GroupList(masks, sizes, [(able & mask).bit_count() for mask in masks])
-
-
-_NO_GROUPS = GroupList((), (), ())
 
 
 def _sizes(masks: Sequence[int], able: int, threads: Threads) -> list[int]:
@@ -123,40 +118,50 @@ class EvenGroups:
                 too_many = middle
         return want - enough, 0, sums & columns(width, rows, enough)
 
-    def unions(self, number: int, best: Best) -> Iterator[int]:
+    def unions(self, number: int, best: Best) -> list[int]:
         """Masks of the best choices: of choices that differ in their ids only, the lowest suffices."""
-        place, target = best.place, best.free * self._width
-        while place:
-            units = (place & -place).bit_length() - 1
-            place &= place - 1
-            yield from self._reaching(number, target + units)
-
-    def _reaching(self, number: int, target: int) -> Iterator[int]:
-        """Masks of the choices with these sums."""
+        masks = self._groups.masks
+        if number == len(masks):
+            return [sum(masks)]
         if self._needs is None:
-            self._needs = needs(self._shifts, [_marks(self._threads, mask) for mask in self._groups.masks])
-        if number == 1:
-            for shift, need, mask in zip(self._shifts, self._needs, self._groups.masks, strict=True):
-                if shift == target and not need:
-                    yield mask
-            return
-        self._sums(number)
-        yield from self._back(len(self._shifts), number, target, 0, 0)
+            self._needs = needs(self._shifts, [_marks(self._threads, mask) for mask in masks])
+        place, target = best.place, best.free * self._width
+        found = []
+        while place:
+            reached = target + (place & -place).bit_length() - 1
+            place &= place - 1
+            if number > 1:
+                found += self._reaching(number, reached)
+                continue
+            for shift, need, mask in zip(self._shifts, self._needs, masks, strict=True):
+                if shift == reached and not need:
+                    found.append(mask)
+        return found
 
-    def _back(self, position: int, number: int, target: int, union: int, must: int) -> Iterator[int]:
-        """Choices of ``number`` of the first ``position`` groups, those in ``must`` among them."""
-        assert self._layers is not None and self._needs is not None
-        if number == 0:
-            yield union
-            return
-        position -= 1
-        layer, shift = self._layers[position], self._shifts[position]
-        if number <= position and not must >> position & 1 and layer[number] >> target & 1:
-            yield from self._back(position, number, target, union, must)
-        must = (must | self._needs[position]) & ((1 << position) - 1)
-        rest = target - shift
-        if rest >= 0 and must.bit_count() < number and layer[number - 1] >> rest & 1:
-            yield from self._back(position, number - 1, rest, union | self._groups.masks[position], must)
+    def _reaching(self, number: int, target: int) -> list[int]:
+        """Masks of the choices with these sums, found by going back from the last group to the first."""
+        layers, requires, shifts, masks = self._layers, self._needs, self._shifts, self._groups.masks
+        assert layers is not None and requires is not None, "a sum was asked for"
+        found = []
+        open_ends = [(len(shifts), number, target, 0, 0)]
+        while open_ends:
+            position, number, target, union, must = open_ends.pop()
+            while number:
+                position -= 1
+                layer, rest = layers[position], target - shifts[position]
+                without = number <= position and not must >> position & 1 and layer[number] >> target & 1
+                if rest >= 0 and layer[number - 1] >> rest & 1:
+                    need = (must | requires[position]) & ((1 << position) - 1)
+                    if need.bit_count() < number:
+                        if without:
+                            open_ends.append((position, number, target, union, must))
+                        number, target, union, must = number - 1, rest, union | masks[position], need
+                        continue
+                if not without:
+                    break
+            else:
+                found.append(union)
+        return found
 
     def _sums(self, number: int) -> int:
         """The sums of every choice of so many groups."""

@@ -93,11 +93,14 @@ class Question:
         room = self.room(cell.id)
         if need > room and self.strict and need > self.reach(cell):
             return None
+        if self.dedicated and cpus:
+            found = self._stock(cell).pick(cpus)
+            if found is None:
+                return None
+            cost, given, withheld = found
+            return Offer(cost + self.memory_cost(room, need), given, withheld, cpus)
         offer = self.cpu_offer(cell, cpus)
-        if offer is None:
-            return None
-        cost, given, withheld, amount = offer
-        return Offer(cost + self.memory_cost(room, need), given, withheld, amount)
+        return None if offer is None else offer._replace(cost=offer.cost + self.memory_cost(room, need))
 
     def cost(self, cell: CellView, cpus: int, need: int) -> int | None:
         """The cost of ``offer``, for less work."""
@@ -109,8 +112,8 @@ class Question:
 
     def cpu_cost(self, cell: CellView, cpus: int) -> int | None:
         """The cost of ``cpu_offer``."""
-        if self.dedicated and cpus:
-            return self._stock(cell).cost(cpus) if cpus <= (cell.dedicated & ~self.held).bit_count() else None
+        if cpus and self.dedicated:
+            return self._stock(cell).cost(cpus)
         offer = self.cpu_offer(cell, cpus)
         return None if offer is None else offer.cost
 
@@ -145,11 +148,9 @@ class Question:
         return offer
 
     def _dedicated_offer(self, cell: CellView, cpus: int) -> Offer | None:
-        free = (cell.dedicated & ~self.held).bit_count()
         if cpus == 0:
+            free = (cell.dedicated & ~self.held).bit_count()
             return Offer(free * self.rules.weights.cell_left, 0, 0, 0)
-        if cpus > free:
-            return None
         found = self._stock(cell).pick(cpus)
         return None if found is None else Offer(found[0], found[1], found[2], cpus)
 
