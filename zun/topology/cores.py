@@ -19,7 +19,7 @@ from zun.topology.budget import within_budget
 from zun.topology.cost import CACHES, CORE_LEFT, CORES, PACK, Weights
 from zun.topology.groups import Best, EvenGroups, MixedGroups, groups_of
 from zun.topology.request import PlacementRequest
-from zun.topology.threads import Units, lower, threads_of, unit_size, units_of
+from zun.topology.threads import Pairs, Units, lower, threads_of, unit_size, units_of
 from zun.topology.view import CacheView, CellView
 
 
@@ -70,6 +70,7 @@ class CellStock:
         self._able = able
         self._threads = threads = threads_of(cell, able, rules.policy)
         self._most_used: int | None = None
+        self._most_free: int | None = None
         self._hard = self._slow = False
         self._alone: int | None = None  # what is free where there is one L3 group to take from
         if len(cell.cache_masks) == 1:
@@ -80,7 +81,6 @@ class CellStock:
             self._slow = self._size is None and len(self._groups.masks) > MOST_MIXED
             if len(self._groups.masks) == 1:
                 self._alone = self._groups.frees[0]
-            self._most_free: int | None = None
             self._tables: EvenGroups | MixedGroups | None = None
             self._reach: list[int] | None = None
             self._chosen: dict[int, tuple[int, Best] | None] = {}
@@ -217,6 +217,27 @@ class CellStock:
         # Groups out of reach are left as well.
         cost, cpus, withheld = found
         return Pick(cost + (self._free & ~self._able).bit_count() * weights.cell_left, cpus, withheld)
+
+    def capacity(self) -> int | None:
+        """The largest number of CPUs there is a pick for, None where that is not told at once."""
+        if self._hard or (self._rules.keep and self._most_free is not None):
+            return None
+        threads, budget = self._threads, self._most_used
+        if budget is None or budget >= threads.size * self._cell.widest:
+            return threads.size
+        if self._rules.policy == "prefer":
+            return min(threads.size, budget)
+        size = unit_size(threads) or 1
+        return min(threads.size, budget // size * (1 if self._rules.policy == "isolate" else size))
+
+    def profile(self) -> tuple[object, ...] | None:
+        """Equal for two cells that answer alike but for their ids; None where it takes more to tell."""
+        threads, able = self._threads, self._able
+        if self._hard or not isinstance(threads, Pairs):
+            return None
+        pairs, ones, masks = threads.pairs, threads.ones, self._cell.cache_masks
+        groups = [((able & m).bit_count(), (pairs & m).bit_count(), (ones & m).bit_count()) for m in masks]
+        return (threads.stride > 0, self._free.bit_count(), self._budget, *sorted(groups))
 
     def least(self, want: int) -> int:
         """No more than ``cost(want)``, at once: as few groups and cores as their sizes allow."""

@@ -172,18 +172,24 @@ class Question:
         cap = self._caps.get(cell.index)
         if cap is None:
             if self.dedicated:
-                budget = self.usage.budget(self.view, cell)
-                cap = capacity(cell, self.held, self.rules, budget)
+                known = self._stock(cell).capacity()
+                cap = self._capacity(cell) if known is None else known
             else:
                 cap = self.usage.shared_room(self.view, cell) if cell.pool & ~self.held else -1
             self._caps[cell.index] = cap
         return cap
+
+    def _capacity(self, cell: CellView) -> int:
+        return capacity(cell, self.held, self.rules, self.usage.budget(self.view, cell))
 
     def profile(self, cell: CellView) -> tuple[object, ...]:
         """Equal for two cells that differ in their ids only, as far as this request can tell."""
         memory = (self.room(cell.id), self.reach(cell))
         if not self.dedicated:
             return (*memory, self.capacity(cell), self.uncrowded(cell), bool(cell.pool & ~self.held))
+        known = self._stock(cell).profile()
+        if known is not None:
+            return (*memory, *known)
         free = cell.dedicated & ~self.held
         shape = tuple(sorted(self._cache_profile(cell, cache, free) for cache in cell.caches))
         everyone = (cell.everyone & cell.pool).bit_count() if self.rules.keep == "node" else 0
