@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple
 
-from zun.topology.threads import Pairs, Threads, Units
+from zun.topology.threads import Pairs, Threads, Units, columns, fewest
 
 
 class Best(NamedTuple):
@@ -182,13 +182,13 @@ class EvenGroups:
 class MixedGroups:
     """Groups with cores of many sizes. Bit ``cores * width + threads`` of a set stands for some of the cores."""
 
-    __slots__ = ("_groups", "_isolate", "_known", "_needs", "_ordered", "_sets", "_shifts", "_spread", "_units",
+    __slots__ = ("_groups", "_known", "_needs", "_ordered", "_policy", "_sets", "_shifts", "_spread", "_units",
                  "_width")
 
     def __init__(self, threads: Units, groups: GroupList, rows: int, spread: bool) -> None:
         """All groups together have fewer than ``rows`` threads."""
         self._groups, self._spread, self._width = groups, spread, rows
-        self._isolate = threads.policy == "isolate"
+        self._policy = threads.policy
         self._units = [threads.within(mask).units for mask in groups.masks]
         self._shifts = [[rows + unit.bit_count() for unit in units] for units in self._units]
         self._sets: dict[int, int] = {0: 1}
@@ -199,18 +199,13 @@ class MixedGroups:
     def best(self, number: int, want: int, most: int | None) -> Best | None:
         """The best ``number`` groups, None when none can give ``want``; there is no saying how much may be free."""
         assert most is None
-        width, sums = self._width, self._sums(number)
-        if self._isolate:
-            serve = sums >> want * width & (1 << width) - 1
-            cores, threads = want, (serve & -serve).bit_length() - 1
-        else:
-            serve = sums & columns(width, width, want)
-            cores, threads = divmod((serve & -serve).bit_length() - 1, width)
-        if not serve:
+        found = fewest(self._sums(number), self._width, want, self._policy)
+        if found is None:
             return None
-        place = cores * width + threads
+        cores, left = found
+        place = cores * self._width + want + left
         free = next(free for free, chosen in self._choices(number) if self._set(chosen) >> place & 1)
-        return Best(cores, threads - want, free, place)
+        return Best(cores, left, free, place)
 
     def unions(self, number: int, best: Best) -> Iterator[int]:
         """Masks of the best choices: of choices that differ in their ids only, the lowest suffices."""
@@ -290,18 +285,8 @@ def _marks(threads: Threads, mask: int) -> tuple[int, int]:
     return sum(unit & -unit for unit in threads.units if unit & mask), 0
 
 
-@lru_cache(maxsize=8192)
-def columns(width: int, rows: int, first: int) -> int:
-    """A set with every sum whose lower number is ``first`` or more."""
-    return ((1 << width) - (1 << first)) * _every_row(width, rows) if first < width else 0
-
-
 @lru_cache(maxsize=1024)
 def off_diagonal(width: int, rows: int) -> int:
     """A set with every sum whose higher number is not twice the lower one."""
     diagonal = sum(1 << units * (2 * width + 1) for units in range(width))
     return columns(width, rows, 0) & ~diagonal
-
-
-def _every_row(width: int, rows: int) -> int:
-    return ((1 << width * rows) - 1) // ((1 << width) - 1)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from zun.topology.view import CacheView, CellView
@@ -94,6 +95,7 @@ class Units:
     size: int = 0
     """How many CPUs can be taken."""
     _known: dict[int, Take | None] = field(default_factory=dict)
+    _reached: int = 0
 
     def __post_init__(self) -> None:
         self.size = len(self.units) if self.policy == "isolate" else sum(map(int.bit_count, self.units))
@@ -107,9 +109,15 @@ class Units:
         return Units([unit for unit in self.units if unit & mask], self.policy)
 
     def price(self, want: int) -> tuple[int, int] | None:
-        """Cores and threads left over of ``take``."""
-        taken = self.take(want)
-        return None if taken is None else taken[:2]
+        """Cores and threads left over of ``take``, for less work."""
+        if want > self.size:
+            return None
+        width = sum(map(int.bit_count, self.units)) + 1
+        if not self._reached:
+            self._reached = 1
+            for unit in self.units:
+                self._reached |= self._reached << width + unit.bit_count()
+        return fewest(self._reached, width, want, self.policy)
 
     def take(self, want: int) -> Take | None:
         if want not in self._known:
@@ -126,6 +134,33 @@ class Units:
 
 
 Threads = Pairs | Units
+
+
+def fewest(reached: int, width: int, want: int, policy: str) -> tuple[int, int] | None:
+    """The fewest cores for ``want`` CPUs and the least threads left over on them; None when there are not so many.
+
+    Bit ``cores * width + threads`` of ``reached`` stands for some of the cores, with fewer threads than ``width``.
+    """
+    if policy == "isolate":
+        serve = reached >> want * width & (1 << width) - 1
+        return (want, (serve & -serve).bit_length() - 1 - want) if serve else None
+    serve = reached & columns(width, width, want)
+    if not serve:
+        return None
+    cores, threads = divmod((serve & -serve).bit_length() - 1, width)
+    return cores, threads - want
+
+
+@lru_cache(maxsize=8192)
+def columns(width: int, rows: int, first: int) -> int:
+    """A set of pairs of numbers (bit ``row * width + column``): all whose column is ``first`` or more."""
+    return ((1 << width) - (1 << first)) * every_row(width, rows) if first < width else 0
+
+
+@lru_cache(maxsize=1024)
+def every_row(width: int, rows: int) -> int:
+    """The same with column 0 of every row."""
+    return ((1 << width * rows) - 1) // ((1 << width) - 1)
 
 
 def threads_of(cell: CellView, free: int, policy: str) -> Threads:
