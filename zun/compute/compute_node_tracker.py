@@ -15,7 +15,7 @@ from zun.compute.claims import Claim, Resources, Wanted
 from zun.compute.resize import increase, resized
 from zun.objects import ComputeNode, Container
 from zun.objects.placement import held_plan, placement_request
-from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage
+from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, kept_up
 from zun.topology.cpuset import NO_CPUS
 
 
@@ -51,6 +51,21 @@ class ComputeNodeTracker:
             self._disk_total = int(inventory["disk_total"])
             self._generation = max(self._generation, node.generation)
         return node.generation
+
+    def keep_up(self, uuid: str) -> tuple[Plan, Plan] | None:
+        """Withhold for ``uuid`` the CPUs that came online since its claim and that its grade of isolation keeps.
+
+        Returns its plan before and from now on; None when they are the same, or a resize is under way.
+        """
+        with self._lock:
+            plan = self._usage.claim(uuid)
+            if plan is None or self._usage.claim(_growth(uuid)) is not None:
+                return None
+            new = kept_up(self._topology, self._usage, plan)
+            if new is plan:
+                return None
+            self._usage = self._usage.without(uuid).with_claim(uuid, new)
+            return plan, new
 
     def rebuild(self, containers: list[Container]) -> None:
         """Take the claims of ``containers`` as the whole truth: after a start."""

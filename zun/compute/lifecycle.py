@@ -616,6 +616,31 @@ class Lifecycle:
         if task_state is not None:
             container.task_state = task_state
 
+    # when the machine has changed
+
+    def keep_up(self, context: RequestContext) -> None:
+        """Let claims hold the CPUs that came online since and that their isolation keeps."""
+        for uuid in self._tracker.usage.owners:
+            grown = self._tracker.keep_up(uuid)
+            if grown is None:
+                continue
+            old, new = grown
+            try:
+                self._keep_up(context, uuid, new)
+            except Exception:
+                if self._tracker.usage.claim(uuid) == new:
+                    self._tracker.hold(uuid, old)  # which is what the row says; the next time tries again
+                raise
+
+    def _keep_up(self, context: RequestContext, uuid: str, new: Plan) -> None:
+        self._pool.settle()
+        with self._current(context, uuid) as current:
+            if current is None or current.host != self._hostname or self._tracker.usage.claim(uuid) != new:
+                return  # it has gone or changed while this waited for it
+            current.cpuset = cpuset_record(new, self._tracker.topology)
+            self._tell(context, current.save_changed_claim(self._hostname), current)
+        LOG.info("Container %s keeps CPUs %s, which are online now, from others", uuid, new.withheld)
+
     # what the audit needs
 
     def undisturbed(self, context: RequestContext, uuid: str) -> contextlib.AbstractContextManager[Container | None]:

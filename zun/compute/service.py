@@ -143,6 +143,7 @@ class ComputeService:
                 LOG.warning("Reading the hardware: %s", note)
             LOG.info("This host has CPUs %s in %d cells", found.topology.cpus, len(found.topology.cells))
             self._scheduler_api.host_changed(context, host=self._host, generation=generation)
+        self.lifecycle.keep_up(context)
 
     def _recover(self, context: RequestContext) -> None:
         """Rebuild what this host holds, and go on with every operation that a stop interrupted."""

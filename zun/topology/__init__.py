@@ -59,7 +59,7 @@ This package needs nothing but the standard library and does no I/O, except ``sy
 from zun.topology.allocator import plan
 from zun.topology.cells import HostTopology, NUMACell
 from zun.topology.cpuset import CpuSet
-from zun.topology.grade import grade_of
+from zun.topology.grade import grade_of, kept_up
 from zun.topology.placement import CellShare, Plan
 from zun.topology.refusal import CellFree, Change, Dimension, Refusal, RefusalCode, Wanted
 from zun.topology.request import CPUPolicy, Isolation, MemPolicy, NUMAAffinity, PlacementRequest, ThreadPolicy
@@ -88,5 +88,6 @@ __all__ = [
     "Wanted",
     "discover",
     "grade_of",
+    "kept_up",
     "plan",
 ]

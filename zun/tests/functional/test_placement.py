@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From an accepted request to a pinned container, over real messages and a real database."""
 
+from dataclasses import replace
+
 import pytest
 
 from zun.common import exceptions
@@ -40,6 +42,36 @@ def test_a_dedicated_container_runs_on_its_own_cpus_of_one_cell(cloud, context):
     state = cloud.drivers[container.host].show(container)
     assert (state.cpuset_cpus, state.cpuset_mems) == (str(cpus), str(mems))
     assert held(cloud, container.host) == dict.fromkeys(cpus, container.uuid)
+
+
+@pytest.fixture
+def halved(database):
+    """One host of which CPU 1, the sibling of CPU 0, is offline."""
+    whole = machine(cells=1, cores=4, threads=2)
+    (cell,) = whole.cells
+    cell = replace(cell, cpus=CpuSet("0,2-7"), siblings=(CpuSet("0"), *cell.siblings[1:]))
+    cloud = Cloud({"one": replace(whole, cells=(cell,))}, compute__inventory_interval=1)
+    yield cloud
+    cloud.stop()
+
+
+def test_a_sibling_that_comes_online_is_kept_idle_for_its_neighbour(halved, context):
+    """Also for the shared containers of the host, the schedulers, and after a restart of the agent."""
+    cloud = halved
+    alone = cloud.run(context, cpu_policy="dedicated", cpu=1.0, memory=64, placement={"cpu_isolation": "core"})
+    shared = cloud.run(context, cpu=1.0, memory=64)
+    assert (alone.cpuset["cpuset_cpus"], alone.cpuset["cpuset_isolation"]) == ("0", "core")
+
+    cloud.machines["one"] = machine(cells=1, cores=4, threads=2)
+    wait_for(lambda: db.get(alone.uuid)["cpuset"]["cells"][0]["withheld"] == "1")
+    assert db.get(alone.uuid)["cpuset"]["cpuset_isolation"] == "core"
+    assert held(cloud, "one") == dict.fromkeys((0, 1), alone.uuid)
+    assert cloud.drivers["one"].show(shared).cpuset_cpus == "2-7"
+    others = [cloud.run(context, cpu_policy="dedicated", cpu=1.0, memory=64) for _ in range(6)]
+    assert [other.status for other in others] == ["Running"] * 5 + ["Error"]  # one CPU stays for the shared container
+    cloud.stop_agent("one")
+    cloud.start_agent("one")
+    assert held(cloud, "one")[1] == alone.uuid
 
 
 def test_the_row_of_a_created_container_holds_its_claim(cloud, context):

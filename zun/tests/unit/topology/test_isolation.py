@@ -13,7 +13,18 @@ from dataclasses import replace
 import pytest
 
 from zun.tests.unit.topology.build import cell, demanding, holding, host, used
-from zun.topology import CellShare, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, grade_of, plan
+from zun.topology import (
+    CellShare,
+    CpuSet,
+    HostTopology,
+    PlacementRequest,
+    Plan,
+    Refusal,
+    Usage,
+    grade_of,
+    kept_up,
+    plan,
+)
 
 # Two cells of two L3 groups of two cores of two threads: cell 0 has cores 0,8 1,9 | 2,10 3,11.
 X = host(
@@ -202,6 +213,28 @@ def test_topologies_of_an_older_record_have_no_exposed_cache():
     record = X.to_dict()
     del record["exposed_l3"], record["strategy"]
     assert HostTopology.from_dict(record) == X
+
+
+# What comes online later
+
+
+@pytest.mark.parametrize(("isolation", "usage", "withheld", "reached"), [
+    pytest.param("core", Usage(), "8", "core", id="core"),
+    pytest.param("l3", Usage(), "1,8-9", "l3", id="l3"),
+    pytest.param("node", Usage(), "1-3,8-11", "node", id="node"),
+    pytest.param("thread", Usage(), "", "thread", id="thread-keeps-nothing"),
+    pytest.param("core", used(X, "8"), "", "thread", id="somebody-was-quicker"),
+    pytest.param("core", Usage().with_claim("s", demanding({0: 7.5})), "", "thread", id="shared-containers-need-it"),
+])
+def test_a_grade_keeps_what_comes_online(isolation, usage, withheld, reached):
+    """The claim is of a time when all siblings were offline."""
+    before = host(cell(0, "0 1 2 3", l3="0-1 2-3"), cell(1, "4 5 6 7", l3="4-5 6-7"))
+    held = plan(before, Usage(), asked(1, isolation))
+    usage = usage.with_claim("c", held)
+    kept = kept_up(X, usage, held)
+    assert (str(kept.cpus), str(kept.withheld)) == ("0", withheld)
+    assert grade_of(X, kept) == reached
+    assert kept_up(X, usage.without("c").with_claim("c", kept), kept) is kept
 
 
 # Pack and spread
