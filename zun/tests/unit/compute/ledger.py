@@ -53,7 +53,8 @@ class Books:
             if topology["dedicated_set"] is not None:
                 there &= cpus_of(topology["dedicated_set"])
             else:
-                there -= cpus_of(topology["isolated"]) | cpus_of(topology["shared_set"] or "")
+                there -= cpus_of(topology["shared_set"] or "")
+            there -= cpus_of(topology["isolated"])
             owned = {cpu for cpu in self.owner if cpu in there}
             assert owned.isdisjoint(left.cpus), f"cell {node}: CPUs {owned & set(left.cpus)} are owned and free"
             assert owned | set(left.cpus) == there, f"cell {node}: CPUs {there - owned - set(left.cpus)} are lost"

@@ -29,7 +29,7 @@ from zun.tests.unit.compute.agent import COLUMNS, Agent
 from zun.tests.unit.compute.ledger import Books
 from zun.tests.unit.db.rows import clear, together
 from zun.tests.unit.scheduler.hosts import machines, placements
-from zun.topology import CpuSet, Plan, Refusal, Usage, plan
+from zun.topology import CpuSet, Isolation, Plan, Refusal, Usage, plan
 
 pytestmark = pytest.mark.usefixtures("database")
 CONTEXT = RequestContext(user_id="alice", project_id="demo", roles=["member"])
@@ -44,6 +44,7 @@ def fields_of(request, disk):
         "numa_affinity": request.numa_affinity,
         "numa_mempolicy": request.mempolicy,
         "mem_page_size": request.page_size,
+        "cpu_isolation": request.isolation,
     }
     return {
         "cpu": float(request.cpus),
@@ -70,6 +71,33 @@ def roomy(draw):
     )
 
 
+@st.composite
+def divided(draw):
+    """Machines on which the kernel isolates CPUs and the operator's sets overlap, or leave some CPUs to nobody."""
+    made = draw(roomy())
+    cpus = list(made.cpus)
+
+    def some():
+        return CpuSet(draw(st.sets(st.sampled_from(cpus))))
+
+    caches = draw(st.booleans())
+    cells = tuple(replace(cell, l3=cell.siblings if caches else cell.l3) for cell in made.cells)
+    return replace(made, cells=cells, isolated=some()).configured(
+        reserved_cpus=draw(st.just(CpuSet()) | st.builds(CpuSet, st.sets(st.sampled_from(cpus), max_size=2))),
+        shared_set=some() if draw(st.booleans()) else None,
+        dedicated_set=some() if draw(st.booleans()) else None,
+        cpu_allocation_ratio=2.0,
+    )
+
+
+@st.composite
+def isolating(draw):
+    """Requests of every grade of isolation."""
+    request = draw(placements())
+    grade = draw(st.sampled_from([*Isolation])) if request.dedicated else "thread"
+    return replace(request, isolation=str(grade))
+
+
 class TrackerLife(RuleBasedStateMachine):
     """``plans`` is what each container was told it has, ``claims`` those not committed, ``moves`` those in a resize."""
 
@@ -81,7 +109,7 @@ class TrackerLife(RuleBasedStateMachine):
         self.moves = {}
         self.containers = {}
 
-    @initialize(topology=machines() | roomy())
+    @initialize(topology=machines() | roomy() | divided())
     def start(self, topology):
         self.topology = topology
         self.earlier = Usage()
@@ -95,7 +123,7 @@ class TrackerLife(RuleBasedStateMachine):
         return sorted(self.plans.keys() - self.claims.keys() - self.moves.keys(), key=list(self.plans).index)
 
     @rule(
-        request=placements(),
+        request=placements() | isolating(),
         disk=st.sampled_from((0, 0, 0, 5, 15)),
         stale=st.booleans(),
         remember=st.booleans(),
@@ -237,7 +265,11 @@ class TrackerLife(RuleBasedStateMachine):
             assert not taken & seen
             seen |= taken
         assert seen == self.tracker.usage.held_cpus
-        assert seen <= self.topology.dedicated_cpus
+        # A grade of isolation keeps whatever anybody may get.
+        assert seen <= self.topology.dedicated_cpus | self.topology.isolated_cpus | self.topology.pool_cpus
+        for told in self.plans.values():
+            if told.cpu_policy == "dedicated":
+                assert told.cpus <= self.topology.cpus_for(told.isolation)
 
     @invariant()
     def claims_and_what_is_free_are_the_inventory(self):
