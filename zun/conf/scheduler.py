@@ -39,8 +39,8 @@ OPTS = [
         ],
         help="Weighers (entry-point group zun.scheduler.weigher), each with its multiplier. Hosts are tried in falling "
         "order of the sum of multiplier times normalised weight. A negative multiplier turns a weigher round. The "
-        "default spreads. With one scheduler, StrandedWeigher=1000000.0 in front of it packs dedicated containers, so "
-        "that large ones find room later; with several, more claims would be refused. It takes time on each host.",
+        "default spreads. StrandedWeigher=1000000.0 in front of it packs dedicated containers, so that large ones find "
+        "room later; it takes time on each host.",
     ),
     cfg.IntOpt("max_attempts", default=5, min=1, help="Hosts that are tried for one request before it fails."),
     cfg.IntOpt("alternates", default=2, min=0, help="Further hosts that are planned and sent along with a choice."),
@@ -48,8 +48,8 @@ OPTS = [
         "host_subset_size",
         default=1,
         min=1,
-        help="Each host is drawn among the best so many. With several schedulers, a number a little above theirs keeps "
-        "them from choosing the same host at the same moment; 1 always takes the best.",
+        help="Each host is drawn among the best so many; 1 always takes the best. Several schedulers do not need it, "
+        "since each keeps a share of the hosts.",
     ),
     cfg.IntOpt(
         "failure_window",

@@ -5,7 +5,7 @@ import datetime
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import oslo_messaging
@@ -23,6 +23,7 @@ from zun.scheduler import capacity, dry_run, explain, filters, select, weighers
 from zun.scheduler.columns import Columns
 from zun.scheduler.host_state import Held
 from zun.scheduler.host_table import HostTable
+from zun.scheduler.peers import Peers
 from zun.scheduler.request_spec import GROUP_HINT, Group, RequestSpec
 from zun.topology import Plan
 
@@ -44,6 +45,7 @@ class SchedulerEndpoint:
         host_weighers: Sequence[weighers.Weighted],
         compute_api: ComputeAPI,
         *,
+        peers: Peers | None = None,
         max_attempts: int = 5,
         alternates: int = 2,
         host_subset_size: int = 1,
@@ -53,14 +55,29 @@ class SchedulerEndpoint:
         self._filters = host_filters
         self._weighers = host_weighers
         self._compute_api = compute_api
+        self._peers = peers or Peers("")
         self._max_attempts = max_attempts
         self._alternates = alternates
         self._subset = host_subset_size
         self._draw = draw
 
-    def create(self, context: RequestContext, *, container: Container) -> None:
-        """Cast: find a host and hand the container over, or end it in Error with the reasons."""
-        self._place(context, container, {}, ())
+    def create(
+        self,
+        context: RequestContext,
+        *,
+        container: Container,
+        tried: Mapping[str, str] | None = None,
+        passed: Sequence[str] = (),
+    ) -> None:
+        """Cast: find a host and hand the container over, or end it in Error with the reasons.
+
+        ``passed`` are the schedulers that gave the request to the keeper of its best host, which this one was.
+        """
+        self._place(context, container, tried or {}, (), passed)
+
+    def scheduler_seen(self, context: RequestContext, *, name: str, leaving: bool) -> None:
+        """Cast to all schedulers: this one is there, or is about to stop."""
+        self._peers.seen(name, leaving=leaving)
 
     def claim_refused(
         self,
@@ -149,6 +166,7 @@ class SchedulerEndpoint:
         container: Container,
         tried: Mapping[str, str],
         alternates: Sequence[Mapping[str, Any]],
+        passed: Sequence[str] = (),
     ) -> None:
         if not db.is_unplaced(container.uuid):
             LOG.info("Container %s needs no host any more", container.uuid)
@@ -163,7 +181,7 @@ class SchedulerEndpoint:
             self._fail(context, container, explain.Explanation(str(exc), {}))
             return
         self._table.refresh()
-        answer = self._select_and_book(spec, alternates)
+        answer, keeper = self._select_and_book(spec, alternates, passed)
         if isinstance(answer, select.NoValidHost):
             for rejection in answer.rejections:
                 LOG.debug("%s: %s: %s: %s", spec.uuid, rejection.hostname, rejection.filter, rejection.reason)
@@ -171,8 +189,12 @@ class SchedulerEndpoint:
             self._fail(context, container, explain.extended(answer.explanation, said))
             return
         best, spare = answer[0], answer[1:]
-        LOG.info("Container %s goes to host %s", spec.uuid, best.hostname)
         try:
+            if keeper is not None:
+                LOG.info("Container %s goes to scheduler %s, which keeps host %s", spec.uuid, keeper, best.hostname)
+                self._peers.hand_over(context, container, to=keeper, tried=tried, passed=passed)
+                return
+            LOG.info("Container %s goes to host %s", spec.uuid, best.hostname)
             self._compute_api.create(
                 context,
                 best.hostname,
@@ -186,12 +208,17 @@ class SchedulerEndpoint:
             LOG.warning("Container %s could not be handed to host %s: %s", spec.uuid, best.hostname, exc)
 
     def _select_and_book(
-        self, spec: RequestSpec, alternates: Sequence[Mapping[str, Any]]
-    ) -> list[select.Choice] | select.NoValidHost:
+        self, spec: RequestSpec, alternates: Sequence[Mapping[str, Any]], passed: Collection[str]
+    ) -> tuple[list[select.Choice] | select.NoValidHost, str | None]:
+        """The hosts, best first; and which other scheduler keeps the best, so that nothing is booked here."""
         answer: list[select.Choice] | select.NoValidHost = []
+        keeper: str | None = None
 
         def choose(hosts: Columns) -> tuple[str, Held] | None:
-            nonlocal answer
+            nonlocal answer, keeper
+            shares = self._peers.shares()
+            # The members of a soft group look for each other everywhere.
+            anywhere = len(shares.names) == 1 or (spec.group is not None and spec.group.is_soft and not passed)
             answer = self._still_good(hosts, spec, alternates) or select.select(
                 hosts,
                 spec,
@@ -200,14 +227,17 @@ class SchedulerEndpoint:
                 1 + self._alternates,
                 subset=self._subset,
                 draw=self._draw,
+                own=None if anywhere else shares.mine,
             )
             if isinstance(answer, select.NoValidHost):
                 return None
             best = answer[0]
-            return best.hostname, best.held(spec)
+            row = hosts.row(best.hostname)
+            keeper = None if row is None else shares.other_keeper(row, passed)
+            return None if keeper is not None else (best.hostname, best.held(spec))
 
         self._table.choose_and_book(spec.uuid, choose)
-        return answer
+        return answer, keeper
 
     def _still_good(
         self, hosts: Columns, spec: RequestSpec, alternates: Sequence[Mapping[str, Any]]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from zun.common.groups import Policy
 from zun.objects.placement import placement_request
 from zun.topology import PlacementRequest
 from zun.topology.holes import Demand
@@ -32,6 +33,11 @@ class Group:
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "Group":
         return cls(row["uuid"], row["policy"], int((row["rules"] or {}).get("max_per_host") or 1), row["name"])
+
+    @property
+    def is_soft(self) -> bool:
+        """Its members go to the best host there is, not only to those that its policy allows."""
+        return self.policy in (Policy.SOFT_AFFINITY, Policy.SOFT_ANTI_AFFINITY)
 
     @property
     def row(self) -> Mapping[str, Any]:

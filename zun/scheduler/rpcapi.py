@@ -31,6 +31,19 @@ class SchedulerAPI:
         """Cast: find a host for an accepted container and hand it over."""
         self._client.cast(context, "create", container=container)
 
+    def hand_over(
+        self, context: RequestContext, container: Container, *, to: str, tried: Mapping[str, str], passed: Sequence[str]
+    ) -> None:
+        """Cast to the scheduler ``to``, which keeps the best host: place it. Those in ``passed`` had it before."""
+        client = self._client.prepare(server=to)
+        with rpc.answers_from(to):
+            client.cast(context, "create", container=container, tried=dict(tried), passed=list(passed))
+
+    def scheduler_seen(self, context: RequestContext, *, name: str, leaving: bool) -> None:
+        """Cast to every scheduler: ``name`` is there, or is about to stop."""
+        with rpc.answers_from("schedulers"):
+            self._client.prepare(fanout=True).cast(context, "scheduler_seen", name=name, leaving=leaving)
+
     def dry_run(self, context: RequestContext, container: Container, *, count: int) -> dict[str, Any]:
         """Call: where ``count`` containers like this one would go.
 

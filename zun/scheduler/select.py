@@ -8,6 +8,7 @@ after the other, until enough of them can really hold it. Every host that drops 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -71,10 +72,12 @@ def select(
     *,
     subset: int = 1,
     draw: Callable[[int], int] = first,
+    own: slice | None = None,
 ) -> list[Choice] | NoValidHost:
     """Up to ``count`` hosts that can hold ``spec``, best first, or why there is none.
 
-    Each is taken among the best ``subset`` of those that are left: ``draw(n)`` says which, from 0 to n - 1.
+    Each is taken among the best ``subset`` of those that are left: ``draw(n)`` says which, from 0 to n - 1. Of the rows
+    of ``own`` every one is tried before any other.
     """
     table = hosts if isinstance(hosts, Columns) else Columns(hosts)
     spec = informed(spec, table)
@@ -82,7 +85,9 @@ def select(
     limiting = [each for each in filters if type(each).limits is not HostFilter.limits]
     choices: list[Choice] = []
     refused: dict[str, Rejection] = {}
-    rows = weighers.best_first(table, spec, weights, admitted)
+    rows = chain.from_iterable(
+        weighers.best_first(table, spec, weights, part) for part in _parts(table, admitted, own)
+    )
     for row in rows if subset == 1 else _drawn(rows, subset, draw):
         host = table[row]
         answer = _limits(host, spec, limiting)
@@ -136,6 +141,17 @@ def _admitted(
         verdicts.append((each, passing))
         admitted = admitted & passing
     return admitted, verdicts
+
+
+def _parts(table: Columns, admitted: Bools, own: slice | None) -> Iterator[Bools]:
+    """The rows that are admitted, in the parts that are tried one after the other."""
+    if own is None:
+        yield admitted
+        return
+    mine = np.zeros(len(table), np.bool_)
+    mine[own] = True
+    yield admitted & mine
+    yield admitted & ~mine
 
 
 def _drawn(rows: Iterator[int], subset: int, draw: Callable[[int], int]) -> Iterator[int]:

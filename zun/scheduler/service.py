@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """zun-scheduler as a set of running parts, for its own program and for the all-in-one."""
 
+import contextlib
+
 import oslo_messaging
 from oslo_config import cfg
 
-from zun.common import rpc
+from zun.common import exceptions, rpc
+from zun.common.context import admin_context
 from zun.common.periodic import Periodic
 from zun.compute.rpcapi import ComputeAPI
 from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
 from zun.scheduler.host_table import HostTable
+from zun.scheduler.peers import WORD_SECONDS, Peers
+from zun.scheduler.rpcapi import SchedulerAPI
 
 
 class SchedulerService:
@@ -28,11 +33,13 @@ class SchedulerService:
 
     def start(self, transport: oslo_messaging.Transport) -> None:
         conf = self._conf
+        self.peers = Peers(self._host, SchedulerAPI(transport))
         self.endpoint = SchedulerEndpoint(
             self.table,
             self._filters,
             self._weighers,
             ComputeAPI(transport),
+            peers=self.peers,
             max_attempts=conf.scheduler.max_attempts,
             alternates=conf.scheduler.alternates,
             host_subset_size=conf.scheduler.host_subset_size,
@@ -41,13 +48,18 @@ class SchedulerService:
             self.endpoint.sweep(0)
         self._server = rpc.get_server(transport, rpc.SCHEDULER_TOPIC, self._host, [self.endpoint])
         self._server.start()
-        self._periodic = Periodic([(self._sweep, conf.scheduler.sweep_interval)])
+        self._periodic = Periodic([(self._sweep, conf.scheduler.sweep_interval), (self._tell, WORD_SECONDS)])
         self._periodic.start()
 
     def _sweep(self) -> None:
         self.endpoint.sweep(self._conf.scheduler.lost_after)
 
+    def _tell(self) -> None:
+        self.peers.tell(admin_context())
+
     def stop(self) -> None:
         self._periodic.stop()
+        with contextlib.suppress(exceptions.HostUnavailable):  # then they notice by themselves
+            self.peers.tell(admin_context(), leaving=True)
         self._server.stop()
         self._server.wait()

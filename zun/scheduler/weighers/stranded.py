@@ -17,8 +17,6 @@ class StrandedWeigher(HostWeigher):
 
     1 is a host that loses nothing, 0 one that probably cannot hold the request. Shared containers strand nothing,
     nor do those on CPUs that the kernel isolates, which no others get: both are left to the other weighers.
-
-    For packing, with one scheduler: several would choose the same tight host at the same moment.
     """
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:

@@ -4,10 +4,11 @@
 Schedulers, trackers, lifecycles and the database are the real ones. There are no threads, uuids come from the seed and
 time passes only as messages are delivered, so that a run can be run again exactly.
 
-Messages wait in one place and are delivered in any order, sometimes twice. Notes to the schedulers about changed hosts
-may be lost. An agent may be killed at each call it makes to the database or to its runtime: whatever it had in memory
-is gone, what it had committed stays, and the next agent starts from that. An agent may also be down for a while, which
-nobody notices: what is sent to it is lost. After each delivered message the ledger is checked.
+Messages wait in one place and are delivered in any order, sometimes twice. Notes to the schedulers about changed
+hosts may be lost, and so may what schedulers say to each other about being there. An agent may be killed at each call
+it makes to the database or to its runtime: whatever it had in memory is gone, what it had committed stays, and the
+next agent starts from that. An agent may also be down for a while, which nobody notices: what is sent to it is lost.
+So may a scheduler, which then forgets what it knew. After each delivered message the ledger is checked.
 
 Each delivered message takes ``seconds`` of the schedulers' time.
 """
@@ -41,6 +42,7 @@ from zun.objects.placement import held_plan, placement_request
 from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
 from zun.scheduler.host_table import HostTable
+from zun.scheduler.peers import WORD_SECONDS, Peers
 from zun.tests.fixtures import new_container
 from zun.tests.unit.compute.ledger import Books
 from zun.topology import CpuSet, HostTopology, Plan, Refusal, Usage, plan
@@ -119,6 +121,22 @@ class Agent:
                 self.lifecycle.sync(context, container.uuid)
 
 
+class Scheduler:
+    """What zun-scheduler is made of. It forgets everything when it is ``start``ed again."""
+
+    def __init__(self, world: "World", number: int) -> None:
+        self._world, self.name, self.away = world, f"scheduler-{number}", False
+        self._filters = filters.load(world.conf.scheduler.enabled_filters, world.conf)
+        self._weighers = weighers.load(world.conf.scheduler.weighers, world.conf)
+        self.start()
+
+    def start(self) -> None:
+        self.away = False
+        self.table = self._world.new_table()
+        self.peers = Peers(self.name, self._world, lambda: self._world.now)
+        self.endpoint = SchedulerEndpoint(self.table, self._filters, self._weighers, self._world, peers=self.peers)
+
+
 class World:
     """Everything, with the messages under way. It is the RPC client and the notifier of all its parts as well."""
 
@@ -142,20 +160,16 @@ class World:
         self.running: Agent | None = None
         self.agents: dict[str, Agent] = {}
         self._checked: dict[str, Usage] = {}
-        self.killed = self.delivered = self.refused = self.avoidable = self.lost = 0
+        self.killed = self.delivered = self.refused = self.avoidable = self.lost = self.handed_over = 0
         self.claimed: set[str] = set()
         self.down: set[str] = set()
         self.now, self._seconds, self._losses = 0.0, seconds, losses
         self._calendar = Calendar()
         self._patched = mock.patch.object(timeutils, "utcnow", self._calendar.read)
         self._patched.start()
-        self.tables = [
-            HostTable(booking_seconds=booking_seconds, fresh_seconds=fresh_seconds, clock=lambda: self.now)
-            for _ in range(schedulers)
-        ]
-        loaded = filters.load(conf.scheduler.enabled_filters, conf)
-        weights = weighers.load(conf.scheduler.weighers, conf)
-        self.schedulers = [SchedulerEndpoint(table, loaded, weights, self) for table in self.tables]
+        self._booking_seconds, self._fresh_seconds = booking_seconds, fresh_seconds
+        self.schedulers = [Scheduler(self, number) for number in range(schedulers)]
+        self._word_due = 0.0
         for driver in self.drivers.values():
             for operation in ("ensure", "create", "start", "show", "kernel_view", "update", "delete"):
                 driver.before(operation, lambda _container: self.may_be_killed())
@@ -167,6 +181,11 @@ class World:
     def close(self) -> None:
         ZunObject.indirection_api = None
         self._patched.stop()
+
+    def new_table(self) -> HostTable:
+        return HostTable(
+            booking_seconds=self._booking_seconds, fresh_seconds=self._fresh_seconds, clock=lambda: self.now
+        )
 
     # kills
 
@@ -211,6 +230,12 @@ class World:
         self.down.discard(name)
         self.start_agent(name)
 
+    def stop_scheduler(self) -> None:
+        """Any of them, but the last one."""
+        there = [scheduler for scheduler in self.schedulers if not scheduler.away]
+        if len(there) > 1:
+            self.random.choice(there).away = True
+
     # messages: the interfaces of SchedulerAPI, ComputeAPI and Notifier
 
     def _send(self, to: str, work: Callable[[], None], *, lossy: bool = False) -> None:
@@ -231,23 +256,47 @@ class World:
 
         self._send(host, deliver)
 
+    def _to_scheduler(self, scheduler: Scheduler, work: Callable[[SchedulerEndpoint], object], *, lossy: bool) -> None:
+        """To this one: what arrives while it is away is lost."""
+
+        def deliver() -> None:
+            if scheduler.away:
+                self.lost += 1
+            else:
+                work(scheduler.endpoint)
+
+        self._send(scheduler.name, deliver, lossy=lossy)
+
+    def _to_any_scheduler(self, work: Callable[[SchedulerEndpoint], object]) -> None:
+        """To one of those that are there when the message is sent."""
+        chosen = self.random.choice([each for each in self.schedulers if not each.away])
+        self._to_scheduler(chosen, work, lossy=False)
+
     def host_changed(self, context: Any, **change: Any) -> None:
         if change.get("held"):
             self.claimed.add(change["uuid"])
+        given = {"uuid": None, "held": None, **change}
         for scheduler in self.schedulers:
-            arguments = {"uuid": None, "held": None, **change}
-            self._send(
-                "scheduler",
-                lambda endpoint=scheduler, given=arguments: endpoint.host_changed(context, **given),
-                lossy=True,
-            )
+            self._to_scheduler(scheduler, lambda endpoint: endpoint.host_changed(context, **given), lossy=True)
+
+    def scheduler_seen(self, context: Any, **word: Any) -> None:
+        for scheduler in self.schedulers:
+            self._to_scheduler(scheduler, lambda endpoint: endpoint.scheduler_seen(context, **word), lossy=True)
 
     def claim_refused(self, context: Any, container: Container, **refusal: Any) -> None:
         self.refused += 1
         copy = Container.from_row(context, dict(container))
         self._check_refusal(refusal["host"], copy)
-        chosen = self.random.choice(self.schedulers)
-        self._send("scheduler", lambda: chosen.claim_refused(context, container=copy, **refusal))
+        self._to_any_scheduler(lambda endpoint: endpoint.claim_refused(context, container=copy, **refusal))
+
+    def hand_over(self, context: Any, container: Container, *, to: str, **so_far: Any) -> None:
+        self.handed_over += 1
+        row, receiver = dict(container), next(each for each in self.schedulers if each.name == to)
+        self._to_scheduler(
+            receiver,
+            lambda endpoint: endpoint.create(context, container=Container.from_row(context, row), **so_far),
+            lossy=False,
+        )
 
     def create(self, context: Any, host: str, container: Container, **arguments: Any) -> None:
         row = dict(container)
@@ -263,8 +312,7 @@ class World:
     def submit(self, context: RequestContext, **fields: Any) -> str:
         drawn = str(UUID(int=self.random.getrandbits(128), version=4))
         container = new_container(context, uuid=drawn, **fields)
-        chosen = self.random.choice(self.schedulers)
-        self._send("scheduler", lambda: chosen.create(context, container=container))
+        self._to_any_scheduler(lambda endpoint: endpoint.create(context, container=container))
         return container.uuid
 
     def delete(self, context: RequestContext, uuid: str) -> None:
@@ -288,6 +336,11 @@ class World:
 
     def step(self) -> bool:
         """Deliver one of the waiting messages, any of them. False when there are none."""
+        if self._word_due <= self.now:
+            self._word_due = self.now + WORD_SECONDS
+            for scheduler in self.schedulers:
+                if not scheduler.away:
+                    scheduler.peers.tell(admin_context())
         if not self.messages:
             return False
         _, work = self.messages.pop(self.random.randrange(len(self.messages)))
@@ -301,14 +354,16 @@ class World:
         """Deliver everything, and let the periodic tasks find what was lost, until nothing is left to do."""
         self._kills = 0.0
         self.down.clear()
+        for scheduler in self.schedulers:
+            scheduler.away = False
         for _ in range(100):
             while self.step():
                 self.check()
-            for table in self.tables:
-                table.refresh()
+            for scheduler in self.schedulers:
+                scheduler.table.refresh()
             for row in db.unplaced():
-                self.tables[0].unbook(row["uuid"])
-            self.schedulers[0].sweep(0)
+                self.schedulers[0].table.unbook(row["uuid"])
+            self.schedulers[0].endpoint.sweep(0)
             for name in self.machines:
                 self.start_agent(name)
             if not self.messages:

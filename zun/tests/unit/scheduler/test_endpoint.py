@@ -15,6 +15,7 @@ from zun.objects.placement import cpuset_record, placement_request
 from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
 from zun.scheduler.host_table import HostTable
+from zun.scheduler.peers import Peers
 from zun.tests.fixtures import new_container
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.db.rows import NODE, together
@@ -465,3 +466,77 @@ def test_one_that_cannot_be_understood_does_not_keep_the_others_waiting(endpoint
     lost(odd), lost(good)
     endpoint.sweep(60)
     assert [handed.uuid for handed in hosts.handed] == [good.uuid]
+
+# several schedulers
+
+
+@dataclass
+class OtherSchedulers:
+    """Stands where the messages to other schedulers begin. ``away``: none can be sent."""
+
+    handed: list[tuple[str, str, dict[str, str], list[str]]] = field(default_factory=list)
+    away: bool = False
+
+    def hand_over(self, context, container, *, to, tried, passed):
+        if self.away:
+            raise exceptions.HostUnavailable(host=to)
+        self.handed.append((container.uuid, to, dict(tried), passed))
+
+
+@pytest.fixture
+def others():
+    return OtherSchedulers()
+
+
+@pytest.fixture
+def second(hosts, others, context):
+    """The scheduler ``b`` beside ``a`` and ``c``: big is kept by ``a``, mid by ``b`` and tiny by ``c``."""
+    endpoint = new_endpoint(hosts, peers=Peers("b", others))
+    for name in ("a", "c"):
+        endpoint.scheduler_seen(context, name=name, leaving=False)
+    return endpoint
+
+
+def test_a_scheduler_takes_of_its_own_hosts_first(second, hosts, others, context):
+    second.create(context, container=new_container(context, **DEDICATED))
+    assert [each["host"] for each in hosts.handed[0].alternates] == ["big", "tiny"]
+    assert (hosts.handed[0].host, others.handed) == ("mid", [])
+
+
+def test_a_request_goes_to_the_keeper_of_its_best_host(second, hosts, others, context):
+    container = new_container(context, cpu_policy="dedicated", cpu=4.0)
+    second.create(context, container=container, tried={"gone": "it was full"}, passed=["c"])
+    assert (hosts.handed, others.handed) == ([], [(container.uuid, "a", {"gone": "it was full"}, ["c", "b"])])
+    assert row_of(container) == WAITING
+    second.create(context, container=new_container(context, cpu_policy="dedicated", cpu=3.0))
+    assert [each.host for each in hosts.handed] == ["mid"]  # nothing was booked for the first
+
+
+def test_a_request_that_its_keeper_had_already_is_placed_at_once(second, hosts, others, context):
+    second.create(context, container=new_container(context, cpu_policy="dedicated", cpu=4.0), passed=["a"])
+    assert [each.host for each in hosts.handed] == ["big"]
+    assert others.handed == []
+
+
+def test_members_of_a_soft_group_look_everywhere_and_once(second, hosts, others, context):
+    group = groups.insert({"name": "web", "policy": "soft-affinity", "rules": {}, "project_id": "demo"})
+    fields = {**DEDICATED, "request": {"run": True, "hints": {"group": group["uuid"]}}}
+    container = new_container(context, **fields)
+    second.create(context, container=container)
+    assert [each[:2] for each in others.handed] == [(container.uuid, "a")]
+    second.create(context, container=container, passed=["c"])
+    assert [each.host for each in hosts.handed] == ["mid"]
+
+
+def test_a_request_that_cannot_be_handed_over_waits_for_the_sweep(second, hosts, others, context, caplog):
+    others.away = True
+    container = new_container(context, cpu_policy="dedicated", cpu=4.0)
+    second.create(context, container=container)
+    assert (hosts.handed, row_of(container)) == ([], WAITING)
+    assert "could not be handed" in caplog.text
+
+
+def test_who_left_keeps_no_hosts(second, hosts, others, context):
+    second.scheduler_seen(context, name="a", leaving=True)
+    second.create(context, container=new_container(context, cpu_policy="dedicated", cpu=4.0))
+    assert (hosts.handed[0].host, others.handed) == ("big", [])

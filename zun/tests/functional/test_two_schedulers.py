@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two scheduler services over one transport: they find each other, hand requests over, and notice who stops."""
+
+import logging
+
+import pytest
+
+from zun.scheduler.service import SchedulerService
+from zun.tests.fixtures import new_container, wait_for
+from zun.tests.functional.cloud import Cloud, machine
+
+
+@pytest.fixture
+def cloud(database):
+    made = Cloud({"h1": machine(), "h2": machine()})
+    yield made
+    made.stop()
+
+
+def test_two_schedulers_share_the_hosts_until_one_stops(cloud, context, caplog):
+    caplog.set_level(logging.INFO, logger="zun.scheduler.endpoint")
+    other = SchedulerService(cloud.conf, host="scheduler-2")
+    other.start(cloud.transport)
+    try:
+        for service in (cloud.scheduler, other):
+            wait_for(lambda peers=service.peers: len(peers.shares().names) == 2)
+        for host in ("h1", "h2", "h1", "h2"):
+            container = cloud.run(context, request={"run": True, "host": host})
+            assert (container.status, container.host) == ("Running", host)
+        container = new_container(context, request={"run": True, "host": "h1"})
+        other.endpoint.create(context, container=container)
+        assert cloud.settled(container).host == "h1"
+        assert f"Container {container.uuid} goes to scheduler scheduler," in caplog.text
+    finally:
+        other.stop()
+    wait_for(lambda: cloud.scheduler.peers.shares().names == ("scheduler",))
