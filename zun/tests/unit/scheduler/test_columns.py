@@ -14,12 +14,13 @@ from oslo_utils import timeutils
 from zun.scheduler import filters, weighers
 from zun.scheduler.columns import Columns
 from zun.scheduler.filters.compute import ComputeFilter
-from zun.scheduler.host_state import Aggregate
+from zun.scheduler.host_state import Aggregate, Answer
 from zun.scheduler.request_spec import Group, RequestSpec
 from zun.scheduler.select import NoValidHost, informed, select
+from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.scheduler.hosts import ALL_FILTERS, UP, configuration, host, placements, spec, used_hosts
-from zun.topology import CpuSet, Plan, Usage, plan
+from zun.topology import CpuSet, PlacementRequest, Plan, Refusal, Usage, plan
 
 CONF = configuration()
 FILTERS = filters.load(sorted(importlib.metadata.entry_points(group=filters.NAMESPACE).names), CONF)
@@ -297,3 +298,30 @@ def test_a_plan_that_hosts_share_is_the_one_that_each_would_get(first, second, r
             assert str(answer) == str(expected)
     if isinstance(plan(first.topology, first.usage, request), Plan):
         assert renamed.answer(request) is first.answer(request)
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted"),
+    [
+        pytest.param(PlacementRequest(0.5, 3000, cpu_policy="shared"), PlacementRequest(1, 2000), id="memory"),
+        pytest.param(
+            PlacementRequest(3.5, 1, cpu_policy="shared"),
+            PlacementRequest(1, 1, cpu_policy="shared"),
+            id="demand",
+        ),
+        pytest.param(
+            PlacementRequest(0.5, 4, cpu_policy="shared", page_size=2048),
+            PlacementRequest(1, 4, page_size=2048),
+            id="pages",
+        ),
+    ],
+)
+def test_hosts_that_hold_the_same_cpus_and_different_amounts_share_no_plan(held, wanted):
+    plain = machine(cells=1)
+    topology = replace(plain, cells=tuple(replace(cell, pages={2048: 2}) for cell in plain.cells))
+    empty = host("h1", topology)
+    claim = plan(topology, Usage(), held)
+    fuller = host("h2", topology, usage=Usage({"c": claim}))
+    assert isinstance(empty.answer(wanted), Answer)
+    assert str(fuller.answer(wanted)) == str(plan(topology, fuller.usage, wanted))
+    assert isinstance(fuller.answer(wanted), Refusal)
