@@ -82,6 +82,8 @@ class Columns(Sequence[HostState]):
         self._values: dict[str, _Values] = {}
         self._measures: dict[str, tuple[Callable[[HostState], float], Floats]] = {}
         self._sums: _Sums | None = None
+        self.on_services: dict[object, Any] = {}
+        """What filters remember of the services, until one of these changes."""
         self._depth = 1
         self._store: dict[str, npt.NDArray[Any]] = {}
         self._reserve(max(16, len(self._hosts)))
@@ -152,7 +154,8 @@ class Columns(Sequence[HostState]):
         values = self._values.get(kind)
         if values is None:
             values = self._values[kind] = _Values(KINDS[kind], self._hosts)
-        return values.matching(key, test, self._hosts)
+        answer = values.matching(key, test, self._hosts)
+        return self.everything if answer is None else answer
 
     def measured(self, name: str, measure: Callable[[HostState], float]) -> Floats:
         """``measure`` of every host, worked out again for those that changed. ``name`` is the measure's own."""
@@ -226,6 +229,7 @@ class Columns(Sequence[HostState]):
         self.everything.flags.writeable = self.nothing.flags.writeable = False
         self._values.clear()
         self._measures.clear()
+        self.on_services.clear()
 
     def _write(self, row: int, before: HostState | None, host: HostState) -> None:
         store = self._store
@@ -236,6 +240,7 @@ class Columns(Sequence[HostState]):
         store["free_disk"][row] = host.free_disk
         if before is None or host.service is not before.service:
             service = host.service
+            self.on_services.clear()
             store["serving"][row] = service is not None and not service["disabled"] and not service["forced_down"]
             seen = service and (service["last_seen_up"] or service["updated_at"] or service["created_at"])
             store["seen"][row] = microseconds(seen) if seen else NEVER
@@ -356,7 +361,7 @@ class _Values:
     def __init__(self, value: Callable[[HostState], Hashable], hosts: Sequence[HostState]) -> None:
         self._value = value
         self._codes: dict[Hashable, int] = {}
-        self._answers: dict[Hashable, Bools] = {}
+        self._answers: dict[Hashable, Bools | None] = {}
         self._rows = np.fromiter((self._code(host) for host in hosts), np.int32, len(hosts))
 
     def _code(self, host: HostState) -> int:
@@ -368,15 +373,19 @@ class _Values:
         self._rows[row] = self._code(host)
         self._answers.clear()
 
-    def matching(self, key: Hashable, test: Callable[[HostState], bool], hosts: Sequence[HostState]) -> Bools:
-        answer = self._answers.get(key)
-        if answer is None:
+    def matching(self, key: Hashable, test: Callable[[HostState], bool], hosts: Sequence[HostState]) -> Bools | None:
+        """Which hosts pass; None when all do."""
+        if key not in self._answers:
             if len(self._answers) >= REMEMBERED:
                 self._answers.clear()
             codes, rows = np.unique(self._rows, return_index=True)
             passing = np.zeros(len(self._codes), np.bool_)
             for code, row in zip(codes, rows, strict=True):
                 passing[code] = test(hosts[row])
-            answer = self._answers[key] = passing[self._rows] if len(hosts) else np.zeros(0, np.bool_)
-            answer.flags.writeable = False
-        return answer
+            answer = passing[self._rows] if len(hosts) else None
+            if answer is not None and answer.all():
+                answer = None
+            if answer is not None:
+                answer.flags.writeable = False
+            self._answers[key] = answer
+        return self._answers[key]

@@ -153,17 +153,31 @@ class HostState:
         self, usage: Usage, disk: int, group: str | None = None, image: str | None = None, count: int = 1
     ) -> "HostState":
         """This host once ``count`` more containers, each with ``disk`` GiB, have brought it to ``usage``."""
-        return replace(
-            self,
-            usage=usage,
-            disk_used=self.disk_used + count * disk,
-            groups=more(self.groups, group, count),
-            images=more(self.images, image, count),
+        return HostState(  # not by ``replace``, which takes ten times as long
+            self.hostname,
+            self.topology,
+            usage,
+            self.generation,
+            self.disk_total,
+            self.disk_used + count * disk,
+            self.disk_allocation_ratio,
+            self.enable_cpu_pinning,
+            self.availability_zone,
+            self.labels,
+            self.runtimes,
+            self.service,
+            self.architecture,
+            self.os_type,
+            self.aggregates,
+            more(self.groups, group, count),
+            more(self.images, image, count),
+            self.failures,
+            self._known,
         )
 
-    def answer(self, request: PlacementRequest) -> Plan | Refusal:
-        """What ``plan`` says of ``request`` here; worked out once while the host is the same."""
-        found: Plan | Refusal = self._once(request, lambda host: plan(host.topology, host.usage, request))
+    def answer(self, request: PlacementRequest) -> "Answer | Refusal":
+        """What ``plan`` says of ``request`` here; worked out once for all hosts that hold the same."""
+        found: Answer | Refusal = self._once(request, lambda host: _answer(host, request))
         return found
 
     def _once(self, key: object, work: Callable[["HostState"], Any]) -> Any:
@@ -180,6 +194,49 @@ class HostState:
             self._known.clear()
         self._known[key] = (self.topology, self.usage, self.aggregates, found)
         return found
+
+
+@dataclass(slots=True, eq=False)
+class Answer:
+    """A plan, and what follows from it, worked out when it is asked for. Nothing of it is ever written to."""
+
+    plan: Plan
+    _record: dict[str, Any] | None = None
+    _claim: Plan | None = None
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """The plan as it travels."""
+        if self._record is None:
+            self._record = self.plan.to_dict()
+        return self._record
+
+    @property
+    def claim(self) -> Plan:
+        """The plan as it is held."""
+        if self._claim is None:
+            self._claim = interned(self.plan)
+        return self._claim
+
+
+# Many hosts are equal, and whoever asks once asks again. Each entry keeps its topology, so that no other gets its id.
+_answers: dict[tuple[object, ...], tuple[HostTopology, Answer]] = {}
+ANSWERS_SHARED = 10_000
+
+
+def _answer(host: HostState, request: PlacementRequest) -> Answer | Refusal:
+    key = (id(host.topology), host.usage.totals, request)
+    known = _answers.get(key)
+    if known is not None:
+        return known[1]
+    found = plan(host.topology, host.usage, request)
+    if isinstance(found, Refusal):  # it can be asked who holds what, which is the host's own
+        return found
+    if len(_answers) >= ANSWERS_SHARED:
+        _answers.clear()
+    answer = Answer(found)
+    _answers[key] = host.topology, answer
+    return answer
 
 
 def more(counts: Mapping[str, int], name: str | None, count: int = 1) -> Mapping[str, int]:
@@ -225,22 +282,28 @@ class Room:
 def _room_of(host: HostState) -> Room:
     topology, usage = host.topology, host.usage
     view, held = view_of(topology), usage.held_mask
-    cpu_ratio = aggregate_ratio(host.aggregates, CPU_RATIO_KEY, topology.cpu_allocation_ratio)
-    ram_ratio = aggregate_ratio(host.aggregates, RAM_RATIO_KEY, topology.ram_allocation_ratio) or view.ram_ratio
+    cpu_ratio = ram_ratio = None
+    if host.aggregates:
+        cpu_ratio = aggregate_ratio(host.aggregates, CPU_RATIO_KEY, topology.cpu_allocation_ratio)
+        ram_ratio = aggregate_ratio(host.aggregates, RAM_RATIO_KEY, topology.ram_allocation_ratio)
     free = {node: usage.free_memory(view, node, None, overcommit=False) for node in view.small_mib}
-    most, less = ram_ratio.numerator, ram_ratio.denominator
-    promised = overcommitted = 0
+    most, less = (ram_ratio or view.ram_ratio).as_integer_ratio()
+    promised = overcommitted = memory_dedicated = 0
     for node, size in view.small_mib.items():
-        promised += size - free[node]
-        overcommitted += max(0, free[node] + size * most // less - size)
-    shared, cells = 0, []
+        left = free[node]
+        promised += size - left
+        memory_dedicated += max(0, left)
+        overcommitted += max(0, left + size * most // less - size)
+    shared, cells, dedicated = 0, [], 0
     for cell in view.cells:
         mine = cell.dedicated & ~held
-        spare = (mine & cell.pool).bit_count()
-        if spare:
-            spare = min(spare, usage.budget(view, cell))
-        reach = sum(max(0, free[node]) for node in cell.nodes)
-        cells.append(((mine & ~cell.pool).bit_count() + spare, reach))
+        cpus, pooled = mine.bit_count(), (mine & cell.pool).bit_count()
+        dedicated += cpus
+        if pooled:
+            cpus += min(pooled, usage.budget(view, cell)) - pooled
+        nodes = cell.nodes
+        reach = max(0, free[nodes[0]]) if len(nodes) == 1 else sum(max(0, free[node]) for node in nodes)
+        cells.append((cpus, reach))
         if cpu_ratio is None:
             shared += max(0, usage.shared_room(view, cell))
         else:
@@ -253,24 +316,16 @@ def _room_of(host: HostState) -> Room:
         for size in sizes
     )
     return Room(
-        dedicated=(view.dedicated & ~held).bit_count(),
-        isolated=(topology.isolated_cpus.mask & ~held).bit_count(),
-        unheld=(_cpus(topology) & ~held).bit_count(),
+        dedicated=dedicated,
+        isolated=(view_of(topology, "isolated").dedicated & ~held).bit_count(),
+        unheld=(sum(cell.online for cell in view.cells) & ~(topology.reserved.mask | held)).bit_count(),
         shared=shared,
-        memory_dedicated=sum(max(0, each) for each in free.values()),
+        memory_dedicated=memory_dedicated,
         memory_shared=overcommitted,
         promised=promised,
         free_memory=sum(free.values()) + huge,
         cells=tuple(cells),
     )
-
-
-def _cpus(topology: HostTopology) -> int:
-    """Mask of what the operator does not keep for the host itself."""
-    mask = 0
-    for cell in topology.cells:
-        mask |= cell.cpus.mask
-    return mask & ~topology.reserved.mask
 
 
 def aggregate_ratio(aggregates: tuple[Aggregate, ...], key: str, own: float) -> Fraction | None:

@@ -17,7 +17,7 @@ from zun.scheduler import weighers
 from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.explain import Explanation, Rejection, explain
 from zun.scheduler.filters import HostFilter
-from zun.scheduler.host_state import Held, HostState, interned
+from zun.scheduler.host_state import Answer, Held, HostState, interned
 from zun.scheduler.request_spec import RequestSpec
 from zun.topology import Plan, Refusal
 
@@ -28,14 +28,14 @@ class Choice:
 
     hostname: str
     limits: Mapping[str, Any]
-    plan: Plan | None = field(default=None, compare=False, repr=False)
-    """What ``limits['cpuset']`` says, where it is at hand."""
+    claim: Plan | None = field(default=None, compare=False, repr=False)
+    """What ``limits['cpuset']`` says, as it is held, where it is at hand."""
 
     def held(self, spec: RequestSpec) -> Held:
         """What the container will hold there, for the booking."""
         request, group = spec.placement, None if spec.group is None else spec.group.uuid
-        plan = interned(Plan.from_dict(self.limits["cpuset"]) if self.plan is None else self.plan)
-        return Held(plan, request.cpus, request.memory_mib, spec.disk, group, spec.image)
+        claim = interned(Plan.from_dict(self.limits["cpuset"])) if self.claim is None else self.claim
+        return Held(claim, request.cpus, request.memory_mib, spec.disk, group, spec.image)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ def select(
         if isinstance(answer, Rejection):
             refused[host.hostname] = answer
             continue
-        plan = host.answer(spec.placement) if "cpuset" in answer else None
-        choices.append(Choice(host.hostname, answer, plan if isinstance(plan, Plan) else None))
+        planned = host.answer(spec.placement) if "cpuset" in answer and not choices else None
+        choices.append(Choice(host.hostname, answer, planned.claim if isinstance(planned, Answer) else None))
         if len(choices) == count:
             break
     if choices:

@@ -95,6 +95,12 @@ class Usage:
         """``held_cpus`` as a mask."""
         return self._held
 
+    @property
+    def totals(self) -> tuple[object, ...]:
+        """All that ``plan`` looks at: usages with equal totals get equal plans, whoever holds what."""
+        amounts = (self._mib, self._pages, self._demand, self._sharers)
+        return (self._held, *(frozenset(each.items()) for each in amounts))
+
     def shared_pool(self, topology: HostTopology, cells: Iterable[int] | None = None) -> CpuSet:
         """CPUs shared containers run on now, of the whole host or of some cells."""
         pool = topology.pool_cpus.mask & ~self._held

@@ -33,5 +33,17 @@ class ComputeFilter(HostFilter):
         return None
 
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:
-        silent = np.abs(table.seen - microseconds(self._now()))
-        return table.serving & (silent <= self._down_seconds * 1_000_000)
+        now, limit = microseconds(self._now()), self._down_seconds * 1_000_000
+        known = table.on_services.get(self)
+        if known is not None and known[0] <= now <= known[1]:
+            up: Bools = known[2]
+            return up
+        up = table.serving & (np.abs(table.seen - now) <= limit)
+        # Nothing changes before the first service that is up has been silent for too long; one whose clock is far ahead
+        # may come up before that.
+        ends = np.where(up, table.seen + limit, table.seen - limit - 1)
+        until = int(ends[ends >= now].min(initial=np.iinfo(np.int64).max))
+        if up.all():
+            up = table.everything
+        table.on_services[self] = now, until, up
+        return up

@@ -7,6 +7,7 @@ from zun.scheduler.filters import HostFilter
 from zun.scheduler.host_state import CPU_RATIO_KEY, HostState, aggregate_ratio
 from zun.scheduler.request_spec import RequestSpec
 from zun.topology.request import MICRO
+from zun.topology.view import view_of
 
 
 class CPUFilter(HostFilter):
@@ -35,8 +36,8 @@ class CPUFilter(HostFilter):
     def limits(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
         """``cpu``: what may be promised of this kind of CPU on the whole host."""
         if spec.dedicated:
-            return {"cpu": float(len(host.topology.cpus_for(spec.placement.isolation)))}
-        pool = len(host.usage.shared_pool(host.topology))
+            return {"cpu": float(view_of(host.topology, spec.placement.isolation).dedicated.bit_count())}
+        pool = (view_of(host.topology).pool & ~host.usage.held_mask).bit_count()
         own = host.topology.cpu_allocation_ratio
         ratio = aggregate_ratio(host.aggregates, CPU_RATIO_KEY, own)
         return {"cpu": pool * (own if ratio is None else float(ratio))}

@@ -52,7 +52,7 @@ class CpuSetFilter(HostFilter):
         answer = host.answer(spec.placement)
         if isinstance(answer, Refusal):
             return answer
-        return {"cpuset": {**answer.to_dict(), "generation": host.generation}}
+        return {"cpuset": {**answer.record, "generation": host.generation}}
 
 
 def _wanted(request: PlacementRequest) -> Mapping[tuple[int, int | None], int]:

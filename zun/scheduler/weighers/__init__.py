@@ -78,7 +78,7 @@ def best_first(
     table: Columns, spec: RequestSpec, weighers: Sequence[Weighted], admitted: np.typing.NDArray[np.bool_]
 ) -> Iterator[int]:
     """The rows that are ``admitted``, best first, of equals the first name. Sorts only when many are wanted."""
-    rows = None if admitted is table.everything else np.flatnonzero(admitted)
+    rows = None if admitted is table.everything or admitted.all() else np.flatnonzero(admitted)
     count = len(table) if rows is None else len(rows)
     totals: Floats | None = None
     for weighted in weighers:
@@ -107,7 +107,7 @@ def _normalised(
         return None
     if rows is not None:
         weights = weights.take(rows)
-    low, high = weights.min(), weights.max()
+    low, high = np.minimum.reduce(weights), np.maximum.reduce(weights)
     if not high > low:
         return None
     scaled: Floats = weights - low

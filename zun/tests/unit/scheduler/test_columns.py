@@ -13,12 +13,14 @@ from oslo_utils import timeutils
 
 from zun.scheduler import filters, weighers
 from zun.scheduler.columns import Columns
-from zun.scheduler.host_state import Aggregate
+from zun.scheduler.filters.compute import ComputeFilter
+from zun.scheduler.host_state import Aggregate, Answer
 from zun.scheduler.request_spec import Group, RequestSpec
 from zun.scheduler.select import NoValidHost, informed, select
+from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.scheduler.hosts import ALL_FILTERS, UP, configuration, host, placements, spec, used_hosts
-from zun.topology import CpuSet
+from zun.topology import CpuSet, PlacementRequest, Plan, Refusal, Usage, plan
 
 CONF = configuration()
 FILTERS = filters.load(sorted(importlib.metadata.entry_points(group=filters.NAMESPACE).names), CONF)
@@ -262,3 +264,64 @@ def test_a_measure_is_taken_again_of_hosts_that_changed_and_of_no_others():
     assert taken == ["a", "b", "a"]
     table.remove("a")
     assert table.measured("disk", measure).tolist() == [3.0]
+
+
+def test_who_is_up_is_remembered_no_longer_than_it_is_true():
+    clock = [UP["last_seen_up"]]
+    each = ComputeFilter(configuration(service_down_time=30), now=lambda: clock[0])
+    ages = (0, 10, 25, 40, -20, -50, None)  # the last of them: a clock that is ahead, and one that never reported
+    services = [age is not None and {**UP, "last_seen_up": clock[0] - datetime.timedelta(seconds=age)} for age in ages]
+    table = Columns([host(f"h{number}", service=service or None) for number, service in enumerate(services)])
+    for second in (0, 1, 4, 5, 6, 19, 20, 21, 30, 31, 49, 51, 79, 80, 81, 200, 25, 3, 0):
+        clock[0] = UP["last_seen_up"] + datetime.timedelta(seconds=second)
+        up = [each.reject(state, spec()) is None for state in table]
+        assert each.admit(table, spec()).tolist() == up, second
+    clock[0] = UP["last_seen_up"]
+    table.put(replace(table[0], service={**UP, "disabled": True}))
+    assert not each.admit(table, spec())[0]
+
+
+@given(used_hosts(), used_hosts(), placements())
+@proof(examples=200)
+def test_a_plan_that_hosts_share_is_the_one_that_each_would_get(first, second, request):
+    # The same claims under other names, and with more room than that: what is shared must tell these apart.
+    renamed = replace(first, hostname="h2", usage=Usage((f"{owner}-2", claim) for owner, claim in first.usage))
+    elsewhere = replace(second, topology=first.topology, usage=Usage())
+    for state in (first, renamed, second, elsewhere):
+        expected = plan(state.topology, state.usage, request)
+        answer = replace(state, _known={}).answer(request)
+        if isinstance(expected, Plan):
+            assert answer.plan.to_dict() == expected.to_dict()
+            assert answer.record == expected.to_dict()
+            assert answer.claim == expected
+        else:
+            assert str(answer) == str(expected)
+    if isinstance(plan(first.topology, first.usage, request), Plan):
+        assert renamed.answer(request) is first.answer(request)
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted"),
+    [
+        pytest.param(PlacementRequest(0.5, 3000, cpu_policy="shared"), PlacementRequest(1, 2000), id="memory"),
+        pytest.param(
+            PlacementRequest(3.5, 1, cpu_policy="shared"),
+            PlacementRequest(1, 1, cpu_policy="shared"),
+            id="demand",
+        ),
+        pytest.param(
+            PlacementRequest(0.5, 4, cpu_policy="shared", page_size=2048),
+            PlacementRequest(1, 4, page_size=2048),
+            id="pages",
+        ),
+    ],
+)
+def test_hosts_that_hold_the_same_cpus_and_different_amounts_share_no_plan(held, wanted):
+    plain = machine(cells=1)
+    topology = replace(plain, cells=tuple(replace(cell, pages={2048: 2}) for cell in plain.cells))
+    empty = host("h1", topology)
+    claim = plan(topology, Usage(), held)
+    fuller = host("h2", topology, usage=Usage({"c": claim}))
+    assert isinstance(empty.answer(wanted), Answer)
+    assert str(fuller.answer(wanted)) == str(plan(topology, fuller.usage, wanted))
+    assert isinstance(fuller.answer(wanted), Refusal)
