@@ -27,6 +27,7 @@ class Settings:
 
     ``quota`` has the default limits of a project by resource, ``cipher`` is for the passwords of registries.
     ``subnet_pool`` is where networks get their subnets from.
+    ``sandbox_*`` say what keeps the network of a capsule.
     """
 
     cpu: Range
@@ -43,6 +44,8 @@ class Settings:
     quota: Mapping[str, int]
     cipher: Cipher
     subnet_pool: Pool
+    sandbox_image: str
+    sandbox_command: tuple[str, ...]
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
@@ -60,5 +63,7 @@ class Settings:
             max_limit=conf.api.max_limit,
             subnet_pool=Pool(conf.network.subnet_pool, conf.network.subnet_prefix),
             cipher=Cipher(secrets.keys(conf)),
+            sandbox_image=conf.capsule.sandbox_image,
+            sandbox_command=tuple(conf.capsule.sandbox_command),
             quota={name: conf.quota[name] for name in quotas.RESOURCES},
         )

@@ -203,6 +203,10 @@ class VolumeError(ZunError):
     msg_fmt = "Mount {mount} cannot be made: {reason}"
 
 
+class CapsuleFailed(Invalid):
+    msg_fmt = "Init container {container} ended with exit code {code}, so the containers after it were not started."
+
+
 class DockerError(ZunError):
     msg_fmt = "Docker error: {error}"
 

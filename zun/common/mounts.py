@@ -25,12 +25,16 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """``source`` is a volume's name, or a file's content in base64; ``size_mib`` is for local and tmpfs."""
+    """``source`` is a volume's name, or a file's content in base64; ``size_mib`` is for local and tmpfs.
+
+    ``number`` is that of the volume among those of the capsule, when it is one of a capsule's.
+    """
 
     kind: Kind
     destination: str
     source: str | None = None
     size_mib: int | None = None
+    number: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         record = {
@@ -38,12 +42,14 @@ class Mount:
             "destination": self.destination,
             "source": self.source,
             "size_mib": self.size_mib,
+            "number": self.number,
         }
         return {name: value for name, value in record.items() if value is not None}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        return cls(Kind(record["type"]), record["destination"], record.get("source"), record.get("size_mib"))
+        others = (record.get(name) for name in ("source", "size_mib", "number"))
+        return cls(Kind(record["type"]), record["destination"], *others)
 
 
 def mounts_of(container: Mapping[str, Any]) -> list[Mount]:

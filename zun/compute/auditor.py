@@ -180,7 +180,7 @@ class Auditor:
         intruders = self._driver.intruders(
             own,
             # Asked after the runtime was: a claim is there before its object and goes after it.
-            lambda uuid: self._tracker.usage.claim(uuid) is not None,
+            self._tracker.may_run,
             processes=self._host_processes != "none",
             unplaced=self._host_processes == "all",
         )

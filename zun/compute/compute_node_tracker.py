@@ -31,6 +31,7 @@ class ComputeNodeTracker:
         self._disk_total = 0
         self._disks: dict[str, int] = {}
         self._generation = 0
+        self._members: dict[str, str] = {}
 
     @property
     def topology(self) -> HostTopology:
@@ -54,8 +55,13 @@ class ComputeNodeTracker:
 
     def rebuild(self, containers: list[Container]) -> None:
         """Take the claims of ``containers`` as the whole truth: after a start."""
-        held = {container.uuid: plan for container in containers if (plan := held_plan(container)) is not None}
+        held = {
+            container.uuid: plan
+            for container in containers
+            if container.capsule_uuid is None and (plan := held_plan(container)) is not None
+        }
         with self._lock:
+            self._members = {each.uuid: each.capsule_uuid for each in containers if each.capsule_uuid in held}
             self._usage = Usage(held)
             self._disks = {each.uuid: disk_promised(each) for each in containers if each.uuid in held}
 
@@ -102,9 +108,19 @@ class ComputeNodeTracker:
         with self._lock:
             self._usage = self._usage.without(_growth(uuid)).without(uuid).with_claim(uuid, plan)
 
+    def admit(self, member: str, capsule: str) -> None:
+        """Note that the container ``member`` runs on what ``capsule`` holds, until that gives it back."""
+        with self._lock:
+            self._members[member] = capsule
+
+    def may_run(self, uuid: str) -> bool:
+        """Whether the container holds something of this host, or belongs to a capsule that does."""
+        return self._usage.claim(self._members.get(uuid, uuid)) is not None
+
     def release(self, uuid: str) -> None:
         """Give back what ``uuid`` holds. Doing so twice is harmless."""
         with self._lock:
+            self._members = {member: capsule for member, capsule in self._members.items() if capsule != uuid}
             self._usage = self._usage.without(_growth(uuid)).without(uuid)
             self._disks.pop(uuid, None)
 

@@ -14,11 +14,13 @@ from oslo_utils import timeutils
 
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
+from zun.common.kinds import Kind
 from zun.common.locks import KeyedLocks
 from zun.common.notifications import Notifier
 from zun.common.secrets import Cipher
 from zun.common.states import Status, TaskState
 from zun.compute import verify
+from zun.compute.capsules import CapsuleMembers
 from zun.compute.claims import Claim
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.images import Accounts, seen_now_and_then
@@ -70,6 +72,9 @@ class Lifecycle:
         self._accounts = accounts or Accounts(Cipher(()))
         self._volumes = volumes or Volumes({})
         self._locks = KeyedLocks()
+        self._members = CapsuleMembers(
+            hostname, tracker, pool, driver, make=self._make_object, start=self._start_and_verify
+        )
 
     # create
 
@@ -156,6 +161,8 @@ class Lifecycle:
                 with recorded(context, container.uuid, "create", "start"):
                     container.task_state = TaskState.STARTING
                     self._start_and_verify(container, plan)
+                    if container.kind == Kind.CAPSULE and not self._members.advance(context, container, plan):
+                        container.status = Status.CREATING  # an event of a member goes on with it
                     container.task_state = None
                     container.save()
         except exceptions.ContainerNotFound:  # its row is gone: a forced delete overtook us
@@ -185,7 +192,8 @@ class Lifecycle:
             cpus = plan.cpus
         else:
             cpus = pool_of(self._tracker.topology, self._tracker.usage, container.uuid, plan)
-        plug = self._networks.prepare(context, container)
+        joins = container.capsule_uuid is not None  # the network is its capsule's
+        plug = None if joins else self._networks.prepare(context, container)
         container.container_id = self._driver.create(
             container,
             cpuset_cpus=str(cpus),
@@ -193,8 +201,10 @@ class Lifecycle:
             image=name,
             mounts=self._volumes.prepare(container),
             plug=plug,
+            join=container.capsule_uuid,
         )
-        self._networks.settle(context, container)
+        if not joins:
+            self._networks.settle(context, container)
         entrypoint, command = image.invocation(container.entrypoint, container.command)
         container.entrypoint, container.command = entrypoint or [], command or []
         if plan.cpu_policy != "dedicated":
@@ -233,13 +243,15 @@ class Lifecycle:
 
         ``failed``: another request would fail here as well, as far as anybody can tell.
         """
-        with self._logged("remove the object of", container), self._pool.leaving(container.uuid):
-            self._driver.delete(container, force=True)
+        with self._logged("remove the object of", container):
+            self._remove_object(context, container, force=True)
             self._volumes.remove(container)
         container.status, container.status_reason, container.task_state = Status.ERROR, reason, None
         container.status_detail = None
         left = networks_of(container)
         container.cpuset = container.host = container.container_id = container.addresses = None
+        if container.kind == Kind.CAPSULE:
+            container.end_members(reason)
         try:
             generation = container.save_changed_claim(self._hostname)
         except exceptions.ContainerNotFound:
@@ -248,10 +260,16 @@ class Lifecycle:
         self._networks.left(context, left)
 
     def _discard(self, context: RequestContext, container: Container) -> None:
-        with self._logged("remove the object of", container), self._pool.leaving(container.uuid):
-            self._driver.delete(container, force=True)
+        with self._logged("remove the object of", container):
+            self._remove_object(context, container, force=True)
             self._volumes.remove(container)
         self._released(context, container.uuid, None)
+
+    def _remove_object(self, context: RequestContext, container: Container, *, force: bool) -> None:
+        if container.kind == Kind.CAPSULE:
+            self._members.remove(context, container)
+        with self._pool.leaving(container.uuid):
+            self._driver.delete(container, force=force)
 
     # the operations on a container that is there
 
@@ -402,8 +420,7 @@ class Lifecycle:
             try:
                 if stop_timeout is not None:
                     self._stop_if_there(current, stop_timeout)
-                with self._pool.leaving(current.uuid):
-                    self._driver.delete(current, force=force)
+                self._remove_object(context, current, force=force)
             except exceptions.ZunError as exc:
                 step.failed(exc)
                 if not force:
@@ -608,7 +625,7 @@ class Lifecycle:
             if current is None or current.host != self._hostname:
                 return False
             before = current.status
-            self._take_over(current, self._driver.show(current))
+            self._take_over(current, self._seen(context, current))
             heal = before != current.status == Status.REBUILDING
             if heal:
                 ContainerActionEvent.ask(context, uuid, current.project_id, "rebuild")
@@ -616,7 +633,26 @@ class Lifecycle:
             if current.status != before:
                 LOG.info("Container %s is %s, it was %s", uuid, current.status, before)
                 self._notifier.status_changed(context, current)
-            return heal
+            capsule = current.capsule_uuid
+        if capsule is not None:
+            self._follow_member(context, capsule)
+        return heal
+
+    def _seen(self, context: RequestContext, container: Container) -> RuntimeState | None:
+        """What the runtime says of it, and of a capsule what its members come to."""
+        state = self._driver.show(container)
+        if container.kind == Kind.CAPSULE and state is not None and state.status == Status.RUNNING:
+            return self._members.seen(context, container, state)
+        return state
+
+    def _follow_member(self, context: RequestContext, uuid: str) -> None:
+        """Something happened to a member of the capsule ``uuid``: take its next step, or tell what its members are."""
+        with self._current(context, uuid) as current:
+            plan = None if current is None else held_plan(current)
+            if current is not None and plan is not None and current.status == Status.CREATING:
+                self._build(context, current, plan)
+                return
+        self.sync(context, uuid)
 
     def _save(self, context: RequestContext, container: Container) -> None:
         """Write what changed. What removed itself at the runtime gives back what it held."""

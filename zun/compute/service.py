@@ -189,6 +189,8 @@ class ComputeService:
         with self.lifecycle.undisturbed(context, uuid) as container:
             if container is None or container.host != self._host:
                 return
+            if container.capsule_uuid is not None and container.status in TRANSITIONAL:
+                return  # its capsule's step takes it along
             step = first_step(container)
             if step is not Step.SYNC:
                 LOG.info("Container %s was interrupted: %s", uuid, step)

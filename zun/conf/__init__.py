@@ -6,9 +6,9 @@ Programs under ``zun.cmd`` register and read the options and pass values down; n
 
 from oslo_config import cfg
 
-from zun.conf import api, compute, database, default, docker, network, quota, scheduler, websocket_proxy
+from zun.conf import api, capsule, compute, database, default, docker, network, quota, scheduler, websocket_proxy
 
-GROUPS = (default, api, compute, database, docker, network, quota, scheduler, websocket_proxy)
+GROUPS = (default, api, capsule, compute, database, docker, network, quota, scheduler, websocket_proxy)
 
 
 def register_opts(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:

@@ -48,6 +48,8 @@ class ContainerView(Protocol):
     @property
     def uuid(self) -> str: ...
     @property
+    def kind(self) -> str: ...
+    @property
     def name(self) -> str | None: ...
     @property
     def status(self) -> Status | str | None: ...
@@ -304,11 +306,13 @@ class Lifecycle(Protocol):
         image: str | None = None,
         plug: Plug | None = None,
         mounts: Sequence[RuntimeMount] = (),
+        join: str | None = None,
     ) -> str:
         """Create the object, not started, and return the runtime's id of it.
 
         ``image`` is the container's under its whole name, if that is another one. ``plug`` is its first network, None
-        the runtime's default one. Exposed ports that have a ``host_port`` are published there.
+        the runtime's default one. Exposed ports that have a ``host_port`` are published there. ``join`` is the uuid of
+        a container of this host, which runs and whose network and IPC namespaces become its own, instead.
         The cpusets are kernel lists ("" leaves one open) and are in force before the first process exists. An
         object that an earlier attempt of this host left behind is adopted: it is moved to these cpusets if it
         has others, is else unchanged, and its id is returned.

@@ -208,12 +208,15 @@ class InMemoryDriver:
         image: str | None = None,
         plug: Plug | None = None,
         mounts: Sequence[RuntimeMount] = (),
+        join: str | None = None,
     ) -> str:
         image = image or container.image
         with self._operation("create", container):
             if self.images is not None and image not in self.images:
                 raise exceptions.ImageNotFound(image=image)
             self._check_sets(container.uuid, cpuset_cpus, cpuset_mems)
+            if join is not None and join not in self.runtime.by_host[self.host_facts.name]:
+                raise exceptions.DockerError(error=f"no such container: {join}")
             found = self.runtime.objects.get(container.uuid)
             if found is not None:
                 if found.host != self.host_facts.name:
@@ -234,6 +237,7 @@ class InMemoryDriver:
                 hostname=container.hostname,
                 plug=plug,
                 mounts=tuple(mounts),
+                join=join,
             )
             self.runtime.add(made)
             return made.container_id

@@ -41,6 +41,7 @@ class RuntimeObject:
     hostname: str | None = None
     plug: Plug | None = None
     mounts: tuple[RuntimeMount, ...] = ()
+    join: str | None = None
     pid: int = 0
     paused: bool = False
     restarting: bool = False

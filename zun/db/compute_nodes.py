@@ -97,7 +97,7 @@ def usage(hostnames: Collection[str] | None = None) -> dict[str, HostUsage]:
             sa.func.sum(held.c.memory).label("memory"),
             sa.func.sum(held.c.disk + held.c.volume_disk).label("disk"),
         )
-        .where(held.c.cpuset.is_not(None))
+        .where(held.c.cpuset.is_not(None), held.c.capsule_uuid.is_(None))
         .group_by(held.c.host)
     )
     if hostnames is not None:

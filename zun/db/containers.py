@@ -10,6 +10,7 @@ from oslo_utils import timeutils, uuidutils
 from zun.common import exceptions, states
 from zun.common import groups as group_rules
 from zun.common.context import RequestContext
+from zun.common.kinds import Kind
 from zun.db import explanations, groups, models, network_ports, paging, quotas, registries, session
 from zun.db import volumes as project_volumes
 
@@ -51,11 +52,14 @@ CLAIM_COLUMNS = (
 )
 
 
-_WAITING = (table.c.status == states.Status.CREATING, table.c.host.is_(None))
+# Members of capsules are placed and hold resources with their capsule.
+_BY_ITSELF = table.c.capsule_uuid.is_(None)
+_WAITING = (table.c.status == states.Status.CREATING, table.c.host.is_(None), _BY_ITSELF)
 
 
 def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnElement[bool]]:
-    return [] if all_projects else [table.c.project_id == context.project_id]
+    containers = [table.c.kind == Kind.CONTAINER]
+    return containers if all_projects else [*containers, table.c.project_id == context.project_id]
 
 
 @session.retry
@@ -142,14 +146,14 @@ def visible(context: RequestContext, uuids: Collection[str]) -> set[str]:
 
 
 def of_host(hostname: str) -> list[session.Row]:
-    """Every container whose work is on ``hostname``, holding a claim or not."""
+    """Every container, capsule and member whose work is on ``hostname``, holding a claim or not."""
     with session.reader() as connection:
         return session.rows(connection, sa.select(table).where(table.c.host == hostname))
 
 
 def claims(hostname: str | None = None, *, hostnames: Collection[str] | None = None) -> list[session.Row]:
     """CLAIM_COLUMNS of the containers that hold resources, of one host, of ``hostnames``, or of all."""
-    statement = sa.select(*(table.c[name] for name in CLAIM_COLUMNS)).where(table.c.cpuset.is_not(None))
+    statement = sa.select(*(table.c[name] for name in CLAIM_COLUMNS)).where(table.c.cpuset.is_not(None), _BY_ITSELF)
     if hostname is not None:
         statement = statement.where(table.c.host == hostname)
     if hostnames is not None:
@@ -249,7 +253,7 @@ def destroy(uuid: str) -> int | None:
     """
     with session.writer() as connection:
         host = connection.execute(sa.select(table.c.host).where(table.c.uuid == uuid)).scalar()
-        connection.execute(table.delete().where(table.c.uuid == uuid))
+        connection.execute(table.delete().where(sa.or_(table.c.uuid == uuid, table.c.capsule_uuid == uuid)))
         explanations.remove_in(connection, uuid)
         return _next_generation(connection, host) if host else None
 
@@ -261,6 +265,7 @@ def destroy_unplaced(uuid: str) -> bool:
     with session.writer() as connection:
         removed = bool(connection.execute(statement).rowcount)
         if removed:
+            connection.execute(table.delete().where(table.c.capsule_uuid == uuid))
             explanations.remove_in(connection, uuid)
         return removed
 

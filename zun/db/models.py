@@ -30,6 +30,8 @@ containers = sa.Table(
     metadata,
     sa.Column("id", Id, primary_key=True),
     sa.Column("uuid", text(36), nullable=False, unique=True),
+    sa.Column("kind", text(16), nullable=False, default="container", server_default="container"),  # zun.common.kinds
+    sa.Column("capsule_uuid", text(36)),  # of the capsule that it is a part of
     sa.Column("name", text(255), nullable=False),
     sa.Column("project_id", text(255), nullable=False),
     sa.Column("user_id", text(255)),
@@ -53,6 +55,7 @@ containers = sa.Table(
     sa.Column("workdir", text(255)),
     sa.Column("environment", Json),
     sa.Column("labels", Json),
+    sa.Column("annotations", Json),
     sa.Column("hostname", text(255)),
     sa.Column("restart_policy", Json),
     sa.Column("interactive", sa.Boolean, nullable=False, default=False),
@@ -82,6 +85,7 @@ containers = sa.Table(
     sa.Index("ix_containers_project_id_name", "project_id", "name"),
     sa.Index("ix_containers_host", "host"),
     sa.Index("ix_containers_group_uuid", "group_uuid"),
+    sa.Index("ix_containers_capsule_uuid", "capsule_uuid"),
     sa.Index("ix_containers_status", "status"),
 )
 

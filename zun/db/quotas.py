@@ -17,6 +17,7 @@ from oslo_db import exception as db_exc
 from oslo_utils import timeutils
 
 from zun.common import exceptions
+from zun.common.kinds import Kind
 from zun.db import models, session
 
 RESOURCES = ("containers", "memory", "cpu", "disk")  # pieces, MiB, CPUs, GiB
@@ -145,7 +146,9 @@ def _usage(connection: sa.Connection, project_id: str) -> dict[str, float]:
         "disk": _containers.c.disk + _containers.c.volume_disk,
     }
     totals = [sa.func.coalesce(sa.func.sum(column), 0).label(name) for name, column in columns.items()]
-    counted = sa.select(sa.func.count().label("containers"), *totals).where(_containers.c.project_id == project_id)
+    counted = sa.select(sa.func.count().label("containers"), *totals).where(
+        _containers.c.project_id == project_id, _containers.c.kind == Kind.CONTAINER
+    )
     row = session.rows(connection, counted)[0]
     return {
         "containers": int(row["containers"]),

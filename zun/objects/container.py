@@ -10,6 +10,7 @@ from oslo_versionedobjects import fields
 
 from zun.common.context import RequestContext
 from zun.common.mounts import mounts_of, volume_names
+from zun.db import capsules as db_capsules
 from zun.db import containers as db
 from zun.objects import base
 
@@ -31,7 +32,8 @@ class Container(base.ZunObject):
     """One container. ``memory`` is in MiB, ``disk`` and ``volume_disk`` (of its local mounts) in GiB, times are UTC.
 
     ``placement`` is what was asked of NUMA (the API's field names), ``cpuset`` what is held: a plan in its wire form
-    with ``cpuset_cpus`` and ``cpuset_mems`` beside it, None while nothing is held. ``request`` says how to schedule it.
+    with ``cpuset_cpus`` and ``cpuset_mems`` beside it, None while nothing is held. A capsule holds for all of its
+    members, and what stands in ``cpuset`` of a member is its part of that. ``request`` says how to schedule it.
     """
 
     VERSION = "1.0"
@@ -39,6 +41,8 @@ class Container(base.ZunObject):
     fields = {
         "id": fields.IntegerField(),
         "uuid": fields.UUIDField(),
+        "kind": fields.StringField(default="container"),
+        "capsule_uuid": _text(),
         "name": fields.StringField(),
         "project_id": fields.StringField(),
         "user_id": _text(),
@@ -61,6 +65,7 @@ class Container(base.ZunObject):
         "workdir": _text(),
         "environment": _json(),
         "labels": _json(),
+        "annotations": _json(),
         "hostname": _text(),
         "restart_policy": _json(),
         "interactive": fields.BooleanField(default=False),
@@ -89,6 +94,8 @@ class Container(base.ZunObject):
 
     id: int
     uuid: str
+    kind: str
+    capsule_uuid: str | None
     name: str
     project_id: str
     user_id: str | None
@@ -111,6 +118,7 @@ class Container(base.ZunObject):
     workdir: str | None
     environment: dict[str, str] | None
     labels: dict[str, str] | None
+    annotations: dict[str, Any] | None
     hostname: str | None
     restart_policy: dict[str, str] | None
     interactive: bool
@@ -197,6 +205,16 @@ class Container(base.ZunObject):
     @base.remotable_classmethod
     def list_by_host(cls, context: RequestContext, hostname: str) -> list[Self]:
         return [cls.from_row(context, row) for row in db.of_host(hostname)]
+
+    @base.remotable_classmethod
+    def list_by_capsule(cls, context: RequestContext, uuid: str) -> list[Self]:
+        """The members of a capsule, in the order in which they are started."""
+        return [cls.from_row(context, row) for row in db_capsules.members([uuid])[uuid]]
+
+    @base.remotable
+    def end_members(self, reason: str) -> None:
+        """This capsule ends in Error: so do its members."""
+        db_capsules.end_members(self.uuid, reason)
 
     @base.remotable_classmethod
     def unplaced(cls, context: RequestContext) -> list[Self]:

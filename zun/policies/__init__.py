@@ -6,6 +6,7 @@ from oslo_policy import policy
 from zun.policies import (
     aggregates,
     availability_zones,
+    capsules,
     container_actions,
     containers,
     groups,
@@ -24,6 +25,7 @@ NOUNS = (
     roles,
     containers,
     container_actions,
+    capsules,
     groups,
     images,
     networks,

@@ -13,8 +13,10 @@ from oslo_utils import timeutils
 
 from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
+from zun.common.kinds import Kind
 from zun.common.states import Status
 from zun.compute.rpcapi import ComputeAPI
+from zun.db import capsules as db_capsules
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.db import explanations, groups
@@ -227,13 +229,19 @@ class SchedulerEndpoint:
         """End the container in Error. Who sees that finds the explanation already there."""
         if why.record:
             explanations.put(container.uuid, why.record)
-        waiting = {"status": Status.CREATING, "host": None}
-        outcome = {"status": Status.ERROR, "status_reason": why.message, "task_state": None}
-        if db.update_if(container.uuid, waiting, outcome):
+        if _ended(container, why.message):
             db_actions.fail(container.uuid, context.request_id, "create")
             LOG.info("Container %s has no host: %s", container.uuid, why.message)
         else:
             explanations.remove(container.uuid)  # somebody else decided about it meanwhile
+
+
+def _ended(container: Container, reason: str) -> bool:
+    """Whether the container still waited for a host, and is now in Error for ``reason``."""
+    if container.kind == Kind.CAPSULE:
+        return db_capsules.end_unplaced(container.uuid, reason)
+    waiting = {"status": Status.CREATING, "host": None}
+    return db.update_if(container.uuid, waiting, {"status": Status.ERROR, "status_reason": reason, "task_state": None})
 
 
 def _reasons(tried: Mapping[str, str]) -> str:

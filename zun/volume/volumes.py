@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from zun.common import exceptions
-from zun.common.mounts import Kind, mounts_of
+from zun.common.mounts import Kind, Mount, mounts_of
 from zun.container.driver import RuntimeMount
 from zun.objects import Container
 from zun.volume.driver import VolumeDriver
@@ -38,21 +38,25 @@ class Volumes:
         )
 
     def prepare(self, container: Container) -> list[RuntimeMount]:
-        """Make ready what the container mounts, and say how. Raises VolumeError."""
+        """Make ready what the container mounts, and say how. Raises VolumeError.
+
+        The containers of a capsule mount what is the capsule's.
+        """
+        owner = container.capsule_uuid or container.uuid
         return [
-            self._driver(mount.kind).prepare(container.uuid, container.project_id, number, mount)
-            for number, mount in enumerate(mounts_of(container))
+            self._driver(mount.kind).prepare(owner, container.project_id, number, mount)
+            for number, mount in _numbered(container)
         ]
 
     def restore(self, container: Container) -> None:
         """After a start of this service. What cannot be restored is logged, and its container will not start."""
-        for number, mount in enumerate(mounts_of(container)):
+        for number, mount in _own(container):
             with self._logged("restore", container):
                 self._driver(mount.kind).restore(container.uuid, number, mount)
 
     def remove(self, container: Container) -> None:
         """Remove what only this container mounted, once its object is gone. What cannot be removed is logged."""
-        for number, mount in enumerate(mounts_of(container)):
+        for number, mount in _own(container):
             with self._logged("remove", container):
                 self._driver(mount.kind).remove(container.uuid, number, mount)
 
@@ -69,3 +73,11 @@ class Volumes:
             yield
         except exceptions.VolumeError as exc:
             LOG.warning("Could not %s a mount of container %s: %s", action, container.uuid, exc)
+
+
+def _numbered(container: Container) -> list[tuple[int, Mount]]:
+    return [(each if mount.number is None else mount.number, mount) for each, mount in enumerate(mounts_of(container))]
+
+
+def _own(container: Container) -> list[tuple[int, Mount]]:
+    return [] if container.capsule_uuid else _numbered(container)

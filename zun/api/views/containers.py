@@ -70,19 +70,22 @@ def show(
         if name in visible:
             shown[name] = row[name]
     if version >= microversion.PLACEMENT:
-        shown |= _placement(row)
+        shown |= placement(row)
     if version >= microversion.GROUPS:
         shown["group_uuid"] = row["group_uuid"]
     if version >= microversion.NETWORKS:
-        shown["published_ports"] = {
-            port: where for port, where in (row["exposed_ports"] or {}).items() if where.get("host_port")
-        }
+        shown["published_ports"] = published_ports(row)
     if base_url is not None:
         shown["links"] = links.item(base_url, NOUN, row["uuid"])
     return shown
 
 
-def _placement(row: Mapping[str, Any]) -> dict[str, Any]:
+def published_ports(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Exposed port -> where on its host it is reached, of those that are published."""
+    return {port: where for port, where in (row["exposed_ports"] or {}).items() if where.get("host_port")}
+
+
+def placement(row: Mapping[str, Any]) -> dict[str, Any]:
     """What was asked of NUMA and what is held; null where nothing was asked or is held."""
     asked, held = row["placement"] or {}, row["cpuset"] or {}
     return {

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zun.common import exceptions
+from zun.common.kinds import Kind
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID, Settings
 from zun.container.driver import ContainerView, Plug, RuntimeMount
 
@@ -32,6 +33,7 @@ def request_body(
     disk_quota: bool,
     plug: Plug | None = None,
     mounts: Sequence[RuntimeMount] = (),
+    join: str | None = None,
 ) -> dict[str, Any]:
     """Return the body of POST /containers/create. InvalidValue for numbers that are none.
 
@@ -62,6 +64,13 @@ def request_body(
         body["Env"] = [f"{name}={value}" for name, value in environment.items()]
     if container.workdir:
         body["WorkingDir"] = container.workdir
+    if join is not None:
+        # Docker refuses a host name and ports of its own beside a network that is another's.
+        other = f"container:zun-{join}"
+        body["HostConfig"] |= {"NetworkMode": other, "IpcMode": other}
+        return body
+    if container.kind == Kind.CAPSULE:
+        body["HostConfig"]["IpcMode"] = "shareable"
     if container.hostname:
         body["Hostname"] = container.hostname
     if container.exposed_ports:

@@ -36,6 +36,7 @@ class DockerLifecycle(OnEngine):
         image: str | None = None,
         plug: Plug | None = None,
         mounts: Sequence[RuntimeMount] = (),
+        join: str | None = None,
     ) -> str:
         body = request_body(
             container,
@@ -45,6 +46,7 @@ class DockerLifecycle(OnEngine):
             disk_quota=bool(container.disk) and self._quota_supported(),
             plug=plug,
             mounts=mounts,
+            join=join,
         )
         if image is not None:
             body["Image"] = image

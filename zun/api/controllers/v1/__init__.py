@@ -5,6 +5,7 @@ name below.
 
 from zun.api.controllers.v1.aggregates import Aggregates
 from zun.api.controllers.v1.availability_zones import AvailabilityZones
+from zun.api.controllers.v1.capsules import Capsules
 from zun.api.controllers.v1.container_actions import ContainerActions
 from zun.api.controllers.v1.containers import Containers
 from zun.api.controllers.v1.groups import Groups
@@ -22,6 +23,7 @@ NOUNS = (
     Services,
     Containers,
     ContainerActions,
+    Capsules,
     Groups,
     Images,
     Networks,

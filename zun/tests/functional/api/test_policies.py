@@ -4,15 +4,18 @@
 import json
 
 import pytest
+from oslo_utils import uuidutils
 
 from zun import policies
 from zun.api import app as api_app
 from zun.common.subnets import Pool
-from zun.db import aggregates, explanations, groups, images, network_ports, networks, registries
+from zun.db import aggregates, capsules, explanations, groups, images, network_ports, networks, registries
 from zun.tests.functional.api.client import Client
 
 CREATE = {"image": "demo"}
 RECORD = dict.fromkeys(("reason", "wanted", "hosts", "filters", "codes", "changes", "details", "details_left_out"))
+CAPSULE = {"name": "", "image": "pause", "cpu": 1.0, "cpu_policy": "shared", "memory": 64, "user_id": None}
+CAPSULE |= {"placement": {}, "request": {}, "status": "Creating"}
 SERVICE = {"host": "host-1", "binary": "zun-compute"}
 
 # rule -> (method, path, body) that must be refused for want of it alone. {} is a running container, {s} a stopped one,
@@ -62,6 +65,15 @@ USES = {
     "host:get": ("GET", "/v1/hosts/host-1", None),
     "host:topology": ("GET", "/v1/hosts/host-1/topology", None),
     "host:audit": ("POST", "/v1/hosts/host-1/audit", None),
+    "capsule:get_all": ("GET", "/v1/capsules", None),
+    "capsule:get": ("GET", "/v1/capsules/{k}", None),
+    "capsule:create": (
+        "POST",
+        "/v1/capsules",
+        {"template": {"kind": "capsule", "metadata": {}, "spec": {"containers": [{"image": "demo"}]}}},
+    ),
+    "capsule:delete": ("DELETE", "/v1/capsules/{k}", None),
+    "capsule:delete_all_projects": ("DELETE", "/v1/capsules/{k}?all_projects=1", None),
     "group:get_all": ("GET", "/v1/groups", None),
     "group:get_all_all_projects": ("GET", "/v1/groups?all_projects=1", None),
     "group:get": ("GET", "/v1/groups/{g}", None),
@@ -119,6 +131,8 @@ MEMBERS = {"container:get_one:image_pull_policy", "container:get_one:privileged"
 HOSTS = {"container:explain:host", "placement:dry_run:host", "placement:capacity:host"}
 # What it hides is in test_container_action_list.
 HIDING = {"container:action:events"}
+# What they show is in test_capsules; nobody is refused for want of them.
+SHOWING = {"capsule:get:host", "capsule:get_all_all_projects"}
 WINDOWS = {
     "container:rename": "1.13",
     "container:add_security_group": "1.14",
@@ -142,7 +156,7 @@ def version_for(rule):
 
 def test_every_rule_is_tried():
     named = {rule.name for rule in policies.list_rules() if ":" in rule.name}
-    assert named == USES.keys() | MEMBERS | HOSTS | HIDING  # the hosts are tried in test_placement
+    assert named == USES.keys() | MEMBERS | HOSTS | HIDING | SHOWING  # the hosts are tried in test_placement
 
 
 @pytest.fixture
@@ -175,6 +189,7 @@ def test_each_rule_at_its_place(with_rules, placed, host_up, host_row, rule):
             "i": images.insert({**owner, "host": "host-1", "repo": check, "tag": "latest"})["uuid"],
             "r": registries.insert({**owner, "user_id": "alice", "domain": "d"})["uuid"],
             "g": groups.insert(group)["uuid"],
+            "k": capsules.insert({**CAPSULE, **owner, "uuid": uuidutils.generate_uuid()}, [])["uuid"],
             "a": aggregates.insert(f"empty-{refused}", {})["uuid"],
             "h": aggregates.insert(f"aggregate-{refused}", {})["uuid"],
             "n": network(f"used-{refused}"),

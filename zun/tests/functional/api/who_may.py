@@ -10,12 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from oslo_utils import uuidutils
+
 from zun.api import microversion
 from zun.api.controllers.v1 import NOUNS, Parts
 from zun.api.routes import Route
 from zun.common.subnets import Pool
 from zun.db import (
     aggregates,
+    capsules,
     container_actions,
     containers,
     explanations,
@@ -71,7 +74,10 @@ EXPLANATION = {
     "details": [],
     "details_left_out": 0,
 }
+CAPSULE = {"template": {"kind": "capsule", "metadata": {}, "spec": {"containers": [{"image": "demo"}]}}}
 SERVICE = {"host": HOST, "binary": "zun-compute"}
+CAPSULE_ROW = {"image": "pause", "cpu": 1.0, "cpu_policy": "shared", "memory": 64, "user_id": None}
+CAPSULE_ROW |= {"placement": {}, "request": {}, "status": "Creating"}
 ITEM = "containers/{ident}"
 CASES: dict[str, Sequence[Case]] = {
     "GET containers": (Case((200, 200, 200, 200)), administer(query="all_projects=1"), administer(query="host=x")),
@@ -148,6 +154,10 @@ CASES: dict[str, Sequence[Case]] = {
     f"GET {ITEM}/explain": (look(),),
     "POST placement/dry_run": (question(),),
     "POST placement/capacity": (question(),),
+    "GET capsules": (Case((200, 200, 200, 200)), Case((200, 200, 200, 200), query="all_projects=1")),
+    "POST capsules": (Case((202, 403, 202, 202), body=CAPSULE),),
+    "GET capsules/{capsule}": (look(),),
+    "DELETE capsules/{capsule}": (act(204), Case((403, 403, 403, 204), query="all_projects=1")),
     "GET groups": (Case((200, 200, 200, 200)), administer(query="all_projects=1")),
     "POST groups": (Case((201, 403, 201, 201), body={"name": "web", "policy": "affinity"}),),
     "GET groups/{group}": (look(),),
@@ -198,6 +208,9 @@ def _names(route: Route, ident: str) -> dict[str, str]:
     if "{group}" in path:
         values = {"name": f"group-{number}", "project_id": owner, "policy": "affinity", "rules": {}}
         names["group"] = groups.insert(values)["uuid"]
+    elif "{capsule}" in path:
+        values = {**CAPSULE_ROW, "uuid": uuidutils.generate_uuid(), "name": f"capsule-{number}", "project_id": owner}
+        names["capsule"] = capsules.insert(values, [])["uuid"]
     elif "{aggregate}" in path:
         names["aggregate"] = aggregates.insert(f"aggregate-{number}", {})["uuid"]
         if path.endswith("remove_host"):

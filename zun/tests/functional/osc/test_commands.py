@@ -16,7 +16,7 @@ from zunclient import exceptions as zun_exceptions
 from zunclient.osc.v1 import containers as stock
 from zunclient.v1 import client as zun_client
 
-from zun.osc import aggregates, containers, groups, hosts, networks
+from zun.osc import aggregates, capsules, containers, groups, hosts, networks
 from zun.tests.functional.osc.recorder import Asked, Recorder, serving
 
 CONTAINER = {"uuid": "c-1", "name": "web", "status": "Running"}
@@ -391,3 +391,27 @@ def test_the_networks_of_a_container_are_listed_at_the_stock_version(version, it
         printed = run(networks.ListNetworks, server, "web", "-f", "value", client=client(server, version))
     assert [(one.path, one.version) for one in server.asked_of_v1] == [(path, version)]
     assert printed.split()[:3] == ["n", "p", "10.1.0.2" if version == "1.17" else "10.1.0.2,"]
+
+
+CAPSULE = {"uuid": "k-1", "name": "web", "status": "Creating", "addresses": {}}
+TEMPLATE = "kind: capsule\nmetadata: {name: web}\nspec: {containers: [{image: busybox}]%s}\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "version"), [("", "1.40"), (", placement: {}", "1.40"), (", placement: {cpu_policy: dedicated}", "1.41")]
+)
+def test_a_capsule_is_created_at_the_version_it_needs(tmp_path, more, version):
+    (tmp_path / "capsule.yaml").write_text(TEMPLATE % more)
+    with serving({("POST", "/v1/capsules/"): (202, CAPSULE)}) as server:
+        used = client(server)
+        stock = used.capsules
+        assert "k-1" in run(capsules.CreateCapsule, server, "--file", f"{tmp_path}/capsule.yaml", client=used)
+        assert used.capsules is stock
+    (asked,) = server.asked_of_v1
+    assert asked.version == version and asked.body["template"]["spec"]["containers"] == [{"image": "busybox"}]
+
+
+def test_a_capsule_with_placement_needs_a_server_that_knows_it(tmp_path):
+    (tmp_path / "capsule.yaml").write_text(TEMPLATE % ", placement: {cpu_policy: dedicated}")
+    with serving(max_version="1.40") as server, pytest.raises(exceptions.CommandError, match=r"placement.*1\.41"):
+        run(capsules.CreateCapsule, server, "--file", f"{tmp_path}/capsule.yaml")

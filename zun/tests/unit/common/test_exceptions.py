@@ -229,6 +229,14 @@ TREE = [
         {"seconds": 60.0},
         "No scheduler answered within 60 s. Check that zun-scheduler runs, then try again.",
     ),
+    (
+        "CapsuleFailed",
+        "capsule-failed",
+        400,
+        "Invalid",
+        {"container": "c", "code": 3},
+        "Init container c ended with exit code 3, so the containers after it were not started.",
+    ),
     ("DockerError", "docker-error", 500, "ZunError", {"error": "boom"}, "Docker error: boom"),
     (
         "VolumeError",

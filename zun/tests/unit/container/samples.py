@@ -15,6 +15,7 @@ class Sample:
     """A container row, as far as :class:`zun.container.driver.ContainerView` goes."""
 
     uuid: str = field(default_factory=lambda: str(uuids.uuid4()))
+    kind: str = "container"
     name: str | None = "sample"
     status: Status | None = Status.CREATING
     image: str = "zun-demo"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes of projects, and the disk that mounts take"""
+"""Volumes of projects, the disk that mounts take, and capsules"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -16,6 +16,7 @@ def text(length):
 
 
 Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+Json = sa.JSON(none_as_null=True)
 Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
@@ -31,3 +32,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("project_id", "name", name="uq_volumes_project_id"),
     )
     op.add_column("containers", sa.Column("volume_disk", sa.Integer, nullable=False, server_default="0"))
+    op.add_column("containers", sa.Column("kind", text(16), nullable=False, server_default="container"))
+    op.add_column("containers", sa.Column("capsule_uuid", text(36), nullable=True))
+    op.add_column("containers", sa.Column("annotations", Json, nullable=True))
+    op.create_index("ix_containers_capsule_uuid", "containers", ["capsule_uuid"])

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the checked template of a capsule to the fields of its row and of those of its containers.
+
+Nothing here reads or writes anything.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from zun.api import creation, microversion, mounts, placement
+from zun.api.microversion import Version
+from zun.api.schemas import capsules as schemas
+from zun.api.schemas import scalars
+from zun.api.settings import Settings
+from zun.common import exceptions
+from zun.common.kinds import Kind
+from zun.common.mounts import MIB_PER_GIB, Mount, disk_gib
+from zun.common.mounts import Kind as MountKind
+from zun.common.states import Status
+
+INIT_RETRIES = "10"  # of init containers in a capsule that is always restarted: they must end some time
+Fields = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """``members`` are in the order in which they are started."""
+
+    capsule: Fields
+    members: tuple[Fields, ...]
+
+
+def asked(
+    template: Mapping[str, Any],
+    uuid: str,
+    *,
+    version: Version,
+    settings: Settings,
+    pull_policy: bool,
+    choose: random.Random,
+) -> Asked:
+    """The fields of capsule ``uuid`` but for its owner, and of its containers. Raises InvalidValue, naming the field.
+
+    ``pull_policy``: whether who asks may choose when images are pulled; the wish of others is left aside.
+    """
+    spec, metadata = template["spec"], template["metadata"]
+    placed = _placement(spec.get("placement"), version)
+    policy = placed.get("cpu_policy", "shared")
+    restart = schemas.RESTART_POLICIES[spec.get("restartPolicy", "Always")]
+    volumes = _volumes(spec.get("volumes") or (), settings)
+    name = metadata.get("name")
+
+    def member(kind: Kind, where: str, given: Mapping[str, Any]) -> Fields:
+        return {
+            **_member(where, given, policy, volumes, settings),
+            "kind": kind,
+            "name": f"capsule-{name or uuid}-{creation.generated_name(choose).removesuffix('-container')}"[:255],
+            "image_pull_policy": scalars.PULL.convert(given.get("imagePullPolicy")) if pull_policy else None,
+            "restart_policy": _restart_of(kind, restart),
+        }
+
+    inits = _each(member, Kind.INIT, "spec.initContainers", spec.get("initContainers") or ())
+    members = _each(member, Kind.MEMBER, "spec.containers", spec["containers"])
+    _check_mounted(volumes, [*inits, *members])
+    total = {what: max(_sum(members, what), *(init[what] for init in inits), 0) for what in ("cpu", "memory")}
+    own = list(volumes.values())
+    capsule = {
+        "uuid": uuid,
+        "name": name or "",
+        "image": settings.sandbox_image,
+        "image_driver": settings.default_image_driver,
+        "command": list(settings.sandbox_command) or None,
+        "cpu": total["cpu"],
+        "memory": total["memory"],
+        "disk": 0,
+        "cpu_policy": policy,
+        "placement": placement.placement({**placed, **total}),
+        "volume_disk": disk_gib(own),
+        "mounts": [mount.to_dict() for mount in own] or None,
+        "exposed_ports": {port: {} for each in members for port in each["exposed_ports"] or ()} or None,
+        "labels": scalars.LABELS.convert(metadata.get("labels")),
+        "annotations": metadata.get("annotations"),
+        "restart_policy": {"Name": restart, "MaximumRetryCount": "0"},
+        "status": Status.CREATING,
+        "request": {
+            "run": True,
+            "hints": {},
+            "availability_zone": template.get("availabilityZone") or settings.default_schedule_zone,
+            "host": None,
+        },
+    }
+    return Asked(capsule, (*inits, *members))
+
+
+def _each(
+    make: Callable[[Kind, str, Mapping[str, Any]], Fields], kind: Kind, where: str, given: Sequence[Mapping[str, Any]]
+) -> list[Fields]:
+    return [make(kind, f"{where}.{number}", each) for number, each in enumerate(given)]
+
+
+def _sum(members: Sequence[Fields], what: str) -> Any:
+    return round(sum(member[what] for member in members), 6)
+
+
+def _placement(given: Mapping[str, Any] | None, version: Version) -> dict[str, Any]:
+    if not given:
+        return {}
+    if version < microversion.PLACEMENT:
+        raise exceptions.InvalidParamInVersion(
+            param="template.spec.placement", req_version=version, min_version=microversion.PLACEMENT
+        )
+    try:
+        return schemas.PLACEMENT(given)
+    except exceptions.SchemaValidationError as exc:
+        raise exceptions.SchemaValidationError(detail=f"template: spec.placement: {exc}") from None
+
+
+def _restart_of(kind: Kind, policy: str) -> dict[str, str]:
+    if kind is Kind.INIT and policy == "always":
+        return {"Name": "on-failure", "MaximumRetryCount": INIT_RETRIES}
+    return {"Name": policy, "MaximumRetryCount": "0"}
+
+
+def _member(
+    where: str, given: Mapping[str, Any], policy: str, volumes: Mapping[str, Mount], settings: Settings
+) -> Fields:
+    requests = (given.get("resources") or {}).get("requests") or {}
+    ports = [(_port(where, each), each.get("protocol", "TCP").lower()) for each in given.get("ports") or ()]
+    mounted = [_mount(where, each, volumes) for each in given.get("volumeMounts") or ()]
+    targets = [mount.destination for mount in mounted]
+    if len(set(targets)) < len(targets):
+        raise _wrong(f"{where}.volumeMounts: a mountPath is given twice")
+    words = [word or "" for word in (*(given.get("command") or ()), *(given.get("args") or ()))]
+    return {
+        "image": given["image"],
+        "image_driver": settings.default_image_driver,
+        "command": words or None,
+        "environment": given.get("env"),
+        "workdir": given.get("workDir"),
+        **_size(where, requests, policy, settings),
+        "disk": 0,
+        "cpu_policy": policy,
+        "placement": {},
+        "request": {"run": True},
+        "exposed_ports": {f"{number}/{protocol}": {} for number, protocol in ports} or None,
+        "ports": sorted({number for number, _ in ports}) or None,
+        "mounts": [mount.to_dict() for mount in mounted] or None,
+        "interactive": scalars.B3.convert(given.get("stdin", False)),
+        "tty": scalars.B3.convert(given.get("tty", False)),
+        "status": Status.CREATING,
+    }
+
+
+def _size(where: str, requests: Mapping[str, Any], policy: str, settings: Settings) -> dict[str, Any]:
+    """``cpu`` and ``memory`` of one container; a dedicated one must name both."""
+    found: dict[str, Any] = {"cpu": settings.default_cpu, "memory": settings.default_memory}
+    fields = {"cpu": scalars.cpus(settings.cpu), "memory": scalars.amount(settings.memory, "MiB")}
+    for name, field in fields.items():
+        label, value = f"{where}.resources.requests.{name}", requests.get(name)
+        if value is None and policy == "dedicated":
+            raise _wrong(f"{label}: it is missing, and a container of dedicated CPUs needs it")
+        if value is None:
+            continue
+        try:
+            if name == "memory" and isinstance(value, float) and not value.is_integer():
+                raise ValueError(f"{value} is no whole number of MiB")
+            found[name] = field.convert(value)
+        except (ValueError, TypeError) as exc:
+            raise _wrong(f"{label}: {exc}") from None
+        if policy == "dedicated" and found[name] != int(found[name]):
+            raise _wrong(f"{label}: {value} is no whole number, as dedicated CPUs are counted")
+    return found
+
+
+def _port(where: str, given: Mapping[str, Any]) -> int:
+    number = int(given["containerPort"])
+    if not 1 <= number <= 65535:
+        raise _wrong(f"{where}.ports: containerPort {number} is no port from 1 to 65535")
+    return number
+
+
+def _volumes(given: Sequence[Mapping[str, Any]], settings: Settings) -> dict[str, Mount]:
+    """Name in the template -> the volume, as the object that keeps the network mounts it."""
+    found: dict[str, Mount] = {}
+    for number, each in enumerate(given):
+        name, where = each["name"], f"spec.volumes.{number}"
+        if name in found:
+            raise _wrong(f"{where}: the name {name} is given twice")
+        sources = [source for source in ("cinder", "local", "volume") if source in each]
+        if sources == ["cinder"]:
+            raise _wrong(
+                f"{where}.cinder: this installation has no Cinder. Use 'local' with a size, or 'volume' with the name "
+                "of a volume of the project"
+            )
+        if len(sources) != 1:
+            raise _wrong(f"{where}: it needs one of cinder, local, volume")
+        if sources == ["local"]:
+            highest = int(settings.disk.highest) * MIB_PER_GIB
+            try:
+                size = mounts.size_mib(each["local"]["size"], 1, highest, suffixes=True)
+            except ValueError as exc:
+                raise _wrong(f"{where}.local.size: '{str(each['local']['size'])[:32]}' {exc}") from None
+            mount = Mount(MountKind.LOCAL, f"/volumes/{name}", size_mib=size)
+        else:
+            mount = Mount(MountKind.VOLUME, f"/volumes/{name}", source=each["volume"]["name"])
+        found[name] = replace(mount, number=number)
+    return found
+
+
+def _mount(where: str, given: Mapping[str, Any], volumes: Mapping[str, Mount]) -> Mount:
+    volume = volumes.get(given["name"])
+    if volume is None:
+        raise _wrong(f"{where}.volumeMounts: spec.volumes has no volume {given['name'][:64]}")
+    try:
+        return replace(volume, destination=mounts.destination(given["mountPath"]))
+    except ValueError as exc:
+        raise _wrong(f"{where}.volumeMounts: mountPath: {exc}") from None
+
+
+def _check_mounted(volumes: Mapping[str, Mount], members: Sequence[Fields]) -> None:
+    used = {record.get("number") for member in members for record in member["mounts"] or ()}
+    for name, volume in volumes.items():
+        if volume.number not in used:
+            raise _wrong(f"spec.volumes: no container mounts {name}. Mount it or leave it out")
+
+
+def _wrong(reason: str) -> exceptions.InvalidValue:
+    return exceptions.InvalidValue(f"template: {reason}.")

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/v1/capsules``: containers that belong together, in one place and with one network."""
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oslo_utils import timeutils, uuidutils
+
+from zun.api import capsules, nets, paging
+from zun.api.controllers.v1 import requested
+from zun.api.controllers.v1.parts import Parts
+from zun.api.request import Call
+from zun.api.routes import NO_CONTENT, Answer, Route
+from zun.api.schemas import capsules as schemas
+from zun.api.views import capsules as views
+from zun.api.views import containers as container_views
+from zun.common.context import admin_context
+from zun.common.states import Status
+from zun.db import capsules as db
+from zun.db import containers as db_containers
+from zun.objects import Container
+
+UNREACHABLE = "The scheduler could not be reached. Delete it and try again."
+
+
+class Capsules:
+    def __init__(self, parts: Parts) -> None:
+        self._scheduler = parts.scheduler_api
+        self._compute = parts.compute_api
+        self._settings = parts.settings
+        self._random = random.Random()
+
+    def routes(self) -> Sequence[Route]:
+        item = "capsules/{capsule}"
+        return (
+            Route("GET", "capsules", self.index),
+            Route("POST", "capsules", self.create, json_only=True),
+            Route("GET", item, self.show),
+            Route("DELETE", item, self.delete),
+        )
+
+    def index(self, call: Call) -> Answer:
+        call.access.require("capsule:get_all")
+        wanted = paging.boolean("all_projects", call.query.get("all_projects"))
+        # Who may not see the others is not told so, as in the reference.
+        all_projects = wanted and call.access.allows("capsule:get_all_all_projects")
+        page = paging.Page.read(call.query, default_key="id", max_limit=self._settings.max_limit)
+        rows = db.page(
+            call.context,
+            limit=page.limit,
+            marker=page.marker,
+            sort_key=page.sort_key,
+            sort_dir=page.sort_dir,
+            all_projects=all_projects,
+        )
+        uuids = [row["uuid"] for row in rows]
+        members = db.members(uuids)
+        carried = {"all_projects": "true"} if all_projects else {}
+        return Answer(
+            {
+                "capsules": [self._shown(row, members[row["uuid"]], call) for row in rows],
+                "next": page.next_link(call.base_url, views.NOUN, uuids, carried),
+            }
+        )
+
+    def create(self, call: Call) -> Answer:
+        template = schemas.CREATE(call.body)["template"]
+        call.access.require("capsule:create")
+        asked = capsules.asked(
+            template,
+            uuidutils.generate_uuid(),
+            version=call.version,
+            settings=self._settings,
+            pull_policy=call.access.allows("container:create:image_pull_policy"),
+            choose=self._random,
+        )
+        fields = asked.capsule
+        fields["request"] |= requested.host_of_volumes(call.context, fields)
+        owner = {"project_id": call.context.project_id, "user_id": call.context.user_id}
+        # As of the reference's: always the default choice of network.
+        row = db.insert({**fields, **owner}, asked.members, nets.wanted(str(call.context.project_id), None))
+        try:
+            self._scheduler.create(call.context, Container.from_row(call.context, row))
+        except Exception:
+            db.end_unplaced(row["uuid"], UNREACHABLE)
+            raise
+        location = f"{call.base_url}/v1/capsules/{row['uuid']}"
+        return Answer(self._shown(row, db.members([row["uuid"]])[row["uuid"]], call), 202, {"Location": location})
+
+    def show(self, call: Call) -> Answer:
+        row = db.find(call.context, call.parameters["capsule"], all_projects=bool(call.context.is_admin))
+        call.access.require("capsule:get", row)
+        return Answer(self._shown(row, db.members([row["uuid"]])[row["uuid"]], call))
+
+    def delete(self, call: Call) -> Answer:
+        context = call.context
+        if paging.boolean("all_projects", call.query.get("all_projects")):
+            call.access.require("capsule:delete_all_projects")
+            context = admin_context(context.request_id)
+        row = db.find(context, call.parameters["capsule"], all_projects=bool(context.is_admin))
+        call.access.require("capsule:delete", row)
+        if row["host"] is None and db_containers.destroy_unplaced(row["uuid"]):
+            return NO_CONTENT
+        capsule = Container.get_by_uuid(call.context, row["uuid"])  # a host may have taken it a moment ago
+        # Saved before the message is sent: a lost one is found by its status and repeated.
+        capsule.status = Status.DELETING
+        capsule.save()
+        self._compute.delete(call.context, capsule, force=True)
+        return NO_CONTENT
+
+    def _shown(self, row: Mapping[str, Any], members: Sequence[Mapping[str, Any]], call: Call) -> dict[str, Any]:
+        restricted = container_views.RESTRICTED
+        return views.show(
+            row,
+            members,
+            call.version,
+            now=timeutils.utcnow(),
+            host=call.access.allows("capsule:get:host", row),
+            visible=frozenset(name for name in restricted if call.access.allows(f"container:get_one:{name}", row)),
+            base_url=call.base_url,
+        )

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The template of a capsule. Names are those of the template's own language, which is Kubernetes'."""
+
+import json
+from typing import Any
+
+from zun.api.schemas import Field, Schema, placement, scalars
+
+RESTART_POLICIES = {"Always": "always", "OnFailure": "on-failure", "Never": "no"}
+
+_TEXTS = {"type": ["array", "null"], "items": {"type": ["string", "null"]}}
+_OBJECT = {"type": ["object", "null"]}
+_VOLUME_NAME = {**scalars.NAME.schema, "type": "string"}
+
+_CONTAINER = {
+    "type": "object",
+    "properties": {
+        "image": scalars.IMAGE.schema,
+        "name": scalars.NAME.schema,
+        "command": _TEXTS,
+        "args": _TEXTS,
+        "env": scalars.ENVIRONMENT.schema,
+        "workDir": scalars.OPTIONAL_TEXT.schema,
+        "imagePullPolicy": scalars.PULL.schema,
+        "resources": {
+            "type": "object",
+            "properties": {
+                "requests": {
+                    "type": "object",
+                    "properties": {
+                        "cpu": {"type": ["number", "string"]},
+                        "memory": {"type": ["number", "string"]},
+                    },
+                    "additionalProperties": False,
+                }
+            },
+            "additionalProperties": False,
+        },
+        "ports": {
+            "type": ["array", "null"],
+            "items": {
+                "type": "object",
+                "properties": {
+                    "containerPort": {"type": ["integer", "string"], "pattern": r"^[0-9]{1,5}\Z"},
+                    "hostPort": {},
+                    "name": {},
+                    "protocol": {"enum": ["TCP", "UDP"]},
+                },
+                "required": ["containerPort"],
+                "additionalProperties": False,
+            },
+        },
+        "volumeMounts": {
+            "type": ["array", "null"],
+            "items": {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string"},
+                    "mountPath": {"type": "string", "minLength": 1},
+                    "readOnly": scalars.B3.schema,
+                },
+                "required": ["name", "mountPath"],
+                "additionalProperties": False,
+            },
+        },
+        "stdin": scalars.B3.schema,
+        "tty": scalars.B3.schema,
+    },
+    "required": ["image"],
+    "additionalProperties": False,
+}
+_VOLUME = {
+    "type": "object",
+    "properties": {
+        "name": _VOLUME_NAME,
+        "cinder": {
+            "type": "object",
+            "properties": {
+                "volumeID": {"type": "string", "minLength": 36, "maxLength": 36},
+                "size": {"type": "number"},
+                "autoRemove": scalars.B3.schema,
+            },
+            "additionalProperties": False,
+        },
+        "local": {
+            "type": "object",
+            "properties": {"size": {"type": ["integer", "string"]}},
+            "required": ["size"],
+            "additionalProperties": False,
+        },
+        "volume": {
+            "type": "object",
+            "properties": {"name": _VOLUME_NAME},
+            "required": ["name"],
+            "additionalProperties": False,
+        },
+    },
+    "required": ["name"],
+}
+_RESTART_POLICY = {"enum": [*RESTART_POLICIES]}
+_SPEC = {
+    "type": "object",
+    "properties": {
+        "restartPolicy": _RESTART_POLICY,
+        "containers": {"type": "array", "items": _CONTAINER, "minItems": 1, "maxItems": 100},
+        "initContainers": {"type": ["array", "null"], "items": _CONTAINER, "maxItems": 100},
+        "volumes": {"type": ["array", "null"], "items": _VOLUME, "maxItems": 100},
+        "placement": {"type": ["object", "null"]},
+    },
+    "required": ["containers"],
+}
+_METADATA = {
+    "type": "object",
+    "properties": {"name": scalars.NAME.schema, "labels": scalars.LABELS.schema, "annotations": _OBJECT},
+}
+
+_TEMPLATE = Schema(
+    {
+        "kind": scalars.one_of("capsule", "Capsule"),
+        "capsuleVersion": scalars.one_of("beta", "Beta"),
+        "metadata": Field(_METADATA),
+        "availabilityZone": scalars.OPTIONAL_LABEL,
+        "restartPolicy": Field(_RESTART_POLICY),  # accepted and without a meaning, as in the reference
+        "spec": Field(_SPEC),
+    },
+    required=("kind", "metadata", "spec"),
+)
+
+
+def _template(value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise ValueError("it is a text and no JSON") from None
+        if not isinstance(value, dict):
+            raise ValueError("it is no object")
+    return _TEMPLATE(value)
+
+
+CREATE = Schema({"template": Field({"type": ["object", "string"]}, _template)}, required=("template",))
+
+#: ``spec.placement``: for all containers together, by the names that create of one container has.
+PLACEMENT = Schema(
+    {
+        "cpu_policy": scalars.one_of("dedicated", "shared"),
+        **{name: field for name, field in placement.FIELDS.items() if name != "mem_page_size"},
+    }
+)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The containers of a capsule: which come next, and what they come to together.
+
+The capsule's own object at the runtime, made and started like any container's, keeps the network and holds the claim.
+Its members join it, each on its part of that claim. Nothing here waits: a step is taken when something happened.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from zun.common import exceptions
+from zun.common.context import RequestContext
+from zun.common.kinds import Kind
+from zun.common.states import Status
+from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.shared_pool import SharedPool
+from zun.container.driver import ContainerDriver, RuntimeState
+from zun.objects import Container
+from zun.objects.placement import cpuset_record, held_plan
+from zun.topology import Plan
+from zun.topology.parting import parted
+
+LOG = logging.getLogger(__name__)
+
+Work = Callable[[Container, Plan], None]
+
+_ALIVE = frozenset({Status.RUNNING, Status.RESTARTING, Status.PAUSED})
+
+
+def rolled_up(statuses: Sequence[str]) -> Status:
+    """The status of a capsule whose object runs, by those of its members without the init containers."""
+    if Status.ERROR in statuses:
+        return Status.ERROR
+    if any(status in _ALIVE for status in statuses):
+        return Status.RUNNING
+    return Status.STOPPED
+
+
+class CapsuleMembers:
+    """``make`` creates a container's object for a plan, ``start`` starts it and looks whether it runs there."""
+
+    def __init__(
+        self,
+        hostname: str,
+        tracker: ComputeNodeTracker,
+        pool: SharedPool,
+        driver: ContainerDriver,
+        make: Callable[[RequestContext, Container, Plan], None],
+        start: Work,
+    ) -> None:
+        self._hostname = hostname
+        self._tracker = tracker
+        self._pool = pool
+        self._driver = driver
+        self._make = make
+        self._start = start
+
+    def advance(self, context: RequestContext, capsule: Container, plan: Plan) -> bool:
+        """Take every step towards a running capsule that can be taken now. Returns whether it has come that far.
+
+        Safe to repeat. Raises CapsuleFailed when an init container failed, and what making and starting raise.
+        """
+        members = Container.list_by_capsule(context, capsule.uuid)
+        self._part(members, plan)
+        for init in (each for each in members if each.kind == Kind.INIT):
+            if not self._has_ended(context, init):
+                return False
+        for member in (each for each in members if each.kind == Kind.MEMBER):
+            if member.status == Status.CREATING:
+                self._run(context, member)
+        return True
+
+    def seen(self, context: RequestContext, capsule: Container, state: RuntimeState) -> RuntimeState:
+        """``state`` of a capsule's object, which runs, with the status that its members come to, and why.
+
+        Members that joined its network before it was started again are in a network without a way out: they join anew.
+        """
+        members = [each for each in Container.list_by_capsule(context, capsule.uuid) if each.kind == Kind.MEMBER]
+        if capsule.started_at is not None and capsule.started_at.replace(tzinfo=None) != state.started_at:
+            for member in members:
+                self._rejoin(member, state)
+        reasons = [f"{each.name}: {each.status_reason}" for each in members if each.status == Status.ERROR]
+        return replace(state, status=rolled_up([each.status for each in members]), error="; ".join(reasons) or None)
+
+    def _rejoin(self, member: Container, capsule: RuntimeState) -> None:
+        state = self._driver.show(member)
+        if state is None or state.started_at is None or capsule.started_at is None:
+            return
+        always = (member.restart_policy or {}).get("Name") == "always"
+        if state.started_at < capsule.started_at and (state.pid or always):
+            LOG.warning("The network of capsule %s is a new one; member %s joins it", member.capsule_uuid, member.uuid)
+            self._driver.reboot(member, 0)
+
+    def remove(self, context: RequestContext, capsule: Container) -> None:
+        """Remove the members' objects, all that can be, and raise what went wrong with one. Their rows stay."""
+        failure: exceptions.ZunError | None = None
+        for member in reversed(Container.list_by_capsule(context, capsule.uuid)):
+            try:
+                with self._pool.leaving(member.uuid):
+                    self._driver.delete(member, force=True)
+                self._pool.leave(member.uuid)
+            except exceptions.ZunError as exc:
+                failure = exc
+        if failure is not None:
+            raise failure
+
+    def _part(self, members: Sequence[Container], plan: Plan) -> None:
+        """Settle which CPUs and memory nodes each member runs on, once. Init containers come one after the other."""
+        inits = [each for each in members if each.kind == Kind.INIT]
+        others = [each for each in members if each.kind == Kind.MEMBER]
+        groups = [[each] for each in inits] + [others]
+        for group in groups:
+            if all(each.cpuset for each in group):
+                continue
+            parts = parted(self._tracker.topology, plan, [(each.cpu, each.memory) for each in group])
+            for member, part in zip(group, parts, strict=True):
+                member.cpuset, member.host = cpuset_record(part, self._tracker.topology), self._hostname
+                member.save()
+        for member in members:
+            self._tracker.admit(member.uuid, str(member.capsule_uuid))
+
+    def _run(self, context: RequestContext, member: Container) -> None:
+        part = held_plan(member)
+        assert part is not None  # it was parted
+        self._make(context, member, part)
+        self._start(member, part)
+        member.save()
+        LOG.info("Container %s of capsule %s is %s", member.uuid, member.capsule_uuid, member.status)
+
+    def _has_ended(self, context: RequestContext, init: Container) -> bool:
+        """Whether an init container has done its work, which is begun if it was not. Raises CapsuleFailed."""
+        if init.status == Status.STOPPED and init.exit_code == 0:
+            return True
+        state = self._driver.show(init)
+        if state is None or state.never_started:
+            self._run(context, init)
+            state = self._driver.show(init)
+        if state is None or state.status != Status.STOPPED:  # it runs, or is started again after a failure
+            return False
+        init.status, init.started_at, init.finished_at = Status.STOPPED, state.started_at, state.finished_at
+        init.exit_code = state.exit_code
+        init.save()
+        if state.exit_code != 0:
+            raise exceptions.CapsuleFailed(container=init.name, code=state.exit_code)
+        return True

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries of capsules and their members, which are rows of the containers' table. Each function is one transaction."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_utils import timeutils, uuidutils
+
+from zun.common import exceptions
+from zun.common.context import RequestContext
+from zun.common.kinds import Kind
+from zun.common.states import Status
+from zun.db import models, network_ports, paging, session
+
+table = models.containers
+
+
+def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnElement[bool]]:
+    ours = [table.c.kind == Kind.CAPSULE]
+    return ours if all_projects else [*ours, table.c.project_id == context.project_id]
+
+
+@session.retry
+def insert(
+    capsule: Mapping[str, Any], members: Sequence[Mapping[str, Any]], nets: Sequence[network_ports.Wanted] = ()
+) -> session.Row:
+    """Add a capsule, whose ``uuid`` is set, and its members in the order in which they are started.
+
+    ``nets`` are the ports that it gets, and raise what ``network_ports.allot`` does.
+    """
+    now = timeutils.utcnow()
+    owner = {name: capsule[name] for name in ("project_id", "user_id")}
+    with session.writer() as connection:
+        connection.execute(table.insert().values(**capsule, kind=Kind.CAPSULE, created_at=now))
+        for member in members:
+            uuid = uuidutils.generate_uuid()
+            values = {**member, **owner, "uuid": uuid, "capsule_uuid": capsule["uuid"], "created_at": now}
+            connection.execute(table.insert().values(**values))
+        network_ports.allot(connection, capsule["uuid"], nets)
+        return session.rows(connection, sa.select(table).where(table.c.uuid == capsule["uuid"]))[0]
+
+
+def find(context: RequestContext, ident: str, *, all_projects: bool) -> session.Row:
+    """The capsule with this uuid or name. Raises ContainerNotFound, and Conflict when the name is not unique."""
+    column = table.c.uuid if uuidutils.is_uuid_like(ident) else table.c.name
+    statement = sa.select(table).where(column == ident, *_visible(context, all_projects)).limit(2)
+    with session.reader() as connection:
+        rows = session.rows(connection, statement)
+    if not rows:
+        raise exceptions.ContainerNotFound(container=ident)
+    if len(rows) > 1:
+        raise exceptions.Conflict(f"Multiple capsules exist with name {ident}. Please use the capsule uuid instead.")
+    return rows[0]
+
+
+def page(
+    context: RequestContext,
+    *,
+    limit: int,
+    marker: str | None = None,
+    sort_key: str = "id",
+    sort_dir: str = "asc",
+    all_projects: bool = False,
+) -> list[session.Row]:
+    """Up to ``limit`` capsules behind the one whose uuid is ``marker``."""
+    missing = exceptions.ContainerNotFound(container=marker)
+    visible = _visible(context, all_projects)
+    return paging.behind(
+        table, visible, limit=limit, marker=marker, missing=missing, sort_key=sort_key, sort_dir=sort_dir
+    )
+
+
+def members(uuids: Collection[str]) -> dict[str, list[session.Row]]:
+    """Capsule -> its members in the order in which they are started."""
+    found: dict[str, list[session.Row]] = {uuid: [] for uuid in uuids}
+    statement = sa.select(table).where(table.c.capsule_uuid.in_(uuids)).order_by(table.c.id)
+    with session.reader() as connection:
+        for row in session.rows(connection, statement):
+            found[row["capsule_uuid"]].append(row)
+    return found
+
+
+@session.retry
+def end_unplaced(uuid: str, reason: str) -> bool:
+    """Put a capsule that waits for a host in Error, and its members with it. Returns whether it did."""
+    waiting = (table.c.uuid == uuid, table.c.status == Status.CREATING, table.c.host.is_(None))
+    values = {"status": Status.ERROR, "status_reason": reason, "task_state": None, "updated_at": timeutils.utcnow()}
+    with session.writer() as connection:
+        if not connection.execute(table.update().where(*waiting).values(**values)).rowcount:
+            return False
+        connection.execute(table.update().where(table.c.capsule_uuid == uuid).values(**values))
+        return True
+
+
+@session.retry
+def end_members(uuid: str, reason: str) -> None:
+    """The capsule ends in Error: so do its members, which hold nothing and are nowhere."""
+    mine = table.update().where(table.c.capsule_uuid == uuid)
+    values = {"status": Status.ERROR, "status_reason": reason, "task_state": None, "container_id": None}
+    with session.writer() as connection:
+        connection.execute(mine.values(**values, cpuset=None, host=None, updated_at=timeutils.utcnow()))

@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Capsules over HTTP: the template, the two forms of the answer, who sees and deletes what."""
+
+import copy
+import json
+
+import pytest
+
+from zun.common import exceptions
+from zun.common.context import admin_context
+from zun.db import capsules as db
+from zun.db import containers as db_containers
+from zun.db import session, volumes
+from zun.objects import Container
+from zun.tests.functional.api.conftest import HOST
+
+PATH = "/v1/capsules"
+MISSING = "6f2f36d6-0e5c-4a25-9d3b-6f5a1c2d3e4f"
+TEMPLATE = {
+    "capsuleVersion": "beta",
+    "kind": "capsule",
+    "metadata": {
+        "name": "template",
+        "labels": {"app": "web", "n": 1},
+        "annotations": {"foo": {"bar": [1]}},
+        "more": "is fine",
+    },
+    "availabilityZone": "nova",
+    "restartPolicy": "Never",  # here it means nothing
+    "spec": {
+        "restartPolicy": "Always",
+        "more": "is fine",
+        "initContainers": [{"image": "busybox", "command": ["true"], "resources": {"requests": {"memory": 2048}}}],
+        "containers": [
+            {
+                "image": "ubuntu",
+                "name": "ignored",
+                "command": ["/bin/bash"],
+                "args": ["-c", "sleep 1000"],
+                "imagePullPolicy": "IfNotPresent",
+                "resources": {"requests": {"cpu": 1.5, "memory": 1024}},
+                "ports": [{"containerPort": 80, "hostPort": 8080, "protocol": "TCP", "name": "http"}],
+                "env": {"ENV1": "/x"},
+                "workDir": "/root",
+                "volumeMounts": [{"name": "scratch", "mountPath": "/data1", "readOnly": "True"}],
+                "stdin": True,
+                "tty": "true",
+            },
+            {
+                "image": "ubuntu",
+                "resources": {"requests": {"cpu": "1", "memory": "512"}},
+                "ports": [{"containerPort": "53", "protocol": "UDP"}],
+                "volumeMounts": [
+                    {"name": "scratch", "mountPath": "/data2"},
+                    {"name": "shared", "mountPath": "/data3"},
+                ],
+            },
+        ],
+        "volumes": [
+            {"name": "scratch", "local": {"size": "1500M"}},
+            {"name": "shared", "volume": {"name": "data"}, "more": "is fine"},
+        ],
+    },
+}
+
+
+def spec(*containers, **members):
+    """The body of a small capsule."""
+    made = {"containers": list(containers) or [{"image": "demo"}], **members}
+    return {"template": {"kind": "capsule", "metadata": {"name": "small"}, "spec": made}}
+
+
+def changed(path, value):
+    """TEMPLATE with one member that is another one."""
+    made = copy.deepcopy(TEMPLATE)
+    inner = made
+    *steps, last = path.split(".")
+    for step in steps:
+        inner = inner[int(step) if step.isdigit() else step]
+    inner[int(last) if last.isdigit() else last] = value
+    return {"template": made}
+
+
+def rows():
+    return db.page(admin_context(), limit=100, all_projects=True)
+
+
+@pytest.fixture
+def small(api):
+    return api.post(PATH, spec()).json["uuid"]
+
+
+def test_create_and_show(api, scheduler):
+    reply = api.post(f"{PATH}/", {"template": TEMPLATE})
+    made = reply.json
+    assert (reply.status, reply.headers["location"]) == (202, f"http://zun.example:9517{PATH}/{made['uuid']}")
+    assert scheduler.sent == [("create", made["uuid"])]
+    (first, second), (init,) = made["containers"], made["init_containers"]
+    assert made == {
+        "uuid": made["uuid"],
+        "links": [
+            {"href": f"http://zun.example:9517{PATH}/{made['uuid']}", "rel": "self"},
+            {"href": f"http://zun.example:9517/capsules/{made['uuid']}", "rel": "bookmark"},
+        ],
+        "name": "template",
+        "labels": {"app": "web", "n": "1"},
+        "annotations": {"foo": {"bar": [1]}},
+        "restart_policy": {"Name": "always", "MaximumRetryCount": "0"},
+        "project_id": "demo",
+        "user_id": "alice",
+        "cpu": 2.5,
+        "memory": "2048",
+        "addresses": {},
+        "status": "Creating",
+        "status_reason": None,
+        "created_at": made["created_at"],
+        "updated_at": None,
+        "containers": [first, second],
+        "init_containers": [init],
+    }
+    shown = {
+        **{"image": "ubuntu", "command": ["/bin/bash", "-c", "sleep 1000"], "cpu": 1.5, "memory": "1024"},
+        **{"environment": {"ENV1": "/x"}, "workdir": "/root", "ports": [80], "interactive": True, "tty": True},
+        **{"status": "Creating", "cpu_policy": "shared", "restart_policy": made["restart_policy"]},
+    }
+    assert {name: first[name] for name in shown} == shown
+    assert first["name"].startswith("capsule-template-") and "links" not in first and "host" not in first
+    assert (second["ports"], second["cpu"], second["memory"], second["tty"]) == ([53], 1.0, "512", False)
+    assert (init["command"], init["cpu"], init["memory"]) == (["true"], 1.0, "2048")
+    # It must end some time, however often the capsule is restarted; the members are not touched by that.
+    assert init["restart_policy"] == {"Name": "on-failure", "MaximumRetryCount": "10"}
+    for ident in (made["uuid"], "template", f"/{made['uuid']}"):
+        assert api.get(f"{PATH}/{ident}?anything=goes").json == made
+
+
+def test_what_is_stored(api):
+    uuid = api.post(PATH, {"template": json.dumps(TEMPLATE)}).json["uuid"]
+    capsule = Container.get_by_uuid(admin_context(), uuid)
+    local = {"type": "local", "size_mib": 1500, "number": 0}
+    named = {"type": "volume", "source": "data", "number": 1}
+    assert capsule.mounts == [{**local, "destination": "/volumes/scratch"}, {**named, "destination": "/volumes/shared"}]
+    assert (capsule.volume_disk, capsule.request["availability_zone"]) == (2, "nova")
+    assert (capsule.image, capsule.command) == ("kubernetes/pause", None)
+    _, first, second = Container.list_by_capsule(admin_context(), uuid)
+    assert first.mounts == [{**local, "destination": "/data1"}]
+    assert second.mounts == [{**local, "destination": "/data2"}, {**named, "destination": "/data3"}]
+    assert capsule.exposed_ports == {"80/tcp": {}, "53/udp": {}}
+    assert (first.exposed_ports, second.exposed_ports) == ({"80/tcp": {}}, {"53/udp": {}})
+    assert first.image_pull_policy is None  # only an administrator's wish is heard
+
+
+def test_an_administrator_sees_more_and_chooses_when_images_are_pulled(admin_api):
+    made = admin_api.post(PATH, {"template": TEMPLATE}).json
+    assert made["host"] is None and made["containers"][0]["image_pull_policy"] == "ifnotpresent"
+    assert "host" in admin_api.get(PATH).json["capsules"][0]
+
+
+def test_the_form_of_older_versions(api, small):
+    new, old = api.at("1.32").get(f"{PATH}/{small}").json, api.at("1.31").get(f"{PATH}/{small}").json
+    assert old.keys() - new.keys() == {
+        *("meta_name", "meta_labels", "volumes_info", "containers_uuids", "init_containers_uuids", "capsule_version")
+    }
+    assert new.keys() - old.keys() == {"name", "labels"}
+    assert (old["meta_name"], old["meta_labels"], old["restart_policy"]) == ("small", {}, "always")
+    assert (old["volumes_info"], old["containers_uuids"], old["init_containers_uuids"]) == ({}, [], [])
+    assert old["capsule_version"] == ""
+    assert api.at("1.31").get(PATH).json["capsules"] == [old]
+    assert api.at("1.1").post(PATH, spec()).json["meta_name"] == "small"
+
+
+def test_placement(api):
+    users = api.at("1.42")
+    sized = {"image": "demo", "resources": {"requests": {"cpu": 2, "memory": 256}}}
+    asked = {"cpu_policy": "dedicated", "numa_nodes": 2, "cpu_thread_policy": "isolate"}
+    made = users.post(PATH, spec(sized, sized, placement=asked)).json
+    expected = {"cpu": 4.0, "memory": "512", "cpu_policy": "dedicated", "numa_nodes": 2, "cpuset_cpus": None}
+    assert {name: made[name] for name in expected} == expected
+    assert {each["cpu_policy"] for each in made["containers"]} == {"dedicated"}
+    stored = Container.get_by_uuid(admin_context(), made["uuid"])
+    assert stored.placement["cpu_thread_policy"] == "isolate"
+
+
+@pytest.mark.parametrize(
+    ("requests", "asked", "word"),
+    [
+        ({"cpu": 1.5, "memory": 64}, {"cpu_policy": "dedicated"}, "spec.containers.0.resources.requests.cpu"),
+        ({"cpu": 1}, {"cpu_policy": "dedicated"}, "spec.containers.0.resources.requests.memory"),
+        ({"memory": 64}, {"cpu_policy": "dedicated"}, "spec.containers.0.resources.requests.cpu"),
+        ({"cpu": 1, "memory": 64}, {"cpu_policy": "dedicated", "numa_nodes": 2}, "numa_nodes"),
+        ({"cpu": 1, "memory": 64}, {"numa_nodes": 1}, "numa_nodes"),
+        ({"cpu": 1, "memory": 64}, {"cpu_policy": "mixed"}, "spec.placement"),
+        ({"cpu": 1, "memory": 64}, {"cpu_policy": "dedicated", "mem_page_size": 2048}, "mem_page_size"),
+    ],
+)
+def test_bad_placement(api, requests, asked, word):
+    body = spec({"image": "demo", "resources": {"requests": requests}}, placement=asked)
+    reply = api.at("1.42").post(PATH, body)
+    assert reply.status == 400 and word in reply.error["detail"], reply.json
+    assert api.at("1.40").post(PATH, body).refusal == (400, "invalid-param-in-version")
+    assert rows() == []
+
+
+BAD = [
+    ({}, "template"),
+    ({"template": TEMPLATE, "name": "x"}, "name"),
+    ({"template": [TEMPLATE]}, "template"),
+    ({"template": None}, "template"),
+    ({"template": "kind: capsule"}, "JSON"),
+    ({"template": "[]"}, "object"),
+    *(
+        (changed(path, value), path.rpartition(".")[2])
+        for path, value in [
+            ("kind", "pod"),
+            ("kind", None),
+            ("capsuleVersion", "alpha"),
+            ("nets", []),
+            ("availabilityZone", ""),
+            ("restartPolicy", "Sometimes"),
+            ("metadata", None),
+            ("metadata.name", "n"),
+            ("metadata.labels", []),
+            ("metadata.annotations", "x"),
+            ("spec", []),
+            ("spec.restartPolicy", "always"),
+            ("spec.containers", []),
+            ("spec.containers", None),
+            ("spec.initContainers", {}),
+            ("spec.volumes", {}),
+            ("spec.containers.0.image", None),
+            ("spec.containers.0.image", "i"),
+            ("spec.containers.0.labels", {}),
+            ("spec.containers.0.command", "ls"),
+            ("spec.containers.0.env", {"A": 1}),
+            ("spec.containers.0.imagePullPolicy", "sometimes"),
+            ("spec.containers.0.resources.limits", {}),
+            ("spec.containers.0.resources.requests.cpu", "x"),
+            ("spec.containers.0.resources.requests.cpu", 17),
+            ("spec.containers.0.resources.requests.cpu", True),
+            ("spec.containers.0.resources.requests.memory", 3),
+            ("spec.containers.0.resources.requests.memory", 64.5),
+            ("spec.containers.0.ports.0.containerPort", 0),
+            ("spec.containers.0.ports.0.containerPort", 65536),
+            ("spec.containers.0.ports.0.protocol", "SCTP"),
+            ("spec.containers.0.volumeMounts.0.mountPath", "data"),
+            ("spec.containers.0.volumeMounts.0.readOnly", "maybe"),
+            ("spec.containers.0.stdin", 1.5),
+            ("spec.initContainers.0.colour", "blue"),
+            ("spec.volumes.0.name", None),
+            ("spec.volumes.0.local.size", 0),
+            ("spec.volumes.0.local.size", "2T"),
+            ("spec.volumes.1.volume.name", "/etc"),
+        ]
+    ),
+    (changed("spec.initContainers", [{"command": ["true"]}]), "image"),
+    (changed("spec.containers.0.volumeMounts.0.name", "missing"), "missing"),
+    (changed("spec.containers.1.volumeMounts", []), "shared"),
+    (changed("spec.volumes.1.name", "scratch"), "twice"),
+    (changed("spec.volumes.0", {"name": "scratch"}), "cinder, local, volume"),
+    (changed("spec.volumes.0.cinder", {"size": 1}), "cinder, local, volume"),
+    (changed("spec.volumes.0", {"name": "scratch", "cinder": {"size": 1}}), "no Cinder"),
+    (changed("spec.volumes.0", {"name": "scratch", "cinder": {"volumeID": MISSING}}), "no Cinder"),
+    (changed("spec.containers.1.volumeMounts.1.mountPath", "/data2/"), "twice"),
+]
+
+
+@pytest.mark.parametrize(("body", "word"), BAD)
+def test_bad_templates(api, scheduler, body, word):
+    reply = api.post(PATH, body)
+    assert reply.status == 400 and reply.refusal[1] in ("schema-validation-error", "invalid-value"), reply.json
+    assert word in reply.error["detail"]
+    assert rows() == [] and scheduler.sent == []
+
+
+def test_a_name_is_not_needed_and_not_unique(api):
+    nameless = {"template": {"kind": "Capsule", "metadata": {}, "spec": {"containers": [{"image": "demo"}]}}}
+    made = api.post(PATH, nameless).json
+    assert made["name"] is None and made["containers"][0]["name"].startswith(f"capsule-{made['uuid']}-")
+    for _ in range(2):
+        assert api.post(PATH, spec()).status == 202
+    assert api.get(f"{PATH}/small").refusal == (409, "conflict")
+
+
+def test_lists(api, admin_api, small):
+    api.in_project("other").post(PATH, spec())
+    second = api.post(PATH, {"template": TEMPLATE}).json["uuid"]
+
+    def uuids(client, query=""):
+        return [each["uuid"] for each in client.get(f"{PATH}/{query}").json["capsules"]]
+
+    assert uuids(api) == uuids(api, "?all_projects=1") == uuids(api, "?colour=blue") == [small, second]
+    assert uuids(api, f"?marker={small}") == [second]
+    assert uuids(api, "?sort_key=name&sort_dir=desc&limit=1") == [second]
+    assert uuids(admin_api) == [] and len(uuids(admin_api, "?all_projects=1")) == 3
+    assert "all_projects=true" in admin_api.get(f"{PATH}?all_projects=1&limit=1").json["next"]
+    assert api.get(PATH).json["capsules"][0] == api.get(f"{PATH}/{small}").json
+    for query, refusal in [
+        ("limit=0", (400, "invalid-value")),
+        ("all_projects=maybe", (400, "invalid-value")),
+        ("sort_key=labels", (400, "invalid-parameter-value")),
+        (f"marker={MISSING}", (404, "container-not-found")),
+    ]:
+        assert api.get(f"{PATH}?{query}").refusal == refusal
+
+
+def test_capsules_and_containers_are_apart(api, admin_api, small):
+    member = api.get(f"{PATH}/{small}").json["containers"][0]
+    container = api.post("/v1/containers", {"image": "demo", "name": "alone"}).json["uuid"]
+    for ident in (small, "small", member["uuid"], member["name"]):
+        for client in (api, admin_api):
+            assert client.get(f"/v1/containers/{ident}").refusal == (404, "container-not-found")
+            assert client.delete(f"/v1/containers/{ident}").refusal == (404, "container-not-found")
+    for ident in (container, "alone", member["uuid"], member["name"], MISSING):
+        assert api.get(f"{PATH}/{ident}").refusal == (404, "container-not-found")
+        assert api.delete(f"{PATH}/{ident}").refusal == (404, "container-not-found")
+    assert [each["uuid"] for each in api.get("/v1/containers").json["containers"]] == [container]
+    # Capsules are not counted.
+    in_use = api.get("/v1/quotas/demo?usages=1").json
+    assert (in_use["containers"]["in_use"], in_use["cpu"]["in_use"]) == (1, 1.0)
+
+
+def test_others_do_not_see_it(api, small):
+    stranger = api.in_project("other")
+    for ident in (small, "small"):
+        assert stranger.get(f"{PATH}/{ident}").refusal == (404, "container-not-found")
+        assert stranger.delete(f"{PATH}/{ident}").refusal == (404, "container-not-found")
+    assert stranger.get(PATH).json["capsules"] == []
+    assert api.delete(f"{PATH}/{small}?all_projects=1").refusal == (403, "policy-not-authorized")
+
+
+def test_delete_before_it_has_a_host(api, compute, small):
+    assert api.delete(f"{PATH}/{small}").status == 204
+    assert api.get(f"{PATH}/{small}").status == 404
+    assert db.members([small])[small] == [] and compute.sent == []
+
+
+@pytest.mark.parametrize("status", ["Creating", "Running", "Stopped", "Error", "Deleting"])
+def test_delete(admin_api, api, compute, small, status):
+    with session.writer() as connection:
+        table = db_containers.table
+        connection.execute(table.update().where(table.c.uuid == small).values(status=status, host=HOST))
+    deleter = admin_api if status == "Running" else api
+    assert deleter.delete(f"{PATH}/{small}{'?all_projects=1' if deleter is admin_api else ''}").status == 204
+    assert api.get(f"{PATH}/{small}").json["status"] == "Deleting"
+    assert compute.sent == [("delete", small, {"force": True, "stop_timeout": None})]
+
+
+def test_without_a_scheduler_it_says_so(api, scheduler):
+    scheduler.failure = exceptions.SchedulerUnavailable(seconds=60)
+    assert api.post(PATH, spec()).status == 503
+    (made,) = api.get(PATH).json["capsules"]
+    assert made["status"] == made["containers"][0]["status"] == "Error"
+    assert "scheduler" in made["status_reason"]
+
+
+def test_it_goes_where_its_volumes_are(api):
+    with session.writer() as connection:
+        volumes.hold(connection, "demo", ["data"], HOST)
+    uuid = api.post(PATH, {"template": TEMPLATE}).json["uuid"]
+    assert Container.get_by_uuid(admin_context(), uuid).request["host"] == HOST

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Capsules through scheduler and hosts: one claim, init containers first, every member on its part."""
+
+import pytest
+from oslo_utils import uuidutils
+
+from zun.common import exceptions
+from zun.common.context import admin_context
+from zun.common.kinds import Kind
+from zun.db import capsules as db_capsules
+from zun.db import compute_nodes
+from zun.db import containers as db
+from zun.objects import Container
+from zun.tests.fixtures import wait_for
+from zun.tests.functional.cloud import Cloud, machine
+from zun.topology import CpuSet
+
+
+@pytest.fixture
+def cloud(database):
+    made = Cloud({"one": machine()}, compute__sync_container_state_interval=3600)
+    yield made
+    made.stop()
+
+
+def member(cpu, memory=64, kind=Kind.MEMBER, command=("sleep", "1000"), policy="dedicated", **fields):
+    return {
+        "kind": kind,
+        "name": f"{kind}-{uuidutils.generate_uuid()}",
+        "image": "zun-demo",
+        "cpu": cpu,
+        "cpu_policy": policy,
+        "memory": memory,
+        "command": list(command),
+        "placement": {},
+        "request": {"run": True},
+        "status": "Creating",
+        **fields,
+    }
+
+
+def submit(cloud, context, *members, policy="dedicated", **fields):
+    ours, inits = ([each for each in members if each["kind"] == kind] for kind in (Kind.MEMBER, Kind.INIT))
+    values = {
+        "uuid": uuidutils.generate_uuid(),
+        "name": "pod",
+        "project_id": context.project_id,
+        "user_id": context.user_id,
+        "image": "pause",
+        "cpu": max(sum(each["cpu"] for each in ours), *(each["cpu"] for each in inits), 0),
+        "memory": max(sum(each["memory"] for each in ours), *(each["memory"] for each in inits), 0),
+        "cpu_policy": policy,
+        "placement": {},
+        "request": {"run": True},
+        "restart_policy": {"Name": "always", "MaximumRetryCount": "0"},
+        "status": "Creating",
+        **fields,
+    }
+    row = db_capsules.insert(values, [*inits, *ours])
+    cloud.scheduler_api.create(context, Container.from_row(context, row))
+    return row["uuid"]
+
+
+def settled(cloud, uuid, *statuses):
+    """The capsule's row once its status is one of ``statuses``, and its members."""
+    row = wait_for(lambda: (found := db.get(uuid))["status"] in statuses and not found["task_state"] and found)
+    return row, db_capsules.members([uuid])[uuid]
+
+
+def sets(cloud, row):
+    found = cloud.drivers["one"].runtime.objects[row["uuid"]]
+    return CpuSet(found.cpuset_cpus), found.cpuset_mems
+
+
+def test_members_have_their_own_cpus_of_one_place(cloud, context):
+    uuid = submit(cloud, context, member(2.0, 100), member(1.0, 50))
+    row, members = settled(cloud, uuid, "Running")
+    whole = CpuSet(row["cpuset"]["cpuset_cpus"])
+    (first, first_mems), (second, second_mems) = (sets(cloud, each) for each in members)
+    assert (len(first), len(second), first & second, first | second) == (2, 1, CpuSet(), whole)
+    assert first_mems == second_mems == row["cpuset"]["cpuset_mems"]
+    assert sets(cloud, row) == (whole, first_mems)
+    assert {each["status"] for each in members} == {"Running"} and {each["host"] for each in members} == {"one"}
+    assert {cloud.drivers["one"].runtime.objects[each["uuid"]].join for each in members} == {uuid}
+    # One claim, for the host, the scheduler and the operator.
+    assert cloud.agents["one"].tracker.usage.owners == (uuid,)
+    assert compute_nodes.usage()["one"] == compute_nodes.HostUsage(1, 3.0, 150, 0)
+    cloud.scheduler.table.refresh()
+    assert cloud.scheduler.table.host("one").usage.owners == (uuid,)
+    audit = cloud.compute_api.audit(admin_context(), "one", repair=False)
+    assert audit["findings"] == [] and audit["containers"] == {**dict.fromkeys(audit["containers"], 0), "ok": 3}
+
+
+def test_a_capsule_that_is_larger_than_a_cell_fits_nowhere(cloud, context):
+    uuid = submit(cloud, context, member(3.0), member(2.0))
+    row, members = settled(cloud, uuid, "Error")
+    assert "Nearest miss" in row["status_reason"]
+    assert {each["status"] for each in members} == {"Error"} and row["cpuset"] is None
+    assert settled(cloud, submit(cloud, context, member(2.0), member(2.0)), "Running")
+
+
+def test_init_containers_run_one_after_another_and_first(cloud, context):
+    order, alive = [], []
+    driver = cloud.drivers["one"]
+
+    def note(container):
+        if driver.runtime.objects[container.uuid].pid:
+            return  # told again, which changes nothing
+        order.append(container.uuid)
+        alive.append(sum(bool(each.pid) for each in driver.runtime.objects.values()))
+
+    driver.before("start", note)
+    inits = [member(3.0, kind=Kind.INIT, command=["true"]), member(1.0, kind=Kind.INIT, command=["sleep", "7"])]
+    uuid = submit(cloud, context, *inits, member(1.0), member(1.0))
+    first, second, *members = db_capsules.members([uuid])[uuid]
+    wait_for(lambda: driver.runtime.objects.get(second["uuid"]) and driver.runtime.objects[second["uuid"]].pid)
+    assert db.get(uuid)["status"] == "Creating" and first["uuid"] in driver.runtime.objects
+    assert not any(each["uuid"] in driver.runtime.objects for each in members)
+    # Larger than all members together: the capsule holds as much as its largest init container.
+    assert db.get(uuid)["cpu"] == 3.0 and len(sets(cloud, first)[0]) == 3
+    driver.exit(second["uuid"])
+    row, rows = settled(cloud, uuid, "Running")
+    assert order == [uuid, *(each["uuid"] for each in rows)]
+    assert alive == [0, 1, 1, 1, 2]  # the network's keeper, and what has not ended
+    assert [each["status"] for each in rows] == ["Stopped", "Stopped", "Running", "Running"]
+    whole = CpuSet(row["cpuset"]["cpuset_cpus"])
+    assert all(sets(cloud, each)[0] <= whole for each in rows)
+
+
+def test_a_failed_init_container_ends_the_capsule(cloud, context):
+    uuid = submit(cloud, context, member(1.0, kind=Kind.INIT, command=["false"]), member(1.0))
+    row, members = settled(cloud, uuid, "Error")
+    assert "ended with exit code 1" in row["status_reason"]
+    assert {each["status"] for each in members} == {"Error"}
+    assert wait_for(lambda: len(cloud.agents["one"].tracker.usage) == 0)
+    assert cloud.drivers["one"].list() == {}
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_member_that_cannot_be_made_ends_the_capsule(cloud, context, number):
+    driver, calls = cloud.drivers["one"], []
+
+    def fail(container):
+        calls.append(container)
+        if len(calls) == number + 1:
+            raise exceptions.DockerError(error="no space left on device")
+
+    driver.before("create", fail)
+    row, _ = settled(cloud, submit(cloud, context, member(1.0), member(1.0)), "Error")
+    assert "no space left" in row["status_reason"] and row["cpuset"] is None
+    assert driver.list() == {}
+
+
+def test_what_members_come_to(cloud, context):
+    uuid = submit(cloud, context, member(1.0), member(1.0), restart_policy={"Name": "no", "MaximumRetryCount": "0"})
+    _, members = settled(cloud, uuid, "Running")
+    driver = cloud.drivers["one"]
+    driver.exit(members[0]["uuid"], 1)
+    wait_for(lambda: db.get(members[0]["uuid"])["status"] == "Stopped")
+    assert db.get(uuid)["status"] == "Running"
+    driver.exit(members[1]["uuid"])
+    row, _ = settled(cloud, uuid, "Stopped")
+    assert row["cpuset"] is not None and driver.runtime.objects[uuid].pid
+
+
+def test_a_member_that_vanished_is_told(cloud, context):
+    uuid = submit(cloud, context, member(1.0), member(1.0))
+    _, members = settled(cloud, uuid, "Running")
+    driver = cloud.drivers["one"]
+    with driver.runtime.lock:
+        driver.runtime.remove(driver.runtime.objects[members[0]["uuid"]])
+    row, _ = settled(cloud, uuid, "Error")
+    assert members[0]["name"] in row["status_reason"] and "does not exist" in row["status_reason"]
+
+
+@pytest.mark.parametrize("when", ["init", "running"])
+def test_delete(cloud, context, when):
+    command = ["sleep", "7"] if when == "init" else ["true"]
+    uuid = submit(cloud, context, member(1.0, kind=Kind.INIT, command=command), member(1.0))
+    init, *_ = db_capsules.members([uuid])[uuid]
+    driver = cloud.drivers["one"]
+    wait_for(lambda: init["uuid"] in driver.runtime.objects and driver.runtime.objects[init["uuid"]].started_at)
+    if when == "running":
+        settled(cloud, uuid, "Running")
+    cloud.compute_api.delete(context, Container.from_row(context, db.get(uuid)), force=True)
+    cloud.gone(Container.from_row(None, {**db.get(init["uuid"]), "uuid": uuid}))
+    assert db_capsules.members([uuid])[uuid] == [] and driver.list() == {}
+    assert wait_for(lambda: len(cloud.agents["one"].tracker.usage) == 0)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_the_agent_goes_on_after_a_restart(cloud, context, ended):
+    uuid = submit(cloud, context, member(1.0, kind=Kind.INIT, command=["sleep", "7"]), member(2.0))
+    init, *_ = db_capsules.members([uuid])[uuid]
+    driver = cloud.drivers["one"]
+    wait_for(lambda: init["uuid"] in driver.runtime.objects and driver.runtime.objects[init["uuid"]].pid)
+    wait_for(lambda: not db.get(uuid)["task_state"])
+    cloud.stop_agent("one")
+    if ended:
+        driver.exit(init["uuid"])
+    agent = cloud.start_agent("one")
+    if not ended:
+        driver.exit(init["uuid"])
+    _, members = settled(cloud, uuid, "Running")
+    assert agent.tracker.usage.owners == (uuid,)
+    assert driver.runtime.objects[init["uuid"]].restarts == 0
+    held = {each["uuid"]: sets(cloud, each) for each in members}
+    cloud.stop_agent("one")
+    agent = cloud.start_agent("one")
+    assert agent.tracker.usage.owners == (uuid,)
+    assert held == {each["uuid"]: sets(cloud, each) for each in members}
+    audit = cloud.compute_api.audit(admin_context(), "one", repair=False)
+    assert audit["findings"] == []
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_members_join_a_network_that_was_made_anew(cloud, context, watched):
+    always = {"restart_policy": {"Name": "always", "MaximumRetryCount": "0"}}
+    uuid = submit(cloud, context, member(1.0, **always), member(1.0, **always))
+    _, members = settled(cloud, uuid, "Running")
+    driver = cloud.drivers["one"]
+    if not watched:
+        cloud.stop_agent("one")
+    driver.exit(members[0]["uuid"], 1)  # started again by the runtime, before the network is
+    driver.exit(uuid, 137)
+    if not watched:
+        cloud.start_agent("one")
+    objects = driver.runtime.objects
+    wait_for(lambda: all(objects[each["uuid"]].started_at > objects[uuid].started_at for each in members))
+    assert settled(cloud, uuid, "Running")
+
+
+def test_shared_members_follow_the_pool(cloud, context):
+    uuid = submit(cloud, context, *(member(0.5, policy="shared") for _ in range(2)), policy="shared")
+    row, members = settled(cloud, uuid, "Running")
+    cell = int(row["cpuset"]["cpuset_mems"])
+    before = {sets(cloud, each)[0] for each in (row, *members)}
+    assert before == {machine().cell(cell).cpus}
+    other = settled(cloud, submit(cloud, context, member(2.0)), "Running")[0]
+    taken = CpuSet(other["cpuset"]["cpuset_cpus"])
+    pool = cloud.agents["one"].tracker.usage.shared_pool(machine(), [cell])
+    assert {sets(cloud, each)[0] for each in (row, *members)} == {pool} and not pool & taken
+
+
+def test_the_network_and_the_published_ports_are_the_capsules(cloud, context):
+    where = {"80/tcp": {}}
+    uuid = submit(cloud, context, member(1.0, exposed_ports=where), exposed_ports=where)
+    row, (only,) = settled(cloud, uuid, "Running")
+    assert row["exposed_ports"]["80/tcp"]["host_port"] and only["exposed_ports"] == where
+    objects = cloud.drivers["one"].runtime.objects
+    assert (objects[uuid].join, objects[only["uuid"]].join, objects[only["uuid"]].plug) == (None, uuid, None)

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Capsules of real containers: one place, one network, shared volumes, init containers first."""
+
+import json
+import os
+import uuid
+
+import docker
+import pytest
+
+from zun.tests.fixtures import wait_for
+from zun.tests.integration.programs import Api, Client, free_port
+from zun.topology import CpuSet
+
+pytestmark = pytest.mark.docker
+
+SETTLED = ("Running", "Stopped", "Error")
+
+
+@pytest.fixture
+def cloud(program, tmp_path, docker_url):
+    port = free_port()
+    made = program(
+        "allinone",
+        DEFAULT={"state_path": tmp_path / "state", "host": f"test-{uuid.uuid4().hex[:8]}"},
+        api={"port": port},
+        docker={"api_url": docker_url},
+        # What else runs on the machine of the test is not the test's.
+        compute={"reserved_host_memory_mb": 128, "audit_host_processes": "none"},
+        capsule={"sandbox_image": "zun-demo", "sandbox_command": "sleep,1000000"},
+    )
+    made.start()
+    api = Api(f"http://127.0.0.1:{port}/v1", "admin", {"OpenStack-API-Version": "container 1.42"})
+    yield made, api
+    for each in api.get("/capsules")["capsules"]:
+        api.request("DELETE", f"/capsules/{each['uuid']}")
+    wait_for(lambda: not api.get("/capsules")["capsules"], 120)
+
+
+@pytest.fixture
+def daemon(docker_url):
+    client = docker.APIClient(docker_url, version="auto")
+    yield client
+    client.close()
+
+
+def container(script, cpu=1, memory=32, **members):
+    requests = {"cpu": cpu, "memory": memory}
+    return {"image": "zun-demo", "command": ["sh", "-c", script], "resources": {"requests": requests}, **members}
+
+
+def create(api, *containers, inits=(), **spec):
+    body = {"kind": "capsule", "metadata": {"name": "pod"}, "spec": {"containers": list(containers), **spec}}
+    body["spec"]["initContainers"] = list(inits)
+    answer = api.request("POST", "/capsules", json={"template": body})
+    assert answer.status_code == 202, answer.text
+    return answer.json()["uuid"]
+
+
+def settled(api, uuid_):
+    def look():
+        shown = api.get(f"/capsules/{uuid_}")
+        return shown if shown["status"] in SETTLED else None
+
+    return wait_for(look, 120)
+
+
+def said(daemon, shown, *command):
+    """What a command in a container says, without the API: members of capsules are not reachable there."""
+    made = daemon.exec_create(f"zun-{shown['uuid']}", list(command))
+    output = daemon.exec_start(made["Id"]).decode()
+    assert daemon.exec_inspect(made["Id"])["ExitCode"] == 0, output
+    return output
+
+
+SHARED = {"name": "shared", "mountPath": "/shared"}
+
+
+def test_a_dedicated_capsule(cloud, daemon):
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.fail("this test needs two CPUs")
+    program, api = cloud
+    uuid_ = create(
+        api,
+        container("cat /shared/order > /shared/seen; nc -l -p 4000 -e cat", volumeMounts=[SHARED]),
+        container("sleep 1000", volumeMounts=[{"name": "shared", "mountPath": "/other"}]),
+        inits=[
+            container("sleep 0.5; echo first >> /shared/order", volumeMounts=[SHARED]),
+            container("echo second >> /shared/order", volumeMounts=[SHARED]),
+        ],
+        volumes=[{"name": "shared", "local": {"size": "8M"}}],
+        placement={"cpu_policy": "dedicated"},
+    )
+    shown = settled(api, uuid_)
+    assert shown["status"] == "Running", shown["status_reason"]
+    one, two = shown["containers"]
+    assert [each["status"] for each in shown["init_containers"]] == ["Stopped", "Stopped"]
+    # One place: each on a CPU of its own, all on the memory node of the capsule, as the kernel says.
+    allowed = {}
+    for each in (one, two):
+        status = said(daemon, each, "cat", "/proc/self/status")
+        cpus, mems = (
+            next(line.split()[1] for line in status.splitlines() if line.startswith(f"{name}_allowed_list"))
+            for name in ("Cpus", "Mems")
+        )
+        assert (cpus, mems) == (each["cpuset_cpus"], each["cpuset_mems"])
+        allowed[each["uuid"]] = CpuSet(cpus)
+        assert mems == shown["cpuset_mems"]
+    first, second = allowed.values()
+    assert len(first) == len(second) == 1 and not first & second
+    assert first | second == CpuSet(shown["cpuset_cpus"])
+    # Init containers ran in their order and before the others, in the volume that all share.
+    assert said(daemon, two, "cat", "/other/seen") == "first\nsecond\n"
+    assert "ext4" in said(daemon, one, "sh", "-c", "grep ' /shared ' /proc/mounts")
+    # One network.
+    assert said(daemon, two, "sh", "-c", "echo hello | nc 127.0.0.1 4000") == "hello\n"
+    held = api.held()[shown["host"]]
+    assert [claim["container"] for claim in held] == [uuid_], held
+    host = shown["host"]
+    audit = api.request("POST", f"/hosts/{host}/audit").json()
+    assert audit["findings"] == [], audit
+    # A new agent finds everything as it is.
+    program.kill()
+    program.start()
+    again = settled(api, uuid_)
+    assert (again["status"], again["cpuset_cpus"]) == ("Running", shown["cpuset_cpus"])
+    assert said(daemon, two, "cat", "/other/seen") == "first\nsecond\n"
+    assert api.request("POST", f"/hosts/{host}/audit").json()["findings"] == []
+    assert api.request("DELETE", f"/capsules/{uuid_}").status_code == 204
+    wait_for(lambda: api.request("GET", f"/capsules/{uuid_}").status_code == 404, 120)
+    names = {name for each in daemon.containers(all=True) for name in each["Names"]}
+    assert not names & {f"/zun-{each['uuid']}" for each in (shown, one, two, *shown["init_containers"])}
+    assert api.held()[host] == []
+
+
+def test_a_failed_init_container(cloud, daemon):
+    _, api = cloud
+    uuid_ = create(api, container("sleep 1000"), inits=[container("exit 3")], restartPolicy="Never")
+    shown = settled(api, uuid_)
+    assert shown["status"] == "Error" and "exit code 3" in shown["status_reason"]
+    assert shown["containers"][0]["status"] == "Error"
+    assert api.request("DELETE", f"/capsules/{uuid_}").status_code == 204
+
+
+def test_the_stock_client(cloud, tmp_path):
+    _, api = cloud
+    client = Client(api.url)
+    (tmp_path / "capsule.yaml").write_text(
+        "capsuleVersion: beta\n"
+        "kind: capsule\n"
+        "metadata:\n"
+        "  name: web\n"
+        "  labels:\n"
+        "    app: web\n"
+        "spec:\n"
+        "  restartPolicy: Always\n"
+        "  containers:\n"
+        "  - image: zun-demo\n"
+        "    command: ['sleep']\n"
+        "    args: ['1000']\n"
+        "    resources:\n"
+        "      requests:\n"
+        "        cpu: 0.5\n"
+        "        memory: 32\n"
+    )
+    made = json.loads(client("appcontainer", "capsule", "create", "--file", f"{tmp_path}/capsule.yaml", "-f", "json"))
+    assert made["name"] == "web"
+    assert settled(api, made["uuid"])["status"] == "Running"
+    listed = client.json("appcontainer", "capsule", "list")
+    assert [(each["name"], each["status"]) for each in listed] == [("web", "Running")]
+    assert client.json("appcontainer", "capsule", "show", "web")["uuid"] == made["uuid"]
+    client("appcontainer", "capsule", "delete", "web")
+    wait_for(lambda: not client.json("appcontainer", "capsule", "list"), 120)
