@@ -127,7 +127,7 @@ make_venv() {
     stamp=$({
         printf '%s ' "$ROOT" "$@"
         "$python" --version
-        cd "$ROOT" && cat setup.cfg pyproject.toml requirements.txt test-requirements.txt upper-constraints.txt
+        cd "$ROOT" && cat setup.cfg pyproject.toml requirements.txt test-requirements.txt doc/requirements.txt upper-constraints.txt
     } | sha256sum | cut -d ' ' -f 1)
     if [ -x "$VENV/bin/python" ] && grep -q -x "$stamp" "$VENV/installed" 2>/dev/null; then
         return 0

@@ -5,7 +5,7 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-STAGES=(lint types unit functional integration)
+STAGES=(lint types docs unit functional integration)
 
 usage() {
     cat <<'TEXT'
@@ -16,6 +16,7 @@ the tested versions, and runs the stages, all of them if none is named:
 
   lint         ruff check, and the syntax of the shell scripts
   types        mypy: strict for zun.topology and zun.scheduler, lighter for the rest
+  docs         the documentation builds without a warning
   unit         rules and values; no service, two processes
   functional   the API and the programs in one process; no service
   integration  real containers on a Docker daemon, and the services distributed over
@@ -34,6 +35,9 @@ stage_lint() {
 stage_types() {
     "$VENV/bin/mypy"
 }
+stage_docs() {
+    "$VENV/bin/sphinx-build" -q -W --keep-going -b html doc/source .run/html
+}
 stage_unit() {
     "$VENV/bin/pytest" -p no:cacheprovider -q -n 2 zun/tests/unit
 }
@@ -50,7 +54,7 @@ limit() {
     local most left=$((4500 - SECONDS))
     case $1 in
         lint) most=60 ;;
-        types) most=600 ;;
+        types | docs) most=600 ;;
         unit | functional) most=1200 ;;
         integration) most=2400 ;;
     esac
@@ -137,7 +141,7 @@ main() {
     trap 'exit 130' INT
     trap 'exit 143' TERM
 
-    make_venv -r test-requirements.txt
+    make_venv -r test-requirements.txt -r doc/requirements.txt
     if [[ " ${stages[*]} " == *" integration "* ]]; then
         need_services
         # A missing service fails the tests that need it; it never skips them.
