@@ -108,7 +108,7 @@ containers = sa.Table(
     sa.Column("cpuset", Json),
     sa.Index("ix_containers_project_id_name", "project_id", "name"),
     # a page in the order of ids, and all that quotas add up, without looking at a row
-    sa.Index("ix_containers_project_id_id", "project_id", "id", "cpu", "memory", "disk"),
+    sa.Index("ix_containers_project_id_id", "project_id", "id", "kind", "cpu", "memory", "disk", "volume_disk"),
     sa.Index("ix_containers_project_id_created_at", "project_id", "created_at"),
     sa.Index("ix_containers_host", "host"),
     sa.Index("ix_containers_group_uuid", "group_uuid"),

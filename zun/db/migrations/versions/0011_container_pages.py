@@ -10,5 +10,6 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.create_index("ix_containers_project_id_id", "containers", ["project_id", "id", "cpu", "memory", "disk"])
+    summed = ["kind", "cpu", "memory", "disk", "volume_disk"]
+    op.create_index("ix_containers_project_id_id", "containers", ["project_id", "id", *summed])
     op.create_index("ix_containers_project_id_created_at", "containers", ["project_id", "created_at"])
