@@ -41,6 +41,11 @@ class ComputeNodeTracker:
     def usage(self) -> Usage:
         return self._usage
 
+    @property
+    def generation(self) -> int:
+        """The host's, as far as this agent knows."""
+        return self._generation
+
     def update_inventory(self, context: RequestContext, topology: HostTopology, inventory: Mapping[str, Any]) -> int:
         """Write what the host has now to its row, and work with it from now on. Returns the host's generation.
 

@@ -99,6 +99,8 @@ class Lifecycle:
             except exceptions.ClaimRefused as exc:
                 LOG.info("Container %s does not fit: %s", container.uuid, exc)
                 container.cpuset = container.task_state = None
+                # Whoever sent it here believed something else of this host; without this it would do so again.
+                self._scheduler_api.host_changed(context, host=self._hostname, generation=self._tracker.generation)
                 self._scheduler_api.claim_refused(
                     context,
                     container,

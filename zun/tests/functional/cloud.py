@@ -71,8 +71,9 @@ class Cloud:
 
     def start_agent(self, name: str) -> ComputeService:
         """Start the agent of a host; its runtime outlives it."""
-        if name not in self.drivers:
-            self.drivers[name], self.volumes[name] = InMemoryDriver(), InMemoryVolumeDriver()
+        if name not in self.drivers:  # a test may have put one there, for a real daemon
+            self.drivers[name] = InMemoryDriver()
+        volumes = self.volumes.setdefault(name, InMemoryVolumeDriver())
         network = self.networks.setdefault(name, InMemoryNetworks())
         agent = ComputeService(
             self.conf,
@@ -80,7 +81,7 @@ class Cloud:
             network,
             host=name,
             machine=lambda: self.machines[name],
-            volumes=self.volumes[name].as_volumes(),
+            volumes=volumes.as_volumes(),
         )
         self.agents[name] = agent
         agent.start(self.transport)

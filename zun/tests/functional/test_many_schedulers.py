@@ -20,7 +20,8 @@ from zun.tests.functional.simulation import World
 
 SIZE = int(os.environ.get("ZUN_PROOF_SIZE", "1"))
 HOSTS, REQUESTS = 10 + SIZE, 120 * SIZE
-MORE_HOSTS, MORE_REQUESTS = 30, 300 * SIZE
+MORE_HOSTS, MORE_REQUESTS = 30, 200 * SIZE
+WARM = 150  # requests until these hosts are as full as they are to be, and the schedulers know each other
 LOAD = 0.8
 PACKING = ["StrandedWeigher=1000000.0", "FreeCPUWeigher=1.0", "FreeRAMWeigher=1.0"]
 
@@ -44,10 +45,16 @@ def load(world):
     return held / sum(len(topology.cpus) for topology in world.machines.values())
 
 
-def run(world, admin, requests, deaths, *, check=True):
-    """Submit ``requests``, deleting as many as keep the load; returns the containers that nobody deleted."""
+def run(world, admin, requests, deaths, *, check=True, warm=0):
+    """Submit ``requests``, deleting as many as keep the load; returns the containers that nobody deleted.
+
+    Refusals and claims are counted from the request ``warm`` on.
+    """
     random, alive, submitted = world.random, [], 0
     while submitted < requests:
+        if submitted < warm:
+            world.refused = 0
+            world.claimed.clear()
         if load(world) < LOAD or not alive:
             alive.append(world.submit(admin, **wish(random)))
             submitted += 1
@@ -125,7 +132,7 @@ def test_every_request_ends_and_nothing_is_owned_twice(database, admin, schedule
 @pytest.mark.parametrize(("schedulers", "deaths"), [(2, 0.0), (3, 0.05), (4, 0.0)], ids=["two", "three-deaths", "four"])
 def test_claims_are_seldom_refused(database, admin, options, schedulers, deaths):
     with simulated(MORE_HOSTS, options, schedulers, 1, deaths) as world:
-        run(world, admin, MORE_REQUESTS, deaths, check=False)
+        run(world, admin, WARM + MORE_REQUESTS, deaths, check=False, warm=WARM)
         assert load(world) > LOAD - 0.15
         print(
             f"{'packing' if options else 'default'}, {schedulers} schedulers, {MORE_HOSTS} hosts: {world.refused} "

@@ -277,7 +277,7 @@ def test_the_stock_client_with_a_password(allinone, keystone):
     member, reader = allinone("member"), allinone("reader")
     uuid_ = json.loads(member("appcontainer", "run", "-f", "json", "--name", "web", "busybox", "sleep", "9"))["uuid"]
     assert reader.json("appcontainer", "show", "web")["project_id"] == keystone.projects["demo"].id
-    assert "container:delete" in reader("appcontainer", "delete", "--force", "web")
+    assert "container:delete" in reader("appcontainer", "delete", "--force", "web", fails=True)
     assert "zun-service:get_all" in member("appcontainer", "service", "list", fails=True)
     assert "could not be found" in allinone("stranger")("appcontainer", "show", uuid_, fails=True)
     assert [row["uuid"] for row in allinone("admin").json("appcontainer", "list", "--all-projects")] == [uuid_]

@@ -73,6 +73,7 @@ NEEDED = {
     "path": "/x",
     "policy": "affinity",
     "registry": {},
+    "template": {},
     "repository": "web",
     "repo": "zun-demo",
     "w": 1,

@@ -92,7 +92,7 @@ def test_a_refusal_is_logged_with_who_and_what_and_no_password(guarded, placed, 
     said = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("zun."))
     assert said.splitlines() == [
         "Refused container:delete to user reader of project demo with roles reader, on what project demo owns",
-        "Refused the password of user member from -",
+        "Refused the password of user member from 127.0.0.1",
     ]
     for secret in ("the-wrong-secret", basic("member", "the-wrong-secret")["Authorization"].split()[1]):
         assert secret not in caplog.text
