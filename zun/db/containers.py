@@ -16,6 +16,7 @@ from zun.db import (
     container_actions,
     explanations,
     groups,
+    idents,
     models,
     network_ports,
     paging,
@@ -125,17 +126,11 @@ def find(context: RequestContext, ident: str) -> session.Row:
 
     Raises ContainerNotFound, and Conflict when the name is not unique. Text that looks like a uuid is one.
     """
-    column = table.c.uuid if uuidutils.is_uuid_like(ident) else table.c.name
-    statement = sa.select(table).where(column == ident, *_visible(context, bool(context.is_admin))).limit(2)
+    visible = _visible(context, bool(context.is_admin))
+    statement = sa.select(table).where(idents.called(table, ident), *visible).limit(2)
     with session.reader() as connection:
         rows = session.rows(connection, statement)
-    if not rows:
-        raise exceptions.ContainerNotFound(container=ident)
-    if len(rows) > 1:
-        raise exceptions.Conflict(
-            f"Multiple containers exist with name {ident}. Please use the container uuid instead."
-        )
-    return rows[0]
+    return idents.only(rows, ident, exceptions.ContainerNotFound(container=ident))
 
 
 def page(

@@ -14,7 +14,7 @@ from oslo_utils import timeutils, uuidutils
 from zun.common import exceptions, subnets
 from zun.common.context import RequestContext
 from zun.common.subnets import Pool
-from zun.db import models, paging, quotas, session
+from zun.db import idents, models, paging, quotas, session
 
 table = models.networks
 _ports = models.network_ports
@@ -75,15 +75,12 @@ def find_for(project_id: str, ident: str) -> session.Row:
 
 
 def _find(visible: Sequence[sa.ColumnElement[bool]], ident: str) -> session.Row:
-    own = table.c.uuid if uuidutils.is_uuid_like(ident) else table.c.name
-    same = sa.or_(own == ident, table.c.neutron_net_id == ident)
+    same = sa.or_(idents.called(table, ident), table.c.neutron_net_id == ident)
+    # Several rows may have been given one uuid as their id elsewhere; the oldest is meant.
+    most = 1 if uuidutils.is_uuid_like(ident) else 2
     with session.reader() as connection:
-        rows = session.rows(connection, sa.select(table).where(same, *visible).order_by(table.c.id).limit(2))
-    if not rows:
-        raise exceptions.NetworkNotFound(network=ident)
-    if len(rows) > 1 and not uuidutils.is_uuid_like(ident):
-        raise exceptions.Conflict(f"Multiple networks exist with name {ident}. Use the uuid instead.")
-    return rows[0]
+        rows = session.rows(connection, sa.select(table).where(same, *visible).order_by(table.c.id).limit(most))
+    return idents.only(rows, ident, exceptions.NetworkNotFound(network=ident))
 
 
 def default(project_id: str) -> session.Row | None:

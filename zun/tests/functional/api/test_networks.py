@@ -257,7 +257,7 @@ def test_both_subnets_have_an_address_and_one_may_be_chosen(add, create):
     [
         ({"network": "nothing"}, (404, "network-not-found"), "nothing"),
         ({"network": NOWHERE}, (404, "network-not-found"), NOWHERE),
-        ({"network": "twice"}, (409, "conflict"), "Multiple networks"),
+        ({"network": "twice"}, (409, "conflict"), "Several have the name"),
         ({"port": "nothing"}, (404, "port-not-found"), "nothing"),
         ({"port": NOWHERE}, (404, "port-not-found"), NOWHERE),
         ({"network": "backend", "v4-fixed-ip": "10.9.0.5"}, (409, "conflict"), "10.9.0.5"),
