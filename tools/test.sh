@@ -127,8 +127,10 @@ main() {
     for stage in "$@"; do
         case $stage in
             -h | --help) usage && exit 0 ;;
-            lint | types | unit | functional | integration) stages+=("$stage") ;;
-            *) usage >&2 && die "there is no stage $stage." ;;
+            *)
+                [[ " ${STAGES[*]} " == *" $stage "* ]] || { usage >&2 && die "there is no stage $stage."; }
+                stages+=("$stage")
+                ;;
         esac
     done
     [ ${#stages[@]} -gt 0 ] || stages=("${STAGES[@]}")

@@ -71,6 +71,8 @@ _WAITING = (table.c.status == states.Status.CREATING, table.c.host.is_(None), _B
 # What every request needs is built once: building a statement costs more than sending it. The columns to set are those
 # of the parameters; the other parameters, whose names no column has, are:
 _THIS = table.c.uuid == sa.bindparam("this_uuid")
+_INSERT = table.insert()
+_WHOLE = sa.select(table).where(_THIS)
 _HERE: sa.BindParameter[str] = sa.bindparam("this_host")
 _IS_UNPLACED = sa.select(table.c.id).where(_THIS, *_WAITING)
 _CLAIM = table.update().where(
@@ -96,10 +98,11 @@ def insert(
     ports it gets, and raise what ``network_ports.allot`` does. Raises GroupNotFound.
     """
     uuid = values.get("uuid") or uuidutils.generate_uuid()
-    if quota is not None:
-        quotas.make_chargeable(values["project_id"])
+    quotas.make_chargeable(values["project_id"])
     with session.writer() as connection:
-        if quota is not None:
+        if quota is None:
+            quotas.forget(connection, values["project_id"])
+        else:
             wanted = {name: values.get(name) or 0 for name in ("cpu", "memory", "disk")}
             wanted["disk"] += values.get("volume_disk") or 0
             quotas.charge(connection, values["project_id"], {"containers": 1, **wanted}, quota)
@@ -107,15 +110,15 @@ def insert(
             registries.hold(connection, values["registry_id"])
         if values.get("group_uuid"):
             groups.lock(connection, values["group_uuid"])
-        connection.execute(table.insert().values(**{**values, "uuid": uuid, "created_at": timeutils.utcnow()}))
+        connection.execute(_INSERT, {**values, "uuid": uuid, "created_at": timeutils.utcnow()})
         network_ports.allot(connection, uuid, nets)
-        return session.rows(connection, sa.select(table).where(table.c.uuid == uuid))[0]
+        return session.rows(connection, _WHOLE, {"this_uuid": uuid})[0]
 
 
 def get(uuid: str) -> session.Row:
     """The container, whoever owns it. Raises ContainerNotFound."""
     with session.reader() as connection:
-        row = session.first(connection, sa.select(table).where(table.c.uuid == uuid))
+        row = session.first(connection, _WHOLE, {"this_uuid": uuid})
     if row is None:
         raise exceptions.ContainerNotFound(container=uuid)
     return row

@@ -22,8 +22,18 @@ _ports = models.network_ports
 _LOCK = "all networks"  # the row of quota_locks that is locked to add one; of no project
 
 
-def _of(project_id: str) -> sa.ColumnElement[bool]:
+def _of(project_id: str | sa.BindParameter[str]) -> sa.ColumnElement[bool]:
     return sa.or_(table.c.project_id == project_id, table.c.shared.is_(True))
+
+
+# Each create asks for it: building the statement costs more than sending it.
+_PROJECT: sa.BindParameter[str] = sa.bindparam("this_project")
+_DEFAULT = (
+    sa.select(table)
+    .where(_of(_PROJECT))
+    .order_by(sa.case((table.c.project_id == _PROJECT, 0), else_=1), table.c.created_at, table.c.id)
+    .limit(1)
+)
 
 
 def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnElement[bool]]:
@@ -85,11 +95,8 @@ def _find(visible: Sequence[sa.ColumnElement[bool]], ident: str) -> session.Row:
 
 def default(project_id: str) -> session.Row | None:
     """Where a container of the project goes that names no network: its oldest, else the oldest shared one."""
-    statement = sa.select(table).where(_of(project_id)).order_by(
-        sa.case((table.c.project_id == project_id, 0), else_=1), table.c.created_at, table.c.id
-    )
     with session.reader() as connection:
-        return session.first(connection, statement.limit(1))
+        return session.first(connection, _DEFAULT, {"this_project": project_id})
 
 
 def page(
