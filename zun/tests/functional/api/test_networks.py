@@ -497,7 +497,10 @@ def test_security_groups_of_a_new_container(api, scheduler):
     reply = api.post("/v1/containers", {"image": "demo", "security_groups": ["web"]})
     assert reply.refusal == (400, "invalid-value") and "no security groups" in reply.error["detail"]
     assert scheduler.sent == []
-    assert api.post("/v1/containers", {"image": "demo", "security_groups": []}).status == 202
+    for none in ([], ["default"]):
+        made = api.post("/v1/containers", {"image": "demo", "security_groups": none})
+        assert made.status == 202
+        assert api.get(f"/v1/containers/{made.json['uuid']}").json["security_groups"] == []
 
 
 def test_where_ports_are_published_is_shown_from_its_version_on(api, placed):
