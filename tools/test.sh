@@ -18,7 +18,7 @@ the tested versions, and runs the stages, all of them if none is named:
   types        mypy: strict for zun.topology and zun.scheduler, lighter for the rest
   docs         the documentation builds without a warning
   unit         rules and values; no service, two processes
-  functional   the API and the programs in one process; no service, two processes
+  functional   the API and the programs in one process; no service, run two at a time
   integration  real containers on a Docker daemon, and the services distributed over
                RabbitMQ, MariaDB, PostgreSQL and keystone (tools/services.sh starts what does not
                run; as root it also installs what is missing)
