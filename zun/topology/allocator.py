@@ -150,7 +150,8 @@ def _other_parts(
     low_cells = [1 << (bits - 1 - cell.index) for cell in cells]
 
     def leaf(chosen: Chosen, limit: int | None) -> int | None:
-        matching = known[chosen] = cheapest_matching([[row[c] for c in chosen] for row in rows])
+        prices = [*overall.row_prices], [overall.column_prices[c] for c in chosen]
+        matching = known[chosen] = cheapest_matching([[row[c] for c in chosen] for row in rows], prices)
         return None if matching is None else (matching.cost << bits) - sum(low_cells[c] for c in chosen)
 
     able = [tuple(int(cost is not None) for cost in row) for row in rows]

@@ -22,8 +22,15 @@ class Matching(NamedTuple):
     Where columns are left over, none has a price above 0, and these have 0."""
 
 
-def cheapest_matching(costs: Costs) -> Matching | None:
+Prices = tuple[list[int], list[int]]
+"""Of rows and of columns."""
+
+
+def cheapest_matching(costs: Costs, prices: Prices | None = None) -> Matching | None:
     """None when some row is left without. Any matching at these prices is a cheapest one, and there is no other.
+
+    To begin with ``prices`` is less work when they are nearly right; they are changed. A row's and a column's must be
+    no more than the cost of the two, and there must be as many rows as columns.
 
     Shortest augmenting paths with potentials (Jonker and Volgenant): cubic, and exact because everything is an
     integer.
@@ -32,9 +39,10 @@ def cheapest_matching(costs: Costs) -> Matching | None:
     if rows > columns:
         return None
     row_of = [-1] * columns
-    prices = _first_prices(costs)
     if prices is None:
-        return None
+        prices = _first_prices(costs)
+        if prices is None:
+            return None
     for start in _unmatched(costs, row_of, prices):
         path = _augmenting_path(costs, start, row_of, prices)
         if path is None:
@@ -47,7 +55,7 @@ def cheapest_matching(costs: Costs) -> Matching | None:
     return Matching(sum(costs[row][column] or 0 for row, column in enumerate(column_of)), column_of, *prices)
 
 
-def _first_prices(costs: Costs) -> tuple[list[int], list[int]] | None:
+def _first_prices(costs: Costs) -> Prices | None:
     """Prices of rows and columns, whose sums are no higher than any cost; None when a row or column has no cost.
 
     A column that is left over at the end must have price 0, so only where all are used do columns begin with
@@ -68,7 +76,7 @@ def _first_prices(costs: Costs) -> tuple[list[int], list[int]] | None:
     return of_rows, of_columns
 
 
-def _unmatched(costs: Costs, row_of: list[int], prices: tuple[list[int], list[int]]) -> list[int]:
+def _unmatched(costs: Costs, row_of: list[int], prices: Prices) -> list[int]:
     """Match rows with free columns at their price, in order, and return the rows for which there is none."""
     left = []
     for r, (row, price) in enumerate(zip(costs, prices[0], strict=True)):
@@ -92,7 +100,7 @@ def _follow(path: Path, row_of: list[int]) -> None:
 
 
 def _augmenting_path(
-    costs: Costs, start: int, row_of: list[int], prices: tuple[list[int], list[int]]
+    costs: Costs, start: int, row_of: list[int], prices: Prices
 ) -> Path | None:
     """The cheapest path from a row without a column to a column without a row; brings the prices up to date."""
     row_price, column_price = prices
