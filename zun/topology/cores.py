@@ -60,15 +60,15 @@ class CellStock:
     """
 
     __slots__ = ("_able", "_alone", "_budget", "_cell", "_chosen", "_costs", "_free", "_groups", "_hard", "_held",
-                 "_most_free", "_most_used", "_picks", "_profile", "_reach", "_rules", "_size", "_slow", "_tables",
-                 "_threads")
+                 "_most_free", "_most_used", "_number", "_picks", "_profile", "_reach", "_rules", "_size", "_slow",
+                 "_tables", "_threads")
 
     def __init__(self, cell: CpuView, held: int, rules: Rules, budget: int) -> None:
         self._cell, self._held, self._rules, self._budget = cell, held, rules, budget
         able = self._free = cell.dedicated & ~held
         if rules.keep:
             able = _keepable(cell, held, rules.keep, budget)
-        self._able = able
+        self._able, self._number = able, self._free.bit_count()
         self._threads = threads = threads_of(cell, able, rules.policy)
         self._most_used: int | None = None
         self._most_free: int | None = None
@@ -83,7 +83,8 @@ class CellStock:
             if len(self._groups.masks) == 1:
                 self._alone = self._groups.frees[0]
             self._tables: EvenGroups | MixedGroups | None = None
-            self._reach: list[int] | None = None
+            # What the largest, the two largest, ... groups can give.
+            self._reach = list(accumulate(sorted(self._groups.sizes, reverse=True)))
             self._chosen: dict[int, tuple[int, Best] | None] = {}
         if rules.keep == "l3" or (able & cell.pool).bit_count() > budget:
             self._look_at_budget()
@@ -113,23 +114,22 @@ class CellStock:
 
     def cost(self, want: int) -> int | None:
         """The cost of ``pick(want)``, mostly without looking for the CPUs; None when there are not so many."""
-        if want not in self._costs:
-            if self._hard or self._slow:
-                found = self.pick(want)
-                self._costs[want] = None if found is None else found.cost
-            else:
-                self._costs[want] = self._cost(want)
-        return self._costs[want]
-
-    def _cost(self, want: int) -> int | None:
-        if self._alone is not None:
+        if want in self._costs:
+            return self._costs[want]
+        cost = None
+        if self._hard or self._slow:
+            found = self.pick(want)
+            cost = None if found is None else found.cost
+        elif self._alone is not None:
             price = self._threads.price(want)
-            return None if price is None else self._priced(1, price[0], price[1], self._alone, want)
-        chosen = self._choose(want)
-        if chosen is None:
-            return None
-        number, best = chosen
-        return self._priced(number, best.cores, best.left, best.free, want)
+            cost = None if price is None else self._priced(1, price[0], price[1], self._alone, want)
+        else:
+            chosen = self._choose(want)
+            if chosen is not None:
+                number, best = chosen
+                cost = self._priced(number, best.cores, best.left, best.free, want)
+        self._costs[want] = cost
+        return cost
 
     def _priced(self, number: int, cores: int, left: int, free: int, want: int) -> int | None:
         """The cost of ``number`` L3 groups with ``free`` CPUs and of so many cores with so much left over."""
@@ -139,27 +139,21 @@ class CellStock:
             return None
         return (
             number * CACHES + cores * CORES + left * CORE_LEFT
-            + (free - used) * cache_left + (self._free.bit_count() - used) * cell_left
+            + (free - used) * cache_left + (self._number - used) * cell_left
         )
 
     def _choose(self, want: int) -> tuple[int, Best] | None:
         """The best choice of L3 groups and how many they are; None when there is not enough in them."""
         if want in self._chosen:
             return self._chosen[want]
-        chosen, reaches = None, self._reaches()
-        for number in range(bisect_left(reaches, want) + 1, len(reaches) + 1):
-            best = self._in_groups().best(number, want, None if self._hard else self._most_free)
+        chosen, reach, tables = None, self._reach, self._tables or self._in_groups()
+        for number in range(bisect_left(reach, want) + 1, len(reach) + 1):
+            best = tables.best(number, want, None if self._hard else self._most_free)
             if best is not None:
                 chosen = number, best
                 break
         self._chosen[want] = chosen
         return chosen
-
-    def _reaches(self) -> list[int]:
-        """What the largest, the two largest, ... groups can give."""
-        if self._reach is None:
-            self._reach = list(accumulate(sorted(self._groups.sizes, reverse=True)))
-        return self._reach
 
     def _in_groups(self) -> EvenGroups | MixedGroups:
         if self._tables is None:
@@ -245,10 +239,10 @@ class CellStock:
         if not self._hard and isinstance(threads, Regular):
             firsts, ones, masks = threads.firsts, threads.ones, cell.cache_masks
             groups = [((able & m).bit_count(), (firsts & m).bit_count(), (ones & m).bit_count()) for m in masks]
-            return (threads.pattern.bit_count(), self._free.bit_count(), self._budget, *sorted(groups))
+            return (threads.pattern.bit_count(), self._number, self._budget, *sorted(groups))
         shape = tuple(sorted([self._cache_profile(cache) for cache in cell.caches]))
         everyone = (cell.everyone & cell.pool).bit_count() if self._rules.keep == "node" else 0
-        return (self._budget, self._free.bit_count(), everyone, shape)
+        return (self._budget, self._number, everyone, shape)
 
     def _cache_profile(self, cache: CacheView) -> tuple[object, ...]:
         free, pool, (policy, keep, _) = self._free, self._cell.pool, self._rules
@@ -260,7 +254,7 @@ class CellStock:
         """No more than ``cost(want)``, at once: as few groups and cores as their sizes allow."""
         if want in self._costs:
             return self._costs[want] or 0
-        number = 1 if self._alone is not None else bisect_left(self._reaches(), want) + 1
+        number = 1 if self._alone is not None else bisect_left(self._reach, want) + 1
         threads = 1 if self._rules.policy == "isolate" else self._cell.widest
         # To spread makes what is left negative, though never as much as CORE_LEFT together.
         return number * CACHES - (-want // threads) * CORES - 2 * CORE_LEFT

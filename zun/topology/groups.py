@@ -8,11 +8,11 @@ shift adds a group to every choice there is, and one mask finds those that serve
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from zun.topology.threads import Regular, Threads, Units, columns, fewest, steps, with_some
+from zun.topology.threads import Marks, Regular, Threads, Units, columns, fewest, steps, with_some
 
 
 class Best(NamedTuple):
@@ -59,10 +59,10 @@ class EvenGroups:
     """Groups whose cores are alike: all of one size, or (thread policy ``prefer``) free pairs and single threads.
 
     A group is two numbers: its units (there: pairs) and its free CPUs. Bit ``free * width + units`` of a set stands
-    for a choice of groups with these sums.
+    for a choice of groups with these sums. A layer is what some of the first groups come to, by their number.
     """
 
-    __slots__ = ("_groups", "_layers", "_least", "_needs", "_rows", "_shifts", "_single", "_size", "_spread",
+    __slots__ = ("_groups", "_layers", "_needs", "_rows", "_shifts", "_single", "_size", "_spread",
                  "_threads", "_width")
 
     def __init__(self, threads: Threads, size: int, groups: GroupList, rows: int, spread: bool) -> None:
@@ -82,7 +82,7 @@ class EvenGroups:
         width = self._width
         self._shifts = [free * width + count for free, count in zip(groups.frees, counts, strict=True)]
         self._single = 0
-        self._layers: list[list[int]] | None = None
+        self._layers: list[list[int]] = []
         self._needs: list[int] | None = None
 
     def best(self, number: int, want: int, most: int | None) -> Best | None:
@@ -126,7 +126,7 @@ class EvenGroups:
         if number == len(masks):
             return [sum(masks)]
         if self._needs is None:
-            self._needs = needs(self._shifts, [self._threads.kind(mask)[1] for mask in masks])
+            self._needs = needs(self._shifts, lambda position: self._threads.kind(masks[position])[1])
         place, target = best.place, best.free * self._width
         found = []
         while place:
@@ -143,7 +143,7 @@ class EvenGroups:
     def _reaching(self, number: int, target: int) -> list[int]:
         """Masks of the choices with these sums, found by going back from the last group to the first."""
         layers, requires, shifts, masks = self._layers, self._needs, self._shifts, self._groups.masks
-        assert layers is not None and requires is not None, "a sum was asked for"
+        assert requires is not None, "it was asked by unions"
         found = []
         open_ends = [(len(shifts), number, target, 0, 0)]
         while open_ends:
@@ -172,7 +172,7 @@ class EvenGroups:
                 for shift in self._shifts:
                     self._single |= 1 << shift
             return self._single
-        if self._layers is None or number >= len(self._layers[-1]):
+        if not self._layers or number >= len(self._layers[-1]):
             layer = [1]
             self._layers = [layer]
             for shift in self._shifts:
@@ -202,7 +202,7 @@ class MixedGroups:
         # A choice is coded: its free CPUs above a mask of its positions.
         self._chains: list[list[int]] = []
         chain_of: list[list[int]] = []
-        before = needs([*zip(groups.frees, kinds, strict=True)], marks)
+        before = needs([*zip(groups.frees, kinds, strict=True)], marks.__getitem__)
         for position, (free, need) in enumerate(zip(groups.frees, before, strict=True)):
             chain = chain_of[need.bit_length() - 1] if need else [0]
             if not need:
@@ -258,22 +258,24 @@ class MixedGroups:
         return self._any >> number * block & (1 << block) - 1
 
 
-def needs(kinds: Sequence[Hashable], marks: Sequence[tuple[int, int]]) -> list[int]:
+def needs(kinds: Sequence[Hashable], marks: Callable[[int], Marks]) -> list[int]:
     """For each group a mask of earlier ones that every choice may be required to have before this one.
 
-    Those are of the same kind, and everything in them has lower ids: ``marks`` are the CPUs that are compared.
+    Those are of the same kind, and everything in them has lower ids: ``marks``, by position, are the CPUs that are
+    compared.
     """
-    found: list[int] = []
+    found = [0] * len(kinds)
+    if len(set(kinds)) == len(kinds):
+        return found
     last: dict[Hashable, int] = {}
-    for position, (kind, (first, second)) in enumerate(zip(kinds, marks, strict=True)):
+    for position, kind in enumerate(kinds):
         before = last.get(kind)
-        need = 0
         if before is not None:
-            one, other = marks[before]
+            one, other = marks(before)
+            first, second = marks(position)
             # Nothing in ``one`` is above the lowest of ``first``: then it is the smaller number.
             if one < (first & -first or 1) and other < (second & -second or 1):
-                need = found[before] | 1 << before
-        found.append(need)
+                found[position] = found[before] | 1 << before
         last[kind] = position
     return found
 
