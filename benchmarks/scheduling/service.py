@@ -104,7 +104,8 @@ class Agents:
         """What every agent does at its start, from rows that are read together."""
         held: dict[str, list[Container]] = {}
         for claim in db.claims():
-            container = Container(None, uuid=claim["uuid"], disk=claim["disk"], cpuset=claim["cpuset"])
+            known = {name: claim[name] for name in ("uuid", "disk", "volume_disk", "cpuset")}
+            container = Container(None, **known, capsule_uuid=None)  # claims are of what is not in a capsule
             held.setdefault(claim["host"], []).append(container)
         topologies: dict[str, HostTopology] = {}
         started = {}
@@ -216,6 +217,7 @@ class Cloud:
             control, theirs = spawn.Pipe()
             process = spawn.Process(target=play, args=(database, rabbit, theirs, *more), daemon=True)
             process.start()
+            theirs.close()  # so that the end of the process is the end of what it sends
             self._processes.append(process)
             self._controls.append(control)
         answers = [control.recv() for control in self._controls]

@@ -2,10 +2,10 @@
 """One host as the filters and weighers see it: what it has, who holds what of it, and what that leaves."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from zun.objects.placement import disk_promised, held_plan
 from zun.topology import CellShare, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
@@ -16,8 +16,8 @@ from zun.topology.view import view_of
 CPU_RATIO_KEY = "cpu_allocation_ratio"
 RAM_RATIO_KEY = "ram_allocation_ratio"
 
-# Requests of one shape come in numbers, and the alternates of one decision are the best hosts of the next.
-ANSWERS_KEPT = 8
+REFUSALS_KEPT = 8
+"""By host: whoever is refused there is often asked about again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +120,8 @@ class HostState:
 
     @property
     def room(self) -> "Room":
-        """What is left, worked out once while the host is the same."""
-        found: Room = self._once(_ROOM, _room_of)
-        return found
-
-    @property
-    def holes(self) -> tuple[Hole, ...]:
-        """What a dedicated container can get on each cell, worked out once while the host is the same."""
-        found: tuple[Hole, ...] = self._once(_HOLES, lambda host: holes(host.topology, host.usage))
-        return found
+        """What is left."""
+        return self._content.room
 
     @property
     def shapes(self) -> Counter[Shape]:
@@ -176,11 +169,30 @@ class HostState:
         )
 
     def answer(self, request: PlacementRequest) -> "Answer | Refusal":
-        """What ``plan`` says of ``request`` here; worked out once for all hosts that hold the same."""
-        found: Answer | Refusal = self._once(request, lambda host: _answer(host, request))
-        return found
+        """What ``plan`` says of ``request`` here; a plan is made once for all hosts that hold the same."""
+        content = self._content
+        known = _answers.get((content, request)) or self._recall(request)
+        if known is not None:
+            return known
+        found = plan(self.topology, self.usage, request)
+        if isinstance(found, Refusal):  # it can be asked who holds what, which is the host's own
+            self._remember(request, found)
+            return found
+        if len(_answers) >= ANSWERS_SHARED:
+            _answers.clear()
+        answer = _answers[content, request] = Answer(found)
+        return answer
 
-    def _once(self, key: object, work: Callable[["HostState"], Any]) -> Any:
+    @property
+    def _content(self) -> "_Content":
+        known: _Content | None = self._recall(_CONTENT)
+        if known is None:
+            known = _content_of(self)
+            self._remember(_CONTENT, known)
+        return known
+
+    def _recall(self, key: object) -> Any:
+        """What was remembered of this host while it was as it is now, or None."""
         known = self._known.get(key)
         if (
             known is not None
@@ -189,11 +201,40 @@ class HostState:
             and known[2] is self.aggregates
         ):
             return known[3]
-        found = work(self)
-        if len(self._known) > ANSWERS_KEPT:
+        return None
+
+    def _remember(self, key: object, found: object) -> None:
+        if len(self._known) > REFUSALS_KEPT:
             self._known.clear()
         self._known[key] = (self.topology, self.usage, self.aggregates, found)
-        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Content:
+    """What decides about a host's room and plans, whoever holds it: one object for all hosts that are equal in that."""
+
+    topology: HostTopology
+    room: "Room"
+
+
+# Each entry keeps its topology, so that no other gets its id.
+_contents: dict[tuple[object, ...], _Content] = {}
+CONTENTS_SHARED = 10_000
+
+
+def _content_of(host: HostState) -> _Content:
+    topology, aggregates = host.topology, host.aggregates
+    cpu_ratio = ram_ratio = None
+    if aggregates:
+        cpu_ratio = aggregate_ratio(aggregates, CPU_RATIO_KEY, topology.cpu_allocation_ratio)
+        ram_ratio = aggregate_ratio(aggregates, RAM_RATIO_KEY, topology.ram_allocation_ratio)
+    key = (id(topology), host.usage.totals, cpu_ratio, ram_ratio)
+    known = _contents.get(key)
+    if known is None:
+        if len(_contents) >= CONTENTS_SHARED:
+            _contents.clear()
+        known = _contents[key] = _Content(topology, _room(topology, host.usage, cpu_ratio, ram_ratio))
+    return known
 
 
 @dataclass(slots=True, eq=False)
@@ -219,24 +260,9 @@ class Answer:
         return self._claim
 
 
-# Many hosts are equal, and whoever asks once asks again. Each entry keeps its topology, so that no other gets its id.
-_answers: dict[tuple[object, ...], tuple[HostTopology, Answer]] = {}
+# Many hosts are equal, and whoever asks once asks again.
+_answers: dict[tuple[_Content, PlacementRequest], Answer] = {}
 ANSWERS_SHARED = 10_000
-
-
-def _answer(host: HostState, request: PlacementRequest) -> Answer | Refusal:
-    key = (id(host.topology), host.usage.totals, request)
-    known = _answers.get(key)
-    if known is not None:
-        return known[1]
-    found = plan(host.topology, host.usage, request)
-    if isinstance(found, Refusal):  # it can be asked who holds what, which is the host's own
-        return found
-    if len(_answers) >= ANSWERS_SHARED:
-        _answers.clear()
-    answer = Answer(found)
-    _answers[key] = host.topology, answer
-    return answer
 
 
 def more(counts: Mapping[str, int], name: str | None, count: int = 1) -> Mapping[str, int]:
@@ -244,12 +270,10 @@ def more(counts: Mapping[str, int], name: str | None, count: int = 1) -> Mapping
     return counts if name is None or not count else {**counts, name: counts.get(name, 0) + count}
 
 
-_ROOM = "room"
-_HOLES = "holes"
+_CONTENT = "content"
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(NamedTuple):
     """What a host has left, in CPUs and MiB. Each number is defined here alone; the table keeps them in columns.
 
     An aggregate may lower an allocation ratio, and not raise it: the host would grant no more than its own.
@@ -271,21 +295,13 @@ class Room:
     """Ordinary pages that are promised."""
     free_memory: float
     """What nobody holds, in ordinary pages and in huge ones."""
-    cells: tuple[tuple[int, int], ...]
-    """By cell that has CPUs: CPUs for one dedicated container, and ordinary pages it could have there.
-
-    The CPUs are those that the shared containers can spare; the memory is the cell's own and that of memory-only nodes
-    attached to it.
-    """
+    cells: tuple[Hole, ...]
+    """What one dedicated container can get on each cell that has CPUs."""
 
 
-def _room_of(host: HostState) -> Room:
-    topology, usage = host.topology, host.usage
+def _room(topology: HostTopology, usage: Usage, cpu_ratio: Fraction | None, ram_ratio: Fraction | None) -> Room:
+    """The ratios are those that aggregates lower."""
     view, held = view_of(topology), usage.held_mask
-    cpu_ratio = ram_ratio = None
-    if host.aggregates:
-        cpu_ratio = aggregate_ratio(host.aggregates, CPU_RATIO_KEY, topology.cpu_allocation_ratio)
-        ram_ratio = aggregate_ratio(host.aggregates, RAM_RATIO_KEY, topology.ram_allocation_ratio)
     free = {node: usage.free_memory(view, node, None, overcommit=False) for node in view.small_mib}
     most, less = (ram_ratio or view.ram_ratio).as_integer_ratio()
     promised = overcommitted = memory_dedicated = 0
@@ -294,16 +310,9 @@ def _room_of(host: HostState) -> Room:
         promised += size - left
         memory_dedicated += max(0, left)
         overcommitted += max(0, left + size * most // less - size)
-    shared, cells, dedicated = 0, [], 0
+    shared = dedicated = 0
     for cell in view.cells:
-        mine = cell.dedicated & ~held
-        cpus, pooled = mine.bit_count(), (mine & cell.pool).bit_count()
-        dedicated += cpus
-        if pooled:
-            cpus += min(pooled, usage.budget(view, cell)) - pooled
-        nodes = cell.nodes
-        reach = max(0, free[nodes[0]]) if len(nodes) == 1 else sum(max(0, free[node]) for node in nodes)
-        cells.append((cpus, reach))
+        dedicated += (cell.dedicated & ~held).bit_count()
         if cpu_ratio is None:
             shared += max(0, usage.shared_room(view, cell))
         else:
@@ -324,7 +333,7 @@ def _room_of(host: HostState) -> Room:
         memory_shared=overcommitted,
         promised=promised,
         free_memory=sum(free.values()) + huge,
-        cells=tuple(cells),
+        cells=holes(topology, usage),
     )
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import numpy as np
 from oslo_config import cfg
@@ -11,6 +11,8 @@ from zun.scheduler.columns import Bools, Columns, microseconds
 from zun.scheduler.filters import HostFilter
 from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
+
+KEPT = 10**9  # microseconds for which an answer about a table where nothing happens is good
 
 
 class ComputeFilter(HostFilter):
@@ -33,17 +35,18 @@ class ComputeFilter(HostFilter):
         return None
 
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:
-        now, limit = microseconds(self._now()), self._down_seconds * 1_000_000
+        moment = self._now()
         known = table.on_services.get(self)
-        if known is not None and known[0] <= now <= known[1]:
+        if known is not None and known[0] <= moment <= known[1]:
             up: Bools = known[2]
             return up
+        now, limit = microseconds(moment), self._down_seconds * 1_000_000
         up = table.serving & (np.abs(table.seen - now) <= limit)
         # Nothing changes before the first service that is up has been silent for too long; one whose clock is far ahead
         # may come up before that.
         ends = np.where(up, table.seen + limit, table.seen - limit - 1)
-        until = int(ends[ends >= now].min(initial=np.iinfo(np.int64).max))
+        lasts = int((ends[ends >= now] - now).min(initial=KEPT))
         if up.all():
             up = table.everything
-        table.on_services[self] = now, until, up
+        table.on_services[self] = moment, moment + timedelta(microseconds=lasts), up
         return up

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ class CpuSetFilter(HostFilter):
             able = table.cell_cpus >= cpus
             if mib is not None:
                 able &= table.cell_memory >= mib
-            admitted = admitted & (able.any(axis=0) if count == 1 else np.count_nonzero(able, axis=0) >= count)
+            admitted = admitted & (able.any(axis=0) if count == 1 else np.add.reduce(able, 0, np.int16) >= count)
         return admitted
 
     def limits(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any] | Refusal:
@@ -55,6 +56,7 @@ class CpuSetFilter(HostFilter):
         return {"cpuset": {**answer.record, "generation": host.generation}}
 
 
+@lru_cache(maxsize=256)
 def _wanted(request: PlacementRequest) -> Mapping[tuple[int, int | None], int]:
     """What the request wants of single cells, (CPUs, MiB) -> at least so many cells; empty when any split would do.
 

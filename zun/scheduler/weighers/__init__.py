@@ -111,6 +111,7 @@ def _normalised(
     if not high > low:
         return None
     scaled: Floats = weights - low
-    scaled *= weighted.multiplier
+    if weighted.multiplier != 1.0:
+        scaled *= weighted.multiplier
     scaled /= high - low
     return scaled

@@ -58,7 +58,7 @@ class StrandedWeigher(HostWeigher):
         if not spec.dedicated or spec.isolated:
             return 0.0
         demand = Columns([host]).demand if spec.demand is None else spec.demand
-        loss = stranded(host.topology, host.holes, spec.placement, demand(spec.placement))
+        loss = stranded(host.topology, host.room.cells, spec.placement, demand(spec.placement))
         return 0.0 if loss is None else 1 / (1 + loss / SCALE)
 
     def weigh_all(self, table: Columns, spec: RequestSpec) -> Floats:

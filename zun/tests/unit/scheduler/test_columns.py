@@ -325,3 +325,14 @@ def test_hosts_that_hold_the_same_cpus_and_different_amounts_share_no_plan(held,
     assert isinstance(empty.answer(wanted), Answer)
     assert str(fuller.answer(wanted)) == str(plan(topology, fuller.usage, wanted))
     assert isinstance(fuller.answer(wanted), Refusal)
+
+
+def test_equal_hosts_share_plans_whatever_their_aggregates_and_no_room_where_one_lowers_a_ratio():
+    topology, named = machine(), Aggregate("u1", "some", {"ssd": "true"})
+    lower = replace(named, metadata={"cpu_allocation_ratio": "0.5", "ram_allocation_ratio": "0.5"})
+    first, second, third = (
+        host(f"h{number}", topology, aggregates=each) for number, each in enumerate(((), (named,), (lower,)))
+    )
+    assert first.answer(PlacementRequest(2, 64)) is second.answer(PlacementRequest(2, 64))
+    assert first.room == second.room
+    assert third.room == first.room._replace(shared=first.room.shared // 2, memory_shared=first.room.memory_shared // 2)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduler's memory of the hosts against real rows: what it is told, what it missed, what it booked itself."""
 
+import gc
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from zun.common.context import RequestContext
 from zun.db import aggregates, compute_nodes, containers, groups, models, services, session
 from zun.objects.placement import cpuset_record
-from zun.scheduler.host_table import Aggregate, Held, HostState, HostTable
+from zun.scheduler.host_table import MANY, Aggregate, Held, HostState, HostTable
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.db.rows import NODE, clear, container
@@ -73,6 +74,21 @@ def owners(table, hostname="h1"):
 
 
 # what is read
+
+
+@pytest.mark.parametrize(("hosts", "looked_at"), [(3, True), (MANY + 1, False)])
+def test_the_garbage_collector_does_not_go_through_a_large_table(table, hosts, looked_at):
+    threshold = gc.get_threshold()
+    for number in range(hosts):
+        node(f"h{number}")
+    try:
+        table.refresh()
+        state = table.host("h0")
+        assert any(each is state for each in gc.get_objects()) is looked_at
+        assert (gc.get_threshold() == threshold) is looked_at
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*threshold)
 
 
 def test_a_host_is_as_its_rows_say(table):
