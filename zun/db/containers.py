@@ -3,7 +3,7 @@
 
 import functools
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from oslo_utils import timeutils, uuidutils
@@ -78,9 +78,22 @@ _IS_UNPLACED = sa.select(table.c.id).where(_THIS, *_WAITING)
 _CLAIM = table.update().where(
     _THIS, table.c.status == states.Status.CREATING, sa.or_(table.c.host.is_(None), table.c.host == _HERE)
 )
+# What a claim goes on with: the action that its first step belongs to, and whether the container is in any network.
+_AFTER_CLAIM = sa.select(
+    container_actions.OPEN.scalar_subquery().label("action_id"),
+    sa.exists().where(network_ports.table.c.container_uuid == sa.bindparam("this_uuid")).label("in_networks"),
+)
 _NODE = nodes.update().where(nodes.c.hostname == _HERE)
 _NEXT_GENERATION = _NODE.values(generation=nodes.c.generation + 1).returning(nodes.c.generation)
 _NEXT_GENERATION_AS_ID = _NODE.values(generation=sa.func.last_insert_id(nodes.c.generation + 1))
+
+
+class Claimed(NamedTuple):
+    """``generation`` is the host's new one; ``event_id`` is None when no step began; ``in_networks``: it has ports."""
+
+    generation: int
+    event_id: int | None
+    in_networks: bool
 
 
 def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnElement[bool]]:
@@ -234,14 +247,14 @@ def claim(
     group_uuid: str | None = None,
     step: tuple[str, str, str] | None = None,
     volumes: tuple[str, Collection[str]] = ("", ()),
-) -> tuple[int, int | None]:
+) -> Claimed:
     """Commit that ``hostname`` holds the container's resources, ``values['cpuset']`` among them.
 
-    ``step`` (request id, action, event) begins with that. Returns the host's new generation, and the id of the event,
-    None when there is no step or nobody asked for the action. Raises ContainerNotFound when the container was deleted
-    meanwhile and Conflict when it is no longer waiting for a host or another one has it: then nothing may be started.
-    Raises GroupRuleBroken when the container's group ``group_uuid`` must not have one more member here. The group's
-    claims come one after the other, whichever hosts make them, so that each sees those before it.
+    ``step`` (request id, action, event) begins with that, if somebody asked for the action. Raises ContainerNotFound
+    when the container was deleted meanwhile and Conflict when it is no longer waiting for a host or another one has it:
+    then nothing may be started. Raises GroupRuleBroken when the container's group ``group_uuid`` must not have one more
+    member here. The group's claims come one after the other, whichever hosts make them, so that each sees those before
+    it.
     """
     parameters = {**values, "host": hostname, "this_uuid": uuid, "this_host": hostname, **_now()}
     with session.writer() as connection:
@@ -253,8 +266,10 @@ def claim(
                 raise exceptions.ContainerNotFound(container=uuid)
             raise exceptions.Conflict(f"Container {uuid} is {row.status} on host {row.host}; it waits for no host.")
         project_volumes.hold(connection, *volumes, hostname)
-        event_id = None if step is None else container_actions.start_event_in(connection, uuid, *step)
-        return _next_generation(connection, hostname), event_id
+        request_id, action, event = step or (None, None, "")
+        after = connection.execute(_AFTER_CLAIM, container_actions.open_parameters(uuid, request_id, action)).one()
+        event_id = container_actions.start_event_in(connection, after.action_id, event)
+        return Claimed(_next_generation(connection, hostname), event_id, bool(after.in_networks))
 
 
 @session.retry
