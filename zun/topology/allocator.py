@@ -218,13 +218,14 @@ def _key(view: HostView, cell: CellView, cost: int) -> int:
 
 def _in_few_cells(questions: list[Question]) -> Plan | None:
     """The request over as few and as close cells as possible, whatever its shape."""
-    best, fewest = None, None
+    best, most = None, len(questions[0].view.cells) if questions else 0
     for question in questions:
         if question.request.numa_affinity == "require":
             return None
-        taken = fewest_cells(question)
-        if taken is not None and (fewest is None or len(taken) < fewest):
-            best, fewest = _plan(question, taken), len(taken)
+        taken = fewest_cells(question, most)
+        if taken is not None:
+            # The next page size must do with fewer.
+            best, most = _plan(question, taken), len(taken) - 1
     return best
 
 
