@@ -193,11 +193,14 @@ class CellStock:
                 return None
             number, best = chosen
             cores, left, free, _ = best
-            lowest = None
+            lowest, first = None, 0
             for union in self._in_groups().unions(number, best):
+                free_there = union & self._able
+                if lowest is not None and free_there & -free_there > first:
+                    continue  # even the first of them is above what was found
                 found = self._threads.within(union).take(want, cores, left)
                 if lowest is None or lower(found.cpus, lowest.cpus):
-                    lowest = found
+                    lowest, first = found, found.cpus & -found.cpus
             assert lowest is not None, "some groups are best"
             taken = lowest
         cost = self._priced(number, cores, left, free, want)
