@@ -140,26 +140,31 @@ def _other_parts(
 ) -> Sequence[int] | None:
     """Unequal parts: sets of cells are searched, and in each the cheapest matching is computed."""
     view = question.view
-    overall = cheapest_matching(rows)
+    if len(rows) == len(cells):
+        every = cheapest_matching(rows)
+        return None if every is None else _lowest_cpus(question, parts, rows, cells, tuple(range(len(cells))), every)
+    # The ids of the cells are in the costs: so the cheapest matching of all is on the best cells, distances apart.
+    keys: Rows = [
+        [None if cost is None else _key(view, cell, cost) for cell, cost in zip(cells, row, strict=True)]
+        for row in rows
+    ]
+    overall = cheapest_matching(keys)
     if overall is None:
         return None
-    if len(rows) == len(cells):
-        return _lowest_cpus(question, parts, rows, cells, tuple(range(len(cells))), overall)
     known: dict[Chosen, Matching | None] = {}
-    bits, _ = id_bits(view)
-    low_cells = [1 << (bits - 1 - cell.index) for cell in cells]
 
     def leaf(chosen: Chosen, limit: int | None) -> int | None:
         prices = [*overall.row_prices], [overall.column_prices[c] for c in chosen]
-        matching = known[chosen] = cheapest_matching([[row[c] for c in chosen] for row in rows], prices)
-        return None if matching is None else (matching.cost << bits) - sum(low_cells[c] for c in chosen)
+        matching = known[chosen] = cheapest_matching([[row[c] for c in chosen] for row in keys], prices)
+        return None if matching is None else matching.cost
 
     able = [tuple(int(cost is not None) for cost in row) for row in rows]
     supplies = [Supply(cells_able, able.count(cells_able)) for cells_able in set(able)]
-    # What a matching on some cells saves at most, by the prices of the cheapest of all.
-    unary = [(price << bits) - low for price, low in zip(overall.column_prices, low_cells, strict=True)]
     profiles = [*zip(*rows, strict=True)]
-    search = _set_search(view, cells, len(rows), unary, sum(overall.row_prices) << bits, leaf, supplies, profiles)
+    # No matching on some cells costs less than the prices say.
+    search = _set_search(
+        view, cells, len(rows), overall.column_prices, sum(overall.row_prices), leaf, supplies, profiles
+    )
     search.leaf_steps = len(rows) ** 2 // 8
     search.try_first(tuple(sorted(overall.columns)))
     chosen = search.run()
@@ -167,7 +172,7 @@ def _other_parts(
         return None
     matching = known[chosen]
     assert matching is not None, "it has a cost"
-    return _lowest_cpus(question, parts, rows, cells, chosen, matching)
+    return _lowest_cpus(question, parts, keys, cells, chosen, matching)
 
 
 def _lowest_cpus(
@@ -218,13 +223,14 @@ def _key(view: HostView, cell: CellView, cost: int) -> int:
 
 def _in_few_cells(questions: list[Question]) -> Plan | None:
     """The request over as few and as close cells as possible, whatever its shape."""
-    best, fewest = None, None
+    best, most = None, len(questions[0].view.cells) if questions else 0
     for question in questions:
         if question.request.numa_affinity == "require":
             return None
-        taken = fewest_cells(question)
-        if taken is not None and (fewest is None or len(taken) < fewest):
-            best, fewest = _plan(question, taken), len(taken)
+        taken = fewest_cells(question, most)
+        if taken is not None:
+            # The next page size must do with fewer.
+            best, most = _plan(question, taken), len(taken) - 1
     return best
 
 

@@ -19,7 +19,7 @@ from zun.topology.budget import within_budget
 from zun.topology.cost import CACHES, CORE_LEFT, CORES, PACK, Weights
 from zun.topology.groups import Best, EvenGroups, MixedGroups, groups_of
 from zun.topology.request import PlacementRequest
-from zun.topology.threads import Regular, lower, threads_of, unit_size, units_of
+from zun.topology.threads import Regular, doublings, every_row, lower, threads_of, unit_size, units_of, with_some
 from zun.topology.view import CacheView, CpuView
 
 
@@ -59,9 +59,9 @@ class CellStock:
     At most ``budget`` CPUs, given or withheld, may come out of the shared pool.
     """
 
-    __slots__ = ("_able", "_alone", "_budget", "_cell", "_chosen", "_costs", "_free", "_groups", "_hard", "_held",
-                 "_most_free", "_most_used", "_number", "_picks", "_profile", "_reach", "_rules", "_size", "_slow",
-                 "_tables", "_threads")
+    __slots__ = ("_able", "_alone", "_budget", "_capacity", "_cell", "_chosen", "_costs", "_free", "_groups", "_hard",
+                 "_held", "_most_free", "_most_used", "_number", "_picks", "_profile", "_reach", "_rules", "_size",
+                 "_slow", "_tables", "_threads")
 
     def __init__(self, cell: CpuView, held: int, rules: Rules, budget: int) -> None:
         self._cell, self._held, self._rules, self._budget = cell, held, rules, budget
@@ -88,6 +88,7 @@ class CellStock:
             self._chosen: dict[int, tuple[int, Best] | None] = {}
         if rules.keep == "l3" or (able & cell.pool).bit_count() > budget:
             self._look_at_budget()
+        self._capacity: int | None = None
         self._profile: tuple[object, ...] | None = None
         self._costs: dict[int, int | None] = {}
         self._picks: dict[int, Pick | None] = {}
@@ -192,11 +193,14 @@ class CellStock:
                 return None
             number, best = chosen
             cores, left, free, _ = best
-            lowest = None
+            lowest, first = None, 0
             for union in self._in_groups().unions(number, best):
+                free_there = union & self._able
+                if lowest is not None and free_there & -free_there > first:
+                    continue  # even the first of them is above what was found
                 found = self._threads.within(union).take(want, cores, left)
                 if lowest is None or lower(found.cpus, lowest.cpus):
-                    lowest = found
+                    lowest, first = found, found.cpus & -found.cpus
             assert lowest is not None, "some groups are best"
             taken = lowest
         cost = self._priced(number, cores, left, free, want)
@@ -216,8 +220,16 @@ class CellStock:
         cost, cpus, withheld = found
         return Pick(cost + (self._free & ~self._able).bit_count() * weights.cell_left, cpus, withheld)
 
-    def capacity(self) -> int | None:
-        """The largest number of CPUs there is a pick for, None where that is not told at once."""
+    def capacity(self) -> int:
+        """The largest number of CPUs there is a pick for."""
+        if self._capacity is None:
+            self._capacity = self._told_capacity()
+            if self._capacity is None:
+                self._capacity = capacity(self._cell, self._held, self._rules, self._budget)
+        return self._capacity
+
+    def _told_capacity(self) -> int | None:
+        """``capacity`` where it is told at once."""
         if self._hard or (self._rules.keep and self._most_free is not None):
             return None
         threads, budget = self._threads, self._most_used
@@ -280,14 +292,13 @@ def capacity(cell: CpuView, held: int, rules: Rules, budget: int) -> int:
 
 def _most(goods: Sequence[tuple[int, int]], budget: int) -> int:
     """The largest gain of goods (price, gain) that cost no more than ``budget`` together."""
-    if sum(price for price, _ in goods) <= budget:
-        return sum(gain for _, gain in goods)
-    best = {0: 0}
-    for price, gain in goods:
-        for paid, gained in list(best.items()):
-            if paid + price <= budget and best.get(paid + price, -1) < gained + gain:
-                best[paid + price] = gained + gain
-    return max(best.values())
+    costs, gains = sum([price for price, _ in goods]), sum([gain for _, gain in goods])
+    if costs <= budget:
+        return gains
+    # Bit ``gain * width + price`` stands for some of the goods.
+    width = costs + 1
+    some = with_some(1, doublings([gain * width + price for price, gain in goods]))
+    return (some & every_row(width, gains + 1) * ((1 << budget + 1) - 1)).bit_length() // width
 
 
 # What isolation keeps

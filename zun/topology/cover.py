@@ -16,15 +16,15 @@ from zun.topology.sets import STEPS, Chosen, SetSearch, Supply, alike, among
 from zun.topology.view import CellView, id_bits
 
 
-def fewest_cells(question: Question) -> list[Taken] | None:
-    """The best answer over as few and as close cells as possible, None when the whole host is not enough."""
+def fewest_cells(question: Question, most: int) -> list[Taken] | None:
+    """The best answer over as few and as close cells as possible, None when it takes more than ``most``."""
     request = question.request
     cpus = int(request.cpus) if question.dedicated else round(request.cpus * MICRO)
     need = question.need(request.memory_mib)
     if not question.strict and need > question.anywhere:
         return None
     cells = [cell for cell in question.view.cells if question.capacity(cell) >= 0]
-    return _Cover(question, cells, cpus, need).best()
+    return _Cover(question, cells, cpus, need).best(most)
 
 
 class _Cover:
@@ -38,16 +38,16 @@ class _Cover:
         self.bits = id_bits(question.view)[0]
         self.full: list[int] = []
 
-    def best(self) -> list[Taken] | None:
-        start = self._fewest()
-        if start > len(self.cells):
+    def best(self, most: int) -> list[Taken] | None:
+        start, most = self._fewest(), min(most, len(self.cells))
+        if start > most:
             return None
         view = self.question.view
         peers = [among(view.peers[cell.index], self.cells) for cell in self.cells]
         like = alike([self.question.profile(cell) for cell in self.cells], peers)
         self.full = [self._cost(c, self.caps[c]) for c in range(len(self.cells))]
         steps = STEPS
-        for count in range(start, len(self.cells) + 1):
+        for count in range(start, most + 1):
             unary, base = self._bounds(count)
             search = SetSearch(
                 count=count,

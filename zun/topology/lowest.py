@@ -8,7 +8,7 @@ are compared. Where the ids of cells alternate, this is soon given up and the ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from zun.topology.cost import mirrored
 from zun.topology.matching import cheapest_matching
@@ -39,6 +39,7 @@ class _Search:
     def __init__(self, ways: Sequence[Sequence[int]], masks: Sequence[int], cpus: CpusOf) -> None:
         self.cpus, self.masks = cpus, masks
         self.left = list(masks)
+        self.given: list[dict[int, int]] = [{} for _ in masks]
         self.columns = [sum([1 << column for column in columns]) for columns in ways]
         self.rows = [0] * len(masks)
         for row, columns in enumerate(ways):
@@ -66,9 +67,12 @@ class _Search:
         if len(open_columns) > 1:
             ids &= open_columns[1][0] - 1
         self.left[column] ^= ids
+        given = self.given[column]
         whole: dict[int, int] = {}
         for row in _bits(self.rows[column]):
-            mask = self.cpus(row, column)
+            mask = given.get(row)
+            if mask is None:
+                mask = given[row] = self.cpus(row, column)
             whole[mask] = whole.get(mask, 0) | 1 << row
         if len(whole) == 1:
             self.left[column] = 0  # no more ids will tell these rows apart
@@ -166,7 +170,5 @@ class _Search:
         return found.columns
 
 
-def _bits(mask: int) -> Iterator[int]:
-    while mask:
-        yield (mask & -mask).bit_length() - 1
-        mask &= mask - 1
+def _bits(mask: int) -> list[int]:
+    return [bit for bit in range(mask.bit_length()) if mask >> bit & 1]

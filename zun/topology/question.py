@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from zun.topology.cores import CellStock, capacity, rules_of
+from zun.topology.cores import CellStock, rules_of
 from zun.topology.cost import CROWD, REMOTE
 from zun.topology.request import MICRO, PlacementRequest
 from zun.topology.usage import Usage
@@ -201,15 +201,11 @@ class Question:
         cap = self._caps.get(cell.index)
         if cap is None:
             if self.dedicated:
-                known = self._stock(cell).capacity()
-                cap = self._capacity(cell) if known is None else known
+                cap = self._stock(cell).capacity()
             else:
                 cap = self.usage.shared_room(self.view, cell) if cell.pool & ~self.held else -1
             self._caps[cell.index] = cap
         return cap
-
-    def _capacity(self, cell: CellView) -> int:
-        return capacity(cell, self.held, self.rules, self.usage.budget(self.view, cell))
 
     def profile(self, cell: CellView) -> tuple[object, ...]:
         """Equal for two cells that differ in their ids only, as far as this request can tell."""

@@ -151,23 +151,28 @@ Threads = Regular | Units
 
 @lru_cache(maxsize=4096)
 def steps(sizes: tuple[int, ...], width: int) -> tuple[int, ...]:
-    """What ``with_some`` makes of some units of these sizes: of many alike it adds one, two, four and so on at once."""
+    """What ``with_some`` makes cores of these sizes: bit ``cores * width + threads`` stands for some of them.
+
+    All together they have fewer threads than ``width``.
+    """
+    return doublings([width + size for size in sizes])
+
+
+def doublings(amounts: Sequence[int]) -> tuple[int, ...]:
+    """Amounts of which each sum of some of ``amounts`` is made: of many alike one, two, four and so on together."""
     found = []
-    for size in set(sizes):
-        count, together = sizes.count(size), 1
+    for amount in set(amounts):
+        count, together = amounts.count(amount), 1
         while count:
             together = min(together, count)
-            found.append(together * (width + size))
+            found.append(together * amount)
             count -= together
             together *= 2
     return tuple(found)
 
 
 def with_some(reached: int, steps: Iterable[int]) -> int:
-    """``reached`` and all that comes of it with some of the units of ``steps``.
-
-    Bit ``cores * width + threads`` stands for some of the cores, with fewer threads than ``width``.
-    """
+    """``reached``, a set of amounts by bits, and all that comes of it with some of ``steps`` added."""
     for step in steps:
         reached |= reached << step
     return reached
@@ -176,7 +181,7 @@ def with_some(reached: int, steps: Iterable[int]) -> int:
 def fewest(reached: int, width: int, rows: int, want: int, policy: str) -> tuple[int, int] | None:
     """The fewest cores for ``want`` CPUs and the least threads left over on them; None when there are not so many.
 
-    ``reached`` is what ``with_some`` gives, of fewer cores than ``rows``.
+    ``reached`` is what ``with_some`` makes of ``steps``, of fewer cores than ``rows``.
     """
     if policy == "isolate":
         serve = reached >> want * width & (1 << width) - 1

@@ -67,6 +67,40 @@ def random_topology(
     return _configured(rng, topology, settings)
 
 
+def like_cells(
+    rng: random.Random, *, cells: int = 4, smt=(1, 2, 4), most_cpus: int = 8, settings: float = 0.0
+) -> HostTopology:
+    """A host of equal cells, numbered as on x86 (first every core, then the siblings) or core by core."""
+    cells = rng.randint(min(2, cells), cells)
+    widths = sorted(_cores(rng, smt, most_cpus) or [1], reverse=True)
+    threads = [(core, thread) for core, width in enumerate(widths) for thread in range(width)]
+    slots = [(cell, *thread) for cell in range(cells) for thread in threads]
+    if rng.random() < 0.7:
+        slots.sort(key=lambda slot: (slot[2], slot[0], slot[1]))
+    number = {slot: position for position, slot in enumerate(slots)}
+    groups = rng.randint(1, len(widths))
+    distances = _distances(rng, [*range(cells)])
+    built = []
+    for cell in range(cells):
+        siblings = tuple(CpuSet(number[cell, c, thread] for thread in range(width)) for c, width in enumerate(widths))
+        step = -(-len(siblings) // groups)
+        built.append(
+            NUMACell(
+                id=cell,
+                cpus=CpuSet(cpu for core in siblings for cpu in core),
+                siblings=siblings,
+                l3=tuple(
+                    CpuSet(cpu for core in siblings[first : first + step] for cpu in core)
+                    for first in range(0, len(siblings), step)
+                ),
+                memory_mib=8,
+                distances=distances[cell],
+                pages=rng.choice(({}, {2048: 1})),
+            )
+        )
+    return _configured(rng, HostTopology(tuple(built)), settings)
+
+
 def _cores(rng: random.Random, smt, most_cpus: int) -> list[int]:
     """Threads of each core of a cell; sometimes the cell has none."""
     left = 0 if rarely(rng) else rng.randint(1, most_cpus)
@@ -171,6 +205,8 @@ def random_request(rng: random.Random, *, most_cpus: int = 8, dedicated: bool | 
     return PlacementRequest(cpus, memory, **common, **shape)
 
 
-def random_case(rng: random.Random, **limits) -> tuple[HostTopology, Usage, PlacementRequest]:
-    topology = random_topology(rng, **limits)
+def random_case(
+    rng: random.Random, *, make=random_topology, **limits
+) -> tuple[HostTopology, Usage, PlacementRequest]:
+    topology = make(rng, **limits)
     return topology, random_usage(rng, topology), random_request(rng)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zun.tests.unit.topology.hosts import proof_size, random_case
+from zun.tests.unit.topology.hosts import like_cells, proof_size, random_case
 from zun.tests.unit.topology.oracle import MICRO, Host, best_plan
 from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
 
@@ -61,6 +61,9 @@ LIMITS = [
     pytest.param({"cells": 3, "smt": (2,), "settings": 0.15}, id="ordinary-smt"),
     pytest.param({"cells": 2, "most_cpus": 11, "settings": 0}, id="cores-of-many-sizes"),
     pytest.param({"cells": 2, "most_cpus": 9, "settings": 0.5}, id="odd-settings"),
+    pytest.param({"make": like_cells}, id="like-cells"),
+    pytest.param({"make": like_cells, "smt": (4,), "most_cpus": 12, "cells": 2}, id="four-threads-a-core"),
+    pytest.param({"make": like_cells, "smt": (1, 2), "most_cpus": 10, "cells": 3}, id="one-and-two-threads-a-core"),
 ]
 
 

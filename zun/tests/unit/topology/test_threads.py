@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The short cuts of the allocator one by one, each against every choice there is."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations, permutations
+
+import pytest
+
+from zun.tests.unit.topology.hosts import like_cells, proof_size, random_topology, random_usage
+from zun.topology import CpuSet
+from zun.topology.cores import CellStock, _most, rules_of
+from zun.topology.lowest import lowest_matching
+from zun.topology.matching import cheapest_matching
+from zun.topology.request import PlacementRequest
+from zun.topology.threads import Regular, Units, doublings, threads_of, units_of, with_some
+from zun.topology.view import view_of
+
+POLICIES = ("prefer", "whole", "require", "isolate")
+
+
+def cheapest(units: list[int], want: int, policy: str) -> tuple[int, int, set[tuple[int, ...]]] | None:
+    """Cores, threads left over, and the CPUs of each such choice."""
+    found: dict[tuple[int, int], set[tuple[int, ...]]] = {}
+    for number in range(1, len(units) + 1):
+        for chosen in combinations(units, number):
+            union = sum(chosen)
+            firsts = [unit & -unit for unit in chosen]
+            cpus = firsts if policy == "isolate" else [1 << cpu for cpu in _ids(union)][:want]
+            if len(cpus) == want and number <= want:
+                left = union.bit_count() - want
+                found.setdefault((number, left), set()).add(tuple(_ids(sum(cpus))))
+    return (*min(found), found[min(found)]) if found else None
+
+
+def _ids(mask: int) -> list[int]:
+    return [cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("smt", [(1,), (2,), (1, 2), (4,), (1, 4), (1, 2, 4)], ids=str)
+def test_cpus_of_a_cell_are_the_fewest_cores_and_the_lowest_ids(policy, smt):
+    forms = set()
+    for seed in range(proof_size(40)):
+        rng = random.Random(seed)
+        make = like_cells if seed % 2 else random_topology
+        topology = make(rng, cells=1, smt=smt, most_cpus=11, settings=0.1)
+        for cell in view_of(topology).cells:
+            free = cell.dedicated & rng.getrandbits(cell.dedicated.bit_length()) | cell.dedicated * (seed % 3 == 0)
+            threads = threads_of(cell, free, policy)
+            forms.add(type(threads))
+            units = units_of(cell, free, policy)
+            for want in range(1, free.bit_count() + 1):
+                expected = cheapest(units, want, policy)
+                price = threads.price(want)
+                if expected is None:
+                    assert price is None, (seed, want)
+                    continue
+                cores, left, choices = expected
+                assert price == (cores, left), (seed, want)
+                taken = threads.take(want, cores, left)
+                assert tuple(_ids(taken.cpus)) == min(choices), (seed, want)
+                assert not taken.cpus & taken.withheld
+                assert taken.withheld.bit_count() == (0 if policy == "prefer" else left)
+    assert Regular in forms
+    assert Units in forms or max(smt) < 4, "nothing here was a mix"
+
+
+def test_like_cells_share_what_they_have():
+    """A cell is its model moved up, and what the model gives is what the cell gives."""
+    shared = 0
+    for seed in range(proof_size(200)):
+        rng = random.Random(seed)
+        topology = (like_cells if seed % 2 else random_topology)(rng, settings=0.1)
+        cells = view_of(topology).cells
+        shared += len({cell.model for cell in cells}) < len(cells)
+        usage = random_usage(rng, topology)
+        policy, grade = rng.choice(("prefer", "isolate", "require")), rng.choice(("thread", "core", "l3"))
+        rules = rules_of(PlacementRequest(1, 0, thread_policy=policy, isolation=grade))
+        for cell in cells:
+            for name in ("dedicated", "pool", "everyone", "online", "wide_firsts", "whole_firsts"):
+                assert getattr(cell, name) == getattr(cell.model, name) << cell.base, (seed, name)
+            assert [cache.kept for cache in cell.caches] == [cache.kept << cell.base for cache in cell.model.caches]
+            budget = usage.budget(view_of(topology), cell)
+            own = CellStock(cell, usage.held_mask, rules, budget)
+            model = CellStock(cell.model, (usage.held_mask & cell.online) >> cell.base, rules, budget)
+            assert own.capacity() == model.capacity()
+            for want in range(1, len(CpuSet.from_mask(cell.online)) + 1):
+                one, other = own.pick(want), model.pick(want)
+                assert (one is None) == (other is None) == (want > own.capacity()), (seed, want)
+                assert one is None or one == (other.cost, other.cpus << cell.base, other.withheld << cell.base)
+    assert shared > proof_size(200) // 4
+
+
+def test_sums_of_amounts():
+    for seed in range(proof_size(200)):
+        rng = random.Random(seed)
+        amounts = [rng.randint(1, 4) for _ in range(rng.randint(0, 9))]
+        sums = {sum(some) for number in range(len(amounts) + 1) for some in combinations(amounts, number)}
+        assert set(_ids(with_some(1, doublings(amounts)))) == sums
+
+
+def test_the_most_that_a_budget_buys():
+    for seed in range(proof_size(200)):
+        rng = random.Random(seed)
+        goods = [(rng.randint(0, 4), rng.randint(0, 4)) for _ in range(rng.randint(0, 8))]
+        budget = rng.randint(0, 20)
+        bought = (some for number in range(len(goods) + 1) for some in combinations(goods, number))
+        most = max(sum(g for _, g in some) for some in bought if sum(price for price, _ in some) <= budget)
+        assert _most(goods, budget) == most, seed
+
+
+def test_a_matching_that_begins_from_prices():
+    for seed in range(proof_size(300)):
+        rng = random.Random(seed)
+        size = rng.randint(1, 5)
+        costs = [[None if rng.random() < 0.2 else rng.randint(-9, 9) for _ in range(size)] for _ in range(size)]
+        of_columns = [rng.randint(-9, 9) for _ in range(size)]
+        of_rows = [
+            min([cost - price for cost, price in zip(row, of_columns, strict=True) if cost is not None], default=0)
+            for row in costs
+        ]
+        found, expected = cheapest_matching(costs, (of_rows, of_columns)), cheapest_matching(costs)
+        assert (found is None) == (expected is None), seed
+        assert found is None or found.cost == expected.cost, seed
+
+
+def test_the_lowest_of_the_matchings():
+    for seed in range(proof_size(400)):
+        rng = random.Random(seed)
+        size = rng.randint(2, 5)
+        numbers = rng.sample(range(size * 6), size * 6)
+        if rng.random() < 0.5:
+            numbers.sort()
+        cells = [numbers[c::size] if rng.random() < 0.8 else numbers[c * 6 : c * 6 + 6] for c in range(size)]
+        taken: set[int] = set()
+        for c, cell in enumerate(cells):
+            cells[c] = [cpu for cpu in cell if cpu not in taken]
+            taken |= set(cells[c])
+        wants = [rng.randint(0, 3) for _ in range(size)]
+        given = {
+            (want, c): sum(1 << cpu for cpu in rng.sample(cell, min(want, len(cell))))
+            for want in range(4) for c, cell in enumerate(cells)
+        }
+        order = rng.sample(range(size), size)
+        ways = [sorted({order[row], *(c for c in range(size) if rng.random() < 0.7)}) for row in range(size)]
+
+        def cpus(row, column, given=given, wants=wants):
+            return given[wants[row], column]
+
+        found = lowest_matching(ways, [sum(1 << cpu for cpu in cell) for cell in cells], cpus)
+        assert sorted(found) == list(range(size)), seed
+        assert all(column in ways[row] for row, column in enumerate(found)), seed
+        every = [way for way in permutations(range(size)) if all(c in ways[row] for row, c in enumerate(way))]
+        unions = [sum(cpus(row, column) for row, column in enumerate(way)) for way in [found, *every]]
+        # The set that holds the lowest CPU in which two differ is the lower one.
+        width = size * 6
+        assert all(f"{unions[0]:0{width}b}"[::-1] >= f"{union:0{width}b}"[::-1] for union in unions), seed
