@@ -18,7 +18,7 @@ the tested versions, and runs the stages, all of them if none is named:
   types        mypy: strict for zun.topology and zun.scheduler, lighter for the rest
   docs         the documentation builds without a warning
   unit         rules and values; no service, two processes
-  functional   the API and the programs in one process; no service
+  functional   the API and the programs in one process; no service, run two at a time
   integration  real containers on a Docker daemon, and the services distributed over
                RabbitMQ, MariaDB, PostgreSQL and keystone (tools/services.sh starts what does not
                run; as root it also installs what is missing)
@@ -42,7 +42,7 @@ stage_unit() {
     "$VENV/bin/pytest" -p no:cacheprovider -q -n 2 zun/tests/unit
 }
 stage_functional() {
-    "$VENV/bin/pytest" -p no:cacheprovider -q zun/tests/functional
+    "$VENV/bin/pytest" -p no:cacheprovider -q -n 2 zun/tests/functional
 }
 stage_integration() {
     "$VENV/bin/pytest" -p no:cacheprovider -q zun/tests/integration
@@ -127,8 +127,10 @@ main() {
     for stage in "$@"; do
         case $stage in
             -h | --help) usage && exit 0 ;;
-            lint | types | unit | functional | integration) stages+=("$stage") ;;
-            *) usage >&2 && die "there is no stage $stage." ;;
+            *)
+                [[ " ${STAGES[*]} " == *" $stage "* ]] || { usage >&2 && die "there is no stage $stage."; }
+                stages+=("$stage")
+                ;;
         esac
     done
     [ ${#stages[@]} -gt 0 ] || stages=("${STAGES[@]}")

@@ -44,7 +44,7 @@ def container_fields(given: Mapping[str, Any], *, run: bool, version: Version, s
 
     ``given`` has passed the schema of ``version``. Raises InvalidValue or ValidationError, naming the field.
     """
-    if given.get("security_groups"):
+    if set(given.get("security_groups") or ()) - {nets.EVERYBODYS_GROUP}:
         raise nets.no_security_groups("security_groups")
     ports = _ports(given)
     memory = _or(given.get("memory"), settings.default_memory)

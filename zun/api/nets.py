@@ -16,6 +16,9 @@ from zun.objects import Container
 
 Given = Mapping[str, Any]
 
+# In Zun a container whose request names no security group is in this one, so that to name it asks for nothing else.
+EVERYBODYS_GROUP = "default"
+
 
 def wanted(project_id: str, nets: Sequence[Given] | None) -> list[dict[str, Any]]:
     """The ports of a new container of the project, as ``zun.db.network_ports`` has them.

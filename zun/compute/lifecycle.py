@@ -31,6 +31,7 @@ from zun.compute.resize import Resize
 from zun.compute.shared_pool import SharedPool, pool_of
 from zun.container.driver import ContainerDriver, KernelView, RuntimeState
 from zun.objects import Container, ContainerActionEvent, Image, NetworkPort
+from zun.objects.container import Claimed
 from zun.objects.placement import cpuset_record, held_plan
 from zun.scheduler.rpcapi import SchedulerAPI
 from zun.topology import CpuSet, Plan
@@ -124,7 +125,7 @@ class Lifecycle:
             self._tracker.hold(current.uuid, plan)
             self._build(context, current, plan)
 
-    def _commit(self, context: RequestContext, container: Container, claim: Claim) -> Begun | None:
+    def _commit(self, context: RequestContext, container: Container, claim: Claim) -> Claimed | None:
         """Write the claim to the row, and that the creation begins. None when the container does not wait for this
         host any more.
 
@@ -135,7 +136,7 @@ class Lifecycle:
         container.task_state = TaskState.CREATING
         try:
             step = (context.request_id, "create", event_of("create"))
-            generation, event_id = container.save_claim(self._hostname, step)
+            claimed = container.save_claim(self._hostname, step)
         except exceptions.ClaimRefused:
             raise
         except (exceptions.ContainerNotFound, exceptions.Conflict) as exc:
@@ -148,15 +149,19 @@ class Lifecycle:
             container.cpuset["cpuset_mems"],
             container.uuid,
         )
-        self._tell(context, generation, container)
-        return Begun(event_id)
+        self._tell(context, claimed.generation, container)
+        return claimed
 
-    def _build(self, context: RequestContext, container: Container, plan: Plan, begun: Begun | None = None) -> None:
+    def _build(
+        self, context: RequestContext, container: Container, plan: Plan, committed: Claimed | None = None
+    ) -> None:
         """From a committed claim to a container that is Created or Running, or Error with everything given back."""
         run = bool(container.request.get("run"))
+        begun = None if committed is None else Begun(committed.event_id)
+        in_networks = committed is None or committed.in_networks
         try:
             with recorded(context, container.uuid, "create", last=not run, begun=begun) as step:
-                self._make_object(context, container, plan)
+                self._make_object(context, container, plan, in_networks=in_networks)
                 container.status, container.task_state = Status.CREATED, None
                 if not run:
                     self._take_over(container, self._driver.show(container))
@@ -182,8 +187,20 @@ class Lifecycle:
             LOG.info("Container %s is %s", container.uuid, container.status)
         self._notifier.status_changed(context, container)
 
-    def _make_object(self, context: RequestContext, container: Container, plan: Plan, *, instead: bool = False) -> None:
-        """Create the runtime's object, its CPUs and memory nodes set; ``instead`` of the one there is."""
+    def _make_object(
+        self,
+        context: RequestContext,
+        container: Container,
+        plan: Plan,
+        *,
+        instead: bool = False,
+        in_networks: bool = True,
+    ) -> None:
+        """Create the runtime's object, its CPUs and memory nodes set; ``instead`` of the one there is.
+
+        Whether it is ``in_networks`` is asked here unless it is known that it is not. A port that comes or goes from
+        now on has a message of its own, which waits for this to be done.
+        """
         source = self._accounts.source(context, container)
         name = source.name
         image = self._driver.ensure(name, source.policy, source.auth, seen_now_and_then(container))
@@ -197,7 +214,8 @@ class Lifecycle:
         else:
             cpus = pool_of(self._tracker.topology, self._tracker.usage, container.uuid, plan)
         joins = container.capsule_uuid is not None  # the network is its capsule's
-        plug = None if joins else self._networks.prepare(context, container)
+        ports = NetworkPort.list_by_container(context, container.uuid) if in_networks and not joins else []
+        plug = None if joins else self._networks.prepare(context, container, ports)
         container.container_id = self._driver.create(
             container,
             cpuset_cpus=str(cpus),
@@ -208,7 +226,7 @@ class Lifecycle:
             join=container.capsule_uuid,
         )
         if not joins:
-            self._networks.settle(context, container)
+            self._networks.settle(context, container, ports)
         entrypoint, command = image.invocation(container.entrypoint, container.command)
         container.entrypoint, container.command = entrypoint or [], command or []
         if plan.cpu_policy != "dedicated":

@@ -49,19 +49,24 @@ class Networks:
         self._publishing = threading.Lock()
         self._random = random.Random()
 
-    def prepare(self, context: RequestContext, container: Container) -> Plug | None:
-        """Make everything be here that the container is about to be created with; return its first network, if any."""
+    def prepare(self, context: RequestContext, container: Container, ports: Iterable[NetworkPort]) -> Plug | None:
+        """Make everything be here that the container, which has ``ports``, is about to be created with.
+
+        Returns its first network, if any.
+        """
         self._publish(context, container)
-        ports = NetworkPort.list_by_container(context, container.uuid)
         plugs = [self._prepare(port) for port in ports]
         return plugs[0] if plugs else None
 
-    def settle(self, context: RequestContext, container: Container) -> None:
+    def settle(
+        self, context: RequestContext, container: Container, ports: Sequence[NetworkPort] | None = None
+    ) -> None:
         """Plug the container into the networks of its ports and no others, and set its ``addresses``, unsaved.
 
-        The ports that were to go are gone then.
+        The ports that were to go are gone then. ``ports`` are its ports where they have just been read.
         """
-        ports = NetworkPort.list_by_container(context, container.uuid)
+        if ports is None:
+            ports = NetworkPort.list_by_container(context, container.uuid)
         staying = [port for port in ports if not port.leaving]
         before = networks_of(container)
         if ports or before:

@@ -13,7 +13,7 @@ from oslo_db import exception as db_exc
 from oslo_utils import timeutils, uuidutils
 
 from zun.common import exceptions, zones
-from zun.db import models, paging, session
+from zun.db import idents, models, paging, session
 
 table = models.aggregates
 nodes = models.compute_nodes
@@ -35,10 +35,8 @@ def page(*, limit: int, marker: str | None = None, sort_key: str = "id", sort_di
 def find(ident: str) -> session.Row:
     """The aggregate with this uuid or name. Text that looks like a uuid is one. Raises AggregateNotFound."""
     with session.reader() as connection:
-        row = session.first(connection, sa.select(table).where(_is(ident)))
-    if row is None:
-        raise exceptions.AggregateNotFound(aggregate=ident)
-    return row
+        rows = session.rows(connection, sa.select(table).where(idents.called(table, ident)))
+    return idents.only(rows, ident, exceptions.AggregateNotFound(aggregate=ident))
 
 
 @session.retry
@@ -145,10 +143,6 @@ def _check_zone(host: str, metadata: Mapping[str, str], others: list[session.Row
             f"Host {host} is in availability zone {present} by another aggregate, and can be in one zone only. Remove "
             f"it from that aggregate before it comes to zone {wanted}."
         )
-
-
-def _is(ident: str) -> sa.ColumnElement[bool]:
-    return (table.c.uuid if uuidutils.is_uuid_like(ident) else table.c.name) == ident
 
 
 def _taken(name: str) -> exceptions.Conflict:

@@ -11,7 +11,7 @@ from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.kinds import Kind
 from zun.common.states import Status
-from zun.db import models, network_ports, paging, session
+from zun.db import idents, models, network_ports, paging, session
 
 table = models.containers
 
@@ -43,15 +43,10 @@ def insert(
 
 def find(context: RequestContext, ident: str, *, all_projects: bool) -> session.Row:
     """The capsule with this uuid or name. Raises ContainerNotFound, and Conflict when the name is not unique."""
-    column = table.c.uuid if uuidutils.is_uuid_like(ident) else table.c.name
-    statement = sa.select(table).where(column == ident, *_visible(context, all_projects)).limit(2)
+    statement = sa.select(table).where(idents.called(table, ident), *_visible(context, all_projects)).limit(2)
     with session.reader() as connection:
         rows = session.rows(connection, statement)
-    if not rows:
-        raise exceptions.ContainerNotFound(container=ident)
-    if len(rows) > 1:
-        raise exceptions.Conflict(f"Multiple capsules exist with name {ident}. Please use the capsule uuid instead.")
-    return rows[0]
+    return idents.only(rows, ident, exceptions.ContainerNotFound(container=ident))
 
 
 def page(

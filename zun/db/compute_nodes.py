@@ -10,7 +10,7 @@ from oslo_db import exception as db_exc
 from oslo_utils import timeutils, uuidutils
 
 from zun.common import exceptions
-from zun.db import models, paging, session
+from zun.db import idents, models, paging, session
 
 table = models.compute_nodes
 SORTABLE = paging.sortable(table)
@@ -50,12 +50,9 @@ def put(hostname: str, values: Mapping[str, Any]) -> session.Row:
 
 def find(ident: str) -> session.Row:
     """The node with this uuid or host name. Raises ComputeNodeNotFound."""
-    column = table.c.uuid if uuidutils.is_uuid_like(ident) else table.c.hostname
     with session.reader() as connection:
-        row = session.first(connection, sa.select(table).where(column == ident))
-    if row is None:
-        raise exceptions.ComputeNodeNotFound(compute_node=ident)
-    return row
+        rows = session.rows(connection, sa.select(table).where(idents.called(table, ident, name="hostname")))
+    return idents.only(rows, ident, exceptions.ComputeNodeNotFound(compute_node=ident))
 
 
 def page(

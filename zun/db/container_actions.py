@@ -23,7 +23,7 @@ _events = models.container_action_events
 
 # Built once, as those of a claim in zun.db.containers.
 _OF_REQUEST = table.c.request_id == sa.bindparam("this_request")
-_OPEN = (
+OPEN = (
     sa.select(table.c.id)
     .where(table.c.container_uuid == sa.bindparam("this_uuid"), table.c.action == sa.bindparam("this_action"))
     .where(sa.or_(_OF_REQUEST, table.c.finish_time.is_(None)))
@@ -32,7 +32,9 @@ _OPEN = (
 )
 _FINISH = table.update().where(table.c.id == sa.bindparam("this_action"))
 _THIS_EVENT = _events.c.id == sa.bindparam("this_event")
-_ACTION_OF_EVENT = sa.select(_events.c.action_id).where(_THIS_EVENT)
+_FINISH_OF_EVENT = table.update().where(
+    table.c.id == sa.select(_events.c.action_id).where(_THIS_EVENT).scalar_subquery()
+)
 _START_EVENT = _events.insert()
 _FINISH_EVENT = _events.update().where(_THIS_EVENT)
 
@@ -68,17 +70,14 @@ def fail(container_uuid: str, request_id: str, action: str) -> None:
 def start_event(container_uuid: str, request_id: str, action: str, event: str) -> int | None:
     """Note that a step of ``action`` begins. Gives its id, None when nobody asked for the action."""
     with session.writer() as connection:
-        return start_event_in(connection, container_uuid, request_id, action, event)
+        return start_event_in(connection, _open(connection, container_uuid, request_id, action), event)
 
 
-def start_event_in(
-    connection: sa.Connection, container_uuid: str, request_id: str, action: str, event: str
-) -> int | None:
-    """As ``start_event``, in a transaction that does more."""
-    found = _open(connection, container_uuid, request_id, action)
-    if found is None:
+def start_event_in(connection: sa.Connection, action_id: int | None, event: str) -> int | None:
+    """Note that a step of the action ``action_id`` begins, in a transaction that does more. Gives its id."""
+    if action_id is None:
         return None
-    values = {"action_id": found, "event": event, "start_time": timeutils.utcnow()}
+    values = {"action_id": action_id, "event": event, "start_time": timeutils.utcnow()}
     key = connection.execute(_START_EVENT, values).inserted_primary_key
     return None if key is None else int(key[0])
 
@@ -94,14 +93,10 @@ def finish_event_in(
     connection: sa.Connection, event_id: int, result: str, traceback: str | None, *, last: bool
 ) -> None:
     """As ``finish_event``, in a transaction that does more."""
-    this = {"this_event": event_id}
-    action = connection.execute(_ACTION_OF_EVENT, this).scalar()
-    if action is None:  # the container is gone
-        return
-    values = {"finish_time": timeutils.utcnow(), "result": result, "traceback": traceback}
-    connection.execute(_FINISH_EVENT, {**values, **this})
+    this = {"this_event": event_id, "finish_time": timeutils.utcnow()}
+    connection.execute(_FINISH_EVENT, {**this, "result": result, "traceback": traceback})
     if last or result == ERROR:
-        _finish(connection, action, ERROR if result == ERROR else None)
+        connection.execute(_FINISH_OF_EVENT, {**this, "message": ERROR if result == ERROR else None})
 
 
 def of_container(container_uuid: str) -> list[session.Row]:
@@ -122,10 +117,14 @@ def find(container_uuid: str, request_id: str) -> tuple[session.Row, list[sessio
         return action, session.rows(connection, steps)
 
 
+def open_parameters(container_uuid: str, request_id: str | None, action: str | None) -> dict[str, Any]:
+    """What ``OPEN`` asks with, which finds the id of the action."""
+    return {"this_uuid": container_uuid, "this_action": action, "this_request": request_id}
+
+
 def _open(connection: sa.Connection, container_uuid: str, request_id: str, action: str) -> Any:
     """The id of the action, None if there is none."""
-    parameters = {"this_uuid": container_uuid, "this_action": action, "this_request": request_id}
-    return connection.execute(_OPEN, parameters).scalar()
+    return connection.execute(OPEN, open_parameters(container_uuid, request_id, action)).scalar()
 
 
 def _finish(connection: sa.Connection, action_id: int, message: str | None) -> None:

@@ -3,7 +3,7 @@
 
 import functools
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from oslo_utils import timeutils, uuidutils
@@ -16,6 +16,7 @@ from zun.db import (
     container_actions,
     explanations,
     groups,
+    idents,
     models,
     network_ports,
     paging,
@@ -70,14 +71,29 @@ _WAITING = (table.c.status == states.Status.CREATING, table.c.host.is_(None), _B
 # What every request needs is built once: building a statement costs more than sending it. The columns to set are those
 # of the parameters; the other parameters, whose names no column has, are:
 _THIS = table.c.uuid == sa.bindparam("this_uuid")
+_INSERT = table.insert()
+_WHOLE = sa.select(table).where(_THIS)
 _HERE: sa.BindParameter[str] = sa.bindparam("this_host")
 _IS_UNPLACED = sa.select(table.c.id).where(_THIS, *_WAITING)
 _CLAIM = table.update().where(
     _THIS, table.c.status == states.Status.CREATING, sa.or_(table.c.host.is_(None), table.c.host == _HERE)
 )
+# What a claim goes on with: the action that its first step belongs to, and whether the container is in any network.
+_AFTER_CLAIM = sa.select(
+    container_actions.OPEN.scalar_subquery().label("action_id"),
+    sa.exists().where(network_ports.table.c.container_uuid == sa.bindparam("this_uuid")).label("in_networks"),
+)
 _NODE = nodes.update().where(nodes.c.hostname == _HERE)
 _NEXT_GENERATION = _NODE.values(generation=nodes.c.generation + 1).returning(nodes.c.generation)
 _NEXT_GENERATION_AS_ID = _NODE.values(generation=sa.func.last_insert_id(nodes.c.generation + 1))
+
+
+class Claimed(NamedTuple):
+    """``generation`` is the host's new one; ``event_id`` is None when no step began; ``in_networks``: it has ports."""
+
+    generation: int
+    event_id: int | None
+    in_networks: bool
 
 
 def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnElement[bool]]:
@@ -95,10 +111,11 @@ def insert(
     ports it gets, and raise what ``network_ports.allot`` does. Raises GroupNotFound.
     """
     uuid = values.get("uuid") or uuidutils.generate_uuid()
-    if quota is not None:
-        quotas.make_chargeable(values["project_id"])
+    quotas.make_chargeable(values["project_id"])
     with session.writer() as connection:
-        if quota is not None:
+        if quota is None:
+            quotas.forget(connection, values["project_id"])
+        else:
             wanted = {name: values.get(name) or 0 for name in ("cpu", "memory", "disk")}
             wanted["disk"] += values.get("volume_disk") or 0
             quotas.charge(connection, values["project_id"], {"containers": 1, **wanted}, quota)
@@ -106,15 +123,15 @@ def insert(
             registries.hold(connection, values["registry_id"])
         if values.get("group_uuid"):
             groups.lock(connection, values["group_uuid"])
-        connection.execute(table.insert().values(**{**values, "uuid": uuid, "created_at": timeutils.utcnow()}))
+        connection.execute(_INSERT, {**values, "uuid": uuid, "created_at": timeutils.utcnow()})
         network_ports.allot(connection, uuid, nets)
-        return session.rows(connection, sa.select(table).where(table.c.uuid == uuid))[0]
+        return session.rows(connection, _WHOLE, {"this_uuid": uuid})[0]
 
 
 def get(uuid: str) -> session.Row:
     """The container, whoever owns it. Raises ContainerNotFound."""
     with session.reader() as connection:
-        row = session.first(connection, sa.select(table).where(table.c.uuid == uuid))
+        row = session.first(connection, _WHOLE, {"this_uuid": uuid})
     if row is None:
         raise exceptions.ContainerNotFound(container=uuid)
     return row
@@ -125,17 +142,11 @@ def find(context: RequestContext, ident: str) -> session.Row:
 
     Raises ContainerNotFound, and Conflict when the name is not unique. Text that looks like a uuid is one.
     """
-    column = table.c.uuid if uuidutils.is_uuid_like(ident) else table.c.name
-    statement = sa.select(table).where(column == ident, *_visible(context, bool(context.is_admin))).limit(2)
+    visible = _visible(context, bool(context.is_admin))
+    statement = sa.select(table).where(idents.called(table, ident), *visible).limit(2)
     with session.reader() as connection:
         rows = session.rows(connection, statement)
-    if not rows:
-        raise exceptions.ContainerNotFound(container=ident)
-    if len(rows) > 1:
-        raise exceptions.Conflict(
-            f"Multiple containers exist with name {ident}. Please use the container uuid instead."
-        )
-    return rows[0]
+    return idents.only(rows, ident, exceptions.ContainerNotFound(container=ident))
 
 
 def page(
@@ -236,14 +247,14 @@ def claim(
     group_uuid: str | None = None,
     step: tuple[str, str, str] | None = None,
     volumes: tuple[str, Collection[str]] = ("", ()),
-) -> tuple[int, int | None]:
+) -> Claimed:
     """Commit that ``hostname`` holds the container's resources, ``values['cpuset']`` among them.
 
-    ``step`` (request id, action, event) begins with that. Returns the host's new generation, and the id of the event,
-    None when there is no step or nobody asked for the action. Raises ContainerNotFound when the container was deleted
-    meanwhile and Conflict when it is no longer waiting for a host or another one has it: then nothing may be started.
-    Raises GroupRuleBroken when the container's group ``group_uuid`` must not have one more member here. The group's
-    claims come one after the other, whichever hosts make them, so that each sees those before it.
+    ``step`` (request id, action, event) begins with that, if somebody asked for the action. Raises ContainerNotFound
+    when the container was deleted meanwhile and Conflict when it is no longer waiting for a host or another one has it:
+    then nothing may be started. Raises GroupRuleBroken when the container's group ``group_uuid`` must not have one more
+    member here. The group's claims come one after the other, whichever hosts make them, so that each sees those before
+    it.
     """
     parameters = {**values, "host": hostname, "this_uuid": uuid, "this_host": hostname, **_now()}
     with session.writer() as connection:
@@ -255,8 +266,10 @@ def claim(
                 raise exceptions.ContainerNotFound(container=uuid)
             raise exceptions.Conflict(f"Container {uuid} is {row.status} on host {row.host}; it waits for no host.")
         project_volumes.hold(connection, *volumes, hostname)
-        event_id = None if step is None else container_actions.start_event_in(connection, uuid, *step)
-        return _next_generation(connection, hostname), event_id
+        request_id, action, event = step or (None, None, "")
+        after = connection.execute(_AFTER_CLAIM, container_actions.open_parameters(uuid, request_id, action)).one()
+        event_id = container_actions.start_event_in(connection, after.action_id, event)
+        return Claimed(_next_generation(connection, hostname), event_id, bool(after.in_networks))
 
 
 @session.retry

@@ -14,7 +14,7 @@ from oslo_utils import timeutils, uuidutils
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.db import models, paging, session
+from zun.db import idents, models, paging, session
 
 table = models.container_groups
 containers = models.containers
@@ -51,16 +51,11 @@ def find(context: RequestContext, ident: str, *, all_projects: bool = False) -> 
     Raises GroupNotFound, and Conflict when several other projects have one of this name. Text that looks like a uuid
     is one.
     """
-    column = table.c.uuid if uuidutils.is_uuid_like(ident) else table.c.name
+    statement = sa.select(table).where(idents.called(table, ident), *_visible(context, all_projects))
     with session.reader() as connection:
-        found = session.rows(connection, sa.select(table).where(column == ident, *_visible(context, all_projects)))
+        found = session.rows(connection, statement)
     own = [row for row in found if row["project_id"] == context.project_id]
-    rows = own or found
-    if not rows:
-        raise exceptions.GroupNotFound(group=ident)
-    if len(rows) > 1:
-        raise exceptions.Conflict(f"Multiple groups exist with name {ident}. Please use the group uuid instead.")
-    return rows[0]
+    return idents.only(own or found, ident, exceptions.GroupNotFound(group=ident))
 
 
 def page(

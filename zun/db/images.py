@@ -17,6 +17,16 @@ from zun.db import models, paging, session
 table = models.images
 
 
+def _made(project_id: str | sa.BindParameter[str]) -> sa.ColumnElement[bool]:
+    return sa.and_(table.c.project_id == project_id, table.c.local_name != "", table.c.image_id.is_not(None))
+
+
+# Each create asks for one: building the statement costs more than sending it.
+_COMMITTED = sa.select(table).where(_made(sa.bindparam("this_project"))).order_by(table.c.id.desc()).limit(1)
+_COMMITTED_UUID = _COMMITTED.where(table.c.uuid == sa.bindparam("this_uuid"))
+_COMMITTED_NAME = _COMMITTED.where(table.c.repo == sa.bindparam("this_repo"), table.c.tag == sa.bindparam("this_tag"))
+
+
 @session.retry
 def insert(values: Mapping[str, Any]) -> session.Row:
     """Add an image; ``uuid``, the time and, without one, the status Pulling are filled in. Returns the whole row.
@@ -55,19 +65,19 @@ def committed(project_id: str, name: str, host: str | None = None) -> session.Ro
 
     ``name`` may be its uuid. One that is still being made is none yet.
     """
+    named: dict[str, Any] = {"this_project": project_id}
     if uuidutils.is_uuid_like(name):
-        named = table.c.uuid == name
+        statement, named["this_uuid"] = _COMMITTED_UUID, name
     else:
         try:
             reference = Reference.parse(name)
         except ValueError:
             return None
-        named = sa.and_(table.c.repo == reference.repo, table.c.tag == reference.version)
-    statement = sa.select(table).where(_made(project_id), named).order_by(table.c.id.desc()).limit(1)
+        statement, named["this_repo"], named["this_tag"] = _COMMITTED_NAME, reference.repo, reference.version
     if host is not None:
         statement = statement.where(table.c.host == host)
     with session.reader() as connection:
-        return session.first(connection, statement)
+        return session.first(connection, statement, named)
 
 
 def search_committed(project_id: str, term: str) -> list[session.Row]:
@@ -80,10 +90,6 @@ def search_committed(project_id: str, term: str) -> list[session.Row]:
 def _digest(values: Mapping[str, Any]) -> str:
     """The names are longer together than what a database can keep unique."""
     return hashlib.sha256("\0".join(values[name] for name in ("host", "repo", "tag")).encode()).hexdigest()
-
-
-def _made(project_id: str) -> sa.ColumnElement[bool]:
-    return sa.and_(table.c.project_id == project_id, table.c.local_name != "", table.c.image_id.is_not(None))
 
 
 def get(uuid: str, project_id: str | None = None) -> session.Row:

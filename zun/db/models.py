@@ -230,8 +230,17 @@ quota_classes = sa.Table(
     sa.UniqueConstraint("class_name", "resource"),
 )
 
-# Whoever adds to what a project uses locks its row here first. See zun.db.quotas.
-quota_locks = sa.Table("quota_locks", metadata, sa.Column("project_id", text(255), primary_key=True))
+# Whoever adds to what a project uses locks its row here first. What it uses is at most what the row says; null is
+# unknown. See zun.db.quotas.
+quota_locks = sa.Table(
+    "quota_locks",
+    metadata,
+    sa.Column("project_id", text(255), primary_key=True),
+    sa.Column("containers", sa.BigInteger),
+    sa.Column("memory", sa.BigInteger),
+    sa.Column("cpu", sa.Double),
+    sa.Column("disk", sa.BigInteger),
+)
 
 container_actions = sa.Table(
     "container_actions",

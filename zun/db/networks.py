@@ -14,7 +14,7 @@ from oslo_utils import timeutils, uuidutils
 from zun.common import exceptions, subnets
 from zun.common.context import RequestContext
 from zun.common.subnets import Pool
-from zun.db import models, paging, quotas, session
+from zun.db import idents, models, paging, quotas, session
 
 table = models.networks
 _ports = models.network_ports
@@ -22,8 +22,18 @@ _ports = models.network_ports
 _LOCK = "all networks"  # the row of quota_locks that is locked to add one; of no project
 
 
-def _of(project_id: str) -> sa.ColumnElement[bool]:
+def _of(project_id: str | sa.BindParameter[str]) -> sa.ColumnElement[bool]:
     return sa.or_(table.c.project_id == project_id, table.c.shared.is_(True))
+
+
+# Each create asks for it: building the statement costs more than sending it.
+_PROJECT: sa.BindParameter[str] = sa.bindparam("this_project")
+_DEFAULT = (
+    sa.select(table)
+    .where(_of(_PROJECT))
+    .order_by(sa.case((table.c.project_id == _PROJECT, 0), else_=1), table.c.created_at, table.c.id)
+    .limit(1)
+)
 
 
 def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnElement[bool]]:
@@ -75,24 +85,18 @@ def find_for(project_id: str, ident: str) -> session.Row:
 
 
 def _find(visible: Sequence[sa.ColumnElement[bool]], ident: str) -> session.Row:
-    own = table.c.uuid if uuidutils.is_uuid_like(ident) else table.c.name
-    same = sa.or_(own == ident, table.c.neutron_net_id == ident)
+    same = sa.or_(idents.called(table, ident), table.c.neutron_net_id == ident)
+    # Several rows may have been given one uuid as their id elsewhere; the oldest is meant.
+    most = 1 if uuidutils.is_uuid_like(ident) else 2
     with session.reader() as connection:
-        rows = session.rows(connection, sa.select(table).where(same, *visible).order_by(table.c.id).limit(2))
-    if not rows:
-        raise exceptions.NetworkNotFound(network=ident)
-    if len(rows) > 1 and not uuidutils.is_uuid_like(ident):
-        raise exceptions.Conflict(f"Multiple networks exist with name {ident}. Use the uuid instead.")
-    return rows[0]
+        rows = session.rows(connection, sa.select(table).where(same, *visible).order_by(table.c.id).limit(most))
+    return idents.only(rows, ident, exceptions.NetworkNotFound(network=ident))
 
 
 def default(project_id: str) -> session.Row | None:
     """Where a container of the project goes that names no network: its oldest, else the oldest shared one."""
-    statement = sa.select(table).where(_of(project_id)).order_by(
-        sa.case((table.c.project_id == project_id, 0), else_=1), table.c.created_at, table.c.id
-    )
     with session.reader() as connection:
-        return session.first(connection, statement.limit(1))
+        return session.first(connection, _DEFAULT, {"this_project": project_id})
 
 
 def page(

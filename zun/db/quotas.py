@@ -5,6 +5,11 @@ What a project uses is the sum of its containers, never a total of its own that 
 that could leak. It is exact because ``charge`` counts and its caller writes in one transaction, and every such
 transaction first locks the project's row of ``quota_locks``.
 
+That row also has a ceiling, so that a project of many containers is not added up at each request: what is used is at
+most that. Whoever adds raises it, or makes it unknown (``forget``); what is given back leaves it where it is. So a
+request that fits below it fits. For one that does not, or where it is unknown, the containers are added up, which
+refuses it or sets the ceiling to what there is.
+
 ``defaults`` are the operator's limits by resource; those of the quota class ``default`` go before them, and those of
 the project before both.
 """
@@ -31,6 +36,20 @@ _of_classes = models.quota_classes
 _locks = models.quota_locks
 _containers = models.containers
 
+Ceiling = Mapping[str, Any]  # by resource; None: unknown
+_UNKNOWN: Ceiling = dict.fromkeys(RESOURCES)
+
+# Built once: building a statement costs more than sending it.
+_OWNER: sa.BindParameter[str] = sa.bindparam("owner")
+_ROW = sa.select(*(_locks.c[name] for name in RESOURCES)).where(_locks.c.project_id == _OWNER)
+_LOCKED_ROW = _ROW.with_for_update()
+_SET_CEILING = _locks.update().where(_locks.c.project_id == _OWNER)
+_CLASS = sa.select(_of_classes.c.resource, _of_classes.c.hard_limit, sa.literal_column("0").label("nearness"))
+_PROJECT = sa.select(_of_projects.c.resource, _of_projects.c.hard_limit, sa.literal_column("1").label("nearness"))
+_LIMITS = _CLASS.where(_of_classes.c.class_name == DEFAULT_CLASS).union_all(
+    _PROJECT.where(_of_projects.c.project_id == _OWNER)
+)
+
 _TOTALS: Mapping[str, sa.ColumnElement[Any]] = {
     "containers": sa.func.count(),
     **{name: sa.func.coalesce(sa.func.sum(_containers.c[name]), 0) for name in ("memory", "cpu")},
@@ -52,7 +71,8 @@ def default_limits(defaults: Mapping[str, int]) -> Limits:
 def class_limits(name: str, defaults: Mapping[str, int]) -> Limits:
     """The limits of a quota class; one nobody wrote has the operator's."""
     with session.reader() as connection:
-        return {**defaults, **_written(connection, _of_classes, _of_classes.c.class_name == name)}
+        written = session.rows(connection, _CLASS.where(_of_classes.c.class_name == name))
+    return {**defaults, **{row["resource"]: row["hard_limit"] for row in written}}
 
 
 def usage(project_id: str) -> dict[str, float]:
@@ -63,13 +83,19 @@ def usage(project_id: str) -> dict[str, float]:
 
 @session.retry
 def set_limits(project_id: str, wanted: Mapping[str, int]) -> None:
-    """Write the limits that ``wanted`` names. They may be below what is used: then nothing more is allowed."""
-    _write(_of_projects, {"project_id": project_id}, wanted)
+    """Write the limits that ``wanted`` names. They may be below what is used: then nothing more is allowed.
+
+    What is used is added up anew by the next who adds to it: so this also mends what was done to the rows by hand.
+    """
+    with session.writer() as connection:
+        _write(connection, _of_projects, {"project_id": project_id}, wanted)
+        forget(connection, project_id)
 
 
 @session.retry
 def set_class_limits(name: str, wanted: Mapping[str, int]) -> None:
-    _write(_of_classes, {"class_name": name}, wanted)
+    with session.writer() as connection:
+        _write(connection, _of_classes, {"class_name": name}, wanted)
 
 
 @session.retry
@@ -82,7 +108,8 @@ def reset(project_id: str) -> None:
 def check(project_id: str, growth: Mapping[str, float], defaults: Mapping[str, int]) -> None:
     """Raise OverQuota if ``growth`` is too much at this moment. Only ``charge`` can promise that it fits."""
     with session.reader() as connection:
-        _check(connection, project_id, growth, defaults)
+        ceiling = session.first(connection, _ROW, {"owner": project_id}) or _UNKNOWN
+        _fitting(connection, project_id, growth, defaults, ceiling)
 
 
 @session.retry
@@ -92,9 +119,8 @@ def make_chargeable(project_id: str) -> None:
     A row that is missing is locked by MariaDB as the gap where it would be: several transactions may hold that, and
     none of them could then insert it.
     """
-    found = sa.select(_locks.c.project_id).where(_locks.c.project_id == project_id)
     with session.reader() as connection:
-        if connection.execute(found).first() is not None:
+        if session.first(connection, _ROW, {"owner": project_id}) is not None:
             return
     try:
         with session.writer() as connection:
@@ -111,42 +137,59 @@ def charge(
 
     It must be the first statement of the transaction: a query before it would fix what MariaDB shows to those behind.
     """
-    lock(connection, project_id)
-    _check(connection, project_id, growth, defaults)
+    before = lock(connection, project_id)
+    known = _fitting(connection, project_id, growth, defaults, before)
+    # A change that fails later gives back what it was granted here; one that shrinks gives back nothing here.
+    after = {name: _raised(most, growth.get(name, 0)) for name, most in known.items()}
+    if after != before:
+        connection.execute(_SET_CEILING, {"owner": project_id, **after})
 
 
-def lock(connection: sa.Connection, name: str) -> None:
+def _raised(most: float | None, growth: float) -> float | None:
+    return None if most is None else most + max(growth, 0)
+
+
+def forget(connection: sa.Connection, project_id: str) -> None:
+    """Something is added without ``charge``: count the containers the next time.
+
+    As with ``charge``, nobody else adds until this transaction ends, and the row comes from ``make_chargeable``.
+    """
+    connection.execute(_SET_CEILING, {"owner": project_id, **_UNKNOWN})
+
+
+def lock(connection: sa.Connection, name: str) -> Ceiling:
     """Make others that lock the same row wait until this transaction ends. The row comes from ``make_chargeable``."""
-    connection.execute(sa.select(_locks).where(_locks.c.project_id == name).with_for_update())
+    return session.rows(connection, _LOCKED_ROW, {"owner": name})[0]
 
 
-def _check(
-    connection: sa.Connection, project_id: str, growth: Mapping[str, float], defaults: Mapping[str, int]
-) -> None:
+def _fitting(
+    connection: sa.Connection,
+    project_id: str,
+    growth: Mapping[str, float],
+    defaults: Mapping[str, int],
+    ceiling: Ceiling,
+) -> Ceiling:
+    """``ceiling``, or a lower one if ``growth`` does not fit below it. OverQuota if it does not fit at all."""
     allowed = _limits(connection, project_id, defaults)
     limited = [name for name in RESOURCES if growth.get(name, 0) > 0 and allowed[name] >= 0]
-    if not limited:  # adding up a project of many containers is the dearest part of a create
-        return
-    used = _usage(connection, project_id, limited)
-    over = [
-        f"{name}: limit {allowed[name]}, in use {used[name]:g}, asked for {growth[name]:g} more"
-        for name in limited
-        if allowed[name] < round(used[name] + growth[name], 6)
-    ]
-    if over:
-        raise exceptions.OverQuota(project=project_id, over="; ".join(over))
+
+    def over(used: Ceiling) -> list[str]:
+        return [name for name in limited if allowed[name] < round(used[name] + growth[name], 6)]
+
+    if None not in (ceiling[name] for name in limited) and not over(ceiling):
+        return ceiling
+    used = {**ceiling, **_usage(connection, project_id, limited)}
+    if beyond := over(used):
+        told = (
+            f"{name}: limit {allowed[name]}, in use {used[name]:g}, asked for {growth[name]:g} more" for name in beyond
+        )
+        raise exceptions.OverQuota(project=project_id, over="; ".join(told))
+    return used
 
 
 def _limits(connection: sa.Connection, project_id: str, defaults: Mapping[str, int]) -> Limits:
-    return {
-        **defaults,
-        **_written(connection, _of_classes, _of_classes.c.class_name == DEFAULT_CLASS),
-        **_written(connection, _of_projects, _of_projects.c.project_id == project_id),
-    }
-
-
-def _written(connection: sa.Connection, table: sa.Table, owner: sa.ColumnElement[bool]) -> Limits:
-    return {row["resource"]: row["hard_limit"] for row in session.rows(connection, sa.select(table).where(owner))}
+    written = sorted(session.rows(connection, _LIMITS, {"owner": project_id}), key=lambda row: row["nearness"])
+    return {**defaults, **{row["resource"]: row["hard_limit"] for row in written}}
 
 
 def _usage(connection: sa.Connection, project_id: str, names: Sequence[str] = RESOURCES) -> dict[str, float]:
@@ -158,17 +201,16 @@ def _usage(connection: sa.Connection, project_id: str, names: Sequence[str] = RE
     return {name: float(row[name]) if name == "cpu" else int(row[name]) for name in names}
 
 
-def _write(table: sa.Table, owner: Mapping[str, Any], wanted: Mapping[str, int]) -> None:
+def _write(connection: sa.Connection, table: sa.Table, owner: Mapping[str, Any], wanted: Mapping[str, int]) -> None:
     now = timeutils.utcnow()
-    with session.writer() as connection:
-        for resource, limit in wanted.items():
-            row = {**owner, "resource": resource}
-            same = [table.c[name] == value for name, value in row.items()]
-            update = table.update().where(*same).values(hard_limit=limit, updated_at=now)
-            if connection.execute(update).rowcount:
-                continue
-            try:
-                with connection.begin_nested():
-                    connection.execute(table.insert().values(**row, hard_limit=limit, created_at=now))
-            except db_exc.DBDuplicateEntry:  # somebody wrote it meanwhile
-                connection.execute(update)
+    for resource, limit in wanted.items():
+        row = {**owner, "resource": resource}
+        same = [table.c[name] == value for name, value in row.items()]
+        update = table.update().where(*same).values(hard_limit=limit, updated_at=now)
+        if connection.execute(update).rowcount:
+            continue
+        try:
+            with connection.begin_nested():
+                connection.execute(table.insert().values(**row, hard_limit=limit, created_at=now))
+        except db_exc.DBDuplicateEntry:  # somebody wrote it meanwhile
+            connection.execute(update)

@@ -9,7 +9,7 @@ from oslo_utils import timeutils, uuidutils
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.db import models, paging, session
+from zun.db import idents, models, paging, session
 
 table = models.registries
 FILTERS = frozenset({"name", "domain", "username", "project_id", "user_id"})
@@ -41,15 +41,11 @@ def get(uuid: str) -> session.Row:
 
 def find(context: RequestContext, ident: str) -> session.Row:
     """By uuid or name, among what ``context`` may see. Raises RegistryNotFound, and Conflict for a name of several."""
-    column = table.c.uuid if uuidutils.is_uuid_like(ident) else table.c.name
-    statement = sa.select(table).where(column == ident, *_visible(context, bool(context.is_admin))).limit(2)
+    visible = _visible(context, bool(context.is_admin))
+    statement = sa.select(table).where(idents.called(table, ident), *visible).limit(2)
     with session.reader() as connection:
         rows = session.rows(connection, statement)
-    if not rows:
-        raise exceptions.RegistryNotFound(registry=ident)
-    if len(rows) > 1:
-        raise exceptions.Conflict(f"Multiple registries exist with name {ident}. Use the uuid instead.")
-    return rows[0]
+    return idents.only(rows, ident, exceptions.RegistryNotFound(registry=ident))
 
 
 def page(

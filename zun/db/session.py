@@ -105,14 +105,18 @@ def writer() -> Iterator[sa.Connection]:
         yield connection
 
 
-def rows(connection: sa.Connection, statement: sa.Executable) -> list[Row]:
+def rows(
+    connection: sa.Connection, statement: sa.Executable, parameters: Mapping[str, Any] | None = None
+) -> list[Row]:
     """What a query finds, by column name."""
-    return cast(list[Row], connection.execute(statement).mappings().all())
+    return cast(list[Row], connection.execute(statement, parameters).mappings().all())
 
 
-def first(connection: sa.Connection, statement: sa.Executable) -> Row | None:
+def first(
+    connection: sa.Connection, statement: sa.Executable, parameters: Mapping[str, Any] | None = None
+) -> Row | None:
     """The first row of what a query finds."""
-    return cast(Row | None, connection.execute(statement).mappings().first())
+    return cast(Row | None, connection.execute(statement, parameters).mappings().first())
 
 
 def _may_work_again(exc: Exception) -> bool:

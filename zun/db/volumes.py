@@ -15,6 +15,8 @@ table = models.volumes
 
 def hosts(project_id: str, names: Collection[str]) -> dict[str, str]:
     """Volume -> its host, of those of ``names`` that exist."""
+    if not names:
+        return {}
     statement = sa.select(table.c.name, table.c.host).where(table.c.project_id == project_id, table.c.name.in_(names))
     with session.reader() as connection:
         return {row.name: row.host for row in connection.execute(statement)}

@@ -75,6 +75,50 @@ class ZunObject(_DictAccess, ovo.VersionedObject):
     OBJ_PROJECT_NAMESPACE = "zun"
     OBJ_SERIAL_NAMESPACE = "zun_object"
 
+    @classmethod
+    def _obj_from_primitive(cls, context: Any, objver: str, primitive: dict[str, Any]) -> Self:
+        """As the library has it, for fields whose values JSON carries as they are: those are stored, not coerced.
+
+        Whoever sent them had coerced them when they were set.
+        """
+        made = cls(context)
+        made.VERSION = objver
+        data = cls._obj_primitive_field(primitive, "data")
+        kept = made.__dict__
+        for name, field in cls.fields.items():
+            if name in data:
+                value = data[name]
+                if value is not None and isinstance(field, TimeField):
+                    value = field.from_primitive(made, name, value)
+                kept[f"_obj_{name}"] = value
+        changes = cls._obj_primitive_field(primitive, "changes", ())
+        made._changed_fields = {name for name in changes if name in cls.fields}
+        return made
+
+    def obj_to_primitive(
+        self, target_version: str | None = None, version_manifest: dict[str, str] | None = None
+    ) -> dict[str, Any]:
+        """As the library has it, likewise."""
+        if target_version is not None or version_manifest is not None:
+            return super().obj_to_primitive(target_version, version_manifest)
+        kept, data = self.__dict__, {}
+        for name, field in self.fields.items():
+            if (attribute := f"_obj_{name}") in kept:
+                value = kept[attribute]
+                if value is not None and isinstance(field, TimeField):
+                    value = field.to_primitive(self, name, value)
+                data[name] = value
+        key = self._obj_primitive_key
+        made = {
+            key("name"): self.obj_name(),
+            key("namespace"): self.OBJ_PROJECT_NAMESPACE,
+            key("version"): self.VERSION,
+            key("data"): data,
+        }
+        if changes := [name for name in self._changed_fields if name in data]:
+            made[key("changes")] = changes
+        return made
+
     def obj_attr_is_set(self, attrname: str) -> bool:
         """As the library has it, which makes a list of all fields at each of some hundred questions a message."""
         return f"_obj_{attrname}" in self.__dict__ or super().obj_attr_is_set(attrname)

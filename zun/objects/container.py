@@ -14,6 +14,8 @@ from zun.db import capsules as db_capsules
 from zun.db import containers as db
 from zun.objects import base
 
+Claimed = db.Claimed
+
 
 def _text() -> fields.StringField:
     return fields.StringField(nullable=True)
@@ -171,21 +173,18 @@ class Container(base.ZunObject):
         self.obj_reset_changes()
 
     @base.remotable
-    def save_claim(self, hostname: str, step: tuple[str, str, str] | None = None) -> tuple[int, int | None]:
-        """Write what changed as the claim of ``hostname``. Returns that host's new generation and the id of ``step``
-        (request id, action, event), which begins with it, None if there is none.
+    def save_claim(self, hostname: str, step: tuple[str, str, str] | None = None) -> Claimed:
+        """Write what changed as the claim of ``hostname``; ``step`` (request id, action, event) begins with it.
 
         Raises ContainerNotFound or Conflict when the container no longer waits for this host, GroupRuleBroken when
         its group must not have one more member there, and VolumeElsewhere when a volume that it mounts is not there.
         """
         changed = self.columns(self.obj_what_changed() - {"host"})
         volumes = (self.project_id, volume_names(mounts_of(self)))
-        generation, event_id = db.claim(
-            self.uuid, hostname, changed, group_uuid=self.group_uuid, step=step, volumes=volumes
-        )
+        claimed = db.claim(self.uuid, hostname, changed, group_uuid=self.group_uuid, step=step, volumes=volumes)
         self.host = hostname
         self.obj_reset_changes()
-        return generation, event_id
+        return claimed
 
     @base.remotable
     def save_changed_claim(self, hostname: str, quota: Mapping[str, int] | None = None) -> int:

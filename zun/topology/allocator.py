@@ -13,10 +13,10 @@ from zun.topology.cover import fewest_cells
 from zun.topology.cpuset import NO_CPUS, CpuSet
 from zun.topology.explain import explain
 from zun.topology.lowest import lowest_matching
-from zun.topology.matching import cheapest_columns, cheapest_matching
+from zun.topology.matching import Matching, cheapest_matching
 from zun.topology.nearest import changes, nearest
 from zun.topology.placement import CellShare, Plan
-from zun.topology.question import Question, Taken, in_mib
+from zun.topology.question import Part, Question, Stocks, Taken, in_mib
 from zun.topology.refusal import Refusal
 from zun.topology.request import MICRO, PlacementRequest
 from zun.topology.sets import Chosen, SetSearch, Supply, alike, among
@@ -31,7 +31,8 @@ def plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Pla
     arguments get equal answers.
     """
     view = view_of(topology, request.isolation)
-    questions = [Question(view, usage, request, size) for size in page_sizes(topology, request)]
+    stocks: Stocks = {}
+    questions = [Question(view, usage, request, size, stocks) for size in page_sizes(topology, request)]
     found = _in_its_shape(questions) or _in_few_cells(questions)
     if found is not None:
         return found
@@ -87,10 +88,6 @@ def _one_cell(question: Question) -> list[Taken] | None:
     return None if best_cell is None else [_taken(question, best_cell, (cpus, need, mib))]
 
 
-Part = tuple[int, int, int]
-"""One part of a request: CPUs, memory in units, and in MiB."""
-
-
 def _taken(question: Question, cell: CellView, part: Part) -> Taken:
     cpus, need, mib = part
     offer = question.offer(cell, cpus, need)
@@ -106,7 +103,9 @@ def _several_cells(question: Question) -> list[Taken] | None:
     parts = sorted(((cpus, question.need(mib), mib) for cpus, mib in question.request.parts), reverse=True)
     if not question.strict and sum(part[1] for part in parts) > question.anywhere:
         return None
-    costs = {part: [question.cost(cell, part[0], part[1]) for cell in cells] for part in set(parts)}
+    different = [*dict.fromkeys(parts)]
+    by_cell = [question.costs(cell, different) for cell in cells]
+    costs = dict(zip(different, zip(*by_cell, strict=True), strict=True))
     useful = [c for c in range(len(cells)) if any(row[c] is not None for row in costs.values())]
     if len(useful) < len(parts):
         return None
@@ -141,41 +140,44 @@ def _other_parts(
 ) -> Sequence[int] | None:
     """Unequal parts: sets of cells are searched, and in each the cheapest matching is computed."""
     view = question.view
-    if len(rows) == len(cells):
-        return _lowest_cpus(question, parts, rows, cells, tuple(range(len(cells))))
-    keys = [
-        [None if cost is None else _key(view, cell, cost) for cell, cost in zip(cells, row, strict=True)]
-        for row in rows
-    ]
-    overall = cheapest_matching(keys)
+    overall = cheapest_matching(rows)
     if overall is None:
         return None
-
-    first = tuple(sorted(overall[1]))
+    if len(rows) == len(cells):
+        return _lowest_cpus(question, parts, rows, cells, tuple(range(len(cells))), overall)
+    known: dict[Chosen, Matching | None] = {}
+    bits, _ = id_bits(view)
+    low_cells = [1 << (bits - 1 - cell.index) for cell in cells]
 
     def leaf(chosen: Chosen, limit: int | None) -> int | None:
-        if chosen == first:
-            return overall[0]
-        matching = cheapest_matching([[row[c] for c in chosen] for row in keys])
-        return None if matching is None else matching[0]
+        prices = [*overall.row_prices], [overall.column_prices[c] for c in chosen]
+        matching = known[chosen] = cheapest_matching([[row[c] for c in chosen] for row in rows], prices)
+        return None if matching is None else (matching.cost << bits) - sum(low_cells[c] for c in chosen)
 
-    able = [tuple(int(key is not None) for key in row) for row in keys]
+    able = [tuple(int(cost is not None) for cost in row) for row in rows]
     supplies = [Supply(cells_able, able.count(cells_able)) for cells_able in set(able)]
+    # What a matching on some cells saves at most, by the prices of the cheapest of all.
+    unary = [(price << bits) - low for price, low in zip(overall.column_prices, low_cells, strict=True)]
     profiles = [*zip(*rows, strict=True)]
-    search = _set_search(view, cells, len(rows), [0] * len(cells), overall[0], leaf, supplies, profiles)
+    search = _set_search(view, cells, len(rows), unary, sum(overall.row_prices) << bits, leaf, supplies, profiles)
     search.leaf_steps = len(rows) ** 2 // 8
-    search.try_first(first)
+    search.try_first(tuple(sorted(overall.columns)))
     chosen = search.run()
-    return None if chosen is None else _lowest_cpus(question, parts, rows, cells, chosen)
+    if chosen is None:
+        return None
+    matching = known[chosen]
+    assert matching is not None, "it has a cost"
+    return _lowest_cpus(question, parts, rows, cells, chosen, matching)
 
 
 def _lowest_cpus(
-    question: Question, parts: Sequence[Part], rows: Rows, cells: list[CellView], chosen: Chosen
-) -> list[int] | None:
-    """Of the cheapest ways to put the parts on the chosen cells, the one with the lowest CPU ids; None without any."""
-    ways = cheapest_columns([[row[c] for c in chosen] for row in rows])
-    if ways is None:
-        return None
+    question: Question, parts: Sequence[Part], rows: Rows, cells: list[CellView], chosen: Chosen, matching: Matching
+) -> list[int]:
+    """Of the cheapest ways to put the parts on the chosen cells, the one with the lowest CPU ids."""
+    ways = [
+        [c for c, price in enumerate(matching.column_prices) if row[chosen[c]] == own + price]
+        for row, own in zip(rows, matching.row_prices, strict=True)
+    ]
     if all(len(columns) == 1 for columns in ways):
         return [chosen[columns[0]] for columns in ways]
     masks = [cells[c].online for c in chosen]

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 
 from zun.topology.cost import CACHES, CORE_LEFT, CORES, Weights, mirrored
 from zun.topology.threads import lowest, units_of
-from zun.topology.view import CellView
+from zun.topology.view import CpuView
 
 
 def within_budget(
-    cell: CellView, free: int, want: int, rules: tuple[str, bool, Weights], budget: int
+    cell: CpuView, free: int, want: int, rules: tuple[str, bool, Weights], budget: int
 ) -> tuple[int, int, int] | None:
     """Cost, CPUs given and CPUs withheld; None when ``budget`` CPUs of the pool are too few.
 
@@ -28,7 +28,7 @@ def within_budget(
     whole: States = {(0, 0): (0, 0, 0)}
     for cache in cell.caches:
         inside: States = {(0, 0): (0, 0, 0)}
-        for unit in units_of(cell, cache, free, policy):
+        for unit in units_of(cache, free, policy):
             _extend(inside, list(_options(unit, policy, by_unit, width, weights)), want, budget)
         first = (CACHES + (cache.mask & free).bit_count() * weights.cache_left) << width
         price = (cache.kept & cell.pool).bit_count() if keep else 0

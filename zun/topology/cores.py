@@ -19,8 +19,8 @@ from zun.topology.budget import within_budget
 from zun.topology.cost import CACHES, CORE_LEFT, CORES, PACK, Weights
 from zun.topology.groups import Best, EvenGroups, MixedGroups, groups_of
 from zun.topology.request import PlacementRequest
-from zun.topology.threads import Pairs, Units, lower, threads_of, unit_size, units_of
-from zun.topology.view import CacheView, CellView
+from zun.topology.threads import Regular, lower, threads_of, unit_size, units_of
+from zun.topology.view import CacheView, CpuView
 
 
 class Rules(NamedTuple):
@@ -59,15 +59,16 @@ class CellStock:
     At most ``budget`` CPUs, given or withheld, may come out of the shared pool.
     """
 
-    __slots__ = ("_able", "_alone", "_budget", "_cell", "_chosen", "_costs", "_free", "_groups", "_hard", "_most_free",
-                 "_most_used", "_picks", "_reach", "_rules", "_size", "_slow", "_tables", "_threads")
+    __slots__ = ("_able", "_alone", "_budget", "_cell", "_chosen", "_costs", "_free", "_groups", "_hard", "_held",
+                 "_most_free", "_most_used", "_number", "_picks", "_profile", "_reach", "_rules", "_size", "_slow",
+                 "_tables", "_threads")
 
-    def __init__(self, cell: CellView, held: int, rules: Rules, budget: int) -> None:
-        self._cell, self._rules, self._budget = cell, rules, budget
+    def __init__(self, cell: CpuView, held: int, rules: Rules, budget: int) -> None:
+        self._cell, self._held, self._rules, self._budget = cell, held, rules, budget
         able = self._free = cell.dedicated & ~held
         if rules.keep:
             able = _keepable(cell, held, rules.keep, budget)
-        self._able = able
+        self._able, self._number = able, self._free.bit_count()
         self._threads = threads = threads_of(cell, able, rules.policy)
         self._most_used: int | None = None
         self._most_free: int | None = None
@@ -82,10 +83,12 @@ class CellStock:
             if len(self._groups.masks) == 1:
                 self._alone = self._groups.frees[0]
             self._tables: EvenGroups | MixedGroups | None = None
-            self._reach: list[int] | None = None
+            # What the largest, the two largest, ... groups can give.
+            self._reach = list(accumulate(sorted(self._groups.sizes, reverse=True)))
             self._chosen: dict[int, tuple[int, Best] | None] = {}
         if rules.keep == "l3" or (able & cell.pool).bit_count() > budget:
             self._look_at_budget()
+        self._profile: tuple[object, ...] | None = None
         self._costs: dict[int, int | None] = {}
         self._picks: dict[int, Pick | None] = {}
 
@@ -111,23 +114,22 @@ class CellStock:
 
     def cost(self, want: int) -> int | None:
         """The cost of ``pick(want)``, mostly without looking for the CPUs; None when there are not so many."""
-        if want not in self._costs:
-            if self._hard or self._slow:
-                found = self.pick(want)
-                self._costs[want] = None if found is None else found.cost
-            else:
-                self._costs[want] = self._cost(want)
-        return self._costs[want]
-
-    def _cost(self, want: int) -> int | None:
-        if self._alone is not None:
+        if want in self._costs:
+            return self._costs[want]
+        cost = None
+        if self._hard or self._slow:
+            found = self.pick(want)
+            cost = None if found is None else found.cost
+        elif self._alone is not None:
             price = self._threads.price(want)
-            return None if price is None else self._priced(1, price[0], price[1], self._alone, want)
-        chosen = self._choose(want)
-        if chosen is None:
-            return None
-        number, best = chosen
-        return self._priced(number, best.cores, best.left, best.free, want)
+            cost = None if price is None else self._priced(1, price[0], price[1], self._alone, want)
+        else:
+            chosen = self._choose(want)
+            if chosen is not None:
+                number, best = chosen
+                cost = self._priced(number, best.cores, best.left, best.free, want)
+        self._costs[want] = cost
+        return cost
 
     def _priced(self, number: int, cores: int, left: int, free: int, want: int) -> int | None:
         """The cost of ``number`` L3 groups with ``free`` CPUs and of so many cores with so much left over."""
@@ -137,33 +139,26 @@ class CellStock:
             return None
         return (
             number * CACHES + cores * CORES + left * CORE_LEFT
-            + (free - used) * cache_left + (self._free.bit_count() - used) * cell_left
+            + (free - used) * cache_left + (self._number - used) * cell_left
         )
 
     def _choose(self, want: int) -> tuple[int, Best] | None:
         """The best choice of L3 groups and how many they are; None when there is not enough in them."""
         if want in self._chosen:
             return self._chosen[want]
-        chosen, reaches = None, self._reaches()
-        for number in range(bisect_left(reaches, want) + 1, len(reaches) + 1):
-            best = self._in_groups().best(number, want, None if self._hard else self._most_free)
+        chosen, reach, tables = None, self._reach, self._tables or self._in_groups()
+        for number in range(bisect_left(reach, want) + 1, len(reach) + 1):
+            best = tables.best(number, want, None if self._hard else self._most_free)
             if best is not None:
                 chosen = number, best
                 break
         self._chosen[want] = chosen
         return chosen
 
-    def _reaches(self) -> list[int]:
-        """What the largest, the two largest, ... groups can give."""
-        if self._reach is None:
-            self._reach = list(accumulate(sorted(self._groups.sizes, reverse=True)))
-        return self._reach
-
     def _in_groups(self) -> EvenGroups | MixedGroups:
         if self._tables is None:
             rows, spread = self._cell.dedicated.bit_count() + 1, self._rules.weights is not PACK
             if self._size is None:
-                assert isinstance(self._threads, Units), "pairs are even"
                 self._tables = MixedGroups(self._threads, self._groups, rows, spread)
             else:
                 self._tables = EvenGroups(self._threads, self._size, self._groups, rows, spread)
@@ -185,23 +180,26 @@ class CellStock:
 
     def _unlimited(self, want: int) -> Pick | None:
         """``pick`` without what is kept beside it, and without the budget where that makes the choice hard."""
-        taken = None
         if self._alone is not None:
-            number, free = 1, self._alone
-            taken = self._threads.take(want)
+            price = self._threads.price(want)
+            if price is None:
+                return None
+            number, (cores, left), free = 1, price, self._alone
+            taken = self._threads.take(want, cores, left)
         else:
             chosen = self._choose(want)
             if chosen is None:
                 return None
             number, best = chosen
-            free = best.free
+            cores, left, free, _ = best
+            lowest = None
             for union in self._in_groups().unions(number, best):
-                found = self._threads.within(union).take(want)
-                if found is not None and (taken is None or lower(found.cpus, taken.cpus)):
-                    taken = found
-        if taken is None:
-            return None
-        cost = self._priced(number, taken.cores, taken.left, free, want)
+                found = self._threads.within(union).take(want, cores, left)
+                if lowest is None or lower(found.cpus, lowest.cpus):
+                    lowest = found
+            assert lowest is not None, "some groups are best"
+            taken = lowest
+        cost = self._priced(number, cores, left, free, want)
         return None if cost is None else Pick(cost, taken.cpus, taken.withheld)
 
     def _payable(self, found: Pick) -> bool:
@@ -230,33 +228,46 @@ class CellStock:
         size = unit_size(threads) or 1
         return min(threads.size, budget // size * (1 if self._rules.policy == "isolate" else size))
 
-    def profile(self) -> tuple[object, ...] | None:
-        """Equal for two cells that answer alike but for their ids; None where it takes more to tell."""
-        threads, able = self._threads, self._able
-        if self._hard or not isinstance(threads, Pairs):
-            return None
-        pairs, ones, masks = threads.pairs, threads.ones, self._cell.cache_masks
-        groups = [((able & m).bit_count(), (pairs & m).bit_count(), (ones & m).bit_count()) for m in masks]
-        return (threads.stride > 0, self._free.bit_count(), self._budget, *sorted(groups))
+    def profile(self) -> tuple[object, ...]:
+        """Equal for two cells that answer alike but for their ids."""
+        if self._profile is None:
+            self._profile = self._profiled()
+        return self._profile
+
+    def _profiled(self) -> tuple[object, ...]:
+        cell, threads, able = self._cell, self._threads, self._able
+        if not self._hard and isinstance(threads, Regular):
+            firsts, ones, masks = threads.firsts, threads.ones, cell.cache_masks
+            groups = [((able & m).bit_count(), (firsts & m).bit_count(), (ones & m).bit_count()) for m in masks]
+            return (threads.pattern.bit_count(), self._number, self._budget, *sorted(groups))
+        shape = tuple(sorted([self._cache_profile(cache) for cache in cell.caches]))
+        everyone = (cell.everyone & cell.pool).bit_count() if self._rules.keep == "node" else 0
+        return (self._budget, self._number, everyone, shape)
+
+    def _cache_profile(self, cache: CacheView) -> tuple[object, ...]:
+        free, pool, (policy, keep, _) = self._free, self._cell.pool, self._rules
+        sizes = sorted([(unit.bit_count(), (unit & pool).bit_count()) for unit in units_of(cache, free, policy)])
+        price = (cache.kept & pool).bit_count() if keep and may_keep(self._cell, cache, self._held, keep) else -1
+        return (cache.mask & free).bit_count(), price, *sizes
 
     def least(self, want: int) -> int:
         """No more than ``cost(want)``, at once: as few groups and cores as their sizes allow."""
         if want in self._costs:
             return self._costs[want] or 0
-        number = 1 if self._alone is not None else bisect_left(self._reaches(), want) + 1
+        number = 1 if self._alone is not None else bisect_left(self._reach, want) + 1
         threads = 1 if self._rules.policy == "isolate" else self._cell.widest
         # To spread makes what is left negative, though never as much as CORE_LEFT together.
         return number * CACHES - (-want // threads) * CORES - 2 * CORE_LEFT
 
 
-def capacity(cell: CellView, held: int, rules: Rules, budget: int) -> int:
+def capacity(cell: CpuView, held: int, rules: Rules, budget: int) -> int:
     """The largest number of CPUs a ``CellStock`` can give; ``budget`` at most may come out of the pool."""
     free, pool = cell.dedicated & ~held, cell.pool
     if rules.policy == "prefer":
         return (free & ~pool).bit_count() + min((free & pool).bit_count(), budget)
     goods = []
     for cache in cell.caches:
-        units = units_of(cell, cache, free, rules.policy)
+        units = units_of(cache, free, rules.policy)
         gains = [1 if rules.policy == "isolate" else unit.bit_count() for unit in units]
         if not rules.keep:
             goods += [((unit & pool).bit_count(), gain) for unit, gain in zip(units, gains, strict=True)]
@@ -282,14 +293,14 @@ def _most(goods: Sequence[tuple[int, int]], budget: int) -> int:
 # What isolation keeps
 
 
-def may_keep(cell: CellView, cache: CacheView, held: int, keep: str) -> bool:
+def may_keep(cell: CpuView, cache: CacheView, held: int, keep: str) -> bool:
     """Whether one container can have all of this L3 group (for ``node``: all of its cell) to itself."""
     if keep == "node":
         return not cell.online & held
     return cache.kept > 0 and not cache.mask & held
 
 
-def kept_with(cell: CellView, cpus: int, isolation: str) -> int | None:
+def kept_with(cell: CpuView, cpus: int, isolation: str) -> int | None:
     """Mask of what a container with these CPUs of the cell must hold for the grade, the CPUs included.
 
     None when the grade cannot be had with them: a sibling or a part of the cache is out of anybody's hands.
@@ -312,7 +323,7 @@ def kept_with(cell: CellView, cpus: int, isolation: str) -> int | None:
     return kept
 
 
-def _keepable(cell: CellView, held: int, keep: str, budget: int) -> int:
+def _keepable(cell: CpuView, held: int, keep: str, budget: int) -> int:
     """Mask of the CPUs of L3 groups (of the cell) that one container can have to itself."""
     if keep == "node":
         fine = may_keep(cell, cell.caches[0], held, keep) and (cell.everyone & cell.pool).bit_count() <= budget
@@ -324,7 +335,7 @@ def _keepable(cell: CellView, held: int, keep: str, budget: int) -> int:
     return able
 
 
-def _kept(cell: CellView, cpus: int, keep: str) -> int:
+def _kept(cell: CpuView, cpus: int, keep: str) -> int:
     if keep == "node":
         return cell.everyone
     kept = 0

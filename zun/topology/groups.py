@@ -8,12 +8,11 @@ shift adds a group to every choice there is, and one mask finds those that serve
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
-from itertools import combinations
 from typing import NamedTuple
 
-from zun.topology.threads import Pairs, Threads, Units, columns, fewest
+from zun.topology.threads import Marks, Regular, Threads, Units, columns, fewest, steps, with_some
 
 
 class Best(NamedTuple):
@@ -49,10 +48,10 @@ def groups_of(masks: Sequence[int], able: int, threads: Threads) -> GroupList:
 
 def _sizes(masks: Sequence[int], able: int, threads: Threads) -> list[int]:
     if isinstance(threads, Units):
-        return [threads.within(mask).size for mask in masks]
-    if threads.policy == "isolate":
-        return [(threads.pairs & mask).bit_count() for mask in masks]
-    usable = threads.pairs | threads.pairs << threads.stride | threads.ones
+        usable = sum([unit & -unit for unit in threads.units] if threads.policy == "isolate" else threads.units)
+    else:
+        firsts, ones, pattern, policy = threads
+        usable = firsts | ones if policy == "isolate" else firsts * pattern | ones
     return [(usable & mask).bit_count() for mask in masks]
 
 
@@ -60,10 +59,10 @@ class EvenGroups:
     """Groups whose cores are alike: all of one size, or (thread policy ``prefer``) free pairs and single threads.
 
     A group is two numbers: its units (there: pairs) and its free CPUs. Bit ``free * width + units`` of a set stands
-    for a choice of groups with these sums.
+    for a choice of groups with these sums. A layer is what some of the first groups come to, by their number.
     """
 
-    __slots__ = ("_groups", "_layers", "_least", "_needs", "_rows", "_shifts", "_single", "_size", "_spread",
+    __slots__ = ("_groups", "_layers", "_needs", "_rows", "_shifts", "_single", "_size", "_spread",
                  "_threads", "_width")
 
     def __init__(self, threads: Threads, size: int, groups: GroupList, rows: int, spread: bool) -> None:
@@ -71,8 +70,11 @@ class EvenGroups:
         nor have all together."""
         self._threads, self._size, self._groups = threads, size, groups
         self._rows, self._spread = rows, spread
-        if size == 0 or (size == 2 and isinstance(threads, Pairs)):
-            counts = [threads.within(mask).doubles for mask in groups.masks]
+        if size == 0:
+            if isinstance(threads, Regular):
+                counts = [(threads.firsts & mask).bit_count() for mask in groups.masks]
+            else:
+                counts = [threads.kind(mask)[0].count(2) for mask in groups.masks]
             self._width = rows // 2 + 1
         else:
             counts = [-(-number // size) if threads.policy != "isolate" else number for number in groups.sizes]
@@ -80,7 +82,7 @@ class EvenGroups:
         width = self._width
         self._shifts = [free * width + count for free, count in zip(groups.frees, counts, strict=True)]
         self._single = 0
-        self._layers: list[list[int]] | None = None
+        self._layers: list[list[int]] = []
         self._needs: list[int] | None = None
 
     def best(self, number: int, want: int, most: int | None) -> Best | None:
@@ -124,7 +126,7 @@ class EvenGroups:
         if number == len(masks):
             return [sum(masks)]
         if self._needs is None:
-            self._needs = needs(self._shifts, [_marks(self._threads, mask) for mask in masks])
+            self._needs = needs(self._shifts, lambda position: self._threads.kind(masks[position])[1])
         place, target = best.place, best.free * self._width
         found = []
         while place:
@@ -141,7 +143,7 @@ class EvenGroups:
     def _reaching(self, number: int, target: int) -> list[int]:
         """Masks of the choices with these sums, found by going back from the last group to the first."""
         layers, requires, shifts, masks = self._layers, self._needs, self._shifts, self._groups.masks
-        assert layers is not None and requires is not None, "a sum was asked for"
+        assert requires is not None, "it was asked by unions"
         found = []
         open_ends = [(len(shifts), number, target, 0, 0)]
         while open_ends:
@@ -170,11 +172,12 @@ class EvenGroups:
                 for shift in self._shifts:
                     self._single |= 1 << shift
             return self._single
-        if self._layers is None:
+        if not self._layers or number >= len(self._layers[-1]):
             layer = [1]
             self._layers = [layer]
             for shift in self._shifts:
-                layer = [1, *[a | b << shift for a, b in zip(layer[1:], layer, strict=False)], layer[-1] << shift]
+                more = [a | b << shift for a, b in zip(layer[1:], layer, strict=False)]
+                layer = [1, *more, layer[-1] << shift] if len(layer) <= number else [1, *more]
                 self._layers.append(layer)
         return self._layers[-1][number]
 
@@ -182,107 +185,99 @@ class EvenGroups:
 class MixedGroups:
     """Groups with cores of many sizes. Bit ``cores * width + threads`` of a set stands for some of the cores."""
 
-    __slots__ = ("_groups", "_known", "_needs", "_ordered", "_policy", "_sets", "_shifts", "_spread", "_units",
-                 "_width")
+    __slots__ = ("_any", "_chains", "_choices_of", "_masks", "_policy", "_rows", "_sets", "_size", "_spread",
+                 "_steps", "_width")
 
-    def __init__(self, threads: Units, groups: GroupList, rows: int, spread: bool) -> None:
+    def __init__(self, threads: Threads, groups: GroupList, rows: int, spread: bool) -> None:
         """All groups together have fewer than ``rows`` threads."""
-        self._groups, self._spread, self._width = groups, spread, rows
-        self._policy = threads.policy
-        self._units = [threads.within(mask).units for mask in groups.masks]
-        self._shifts = [[rows + unit.bit_count() for unit in units] for units in self._units]
+        self._spread, self._policy, self._width = spread, threads.policy, rows
+        self._masks = groups.masks
+        kinds, marks = zip(*[threads.kind(mask) for mask in groups.masks], strict=True)
+        self._rows = sum(map(len, kinds)) + 1
+        self._size = size = len(kinds)
+        self._steps = [steps(kind, rows) for kind in kinds]
         self._sets: dict[int, int] = {0: 1}
-        self._known: list[int] | None = None
-        self._ordered: dict[int, list[tuple[int, int]]] = {}
-        self._needs: list[int] | None = None
+        self._any = 0
+        self._choices_of: list[list[int]] = []
+        # A choice is coded: its free CPUs above a mask of its positions.
+        self._chains: list[list[int]] = []
+        chain_of: list[list[int]] = []
+        before = needs([*zip(groups.frees, kinds, strict=True)], marks.__getitem__)
+        for position, (free, need) in enumerate(zip(groups.frees, before, strict=True)):
+            chain = chain_of[need.bit_length() - 1] if need else [0]
+            if not need:
+                self._chains.append(chain)
+            chain_of.append(chain)
+            chain.append(chain[-1] + (free << size | 1 << position))
 
     def best(self, number: int, want: int, most: int | None) -> Best | None:
         """The best ``number`` groups, None when none can give ``want``; there is no saying how much may be free."""
         assert most is None
-        found = fewest(self._sums(number), self._width, want, self._policy)
+        found = fewest(self._sums(number), self._width, self._rows, want, self._policy)
         if found is None:
             return None
         cores, left = found
         place = cores * self._width + want + left
-        free = next(free for free, chosen in self._choices(number) if self._set(chosen) >> place & 1)
+        free = next(code for code in self._choices(number) if self._reach(code) >> place & 1) >> self._size
         return Best(cores, left, free, place)
 
     def unions(self, number: int, best: Best) -> Iterator[int]:
         """Masks of the best choices: of choices that differ in their ids only, the lowest suffices."""
-        if self._needs is None:
-            kinds = [
-                (free, *sorted(map(int.bit_count, units)))
-                for free, units in zip(self._groups.frees, self._units, strict=True)
-            ]
-            self._needs = needs(kinds, [(sum(unit & -unit for unit in units), 0) for units in self._units])
-        for free, chosen in self._choices(number):
-            if free == best.free and self._set(chosen) >> best.place & 1:
-                union, lowest = 0, True
-                for position, mask in enumerate(self._groups.masks):
-                    if chosen >> position & 1:
-                        union |= mask
-                        lowest = lowest and not self._needs[position] & ~chosen
-                if lowest:
-                    yield union
+        for code in self._choices(number):
+            if code >> self._size == best.free and self._reach(code) >> best.place & 1:
+                yield sum([mask for position, mask in enumerate(self._masks) if code >> position & 1])
 
-    def _choices(self, number: int) -> list[tuple[int, int]]:
-        """Free CPUs and positions of every choice, best first."""
-        if number not in self._ordered:
-            size = len(self._units)
-            coded = [free << size | 1 << position for position, free in enumerate(self._groups.frees)]
-            found = sorted(map(sum, combinations(coded, number)), reverse=self._spread)
-            self._ordered[number] = [(code >> size, code & (1 << size) - 1) for code in found]
-        return self._ordered[number]
+    def _choices(self, number: int) -> list[int]:
+        """Every choice, best first; of choices that differ in their ids only the lowest."""
+        if number >= len(self._choices_of):
+            found: list[list[int]] = [[0], *([] for _ in range(number))]
+            for chain in self._chains:
+                found = [
+                    [code + more for more, codes in zip(chain, found[count::-1]) for code in codes]  # noqa: B905
+                    for count in range(number + 1)
+                ]
+            self._choices_of = [sorted(codes, reverse=self._spread) for codes in found]
+        return self._choices_of[number]
 
-    def _set(self, chosen: int) -> int:
+    def _reach(self, code: int) -> int:
         """What some of the cores of these groups come to."""
+        chosen = code & (1 << self._size) - 1
         found = self._sets.get(chosen)
         if found is None:
             position = chosen.bit_length() - 1
-            found = self._sets[chosen] = self._with(self._set(chosen ^ 1 << position), position)
-        return found
-
-    def _with(self, found: int, position: int) -> int:
-        for shift in self._shifts[position]:
-            found |= found << shift
+            found = self._sets[chosen] = with_some(self._reach(chosen ^ 1 << position), self._steps[position])
         return found
 
     def _sums(self, number: int) -> int:
         """What some of the cores of any so many groups come to."""
-        if self._known is None:
-            known = [1]
-            for position in range(len(self._units)):
-                known = [
-                    a | self._with(b, position) for a, b in zip([*known, 0], [0, *known], strict=True)
-                ]
-            self._known = known
-        return self._known[number]
+        block = self._rows * self._width
+        if not self._any:
+            self._any = 1
+            for more in self._steps:
+                self._any |= with_some(self._any, more) << block
+        return self._any >> number * block & (1 << block) - 1
 
 
-def needs(kinds: Sequence[Hashable], marks: Sequence[tuple[int, int]]) -> list[int]:
+def needs(kinds: Sequence[Hashable], marks: Callable[[int], Marks]) -> list[int]:
     """For each group a mask of earlier ones that every choice may be required to have before this one.
 
-    Those are of the same kind, and everything in them has lower ids: ``marks`` are the CPUs that are compared.
+    Those are of the same kind, and everything in them has lower ids: ``marks``, by position, are the CPUs that are
+    compared.
     """
-    found: list[int] = []
+    found = [0] * len(kinds)
+    if len(set(kinds)) == len(kinds):
+        return found
     last: dict[Hashable, int] = {}
-    for position, (kind, (first, second)) in enumerate(zip(kinds, marks, strict=True)):
+    for position, kind in enumerate(kinds):
         before = last.get(kind)
-        need = 0
         if before is not None:
-            one, other = marks[before]
+            one, other = marks(before)
+            first, second = marks(position)
             # Nothing in ``one`` is above the lowest of ``first``: then it is the smaller number.
             if one < (first & -first or 1) and other < (second & -second or 1):
-                need = found[before] | 1 << before
-        found.append(need)
+                found[position] = found[before] | 1 << before
         last[kind] = position
     return found
-
-
-def _marks(threads: Threads, mask: int) -> tuple[int, int]:
-    if isinstance(threads, Pairs):
-        return threads.pairs & mask, threads.ones & mask
-    return sum(unit & -unit for unit in threads.units if unit & mask), 0
 
 
 @lru_cache(maxsize=1024)

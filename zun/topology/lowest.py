@@ -8,7 +8,7 @@ are compared. Where the ids of cells alternate, this is soon given up and the ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from zun.topology.cost import mirrored
 from zun.topology.matching import cheapest_matching
@@ -17,8 +17,8 @@ from zun.topology.threads import lower
 CpusOf = Callable[[int, int], int]
 """Mask of the CPUs which a part (row) gets on a cell (column)."""
 
-STEPS_PER_CELL = 3
-"""First threads, their siblings, and one to spare."""
+STEPS_PER_CELL = 5
+"""First threads, up to three siblings, and one to spare."""
 
 
 def lowest_matching(ways: Sequence[Sequence[int]], masks: Sequence[int], cpus: CpusOf) -> list[int]:
@@ -34,21 +34,31 @@ def lowest_matching(ways: Sequence[Sequence[int]], masks: Sequence[int], cpus: C
 
 
 class _Search:
+    """Rows and columns that may still go together, as masks, and one way in which they do."""
+
     def __init__(self, ways: Sequence[Sequence[int]], masks: Sequence[int], cpus: CpusOf) -> None:
         self.cpus, self.masks = cpus, masks
         self.left = list(masks)
-        self.rows = [{r for r, columns in enumerate(ways) if c in columns} for c in range(len(masks))]
-        self.settled: set[int] = set()
+        self.columns = [sum([1 << column for column in columns]) for columns in ways]
+        self.rows = [0] * len(masks)
+        for row, columns in enumerate(ways):
+            for column in columns:
+                self.rows[column] |= 1 << row
+        self.free = (1 << len(masks)) - 1
+        self.settled = 0
         self.column_of = [-1] * len(ways)
         self.row_of = [-1] * len(masks)
         for row in range(len(ways)):
-            self._place(row, set())
+            self._place(row, 0)
         self._settle()
 
     def step(self) -> bool:
         """Look at the ids that come next and belong to one cell; False when there is nothing more to decide."""
-        open_columns = [(self.left[c] & -self.left[c], c) for c, rows in enumerate(self.rows) if len(rows) > 1]
-        open_columns = sorted(entry for entry in open_columns if entry[0])
+        open_columns = sorted([
+            (left & -left, column)
+            for column, (left, rows) in enumerate(zip(self.left, self.rows, strict=True))
+            if left and rows & (rows - 1)
+        ])
         if not open_columns:
             return False
         column = open_columns[0][1]
@@ -56,82 +66,107 @@ class _Search:
         if len(open_columns) > 1:
             ids &= open_columns[1][0] - 1
         self.left[column] ^= ids
-        found = {row: self.cpus(row, column) & ids for row in self.rows[column]}
-        self.rows[column] = self._lowest(column, found)
-        if len(self.rows[column]) < len(found):
-            self._settle()
+        whole: dict[int, int] = {}
+        for row in _bits(self.rows[column]):
+            mask = self.cpus(row, column)
+            whole[mask] = whole.get(mask, 0) | 1 << row
+        if len(whole) == 1:
+            self.left[column] = 0  # no more ids will tell these rows apart
+            return True
+        found: dict[int, int] = {}
+        for mask, rows in whole.items():
+            found[mask & ids] = found.get(mask & ids, 0) | rows
+        if len(found) > 1:
+            self._keep(column, self._lowest(column, found))
         return True
 
-    def _lowest(self, column: int, found: dict[int, int]) -> set[int]:
+    def _lowest(self, column: int, found: dict[int, int]) -> int:
         """The rows that have the lowest ids and leave the others a column each."""
         while True:
             best = -1
-            for mask in found.values():
+            for mask in found:
                 if best < 0 or lower(mask, best):
                     best = mask
-            rows = {row for row, mask in found.items() if mask == best}
-            stay = rows if len(rows) == len(found) else {row for row in rows if self._give(row, column)}
+            stay = sum([1 << row for row in _bits(found.pop(best)) if self._give(row, column)])
             if stay:
                 return stay
-            for row in rows:
-                del found[row]
+
+    def _keep(self, column: int, rows: int) -> None:
+        """Of the rows of a column keep these."""
+        for row in _bits(self.rows[column] & ~rows):
+            self.columns[row] ^= 1 << column
+        self.rows[column] = rows
+        self._settle()
 
     def _give(self, row: int, column: int) -> bool:
         """Give ``row`` this column and find others for who had it; False (and nothing changed) when there are none."""
-        before, free = self.row_of[column], self.column_of[row]
+        before = self.row_of[column]
         if before == row:
             return True
-        saved = self.column_of[:], self.row_of[:]
+        saved = self.column_of[:], self.row_of[:], self.free
+        free = self.column_of[row]
         self.row_of[free] = -1
+        self.free |= 1 << free
         self.row_of[column], self.column_of[row] = row, column
-        if self._place(before, {column}):
+        if self._place(before, 1 << column):
             return True
-        self.column_of, self.row_of = saved
+        self.column_of, self.row_of, self.free = saved
         return False
 
-    def _place(self, row: int, seen: set[int]) -> bool:
+    def _place(self, row: int, seen: int) -> bool:
         """Find a column for ``row``, moving others; never one of ``seen``."""
-        able = [column for column, rows in enumerate(self.rows) if row in rows and column not in seen]
-        for column in able:
-            if self.row_of[column] < 0:
-                self.row_of[column], self.column_of[row] = row, column
+        # Breadth first: who gives up which column to whom.
+        asked = [(row, -1)]
+        for number, (row, _) in enumerate(asked):
+            able = self.columns[row] & ~seen
+            if free := able & self.free:
+                self.free ^= free & -free
+                self._move(asked, number, (free & -free).bit_length() - 1)
                 return True
-        for column in able:
-            if column not in seen:
-                seen.add(column)
-                if self._place(self.row_of[column], seen):
-                    self.row_of[column], self.column_of[row] = row, column
-                    return True
+            seen |= able
+            asked += [(self.row_of[column], number) for column in _bits(able)]
         return False
+
+    def _move(self, asked: Sequence[tuple[int, int]], number: int, column: int) -> None:
+        """Give the last one asked this column, and who asked it the column it had, and so on."""
+        while number >= 0:
+            row, number = asked[number]
+            self.row_of[column], self.column_of[row], column = row, column, self.column_of[row]
 
     def _settle(self) -> None:
         """A row that is the only one for its column is for no other column."""
         while True:
-            new = [c for c, rows in enumerate(self.rows) if len(rows) == 1 and c not in self.settled]
+            new = [c for c, rows in enumerate(self.rows) if not rows & (rows - 1) and not self.settled >> c & 1]
             if not new:
                 return
             for column in new:
-                self.settled.add(column)
-                (row,) = self.rows[column]
+                self.settled |= 1 << column
+                only = self.rows[column]
                 for other, rows in enumerate(self.rows):
                     if other != column:
-                        rows.discard(row)
+                        self.rows[other] = rows & ~only
+                self.columns[only.bit_length() - 1] = 1 << column
 
     def first(self) -> list[int]:
         """Of parts that get the same CPUs whatever they are given, the first ones on the first cells."""
         for column, rows in enumerate(self.rows):
-            if len(rows) > 1:
-                self.rows[column] = {next(row for row in sorted(rows) if self._give(row, column))}
-                self._settle()
+            if rows & (rows - 1):
+                self._keep(column, 1 << next(row for row in _bits(self.rows[column]) if self._give(row, column)))
         return self.column_of
 
     def compared(self) -> list[int]:
         """The same with all ids of a way as one number."""
         width = max(1, *(mask.bit_length() for mask in self.masks))
         table: list[list[int | None]] = [
-            [-mirrored(self.cpus(row, c), width) if row in self.rows[c] else None for c in range(len(self.masks))]
-            for row in range(len(self.column_of))
+            [-mirrored(self.cpus(row, c), width) if columns >> c & 1 else None for c in range(len(self.masks))]
+            for row, columns in enumerate(self.columns)
         ]
         found = cheapest_matching(table)
         assert found is not None, "there is a way"
-        return found[1]
+        return found.columns
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        yield (mask & -mask).bit_length() - 1
+        mask &= mask - 1

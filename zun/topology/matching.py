@@ -4,37 +4,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 Costs = Sequence[Sequence[int | None]]
 """By part and by cell; None where they do not go together."""
 
 
-def cheapest_matching(costs: Costs) -> tuple[int, list[int]] | None:
-    """Give every row a column of its own at the least total cost: (cost, column by row).
+class Matching(NamedTuple):
+    """A column of its own for every row, at the least total cost."""
 
-    None when some row is left without.
-    """
-    found = _matched(costs)
-    return None if found is None else found[:2]
-
-
-def cheapest_columns(costs: Costs) -> list[list[int]] | None:
-    """For each row of a square table, the columns it can have in a cheapest matching; None when there is none.
-
-    Any matching within these columns is a cheapest one, and there is no other.
-    """
-    found = _matched(costs)
-    if found is None:
-        return None
-    row_prices, column_prices = found[2]
-    return [
-        [c for c, cost in enumerate(row) if cost is not None and cost == price + column_prices[c]]
-        for row, price in zip(costs, row_prices, strict=True)
-    ]
+    cost: int
+    columns: list[int]
+    """By row."""
+    row_prices: list[int]
+    column_prices: list[int]
+    """A row's and a column's price together are no more than the cost of the two, and as much where they are matched.
+    Where columns are left over, none has a price above 0, and these have 0."""
 
 
-def _matched(costs: Costs) -> tuple[int, list[int], tuple[list[int], list[int]]] | None:
-    """The cheapest matching, and prices of rows and columns that prove it.
+Prices = tuple[list[int], list[int]]
+"""Of rows and of columns."""
+
+
+def cheapest_matching(costs: Costs, prices: Prices | None = None) -> Matching | None:
+    """None when some row is left without. Any matching at these prices is a cheapest one, and there is no other.
+
+    To begin with ``prices`` is less work when they are nearly right; they are changed. A row's and a column's must be
+    no more than the cost of the two, and there must be as many rows as columns.
 
     Shortest augmenting paths with potentials (Jonker and Volgenant): cubic, and exact because everything is an
     integer.
@@ -43,9 +39,10 @@ def _matched(costs: Costs) -> tuple[int, list[int], tuple[list[int], list[int]]]
     if rows > columns:
         return None
     row_of = [-1] * columns
-    prices = _first_prices(costs)
     if prices is None:
-        return None
+        prices = _first_prices(costs)
+        if prices is None:
+            return None
     for start in _unmatched(costs, row_of, prices):
         path = _augmenting_path(costs, start, row_of, prices)
         if path is None:
@@ -55,10 +52,10 @@ def _matched(costs: Costs) -> tuple[int, list[int], tuple[list[int], list[int]]]
     for column, row in enumerate(row_of):
         if row >= 0:
             column_of[row] = column
-    return sum(costs[row][column] or 0 for row, column in enumerate(column_of)), column_of, prices
+    return Matching(sum(costs[row][column] or 0 for row, column in enumerate(column_of)), column_of, *prices)
 
 
-def _first_prices(costs: Costs) -> tuple[list[int], list[int]] | None:
+def _first_prices(costs: Costs) -> Prices | None:
     """Prices of rows and columns, whose sums are no higher than any cost; None when a row or column has no cost.
 
     A column that is left over at the end must have price 0, so only where all are used do columns begin with
@@ -66,21 +63,20 @@ def _first_prices(costs: Costs) -> tuple[list[int], list[int]] | None:
     """
     of_columns = [0] * len(costs[0])
     if len(costs) == len(costs[0]):
-        for column in range(len(costs)):
-            least = min((cost for row in costs if (cost := row[column]) is not None), default=None)
-            if least is None:
-                return None
-            of_columns[column] = least
+        able = [[cost for cost in column if cost is not None] for column in zip(*costs, strict=True)]
+        if not all(able):
+            return None
+        of_columns = [min(column) for column in able]
     of_rows = []
     for row in costs:
-        least = min((cost - of_columns[c] for c, cost in enumerate(row) if cost is not None), default=None)
-        if least is None:
+        least = [cost - price for cost, price in zip(row, of_columns, strict=True) if cost is not None]
+        if not least:
             return None
-        of_rows.append(least)
+        of_rows.append(min(least))
     return of_rows, of_columns
 
 
-def _unmatched(costs: Costs, row_of: list[int], prices: tuple[list[int], list[int]]) -> list[int]:
+def _unmatched(costs: Costs, row_of: list[int], prices: Prices) -> list[int]:
     """Match rows with free columns at their price, in order, and return the rows for which there is none."""
     left = []
     for r, (row, price) in enumerate(zip(costs, prices[0], strict=True)):
@@ -104,7 +100,7 @@ def _follow(path: Path, row_of: list[int]) -> None:
 
 
 def _augmenting_path(
-    costs: Costs, start: int, row_of: list[int], prices: tuple[list[int], list[int]]
+    costs: Costs, start: int, row_of: list[int], prices: Prices
 ) -> Path | None:
     """The cheapest path from a row without a column to a column without a row; brings the prices up to date."""
     row_price, column_price = prices

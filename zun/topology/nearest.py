@@ -196,7 +196,7 @@ def _most(
     matched = cheapest_matching(missing)
     if matched is None:
         return None
-    return [row[column] or 0 for row, column in zip(amounts, matched[1], strict=True)]
+    return [row[column] or 0 for row, column in zip(amounts, matched.columns, strict=True)]
 
 
 def _in_whole_mib(units: int, page_kib: int | None) -> int:

@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from zun.topology.cores import CellStock, capacity, may_keep, rules_of
+from zun.topology.cores import CellStock, capacity, rules_of
 from zun.topology.cost import CROWD, REMOTE
 from zun.topology.request import MICRO, PlacementRequest
-from zun.topology.threads import units_of
 from zun.topology.usage import Usage
-from zun.topology.view import CacheView, CellView, HostView
+from zun.topology.view import CellView, CpuView, HostView
 
 
 class Offer(NamedTuple):
@@ -24,6 +23,10 @@ class Offer(NamedTuple):
     """CPUs taken; of a shared container the demand in millionths."""
 
 
+Part = tuple[int, int, int]
+"""One part of a request: CPUs, memory in units, and in MiB."""
+
+
 class Taken(NamedTuple):
     """One cell of an answer: the CPUs it gives, and the memory wanted for it in units and in MiB."""
 
@@ -33,6 +36,10 @@ class Taken(NamedTuple):
     mib: int
 
 
+Stocks = dict[tuple[CpuView, int, int], CellStock]
+"""What cells have, once for all that are alike: by their CPUs, which of these are held, and the budget."""
+
+
 class Question:
     """CPU amounts are whole CPUs, for shared containers millionths.
 
@@ -40,11 +47,14 @@ class Question:
     """
 
     __slots__ = (
-        "_caps", "_offers", "_rooms", "_stocks", "dedicated", "held", "page_kib", "request", "rules", "strict",
-        "usage", "view",
+        "_alike", "_caps", "_offers", "_rooms", "_stocks", "dedicated", "held", "page_kib", "request", "rules",
+        "strict", "usage", "view",
     )
 
-    def __init__(self, view: HostView, usage: Usage, request: PlacementRequest, page_kib: int | None) -> None:
+    def __init__(
+        self, view: HostView, usage: Usage, request: PlacementRequest, page_kib: int | None, stocks: Stocks
+    ) -> None:
+        """``stocks`` are shared by all questions of one request to one usage."""
         self.view = view
         self.usage = usage
         self.request = request
@@ -56,6 +66,7 @@ class Question:
         self._rooms: dict[int, int] = {}
         self._caps: dict[int, int] = {}
         self._stocks: dict[int, CellStock] = {}
+        self._alike = stocks
         self._offers: dict[tuple[int, int], Offer | None] = {}
 
     def need(self, mib: int) -> int:
@@ -94,11 +105,8 @@ class Question:
         if need > room and self.strict and need > self.reach(cell):
             return None
         if self.dedicated and cpus:
-            found = self._stock(cell).pick(cpus)
-            if found is None:
-                return None
-            cost, given, withheld = found
-            return Offer(cost + self.memory_cost(room, need), given, withheld, cpus)
+            found = self._dedicated_offer(cell, cpus)
+            return None if found is None else found._replace(cost=found.cost + self.memory_cost(room, need))
         offer = self.cpu_offer(cell, cpus)
         return None if offer is None else offer._replace(cost=offer.cost + self.memory_cost(room, need))
 
@@ -109,6 +117,20 @@ class Question:
             return None
         cost = self.cpu_cost(cell, cpus)
         return None if cost is None else cost + self.memory_cost(room, need)
+
+    def costs(self, cell: CellView, parts: Sequence[Part]) -> list[int | None]:
+        """``cost`` for some parts."""
+        if not self.dedicated:
+            return [self.cost(cell, cpus, need) for cpus, need, _ in parts]
+        room, stock, mem_left = self.room(cell.id), self._stock(cell), self.rules.weights.mem_left
+        reach = self.reach(cell) if self.strict else None
+        found: list[int | None] = []
+        for cpus, need, _ in parts:
+            cost = stock.cost(cpus) if reach is None or need <= reach else None
+            if cost is not None:
+                cost += (room - need) * mem_left if need <= room else (need - room) * REMOTE
+            found.append(cost)
+        return found
 
     def cpu_cost(self, cell: CellView, cpus: int) -> int | None:
         """The cost of ``cpu_offer``."""
@@ -127,14 +149,18 @@ class Question:
         """Mask of the CPUs in ``cpu_offer``, which must not be None."""
         found = self._stock(cell).pick(cpus) if self.dedicated and cpus else None
         if found is not None:
-            return found.cpus
+            return found.cpus << cell.base
         offer = self.cpu_offer(cell, cpus)
         return 0 if offer is None else offer.cpus
 
     def _stock(self, cell: CellView) -> CellStock:
         stock = self._stocks.get(cell.index)
         if stock is None:
-            stock = CellStock(cell, self.held, self.rules, self.usage.budget(self.view, cell))
+            held = (self.held & cell.online) >> cell.base
+            key = cell.model, held, self.usage.budget(self.view, cell)
+            stock = self._alike.get(key)
+            if stock is None:
+                stock = self._alike[key] = CellStock(cell.model, held, self.rules, key[2])
             self._stocks[cell.index] = stock
         return stock
 
@@ -152,7 +178,10 @@ class Question:
             free = (cell.dedicated & ~self.held).bit_count()
             return Offer(free * self.rules.weights.cell_left, 0, 0, 0)
         found = self._stock(cell).pick(cpus)
-        return None if found is None else Offer(found[0], found[1], found[2], cpus)
+        if found is None:
+            return None
+        cost, given, withheld = found
+        return Offer(cost, given << cell.base, withheld << cell.base, cpus)
 
     def _shared_offer(self, cell: CellView, cpus: int) -> Offer | None:
         pool = cell.pool & ~self.held
@@ -187,20 +216,7 @@ class Question:
         memory = (self.room(cell.id), self.reach(cell))
         if not self.dedicated:
             return (*memory, self.capacity(cell), self.uncrowded(cell), bool(cell.pool & ~self.held))
-        known = self._stock(cell).profile()
-        if known is not None:
-            return (*memory, *known)
-        free = cell.dedicated & ~self.held
-        shape = tuple(sorted(self._cache_profile(cell, cache, free) for cache in cell.caches))
-        everyone = (cell.everyone & cell.pool).bit_count() if self.rules.keep == "node" else 0
-        return (*memory, self.usage.budget(self.view, cell), free.bit_count(), everyone, shape)
-
-    def _cache_profile(self, cell: CellView, cache: CacheView, free: int) -> tuple[object, ...]:
-        units = units_of(cell, cache, free, self.rules.policy)
-        sizes = sorted((unit.bit_count(), (unit & cell.pool).bit_count()) for unit in units)
-        keep = self.rules.keep
-        price = (cache.kept & cell.pool).bit_count() if keep and may_keep(cell, cache, self.held, keep) else -1
-        return (cache.mask & free).bit_count(), price, *sizes
+        return (*memory, *self._stock(cell).profile())
 
 
 def in_mib(mib: int, page_kib: int | None, units: Sequence[int]) -> list[int]:

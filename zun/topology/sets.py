@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import combinations
 from math import comb
 
@@ -89,44 +90,33 @@ class SetSearch:
         return self.best
 
     def _try_all(self, size: int) -> None:
-        """The same for few sets: all of them, in the order of their bounds."""
-        bounds = []
-        weight, distances, unary, like = self.weight, self.distances, self.unary, self.alike or [-1] * size
-        for chosen in combinations(range(size), self.count):
-            bound = self.base
-            spread = 0
-            for number, p in enumerate(chosen):
-                if like[p] >= 0 and like[p] not in chosen:
-                    break
-                bound += unary[p]
-                row = distances[p]
-                for q in chosen[:number]:
-                    spread += row[q]
-            else:
-                if self.supplies:
-                    extra = self._lacking(chosen)
-                    if extra is None:
-                        continue
-                    bound += extra
-                bounds.append((bound + spread * weight, chosen, spread))
-        bounds.sort()
-        for bound, chosen, spread in bounds:
+        """The same for few sets: all of them, the nearest first and of these in the order of their bounds."""
+        # What every set has enough of is nothing to look at.
+        supplies = [each for each in self.supplies if sum(sorted(each.amounts)[: self.count]) < each.wanted]
+        like = [(1 << p, 1 << other) for p, other in enumerate(self.alike) if other >= 0]
+        unary, least = self.unary, self.base + sum(sorted(self.unary)[: self.count])
+        priced = any(each.price is not None for each in supplies)
+        bounds: list[tuple[int, Chosen, int]] = []
+        for spread, sets in _by_distance(tuple(map(tuple, self.distances)), self.count):
+            far = spread * self.weight
+            if self.best_cost is not None and least + far >= self.best_cost:
+                break
+            for mask, chosen in sets:
+                if any(mask & one and not mask & other for one, other in like):
+                    continue
+                extra = _lacking(supplies, chosen)
+                if extra is not None:
+                    bounds.append((self.base + sum([unary[p] for p in chosen]) + far + extra, chosen, spread))
+            if not priced:
+                self._finish_all(bounds)
+                bounds = []
+        self._finish_all(bounds)
+
+    def _finish_all(self, bounds: list[tuple[int, Chosen, int]]) -> None:
+        for bound, chosen, spread in sorted(bounds):
             if self.best_cost is not None and bound >= self.best_cost:
                 break
             self._finish(chosen, spread)
-
-    def _lacking(self, chosen: Chosen) -> int | None:
-        """What it costs that a set has not got all that is wanted; None when that cannot be."""
-        extra = 0
-        for amounts, wanted, price in ((supply.amounts, supply.wanted, supply.price) for supply in self.supplies):
-            missing = wanted
-            for p in chosen:
-                missing -= amounts[p]
-            if missing > 0:
-                if price is None:
-                    return None
-                extra += missing * price
-        return extra
 
     def try_first(self, chosen: Chosen) -> None:
         """Start from a set that is likely to be good."""
@@ -227,6 +217,31 @@ class SetSearch:
             2 * unary[p] + (2 * links[p] + near[p][more - 1]) * weight for p in range(position, len(unary))
         )
         return bound - (-sum(adds[:more]) // 2) >= self.best_cost
+
+
+def _lacking(supplies: Sequence[Supply], chosen: Chosen) -> int | None:
+    """What it costs that a set has not got all that is wanted; None when that cannot be."""
+    extra = 0
+    for supply in supplies:
+        amounts = supply.amounts
+        missing = supply.wanted - sum([amounts[p] for p in chosen])
+        if missing > 0:
+            if supply.price is None:
+                return None
+            extra += missing * supply.price
+    return extra
+
+
+@lru_cache(maxsize=1024)
+def _by_distance(
+    distances: tuple[tuple[int, ...], ...], count: int
+) -> tuple[tuple[int, tuple[tuple[int, Chosen], ...]], ...]:
+    """Every set of so many positions by the distances in it, least first: as a mask, and as it is."""
+    found: dict[int, list[tuple[int, Chosen]]] = {}
+    for chosen in combinations(range(len(distances)), count):
+        spread = sum(distances[a][b] for a, b in combinations(chosen, 2))
+        found.setdefault(spread, []).append((sum(1 << p for p in chosen), chosen))
+    return tuple((spread, tuple(sets)) for spread, sets in sorted(found.items()))
 
 
 def _running_sums(amounts: Sequence[int]) -> list[int]:

@@ -9,12 +9,11 @@ never makes a choice worse.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from zun.topology.view import CacheView, CellView
+from zun.topology.view import CacheView, CpuView
 
 
 class Take(NamedTuple):
@@ -26,125 +25,163 @@ class Take(NamedTuple):
     withheld: int
 
 
-class Pairs(NamedTuple):
-    """Cores of two threads at one stride: free pairs by first thread, and single free threads.
+Marks = tuple[int, int]
+"""First CPUs of units, of two kinds."""
 
-    Cores of one thread are single threads; for them every policy is ``prefer``.
+
+class Regular(NamedTuple):
+    """Whole free cores whose threads lie alike, by first thread, and single free threads.
+
+    There are both kinds of them only where a core has two threads.
     """
 
-    pairs: int
+    firsts: int
     ones: int
-    stride: int
+    pattern: int
+    """The threads of a core, seen from its first: a product with ``firsts`` is all of them."""
     policy: str
 
     @property
     def size(self) -> int:
         """How many CPUs can be taken."""
-        if self.policy == "isolate":
-            return self.pairs.bit_count()
-        return 2 * self.pairs.bit_count() + self.ones.bit_count()
+        each = 1 if self.policy == "isolate" else self.pattern.bit_count()
+        return each * self.firsts.bit_count() + self.ones.bit_count()
 
-    @property
-    def doubles(self) -> int:
-        """How many cores have two free threads."""
-        return self.pairs.bit_count()
+    def within(self, mask: int) -> Regular:
+        return Regular(self.firsts & mask, self.ones & mask, self.pattern, self.policy)
 
-    def within(self, mask: int) -> Pairs:
-        return Pairs(self.pairs & mask, self.ones & mask, self.stride, self.policy)
+    def kind(self, mask: int) -> tuple[tuple[int, ...], Marks]:
+        """What units there are in ``mask``: their sizes, rising, and those of the CPUs by which choices are told."""
+        wide, firsts, ones = self.pattern.bit_count(), self.firsts & mask, self.ones & mask
+        return (1,) * ones.bit_count() + (wide,) * firsts.bit_count(), (firsts, ones)
 
     def price(self, want: int) -> tuple[int, int] | None:
-        """Cores and threads left over of ``take``, for less work."""
-        pairs = self.pairs.bit_count()
+        """The fewest cores that have so many CPUs, and the least threads left over on them; None without so many."""
+        wide, cores, ones = self.pattern.bit_count(), self.firsts.bit_count(), self.ones.bit_count()
         if self.policy == "isolate":
-            return (want, want) if want <= pairs else None
-        ones = self.ones.bit_count()
-        used = want >> 1
-        if used > pairs:
-            used = pairs
-        rest = want - 2 * used
+            return (want, max(0, want - ones) * (wide - 1)) if want <= cores + ones else None
+        used = want // wide
+        if used > cores:
+            used = cores
+        rest = want - used * wide
         if rest <= ones:
             return used + rest, 0
-        return (used + 1, 1) if rest == 1 and used < pairs else None
+        return (used + 1, wide - rest) if rest < wide and used < cores else None
 
-    def take(self, want: int) -> Take | None:
-        pairs, ones, stride, policy = self
-        free_pairs = pairs.bit_count()
+    def take(self, want: int, cores: int, left: int) -> Take:
+        """The lowest of the choices with this price."""
+        firsts, ones, pattern, policy = self
         if policy == "isolate":
-            if free_pairs < want:
-                return None
-            cpus = lowest(pairs, want)
-            return Take(want, want, cpus, cpus << stride)
-        used = min(free_pairs, want // 2)
-        rest = want - 2 * used
-        if rest <= ones.bit_count():
-            firsts = lowest(pairs, used)
-            # An odd thread comes from a core that is already broken.
-            return Take(used + rest, 0, firsts | firsts << stride | lowest(ones, rest), 0)
-        if rest == 1 and used < free_pairs:
-            firsts = lowest(pairs, used + 1)
-            return _trimmed(firsts | firsts << stride, used + 1, 1, policy)
-        return None
+            used = min(want, max(0, want - ones.bit_count()))
+            firsts = lowest(firsts, used)
+            return Take(cores, left, firsts | lowest(ones, want - used), firsts * (pattern ^ 1))
+        # An odd thread comes from a core that is already broken.
+        used = (want + left - cores) // (pattern.bit_count() - 1) if firsts else 0
+        union = lowest(firsts, used) * pattern | lowest(ones, cores - used)
+        return _trimmed(union, cores, left, policy) if left else Take(cores, 0, union, 0)
 
 
-@dataclass(slots=True)
 class Units:
     """Cores of any sizes, in order of their lowest CPU."""
 
-    units: Sequence[int]
-    policy: str
-    size: int = 0
-    """How many CPUs can be taken."""
-    _known: dict[int, Take | None] = field(default_factory=dict)
-    _reached: int = 0
+    __slots__ = ("_reached", "_sizes", "policy", "size", "units")
 
-    def __post_init__(self) -> None:
-        self.size = len(self.units) if self.policy == "isolate" else sum(map(int.bit_count, self.units))
-
-    @property
-    def doubles(self) -> int:
-        """How many cores have two free threads."""
-        return sum(unit.bit_count() == 2 for unit in self.units)
+    def __init__(self, units: Sequence[int], policy: str) -> None:
+        self.units, self.policy = units, policy
+        self._sizes = [unit.bit_count() for unit in units]
+        self.size = len(units) if policy == "isolate" else sum(self._sizes)
+        """How many CPUs can be taken."""
+        self._reached = 0
 
     def within(self, mask: int) -> Units:
         return Units([unit for unit in self.units if unit & mask], self.policy)
 
+    def kind(self, mask: int) -> tuple[tuple[int, ...], Marks]:
+        """What units there are in ``mask``: their sizes, rising, and those of the CPUs by which choices are told."""
+        inside = [unit for unit in self.units if unit & mask]
+        # Between the lowest and the highest of them nothing matters.
+        lowest, highest = inside[0], inside[-1]
+        return tuple(sorted(map(int.bit_count, inside))), (lowest & -lowest | highest & -highest, 0)
+
     def price(self, want: int) -> tuple[int, int] | None:
-        """Cores and threads left over of ``take``, for less work."""
+        """The fewest cores that have so many CPUs, and the least threads left over on them; None without so many."""
         if want > self.size:
             return None
-        width = sum(map(int.bit_count, self.units)) + 1
+        sizes = self._sizes
+        if max(sizes) == (size := min(sizes)):
+            cores = want if self.policy == "isolate" else -(-want // size)
+            return cores, cores * size - want
+        width = sum(sizes) + 1
         if not self._reached:
-            self._reached = 1
-            for unit in self.units:
-                self._reached |= self._reached << width + unit.bit_count()
-        return fewest(self._reached, width, want, self.policy)
+            self._reached = with_some(1, steps(tuple(sorted(sizes)), width))
+        return fewest(self._reached, width, len(sizes) + 1, want, self.policy)
 
-    def take(self, want: int) -> Take | None:
-        if want not in self._known:
-            self._known[want] = self._take(want)
-        return self._known[want]
-
-    def _take(self, want: int) -> Take | None:
+    def take(self, want: int, cores: int, left: int) -> Take:
+        """The lowest of the choices with this price."""
+        chosen = self._lowest(cores, want + left)
+        union = sum(chosen)
         if self.policy == "isolate":
-            return _take_isolated(self.units, want)
-        sizes = {unit.bit_count() for unit in self.units}
-        if len(sizes) == 1:
-            return _take_uniform(self.units, want, sizes.pop(), self.policy)
-        return _take_mixed(self.units, want, self.policy)
+            cpus = sum([unit & -unit for unit in chosen])
+            return Take(cores, left, cpus, union ^ cpus)
+        return _trimmed(union, cores, left, self.policy)
+
+    def _lowest(self, cores: int, threads: int) -> Sequence[int]:
+        """So many cores with so many threads together: each that can be one of them is, those with lower ids first."""
+        sizes = self._sizes
+        if max(sizes) == min(sizes):
+            return self.units[:cores]
+        width = sum(sizes) + 1
+        reached, after = 1, []
+        for size in reversed(sizes):
+            after.append(reached)
+            reached |= reached << width + size
+        place, chosen = cores * width + threads, []
+        for unit, size, rest in zip(self.units, sizes, reversed(after), strict=True):
+            left = place - width - size
+            if left >= 0 and rest >> left & 1:
+                chosen.append(unit)
+                place = left
+                if not place:
+                    break
+        return chosen
 
 
-Threads = Pairs | Units
+Threads = Regular | Units
 
 
-def fewest(reached: int, width: int, want: int, policy: str) -> tuple[int, int] | None:
+@lru_cache(maxsize=4096)
+def steps(sizes: tuple[int, ...], width: int) -> tuple[int, ...]:
+    """What ``with_some`` makes of some units of these sizes: of many alike it adds one, two, four and so on at once."""
+    found = []
+    for size in set(sizes):
+        count, together = sizes.count(size), 1
+        while count:
+            together = min(together, count)
+            found.append(together * (width + size))
+            count -= together
+            together *= 2
+    return tuple(found)
+
+
+def with_some(reached: int, steps: Iterable[int]) -> int:
+    """``reached`` and all that comes of it with some of the units of ``steps``.
+
+    Bit ``cores * width + threads`` stands for some of the cores, with fewer threads than ``width``.
+    """
+    for step in steps:
+        reached |= reached << step
+    return reached
+
+
+def fewest(reached: int, width: int, rows: int, want: int, policy: str) -> tuple[int, int] | None:
     """The fewest cores for ``want`` CPUs and the least threads left over on them; None when there are not so many.
 
-    Bit ``cores * width + threads`` of ``reached`` stands for some of the cores, with fewer threads than ``width``.
+    ``reached`` is what ``with_some`` gives, of fewer cores than ``rows``.
     """
     if policy == "isolate":
         serve = reached >> want * width & (1 << width) - 1
         return (want, (serve & -serve).bit_length() - 1 - want) if serve else None
-    serve = reached & columns(width, width, want)
+    serve = reached & columns(width, rows, want)
     if not serve:
         return None
     cores, threads = divmod((serve & -serve).bit_length() - 1, width)
@@ -163,62 +200,55 @@ def every_row(width: int, rows: int) -> int:
     return ((1 << width * rows) - 1) // ((1 << width) - 1)
 
 
-def threads_of(cell: CellView, free: int, policy: str) -> Threads:
+def threads_of(cell: CpuView, free: int, policy: str) -> Threads:
     """What is ``free`` of a cell, in the form in which it is quickest to choose from."""
-    stride = cell.stride
-    if stride < 0:
-        units = [unit for cache in cell.caches for unit in units_of(cell, cache, free, policy)]
-        return Units(sorted(units, key=_first), policy)
-    if stride == 0:
+    pattern = cell.pattern
+    if pattern == 1:
         if policy == "require":
-            return Pairs(0, 0, 0, "prefer")
-        return Pairs(0, free if policy == "prefer" else free & cell.whole_firsts, 0, "prefer")
-    if policy == "prefer":
-        pairs = free & free >> stride & cell.firsts
-        return Pairs(pairs, free & ~(pairs | pairs << stride), stride, policy)
-    return Pairs(free & free >> stride & cell.whole_firsts, 0, stride, policy)
+            return Regular(0, 0, 1, "prefer")
+        return Regular(0, free if policy == "prefer" else free & cell.whole_firsts, 1, "prefer")
+    if pattern:
+        firsts = free & cell.wide_firsts
+        for step in cell.steps:
+            firsts &= free >> step
+        if policy != "prefer":
+            ones = 0 if policy == "require" else free & cell.whole_firsts & ~cell.wide_firsts
+            if not ones or pattern.bit_count() == 2:
+                return Regular(firsts & cell.whole_firsts, ones, pattern, policy)
+        else:
+            ones = free & ~(firsts * pattern)
+            if not ones or pattern.bit_count() == 2:
+                return Regular(firsts, ones, pattern, policy)
+    return Units(units_of(cell, free, policy), policy)
 
 
 def unit_size(threads: Threads) -> int | None:
     """The size of every unit; 0 for free pairs beside single threads (``prefer`` only), None for many sizes."""
-    if isinstance(threads, Pairs):
-        if not threads.stride:
-            return 1
-        return 0 if threads.policy == "prefer" else 2
+    if isinstance(threads, Regular):
+        wide = threads.pattern.bit_count()
+        if wide == 2 and threads.policy == "prefer":
+            return 0
+        if threads.firsts:
+            return None if threads.ones else wide
+        return 1
     sizes = {unit.bit_count() for unit in threads.units}
     if len(sizes) > 1:
         return 0 if threads.policy == "prefer" and sizes == {1, 2} else None
     return max(sizes, default=1)
 
 
-def units_of(cell: CellView, cache: CacheView, free: int, policy: str) -> list[int]:
-    """The units of one L3 group, in order of their lowest CPU."""
+def units_of(place: CpuView | CacheView, free: int, policy: str) -> list[int]:
+    """The units of a cell or of one L3 group, in order of their lowest CPU."""
     if policy == "prefer":
         # Of a broken core the lowest thread may be the one taken, so its place among the others changes.
-        return sorted([core & free for core in cache.cores if core & free], key=_first)
-    whole = [core for core in cache.cores if not core & ~free and core in cell.whole]
+        return sorted([core & free for core in place.cores if core & free], key=_first)
+    taken = ~free
+    whole = [core for core in place.whole if not core & taken]
     return [core for core in whole if core & (core - 1)] if policy == "require" else whole
 
 
 def _first(unit: int) -> int:
     return unit & -unit
-
-
-def _take_isolated(units: Sequence[int], want: int) -> Take | None:
-    """Cores with few threads first: they keep few siblings idle."""
-    if len(units) < want:
-        return None
-    chosen = sorted(units, key=lambda unit: (unit.bit_count(), unit & -unit))[:want]
-    cpus = sum(unit & -unit for unit in chosen)
-    withheld = sum(chosen) ^ cpus
-    return Take(want, withheld.bit_count(), cpus, withheld)
-
-
-def _take_uniform(units: Sequence[int], want: int, size: int, policy: str) -> Take | None:
-    cores = -(-want // size)
-    if len(units) < cores:
-        return None
-    return _trimmed(sum(units[:cores]), cores, cores * size - want, policy)
 
 
 def _trimmed(union: int, cores: int, left: int, policy: str) -> Take:
@@ -228,51 +258,6 @@ def _trimmed(union: int, cores: int, left: int, policy: str) -> Take:
         cpus ^= 1 << (cpus.bit_length() - 1)
     withheld = 0 if policy == "prefer" else union ^ cpus
     return Take(cores, left, cpus, withheld)
-
-
-def _take_mixed(units: Sequence[int], want: int, policy: str) -> Take | None:
-    """Units of many sizes: fewest units, then least left over, then lowest ids.
-
-    Of each size the units with the lowest first CPU are used, so only counts by size are searched.
-    """
-    by_size: dict[int, list[int]] = {}
-    for unit in units:
-        by_size.setdefault(unit.bit_count(), []).append(unit)
-    total = cores = 0
-    for size in sorted((unit.bit_count() for unit in units), reverse=True):
-        if total >= want:
-            break
-        total, cores = total + size, cores + 1
-    if total < want:
-        return None
-    sizes = sorted(by_size, reverse=True)
-    best_left, best = total - want, None
-    for counts, left in _counts(sizes, [len(by_size[size]) for size in sizes], cores, want, best_left):
-        if left > best_left:
-            continue
-        union = sum(sum(by_size[size][:count]) for size, count in zip(sizes, counts, strict=True))
-        found = _trimmed(union, cores, left, policy)
-        if best is None or left < best_left or lower(found.cpus, best.cpus):
-            best_left, best = left, found
-    return best
-
-
-def _counts(
-    sizes: list[int], most: list[int], cores: int, want: int, slack: int
-) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Ways to have ``want`` threads on ``cores`` units of these (falling) sizes: counts, and threads left over.
-
-    Not more than ``slack`` are left over.
-    """
-    if not sizes:
-        if cores == 0 and -slack <= want <= 0:
-            yield (), -want
-        return
-    if cores * sizes[0] < want or cores * sizes[-1] > want + slack:
-        return
-    for count in range(min(most[0], cores), -1, -1):
-        for rest, left in _counts(sizes[1:], most[1:], cores - count, want - count * sizes[0], slack):
-            yield (count, *rest), left
 
 
 def lowest(mask: int, count: int) -> int:

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, NamedTuple
 
 from zun.topology.cells import HostTopology, NUMACell
 from zun.topology.cost import PACK, SPREAD, Weights
@@ -17,17 +18,17 @@ class CacheView:
 
     mask: int
     cores: tuple[int, ...]
+    whole: tuple[int, ...]
+    """The cores that can be had whole."""
     kept: int
     """What a container that has this L3 to itself holds: all of it that any container may get. 0 when the L3
     reaches beyond these cores, so that nobody can have it to himself."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CellView:
-    """One cell that has CPUs."""
+class CpuView:
+    """The CPUs of one cell."""
 
-    index: int
-    id: int
     dedicated: int
     """Mask of the CPUs a dedicated container may get."""
     pool: int
@@ -41,17 +42,31 @@ class CellView:
     cores: tuple[int, ...]
     widest: int
     """Threads of the largest core."""
-    stride: int
-    """How far a sibling is from its core's first thread when all cores are pairs with one such distance;
-    0 when all cores have one thread; -1 for everything else."""
-    firsts: int
-    """The first thread of each core."""
-    whole: frozenset[int]
+    pattern: int
+    """The threads of a core, seen from its first, where all cores that have several have them alike; 1 when none has
+    several; 0 for everything else."""
+    steps: tuple[int, ...]
+    """How far the siblings are from the first thread there."""
+    wide_firsts: int
+    """The first thread of each core that has several."""
+    whole: tuple[int, ...]
     """The cores that can be had whole: every thread is for dedicated use and within our limits."""
     whole_firsts: int
     """The first thread of each of them."""
     smt: bool
     """Some core of ``whole`` has more than one thread."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellView(CpuView):
+    """One cell that has CPUs."""
+
+    index: int
+    id: int
+    base: int
+    """The lowest CPU id."""
+    model: CpuView
+    """The same CPUs with ids from 0 up: one value for all cells of the host that differ in ``base`` only."""
     nodes: tuple[int, ...]
     """Where its memory comes from: the cell itself, then the memory-only nodes attached to it, nearest first."""
     spill: tuple[int, ...]
@@ -81,6 +96,16 @@ class HostView:
     weights: Weights
 
 
+class _Limits(NamedTuple):
+    """Masks of the CPUs of which something is true, of a host or of a cell."""
+
+    dedicated: int
+    pool: int
+    everyone: int
+    exposed: int
+    exposed_l3: int
+
+
 def view_of(topology: HostTopology, isolation: str = "thread") -> HostView:
     """The view of ``topology`` for requests of this grade, built at the first call and kept with it.
 
@@ -97,8 +122,16 @@ def _build(topology: HostTopology, dedicated: int) -> HostView:
     pool = topology.pool_cpus.mask
     working = [cell for cell in topology.cells if cell.cpus]
     attached = _attach(topology, working)
+    limits = _Limits(
+        dedicated,
+        pool,
+        (topology.dedicated_cpus | topology.isolated_cpus | topology.pool_cpus).mask,
+        topology.exposed.mask,
+        topology.exposed_l3.mask,
+    )
+    models: dict[tuple[object, ...], CpuView] = {}
     cells = tuple(
-        _cell_view(index, cell, topology, dedicated, pool, attached[cell.id])
+        _cell_view(index, cell, limits, attached[cell.id], topology.cells, models)
         for index, cell in enumerate(working)
     )
     distances = tuple(tuple(a.distance(b.id) + b.distance(a.id) for b in working) for a in working)
@@ -147,58 +180,78 @@ def _attach(topology: HostTopology, working: list[NUMACell]) -> dict[int, tuple[
 
 
 def _cell_view(
-    index: int, cell: NUMACell, topology: HostTopology, dedicated: int, pool: int, attached: tuple[int, ...]
+    index: int, cell: NUMACell, limits: _Limits, attached: tuple[int, ...], nodes: Sequence[NUMACell],
+    models: dict[tuple[object, ...], CpuView],
 ) -> CellView:
-    exposed = topology.exposed.mask
-    everyone = cell.cpus.mask & (topology.dedicated_cpus | topology.isolated_cpus | topology.pool_cpus).mask
-    cores = tuple(core.mask for core in cell.siblings)
-    whole = frozenset(core for core in cores if not core & ~dedicated and not core & exposed)
-    caches = tuple(
-        _cache_view(group, everyone, topology.exposed_l3.mask, tuple(cache.mask for cache in cell.l3))
-        for group in _by_cache(cores, tuple(cache.mask for cache in cell.l3))
+    """``models`` are those of the cells before; a new one is added."""
+    online = cell.cpus.mask
+    own = _Limits(*(limit & online for limit in limits))
+    cores, caches = tuple(core.mask for core in cell.siblings), tuple(cache.mask for cache in cell.l3)
+    base = (online & -online).bit_length() - 1
+    key = (
+        tuple(core >> base for core in cores), tuple(cache >> base for cache in caches),
+        _Limits(*(limit >> base for limit in own)),
     )
+    if key not in models:
+        models[key] = CpuView(**_cpus(*key))
     return CellView(
         index=index,
         id=cell.id,
-        dedicated=cell.cpus.mask & dedicated,
-        pool=cell.cpus.mask & pool,
-        everyone=everyone,
-        online=cell.cpus.mask,
-        caches=caches,
-        cache_masks=tuple(cache.mask for cache in caches),
-        cores=cores,
-        widest=max(map(int.bit_count, cores)),
-        stride=_stride(cores),
-        firsts=sum(core & -core for core in cores),
-        whole=whole,
-        whole_firsts=sum(core & -core for core in whole),
-        smt=any(core & (core - 1) for core in whole),
+        base=base,
+        model=models[key],
         nodes=(cell.id, *attached),
         spill=tuple(
             node.id
-            for node in sorted(topology.cells, key=lambda node: (cell.distance(node.id), node.id))
+            for node in sorted(nodes, key=lambda node: (cell.distance(node.id), node.id))
             if node.id != cell.id
         ),
+        **_cpus(cores, caches, own),
     )
 
 
-def _cache_view(cores: tuple[int, ...], everyone: int, exposed: int, caches: tuple[int, ...]) -> CacheView:
+def _cpus(cores: tuple[int, ...], caches: tuple[int, ...], limits: _Limits) -> dict[str, Any]:
+    """The fields of a ``CpuView``."""
+    dedicated, exposed = limits.dedicated, limits.exposed
+    whole = tuple(core for core in cores if not core & ~dedicated and not core & exposed)
+    pattern = _pattern(cores)
+    groups = tuple(
+        _cache_view(group, whole, limits, caches) for group in _by_cache(cores, caches)
+    )
+    return {
+        "dedicated": dedicated,
+        "pool": limits.pool,
+        "everyone": limits.everyone,
+        "online": sum(cores),
+        "caches": groups,
+        "cache_masks": tuple(cache.mask for cache in groups),
+        "cores": cores,
+        "widest": max(map(int.bit_count, cores)),
+        "pattern": pattern,
+        "steps": tuple(step for step in range(1, pattern.bit_length()) if pattern >> step & 1),
+        "wide_firsts": sum(core & -core for core in cores if core & (core - 1)),
+        "whole": whole,
+        "whole_firsts": sum(core & -core for core in whole),
+        "smt": any(core & (core - 1) for core in whole),
+    }
+
+
+def _cache_view(
+    cores: tuple[int, ...], whole: tuple[int, ...], limits: _Limits, caches: tuple[int, ...]
+) -> CacheView:
     mask = sum(cores)
     # A core between two caches is in one group only, so neither group is all of its cache.
     apart = any(cache & mask and cache & ~mask for cache in caches)
     return CacheView(
         mask=mask,
         cores=cores,
-        kept=0 if mask & exposed or apart else mask & everyone,
+        whole=tuple(core for core in cores if core in whole),
+        kept=0 if mask & limits.exposed_l3 or apart else mask & limits.everyone,
     )
 
 
-def _stride(cores: tuple[int, ...]) -> int:
-    sizes = {core.bit_count() for core in cores}
-    if sizes == {1}:
-        return 0
-    strides = {core.bit_length() - (core & -core).bit_length() for core in cores}
-    return strides.pop() if sizes == {2} and len(strides) == 1 else -1
+def _pattern(cores: tuple[int, ...]) -> int:
+    patterns = {core // (core & -core) for core in cores if core & (core - 1)}
+    return patterns.pop() if len(patterns) == 1 else 0 if patterns else 1
 
 
 def _by_cache(cores: tuple[int, ...], caches: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
@@ -211,7 +264,6 @@ def _by_cache(cores: tuple[int, ...], caches: tuple[int, ...]) -> tuple[tuple[in
         groups.append(inside)
     groups.append(tuple(left))
     return tuple(group for group in groups if group)
-
 
 
 

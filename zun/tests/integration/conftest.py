@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from zun.common import rpc
 from zun.tests.integration.container.daemon import docker_url
+from zun.tests.integration.identity import Keystone
 from zun.tests.integration.programs import Program
 
 __all__ = ["docker_url"]
@@ -68,6 +69,12 @@ def rabbit_url() -> str:
             if not channel.queue_declare(topic, passive=True).consumer_count:
                 channel.queue_delete(topic)
     return url
+
+
+@pytest.fixture(scope="module")
+def keystone() -> Keystone:
+    """A real keystone, with a project and people for the tests of one module."""
+    return Keystone(_service("ZUN_TEST_KEYSTONE_URL", "ZUN_REQUIRE_KEYSTONE"))
 
 
 @pytest.fixture

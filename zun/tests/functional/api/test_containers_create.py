@@ -273,7 +273,7 @@ BAD = [
     ({"availability_zone": "z" * 256}, "availability_zone"),
     ({"security_groups": "default"}, "security_groups"),
     ({"security_groups": [""]}, "security_groups"),
-    ({"security_groups": ["default"]}, "security_groups"),
+    ({"security_groups": ["default", "web"]}, "security_groups"),
     ({"exposed_ports": ["80"]}, "exposed_ports"),
     ({"exposed_ports": {"http": {}}}, "exposed_ports"),
     ({"exposed_ports": {"80/sctp": {}}}, "exposed_ports"),

@@ -257,7 +257,7 @@ def test_both_subnets_have_an_address_and_one_may_be_chosen(add, create):
     [
         ({"network": "nothing"}, (404, "network-not-found"), "nothing"),
         ({"network": NOWHERE}, (404, "network-not-found"), NOWHERE),
-        ({"network": "twice"}, (409, "conflict"), "Multiple networks"),
+        ({"network": "twice"}, (409, "conflict"), "Several have the name"),
         ({"port": "nothing"}, (404, "port-not-found"), "nothing"),
         ({"port": NOWHERE}, (404, "port-not-found"), NOWHERE),
         ({"network": "backend", "v4-fixed-ip": "10.9.0.5"}, (409, "conflict"), "10.9.0.5"),
@@ -497,7 +497,10 @@ def test_security_groups_of_a_new_container(api, scheduler):
     reply = api.post("/v1/containers", {"image": "demo", "security_groups": ["web"]})
     assert reply.refusal == (400, "invalid-value") and "no security groups" in reply.error["detail"]
     assert scheduler.sent == []
-    assert api.post("/v1/containers", {"image": "demo", "security_groups": []}).status == 202
+    for none in ([], ["default"]):
+        made = api.post("/v1/containers", {"image": "demo", "security_groups": none})
+        assert made.status == 202
+        assert api.get(f"/v1/containers/{made.json['uuid']}").json["security_groups"] == []
 
 
 def test_where_ports_are_published_is_shown_from_its_version_on(api, placed):

@@ -86,7 +86,7 @@ CREATE = ("req-1", "create", "compute__do_container_create")
 def test_a_claim_begins_the_step_and_the_next_change_ends_it():
     uuid = container()["uuid"]
     start(uuid, "create")
-    _, event = containers.claim(uuid, "h1", {"cpuset": {"cells": []}}, step=CREATE)
+    event = containers.claim(uuid, "h1", {"cpuset": {"cells": []}}, step=CREATE).event_id
     _, (begun,) = db.find(uuid, "req-1")
     assert (begun["id"], begun["event"], begun["finish_time"]) == (event, "compute__do_container_create", None)
     containers.update(uuid, {"status": "Created"}, step_done=event, last=True)
@@ -116,7 +116,7 @@ def test_a_change_that_fails_ends_no_step():
 
 def test_a_claim_for_which_nobody_asked_has_no_step():
     uuid = container()["uuid"]
-    assert containers.claim(uuid, "h1", {"cpuset": {"cells": []}}, step=CREATE)[1] is None
+    assert containers.claim(uuid, "h1", {"cpuset": {"cells": []}}, step=CREATE).event_id is None
 
 
 def test_the_action_of_the_request_goes_before_one_that_is_open():

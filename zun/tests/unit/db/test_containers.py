@@ -106,7 +106,7 @@ def test_find_gives_what_the_context_may_see(context, ident, expected):
     if isinstance(expected, int):
         assert containers.find(context, ident)["uuid"] == U[expected]
     else:
-        with pytest.raises(expected, match="Multiple" if expected is exceptions.Conflict else ident):
+        with pytest.raises(expected, match="Several" if expected is exceptions.Conflict else ident):
             containers.find(context, ident)
 
 

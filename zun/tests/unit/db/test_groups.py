@@ -62,7 +62,7 @@ def test_all_projects_sees_them_all_and_takes_its_own_first():
     assert groups.find(ADMIN, "web", all_projects=True) == mine
     assert groups.find(ADMIN, theirs["uuid"], all_projects=True) == theirs
     group(name="db"), group(name="db", project_id="other")
-    with pytest.raises(exceptions.Conflict, match="Multiple groups exist with name db"):
+    with pytest.raises(exceptions.Conflict, match="Several have the name db"):
         groups.find(ADMIN, "db", all_projects=True)
 
 

@@ -41,7 +41,7 @@ def test_the_migrated_tables_work():
     migration.upgrade()
     node("h1")
     row = container()
-    assert containers.claim(row["uuid"], "h1", {"cpuset": CPUSET}) == (1, None)
+    assert containers.claim(row["uuid"], "h1", {"cpuset": CPUSET}) == (1, None, False)
     assert compute_nodes.usage() == {"h1": compute_nodes.HostUsage(1, 1.0, 64, 0)}
     services.heartbeat("h1", "zun-compute", "nova")
     services.heartbeat("h1", "zun-compute", "nova")

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from oslo_utils import timeutils
 
 from zun.common import exceptions
-from zun.db import containers, quotas
-from zun.tests.unit.db.rows import CPUSET, container, node, together, values
+from zun.db import containers, models, quotas, session
+from zun.tests.unit.db.rows import CPUSET, clear, container, node, together, values
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -138,3 +142,104 @@ def test_parallel_writes_of_one_limit():
     assert together(8, lambda number: quotas.set_limits("demo", {"cpu": number, "disk": number})) == [None] * 8
     written = quotas.limits("demo", DEFAULTS)
     assert written["cpu"] in range(8) and written["disk"] in range(8)
+
+
+SIZES = {"cpu": st.sampled_from([0.1, 0.5, 1.0, 2.0]), "memory": st.integers(1, 8), "disk": st.integers(0, 2)}
+LIMITS = st.fixed_dictionaries({name: st.integers(-1, 8) for name in DEFAULTS})
+STEPS = st.one_of(
+    st.tuples(st.just("create"), st.fixed_dictionaries(SIZES)),
+    st.tuples(st.just("create"), st.fixed_dictionaries(SIZES)),
+    st.tuples(st.just("create unasked"), st.fixed_dictionaries(SIZES)),
+    st.tuples(st.just("resize"), st.fixed_dictionaries({"cpu": SIZES["cpu"], "memory": SIZES["memory"]})),
+    st.tuples(st.just("delete"), st.none()),
+    st.tuples(st.just("limit"), LIMITS),
+    st.tuples(st.just("default limit"), LIMITS),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(STEPS, max_size=25), pick=st.randoms(use_true_random=False))
+def test_what_fits_is_let_through_and_nothing_else(database, steps, pick):
+    """Whatever happened before, the answer is that of the sum over the containers, which the ceiling is never below."""
+    clear()
+    node("h1")
+    limits, defaults, sizes = dict.fromkeys(DEFAULTS, 8), DEFAULTS, {}
+
+    def total(name):
+        return len(sizes) if name == "containers" else sum(each[name] for each in sizes.values())
+
+    def tried(growth, change, *arguments):
+        """What ``change`` gives, None when it is refused, and it must be the one that is right."""
+        fits = all(
+            more <= 0 or limits[name] < 0 or round(total(name) + more, 6) <= limits[name]
+            for name, more in growth.items()
+        )
+        try:
+            found = change(*arguments, defaults)
+        except exceptions.OverQuota:
+            assert not fits, (growth, limits)
+            return None
+        assert fits, (growth, limits)
+        return found
+
+    quotas.set_limits("demo", limits)
+    for step, given_ in steps:
+        uuid = pick.choice(sorted(sizes)) if sizes else None
+        if step == "create":
+            row = tried({"containers": 1, **given_}, containers.insert, values(**given_, host="h1", cpuset=CPUSET))
+            if row is not None:
+                sizes[row["uuid"]] = given_
+        elif step == "create unasked":
+            sizes[container(**given_)["uuid"]] = given_
+        elif step == "limit":
+            quotas.set_limits("demo", given_)
+            limits = given_
+        elif step == "default limit":
+            quotas.reset("demo")
+            limits = defaults = given_
+        elif uuid is not None and step == "resize":
+            growth = {name: size - sizes[uuid][name] for name, size in given_.items()}
+            if tried(growth, containers.change_claim, uuid, "h1", given_) is not None:
+                sizes[uuid] = {**sizes[uuid], **given_}
+        elif uuid is not None:
+            containers.destroy(uuid)
+            del sizes[uuid]
+        with session.reader() as connection:
+            ceiling = session.first(connection, sa.select(models.quota_locks)) or {}
+        used = quotas.usage("demo")
+        for name in DEFAULTS:
+            assert used[name] == pytest.approx(total(name))
+            assert ceiling.get(name) is None or ceiling[name] >= used[name] - 1e-6
+
+
+def test_many_containers_are_not_added_up_while_there_is_room(database):
+    """A create costs the same however many there are: sums are for what comes near a limit."""
+    limits = {**UNLIMITED, "containers": 8, "memory": 1000, "cpu": 20}
+    sums, engine = [], session.engine()
+
+    def note(connection, cursor, statement, parameters, context, many):
+        sums.extend([statement] if "count(" in statement else [])
+
+    sa.event.listen(engine, "before_cursor_execute", note)
+    try:
+        rows = [containers.insert(values(), limits) for _ in range(8)]
+        assert len(sums) == 1  # of the first: nobody had counted before
+        with pytest.raises(exceptions.OverQuota):
+            containers.insert(values(), limits)
+        assert len(sums) == 2
+        for row in rows[:3]:
+            containers.destroy(row["uuid"])
+        for _ in range(3):
+            containers.insert(values(), limits)
+        assert len(sums) == 3  # the next, which found room for three
+    finally:
+        sa.event.remove(engine, "before_cursor_execute", note)
+
+
+def test_a_limit_that_is_written_has_the_containers_counted_anew(database):
+    containers.insert(values(), DEFAULTS)
+    with session.writer() as connection:
+        connection.execute(models.containers.insert().values(**values(cpu=19), created_at=timeutils.utcnow()))
+    quotas.set_limits("demo", {"memory": -1})
+    with pytest.raises(exceptions.OverQuota, match="in use 20,"):
+        containers.insert(values(), DEFAULTS)

@@ -160,7 +160,7 @@ def test_a_claim_is_saved_with_what_changed(context):
     compute_nodes.put("h1", NODE)
     container = new_container(context)
     container.cpuset, container.task_state = CPUSET, "container_creating"
-    assert container.save_claim("h1") == (1, None)
+    assert container.save_claim("h1") == (1, None, False)
     assert (container.host, container.obj_what_changed()) == ("h1", set())
     row = containers.get(container.uuid)
     assert (row["host"], row["cpuset"], row["task_state"]) == ("h1", CPUSET, "container_creating")

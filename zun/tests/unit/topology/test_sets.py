@@ -102,16 +102,28 @@ def test_matching_is_the_cheapest_of_all_orders():
         if not totals:
             assert found is None, seed
             continue
-        total, order = found
+        total, order = found.cost, found.columns
         assert total == min(totals), seed
         assert len(set(order)) == rows
         assert sum(costs[row][column] for row, column in enumerate(order)) == total
+        for row, own in zip(costs, found.row_prices, strict=True):
+            assert all(
+                cost is None or cost >= own + price for cost, price in zip(row, found.column_prices, strict=True)
+            )
+        assert all(
+            costs[row][column] == found.row_prices[row] + found.column_prices[column]
+            for row, column in enumerate(order)
+        )
+        if rows < columns:
+            # What any columns cost is no less than their prices say: the search for cells relies on it.
+            assert max(found.column_prices) == 0
+            assert all(not price for c, price in enumerate(found.column_prices) if c not in order)
 
 
 @pytest.mark.parametrize("size", [20])
 def test_matching_of_many_parts(size):
     """Nova tries their orders, of which there are 20!."""
     costs = [[(row - column) ** 2 if (row + column) % 3 else None for column in range(size)] for row in range(size)]
-    total, order = cheapest_matching(costs)
+    total, order, *_ = cheapest_matching(costs)
     assert sorted(order) == list(range(size))
     assert total == sum((row - column) ** 2 for row, column in enumerate(order))

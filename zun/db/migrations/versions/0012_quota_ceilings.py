@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a project uses at most"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0012"
+down_revision = "0011"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    with op.batch_alter_table("quota_locks") as locks:
+        for name in ("containers", "memory", "disk"):
+            locks.add_column(sa.Column(name, sa.BigInteger(), nullable=True))
+        locks.add_column(sa.Column("cpu", sa.Double(), nullable=True))
