@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the programs cost while they do nothing: seconds from start to ready, and resident memory when idle.
 
-    benchmarks/footprint.py [--runs 5] [--json FILE]
+    benchmarks/footprint.py [--runs 5] [--settle 3] [--json FILE]
 
 Always measures ``zun-allinone``. With ZUN_TEST_RABBIT_URL and ZUN_TEST_MYSQL_URL set (``tools/services.sh env``) also
 ``zun-compute``, ``zun-scheduler`` and ``zun-api``, distributed. Beside each stands a Python that imports nothing,
@@ -22,16 +22,14 @@ import time
 import uuid
 from typing import Any
 
-SETTLE_SECONDS = 3.0  # the first heartbeat, inventory and comparison with the runtime are over by then
-
 
 def resident_mib(pid: int) -> float:
     lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
 
 
-def measure(module: str, config: str, folder: pathlib.Path) -> tuple[float, float]:
-    """Seconds to ready and MiB when idle of one run."""
+def measure(module: str, config: str, folder: pathlib.Path, settle: float) -> tuple[float, float]:
+    """Seconds to ready of one run, and MiB ``settle`` seconds later."""
     (folder / "zun.conf").write_text(config)
     began = time.perf_counter()
     process = subprocess.Popen(
@@ -45,7 +43,7 @@ def measure(module: str, config: str, folder: pathlib.Path) -> tuple[float, floa
         if not any(" is ready" in line for line in process.stdout):
             raise SystemExit(f"zun.cmd.{module} ended before it was ready; run it by hand with {config!r}")
         ready = time.perf_counter() - began
-        time.sleep(SETTLE_SECONDS)
+        time.sleep(settle)
         return ready, resident_mib(process.pid)
     finally:
         process.terminate()
@@ -99,6 +97,8 @@ def configurations(folder: pathlib.Path) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--runs", type=int, default=5)
+    # The first heartbeat, inventory and comparison with the runtime are over after three seconds.
+    parser.add_argument("--settle", type=float, default=3.0, help="seconds from ready to idle")
     parser.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
     arguments = parser.parse_args()
     result: dict[str, dict[str, Any]] = {}
@@ -107,7 +107,7 @@ def main() -> None:
         subjects = {f"zun-{module}": (module, config) for module, config in configurations(path).items()}
         for name in ["python alone", *subjects]:
             runs = [
-                bare_python() if name == "python alone" else measure(*subjects[name], path)
+                bare_python() if name == "python alone" else measure(*subjects[name], path, arguments.settle)
                 for _ in range(arguments.runs + 1)
             ][1:]  # the first run fills the page cache and makes the database
             seconds, memory = zip(*runs, strict=True)

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Speed and memory of the scheduler.
 
-    python benchmarks/scheduler.py [--json FILE] [--part NAME ...] [--hosts N ...] [--curves FILE.png]
+    python benchmarks/scheduler.py [--json FILE] [--part NAME ...] [--hosts N ...] [--count N] [--curves FILE.png]
 
 Parts: ``core`` is the decision alone on one core (CPU time); ``memory`` is what the table of hosts takes; ``service``
 is the way from the cast of a create to the claim committed by a compute service, over RabbitMQ and MariaDB (the URLs
 are in ZUN_TEST_RABBIT_URL and ZUN_TEST_MYSQL_URL: ``eval "$(tools/services.sh env)"``); ``peers`` are the schedulers of
 Nova and of the Zun that is on PyPI, installed into a virtual environment (BENCHMARK_PEERS, kept for the next run).
-``--curves`` draws how the figures grow, with matplotlib (benchmarks/requirements.txt).
+``memory`` takes the largest number of ``--hosts``; ``--count`` is of decisions (3000) or claims (1500). ``--curves``
+draws how the figures grow, with matplotlib (benchmarks/requirements.txt).
 """
 
 import argparse
@@ -28,41 +29,42 @@ backend.init_backend(backend.BackendType.THREADING)  # before anything imports o
 from benchmarks.scheduling import core, curves, peers, service  # noqa: E402
 
 CORE_GOALS = {1000: "5000/s, p99 500 us", 10000: "2000/s, p99 1000 us"}
+MEMORY_GOALS = {10000: "150"}
 SERVICE_GOALS = {1000: "350/s, p99 50 ms", 10000: "300/s, p99 50 ms"}
 PARTS = ("core", "memory", "service", "peers")
 
 
-def run_core(hosts: list[int], folder: str) -> list[dict[str, Any]]:
+def run_core(hosts: list[int], folder: str, decisions: int) -> list[dict[str, Any]]:
     print(f"\n{'hosts':>6} {'decisions/s':>12} {'p50 us':>8} {'p99 us':>8}   goal")
     rows = []
     for count in hosts:
         table, _ = core.loaded(folder, count, 2, 32, 0.3)
-        row = {"hosts": count, **core.decisions(table, 3000)}
+        row = {"hosts": count, **core.decisions(table, decisions)}
         rows.append(row)
         goal = CORE_GOALS.get(count, "")
         print(f"{count:>6} {row['per_second']:>12.0f} {row['p50_us']:>8.0f} {row['p99_us']:>8.0f}   {goal}")
     return rows
 
 
-def run_memory(folder: str) -> list[dict[str, Any]]:
+def run_memory(hosts: int, folder: str) -> list[dict[str, Any]]:
     print(f"\n{'hosts':>6} {'machine':>12} {'pinned':>7} {'containers':>11} {'read in s':>10} {'MiB more':>9}   goal")
     rows = []
     for pinned in (0.0, 0.3):
-        _, found = core.loaded(folder, 10000, 8, 64, pinned)
-        rows.append({"hosts": 10000, "pinned": pinned, **found})
+        _, found = core.loaded(folder, hosts, 8, 64, pinned)
+        rows.append({"hosts": hosts, "pinned": pinned, **found})
         print(
-            f"{10000:>6} {'8 x 64 CPUs':>12} {pinned:>7.0%} {found['containers']:>11} "
-            f"{found['load_seconds']:>10.1f} {found['rss_growth_mib']:>9.0f}   150"
+            f"{hosts:>6} {'8 x 64 CPUs':>12} {pinned:>7.0%} {found['containers']:>11} "
+            f"{found['load_seconds']:>10.1f} {found['rss_growth_mib']:>9.0f}   {MEMORY_GOALS.get(hosts, '')}"
         )
     return rows
 
 
-def run_service(hosts: list[int]) -> list[dict[str, Any]]:
+def run_service(hosts: list[int], claims: int) -> list[dict[str, Any]]:
     mysql, rabbit = _urls()
     print(f"\n{'hosts':>6} {'claims/s':>9} {'p99 ms':>7} {'at 70 %':>8} {'p50 ms':>7} {'p99 ms':>7}   goal")
     rows = []
     for count in hosts:
-        row = service.run(mysql, rabbit, count)
+        row = service.run(mysql, rabbit, count, claims)
         closed, opened = row["closed"], row["open"]
         rows.append(row)
         print(
@@ -107,6 +109,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--part", action="append", choices=PARTS)
     parser.add_argument("--hosts", type=int, nargs="+", default=[1000, 10000])
+    parser.add_argument("--count", type=int)
     parser.add_argument("--curves", type=Path)
     options = parser.parse_args()
     logging.disable(logging.WARNING)
@@ -114,11 +117,11 @@ def main() -> int:
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         if "core" in parts:
-            results["core"] = run_core(options.hosts, folder)
+            results["core"] = run_core(options.hosts, folder, options.count or 3000)
         if "memory" in parts:
-            results["memory"] = run_memory(folder)
+            results["memory"] = run_memory(max(options.hosts), folder)
         if "service" in parts:
-            results["service"] = run_service(options.hosts)
+            results["service"] = run_service(options.hosts, options.count or 1500)
         if "peers" in parts:
             results["peers"] = run_peers(options.hosts)
         if options.curves:

@@ -306,12 +306,12 @@ class Cloud:
                 process.terminate()
 
 
-def run(mysql: str, rabbit: str, hosts: int, count: int = 1500) -> dict[str, Any]:
+def run(mysql: str, rabbit: str, hosts: int, count: int) -> dict[str, Any]:
     """Throughput with 32 requests under way, then delays at 70 % of it."""
     with own_database(mysql) as database:
         cloud = Cloud(database, rabbit, hosts)
         try:
-            cloud.closed_loop(300, 16)  # warm: connections, agents
+            cloud.closed_loop(min(count, 300), 16)  # warm: connections, agents
             closed = cloud.closed_loop(count, 32)
             opened = cloud.open_loop(count, 0.7 * closed["per_second"])
             return {

@@ -7,10 +7,12 @@ top until the host confirms or refuses them, or a deadline passes. Being wrong c
 booking. Any number of schedulers can each have a table.
 """
 
+import contextlib
 import gc
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +20,7 @@ from typing import Any
 from zun.common import zones
 from zun.db import aggregates, compute_nodes, containers, services
 from zun.scheduler.columns import Columns
-from zun.scheduler.host_state import Aggregate, Held, HostState, more
+from zun.scheduler.host_state import Aggregate, Held, HostState
 from zun.topology import ClaimConflict, HostTopology, Usage
 
 __all__ = ["Aggregate", "Held", "HostState", "HostTable"]
@@ -292,14 +294,12 @@ class HostTable:
 
     def _with_claims(self, state: HostState) -> HostState:
         """``state`` with its usage built anew: what is really held, then the bookings that still fit beside it."""
-        claims: dict[str, Held] = {}
-        usage = Usage()
-        for uuid, held in self._held.get(state.hostname, {}).items():
-            try:
-                usage = usage.with_claim(uuid, held.plan)
-                claims[uuid] = held
-            except ClaimConflict:  # an old change came after the database had been read: read it again
-                self._stale.add(state.hostname)
+        claims = dict(self._held.get(state.hostname, {}))
+        try:
+            usage = Usage((uuid, held.plan) for uuid, held in claims.items())
+        except ClaimConflict:  # an old change came after the database had been read: read it again
+            self._stale.add(state.hostname)
+            usage, claims = _without_conflicts(claims)
         for uuid in list(self._booked_on.get(state.hostname, ())):
             booking = self._bookings[uuid]
             if uuid in claims:
@@ -309,12 +309,10 @@ class HostTable:
                 claims[uuid] = booking.held
             else:  # somebody else was quicker; the host will refuse this one
                 self._pop_booking(uuid)
-        groups: Mapping[str, int] = {}
-        images: Mapping[str, int] = {}
-        for held in claims.values():
-            groups, images = more(groups, held.group), more(images, held.image)
+        groups = Counter(held.group for held in claims.values() if held.group is not None)
+        images = Counter(held.image for held in claims.values() if held.image is not None)
         disk = sum(held.disk for held in claims.values())
-        return replace(state, usage=usage, disk_used=disk, groups=groups, images=images)
+        return replace(state, usage=usage, disk_used=disk, groups=dict(groups), images=dict(images))
 
     def _pop_booking(self, uuid: str) -> _Booking | None:
         booking = self._bookings.pop(uuid, None)
@@ -348,3 +346,13 @@ def _settle() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
+
+
+def _without_conflicts(claims: Mapping[str, Held]) -> tuple[Usage, dict[str, Held]]:
+    """The claims that hold nothing which an earlier one holds."""
+    usage, kept = Usage(), {}
+    for uuid, held in claims.items():
+        with contextlib.suppress(ClaimConflict):
+            usage = usage.with_claim(uuid, held.plan)
+            kept[uuid] = held
+    return usage, kept

@@ -78,8 +78,8 @@ def best_first(
     table: Columns, spec: RequestSpec, weighers: Sequence[Weighted], admitted: np.typing.NDArray[np.bool_]
 ) -> Iterator[int]:
     """The rows that are ``admitted``, best first, of equals the first name. Sorts only when many are wanted."""
-    rows = None if admitted is table.everything or admitted.all() else np.flatnonzero(admitted)
-    count = len(table) if rows is None else len(rows)
+    count = len(table) if admitted is table.everything else np.count_nonzero(admitted)
+    rows = None if count == len(table) else np.flatnonzero(admitted)
     totals: Floats | None = None
     for weighted in weighers:
         part = _normalised(weighted, table, spec, rows) if count else None

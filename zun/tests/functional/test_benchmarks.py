@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmarks that need no services still run. They are tried with tiny sizes, and no time is looked at."""
+
+from zun.tests.benchmark import run
+
+NOWHERE = {"DOCKER_HOST": "unix:///nowhere"}
+
+
+def test_plan(tmp_path):
+    (row,) = run("plan", tmp_path / "json", "--seconds", "0.01", "--only", "a shared container")
+    assert row["median"] > 0
+
+
+def test_packing(tmp_path):
+    cloud = tmp_path / "hosts.csv"
+    cloud.write_text("count,cells,cpus,memory_mib\n2,2,8,4096\n")
+    options = ("--hosts", str(cloud), "--seeds", "1-1", "--mix", "fill", "churn", "--count", "30")
+    rows = run("packing", tmp_path / "json", *options)
+    assert [row["mix"] for row in rows] == ["fill", "churn"]
+    assert all(seed["ours"]["requests"] > 0 for row in rows for seed in row["seeds"])
+
+
+def test_scheduler(tmp_path):
+    parts = ("--part", "core", "--part", "memory")
+    found = run("scheduler", tmp_path / "json", *parts, "--hosts", "8", "--count", "50")
+    (core,) = found["core"]
+    assert core["hosts"] == 8
+    assert core["per_second"] > 0
+    assert core["without_host"] < 50
+    assert [(row["pinned"], row["containers"] > 0) for row in found["memory"]] == [(0.0, True), (0.3, True)]
+
+
+def test_api(tmp_path):
+    # Nine of ten containers are of the project whose page of 1000 is read.
+    options = ("--database", "sqlite", "--rows", "1120", "--times", "3", "--minutes", "0")
+    rows = run("api", tmp_path / "json", *options)
+    assert rows
+
+
+def test_footprint(tmp_path):
+    found = run("footprint", tmp_path / "json", "--runs", "1", "--settle", "0", environment=NOWHERE)
+    assert found.keys() == {"python alone", "zun-allinone"}
+    assert all(figures["idle_mib"]["median"] > 0 for figures in found.values())
