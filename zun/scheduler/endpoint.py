@@ -11,7 +11,7 @@ from typing import Any
 import oslo_messaging
 from oslo_utils import timeutils
 
-from zun.common import exceptions
+from zun.common import exceptions, rpc
 from zun.common.context import RequestContext, admin_context
 from zun.common.kinds import Kind
 from zun.common.states import Status
@@ -77,6 +77,7 @@ class SchedulerEndpoint:
         """
         self._place(context, container, tried or {}, (), passed)
 
+    @rpc.quick
     def scheduler_seen(self, context: RequestContext, *, name: str, leaving: bool) -> None:
         """Cast to all schedulers: this one is there, or is about to stop."""
         self._peers.seen(name, leaving=leaving)
@@ -134,6 +135,7 @@ class SchedulerEndpoint:
         )
         return answer.to_dict()
 
+    @rpc.quick
     def host_changed(
         self,
         context: RequestContext,
