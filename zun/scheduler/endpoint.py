@@ -97,6 +97,9 @@ class SchedulerEndpoint:
         LOG.info("Container %s was refused by %s: %s", container.uuid, host, reason)
         self._table.unbook(container.uuid)
         self._table.failed(host)
+        if not db.is_unplaced(container.uuid):
+            LOG.info("Container %s needs no host any more", container.uuid)
+            return
         if len(tried) >= self._max_attempts:
             message = f"No valid host was found: {len(tried)} hosts refused. {_reasons(tried)}"
             self._fail(context, container, explain.refused_claims(RequestSpec.of(container, tried), tried, message))
@@ -149,6 +152,8 @@ class SchedulerEndpoint:
         """Cast to all schedulers: keep the host table current."""
         if failed:
             self._table.failed(host)
+        if uuid is not None and not held:
+            self._table.unbook(uuid)  # also where that is no news: a host may say that it did not take a container
         self._table.changed(host, generation, uuid, Held.of(held) if held else None)
 
     def sweep(self, lost_after: float) -> None:
@@ -172,9 +177,6 @@ class SchedulerEndpoint:
         alternates: Sequence[Mapping[str, Any]],
         passed: Sequence[str] = (),
     ) -> None:
-        if not db.is_unplaced(container.uuid):
-            LOG.info("Container %s needs no host any more", container.uuid)
-            return
         try:
             spec = RequestSpec.of(container, tried, group=_group(container))
         except ValueError as exc:  # a row that no version of this code wrote
