@@ -38,7 +38,7 @@ class SchedulerEndpoint:
     Each choice is drawn among the best ``host_subset_size`` hosts.
     """
 
-    target = oslo_messaging.Target(version="1.0")
+    target = oslo_messaging.Target(version="1.1")
 
     def __init__(
         self,
@@ -139,6 +139,12 @@ class SchedulerEndpoint:
         return answer.to_dict()
 
     @rpc.quick
+    def hosts_changed(self, context: RequestContext, *, changes: Sequence[Mapping[str, Any]]) -> None:
+        """Cast to all schedulers: keep the host table current. Each of ``changes`` is as for ``host_changed``."""
+        for change in changes:
+            self.host_changed(context, **change)
+
+    @rpc.quick
     def host_changed(
         self,
         context: RequestContext,
@@ -149,7 +155,7 @@ class SchedulerEndpoint:
         held: Mapping[str, Any] | None,
         failed: bool = False,
     ) -> None:
-        """Cast to all schedulers: keep the host table current."""
+        """One of ``hosts_changed``; a message of its own from the agents of version 1.0."""
         if failed:
             self._table.failed(host)
         if uuid is not None and not held:
