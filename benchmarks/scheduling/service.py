@@ -44,10 +44,12 @@ from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
 from zun.scheduler.host_table import HostTable
 from zun.scheduler.rpcapi import SchedulerAPI
+from zun.scheduler.service import THREADS
 from zun.topology import HostTopology
 
 AGENTS = "benchmark"
 HOST = "benchmark-host"  # the member of the limits that names the host
+WORKERS = 4  # of the process that plays all agents: more would fight over its interpreter, which agents do not share
 CONTEXT = RequestContext(user_id="alice", project_id="demo", roles=["member"])
 
 
@@ -88,6 +90,7 @@ class Agents:
         self._workers = ThreadPoolExecutor(workers)
         self._hosts = self._start()
 
+    @rpc.quick
     def create(
         self,
         context: RequestContext,
@@ -145,6 +148,8 @@ def _serve(control: Connection) -> None:
 
 def play_scheduler(database: str, rabbit: str, control: Connection) -> None:
     conf = configuration()
+    rpc.register_opts(conf)
+    conf.set_default("executor_thread_pool_size", THREADS)  # as the program does
     session.configure(database, pool_size=20, max_overflow=40)
     transport = rpc.get_transport(conf, rabbit)
     table = HostTable(booking_seconds=60)
@@ -171,7 +176,7 @@ def play_agents(database: str, rabbit: str, control: Connection, report: Connect
     conf = configuration()
     session.configure(database, pool_size=20, max_overflow=40)
     transport = rpc.get_transport(conf, rabbit)
-    server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, AGENTS, [Agents(transport, report, 16)])
+    server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, AGENTS, [Agents(transport, report, WORKERS)])
     server.start()
     control.send(0.0)
     _serve(control)

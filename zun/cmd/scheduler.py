@@ -5,13 +5,13 @@ import logging
 
 from zun.cmd import program
 from zun.common import rpc
-from zun.scheduler.service import SchedulerService
+from zun.scheduler.service import THREADS, SchedulerService
 
 LOG = logging.getLogger(__name__)
 
 
 def main() -> None:
-    conf = program.configure("zun-scheduler")
+    conf = program.configure("zun-scheduler", executor_thread_pool_size=THREADS)
     program.connect_database(conf)
     transport = rpc.get_transport(conf)
     service = SchedulerService(conf)

@@ -2,22 +2,33 @@
 """Messages between the services: topics, what travels in them, and who answers."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import Any
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import oslo_messaging
 from oslo_config import cfg
 from oslo_messaging import opts
+from oslo_messaging._drivers import amqpdriver
+from oslo_messaging.rpc import server as rpc_server
 from oslo_versionedobjects import base as ovo
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.objects import base
 
+F = TypeVar("F", bound=Callable[..., object])
+
 SCHEDULER_TOPIC = "zun.scheduler"
 COMPUTE_TOPIC = "zun.compute"
 
 oslo_messaging.set_transport_defaults(control_exchange="zun")
+
+LISTEN_SECONDS = 0.25
+"""A listener without messages looks again after so long, then after twice that and so on. The library begins with a
+millisecond, to acknowledge what its threads have finished; RPC messages are acknowledged when they are read, so that
+those looks, a dozen after each message, find nothing to do."""
+amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MIN = LISTEN_SECONDS
 
 
 class ObjectSerializer(ovo.VersionedObjectSerializer):
@@ -61,6 +72,34 @@ def get_client(transport: oslo_messaging.Transport, topic: str, version: str) ->
     return oslo_messaging.get_rpc_client(transport, target, serializer=ContextSerializer())
 
 
+def quick(method: F) -> F:
+    """An endpoint's method that waits for nothing: it runs where messages are read, in the order in which they came.
+
+    Handing a message to another thread costs more than such a method itself.
+    """
+    method.is_quick = True  # type: ignore[attr-defined]
+    return method
+
+
+class _Server(rpc_server.RPCServer):
+    """Runs what is ``quick`` at once and everything else on its threads."""
+
+    def __init__(self, transport: oslo_messaging.Transport, target: Any, dispatcher: Any, executor: Any = None) -> None:
+        super().__init__(transport, target, dispatcher, executor)
+        self._quick = {
+            name
+            for endpoint in dispatcher.endpoints
+            for name, method in inspect.getmembers(type(endpoint))
+            if getattr(method, "is_quick", False)
+        }
+
+    def _on_incoming(self, incoming: list[Any]) -> None:
+        if incoming[0].message.get("method") in self._quick:
+            self._process_incoming(incoming)
+        else:
+            super()._on_incoming(incoming)
+
+
 def get_server(
     transport: oslo_messaging.Transport, topic: str, server: str, endpoints: Sequence[object]
 ) -> oslo_messaging.MessageHandlingServer:
@@ -71,6 +110,7 @@ def get_server(
         executor="threading",
         serializer=ContextSerializer(),
         access_policy=oslo_messaging.DefaultRPCAccessPolicy,
+        server_cls=_Server,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import oslo_messaging
 
-from zun.common import exceptions
+from zun.common import exceptions, rpc
 from zun.common.context import RequestContext
 from zun.compute.archives import Archives
 from zun.compute.auditor import Auditor
@@ -50,6 +50,7 @@ class ComputeEndpoint:
         self._images = images
         self._archives = archives
 
+    @rpc.quick
     def create(
         self,
         context: RequestContext,
@@ -61,30 +62,39 @@ class ComputeEndpoint:
     ) -> None:
         self._submit(self._lifecycle.create, context, container, limits=limits, alternates=alternates, tried=tried)
 
+    @rpc.quick
     def delete(self, context: RequestContext, *, container: Container, force: bool, stop_timeout: int | None) -> None:
         self._submit(self._lifecycle.delete, context, container, force=force, stop_timeout=stop_timeout)
 
+    @rpc.quick
     def start(self, context: RequestContext, *, container: Container) -> None:
         self._submit(self._lifecycle.start, context, container)
 
+    @rpc.quick
     def stop(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
         self._submit(self._lifecycle.stop, context, container, timeout)
 
+    @rpc.quick
     def reboot(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
         self._submit(self._lifecycle.reboot, context, container, timeout)
 
+    @rpc.quick
     def rebuild(self, context: RequestContext, *, container: Container) -> None:
         self._submit(self._lifecycle.rebuild, context, container)
 
+    @rpc.quick
     def pause(self, context: RequestContext, *, container: Container) -> None:
         self._submit(self._lifecycle.pause, context, container)
 
+    @rpc.quick
     def unpause(self, context: RequestContext, *, container: Container) -> None:
         self._submit(self._lifecycle.unpause, context, container)
 
+    @rpc.quick
     def kill(self, context: RequestContext, *, container: Container, signal: str | None) -> None:
         self._submit(self._lifecycle.kill, context, container, signal)
 
+    @rpc.quick
     def resize(
         self,
         context: RequestContext,
@@ -200,18 +210,23 @@ class ComputeEndpoint:
     def archive_close(self, context: RequestContext, *, transfer: str) -> None:
         self._archives.close(transfer)
 
+    @rpc.quick
     def network_attach(self, context: RequestContext, *, container: Container, port: str) -> None:
         self._submit(self._lifecycle.network_attach, context, container, port=port)
 
+    @rpc.quick
     def network_detach(self, context: RequestContext, *, container: Container, port: str) -> None:
         self._submit(self._lifecycle.network_detach, context, container, port=port)
 
+    @rpc.quick
     def image_pull(self, context: RequestContext, *, image: str) -> None:
         self._submit(self._images.pull, context, image)
 
+    @rpc.quick
     def image_delete(self, context: RequestContext, *, image: str) -> None:
         self._submit(self._images.delete, context, image)
 
+    @rpc.quick
     def commit(self, context: RequestContext, *, container: Container, image: str) -> None:
         self._submit(self._lifecycle.commit, context, container, image)
 

@@ -142,6 +142,10 @@ class Lifecycle:
         except (exceptions.ContainerNotFound, exceptions.Conflict) as exc:
             LOG.info("Container %s needs no host any more: %s", container.uuid, exc)
             claim.abort()
+            # Schedulers do not look before they choose: what they booked here is free again.
+            self._scheduler_api.host_changed(
+                context, host=self._hostname, generation=self._tracker.generation, uuid=container.uuid
+            )
             return None
         LOG.info(
             "Claimed CPUs %s and memory nodes %s for container %s",

@@ -135,6 +135,7 @@ class ComputeService:
         self._server.wait()
         self._looks.stop()
         self._workers.shutdown(wait=True)
+        self._scheduler_api.close()
         self._events.join(timeout=5)
 
     def _heartbeat(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import oslo_messaging
 from oslo_utils import timeutils
 
-from zun.common import exceptions
+from zun.common import exceptions, rpc
 from zun.common.context import RequestContext, admin_context
 from zun.common.kinds import Kind
 from zun.common.states import Status
@@ -38,7 +38,7 @@ class SchedulerEndpoint:
     Each choice is drawn among the best ``host_subset_size`` hosts.
     """
 
-    target = oslo_messaging.Target(version="1.0")
+    target = oslo_messaging.Target(version="1.1")
 
     def __init__(
         self,
@@ -77,6 +77,7 @@ class SchedulerEndpoint:
         """
         self._place(context, container, tried or {}, (), passed)
 
+    @rpc.quick
     def scheduler_seen(self, context: RequestContext, *, name: str, leaving: bool) -> None:
         """Cast to all schedulers: this one is there, or is about to stop."""
         self._peers.seen(name, leaving=leaving)
@@ -96,6 +97,9 @@ class SchedulerEndpoint:
         LOG.info("Container %s was refused by %s: %s", container.uuid, host, reason)
         self._table.unbook(container.uuid)
         self._table.failed(host)
+        if not db.is_unplaced(container.uuid):
+            LOG.info("Container %s needs no host any more", container.uuid)
+            return
         if len(tried) >= self._max_attempts:
             message = f"No valid host was found: {len(tried)} hosts refused. {_reasons(tried)}"
             self._fail(context, container, explain.refused_claims(RequestSpec.of(container, tried), tried, message))
@@ -134,6 +138,13 @@ class SchedulerEndpoint:
         )
         return answer.to_dict()
 
+    @rpc.quick
+    def hosts_changed(self, context: RequestContext, *, changes: Sequence[Mapping[str, Any]]) -> None:
+        """Cast to all schedulers: keep the host table current. Each of ``changes`` is as for ``host_changed``."""
+        for change in changes:
+            self.host_changed(context, **change)
+
+    @rpc.quick
     def host_changed(
         self,
         context: RequestContext,
@@ -144,9 +155,11 @@ class SchedulerEndpoint:
         held: Mapping[str, Any] | None,
         failed: bool = False,
     ) -> None:
-        """Cast to all schedulers: keep the host table current."""
+        """One of ``hosts_changed``; a message of its own from the agents of version 1.0."""
         if failed:
             self._table.failed(host)
+        if uuid is not None and not held:
+            self._table.unbook(uuid)  # also where that is no news: a host may say that it did not take a container
         self._table.changed(host, generation, uuid, Held.of(held) if held else None)
 
     def sweep(self, lost_after: float) -> None:
@@ -170,9 +183,6 @@ class SchedulerEndpoint:
         alternates: Sequence[Mapping[str, Any]],
         passed: Sequence[str] = (),
     ) -> None:
-        if not db.is_unplaced(container.uuid):
-            LOG.info("Container %s needs no host any more", container.uuid)
-            return
         try:
             spec = RequestSpec.of(container, tried, group=_group(container))
         except ValueError as exc:  # a row that no version of this code wrote

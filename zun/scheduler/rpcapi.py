@@ -7,10 +7,15 @@ from typing import Any
 import oslo_messaging
 
 from zun.common import exceptions, rpc
-from zun.common.context import RequestContext
+from zun.common.context import RequestContext, admin_context
+from zun.common.outbox import Outbox
 from zun.objects import Container
 
 VERSION = "1.0"
+
+TOGETHER_SECONDS = 0.01
+"""Changes of hosts wait so long for others to travel with. Schedulers know them later by that, which costs nothing:
+their own choices are booked."""
 
 
 class SchedulerAPI:
@@ -19,6 +24,11 @@ class SchedulerAPI:
     def __init__(self, transport: oslo_messaging.Transport, timeout: float = 60) -> None:
         self._client = rpc.get_client(transport, rpc.SCHEDULER_TOPIC, VERSION)
         self._timeout = timeout
+        self._changes = Outbox(self._hosts_changed, TOGETHER_SECONDS)
+
+    def close(self) -> None:
+        """Send what waits to be sent with more."""
+        self._changes.close()
 
     def _call(self, context: RequestContext, method: str, **arguments: Any) -> Any:
         try:
@@ -73,6 +83,7 @@ class SchedulerAPI:
         alternates: Sequence[Mapping[str, Any]],
     ) -> None:
         """Cast: ``host`` cannot hold the container after all; try the ``alternates``, then any other host."""
+        self._changes.flush()  # what is known of the host comes before the question where else
         self._client.cast(
             context,
             "claim_refused",
@@ -93,11 +104,16 @@ class SchedulerAPI:
         held: Mapping[str, Any] | None = None,
         failed: bool = False,
     ) -> None:
-        """Cast to every scheduler: since ``generation`` the container ``uuid`` holds ``held`` there, None for nothing.
+        """Tell every scheduler: since ``generation`` the container ``uuid`` holds ``held`` there, None for nothing.
 
         ``held`` has the row's members cpuset, cpu, memory, disk, group_uuid and image. Without ``uuid`` the host's
-        inventory changed. ``failed``: it holds nothing because the host could not make or start it.
+        inventory changed. ``failed``: it holds nothing because the host could not make or start it. Changes of a few
+        milliseconds travel together; one that is lost is found in the database.
         """
-        self._client.prepare(fanout=True).cast(
-            context, "host_changed", host=host, generation=generation, uuid=uuid, held=held, failed=failed
-        )
+        self._changes.put({"host": host, "generation": generation, "uuid": uuid, "held": held, "failed": failed})
+
+    def _hosts_changed(self, changes: Sequence[Mapping[str, Any]]) -> None:
+        client = self._client.prepare(fanout=True, version="1.1")
+        # A host's changes make sense in their order, and were put in by threads.
+        ordered = sorted(changes, key=lambda change: (change["host"], change["generation"]))
+        client.cast(admin_context(), "hosts_changed", changes=ordered)

@@ -16,6 +16,10 @@ from zun.scheduler.host_table import HostTable
 from zun.scheduler.peers import WORD_SECONDS, Peers
 from zun.scheduler.rpcapi import SchedulerAPI
 
+THREADS = 8
+"""That place containers, unless [DEFAULT] executor_thread_pool_size says otherwise. They take turns at the table, and
+oslo.messaging's 64 would spend a fifth of the time on waking one another; a few wait for the broker at a time."""
+
 
 class SchedulerService:
     """Call ``start`` after any fork; ``stop`` lets messages under way finish."""

@@ -34,3 +34,15 @@ def test_two_schedulers_share_the_hosts_until_one_stops(cloud, context, caplog):
     finally:
         other.stop()
     wait_for(lambda: cloud.scheduler.peers.shares().names == ("scheduler",))
+
+
+def test_what_is_deleted_before_its_claim_leaves_nothing_behind(cloud, context):
+    """The scheduler does not look, the host does."""
+    container = new_container(context)
+    container.destroy()
+    cloud.scheduler.endpoint.create(context, container=container)
+    assert cloud.scheduler.table.is_booked(container.uuid)
+    wait_for(lambda: not cloud.scheduler.table.is_booked(container.uuid), seconds=20)  # and not by the deadline
+    for agent, driver in zip(cloud.agents.values(), cloud.drivers.values(), strict=True):
+        assert agent.tracker.usage.claim(container.uuid) is None
+        assert driver.list() == {}

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
+import threading
+from types import SimpleNamespace
+
 import oslo_messaging
 import pytest
 from oslo_config import cfg
+from oslo_messaging._drivers import amqpdriver
 
 from zun.common import exceptions, rpc
 from zun.common.context import RequestContext
@@ -115,3 +119,39 @@ def test_a_full_queue_is_an_unavailable_host(client):
         nobody.cast(CONTEXT, "who")
     with pytest.raises(exceptions.HostUnavailable), rpc.answers_from("nobody-reads"):
         nobody.cast(CONTEXT, "who")
+
+
+def test_what_is_quick_waits_for_nothing_and_keeps_its_order():
+    """Even when every thread is busy with something else."""
+    seen, done, free = [], threading.Event(), threading.Event()
+
+    class Both:
+        def slow(self, context):
+            assert free.wait(60)
+
+        @rpc.quick
+        def note(self, context, *, number):
+            seen.append(number)
+            if number == 99:
+                done.set()
+
+    transport = rpc.get_transport(cfg.CONF, f"inproc:///{__name__}.quick")
+    server = rpc.get_server(transport, "topic", "h1", [Both()])
+    server.start(override_pool_size=2)
+    client = rpc.get_client(transport, "topic", "1.0").prepare(server="h1")
+    try:
+        for _ in range(3):
+            client.cast(CONTEXT, "slow")
+        for number in range(100):
+            client.cast(CONTEXT, "note", number=number)
+        assert done.wait(60)
+        assert seen == list(range(100))
+    finally:
+        free.set()
+        server.stop()
+        server.wait()
+
+
+def test_a_listener_of_the_broker_sleeps_as_long_as_we_say():
+    listener = amqpdriver.RpcAMQPListener(SimpleNamespace(prefetch_size=0), None)
+    assert listener._current_timeout == rpc.LISTEN_SECONDS

@@ -175,12 +175,11 @@ def test_why_it_fits_nowhere_is_kept_and_goes_with_it(endpoint, context):
         explanations.get(container.uuid)
 
 
-def test_nothing_is_kept_of_what_was_placed_or_decided_elsewhere(endpoint, context, monkeypatch):
+def test_nothing_is_kept_of_what_was_placed_or_decided_elsewhere(endpoint, context):
     placed = new_container(context, **DEDICATED)
     endpoint.create(context, container=placed)
     gone = new_container(context, cpu_policy="dedicated", cpu=5.0)
-    # Deleted while the scheduler looked for a host.
-    monkeypatch.setattr(containers, "is_unplaced", lambda uuid: containers.destroy_unplaced(uuid))
+    containers.destroy_unplaced(gone.uuid)
     endpoint.create(context, container=gone)
     for container in (placed, gone):
         with pytest.raises(exceptions.ExplanationNotFound):
@@ -192,12 +191,12 @@ def test_nothing_is_kept_of_what_was_placed_or_decided_elsewhere(endpoint, conte
     [
         pytest.param({"status": "Deleting"}, id="being-deleted"),
         pytest.param({"status": "Error", "status_reason": "given up"}, id="given-up"),
-        pytest.param({"host": "big", "cpuset": {"cells": []}}, id="claimed-already"),
+        pytest.param({"host": "big", "cpuset": cpuset_record(Plan({}))}, id="claimed-already"),
     ],
 )
-@pytest.mark.parametrize("cpu", [2.0, 99.0])
-def test_what_needs_no_host_any_more_is_left_alone(endpoint, hosts, context, fields, cpu):
-    container = new_container(context, cpu_policy="dedicated", cpu=cpu)
+def test_what_needs_no_host_any_more_is_left_alone(endpoint, hosts, context, fields):
+    """Where it would fit it goes to a host, which finds out: see the claims."""
+    container = new_container(context, cpu_policy="dedicated", cpu=99.0)
     with session.writer() as connection:
         table = models.containers
         connection.execute(sa.update(table).where(table.c.uuid == container.uuid).values(**fields))
@@ -207,11 +206,15 @@ def test_what_needs_no_host_any_more_is_left_alone(endpoint, hosts, context, fie
     assert containers.get(container.uuid) == before
 
 
-def test_what_is_gone_is_left_alone(endpoint, hosts, context):
-    container = new_container(context, **DEDICATED)
-    container.destroy()
-    endpoint.create(context, container=container)
-    assert hosts.handed == []
+def test_a_host_that_did_not_take_a_container_has_what_was_booked_free_again(endpoint, hosts, context):
+    first = new_container(context, **DEDICATED)
+    first.destroy()
+    endpoint.create(context, container=first)
+    (handed,) = hosts.handed
+    word = {"host": handed.host, "generation": 0, "uuid": first.uuid, "held": None, "failed": False}
+    endpoint.host_changed(context, **word)
+    endpoint.create(context, container=new_container(context, **DEDICATED))
+    assert (hosts.handed[1].host, hosts.handed[1].cpus) == (handed.host, handed.cpus)
 
 
 def test_a_host_that_does_not_answer_keeps_what_was_chosen_until_the_sweep_looks_again(hosts, context):
