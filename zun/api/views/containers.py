@@ -127,13 +127,13 @@ class Networks(TypedDict):
     networks: list[dict[str, Any]]
 
 
-# What ``show`` looks at in a row.
+# What ``show`` looks at in a row, besides the RESTRICTED members that are visible.
 COLUMNS = (
     *("uuid", "name", "image", "project_id", "user_id", "cpu", "cpu_policy", "memory", "disk", "command", "entrypoint"),
     *("environment", "labels", "addresses", "ports", "security_groups", "restart_policy", "healthcheck", "status"),
     *("task_state", "status_reason", "status_detail", "started_at", "finished_at", "exit_code", "workdir", "hostname"),
     *("interactive", "tty", "auto_remove", "auto_heal", "image_driver", "registry_id", "created_at", "updated_at"),
-    *("placement", "cpuset", "group_uuid", "exposed_ports", *RESTRICTED),
+    *("placement", "cpuset", "group_uuid", "exposed_ports"),
 )
 
 

@@ -206,6 +206,7 @@ class Containers:
             call.access.require("container:get_one:host")
         page = paging.Page.read(query, default_key="id", max_limit=self._settings.max_limit)
         given = {name: query[name] for name in _FILTERS if name in query}
+        visible = self._visible(call.access)
         rows = db.page(
             call.context,
             filters=_typed(given),
@@ -214,9 +215,9 @@ class Containers:
             sort_key=page.sort_key,
             sort_dir=page.sort_dir,
             all_projects=all_projects,
-            columns=views.COLUMNS,
+            columns=(*views.COLUMNS, *sorted(visible)),
         )
-        now, visible = timeutils.utcnow(), self._visible(call.access)
+        now = timeutils.utcnow()
         carried = {**({"all_projects": "true"} if all_projects else {}), **given}
         return Answer(
             {
