@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python-zunclient's commands of capsules, at a microversion that knows their placement."""
+"""python-zunclient's commands of capsules: whole lists, and a microversion that knows their placement."""
 
 import argparse
 from typing import Any
@@ -8,7 +8,7 @@ from zunclient.common import template_utils
 from zunclient.osc.v1 import capsules
 from zunclient.v1.capsules import CapsuleManager
 
-from zun.osc import versions
+from zun.osc import filtered, versions
 
 
 class CreateCapsule(capsules.CreateCapsule):
@@ -26,3 +26,12 @@ class CreateCapsule(capsules.CreateCapsule):
             return super().take_action(parsed_args)
         finally:
             client.capsules = stock
+
+
+class ListCapsule(capsules.ListCapsule):
+    """List available capsules"""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        manager: Any = self.app.client_manager
+        with filtered.pages(manager.container, "capsules"):
+            return super().take_action(parsed_args)

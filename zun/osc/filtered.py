@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists with a limit and filters at once; python-zunclient forgets the filters as soon as there is a limit."""
+"""Whole lists. python-zunclient shows without a limit no more than the service puts on one page, and forgets the
+filters as soon as there is a limit.
+"""
 
 import contextlib
 import urllib.parse
@@ -11,7 +13,7 @@ from zunclient.common import utils
 
 @contextlib.contextmanager
 def pages(client: Any, noun: str) -> Iterator[None]:
-    """Within the block ``client.<noun>``, a manager of python-zunclient, lists with all that it is given."""
+    """Within the block ``client.<noun>``, a manager of python-zunclient, lists all there is with what it is given."""
     stock = getattr(client, noun)
     manager: Any = type(stock)
 
@@ -25,11 +27,9 @@ def pages(client: Any, noun: str) -> Iterator[None]:
             all_projects: bool = False,
             **filters: Any,
         ) -> Any:
-            if limit is None:
-                return super().list(marker, limit, sort_key, sort_dir, all_projects, **filters)
             parts = utils.common_filters(marker, limit, sort_key, sort_dir, all_projects)
             query = "&".join([*parts, *([urllib.parse.urlencode(filters)] if filters else [])])
-            return self._list_pagination(f"{self._path('')}?{query}", noun, limit=limit)
+            return self._list_pagination(self._path("") + (f"?{query}" if query else ""), noun, limit=limit)
 
     setattr(client, noun, Filtered(stock.api))
     try:

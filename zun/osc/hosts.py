@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``openstack appcontainer host topology show`` and ``host audit``."""
+"""``openstack appcontainer host list``, ``host topology show`` and ``host audit``."""
 
 import argparse
 import os
@@ -9,8 +9,9 @@ import urllib.parse
 from typing import Any
 
 from osc_lib.command import command
+from zunclient.osc.v1 import hosts
 
-from zun.osc import host_map, versions
+from zun.osc import filtered, host_map, versions
 
 SELF_PINNED = "self-pinned"  # a code of a finding that asks nothing of anybody
 
@@ -102,3 +103,12 @@ def _can_encode(stream: Any, text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+class ListHost(hosts.ListHost):
+    """List available hosts"""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        manager: Any = self.app.client_manager
+        with filtered.pages(manager.container, "hosts"):
+            return super().take_action(parsed_args)

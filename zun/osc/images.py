@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python-zunclient's image commands: names with a slash, and waiting for a pull."""
+"""python-zunclient's image commands: whole lists, names with a slash, and waiting for a pull."""
 
 import argparse
 import urllib.parse
@@ -10,7 +10,7 @@ from osc_lib import exceptions
 from zunclient.osc.v1 import images
 from zunclient.v1 import images as image_managers
 
-from zun.osc import versions, waiting
+from zun.osc import filtered, versions, waiting
 
 
 class SearchImage(images.SearchImage):
@@ -56,3 +56,12 @@ def _pulled(manager: image_managers.ImageManager, uuid: str) -> Callable[[], wai
         return waiting.Seen(image.status == "Available", image.status == "Pulling", failed, text)
 
     return look
+
+
+class ListImage(images.ListImage):
+    """List available images"""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        manager: Any = self.app.client_manager
+        with filtered.pages(manager.container, "images"):
+            return super().take_action(parsed_args)

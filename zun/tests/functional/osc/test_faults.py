@@ -10,7 +10,7 @@ from osc_lib import exceptions
 from zunclient import api_versions
 from zunclient.v1 import client as zun_client
 
-from zun.osc import containers, each, images, registries
+from zun.osc import capsules, containers, each, hosts, images, registries
 from zun.tests.functional.osc.recorder import Asked, serving
 
 BROKEN = (409, {"errors": [{"title": "it is paused", "detail": "it is paused", "status": 409}]})
@@ -136,6 +136,31 @@ def test_every_page_up_to_the_limit_has_the_filters():
     with serving(answers) as server:
         _, printed = execute(containers.ListContainer, server, "--limit", "2", "--name", "web", "-f", "value")
     assert [line.split()[0] for line in printed.splitlines()] == ["c-1", "c-2"]
+
+
+H = {"uuid": "h-1", "hostname": "one", "mem_total": 1, "cpus": 1, "disk_total": 1}
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "item"),
+    [
+        (containers.ListContainer, "containers", C),
+        (capsules.ListCapsule, "capsules/", C),
+        (images.ListImage, "images/", {"uuid": "i-1", "repo": "a", "tag": "1"}),
+        (registries.ListRegistry, "registries", {"uuid": "r-1", "domain": "d"}),
+        (hosts.ListHost, "hosts/", H),
+    ],
+)
+def test_a_list_without_a_limit_has_every_page(command, path, item):
+    noun = path.rstrip("/")
+    first, second = f"/v1/{path}", f"/v1/{noun}?limit=1&marker={item['uuid']}"
+    answers = {
+        ("GET", first): (200, {noun: [item], "next": f"http://elsewhere{second}"}),
+        ("GET", second): (200, {noun: [{**item, "uuid": "x-2"}], "next": None}),
+    }
+    with serving(answers) as server:
+        status, printed = execute(command, server, "-f", "value", "-c", "uuid")
+    assert (status, printed.split()) == (0, [item["uuid"], "x-2"])
 
 
 def test_a_name_with_a_slash_is_searched_for():
