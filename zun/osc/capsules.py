@@ -1,14 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python-zunclient's commands of capsules: whole lists, and a microversion that knows their placement."""
+"""python-zunclient's commands of capsules: whole lists, their placement, and where their ports are."""
 
 import argparse
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
+from zunclient import api_versions
 from zunclient.common import template_utils
 from zunclient.osc.v1 import capsules
 from zunclient.v1.capsules import CapsuleManager
 
 from zun.osc import filtered, versions
+
+
+@contextlib.contextmanager
+def _at(client: Any, feature: str, version: api_versions.APIVersion) -> Iterator[None]:
+    """Within the block ``client.capsules`` speaks ``version``."""
+    stock = client.capsules
+    client.capsules = CapsuleManager(versions.at_placement_version(client, feature, version))
+    try:
+        yield
+    finally:
+        client.capsules = stock
 
 
 class CreateCapsule(capsules.CreateCapsule):
@@ -19,13 +33,27 @@ class CreateCapsule(capsules.CreateCapsule):
         spec = template.get("spec") if isinstance(template, dict) else None
         if not isinstance(spec, dict) or not spec.get("placement"):
             return super().take_action(parsed_args)
-        client = self.app.client_manager.container
-        stock = client.capsules
-        client.capsules = CapsuleManager(versions.at_placement_version(client, "'placement' in the template"))
-        try:
+        with _at(self.app.client_manager.container, "'placement' in the template", versions.PLACEMENT_VERSION):
             return super().take_action(parsed_args)
-        finally:
-            client.capsules = stock
+
+
+class ShowCapsule(capsules.ShowCapsule):
+    """Show a capsule"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--published-ports",
+            action="store_true",
+            help="Show where the ports of its containers are reached (needs a server with microversion 1.42).",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        if not parsed_args.published_ports:
+            return super().take_action(parsed_args)
+        with _at(self.app.client_manager.container, "--published-ports", versions.NETWORKS_VERSION):
+            return super().take_action(parsed_args)
 
 
 class ListCapsule(capsules.ListCapsule):

@@ -12,7 +12,7 @@ from zunclient import exceptions as zun_exceptions
 from zunclient.common.websocketclient import websocketclient
 from zunclient.osc.v1 import containers
 
-from zun.osc import filtered, healthcheck, placement, versions, waiting
+from zun.osc import filtered, healthcheck, mounts, placement, versions, waiting
 
 
 def _asked(client: Any, parsed_args: argparse.Namespace, more: Mapping[str, Any]) -> AbstractContextManager[None]:
@@ -25,6 +25,12 @@ def _asked(client: Any, parsed_args: argparse.Namespace, more: Mapping[str, Any]
         fields["hints"] = hints
         version = versions.GROUPS_VERSION
         options += ["--group"] if parsed_args.group else ["--hint"]
+    mounted = mounts.newer(parsed_args.mount)
+    if mounted is not None:
+        fields["mounts"] = mounted
+        parsed_args.mount = []
+        version = versions.MOUNTS_VERSION
+        options += ["--mount"]
     if not fields:
         return versions.creating(client, more)
     return versions.placed(client, {**fields, **more}, ", ".join(options), version)
@@ -55,7 +61,7 @@ class _New:
         # What python-zunclient would do itself with these: wait for ever where the container ended at once, and exit
         # with 0 where it failed; take a comma of the health check's command for the end of it.
         stock = argparse.Namespace(**{**vars(parsed_args), "wait": False, "interactive": False, "healthcheck": []})
-        with _asked(client, parsed_args, more):
+        with _asked(client, stock, more):
             columns, values = super().take_action(stock)  # type: ignore[misc]
             if not waiting_for_it:
                 return columns, values
@@ -147,13 +153,22 @@ class ShowContainer(containers.ShowContainer):
             help="Show what was asked of CPUs and memory nodes, and what the container holds "
             "(needs a server with microversion 1.41).",
         )
+        parser.add_argument(
+            "--published-ports",
+            action="store_true",
+            help="Show where exposed ports are reached (needs a server with microversion 1.42).",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        if not parsed_args.placement:
-            return super().take_action(parsed_args)
-        with versions.placed(self.app.client_manager.container, {}, "--placement"):
-            return super().take_action(parsed_args)
+        client = self.app.client_manager.container
+        if parsed_args.published_ports:
+            with versions.placed(client, {}, "--published-ports", versions.NETWORKS_VERSION):
+                return super().take_action(parsed_args)
+        if parsed_args.placement:
+            with versions.placed(client, {}, "--placement"):
+                return super().take_action(parsed_args)
+        return super().take_action(parsed_args)
 
 
 class UpdateContainer(containers.UpdateContainer):

@@ -19,6 +19,8 @@ AUTO_REMOVE_VERSION = api_versions.APIVersion("1.3")
 TTY_VERSION = api_versions.APIVersion("1.36")
 PLACEMENT_VERSION = api_versions.APIVersion("1.41")
 GROUPS_VERSION = api_versions.APIVersion("1.42")
+MOUNTS_VERSION = api_versions.APIVersion("1.42")
+NETWORKS_VERSION = api_versions.APIVersion("1.42")
 QUESTIONS_VERSION = api_versions.APIVersion("1.42")
 PULL_STATUS_VERSION = api_versions.APIVersion("1.42")
 

@@ -13,6 +13,7 @@ from keystoneauth1 import noauth, session
 from osc_lib import exceptions
 from zunclient import api_versions
 from zunclient import exceptions as zun_exceptions
+from zunclient.common.apiclient import exceptions as zun_api_exceptions
 from zunclient.osc.v1 import containers as stock
 from zunclient.v1 import client as zun_client
 
@@ -265,6 +266,46 @@ def test_show_asks_for_the_placement_only_when_told():
         run(containers.ShowContainer, server, "--placement", "web")
 
     assert [one.version for one in server.asked_of_v1] == ["1.40", "1.41"]
+
+
+def test_published_ports_are_shown_when_they_are_asked_for():
+    published = {"80/tcp": {"host_ip": "192.0.2.17", "host_port": 30412}}
+    shown = CONTAINER | {"addresses": {}, "published_ports": published}
+    answers = {
+        ("GET", "/v1/containers/web?all_projects=False"): (200, shown),
+        ("GET", "/v1/capsules/web"): (200, shown),
+    }
+    with serving(answers, max_version="1.42") as server:
+        for command in (containers.ShowContainer, capsules.ShowCapsule):
+            run(command, server, "web")
+            assert "30412" in run(command, server, "--published-ports", "web")
+
+    assert [one.version for one in server.asked_of_v1] == ["1.40", "1.42"] * 2
+
+
+def test_mounts_that_the_stock_client_refuses(tmp_path):
+    path = tmp_path / "app.conf"
+    path.write_text("a=1")
+    old = [f"type=bind,source={path},destination=/etc/app.conf", "source=data,destination=/d", "size=2,destination=/s"]
+    new = ["type=tmpfs,size=64M,destination=/t", "size=512M,destination=/u"]
+    known = [
+        {"type": "bind", "source": "YT0x", "destination": "/etc/app.conf"},
+        {"source": "data", "destination": "/d"},
+        {"size": "2", "destination": "/s"},
+    ]
+    more = [{"type": "tmpfs", "size": "64M", "destination": "/t"}, {"size": "512M", "destination": "/u"}]
+    with serving(CREATED, max_version="1.42") as server:
+        for given in (old, [*old, *new], new[1:]):
+            options = [word for mount in given for word in ("--mount", mount)]
+            run(containers.RunContainer, server, *options, "busybox", "true")
+        with pytest.raises(zun_api_exceptions.CommandError, match="Invalid mounts"):
+            run(containers.RunContainer, server, "--mount", "type=tmpfs,destination=/t", "busybox")
+
+    assert [(one.version, one.body["mounts"]) for one in server.asked_of_v1] == [
+        ("1.40", known),
+        ("1.42", [*known, *more]),
+        ("1.42", more[1:]),
+    ]
 
 
 def test_topology_table():
