@@ -47,8 +47,8 @@ def find(context: RequestContext, ident: str, *, all_projects: bool) -> session.
     statement = sa.select(table).where(column == ident, *_visible(context, all_projects)).limit(2)
     with session.reader() as connection:
         rows = session.rows(connection, statement)
-    if not rows:
-        raise exceptions.ContainerNotFound(container=ident)
+    if not rows:  # the code is a container's, which clients know
+        raise exceptions.ContainerNotFound(f"Capsule {ident} could not be found.")
     if len(rows) > 1:
         raise exceptions.Conflict(f"Multiple capsules exist with name {ident}. Please use the capsule uuid instead.")
     return rows[0]
@@ -64,7 +64,7 @@ def page(
     all_projects: bool = False,
 ) -> list[session.Row]:
     """Up to ``limit`` capsules behind the one whose uuid is ``marker``."""
-    missing = exceptions.ContainerNotFound(container=marker)
+    missing = exceptions.ContainerNotFound(f"Capsule {marker} could not be found.")
     visible = _visible(context, all_projects)
     return paging.behind(
         table, visible, limit=limit, marker=marker, missing=missing, sort_key=sort_key, sort_dir=sort_dir
