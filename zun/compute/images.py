@@ -141,7 +141,7 @@ class Images:
         LOG.info("Image %s (%s) is here", uuid, name)
 
     def delete(self, context: RequestContext, uuid: str) -> None:
-        """Remove the image, and its row once it is gone. One that a container uses stays, and so does its row."""
+        """Remove the image, and its row once it is gone. One that a container uses stays, and its row says why."""
         image = Image.get_by_uuid(context, uuid)
         name, _ = source(join(image.repo, image.tag), None, self._accounts.default)
         name = image.local_name or name
@@ -150,6 +150,8 @@ class Images:
                 self._runtime.remove_image(name)
             except exceptions.ZunError as exc:
                 LOG.warning("Image %s (%s) could not be removed: %s", uuid, name, exc)
+                image.status_detail = f"It could not be removed: {exc}"[:255]
+                image.save()
                 return
         image.destroy()
         LOG.info("Image %s (%s) is removed", uuid, name)

@@ -46,7 +46,8 @@ def find(context: RequestContext, ident: str, *, all_projects: bool) -> session.
     statement = sa.select(table).where(idents.called(table, ident), *_visible(context, all_projects)).limit(2)
     with session.reader() as connection:
         rows = session.rows(connection, statement)
-    return idents.only(rows, ident, exceptions.ContainerNotFound(container=ident))
+    # The code is a container's, which clients know.
+    return idents.only(rows, ident, exceptions.ContainerNotFound(f"Capsule {ident} could not be found."))
 
 
 def page(
@@ -59,7 +60,7 @@ def page(
     all_projects: bool = False,
 ) -> list[session.Row]:
     """Up to ``limit`` capsules behind the one whose uuid is ``marker``."""
-    missing = exceptions.ContainerNotFound(container=marker)
+    missing = exceptions.ContainerNotFound(f"Capsule {marker} could not be found.")
     visible = _visible(context, all_projects)
     return paging.behind(
         table, visible, limit=limit, marker=marker, missing=missing, sort_key=sort_key, sort_dir=sort_dir

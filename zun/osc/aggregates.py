@@ -46,18 +46,10 @@ class CreateAggregate(command.ShowOne):
         return COLUMNS, resources.row(_aggregates(self.app, "create").create(body), COLUMNS)
 
 
-class DeleteAggregate(command.Command):
+class DeleteAggregate(resources.DeleteEach):
     """Delete host aggregates that have no hosts"""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("aggregate", metavar="<aggregate>", nargs="+", help="Name or uuid of the aggregate.")
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        aggregates = _aggregates(self.app, "delete")
-        for ident in parsed_args.aggregate:
-            aggregates.delete(ident)
+    noun = "aggregate"
 
 
 class ListAggregates(command.Lister):

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 from zunclient import exceptions as zun_exceptions
+from zunclient.common import utils as zun_utils
 from zunclient.common.websocketclient import websocketclient
 from zunclient.osc.v1 import containers
 
@@ -77,9 +78,11 @@ class _New:
     @staticmethod
     def _shown(client: Any, uuid: str, before: tuple[Any, Any]) -> tuple[Any, Any]:
         try:
-            shown = client.containers.get(uuid).to_dict()
+            container = client.containers.get(uuid)
         except zun_exceptions.NotFound:  # it removed itself
             return before
+        zun_utils.format_container_addresses(container)  # as show has them
+        shown = container.to_dict()
         return tuple(shown), tuple(shown.values())
 
 
@@ -138,7 +141,7 @@ class ExecContainer(containers.ExecContainer):
             websocketclient.do_exec(client, begun["proxy_url"], name, begun["exec_id"], "~", 0.5)
             return 0
         ended = client.containers.execute(name, command=command)
-        print(ended["output"], file=self.app.stdout)
+        print(ended["output"] or "", end="", file=self.app.stdout)  # as it is: it may go into a file
         return int(ended["exit_code"] or 0)
 
 

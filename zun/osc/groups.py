@@ -44,18 +44,10 @@ class CreateGroup(command.ShowOne):
         return COLUMNS, resources.row(_groups(self.app, "create").create(body), COLUMNS)
 
 
-class DeleteGroup(command.Command):
+class DeleteGroup(resources.DeleteEach):
     """Delete groups that have no containers"""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("group", metavar="<group>", nargs="+", help="Name or uuid of the group.")
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        groups = _groups(self.app, "delete")
-        for ident in parsed_args.group:
-            groups.delete(ident)
+    noun = "group"
 
 
 class ListGroups(command.Lister):

@@ -9,12 +9,14 @@ from zunclient.common import utils
 _TMPFS = "type=tmpfs"
 
 
-def newer(texts: Sequence[str]) -> list[dict[str, Any]] | None:
-    """The request's member ``mounts`` if it needs microversion 1.42; None where python-zunclient's own will do.
+def parse(texts: Sequence[str]) -> list[dict[str, Any]]:
+    """The request's member ``mounts``. Raises python-zunclient's CommandError."""
+    return [_parsed(text) for text in texts]
 
-    Raises CommandError.
-    """
-    found = [_parsed(text) for text in texts]
+
+def newer(texts: Sequence[str]) -> list[dict[str, Any]] | None:
+    """What ``parse`` gives if that needs microversion 1.42; None where python-zunclient's own will do."""
+    found = parse(texts)
     is_newer = any(each.get("type") == "tmpfs" or not each.get("size", "0").isdecimal() for each in found)
     return found if is_newer else None
 

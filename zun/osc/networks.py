@@ -51,18 +51,10 @@ class CreateNetwork(command.ShowOne):
         return COLUMNS, _row(_networks(self.app, "create").create(body), COLUMNS)
 
 
-class DeleteNetwork(command.Command):
+class DeleteNetwork(resources.DeleteEach):
     """Delete networks that have no containers"""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("network", metavar="<network>", nargs="+", help="Name or uuid of the network.")
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        networks = _networks(self.app, "delete")
-        for ident in parsed_args.network:
-            networks.delete(ident)
+    noun = "network"
 
 
 class ShowNetwork(command.ShowOne):

@@ -9,7 +9,7 @@ from typing import Any
 
 from osc_lib.command import command
 
-from zun.osc import explanation, placement, versions
+from zun.osc import explanation, mounts, placement, versions
 
 
 class ExplainContainer(command.ShowOne):
@@ -97,6 +97,14 @@ def _add_shape(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cpu", metavar="<cpu>", help="The number of virtual cpus.")
     parser.add_argument("--memory", metavar="<memory>", help="The container memory size in MiB.")
     parser.add_argument("--disk", metavar="<disk>", type=int, help="The disk size in GiB.")
+    parser.add_argument("--image", metavar="<image>", help="The image: one made by commit is on one host only.")
+    parser.add_argument(
+        "--mount",
+        metavar="<mount>",
+        action="append",
+        default=[],
+        help="A mount as of create: a named volume is on one host only, and a new one takes disk. May be repeated.",
+    )
     parser.add_argument("--runtime", metavar="<runtime>", help="The runtime to use.")
     parser.add_argument("--availability-zone", metavar="<zone>", help="The availability zone.")
     parser.add_argument("--host", metavar="<host>", help="The host, for administrators.")
@@ -108,9 +116,11 @@ def _add_shape(parser: argparse.ArgumentParser) -> None:
 
 def _shape(parsed_args: argparse.Namespace, *more: str) -> dict[str, Any]:
     """The body of the request: what was given and nothing else."""
-    names = ("cpu", "memory", "disk", "runtime", "availability_zone", "host", *more)
+    names = ("cpu", "memory", "disk", "image", "runtime", "availability_zone", "host", *more)
     given = {name: getattr(parsed_args, name) for name in names}
     body = {name: value for name, value in given.items() if value is not None}
+    if parsed_args.mount:
+        body["mounts"] = mounts.parse(parsed_args.mount)
     hints = placement.all_hints(parsed_args)
     if hints:
         body["hints"] = hints

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests about collections that python-zunclient does not know, at microversion 1.42."""
 
+import argparse
+import sys
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
+
+from osc_lib.command import command
 
 from zun.osc import versions
 
@@ -43,6 +47,28 @@ class Collection:
         more = {} if body is None else {"body": body}
         _, answer = self._http.json_request(method, f"/v1/{self._noun}{path}", **more)
         return answer
+
+
+class DeleteEach(command.Command):
+    """What each ``delete`` of ours does: one that fails is told of, and the next ones have their turn."""
+
+    noun: ClassVar[str]
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("idents", metavar=f"<{self.noun}>", nargs="+", help=f"Name or uuid of the {self.noun}.")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        collection = Collection(self.app, f"{self.noun}s", f"appcontainer {self.noun} delete")
+        failures = 0
+        for ident in parsed_args.idents:
+            try:
+                collection.delete(ident)
+            except Exception as exc:  # whatever it was
+                failures += 1
+                print(f"Request to delete {self.noun} {ident} failed: {exc}", file=sys.stderr)
+        return 1 if failures else 0
 
 
 def row(item: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:

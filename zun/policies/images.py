@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from zun.policies.roles import ADMIN, READER, rule
+from zun.policies.roles import ADMIN, MEMBER, READER, rule
 
 _LIST = "/v1/images"
 _ITEM = f"{_LIST}/{{uuid}}"
@@ -9,6 +9,7 @@ RULES = (
     rule("image:pull", ADMIN, "Pull an image to a host.", f"POST {_LIST}"),
     rule("image:get_one", ADMIN, "Show an image of a host.", f"GET {_ITEM}"),
     rule("image:delete", ADMIN, "Remove an image from its host.", f"DELETE {_ITEM}"),
+    rule("image:delete:committed", MEMBER, "Remove an image that was made of a container.", f"DELETE {_ITEM}"),
     rule(
         "image:search",
         READER,

@@ -217,7 +217,10 @@ def create(settings: Settings) -> Mapping[Version, Schema]:
 COUNT = scalars.whole(1, 100)
 LIMIT = scalars.whole(1, 100_000)
 _SHAPE = frozenset(
-    {"cpu", "memory", "disk", "cpu_policy", *placement.FIELDS, "hints", "runtime", "availability_zone", "host"}
+    {
+        *("cpu", "memory", "disk", "cpu_policy", *placement.FIELDS, "hints", "runtime", "availability_zone", "host"),
+        *("image", "mounts"),  # one that a project made, and its volumes, are where they are
+    }
 )
 
 

@@ -156,6 +156,7 @@ def application(tmp_path_factory):
         quota__containers=100000,
         quota__memory=-1,
         quota__cpu=-1,
+        network__subnet_prefix=16,  # an address for each container that a long run makes
     )
     yield api_app.build(cloud.conf, scheduler_api=cloud.scheduler_api, compute_api=cloud.compute_api)
     cloud.stop()

@@ -91,7 +91,7 @@ def test_an_image_in_use_stays(cloud, context):
     cloud.drivers["one"].fail("remove_image", exceptions.Conflict("a container uses it"))
     cloud.compute_api.image_delete(context, "one", uuid)
     wait_for(lambda: tried)
-    assert exists(uuid)
+    wait_for(lambda: "a container uses it" in (db.get(uuid)["status_detail"] or ""))
     cloud.compute_api.image_delete(context, "one", uuid)
     wait_for(lambda: not exists(uuid))
 

@@ -4,13 +4,13 @@
 import random
 import urllib.parse
 from collections.abc import Sequence
+from typing import Any
 
 from oslo_utils import timeutils, uuidutils
 
 from zun.api import committed, paging
 from zun.api.controllers.v1 import alive
 from zun.api.controllers.v1.parts import Parts
-from zun.api.policy import Access
 from zun.api.request import Call
 from zun.api.routes import Answer, Route
 from zun.api.schemas import images as schemas
@@ -74,10 +74,15 @@ class Images:
         return Answer(views.show(row, call.version, call.base_url), 202, location)
 
     def show(self, call: Call) -> Answer:
-        return Answer(views.show(self._found(call, "image:get_one"), call.version, call.base_url))
+        row = self._found(call)
+        call.access.require("image:get_one", _owned(row))
+        return Answer(views.show(row, call.version, call.base_url))
 
     def delete(self, call: Call) -> Answer:
-        row = self._found(call, "image:delete")
+        row = self._found(call)
+        made = row["local_name"] and call.access.allows("image:delete:committed", _owned(row))
+        if not made:
+            call.access.require("image:delete", _owned(row))
         self._compute.image_delete(call.context, row["host"], row["uuid"])
         return Answer()
 
@@ -100,17 +105,12 @@ class Images:
                 raise
             return Answer(own)
 
-    def _found(self, call: Call, rule: str) -> Row:
+    @staticmethod
+    def _found(call: Call) -> Row:
         uuid = call.parameters["uuid"]
         if not uuidutils.is_uuid_like(uuid):
             raise exceptions.ImageNotFound(image=uuid[:64])
-        row = db.get(uuid, None if call.context.is_admin else call.context.project_id)
-        self._require(call.access, rule, row)
-        return row
-
-    @staticmethod
-    def _require(access: Access, rule: str, row: Row) -> None:
-        access.require(rule, {"project_id": row["project_id"], "user_id": None})
+        return db.get(uuid, None if call.context.is_admin else call.context.project_id)
 
     def _host(self, ident: str) -> str:
         try:
@@ -125,3 +125,8 @@ class Images:
         if not hosts:
             raise exceptions.Unavailable("No compute host is up that could ask the registries. Try again later.")
         return str(self._random.choice(hosts))
+
+
+def _owned(row: Row) -> dict[str, Any]:
+    """An image as a target of policy; it is nobody's in particular in its project."""
+    return {"project_id": row["project_id"], "user_id": None}

@@ -6,7 +6,7 @@ from typing import Any
 
 from oslo_utils import uuidutils
 
-from zun.api import creation, hints, microversion
+from zun.api import committed, creation, hints, microversion
 from zun.api.controllers.v1 import requested
 from zun.api.controllers.v1.parts import Parts
 from zun.api.request import Call
@@ -69,7 +69,11 @@ class Placement:
         fields = creation.container_fields(given, run=False, version=call.version, settings=self._settings)
         requested.check_host(given)
         asked = hints.resolved(call.context, given.get("hints") or {})
-        fields["request"] |= {"hints": asked}
+        fields["request"] |= requested.host_of_volumes(call.context, fields) | {"hints": asked}
+        if "image" in given:
+            fields["request"] |= committed.wanted(
+                call.context.project_id, given["image"], registry=None, host=given.get("host")
+            )
         fields["group_uuid"] = asked.get(hints.GROUP)
         owner = {"project_id": call.context.project_id, "user_id": call.context.user_id}
         empty = {name: None for name, field in Container.fields.items() if field.nullable}

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images of containers over HTTP: making one, and asking for one."""
 
+import dataclasses
+
 import pytest
 
 from zun.common import exceptions
@@ -162,3 +164,17 @@ def test_search(api, admin_api, compute):
     compute.failure = exceptions.Unavailable("no registry")
     assert names("web/search") == ["team/web"]
     assert api.get("/v1/images/other/search").refusal == (503, "unavailable")
+
+
+@pytest.mark.parametrize(("role", "status"), [("reader", 403), ("member", 200), ("admin", 200)])
+def test_members_may_delete_what_their_project_made(api, compute, role, status):
+    """And nothing else of hosts, where other projects' containers may use it."""
+    who = dataclasses.replace(api, roles=role)
+    uuid, theirs = made(), made(project="other")
+    assert who.delete(f"/v1/images/{uuid}").status == status
+    assert compute.sent == ([("image_delete", uuid, {"host": HOST})] if status == 200 else [])
+    if role == "member":
+        pulled = db.insert({"project_id": "demo", "host": HOST, "repo": "web", "tag": "1"})["uuid"]
+        assert who.delete(f"/v1/images/{pulled}").status == 403
+        assert who.delete(f"/v1/images/{theirs}").refusal == (400, "image-not-found")
+        assert who.get(f"/v1/images/{uuid}").status == 403  # it says which host

@@ -5,7 +5,7 @@ import pytest
 
 from zun.api import app as api_app
 from zun.db import containers as db
-from zun.db import explanations, groups
+from zun.db import explanations, groups, images, session, volumes
 from zun.scheduler.rpcapi import SchedulerAPI
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.api.client import Client
@@ -200,6 +200,27 @@ def test_hints_are_looked_up_as_for_a_create(api, cloud, monkeypatch):
     (container,) = asked
     assert (container.group_uuid, container.request["hints"]) == (row["uuid"], {"group": row["uuid"]})
     assert groups.members([row["uuid"]]).get(row["uuid"], []) == []
+
+
+def test_what_is_on_one_host_only_has_it_go_there(api, admin_api):
+    """Volumes and images that the project made, as for a create."""
+
+    def on(**fields):
+        body = {**DEDICATED, **fields}
+        counted = admin_api.in_project("demo").post("/v1/placement/capacity", body).json["hosts"]
+        return {each["host"] for each in counted if each["count"]}
+
+    second = SECRETS[1]
+    uuid = images.insert_committed({"project_id": "demo", "host": second, "repo": "web", "tag": "1"})["uuid"]
+    with session.writer() as connection:
+        volumes.hold(connection, "demo", ["data"], second)
+    assert on() == on(image="web:1") == on(image="busybox") == set(SECRETS)  # it is still being made
+    images.update(uuid, {"image_id": "sha256:1"})
+    assert on(image="web:1") == on(image=uuid) == {second}
+    mounted = [{"source": "data", "destination": "/d"}]
+    assert on(mounts=mounted) == {second}
+    assert on(mounts=[{**mounted[0], "source": "other"}]) == set(SECRETS)
+    assert api.post("/v1/placement/dry_run", {**DEDICATED, "mounts": mounted, "image": "web:1"}).json["fits"] is True
 
 
 # capacity

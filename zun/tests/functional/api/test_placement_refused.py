@@ -14,7 +14,8 @@ DEDICATED = {"cpu_policy": "dedicated", "cpu": 2, "memory": 512}
 @pytest.mark.parametrize(
     ("body", "refusal", "named"),
     [
-        ({"image": "demo"}, (400, "schema-validation-error"), "image"),
+        ({"image": ""}, (400, "schema-validation-error"), "image"),
+        ({"mounts": [{"source": "/etc", "destination": "/e"}]}, (400, "invalid-value"), "mounts"),
         ({"name": "web"}, (400, "schema-validation-error"), "name"),
         ({"cpu": "many"}, (400, "schema-validation-error"), "cpu"),
         ({"cpu": -1}, (400, "schema-validation-error"), "cpu"),

@@ -131,6 +131,8 @@ MEMBERS = {"container:get_one:image_pull_policy", "container:get_one:privileged"
 HOSTS = {"container:explain:host", "placement:dry_run:host", "placement:capacity:host"}
 # What it hides is in test_container_action_list.
 HIDING = {"container:action:events"}
+# Who may not by it may by another one; in test_commit.
+WIDENING = {"image:delete:committed"}
 # What they show is in test_capsules; nobody is refused for want of them.
 SHOWING = {"capsule:get:host", "capsule:get_all_all_projects"}
 WINDOWS = {
@@ -156,7 +158,7 @@ def version_for(rule):
 
 def test_every_rule_is_tried():
     named = {rule.name for rule in policies.list_rules() if ":" in rule.name}
-    assert named == USES.keys() | MEMBERS | HOSTS | HIDING | SHOWING  # the hosts are tried in test_placement
+    assert named == USES.keys() | MEMBERS | HOSTS | HIDING | WIDENING | SHOWING  # the hosts are tried in test_placement
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from osc_lib import exceptions
 from zunclient import api_versions
 from zunclient.v1 import client as zun_client
 
-from zun.osc import capsules, containers, each, hosts, images, registries
+from zun.osc import aggregates, capsules, containers, each, groups, hosts, images, networks, registries
 from zun.tests.functional.osc.recorder import Asked, serving
 
 BROKEN = (409, {"errors": [{"title": "it is paused", "detail": "it is paused", "status": 409}]})
@@ -80,6 +80,18 @@ def test_one_of_another_kind(capsys, command, argv, asked):
     assert [(each.method, each.path) for each in server.asked_of_v1] == [asked] * 2
     if command is each.CommitContainer:
         assert "The image is i-9." in printed
+
+
+@pytest.mark.parametrize(
+    ("command", "noun"),
+    [(networks.DeleteNetwork, "network"), (groups.DeleteGroup, "group"), (aggregates.DeleteAggregate, "aggregate")],
+)
+def test_of_several_to_delete_each_has_its_turn(capsys, command, noun):
+    with serving({("DELETE", f"/v1/{noun}s/b"): (204, None)}, max_version="1.42") as server:
+        assert execute(command, server, "a", "b") == (1, "")
+        assert execute(command, server, "b") == (0, "")
+    assert [each.path for each in server.asked_of_v1] == [f"/v1/{noun}s/{ident}" for ident in "abb"]
+    assert f"Request to delete {noun} a failed: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [each.NetworkAttach, each.NetworkDetach])
@@ -173,7 +185,7 @@ def test_a_name_with_a_slash_is_searched_for():
 def test_words_of_a_command_arrive_as_they_were_typed():
     path = "/v1/containers/c/execute?command=sh+-c+%27echo+%22a+b%22%27"
     with serving({("POST", path): (200, {"output": "a b", "exit_code": 3})}) as server:
-        assert execute(containers.ExecContainer, server, "c", "sh", "-c", 'echo "a b"') == (3, "a b\n")
+        assert execute(containers.ExecContainer, server, "c", "sh", "-c", 'echo "a b"') == (3, "a b")
 
 
 def test_a_health_check_with_a_comma():
@@ -203,10 +215,12 @@ RUN = {("POST", "/v1/containers?run=true"): (202, {**C, "status": "Creating"})}
     ],
 )
 def test_waiting_shows_what_came_of_it(command, answer, status):
-    shown = {("GET", "/v1/containers/c-1"): (200, {**C, "status": status})}
+    addresses = {"n-1": [{"addr": "10.1.0.2", "version": 4}]}
+    shown = {("GET", "/v1/containers/c-1"): (200, {**C, "status": status, "addresses": addresses})}
     with serving(answer | shown) as server:
         exit_status, printed = execute(command, server, "--wait", "-f", "json", "busybox")
     assert exit_status == 0 and f'"status": "{status}"' in printed
+    assert '"addresses": "10.1.0.2"' in printed  # as show has them
 
 
 @pytest.mark.parametrize("command", [containers.CreateContainer, containers.RunContainer])

@@ -121,7 +121,7 @@ def test_an_explanation_for_programs():
 SHAPE = (
     "--cpu", "2", "--memory", "512", "--disk", "3", "--availability-zone", "nova", "--hint", "label:a=b",
     "--cpu-policy", "dedicated", "--numa-nodes", "2", "--numa-cpus", "1,1", "--host", "h1", "--runtime", "runc",
-    "--group", "web",
+    "--group", "web", "--image", "web:1", "--mount", "source=data,destination=/d",
 )  # fmt: skip
 BODY = {
     "cpu": "2",
@@ -134,6 +134,8 @@ BODY = {
     "numa_cpus": [1, 1],
     "host": "h1",
     "runtime": "runc",
+    "image": "web:1",
+    "mounts": [{"source": "data", "destination": "/d"}],
 }
 
 

@@ -91,6 +91,7 @@ READER = [
     "quota:get_default",
 ]
 MEMBER = [
+    "image:delete:committed",
     "container:create",
     "container:update",
     "container:delete",
