@@ -153,9 +153,10 @@ def eight_cell_cases() -> Iterator[Case]:
 
 
 WORST = (
-    370, 598, 695, 1375, 1430, 2140, 2440, 2692, 2755, 3249, 4651, 4699, 5020, 5033, 5040, 5745, 6017, 6019, 6463, 6517,
+    343, 370, 598, 619, 695, 817, 823, 1375, 1430, 1643, 1828, 2043, 2140, 2440, 2692, 2755, 3249, 3668, 3869, 3985,
+    4821, 4925, 5020, 5033, 5262, 5745, 6014, 6017, 6019, 6152, 6370, 6463, 6517, 6532, 6995, 7320,
 )
-"""The slowest of the first 8,000 seeds, found by asking all of them."""
+"""The slowest of the first 8,000 seeds, found by asking all of them, before and after they were made quicker."""
 
 
 def any_cases() -> Iterator[Case]:

@@ -19,7 +19,7 @@ from zun.topology.placement import CellShare, Plan
 from zun.topology.question import Part, Question, Stocks, Taken, in_mib
 from zun.topology.refusal import Refusal
 from zun.topology.request import MICRO, PlacementRequest
-from zun.topology.sets import Chosen, SetSearch, Supply, alike, among
+from zun.topology.sets import Chosen, SetSearch, Supply, alike, among, distances_among
 from zun.topology.usage import Usage
 from zun.topology.view import CellView, HostView, id_bits, view_of
 
@@ -202,7 +202,7 @@ def _set_search(
 ) -> SetSearch:
     return SetSearch(
         count=count,
-        distances=[[view.distances[a.index][b.index] for b in cells] for a in cells],
+        distances=distances_among(view, cells),
         weight=DISTANCE << id_bits(view)[0],
         unary=unary,
         base=base,

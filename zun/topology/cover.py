@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from zun.topology.cost import CACHES, CORE_LEFT, CORES, DISTANCE, PACK, REMOTE, mirrored
 from zun.topology.question import Offer, Question, Taken, in_mib
 from zun.topology.request import MICRO
-from zun.topology.sets import STEPS, Chosen, SetSearch, Supply, alike, among
+from zun.topology.sets import STEPS, Chosen, SetSearch, Supply, alike, among, distances_among
 from zun.topology.view import CellView, id_bits
 
 
@@ -51,7 +51,7 @@ class _Cover:
             unary, base = self._bounds(count)
             search = SetSearch(
                 count=count,
-                distances=[[view.distances[a.index][b.index] for b in self.cells] for a in self.cells],
+                distances=distances_among(view, self.cells),
                 weight=DISTANCE << self.bits,
                 unary=unary,
                 base=base,

@@ -105,8 +105,11 @@ class Question:
         if need > room and self.strict and need > self.reach(cell):
             return None
         if self.dedicated and cpus:
-            found = self._dedicated_offer(cell, cpus)
-            return None if found is None else found._replace(cost=found.cost + self.memory_cost(room, need))
+            found = self._stock(cell).pick(cpus)
+            if found is None:
+                return None
+            cost, given, withheld = found
+            return Offer(cost + self.memory_cost(room, need), given << cell.base, withheld << cell.base, cpus)
         offer = self.cpu_offer(cell, cpus)
         return None if offer is None else offer._replace(cost=offer.cost + self.memory_cost(room, need))
 
@@ -123,10 +126,12 @@ class Question:
         if not self.dedicated:
             return [self.cost(cell, cpus, need) for cpus, need, _ in parts]
         room, stock, mem_left = self.room(cell.id), self._stock(cell), self.rules.weights.mem_left
-        reach = self.reach(cell) if self.strict else None
         found: list[int | None] = []
         for cpus, need, _ in parts:
-            cost = stock.cost(cpus) if reach is None or need <= reach else None
+            if need > room and self.strict and need > self.reach(cell):
+                found.append(None)
+                continue
+            cost = stock.cost(cpus)
             if cost is not None:
                 cost += (room - need) * mem_left if need <= room else (need - room) * REMOTE
             found.append(cost)
@@ -156,11 +161,12 @@ class Question:
     def _stock(self, cell: CellView) -> CellStock:
         stock = self._stocks.get(cell.index)
         if stock is None:
-            held = (self.held & cell.online) >> cell.base
-            key = cell.model, held, self.usage.budget(self.view, cell)
-            stock = self._alike.get(key)
+            model, held, budget = cell.model, self.held, self.usage.budget(self.view, cell)
+            if held:
+                held = (held & cell.online) >> cell.base
+            stock = self._alike.get((model, held, budget))
             if stock is None:
-                stock = self._alike[key] = CellStock(cell.model, held, self.rules, key[2])
+                stock = self._alike[model, held, budget] = CellStock(model, held, self.rules, budget)
             self._stocks[cell.index] = stock
         return stock
 

@@ -19,7 +19,7 @@ from functools import lru_cache
 from itertools import combinations
 from math import comb
 
-from zun.topology.view import CellView
+from zun.topology.view import CellView, HostView
 
 STEPS = 50_000
 """Every way to choose 8 of 16 cells takes 48,619."""
@@ -48,7 +48,7 @@ class SetSearch:
     """The best set of ``count`` positions out of ``len(unary)``."""
 
     count: int
-    distances: Sequence[Sequence[int]]
+    distances: tuple[tuple[int, ...], ...]
     """There and back, by position."""
     weight: int
     """What one unit of distance costs."""
@@ -97,14 +97,14 @@ class SetSearch:
         unary, least = self.unary, self.base + sum(sorted(self.unary)[: self.count])
         priced = any(each.price is not None for each in supplies)
         bounds: list[tuple[int, Chosen, int]] = []
-        for spread, sets in _by_distance(tuple(map(tuple, self.distances)), self.count):
+        for spread, sets in _by_distance(self.distances, self.count):
             far = spread * self.weight
             if self.best_cost is not None and least + far >= self.best_cost:
                 break
             for mask, chosen in sets:
-                if any(mask & one and not mask & other for one, other in like):
+                if like and any(mask & one and not mask & other for one, other in like):
                     continue
-                extra = _lacking(supplies, chosen)
+                extra = _lacking(supplies, chosen) if supplies else 0
                 if extra is not None:
                     bounds.append((self.base + sum([unary[p] for p in chosen]) + far + extra, chosen, spread))
             if not priced:
@@ -269,3 +269,11 @@ def alike(profiles: Sequence[object], peers: Sequence[int]) -> list[int]:
 def among(mask: int, cells: Sequence[CellView]) -> int:
     """A mask of positions on the host as a mask of positions in ``cells``."""
     return sum(1 << position for position, cell in enumerate(cells) if mask >> cell.index & 1)
+
+
+def distances_among(view: HostView, cells: Sequence[CellView]) -> tuple[tuple[int, ...], ...]:
+    """There and back, by position in ``cells``."""
+    if len(cells) == len(view.cells):
+        return view.distances
+    positions = [cell.index for cell in cells]
+    return tuple([tuple([row[b] for b in positions]) for row in [view.distances[a] for a in positions]])

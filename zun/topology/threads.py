@@ -57,9 +57,12 @@ class Regular(NamedTuple):
 
     def price(self, want: int) -> tuple[int, int] | None:
         """The fewest cores that have so many CPUs, and the least threads left over on them; None without so many."""
-        wide, cores, ones = self.pattern.bit_count(), self.firsts.bit_count(), self.ones.bit_count()
-        if self.policy == "isolate":
-            return (want, max(0, want - ones) * (wide - 1)) if want <= cores + ones else None
+        firsts, ones, pattern, policy = self
+        wide, cores, ones = pattern.bit_count(), firsts.bit_count(), ones.bit_count()
+        if policy == "isolate":
+            if want > cores + ones:
+                return None
+            return want, (want - ones) * (wide - 1) if want > ones else 0
         used = want // wide
         if used > cores:
             used = cores
@@ -72,12 +75,16 @@ class Regular(NamedTuple):
         """The lowest of the choices with this price."""
         firsts, ones, pattern, policy = self
         if policy == "isolate":
-            used = min(want, max(0, want - ones.bit_count()))
+            used = want - ones.bit_count() if ones else want
+            if used <= 0:
+                return Take(cores, left, lowest(ones, want), 0)
             firsts = lowest(firsts, used)
-            return Take(cores, left, firsts | lowest(ones, want - used), firsts * (pattern ^ 1))
+            return Take(cores, left, firsts | ones, firsts * (pattern ^ 1))
         # An odd thread comes from a core that is already broken.
         used = (want + left - cores) // (pattern.bit_count() - 1) if firsts else 0
-        union = lowest(firsts, used) * pattern | lowest(ones, cores - used)
+        union = lowest(firsts, used) * pattern
+        if used < cores:
+            union |= lowest(ones, cores - used)
         return _trimmed(union, cores, left, policy) if left else Take(cores, 0, union, 0)
 
 

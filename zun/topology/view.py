@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from zun.topology.cells import HostTopology, NUMACell
 from zun.topology.cost import PACK, SPREAD, Weights
@@ -106,6 +106,10 @@ class _Limits(NamedTuple):
     exposed_l3: int
 
 
+_Cpus = tuple[tuple[int, ...], tuple[int, ...], _Limits]
+"""All that a ``CpuView`` is made of: cores, L3 caches and what may be done with them."""
+
+
 def view_of(topology: HostTopology, isolation: str = "thread") -> HostView:
     """The view of ``topology`` for requests of this grade, built at the first call and kept with it.
 
@@ -129,7 +133,7 @@ def _build(topology: HostTopology, dedicated: int) -> HostView:
         topology.exposed.mask,
         topology.exposed_l3.mask,
     )
-    models: dict[tuple[object, ...], CpuView] = {}
+    models: dict[_Cpus, CpuView] = {}
     cells = tuple(
         _cell_view(index, cell, limits, attached[cell.id], topology.cells, models)
         for index, cell in enumerate(working)
@@ -181,58 +185,79 @@ def _attach(topology: HostTopology, working: list[NUMACell]) -> dict[int, tuple[
 
 def _cell_view(
     index: int, cell: NUMACell, limits: _Limits, attached: tuple[int, ...], nodes: Sequence[NUMACell],
-    models: dict[tuple[object, ...], CpuView],
+    models: dict[_Cpus, CpuView],
 ) -> CellView:
     """``models`` are those of the cells before; a new one is added."""
     online = cell.cpus.mask
-    own = _Limits(*(limit & online for limit in limits))
-    cores, caches = tuple(core.mask for core in cell.siblings), tuple(cache.mask for cache in cell.l3)
     base = (online & -online).bit_length() - 1
     key = (
-        tuple(core >> base for core in cores), tuple(cache >> base for cache in caches),
-        _Limits(*(limit >> base for limit in own)),
+        tuple([core.mask >> base for core in cell.siblings]), tuple([cache.mask >> base for cache in cell.l3]),
+        _Limits(*[(limit & online) >> base for limit in limits]),
     )
-    if key not in models:
-        models[key] = CpuView(**_cpus(*key))
+    model = models.get(key)
+    if model is None:
+        model = models[key] = _cpu_view(*key)
+    caches = tuple([_moved(cache, base) for cache in model.caches])
     return CellView(
         index=index,
         id=cell.id,
         base=base,
-        model=models[key],
+        model=model,
         nodes=(cell.id, *attached),
         spill=tuple(
             node.id
             for node in sorted(nodes, key=lambda node: (cell.distance(node.id), node.id))
             if node.id != cell.id
         ),
-        **_cpus(cores, caches, own),
+        dedicated=model.dedicated << base,
+        pool=model.pool << base,
+        everyone=model.everyone << base,
+        online=online,
+        caches=caches,
+        cache_masks=tuple([cache.mask for cache in caches]),
+        cores=tuple([core << base for core in model.cores]),
+        widest=model.widest,
+        pattern=model.pattern,
+        steps=model.steps,
+        wide_firsts=model.wide_firsts << base,
+        whole=tuple([core << base for core in model.whole]),
+        whole_firsts=model.whole_firsts << base,
+        smt=model.smt,
     )
 
 
-def _cpus(cores: tuple[int, ...], caches: tuple[int, ...], limits: _Limits) -> dict[str, Any]:
-    """The fields of a ``CpuView``."""
+def _moved(cache: CacheView, base: int) -> CacheView:
+    return CacheView(
+        mask=cache.mask << base,
+        cores=tuple([core << base for core in cache.cores]),
+        whole=tuple([core << base for core in cache.whole]),
+        kept=cache.kept << base,
+    )
+
+
+def _cpu_view(cores: tuple[int, ...], caches: tuple[int, ...], limits: _Limits) -> CpuView:
     dedicated, exposed = limits.dedicated, limits.exposed
     whole = tuple(core for core in cores if not core & ~dedicated and not core & exposed)
     pattern = _pattern(cores)
     groups = tuple(
         _cache_view(group, whole, limits, caches) for group in _by_cache(cores, caches)
     )
-    return {
-        "dedicated": dedicated,
-        "pool": limits.pool,
-        "everyone": limits.everyone,
-        "online": sum(cores),
-        "caches": groups,
-        "cache_masks": tuple(cache.mask for cache in groups),
-        "cores": cores,
-        "widest": max(map(int.bit_count, cores)),
-        "pattern": pattern,
-        "steps": tuple(step for step in range(1, pattern.bit_length()) if pattern >> step & 1),
-        "wide_firsts": sum(core & -core for core in cores if core & (core - 1)),
-        "whole": whole,
-        "whole_firsts": sum(core & -core for core in whole),
-        "smt": any(core & (core - 1) for core in whole),
-    }
+    return CpuView(
+        dedicated=dedicated,
+        pool=limits.pool,
+        everyone=limits.everyone,
+        online=sum(cores),
+        caches=groups,
+        cache_masks=tuple(cache.mask for cache in groups),
+        cores=cores,
+        widest=max(map(int.bit_count, cores)),
+        pattern=pattern,
+        steps=tuple(step for step in range(1, pattern.bit_length()) if pattern >> step & 1),
+        wide_firsts=sum(core & -core for core in cores if core & (core - 1)),
+        whole=whole,
+        whole_firsts=sum(core & -core for core in whole),
+        smt=any(core & (core - 1) for core in whole),
+    )
 
 
 def _cache_view(

@@ -43,8 +43,8 @@ def test_search_finds_the_cheapest_set(few):
             return None if have < wanted else sum(unary[c] for c in chosen) + 7 * max(0, soft - have)
 
         search = SetSearch(
-            count=rng.randint(1, size), distances=far, weight=rng.choice((0, 1, 100)), unary=unary, base=0,
-            leaf=leaf, supplies=(Supply(amounts, wanted), Supply(amounts, soft, 7)), few=few,
+            count=rng.randint(1, size), distances=tuple(map(tuple, far)), weight=rng.choice((0, 1, 100)), unary=unary,
+            base=0, leaf=leaf, supplies=(Supply(amounts, wanted), Supply(amounts, soft, 7)), few=few,
         )
         expected = everything(search)
         search.run()
@@ -54,7 +54,7 @@ def test_search_finds_the_cheapest_set(few):
 def test_sixteen_cells_never_use_up_the_steps():
     """The worst there is: no set serves, no bound helps, so every one is looked at."""
     search = SetSearch(
-        count=ALWAYS_EXACT // 2, distances=[[0] * ALWAYS_EXACT] * ALWAYS_EXACT, weight=1,
+        count=ALWAYS_EXACT // 2, distances=((0,) * ALWAYS_EXACT,) * ALWAYS_EXACT, weight=1,
         unary=[0] * ALWAYS_EXACT, base=0, leaf=lambda chosen, limit: None, leaf_steps=1000,
     )
     assert search.run() is None

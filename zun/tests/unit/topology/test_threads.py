@@ -8,12 +8,12 @@ from itertools import combinations, permutations
 
 import pytest
 
+from zun.tests.unit.topology import build
 from zun.tests.unit.topology.hosts import like_cells, proof_size, random_topology, random_usage
-from zun.topology import CpuSet
+from zun.topology import CpuSet, PlacementRequest, plan
 from zun.topology.cores import CellStock, _most, rules_of
 from zun.topology.lowest import lowest_matching
 from zun.topology.matching import cheapest_matching
-from zun.topology.request import PlacementRequest
 from zun.topology.threads import Regular, Units, doublings, threads_of, units_of, with_some
 from zun.topology.view import view_of
 
@@ -157,3 +157,14 @@ def test_the_lowest_of_the_matchings():
         # The set that holds the lowest CPU in which two differ is the lower one.
         width = size * 6
         assert all(f"{unions[0]:0{width}b}"[::-1] >= f"{union:0{width}b}"[::-1] for union in unions), seed
+
+
+@pytest.mark.parametrize(("l3", "held", "expected"), [
+    pytest.param("0-1 2-3,8-9 4-5", "2-3", "0-1,4-5", id="the-second-lies-above-the-third"),
+    pytest.param("0-1 2-3 4-5,8-9", "4-5", "0-3", id="the-second-lies-below-the-third"),
+    pytest.param("0-1 2-3,8-9 4-5", "3,8", "0-2,9", id="the-second-lies-around-the-third"),
+])
+def test_the_lower_of_two_choices_that_begin_alike(l3, held, expected):
+    topology = build.host(build.cell(0, "0 1 2 3 4 5 8 9", l3=l3))
+    answer = plan(topology, build.used(topology, held), PlacementRequest(4, 10))
+    assert str(answer.cpus) == expected
