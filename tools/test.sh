@@ -148,7 +148,7 @@ main() {
         need_services
         # A missing service fails the tests that need it; it never skips them.
         export ZUN_REQUIRE_DOCKER=1 ZUN_REQUIRE_RABBIT=1 ZUN_REQUIRE_MYSQL=1 ZUN_REQUIRE_POSTGRES=1
-        export ZUN_REQUIRE_KEYSTONE=1 ZUN_REQUIRE_REGISTRY=1
+        export ZUN_REQUIRE_KEYSTONE=1 ZUN_REQUIRE_REGISTRY=1 ZUN_REQUIRE_FOREIGN=1
     fi
     export PATH="$VENV/bin:$PATH"
     for stage in "${stages[@]}"; do

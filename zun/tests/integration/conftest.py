@@ -12,9 +12,10 @@ import pytest
 import sqlalchemy as sa
 
 from zun.common import rpc
-from zun.tests.integration.container.daemon import docker_url
+from zun.tests.fixtures import wait_for
+from zun.tests.integration.container.daemon import IMAGE, docker_url
 from zun.tests.integration.identity import Keystone
-from zun.tests.integration.programs import Program
+from zun.tests.integration.programs import Client, Program, free_port
 
 __all__ = ["docker_url"]
 
@@ -75,6 +76,39 @@ def rabbit_url() -> str:
 def keystone() -> Keystone:
     """A real keystone, with a project and people for the tests of one module."""
     return Keystone(_service("ZUN_TEST_KEYSTONE_URL", "ZUN_REQUIRE_KEYSTONE"))
+
+
+@pytest.fixture(scope="module")
+def catalogued(
+    tmp_path_factory: pytest.TempPathFactory, keystone: Keystone, docker_url: str
+) -> Iterator[Client]:
+    """The all-in-one on Docker, which the catalogue of ``keystone`` names: the stock client of its administrator.
+
+    It has one network, for everybody.
+    """
+    port, folder = free_port(), tmp_path_factory.mktemp("catalogued")
+    settings = {
+        "DEFAULT": {"state_path": folder / "state", "host": "catalogued"},
+        "api": {"port": port, "auth_strategy": "keystone"},
+        "keystone_authtoken": keystone.settings() | {"token_cache_time": "300"},
+        "docker": {"api_url": docker_url, "execute_timeout": 60},
+        "compute": {"reserved_host_memory_mb": 128},
+        "network": {"subnet_pool": "10.218.0.0/16"},
+        "capsule": {"sandbox_image": IMAGE, "sandbox_command": "sleep,1000000"},
+    }
+    made = Program(folder, "allinone", "allinone", (), settings)
+    try:
+        made.start()
+        keystone.publish(f"http://127.0.0.1:{port}/v1")
+        client = Client(None, keystone.environment("admin"))
+        client("appcontainer", "network", "create", "everybody", "--share")
+        yield client
+        for left in client.json("appcontainer", "list", "--all-projects"):
+            client("appcontainer", "delete", "--force", "--all-projects", left["uuid"])
+        wait_for(lambda: client.json("appcontainer", "list", "--all-projects") == [], 120)
+    finally:
+        made.stop()
+        print(made.log.read_text()[-6000:])
 
 
 @pytest.fixture

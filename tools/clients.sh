@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+usage() {
+    cat <<'TEXT'
+usage: tools/clients.sh [tempest] [horizon]
+
+Tries clients that others wrote, both if none is named: installs each into a virtual
+environment of its own (.run/foreign), starts a keystone, and a Docker daemon if none
+answers, runs the client against a zun-allinone, prints what came of it, and ends all
+that it started.
+
+  tempest  the API tests of zun-tempest-plugin, with stestr's list of results
+  horizon  Horizon with zun-ui: every request of its scripts, and its pages in a headless
+           Chromium (installed as root where it is missing); pictures in .run/pictures
+
+The exit status tells whether all is as the tests say it should be: what the suite cannot
+pass here is listed in zun/tests/integration/test_clients_tempest.py.
+TEXT
+}
+
+ours=()
+cleanup() {
+    if [ ${#ours[@]} -gt 0 ]; then "$ROOT/tools/services.sh" stop "${ours[@]}" || true; fi
+    ours=()
+}
+
+main() {
+    local one files=()
+    for one in "$@"; do
+        case $one in
+            -h | --help) usage && exit 0 ;;
+            tempest | horizon) ;;
+            *) usage >&2 && exit 2 ;;
+        esac
+    done
+    [ $# -gt 0 ] || set -- tempest horizon
+    for one in "$@"; do files+=("zun/tests/integration/test_clients_$one.py"); done
+
+    cd "$ROOT"
+    trap cleanup EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    make_venv -r test-requirements.txt -r doc/requirements.txt
+    "$ROOT/tools/services.sh" install keystone docker
+    if [[ " $* " == *" horizon "* ]]; then need_packages chromium=chromium chromedriver=chromium-driver; fi
+    running keystone || ours+=(keystone)
+    docker_answers || ours+=(docker)
+    "$ROOT/tools/services.sh" start keystone docker
+    eval "$("$ROOT/tools/services.sh" env keystone docker)"
+    export PATH="$VENV/bin:$PATH" ZUN_TEST_PICTURES="$RUN_DIR/pictures"
+    export ZUN_REQUIRE_DOCKER=1 ZUN_REQUIRE_KEYSTONE=1 ZUN_REQUIRE_FOREIGN=1
+    "$VENV/bin/pytest" -p no:cacheprovider -q -s "${files[@]}" </dev/null
+}
+
+main "$@"

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Horizon with zun-ui, unmodified, against the all-in-one with a real keystone and real Docker."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+import requests
+
+from zun.tests.fixtures import wait_for
+from zun.tests.integration import foreign
+from zun.tests.integration.programs import SETTLED, free_port
+
+pytestmark = [pytest.mark.docker, pytest.mark.foreign, pytest.mark.timeout(1500)]
+
+SETTINGS = """
+import os
+ALLOWED_HOSTS = ["127.0.0.1"]
+SECRET_KEY = os.environ.get("HORIZON_SECRET", "none")
+OPENSTACK_KEYSTONE_URL = os.environ.get("HORIZON_KEYSTONE", "none")
+SESSION_ENGINE = "django.contrib.sessions.backends.cache"
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+COMPRESS_OFFLINE = True
+X_FRAME_OPTIONS = "SAMEORIGIN"  # the console of zun-ui is a frame
+"""
+BROWSER = pathlib.Path(foreign.__file__).with_name("browser.py")
+ENVIRONMENT = {**os.environ, "DJANGO_SETTINGS_MODULE": "openstack_dashboard.settings", "PYTHONWARNINGS": "ignore"}
+
+
+def prepare(environment):
+    """The settings, the panels of zun-ui, and what browsers load, once for all."""
+    packages = foreign.packages(environment)
+    local = packages / "openstack_dashboard/local"
+    for panel in (packages / "zun_ui/enabled").glob("_[0-9]*.py"):
+        (local / "enabled" / panel.name).write_text(panel.read_text())
+    (local / "local_settings.py").write_text(f"{SETTINGS}STATIC_ROOT = {str(environment / 'static')!r}\n")
+    for words in (["collectstatic", "--noinput"], ["compress", "--force"]):
+        subprocess.run(
+            [environment / "bin/django-admin", *words, "-v", "0"],
+            env=ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+            check=True,
+            timeout=600,
+        )
+
+
+@pytest.fixture(scope="module")
+def horizon(tmp_path_factory, keystone, catalogued):
+    """Horizon, running: its URL."""
+    environment, folder = foreign.installed("horizon", prepare), tmp_path_factory.mktemp("horizon")
+    where = f"127.0.0.1:{free_port()}"
+    with (folder / "horizon.log").open("wb") as log:
+        server = subprocess.Popen(
+            [environment / "bin/django-admin", "runserver", "--insecure", "--noreload", where],
+            env={**ENVIRONMENT, "HORIZON_KEYSTONE": keystone.url, "HORIZON_SECRET": os.urandom(20).hex()},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        wait_for(lambda: server.poll() is not None or answers(f"http://{where}/auth/login/"), 120)
+        assert server.poll() is None
+        yield f"http://{where}"
+    finally:
+        server.terminate()
+        server.wait(60)
+        print((folder / "horizon.log").read_text()[-6000:])
+
+
+def answers(url):
+    try:
+        return requests.get(url, timeout=60).ok
+    except requests.ConnectionError:
+        return False
+
+
+class Dashboard:
+    """The session of somebody who logged in, as a browser has it."""
+
+    def __init__(self, url, name):
+        self._url, self._session = url, requests.Session()
+        page = self._session.get(f"{url}/auth/login/", timeout=60).text
+        fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page))
+        form = {**fields, "username": name, "password": name}
+        answer = self._session.post(f"{url}/auth/login/", form, headers={"Referer": url}, timeout=60)
+        assert "sessionid" in self._session.cookies, answer.text
+
+    def title(self, path):
+        answer = self._session.get(f"{self._url}/{path}", timeout=60)
+        assert answer.status_code == 200, answer.text
+        return re.search(r"<title>\s*(.*?)\s*</title>", answer.text, re.DOTALL)[1]
+
+    def ask(self, method, path, body=None):
+        """Status and content of what zun-ui's own JavaScript asks for."""
+        headers = {
+            "Referer": self._url,
+            "X-CSRFToken": self._session.cookies["csrftoken"],
+            "X-Requested-With": "XMLHttpRequest",
+        }
+        url = f"{self._url}/api/zun/{path}"
+        answer = self._session.request(method, url, json=body, headers=headers, timeout=120)
+        return answer.status_code, answer.json() if answer.content else None
+
+    def container(self, ident, seconds=120):
+        """The container once nothing works on it any more."""
+
+        def look():
+            status, shown = self.ask("GET", f"containers/{ident}")
+            assert status == 200, shown
+            return shown if shown["status"] in SETTLED and not shown["task_state"] else None
+
+        return wait_for(look, seconds)
+
+
+# What the form of zun-ui sends for a container: each field is text but for the few that are no text fields.
+FORM = {
+    "name": "web",
+    "image": "zun-demo",
+    "image_driver": "docker",
+    "command": "sh -c 'echo hello; exec sleep 1000'",
+    "run": True,
+    "hostname": "web",
+    "cpu": 0.5,
+    "memory": 64,
+    "restart_policy": "on-failure:2",
+    "auto_heal": False,
+    "workdir": "/tmp",
+    "environment": "A=1,B=2",
+    "labels": "tier=front",
+    "interactive": True,
+    "mounts": [],
+    "nets": [],
+    "security_groups": ["default"],
+    "hints": {},
+}
+SHOWN = {
+    "name": "web",
+    "image": "zun-demo",
+    "command": ["sh", "-c", "echo hello; exec sleep 1000"],
+    "status": "Running",
+    "hostname": "web",
+    "cpu": 0.5,
+    "memory": "64",
+    "restart_policy": {"Name": "on-failure", "MaximumRetryCount": "2"},
+    "workdir": "/tmp",
+    "environment": {"A": "1", "B": "2"},
+    "labels": {"tier": "front"},
+    "interactive": True,
+    "tty": True,
+    "security_groups": [],
+}
+DONE = [["null"], None]  # what zun-ui makes of the answer ``null``
+ACTIONS = [
+    ("pause", None, DONE, "Paused"),
+    ("unpause", None, DONE, "Running"),
+    ("stop", {"timeout": "1"}, DONE, "Stopped"),
+    ("start", None, DONE, "Running"),
+    ("restart", {"timeout": "1"}, DONE, "Running"),
+    ("rebuild", {"image": "", "image_driver": "docker"}, DONE, "Running"),
+    ("execute", {"command": "echo hi there"}, {"output": "hi there\n", "exit_code": 0}, "Running"),
+    ("resize", {"width": 80, "height": 24}, None, "Running"),
+    ("kill", {"signal": "SIGKILL"}, None, "Stopped"),
+]
+CAPSULE = """
+capsuleVersion: beta
+kind: capsule
+metadata: {name: pod}
+spec:
+  containers:
+  - {image: zun-demo, command: [sleep, "1000"], resources: {requests: {cpu: 0.2, memory: 32}}}
+"""
+
+
+def test_containers(horizon, keystone):
+    """Everything that the panel of containers asks for, in the names of its functions."""
+    member = Dashboard(horizon, keystone.named("member"))
+    assert member.title("project/container/containers/") == "Containers - OpenStack Dashboard"
+    assert member.ask("GET", "availability_zones/") == (200, {"items": [{"availability_zone": "nova"}]})
+    assert member.ask("GET", "containers/") == (200, {"items": []})
+    status, made = member.ask("POST", "containers/", FORM)
+    assert status == 201, made
+    path = f"containers/{made['uuid']}"
+    shown = member.container(made["uuid"])
+    assert {name: shown[name] for name in SHOWN} == SHOWN and list(shown["addresses"].values()) != []
+    assert [each["id"] for each in member.ask("GET", "containers/")[1]["items"]] == [made["uuid"]]
+    wait_for(lambda: member.ask("GET", f"{path}/logs") == (200, "hello\r\n"), 30)
+    changes = {"name": "front", "cpu": 0.5, "memory": 128}
+    assert member.ask("PATCH", path, changes) == (200, {"name": "front", "memory": 128})
+    status, console = member.ask("POST", f"{path}/attach")
+    assert status == 200 and console.startswith("ws://127.0.0.1:")
+    for action, body, expected, after in ACTIONS:
+        status, answer = member.ask("POST", f"{path}/{action}", body)
+        assert status == (204 if expected is None else 200), (action, answer)
+        assert answer == expected if expected in (DONE, None) else expected.items() <= answer.items()
+        assert member.container(made["uuid"])["status"] == after, action
+    assert member.ask("DELETE", f"{path}/stop", [made["uuid"]]) == (204, None)
+    wait_for(lambda: member.ask("GET", "containers/") == (200, {"items": []}), 60)
+
+
+@pytest.mark.parametrize(
+    ("action", "why"),
+    [
+        ("network_attach", "takes 2 positional arguments but 3 were given"),
+        ("network_detach", "takes 2 positional arguments but 3 were given"),
+        ("port_update_security_groups", "Invalid service catalog: network"),
+    ],
+)
+def test_what_fails_before_it_reaches_the_api(horizon, keystone, action, why):
+    """zun-ui calls zunclient with an argument too many, or asks Neutron."""
+    member = Dashboard(horizon, keystone.named("member"))
+    status, answer = member.ask("POST", f"containers/any/{action}", {"network": "any", "port": "any"})
+    assert status == 500 and why in answer
+
+
+def test_capsules(horizon, keystone):
+    member = Dashboard(horizon, keystone.named("member"))
+    assert member.title("project/container/capsules/") == "Capsules - OpenStack Dashboard"
+    assert member.ask("GET", "capsules/") == (200, {"items": []})
+    status, made = member.ask("POST", "capsules/", {"template": CAPSULE})
+    assert status == 201, made
+    wait_for(lambda: member.ask("GET", f"capsules/{made['uuid']}")[1]["status"] != "Creating", 120)
+    status, shown = member.ask("GET", f"capsules/{made['uuid']}")
+    assert (status, shown["id"], shown["name"], shown["status"]) == (200, made["uuid"], "pod", "Running"), shown
+    assert [each["status"] for each in shown["containers"]] == ["Running"]
+    assert [each["uuid"] for each in member.ask("GET", "capsules/")[1]["items"]] == [made["uuid"]]
+    assert member.ask("DELETE", "capsules/", [made["uuid"]]) == (204, None)
+    wait_for(lambda: member.ask("GET", "capsules/") == (200, {"items": []}), 60)
+
+
+def test_the_panels_of_an_administrator(horizon, keystone):
+    admin = Dashboard(horizon, keystone.named("admin"))
+    for panel in ("images", "hosts", "containers"):
+        assert admin.title(f"admin/container/{panel}/") == f"{panel.title()} - OpenStack Dashboard"
+    status, hosts = admin.ask("GET", "hosts/")
+    assert status == 200 and [each["hostname"] for each in hosts["items"]] == ["catalogued"]
+    host = hosts["items"][0]["id"]
+    status, shown = admin.ask("GET", f"hosts/{host}")
+    assert (status, shown["id"], shown["hostname"]) == (200, host, "catalogued")
+    assert admin.ask("GET", "images/") == (200, {"items": []})
+    status, pulled = admin.ask("POST", "images/", {"repo": "zun-demo", "host": host})
+    assert status == 201, pulled
+    assert [each["id"] for each in admin.ask("GET", "images/")[1]["items"]] == [pulled["uuid"]]
+    assert admin.ask("DELETE", "images/", [pulled["uuid"]]) == (204, None)
+    wait_for(lambda: admin.ask("GET", "images/") == (200, {"items": []}), 60)
+
+
+def test_what_a_member_may_not(horizon, keystone):
+    """zun-ui shows these panels to administrators. It has no word for a refusal and says 500, with our text."""
+    member = Dashboard(horizon, keystone.named("member"))
+    for path, rule in (("images/", "image:get_all"), ("hosts/", "host:get_all")):
+        status, answer = member.ask("GET", path)
+        assert status == 500 and f"Policy doesn't allow {rule} to be performed. (HTTP 403)" in answer
+
+
+def test_in_a_browser(horizon, keystone, catalogued, tmp_path):
+    """The form makes a container, the pages show it, and its console is a terminal."""
+    for program in ("chromium", "chromedriver"):
+        if not shutil.which(program):
+            pytest.skip(f"{program} is not installed")
+    folder = pathlib.Path(os.environ.get("ZUN_TEST_PICTURES") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(
+        [foreign.installed("horizon") / "bin/python", BROWSER, horizon, keystone.named("member"), folder],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        timeout=900,
+    )
+    assert done.returncode == 0, f"pictures are in {folder}"
+    seen = json.loads(done.stdout)
+    assert seen["row"][0].split()[:3] == ["from-the-form", "zun-demo", "Running"]
+    expected = {"Name": "from-the-form", "Status": "Running", "Command": "sh", "Interactive": "Yes", "CPU": "1"}
+    assert expected.items() <= seen["details"].items()
+    catalogued("appcontainer", "delete", "--force", "--all-projects", seen["details"]["ID"])
