@@ -16,6 +16,7 @@ import subprocess
 
 import docker
 import pytest
+from keystoneauth1 import session as ksa_session
 
 from zun.tests.integration import foreign
 
@@ -105,6 +106,8 @@ def accounts(keystone):
         who = f"tempest-{role}-{worker}"
         keystone.projects[who] = keystone.admin.projects.create(keystone.named(who), "default")
         keystone.user(who, who, role)
+        # Keystone writes down when somebody comes for the first time in a day: that too must not happen at once.
+        assert ksa_session.Session(keystone.auth(who, who)).get_token()
         names = dict.fromkeys(("username", "password", "project_name"), keystone.named(who))
         types = ["admin"] if role == "admin" else []
         made.append({**names, "domain_name": "Default", "roles": [role], "types": types})
