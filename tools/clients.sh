@@ -53,7 +53,7 @@ main() {
     "$ROOT/tools/services.sh" start keystone docker
     eval "$("$ROOT/tools/services.sh" env keystone docker)"
     export PATH="$VENV/bin:$PATH" ZUN_TEST_PICTURES="$RUN_DIR/pictures"
-    export ZUN_REQUIRE_DOCKER=1 ZUN_REQUIRE_KEYSTONE=1 ZUN_REQUIRE_FOREIGN=1
+    export ZUN_REQUIRE_DOCKER=1 ZUN_REQUIRE_KEYSTONE=1 ZUN_REQUIRE_FOREIGN=1 ZUN_TEST_BROWSER=1
     "$VENV/bin/pytest" -p no:cacheprovider -q -s "${files[@]}" </dev/null
 }
 
