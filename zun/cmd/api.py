@@ -20,8 +20,6 @@ from zun.scheduler.rpcapi import SchedulerAPI
 
 LOG = logging.getLogger(__name__)
 
-OBJECTS_BETWEEN_COLLECTIONS = 50_000  # a page of 1000 containers makes some 15,000
-
 
 def check_noauth(conf: cfg.ConfigOpts) -> None:
     """Stop the program rather than let strangers in: noauth is for loopback."""
@@ -50,10 +48,7 @@ def build(conf: cfg.ConfigOpts, transport: oslo_messaging.Transport) -> Any:
         scheduler_api=SchedulerAPI(transport),
         compute_api=ComputeAPI(transport, conf.api.rpc_timeout),
     )
-    # What is there now stays, so the collector need not walk through it in the middle of a large page; and it comes
-    # once in several pages, which keep nothing, and not twenty times in each.
-    gc.freeze()
-    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
+    gc.freeze()  # what is there now stays, so the collector need not walk through it in the middle of a large page
     return made
 
 
