@@ -14,8 +14,8 @@ from zun.objects import Container
 VERSION = "1.0"
 
 TOGETHER_SECONDS = 0.01
-"""Changes of hosts wait so long for others to travel with. Schedulers know them later by that, which costs nothing:
-their own choices are booked."""
+"""Claims wait so long for others to travel with. Schedulers know them later by that, which costs nothing: their own
+choices are booked."""
 
 
 class SchedulerAPI:
@@ -83,7 +83,6 @@ class SchedulerAPI:
         alternates: Sequence[Mapping[str, Any]],
     ) -> None:
         """Cast: ``host`` cannot hold the container after all; try the ``alternates``, then any other host."""
-        self._changes.flush()  # what is known of the host comes before the question where else
         self._client.cast(
             context,
             "claim_refused",
@@ -107,10 +106,12 @@ class SchedulerAPI:
         """Tell every scheduler: since ``generation`` the container ``uuid`` holds ``held`` there, None for nothing.
 
         ``held`` has the row's members cpuset, cpu, memory, disk, group_uuid and image. Without ``uuid`` the host's
-        inventory changed. ``failed``: it holds nothing because the host could not make or start it. Changes of a few
-        milliseconds travel together; one that is lost is found in the database.
+        inventory changed. ``failed``: it holds nothing because the host could not make or start it. Claims of a few
+        milliseconds travel together, everything else at once; what is lost is found in the database.
         """
         self._changes.put({"host": host, "generation": generation, "uuid": uuid, "held": held, "failed": failed})
+        if held is None:  # the next request may need what has become free, or a refused one must not come again
+            self._changes.flush()
 
     def _hosts_changed(self, changes: Sequence[Mapping[str, Any]]) -> None:
         client = self._client.prepare(fanout=True, version="1.1")
