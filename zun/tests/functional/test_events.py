@@ -197,6 +197,8 @@ def held(cloud, container):
 
 def free_again(cloud, context):
     """Everything of the host can be had."""
+    # The agent gives back first and tells then.
+    wait_for(lambda: not cloud.scheduler.table.host("one").usage.held_cpus)
     taken = cloud.run(context, cpu_policy="dedicated", cpu=4.0, memory=1024)
     assert (taken.status, taken.status_reason) == ("Running", None)
 
