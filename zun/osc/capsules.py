@@ -56,10 +56,7 @@ class ShowCapsule(capsules.ShowCapsule):
             return super().take_action(parsed_args)
 
 
-class ListCapsule(capsules.ListCapsule):
+class ListCapsule(filtered.Whole, capsules.ListCapsule):
     """List available capsules"""
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        manager: Any = self.app.client_manager
-        with filtered.pages(manager.container, "capsules"):
-            return super().take_action(parsed_args)
+    noun = "capsules"

@@ -108,12 +108,10 @@ class RunContainer(_New, containers.RunContainer):
             print(f"The container ended before its terminal was there: {exc}", file=sys.stderr)
 
 
-class ListContainer(containers.ListContainer):
+class ListContainer(filtered.Whole, containers.ListContainer):
     """List available containers"""
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        with filtered.pages(self.app.client_manager.container, "containers"):
-            return super().take_action(parsed_args)
+    noun = "containers"
 
 
 class TopContainer(containers.TopContainer):

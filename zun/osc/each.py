@@ -8,6 +8,7 @@ next name, tell failures on the error stream and exit with 1 if there was one.
 import argparse
 import logging
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from osc_lib import exceptions
@@ -21,6 +22,28 @@ LOG = logging.getLogger(__name__)
 SECURITY_GROUPS_END = "1.14"  # the last microversion that has the routes
 
 
+def one_by_one(
+    names: Sequence[str], wish: str, ask: Callable[[str], Any], told: Callable[[str, Any], None] | None = None
+) -> int:
+    """``ask`` for each name, and tell ``told`` of each success, with what ``ask`` returned. Returns the exit status.
+
+    ``wish`` is what is asked, to be read after "Request to"; ``{}`` is the name.
+    """
+    failures = 0
+    for name in names:
+        wanted = wish.format(name)
+        try:
+            more = ask(name)
+        except Exception as exc:  # the next one gets its turn whatever it was
+            LOG.debug("Request to %s failed", wanted, exc_info=True)
+            failures += 1
+            print(f"Request to {wanted} failed: {exc}", file=sys.stderr)
+        else:
+            if told is not None:
+                told(wanted, more)
+    return 1 if failures else 0
+
+
 class Each(command.Command):
     """Put before a command of python-zunclient whose options stay."""
 
@@ -28,7 +51,7 @@ class Each(command.Command):
     """The parsed argument that names one thing, or several."""
 
     wish: ClassVar[str]
-    """What is asked, to be read after "Request to"; ``{}`` is the name."""
+    """As of ``one_by_one``."""
 
     def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> str | None:
         """Ask it, and return what else there is to say. Whatever is raised is this name's failure."""
@@ -38,19 +61,13 @@ class Each(command.Command):
         manager: Any = self.app.client_manager
         client = manager.container  # a service that cannot be reached at all is no failure of a name
         given = getattr(parsed_args, self.names)
-        failures = 0
-        for name in [given] if isinstance(given, str) else given:
-            wish = self.wish.format(name)
-            try:
-                more = self.act(client, name, parsed_args)
-            except Exception as exc:  # the next one gets its turn whatever it was
-                LOG.debug("Request to %s failed", wish, exc_info=True)
-                failures += 1
-                print(f"Request to {wish} failed: {exc}", file=sys.stderr)
-            else:
-                end = "carried out" if getattr(parsed_args, "wait", False) else "accepted"
-                print(f"Request to {wish} has been {end}." + (f" {more}" if more else ""), file=self.app.stdout)
-        return 1 if failures else 0
+        end = "carried out" if getattr(parsed_args, "wait", False) else "accepted"
+
+        def told(wish: str, more: str | None) -> None:
+            print(f"Request to {wish} has been {end}." + (f" {more}" if more else ""), file=self.app.stdout)
+
+        names = [given] if isinstance(given, str) else given
+        return one_by_one(names, self.wish, lambda name: self.act(client, name, parsed_args), told)
 
 
 class StartContainer(Each, containers.StartContainer):

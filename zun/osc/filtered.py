@@ -3,11 +3,13 @@
 filters as soon as there is a limit.
 """
 
+import argparse
 import contextlib
 import urllib.parse
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
+from osc_lib.command import command
 from zunclient.common import utils
 
 
@@ -36,3 +38,14 @@ def pages(client: Any, noun: str) -> Iterator[None]:
         yield
     finally:
         setattr(client, noun, stock)
+
+
+class Whole(command.Lister):
+    """Put before a list of python-zunclient whose options stay."""
+
+    noun: ClassVar[str]
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Any:
+        manager: Any = self.app.client_manager
+        with pages(manager.container, self.noun):
+            return super().take_action(parsed_args)  # type: ignore[safe-super]

@@ -105,10 +105,7 @@ def _can_encode(stream: Any, text: str) -> bool:
     return True
 
 
-class ListHost(hosts.ListHost):
+class ListHost(filtered.Whole, hosts.ListHost):
     """List available hosts"""
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        manager: Any = self.app.client_manager
-        with filtered.pages(manager.container, "hosts"):
-            return super().take_action(parsed_args)
+    noun = "hosts"

@@ -58,10 +58,7 @@ def _pulled(manager: image_managers.ImageManager, uuid: str) -> Callable[[], wai
     return look
 
 
-class ListImage(images.ListImage):
+class ListImage(filtered.Whole, images.ListImage):
     """List available images"""
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        manager: Any = self.app.client_manager
-        with filtered.pages(manager.container, "images"):
-            return super().take_action(parsed_args)
+    noun = "images"

@@ -2,14 +2,13 @@
 """Requests about collections that python-zunclient does not know, at microversion 1.42."""
 
 import argparse
-import sys
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from osc_lib.command import command
 
-from zun.osc import versions
+from zun.osc import each, versions
 
 
 class Collection:
@@ -61,14 +60,7 @@ class DeleteEach(command.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         collection = Collection(self.app, f"{self.noun}s", f"appcontainer {self.noun} delete")
-        failures = 0
-        for ident in parsed_args.idents:
-            try:
-                collection.delete(ident)
-            except Exception as exc:  # whatever it was
-                failures += 1
-                print(f"Request to delete {self.noun} {ident} failed: {exc}", file=sys.stderr)
-        return 1 if failures else 0
+        return each.one_by_one(parsed_args.idents, f"delete {self.noun} {{}}", collection.delete)
 
 
 def row(item: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
