@@ -48,7 +48,8 @@ def _part(topology: HostTopology, usage: Usage, whole: Plan, cpus: float, memory
         answer = plan(topology, usage, replace(request, numa_affinity="none", mempolicy="preferred"))
     if isinstance(answer, Refusal):
         raise ValueError(f"{cpus:g} CPUs and {memory} MiB are not left of what was taken for all: {answer.message}")
-    return replace(answer, generation=whole.generation)
+    # What asks for no memory still has some, and on its own cells there may be none of what was taken.
+    return replace(answer, generation=whole.generation, mems=answer.mems & whole.mems or whole.mems)
 
 
 def _all_but(topology: HostTopology, whole: Plan) -> Plan:

@@ -162,6 +162,7 @@ def suite(tmp_path, keystone, accounts, image):
 
 def outcomes(said: str) -> dict[str, str]:
     """What stestr printed, as class and test -> ``ok``, ``SKIPPED`` with the reason, ``FAILED`` with the exceptions."""
+    said = said.partition("\n======")[0]  # what follows, first every failure once more, is of no test
     line = re.compile(r"\{\d+\} (.*?)(?: \[[\d.]+s\])? \.\.\. (\w+)(?:: (.*))?")
     found = {}
     for block in re.split(r"^(?=\{\d+\} )", said, flags=re.MULTILINE)[1:]:
@@ -170,6 +171,31 @@ def outcomes(said: str) -> dict[str, str]:
         short = ".".join(test.rsplit(".", 2)[1:])
         found[short] = " ".join([word, *([reason] if reason else exceptions if word == "FAILED" else [])])
     return found
+
+
+def test_the_summary_is_not_of_the_last_test():
+    failure = ["    tempest.lib.exceptions.EndpointNotFound: a", "    ValueError: b", ""]
+    said = "\n".join([
+        "{0} tests.TestOne.test_a [0.1s] ... ok",
+        "{1} tests.TestOne.test_b [0.2s] ... SKIPPED: a reason",
+        "{0} tests.TestOne.test_c [0.3s] ... FAILED",
+        *failure,
+        "",
+        "==============================",
+        "Failed 1 tests - output below:",
+        "==============================",
+        "tests.TestOne.test_c",
+        *failure,
+        "",
+        "======",
+        "Totals",
+        "======",
+    ])
+    assert outcomes(said) == {
+        "TestOne.test_a": "ok",
+        "TestOne.test_b": "SKIPPED a reason",
+        "TestOne.test_c": "FAILED tempest.lib.exceptions.EndpointNotFound ValueError",
+    }
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.topology.build import smt_host, used
 from zun.tests.unit.topology.hosts import random_topology
-from zun.topology import CpuSet, PlacementRequest, Plan, Usage, plan
+from zun.topology import CellShare, CpuSet, PlacementRequest, Plan, Usage, plan
 from zun.topology.parting import parted
 
 SMT = smt_host(2, 4)  # cells of four cores with two threads: 0-7 and 8-15, siblings side by side; 1000 MiB
@@ -44,6 +44,12 @@ def test_others_on_the_host_do_not_matter():
     assert [part.cpus for part in parted(SMT, whole, [(1, 50), (1, 50)])] == [CpuSet("6"), CpuSet("7")]
 
 
+def test_without_memory_of_its_own_it_has_the_nodes_of_all():
+    whole = Plan({0: CellShare(CpuSet("0-1")), 1: CellShare(CpuSet("8-9"), 100)}, mems=CpuSet("1"))
+    parts = parted(SMT, whole, [(2, 100), (2, 0)])
+    assert [(str(part.cpus), str(part.mems)) for part in parts] == [("8-9", "1"), ("0-1", "1")]
+
+
 def test_shared():
     whole = plan(SMT, Usage(), PlacementRequest(3, 900, cpu_policy="shared"))
     one, two = parted(SMT, whole, [(1, 300), (2, 600)])
@@ -56,7 +62,7 @@ def test_shared():
 @given(rng=st.randoms(use_true_random=False))
 def test_parts_never_overlap_and_never_leave_the_whole(rng):
     topology = random_topology(rng)
-    shares = [(rng.randint(1, 4), rng.randint(0, 200)) for _ in range(rng.randint(1, 5))]
+    shares = [(rng.randint(1, 4), rng.choice([0, rng.randint(0, 200)])) for _ in range(rng.randint(1, 5))]
     request = PlacementRequest(
         sum(cpus for cpus, _ in shares),
         sum(memory for _, memory in shares),
