@@ -4,82 +4,144 @@
 Slow and rare: where CPUs of one cell differ in what they cost the shared pool and it cannot pay for all (the
 operator's sets overlap, or cores or L3 groups that are taken whole have different sizes), or where cores of many sizes
 are in many L3 groups.
+
+What is taken is one number, its *place*: how many CPUs, times ``_CPU``, and how many of them the pool pays. What it
+costs is one number, its *key*: the cost above the CPUs given, which are taken off, the lowest id as the highest bit. So
+both add up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from zun.topology.cost import CACHES, CORE_LEFT, CORES, Weights, mirrored
-from zun.topology.threads import lowest, units_of
+from zun.topology.threads import units_of
 from zun.topology.view import CpuView
 
+_CPU = 1 << 32
 
-def within_budget(
-    cell: CpuView, free: int, want: int, rules: tuple[str, bool, Weights], budget: int
-) -> tuple[int, int, int] | None:
-    """Cost, CPUs given and CPUs withheld; None when ``budget`` CPUs of the pool are too few.
+Option = tuple[int, int]
+"""What one way to use a core, or the first of an L3 group, adds to place and key."""
 
-    ``rules`` are the thread policy, whether whole L3 groups are kept, and the weights.
-    """
-    policy, keep, weights = rules
-    by_unit = 0 if keep else cell.pool  # a group that is kept whole costs the same whatever is used of it
-    width = cell.dedicated.bit_length()
-    whole: States = {(0, 0): (0, 0, 0)}
-    for cache in cell.caches:
-        inside: States = {(0, 0): (0, 0, 0)}
-        for unit in units_of(cache, free, policy):
-            _extend(inside, list(_options(unit, policy, by_unit, width, weights)), want, budget)
-        first = (CACHES + (cache.mask & free).bit_count() * weights.cache_left) << width
-        price = (cache.kept & cell.pool).bit_count() if keep else 0
-        used = [
-            (count, paid + price, key + first, cpus, withheld)
-            for (count, paid), (key, cpus, withheld) in inside.items()
-            if count
+
+class _Group(NamedTuple):
+    """One L3 group."""
+
+    first: Option
+    size: int
+    """How many CPUs can be taken."""
+    cores: list[list[Option]]
+
+
+class BudgetTables:
+    """The cores of one cell and the ways to use each."""
+
+    __slots__ = ("_by_size", "_free", "_groups", "_policy", "_pool", "_units", "_weights", "_width")
+
+    def __init__(self, cell: CpuView, free: int, rules: tuple[str, bool, Weights]) -> None:
+        """``rules`` are the thread policy, whether whole L3 groups are kept, and the weights."""
+        self._policy, keep, self._weights = rules
+        self._free, self._width = free, cell.dedicated.bit_length()
+        self._pool = 0 if keep else cell.pool  # a group that is kept whole costs the same whatever is used of it
+        self._by_size: dict[int, list[int]] = {}
+        self._units: list[int] = []
+        self._groups = []
+        for cache in cell.caches:
+            units = units_of(cache, free, self._policy)
+            price = (cache.kept & cell.pool).bit_count() if keep else 0
+            first = CACHES + (cache.mask & free).bit_count() * self._weights.cache_left
+            size = len(units) if self._policy == "isolate" else sum([unit.bit_count() for unit in units])
+            self._groups.append(_Group((price, first << self._width), size, [self._options(unit) for unit in units]))
+            self._units += units
+
+    def _options(self, unit: int) -> list[Option]:
+        """The ways to use one unit: so many CPUs that the pool pays and so many others, each the lowest there are."""
+        if self._policy == "prefer":
+            price, inside, outside = 0, self._ids(unit & self._pool), self._ids(unit & ~self._pool)
+        else:
+            price, inside, outside = (unit & self._pool).bit_count(), [0], self._ids(unit)
+            if self._policy == "isolate":
+                outside = outside[:2]
+        costs = self._costs(unit.bit_count())
+        return [
+            ((paid + unpaid) * _CPU + paid + price, costs[paid + unpaid] - first - other)
+            for paid, first in enumerate(inside)
+            for unpaid, other in enumerate(outside)
+            if paid or unpaid
         ]
-        _extend(whole, used, want, budget)
-    found = [state for (count, _), state in whole.items() if count == want]
-    if not found:
-        return None
-    key, cpus, withheld = min(found)
-    cost = -(-key >> width)  # rounds up: the ids were taken off
-    left = (free & ~(cpus | withheld)).bit_count()
-    return cost + left * weights.cell_left, cpus, withheld
+
+    def _ids(self, mask: int) -> list[int]:
+        """What the lowest 0, 1, 2, ... CPUs take off a key."""
+        ids, found, top = 0, [0], 1 << self._width
+        while mask:
+            low = mask & -mask
+            mask ^= low
+            ids += top >> low.bit_length()
+            found.append(ids)
+        return found
+
+    def _costs(self, size: int) -> list[int]:
+        """What a core of this size adds to a key when 0, 1, 2, ... of its CPUs are used."""
+        if size not in self._by_size:
+            taken = [used if self._policy == "prefer" else size for used in range(size + 1)]
+            self._by_size[size] = [
+                CORES + (size - used) * CORE_LEFT - gone * self._weights.cache_left << self._width
+                for used, gone in enumerate(taken)
+            ]
+        return self._by_size[size]
+
+    def best(self, want: int, budget: int, fewest: int) -> tuple[int, int, int]:
+        """Cost, CPUs given and CPUs withheld, where ``budget`` CPUs of the pool suffice and ``fewest`` groups may."""
+        keys: dict[int, int] = {}
+        while not keys:
+            keys = self._keys(want, budget, fewest)
+            fewest += 1
+        key = min(keys.values())
+        cost = -(-key >> self._width)  # rounds up: the ids were taken off
+        cpus = mirrored(-key & (1 << self._width) - 1, self._width)
+        withheld = 0
+        if self._policy != "prefer":
+            withheld = sum([unit for unit in self._units if unit & cpus]) ^ cpus
+        left = (self._free & ~(cpus | withheld)).bit_count()
+        return cost + left * self._weights.cell_left, cpus, withheld
+
+    def _keys(self, want: int, budget: int, most: int) -> dict[int, int]:
+        """The lowest keys of ``most`` groups or fewer by their places, all of ``want`` CPUs."""
+        keys, later = {0: 0}, sum([group.size for group in self._groups])
+        # To spread makes what is less than a core negative; together it is less than a core.
+        limit = (most + 1) * CACHES - CORES << self._width
+        for group in self._groups:
+            later -= group.size
+            price, first = group.first
+            inside = {
+                place + price: key + first
+                for place, key in keys.items()
+                if place % _CPU + price <= budget and key + first < limit
+            }
+            for options in group.cores:
+                _use(inside, options, want, budget)
+            keys = _worth([*keys.items(), *inside.items()], (want - later) * _CPU)
+        return keys
 
 
-States = dict[tuple[int, int], tuple[int, int, int]]
-"""By CPUs taken and CPUs the pool pays: cost and ids in one number, CPUs given, CPUs withheld."""
-
-Option = tuple[int, int, int, int, int]
-"""CPUs taken, CPUs the pool pays, cost and ids in one number, CPUs given, CPUs withheld."""
-
-
-def _extend(states: States, options: Sequence[Option], want: int, budget: int) -> None:
-    """Add to ``states`` what becomes possible by using one of ``options``."""
-    for (count, paid), (key, cpus, withheld) in list(states.items()):
-        for more, price, more_key, more_cpus, more_withheld in options:
-            place = (count + more, paid + price)
-            if place[0] > want or place[1] > budget:
-                continue
-            known = states.get(place)
-            if known is None or key + more_key < known[0]:
-                states[place] = (key + more_key, cpus | more_cpus, withheld | more_withheld)
+def _use(keys: dict[int, int], options: list[Option], want: int, budget: int) -> None:
+    """Add to ``keys``, the lowest by place, what becomes possible by using a core in one of these ways."""
+    most = want * _CPU + budget
+    for place, key in list(keys.items()):
+        for more, more_key in options:
+            new = place + more
+            if new <= most and new % _CPU <= budget:
+                lower = key + more_key
+                if new not in keys or lower < keys[new]:
+                    keys[new] = lower
 
 
-def _options(unit: int, policy: str, pool: int, width: int, weights: Weights) -> Iterator[Option]:
-    """The ways to use one unit."""
-    size = unit.bit_count()
-    if policy == "prefer":
-        inside, outside = unit & pool, unit & ~pool
-        for paid in range(inside.bit_count() + 1):
-            for unpaid in range(outside.bit_count() + 1):
-                used = paid + unpaid
-                if used:
-                    cpus = lowest(inside, paid) | lowest(outside, unpaid)
-                    cost = CORES + (size - used) * CORE_LEFT - used * weights.cache_left
-                    yield used, paid, (cost << width) - mirrored(cpus, width), cpus, 0
-        return
-    for used in range(1, 2 if policy == "isolate" else size + 1):
-        cpus = lowest(unit, used)
-        cost = CORES + (size - used) * CORE_LEFT - size * weights.cache_left
-        yield used, (unit & pool).bit_count(), (cost << width) - mirrored(cpus, width), cpus, unit ^ cpus
+def _worth(found: list[tuple[int, int]], least: int) -> dict[int, int]:
+    """Places and keys without those below ``least``, and those for which the pool pays more for nothing better."""
+    keys: dict[int, int] = {}
+    cpus, best = -1, 0
+    for place, key in sorted(found):
+        if place >= least and (place // _CPU != cpus or key < best):
+            keys[place] = best = key
+            cpus = place // _CPU
+    return keys

@@ -15,11 +15,21 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from zun.topology.budget import within_budget
+from zun.topology.budget import BudgetTables
 from zun.topology.cost import CACHES, CORE_LEFT, CORES, PACK, Weights
 from zun.topology.groups import Best, EvenGroups, MixedGroups, groups_of
 from zun.topology.request import PlacementRequest
-from zun.topology.threads import Regular, doublings, every_row, lower, threads_of, unit_size, units_of, with_some
+from zun.topology.threads import (
+    Take,
+    doublings,
+    every_row,
+    kinds_of,
+    lower,
+    threads_of,
+    unit_size,
+    units_of,
+    with_some,
+)
 from zun.topology.view import CacheView, CpuView
 
 
@@ -59,9 +69,9 @@ class CellStock:
     At most ``budget`` CPUs, given or withheld, may come out of the shared pool.
     """
 
-    __slots__ = ("_able", "_alone", "_budget", "_capacity", "_cell", "_chosen", "_costs", "_free", "_groups", "_hard",
-                 "_held", "_most_free", "_most_used", "_number", "_picks", "_profile", "_reach", "_rules", "_size",
-                 "_slow", "_tables", "_threads")
+    __slots__ = ("_able", "_alone", "_budget", "_budgeted", "_capacity", "_cell", "_chosen", "_costs", "_free",
+                 "_groups", "_hard", "_held", "_most_free", "_most_used", "_number", "_picks", "_profile", "_reach",
+                 "_rules", "_size", "_slow", "_tables", "_threads")
 
     def __init__(self, cell: CpuView, held: int, rules: Rules, budget: int) -> None:
         self._cell, self._held, self._rules, self._budget = cell, held, rules, budget
@@ -88,6 +98,7 @@ class CellStock:
             self._chosen: dict[int, tuple[int, Best] | None] = {}
         if rules.keep == "l3" or (able & cell.pool).bit_count() > budget:
             self._look_at_budget()
+        self._budgeted: BudgetTables | None = None
         self._capacity: int | None = None
         self._profile: tuple[object, ...] | None = None
         self._costs: dict[int, int | None] = {}
@@ -147,14 +158,19 @@ class CellStock:
         """The best choice of L3 groups and how many they are; None when there is not enough in them."""
         if want in self._chosen:
             return self._chosen[want]
-        chosen, reach, tables = None, self._reach, self._tables or self._in_groups()
+        chosen, reach, most = None, self._reach, None if self._hard else self._most_free
         for number in range(bisect_left(reach, want) + 1, len(reach) + 1):
-            best = tables.best(number, want, None if self._hard else self._most_free)
+            best = self._in_groups().best(number, want, most) if number < len(reach) else self._of_all(want, most)
             if best is not None:
                 chosen = number, best
                 break
         self._chosen[want] = chosen
         return chosen
+
+    def _of_all(self, want: int, most: int | None) -> Best | None:
+        """The choice of every group, if no more than ``most`` CPUs are free in them."""
+        price, free = self._threads.price(want), sum(self._groups.frees)
+        return None if price is None or (most is not None and free > most) else Best(*price, free, 0)
 
     def _in_groups(self) -> EvenGroups | MixedGroups:
         if self._tables is None:
@@ -193,18 +209,24 @@ class CellStock:
                 return None
             number, best = chosen
             cores, left, free, _ = best
-            lowest, first = None, 0
-            for union in self._in_groups().unions(number, best):
-                free_there = union & self._able
-                if lowest is not None and free_there & -free_there > first:
-                    continue  # even the first of them is above what was found
-                found = self._threads.within(union).take(want, cores, left)
-                if lowest is None or lower(found.cpus, lowest.cpus):
-                    lowest, first = found, found.cpus & -found.cpus
-            assert lowest is not None, "some groups are best"
-            taken = lowest
+            if number == len(self._reach):
+                taken = self._threads.take(want, cores, left)
+            else:
+                taken = self._lowest_in_groups(want, number, best)
         cost = self._priced(number, cores, left, free, want)
         return None if cost is None else Pick(cost, taken.cpus, taken.withheld)
+
+    def _lowest_in_groups(self, want: int, number: int, best: Best) -> Take:
+        lowest, first = None, 0
+        for union in self._in_groups().unions(number, best):
+            free_there = union & self._able
+            if lowest is not None and free_there & -free_there > first:
+                continue  # even the first of them is above what was found
+            found = self._threads.take(want, best.cores, best.left, union)
+            if lowest is None or lower(found.cpus, lowest.cpus):
+                lowest, first = found, found.cpus & -found.cpus
+        assert lowest is not None, "some groups are best"
+        return lowest
 
     def _payable(self, found: Pick) -> bool:
         keep = self._rules.keep
@@ -212,12 +234,14 @@ class CellStock:
         return (used & self._cell.pool).bit_count() <= self._budget
 
     def _within_budget(self, want: int) -> Pick | None:
-        policy, keep, weights = self._rules
-        found = within_budget(self._cell, self._able, want, (policy, bool(keep), weights), self._budget)
-        if found is None:
+        if want > self.capacity():
             return None
+        policy, keep, weights = self._rules
+        if self._budgeted is None:
+            self._budgeted = BudgetTables(self._cell, self._able, (policy, bool(keep), weights))
+        fewest = 1 if self._alone is not None else bisect_left(self._reach, want) + 1
+        cost, cpus, withheld = self._budgeted.best(want, self._budget, fewest)
         # Groups out of reach are left as well.
-        cost, cpus, withheld = found
         return Pick(cost + (self._free & ~self._able).bit_count() * weights.cell_left, cpus, withheld)
 
     def capacity(self) -> int:
@@ -247,11 +271,12 @@ class CellStock:
         return self._profile
 
     def _profiled(self) -> tuple[object, ...]:
-        cell, threads, able = self._cell, self._threads, self._able
-        if not self._hard and isinstance(threads, Regular):
-            firsts, ones, masks = threads.firsts, threads.ones, cell.cache_masks
-            groups = [((able & m).bit_count(), (firsts & m).bit_count(), (ones & m).bit_count()) for m in masks]
-            return (threads.pattern.bit_count(), self._number, self._budget, *sorted(groups))
+        cell = self._cell
+        if not self._hard and not self._slow:
+            sizes = [size for size, _ in self._threads.by_size]
+            frees = [(self._able & mask).bit_count() for mask in cell.cache_masks]
+            kinds = kinds_of(self._threads, cell.cache_masks)
+            return (self._number, self._budget, *sizes, *sorted(zip(frees, kinds, strict=True)))
         shape = tuple(sorted([self._cache_profile(cache) for cache in cell.caches]))
         everyone = (cell.everyone & cell.pool).bit_count() if self._rules.keep == "node" else 0
         return (self._budget, self._number, everyone, shape)

@@ -97,31 +97,33 @@ class _Cover:
         return [cost << self.bits for cost in self.full], (least - saved - 1) << self.bits
 
     def _leaf(self, chosen: Chosen, limit: int | None) -> int | None:
-        caps = self.caps
-        total = sum(caps[c] for c in chosen)
-        if total < self.cpus or sum(self.reach[c] for c in chosen) < self.need:
+        caps, full = self.caps, self.full
+        if sum([self.reach[c] for c in chosen]) < self.need or sum([caps[c] for c in chosen]) < self.cpus:
             return None
         givers = self._givers(chosen)
-        cost = sum(self.full[c] if c in givers else self._cost(c, 0) for c in chosen)
-        kept = sum(caps[c] for c in givers) - self.cpus
-        cost += self.question.memory_cost(sum(self.own[c] for c in chosen), self.need)
+        cost = sum([full[c] for c in givers])
+        if len(givers) < len(chosen):
+            cost += sum([self._cost(c, 0) for c in chosen if c not in givers])
+        kept = sum([caps[c] for c in givers]) - self.cpus
+        cost += self.question.memory_cost(sum([self.own[c] for c in chosen]), self.need)
         if kept:
-            saved = [(self.question.least_cost(self.cells[c], caps[c] - kept) - self.full[c], c) for c in givers]
+            saved = [(self.question.least_cost(self.cells[c], caps[c] - kept) - full[c], c) for c in givers]
             if limit is not None and (cost + min(saved)[0] - 1) << self.bits >= limit:
                 return None
             least: int | None = None
             for bound, c in sorted(saved):
                 if least is None or bound <= least:
-                    spared = self._cost(c, caps[c] - kept) - self.full[c]
+                    spared = self._cost(c, caps[c] - kept) - full[c]
                     least = spared if least is None else min(least, spared)
             cost += least or 0
-        low_cells = sum(1 << (self.bits - 1 - self.cells[c].index) for c in chosen)
+        low_cells = sum([1 << (self.bits - 1 - self.cells[c].index) for c in chosen])
         return (cost << self.bits) - low_cells
 
     def _givers(self, chosen: Chosen) -> Sequence[int]:
         """Those of ``chosen`` that CPUs are taken from: the fewest, with the most CPUs."""
         caps = self.caps
-        if sum(caps[c] for c in chosen) - min(caps[c] for c in chosen) < self.cpus:
+        amounts = [caps[c] for c in chosen]
+        if sum(amounts) - min(amounts) < self.cpus:
             return chosen
         givers, total = [], 0
         for c in sorted(chosen, key=lambda c: (-caps[c], c)):

@@ -8,11 +8,13 @@ shift adds a group to every choice there is, and one mask finds those that serve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Hashable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
-from zun.topology.threads import Marks, Regular, Threads, Units, columns, fewest, steps, with_some
+from zun.topology.threads import Threads, Units, columns, fewest, kinds_of, steps, with_some
 
 
 class Best(NamedTuple):
@@ -71,10 +73,8 @@ class EvenGroups:
         self._threads, self._size, self._groups = threads, size, groups
         self._rows, self._spread = rows, spread
         if size == 0:
-            if isinstance(threads, Regular):
-                counts = [(threads.firsts & mask).bit_count() for mask in groups.masks]
-            else:
-                counts = [threads.kind(mask)[0].count(2) for mask in groups.masks]
+            pairs = dict(threads.by_size)[2]
+            counts = [(pairs & mask).bit_count() for mask in groups.masks]
             self._width = rows // 2 + 1
         else:
             counts = [-(-number // size) if threads.policy != "isolate" else number for number in groups.sizes]
@@ -123,10 +123,8 @@ class EvenGroups:
     def unions(self, number: int, best: Best) -> list[int]:
         """Masks of the best choices: of choices that differ in their ids only, the lowest suffices."""
         masks = self._groups.masks
-        if number == len(masks):
-            return [sum(masks)]
         if self._needs is None:
-            self._needs = needs(self._shifts, lambda position: self._threads.kind(masks[position])[1])
+            self._needs = needs(self._shifts, masks, self._threads)
         place, target = best.place, best.free * self._width
         found = []
         while place:
@@ -185,30 +183,31 @@ class EvenGroups:
 class MixedGroups:
     """Groups with cores of many sizes. Bit ``cores * width + threads`` of a set stands for some of the cores."""
 
-    __slots__ = ("_any", "_chains", "_choices_of", "_masks", "_policy", "_rows", "_sets", "_size", "_spread",
+    __slots__ = ("_chains", "_choices_of", "_layers", "_masks", "_one", "_policy", "_rows", "_sets", "_size", "_spread",
                  "_steps", "_width")
 
     def __init__(self, threads: Threads, groups: GroupList, rows: int, spread: bool) -> None:
         """All groups together have fewer than ``rows`` threads."""
         self._spread, self._policy, self._width = spread, threads.policy, rows
         self._masks = groups.masks
-        kinds, marks = zip(*[threads.kind(mask) for mask in groups.masks], strict=True)
-        self._rows = sum(map(len, kinds)) + 1
+        kinds, sizes = kinds_of(threads, groups.masks), tuple([size for size, _ in threads.by_size])
+        self._rows = sum([firsts.bit_count() for _, firsts in threads.by_size]) + 1
         self._size = size = len(kinds)
-        self._steps = [steps(kind, rows) for kind in kinds]
+        self._steps = [steps(kind, sizes, rows) for kind in kinds]
         self._sets: dict[int, int] = {0: 1}
-        self._any = 0
-        self._choices_of: list[list[int]] = []
-        # A choice is coded: its free CPUs above a mask of its positions.
+        self._layers: list[int] = []
+        self._choices_of: dict[int, list[int]] = {}
+        # A choice is coded: its free CPUs above a mask of its positions; while it is made, ``_one`` for each as well.
+        self._one = rows << size
         self._chains: list[list[int]] = []
         chain_of: list[list[int]] = []
-        before = needs([*zip(groups.frees, kinds, strict=True)], marks.__getitem__)
+        before = needs([*zip(groups.frees, kinds, strict=True)], groups.masks, threads)
         for position, (free, need) in enumerate(zip(groups.frees, before, strict=True)):
             chain = chain_of[need.bit_length() - 1] if need else [0]
             if not need:
                 self._chains.append(chain)
             chain_of.append(chain)
-            chain.append(chain[-1] + (free << size | 1 << position))
+            chain.append(chain[-1] + self._one + (free << size | 1 << position))
 
     def best(self, number: int, want: int, most: int | None) -> Best | None:
         """The best ``number`` groups, None when none can give ``want``; there is no saying how much may be free."""
@@ -218,25 +217,30 @@ class MixedGroups:
             return None
         cores, left = found
         place = cores * self._width + want + left
-        free = next(code for code in self._choices(number) if self._reach(code) >> place & 1) >> self._size
-        return Best(cores, left, free, place)
+        choices, enough = self._choices(number), want + left << self._size
+        able = reversed(choices) if self._spread else islice(choices, bisect_left(choices, enough), None)
+        for code in able:
+            if self._reach(code) >> place & 1:
+                break
+        return Best(cores, left, code >> self._size, place)
 
     def unions(self, number: int, best: Best) -> Iterator[int]:
         """Masks of the best choices: of choices that differ in their ids only, the lowest suffices."""
-        for code in self._choices(number):
-            if code >> self._size == best.free and self._reach(code) >> best.place & 1:
-                yield sum([mask for position, mask in enumerate(self._masks) if code >> position & 1])
+        choices, size, masks = self._choices(number), self._size, self._masks
+        start, end = bisect_left(choices, best.free << size), bisect_left(choices, best.free + 1 << size)
+        for code in choices[start:end]:
+            if self._reach(code) >> best.place & 1:
+                yield sum([mask for position, mask in enumerate(masks) if code >> position & 1])
 
     def _choices(self, number: int) -> list[int]:
-        """Every choice, best first; of choices that differ in their ids only the lowest."""
-        if number >= len(self._choices_of):
-            found: list[list[int]] = [[0], *([] for _ in range(number))]
+        """Every choice, by its free CPUs; of choices that differ in their ids only the lowest."""
+        if number not in self._choices_of:
+            found, left, one = [0], self._size, self._one
             for chain in self._chains:
-                found = [
-                    [code + more for more, codes in zip(chain, found[count::-1]) for code in codes]  # noqa: B905
-                    for count in range(number + 1)
-                ]
-            self._choices_of = [sorted(codes, reverse=self._spread) for codes in found]
+                left -= len(chain) - 1
+                least, end = (number - left) * one, (number + 1) * one
+                found = [code for before in found for more in chain if least <= (code := before + more) < end]
+            self._choices_of[number] = sorted([code % one for code in found])
         return self._choices_of[number]
 
     def _reach(self, code: int) -> int:
@@ -250,31 +254,33 @@ class MixedGroups:
 
     def _sums(self, number: int) -> int:
         """What some of the cores of any so many groups come to."""
-        block = self._rows * self._width
-        if not self._any:
-            self._any = 1
+        if number >= len(self._layers):
+            block = self._rows * self._width
+            some, whole = 1, (1 << (number + 1) * block) - 1
             for more in self._steps:
-                self._any |= with_some(self._any, more) << block
-        return self._any >> number * block & (1 << block) - 1
+                some |= with_some(some, more) << block & whole
+            self._layers = [some >> n * block & (1 << block) - 1 for n in range(number + 1)]
+        return self._layers[number]
 
 
-def needs(kinds: Sequence[Hashable], marks: Callable[[int], Marks]) -> list[int]:
+def needs(kinds: Sequence[Hashable], masks: Sequence[int], threads: Threads) -> list[int]:
     """For each group a mask of earlier ones that every choice may be required to have before this one.
 
-    Those are of the same kind, and everything in them has lower ids: ``marks``, by position, are the CPUs that are
-    compared.
+    Those are of the same kind, and the first CPUs of their units are lower, size by size.
     """
     found = [0] * len(kinds)
     if len(set(kinds)) == len(kinds):
         return found
     last: dict[Hashable, int] = {}
-    for position, kind in enumerate(kinds):
+    for position, (kind, mask) in enumerate(zip(kinds, masks, strict=True)):
         before = last.get(kind)
         if before is not None:
-            one, other = marks(before)
-            first, second = marks(position)
-            # Nothing in ``one`` is above the lowest of ``first``: then it is the smaller number.
-            if one < (first & -first or 1) and other < (second & -second or 1):
+            for _, firsts in threads.by_size:
+                one, other = firsts & masks[before], firsts & mask
+                # Nothing in ``one`` is above the lowest of ``other``: then it is the smaller number.
+                if one >= (other & -other or 1):
+                    break
+            else:
                 found[position] = found[before] | 1 << before
         last[kind] = position
     return found

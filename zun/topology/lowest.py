@@ -9,6 +9,7 @@ are compared. Where the ids of cells alternate, this is soon given up and the ch
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from zun.topology.cost import mirrored
 from zun.topology.matching import cheapest_matching
@@ -170,5 +171,6 @@ class _Search:
         return found.columns
 
 
-def _bits(mask: int) -> list[int]:
-    return [bit for bit in range(mask.bit_length()) if mask >> bit & 1]
+@lru_cache(maxsize=1024)
+def _bits(mask: int) -> tuple[int, ...]:
+    return tuple([bit for bit in range(mask.bit_length()) if mask >> bit & 1])

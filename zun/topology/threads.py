@@ -25,8 +25,8 @@ class Take(NamedTuple):
     withheld: int
 
 
-Marks = tuple[int, int]
-"""First CPUs of units, of two kinds."""
+Kind = tuple[int, ...]
+"""How many units there are of each size."""
 
 
 class Regular(NamedTuple):
@@ -47,13 +47,10 @@ class Regular(NamedTuple):
         each = 1 if self.policy == "isolate" else self.pattern.bit_count()
         return each * self.firsts.bit_count() + self.ones.bit_count()
 
-    def within(self, mask: int) -> Regular:
-        return Regular(self.firsts & mask, self.ones & mask, self.pattern, self.policy)
-
-    def kind(self, mask: int) -> tuple[tuple[int, ...], Marks]:
-        """What units there are in ``mask``: their sizes, rising, and those of the CPUs by which choices are told."""
-        wide, firsts, ones = self.pattern.bit_count(), self.firsts & mask, self.ones & mask
-        return (1,) * ones.bit_count() + (wide,) * firsts.bit_count(), (firsts, ones)
+    @property
+    def by_size(self) -> tuple[tuple[int, int], ...]:
+        """Sizes of units, and the first CPUs of those that have it."""
+        return (1, self.ones), (self.pattern.bit_count(), self.firsts)
 
     def price(self, want: int) -> tuple[int, int] | None:
         """The fewest cores that have so many CPUs, and the least threads left over on them; None without so many."""
@@ -71,9 +68,11 @@ class Regular(NamedTuple):
             return used + rest, 0
         return (used + 1, wide - rest) if rest < wide and used < cores else None
 
-    def take(self, want: int, cores: int, left: int) -> Take:
-        """The lowest of the choices with this price."""
+    def take(self, want: int, cores: int, left: int, within: int = -1) -> Take:
+        """The lowest of the choices with this price, of the cores in ``within``."""
         firsts, ones, pattern, policy = self
+        if within >= 0:
+            firsts, ones = firsts & within, ones & within
         if policy == "isolate":
             used = want - ones.bit_count() if ones else want
             if used <= 0:
@@ -91,78 +90,85 @@ class Regular(NamedTuple):
 class Units:
     """Cores of any sizes, in order of their lowest CPU."""
 
-    __slots__ = ("_reached", "_sizes", "policy", "size", "units")
+    __slots__ = ("_reached", "by_size", "policy", "size", "units")
 
     def __init__(self, units: Sequence[int], policy: str) -> None:
         self.units, self.policy = units, policy
-        self._sizes = [unit.bit_count() for unit in units]
-        self.size = len(units) if policy == "isolate" else sum(self._sizes)
+        firsts: dict[int, int] = {}
+        threads = 0
+        for unit in units:
+            size = unit.bit_count()
+            threads += size
+            firsts[size] = firsts.get(size, 0) | unit & -unit
+        self.by_size = tuple(sorted(firsts.items()))
+        """Sizes of units, and the first CPUs of those that have it."""
+        self.size = len(units) if policy == "isolate" else threads
         """How many CPUs can be taken."""
         self._reached = 0
-
-    def within(self, mask: int) -> Units:
-        return Units([unit for unit in self.units if unit & mask], self.policy)
-
-    def kind(self, mask: int) -> tuple[tuple[int, ...], Marks]:
-        """What units there are in ``mask``: their sizes, rising, and those of the CPUs by which choices are told."""
-        inside = [unit for unit in self.units if unit & mask]
-        # Between the lowest and the highest of them nothing matters.
-        lowest, highest = inside[0], inside[-1]
-        return tuple(sorted(map(int.bit_count, inside))), (lowest & -lowest | highest & -highest, 0)
 
     def price(self, want: int) -> tuple[int, int] | None:
         """The fewest cores that have so many CPUs, and the least threads left over on them; None without so many."""
         if want > self.size:
             return None
-        sizes = self._sizes
-        if max(sizes) == (size := min(sizes)):
+        if len(self.by_size) == 1:
+            ((size, _),) = self.by_size
             cores = want if self.policy == "isolate" else -(-want // size)
             return cores, cores * size - want
-        width = sum(sizes) + 1
+        width = sum(self.units).bit_count() + 1
         if not self._reached:
-            self._reached = with_some(1, steps(tuple(sorted(sizes)), width))
-        return fewest(self._reached, width, len(sizes) + 1, want, self.policy)
+            sizes, firsts = zip(*self.by_size, strict=True)
+            self._reached = with_some(1, steps(tuple(map(int.bit_count, firsts)), sizes, width))
+        return fewest(self._reached, width, len(self.units) + 1, want, self.policy)
 
-    def take(self, want: int, cores: int, left: int) -> Take:
-        """The lowest of the choices with this price."""
-        chosen = self._lowest(cores, want + left)
+    def take(self, want: int, cores: int, left: int, within: int = -1) -> Take:
+        """The lowest of the choices with this price, of the cores in ``within``."""
+        chosen = _lowest([unit for unit in self.units if unit & within], cores, want + left)
         union = sum(chosen)
         if self.policy == "isolate":
             cpus = sum([unit & -unit for unit in chosen])
             return Take(cores, left, cpus, union ^ cpus)
         return _trimmed(union, cores, left, self.policy)
 
-    def _lowest(self, cores: int, threads: int) -> Sequence[int]:
-        """So many cores with so many threads together: each that can be one of them is, those with lower ids first."""
-        sizes = self._sizes
-        if max(sizes) == min(sizes):
-            return self.units[:cores]
-        width = sum(sizes) + 1
-        reached, after = 1, []
-        for size in reversed(sizes):
-            after.append(reached)
-            reached |= reached << width + size
-        place, chosen = cores * width + threads, []
-        for unit, size, rest in zip(self.units, sizes, reversed(after), strict=True):
-            left = place - width - size
-            if left >= 0 and rest >> left & 1:
-                chosen.append(unit)
-                place = left
-                if not place:
-                    break
-        return chosen
+
+def _lowest(units: Sequence[int], cores: int, threads: int) -> Sequence[int]:
+    """So many cores with so many threads together: each that can be one of them is, those with lower ids first."""
+    if len(units) == cores:
+        return units
+    sizes = [unit.bit_count() for unit in units]
+    if max(sizes) == min(sizes):
+        return units[:cores]
+    width = sum(sizes) + 1
+    reached, after = 1, []
+    for size in reversed(sizes):
+        after.append(reached)
+        reached |= reached << width + size
+    place, chosen = cores * width + threads, []
+    for unit, size, rest in zip(units, sizes, reversed(after), strict=True):
+        left = place - width - size
+        if left >= 0 and rest >> left & 1:
+            chosen.append(unit)
+            place = left
+            if not place:
+                break
+    return chosen
 
 
 Threads = Regular | Units
 
 
+def kinds_of(threads: Threads, masks: Sequence[int]) -> list[Kind]:
+    """The units in each of ``masks``, by size as in ``threads.by_size``."""
+    counts = [[(firsts & mask).bit_count() for mask in masks] for _, firsts in threads.by_size]
+    return [*zip(*counts, strict=True)] or [()] * len(masks)
+
+
 @lru_cache(maxsize=4096)
-def steps(sizes: tuple[int, ...], width: int) -> tuple[int, ...]:
-    """What ``with_some`` makes cores of these sizes: bit ``cores * width + threads`` stands for some of them.
+def steps(kind: Kind, sizes: tuple[int, ...], width: int) -> tuple[int, ...]:
+    """What ``with_some`` makes cores of: bit ``cores * width + threads`` stands for some of them.
 
     All together they have fewer threads than ``width``.
     """
-    return doublings([width + size for size in sizes])
+    return doublings([width + size for size, count in zip(sizes, kind, strict=True) for _ in range(count)])
 
 
 def doublings(amounts: Sequence[int]) -> tuple[int, ...]:
@@ -243,17 +249,17 @@ def unit_size(threads: Threads) -> int | None:
         if threads.firsts:
             return None if threads.ones else wide
         return 1
-    sizes = {unit.bit_count() for unit in threads.units}
+    sizes = [size for size, _ in threads.by_size]
     if len(sizes) > 1:
-        return 0 if threads.policy == "prefer" and sizes == {1, 2} else None
-    return max(sizes, default=1)
+        return 0 if threads.policy == "prefer" and sizes == [1, 2] else None
+    return sizes[0] if sizes else 1
 
 
 def units_of(place: CpuView | CacheView, free: int, policy: str) -> list[int]:
     """The units of a cell or of one L3 group, in order of their lowest CPU."""
     if policy == "prefer":
         # Of a broken core the lowest thread may be the one taken, so its place among the others changes.
-        return sorted([core & free for core in place.cores if core & free], key=_first)
+        return sorted([unit for core in place.cores if (unit := core & free)], key=_first)
     taken = ~free
     whole = [core for core in place.whole if not core & taken]
     return [core for core in whole if core & (core - 1)] if policy == "require" else whole
