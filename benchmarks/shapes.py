@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage
 
@@ -11,11 +12,26 @@ from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementReq
 def any_question(seed: int) -> tuple[HostTopology, Usage, PlacementRequest]:
     """Up to 8 cells of up to 64 CPUs in up to 8 L3 groups each, and a request for up to as many cells."""
     rng = random.Random(seed)
-    topology = any_machine(rng)
+    topology = configured(rng, any_machine(rng))
     return topology, any_usage(rng, topology), any_request(rng, topology)
 
 
-def any_machine(rng: random.Random) -> HostTopology:
+def odd_question(seed: int) -> tuple[HostTopology, Usage, PlacementRequest]:
+    """The same where every core has a number of threads of its own, or the operator's sets overlap at random."""
+    rng = random.Random(seed)
+    odd = rng.choice(("cores", "sets", "both"))
+    topology = configured(rng, any_machine(rng, odd_cores=odd != "sets"))
+    if odd != "cores":
+        cpus = list(topology.cpus)
+        topology = replace(
+            topology,
+            dedicated_set=CpuSet(rng.sample(cpus, rng.randint(1, len(cpus)))),
+            shared_set=CpuSet(rng.sample(cpus, rng.randint(1, len(cpus)))),
+        )
+    return topology, any_usage(rng, topology), any_request(rng, topology)
+
+
+def any_machine(rng: random.Random, odd_cores: bool = False) -> HostTopology:
     cells, memory_only = rng.choice((1, 2, 4, 8, 8, 8, rng.randint(1, 8))), rng.choice((0, 0, 0, 1, 8))
     threads = rng.choice((1, 2, 2, 2, 4))
     cores = rng.choice((8, 16, 24, 32, 48, 64, 64)) // threads
@@ -30,14 +46,17 @@ def any_machine(rng: random.Random) -> HostTopology:
             return 10 if a == b else 20
         return far[min(a, b), max(a, b)] if remote == "any" else 12 if a // 4 == b // 4 else 32
 
-    def core(number: int, wide: bool) -> CpuSet:
+    def core(number: int) -> CpuSet:
         step, first = (1, number * threads) if adjacent else (cells * cores, number)
-        return CpuSet(first + thread * step for thread in range(threads if wide else 1))
+        wide = threads if not mixed or number % cores < cores // 2 else 1
+        if odd_cores:
+            wide = rng.randint(1, threads)
+        return CpuSet(first + thread * step for thread in range(wide))
 
     built = []
     for cell in ids:
         own = range(cell * cores, (cell + 1) * cores) if cell < cells else range(0)
-        siblings = tuple(core(number, not mixed or number % cores < cores // 2) for number in own)
+        siblings = tuple(core(number) for number in own)
         step = -(-len(siblings) // caches) or 1
         groups = [siblings[start : start + step] for start in range(0, len(siblings), step)]
         built.append(NUMACell(
@@ -49,14 +68,15 @@ def any_machine(rng: random.Random) -> HostTopology:
             distances={other: distance(cell, other) for other in ids},
             pages=pages,
         ))
-    return configured(rng, HostTopology(tuple(built)))
+    return HostTopology(tuple(built))
 
 
 def configured(rng: random.Random, topology: HostTopology) -> HostTopology:
     cpus = list(topology.cpus)
     first_cores = CpuSet(cpu for cell in topology.cells for core in cell.siblings[:1] for cpu in core)
+    some = CpuSet(rng.sample(cpus, min(3, len(cpus))))
     return topology.configured(
-        reserved_cpus=rng.choice((CpuSet(), CpuSet(), CpuSet(), first_cores, CpuSet(rng.sample(cpus, 3)))),
+        reserved_cpus=rng.choice((CpuSet(), CpuSet(), CpuSet(), first_cores, some)),
         shared_set=first_cores if rng.random() < 0.1 else None,
         dedicated_set=CpuSet(rng.sample(cpus, len(cpus) * 3 // 4)) if rng.random() < 0.05 else None,
         cpu_allocation_ratio=rng.choice((1.0, 4.0, 16.0)),

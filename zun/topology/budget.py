@@ -12,6 +12,9 @@ both add up.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable
+from itertools import accumulate
 from typing import NamedTuple
 
 from zun.topology.cost import CACHES, CORE_LEFT, CORES, Weights, mirrored
@@ -19,6 +22,9 @@ from zun.topology.threads import units_of
 from zun.topology.view import CpuView
 
 _CPU = 1 << 32
+
+_MANY = 64
+"""Fewer states than these are not worth the sorting."""
 
 Option = tuple[int, int]
 """What one way to use a core, or the first of an L3 group, adds to place and key."""
@@ -28,15 +34,14 @@ class _Group(NamedTuple):
     """One L3 group."""
 
     first: Option
-    size: int
-    """How many CPUs can be taken."""
     cores: list[list[Option]]
 
 
 class BudgetTables:
     """The cores of one cell and the ways to use each."""
 
-    __slots__ = ("_by_size", "_free", "_groups", "_policy", "_pool", "_units", "_weights", "_width")
+    __slots__ = ("_by_size", "_free", "_groups", "_policy", "_pool", "_reach", "_units", "_unpaid", "_weights",
+                 "_width")
 
     def __init__(self, cell: CpuView, free: int, rules: tuple[str, bool, Weights]) -> None:
         """``rules`` are the thread policy, whether whole L3 groups are kept, and the weights."""
@@ -45,14 +50,18 @@ class BudgetTables:
         self._pool = 0 if keep else cell.pool  # a group that is kept whole costs the same whatever is used of it
         self._by_size: dict[int, list[int]] = {}
         self._units: list[int] = []
-        self._groups = []
+        self._groups, sizes, unpaid = [], [], []
         for cache in cell.caches:
             units = units_of(cache, free, self._policy)
             price = (cache.kept & cell.pool).bit_count() if keep else 0
             first = CACHES + (cache.mask & free).bit_count() * self._weights.cache_left
-            size = len(units) if self._policy == "isolate" else sum([unit.bit_count() for unit in units])
-            self._groups.append(_Group((price, first << self._width), size, [self._options(unit) for unit in units]))
+            self._groups.append(_Group((price, first << self._width), [self._options(unit) for unit in units]))
             self._units += units
+            sizes.append(len(units) if self._policy == "isolate" else sum(units).bit_count())
+            unpaid.append((sum(units) & ~self._pool).bit_count())
+        # What the largest, the two largest, ... groups can give, and how much they have that is not of the pool.
+        self._reach = [*accumulate(sorted(sizes, reverse=True))]
+        self._unpaid = [*accumulate(sorted(unpaid, reverse=True))]
 
     def _options(self, unit: int) -> list[Option]:
         """The ways to use one unit: so many CPUs that the pool pays and so many others, each the lowest there are."""
@@ -90,13 +99,11 @@ class BudgetTables:
             ]
         return self._by_size[size]
 
-    def best(self, want: int, budget: int, fewest: int) -> tuple[int, int, int]:
-        """Cost, CPUs given and CPUs withheld, where ``budget`` CPUs of the pool suffice and ``fewest`` groups may."""
-        keys: dict[int, int] = {}
-        while not keys:
-            keys = self._keys(want, budget, fewest)
-            fewest += 1
-        key = min(keys.values())
+    def best(self, want: int, budget: int) -> tuple[int, int, int]:
+        """Cost, CPUs given and CPUs withheld, where ``budget`` CPUs of the pool suffice."""
+        fewest = 1 + max(bisect_left(self._reach, want), bisect_left(self._unpaid, want - budget))
+        several = (self._keys(want, budget, number) for number in range(fewest, len(self._groups) + 1))
+        key = min(next(filter(None, several)).values())
         cost = -(-key >> self._width)  # rounds up: the ids were taken off
         cpus = mirrored(-key & (1 << self._width) - 1, self._width)
         withheld = 0
@@ -107,11 +114,10 @@ class BudgetTables:
 
     def _keys(self, want: int, budget: int, most: int) -> dict[int, int]:
         """The lowest keys of ``most`` groups or fewer by their places, all of ``want`` CPUs."""
-        keys, later = {0: 0}, sum([group.size for group in self._groups])
+        keys, later = {0: 0}, self._reach[-1]
         # To spread makes what is less than a core negative; together it is less than a core.
         limit = (most + 1) * CACHES - CORES << self._width
         for group in self._groups:
-            later -= group.size
             price, first = group.first
             inside = {
                 place + price: key + first
@@ -119,7 +125,10 @@ class BudgetTables:
                 if place % _CPU + price <= budget and key + first < limit
             }
             for options in group.cores:
+                later -= options[-1][0] // _CPU
                 _use(inside, options, want, budget)
+                if len(inside) > _MANY:
+                    inside = _worth(inside.items(), (want - later) * _CPU)
             keys = _worth([*keys.items(), *inside.items()], (want - later) * _CPU)
         return keys
 
@@ -136,7 +145,7 @@ def _use(keys: dict[int, int], options: list[Option], want: int, budget: int) ->
                     keys[new] = lower
 
 
-def _worth(found: list[tuple[int, int]], least: int) -> dict[int, int]:
+def _worth(found: Iterable[tuple[int, int]], least: int) -> dict[int, int]:
     """Places and keys without those below ``least``, and those for which the pool pays more for nothing better."""
     keys: dict[int, int] = {}
     cpus, best = -1, 0

@@ -160,7 +160,10 @@ class CellStock:
             return self._chosen[want]
         chosen, reach, most = None, self._reach, None if self._hard else self._most_free
         for number in range(bisect_left(reach, want) + 1, len(reach) + 1):
-            best = self._in_groups().best(number, want, most) if number < len(reach) else self._of_all(want, most)
+            if number < len(reach):
+                best = (self._tables or self._in_groups()).best(number, want, most)
+            else:
+                best = self._of_all(want, most)
             if best is not None:
                 chosen = number, best
                 break
@@ -239,8 +242,7 @@ class CellStock:
         policy, keep, weights = self._rules
         if self._budgeted is None:
             self._budgeted = BudgetTables(self._cell, self._able, (policy, bool(keep), weights))
-        fewest = 1 if self._alone is not None else bisect_left(self._reach, want) + 1
-        cost, cpus, withheld = self._budgeted.best(want, self._budget, fewest)
+        cost, cpus, withheld = self._budgeted.best(want, self._budget)
         # Groups out of reach are left as well.
         return Pick(cost + (self._free & ~self._able).bit_count() * weights.cell_left, cpus, withheld)
 
