@@ -104,9 +104,9 @@ def _several_cells(question: Question) -> list[Taken] | None:
     if not question.strict and sum(part[1] for part in parts) > question.anywhere:
         return None
     different = [*dict.fromkeys(parts)]
-    by_cell = [question.costs(cell, different) for cell in cells]
-    costs = dict(zip(different, zip(*by_cell, strict=True), strict=True))
-    useful = [c for c in range(len(cells)) if any(row[c] is not None for row in costs.values())]
+    costs = {part: [question.cost(cell, part[0], part[1]) for cell in cells] for part in different}
+    by_cell = zip(*costs.values(), strict=True)
+    useful = [c for c, column in enumerate(by_cell) if column.count(None) < len(column)]
     if len(useful) < len(parts):
         return None
     able = [cells[c] for c in useful]

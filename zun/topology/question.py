@@ -118,24 +118,8 @@ class Question:
         room = self.room(cell.id)
         if need > room and self.strict and need > self.reach(cell):
             return None
-        cost = self.cpu_cost(cell, cpus)
+        cost = self._stock(cell).cost(cpus) if cpus and self.dedicated else self.cpu_cost(cell, cpus)
         return None if cost is None else cost + self.memory_cost(room, need)
-
-    def costs(self, cell: CellView, parts: Sequence[Part]) -> list[int | None]:
-        """``cost`` for some parts."""
-        if not self.dedicated:
-            return [self.cost(cell, cpus, need) for cpus, need, _ in parts]
-        room, stock, mem_left = self.room(cell.id), self._stock(cell), self.rules.weights.mem_left
-        found: list[int | None] = []
-        for cpus, need, _ in parts:
-            if need > room and self.strict and need > self.reach(cell):
-                found.append(None)
-                continue
-            cost = stock.cost(cpus)
-            if cost is not None:
-                cost += (room - need) * mem_left if need <= room else (need - room) * REMOTE
-            found.append(cost)
-        return found
 
     def cpu_cost(self, cell: CellView, cpus: int) -> int | None:
         """The cost of ``cpu_offer``."""
