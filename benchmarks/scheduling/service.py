@@ -9,6 +9,7 @@ a few queues, since ten thousand servers do not fit in one process, so the name 
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import logging
 import multiprocessing
@@ -73,7 +74,7 @@ class Witness(SchedulerAPI):
         now = time.monotonic()
         if change.get("held"):
             with self._lock:
-                self._report.send((change["uuid"], now))
+                self._report.send_bytes(f"{change['uuid']} {now}".encode())
         super().host_changed(context, **change)
 
 
@@ -178,6 +179,7 @@ def play_agents(database: str, rabbit: str, control: Connection, report: Connect
     session.configure(database, pool_size=20, max_overflow=40)
     transport = rpc.get_transport(conf, rabbit)
     server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, AGENTS, [Agents(transport, report, WORKERS)])
+    gc.freeze()  # an agent has one host, and does not stop to look for garbage among thousands
     server.start()
     control.send(0.0)
     _serve(control)
@@ -231,16 +233,14 @@ class Cloud:
         self._api = SchedulerAPI(rpc.get_transport(conf, rabbit))
         self._wishes = clouds.requests(7)
         self.done: dict[str, float] = {}
-        self._arrived = threading.Condition()
-        threading.Thread(target=self._listen, daemon=True).start()
 
-    def _listen(self) -> None:
-        with contextlib.suppress(EOFError, OSError):
-            while True:
-                uuid, when = self._reports.recv()
-                with self._arrived:
-                    self.done[uuid] = when
-                    self._arrived.notify_all()
+    def _listen(self, seconds: float) -> bool:
+        """Note a claim that was committed, or is within ``seconds``. Returns whether one was."""
+        if not self._reports.poll(max(0.0, seconds)):
+            return False
+        uuid, when = self._reports.recv_bytes().decode().split()
+        self.done[uuid] = float(when)
+        return True
 
     def accepted(self, count: int) -> list[Container]:
         """Containers as the API has written them."""
@@ -255,8 +255,8 @@ class Cloud:
         waiting, sent = self.accepted(count), {}
         before, start = self._cpu_seconds(), time.monotonic()
         for container in waiting:
-            with self._arrived:
-                self._arrived.wait_for(lambda: len(sent) - self._count(sent) < in_flight, timeout=60)
+            while len(sent) - len(self.done) >= in_flight and self._listen(60):
+                pass
             sent[container.uuid] = time.monotonic()
             self._api.create(CONTEXT, container)
         self._settle(sent)
@@ -268,25 +268,20 @@ class Cloud:
         waiting, sent = self.accepted(count), {}
         start = time.monotonic()
         for number, container in enumerate(waiting):
-            pause = start + number / per_second - time.monotonic()
-            if pause > 0:
-                time.sleep(pause)
+            while self._listen(pause := start + number / per_second - time.monotonic()) or pause > 0:
+                pass
             sent[container.uuid] = time.monotonic()
             self._api.create(CONTEXT, container)
         self._settle(sent)
         return self._figures(sent, start)
 
-    def _count(self, sent: Mapping[str, float]) -> int:
-        return len(self.done)
-
     def _settle(self, sent: Mapping[str, float]) -> None:
-        with self._arrived:
-            self._arrived.wait_for(lambda: all(uuid in self.done for uuid in sent), timeout=60)
+        while len(self.done) < len(sent) and self._listen(60):
+            pass
 
     def _figures(self, sent: Mapping[str, float], start: float) -> dict[str, float]:
-        with self._arrived:
-            ends = {uuid: self.done[uuid] for uuid in sent if uuid in self.done}
-            self.done.clear()
+        ends = {uuid: self.done[uuid] for uuid in sent if uuid in self.done}
+        self.done.clear()
         delays = sorted(1000 * (ends[uuid] - sent[uuid]) for uuid in ends)
         return {
             "sent": len(sent),

@@ -4,6 +4,7 @@
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import oslo_messaging
@@ -13,6 +14,7 @@ from oslo_messaging._drivers import amqpdriver
 from oslo_messaging.rpc import server as rpc_server
 from oslo_versionedobjects import base as ovo
 
+from zun.common import broker as broker  # makes messages cheaper
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.objects import base
@@ -37,17 +39,25 @@ class ObjectSerializer(ovo.VersionedObjectSerializer):
     OBJ_BASE_CLASS = base.ZunObject
 
 
+_OBJECT_NAME = base.ZunObject._obj_primitive_key("name")
+
+
 class ContextSerializer(oslo_messaging.NoOpSerializer):
-    """Objects as above, and the request's context with them."""
+    """Objects as above, and the request's context with them.
+
+    An argument is an object or has none in it, so that the library need not look for objects in plans, for each of
+    their numbers.
+    """
 
     def __init__(self) -> None:
         self._objects = ObjectSerializer()
 
     def serialize_entity(self, ctxt: RequestContext, entity: Any) -> Any:
-        return self._objects.serialize_entity(ctxt, entity)
+        return self._objects.serialize_entity(ctxt, entity) if isinstance(entity, base.ZunObject) else entity
 
     def deserialize_entity(self, ctxt: RequestContext, entity: Any) -> Any:
-        return self._objects.deserialize_entity(ctxt, entity)
+        is_object = isinstance(entity, dict) and _OBJECT_NAME in entity
+        return self._objects.deserialize_entity(ctxt, entity) if is_object else entity
 
     def serialize_context(self, ctxt: RequestContext) -> dict[str, Any]:
         return ctxt.to_message()
@@ -86,6 +96,7 @@ class _Server(rpc_server.RPCServer):
 
     def __init__(self, transport: oslo_messaging.Transport, target: Any, dispatcher: Any, executor: Any = None) -> None:
         super().__init__(transport, target, dispatcher, executor)
+        self._executor_cls = ThreadPoolExecutor  # to hand a message over with the library's costs twice as much
         self._quick = {
             name
             for endpoint in dispatcher.endpoints

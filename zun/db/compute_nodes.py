@@ -3,7 +3,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -76,11 +76,20 @@ def inventories(hostnames: Collection[str]) -> list[session.Row]:
         return session.rows(connection, statement.where(table.c.hostname.in_(hostnames)))
 
 
-def generations() -> dict[str, tuple[int, Any]]:
-    """Host name -> (generation, updated_at): enough to see which nodes a cache must read again."""
-    statement = sa.select(table.c.hostname, table.c.generation, table.c.updated_at)
+class Generation(NamedTuple):
+    """Enough to see whether a cache must read the node again."""
+
+    id: int
+    generation: int
+    updated_at: Any
+
+
+def generations(*, behind: int = 0, limit: int | None = None) -> dict[str, Generation]:
+    """By host name in the order of their ids: all, or up to ``limit`` of those whose id is larger than ``behind``."""
+    statement = sa.select(table.c.hostname, table.c.id, table.c.generation, table.c.updated_at)
+    statement = statement.where(table.c.id > behind).order_by(table.c.id).limit(limit)
     with session.reader() as connection:
-        return {row.hostname: (row.generation, row.updated_at) for row in connection.execute(statement)}
+        return {name: Generation(*rest) for name, *rest in connection.execute(statement)}
 
 
 def usage(hostnames: Collection[str] | None = None) -> dict[str, HostUsage]:

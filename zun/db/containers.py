@@ -342,7 +342,7 @@ def _setting(status: str | None) -> sa.Update:
     if status is None:
         return statement
     before = {old for old, following in states.TRANSITIONS.items() if status in following} | {status}
-    return statement.where(table.c.status.in_(sorted(before)))
+    return statement.where(sa.or_(*(table.c.status == old for old in sorted(before))))
 
 
 def _next_generation(connection: sa.Connection, hostname: str) -> int:

@@ -10,10 +10,13 @@ booking. Any number of schedulers can each have a table.
 import contextlib
 import gc
 import json
+import logging
+import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,11 +28,14 @@ from zun.topology import ClaimConflict, HostTopology, Usage
 
 __all__ = ["Aggregate", "Held", "HostState", "HostTable"]
 
+LOG = logging.getLogger(__name__)
+
 COMPUTE_BINARY = "zun-compute"
 COMPARE_PAUSE = 20  # times as long as comparing took: it is no more than a twentieth of the work
+COMPARE_TOGETHER = 100  # hosts: a few milliseconds, in which nobody else has the interpreter
 READ_TOGETHER = 200  # hosts: the rows of a whole cloud at once would take more memory than the table itself
 MANY = 100  # hosts: fewer do not keep the garbage collector busy
-YOUNG = 20_000  # objects more, which some five hundred decisions leave, before it looks for garbage again
+YOUNG = 5_000  # objects more, which a hundred decisions leave, before it looks for garbage again
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,10 @@ class HostTable:
         fresh_seconds: float = 1.0,
         failure_seconds: float = 600.0,
         clock: Callable[[], float] = time.monotonic,
+        compare_together: int = COMPARE_TOGETHER,
+        background: Executor | None = None,
     ) -> None:
+        """``background`` (a thread of its own) is for what no request shall wait for."""
         self._booking_seconds = booking_seconds
         self._fresh_seconds = fresh_seconds
         self._failure_seconds = failure_seconds
@@ -59,14 +68,20 @@ class HostTable:
         self._held: dict[str, dict[str, Held]] = {}
         self._hosts = Columns()
         self._read_at: dict[str, Any] = {}  # host -> updated_at of the row last read
+        self._ids: dict[str, int] = {}  # host -> id of that row
         self._bookings: dict[str, _Booking] = {}  # in the order of their deadlines
         self._booked_on: dict[str, dict[str, None]] = {}  # host -> containers booked there, in the same order
         self._stale: set[str] = set()
         self._comparing = threading.Lock()  # held over I/O; nobody waits for it once the table has hosts
         self._filled = False
         self._settled = MANY
-        self._refreshed = float("-inf")
-        self._compare_seconds = 0.0
+        self._compare_together = compare_together
+        self._background = background or ThreadPoolExecutor(1, thread_name_prefix="compare")
+        self._asked = False  # whether the background has slices to compare
+        self._compared = float("-inf")  # moves on by a slice's part of the pause with each slice
+        self._behind = 0  # the id behind which the next slice begins
+        self._comparison_seconds = 0.0  # of the slices of this round
+        self._compare_seconds = 0.0  # of the last round
         self._topologies: dict[str, HostTopology] = {}
         self._aggregates: Sequence[Mapping[str, Any]] = ()
         self._in_aggregates: dict[str, tuple[Aggregate, ...]] = {}
@@ -148,19 +163,91 @@ class HostTable:
 
         One thread reads; the others wait for what it finds. Nobody waits for a thread that compares a table which was
         filled before: until it is done, what is known must do. A cloud so large that comparing takes long is compared
-        less often.
+        less often. While requests come, it is compared slice by slice in the background: all at once would keep the
+        interpreter from them for too long.
         """
-        if self._is_due() and self._comparing.acquire(blocking=not self._filled):
+        due = self._due()
+        if due >= self._slices() and self._comparing.acquire(blocking=not self._filled):
             try:
-                if self._is_due():
-                    start = self._clock()
-                    wanted = self._compare()
-                    with self._lock:
-                        self._stale |= wanted
-                    self._refreshed = self._clock()
-                    self._compare_seconds = self._refreshed - start
+                if self._due() >= self._slices():
+                    self._compare_whole()
             finally:
                 self._comparing.release()
+        elif due and not self._asked:
+            self._asked = True
+            self._background.submit(self._compare_due)
+        self._read_stale()
+
+    def _slices(self) -> int:
+        return max(1, math.ceil(len(self._hosts) / self._compare_together))
+
+    def _pause(self) -> float:
+        """Seconds from one comparison of a host to the next."""
+        return max(self._fresh_seconds, COMPARE_PAUSE * self._compare_seconds) if self._fresh_seconds else 0.0
+
+    def _due(self) -> int:
+        """How many slices should have been compared again by now."""
+        late, pause = self._clock() - self._compared, self._pause()
+        return self._slices() if late >= pause else int(late * self._slices() / pause)
+
+    def _compare_whole(self) -> None:
+        start = self._clock()
+        self._behind = 0
+        self._compare(None)
+        self._compared = self._clock()
+        self._compare_seconds, self._comparison_seconds = self._compared - start, 0.0
+
+    def _compare_due(self) -> None:
+        """The work of the background: nobody waits for it, nor hears of its failure."""
+        try:
+            for _ in range(self._due()):
+                with self._comparing:
+                    self._compare_slice()
+            self._read_stale()
+        except Exception as exc:
+            LOG.warning("Some hosts could not be compared with the database: %s", exc)
+        finally:
+            self._asked = False
+
+    def _compare_slice(self) -> None:
+        start = self._clock()
+        self._compared += self._pause() / self._slices()  # also where it fails: the next attempt has time
+        self._compare(self._compare_together)
+        self._comparison_seconds += self._clock() - start
+        if not self._behind:
+            self._compare_seconds, self._comparison_seconds = self._comparison_seconds, 0.0
+
+    def _compare(self, limit: int | None) -> None:
+        """Note which hosts are not as the database has them, among all or the next ``limit``.
+
+        The aggregates are compared with the first of them.
+        """
+        with self._lock:
+            known = [(name, number) for name, number in self._ids.items() if number > self._behind]
+        found = compute_nodes.generations(behind=self._behind, limit=None if limit is None else limit + 1)
+        last = None  # the id with which this ends, unless it is at the end of the table
+        if limit is not None and len(found) > limit:
+            found.popitem()
+            last = next(reversed(found.values())).id
+        rows = {row["host"]: row for row in services.all_services(COMPUTE_BINARY, None if limit is None else found)}
+        sets = None if self._behind else aggregates.all_aggregates()
+        with self._lock:
+            for name, number in known:
+                if name not in found and (last is None or number <= last):
+                    self._forget(name)
+            self._set_services(found, rows)
+            if sets is not None:
+                self._set_aggregates(sets)
+            self._stale |= {
+                name
+                for name, (_, generation, updated_at) in found.items()
+                if (state := self._hosts.find(name)) is None
+                or state.generation < generation  # a host that told more meanwhile is ahead
+                or self._read_at[name] != updated_at
+            }
+        self._behind = last or 0
+
+    def _read_stale(self) -> None:
         with self._reading:
             with self._lock:
                 names, self._stale = sorted(self._stale), set()
@@ -170,28 +257,6 @@ class HostTable:
             if len(self._hosts) > self._settled:
                 self._settled = 2 * len(self._hosts)
                 _settle()
-
-    def _is_due(self) -> bool:
-        pause = max(self._fresh_seconds, COMPARE_PAUSE * self._compare_seconds) if self._fresh_seconds else 0.0
-        return self._clock() - self._refreshed >= pause
-
-    def _compare(self) -> set[str]:
-        """The hosts that are not as the database has them."""
-        found = compute_nodes.generations()
-        rows = {row["host"]: row for row in services.all_services(COMPUTE_BINARY)}
-        sets = aggregates.all_aggregates()
-        with self._lock:
-            for name in [host.hostname for host in self._hosts if host.hostname not in found]:
-                self._forget(name)
-            self._set_services(rows)
-            self._set_aggregates(sets)
-            return {
-                name
-                for name, (generation, updated_at) in found.items()
-                if (known := self._hosts.find(name)) is None
-                or known.generation < generation  # a host that told more meanwhile is ahead
-                or self._read_at[name] != updated_at
-            }
 
     def _read(self, names: set[str]) -> None:
         nodes = compute_nodes.inventories(names)
@@ -209,7 +274,7 @@ class HostTable:
                 same = known is not None and self._read_at[name] == node["updated_at"]
                 if same and known is not None and known.generation > node["generation"]:
                     continue  # the host told more while this was being read
-                self._read_at[name] = node["updated_at"]
+                self._read_at[name], self._ids[name] = node["updated_at"], node["id"]
                 self._held[name] = held[name]
                 # A choice that was carried out, here or by another scheduler elsewhere, is no booking any more.
                 carried_out += [booking for uuid in held[name] if (booking := self._pop_booking(uuid)) is not None]
@@ -251,10 +316,11 @@ class HostTable:
         rows = [{"metadata": each.metadata, "hosts": (hostname,)} for each in mine]
         return zones.zone_of(hostname, self._own_zones[hostname], rows)
 
-    def _set_services(self, rows: Mapping[str, Mapping[str, Any]]) -> None:
-        for state in self._hosts[:]:
-            if state.service != rows.get(state.hostname):
-                self._hosts.put(replace(state, service=rows.get(state.hostname)))
+    def _set_services(self, names: Collection[str], rows: Mapping[str, Mapping[str, Any]]) -> None:
+        for name in names:
+            state, row = self._hosts.find(name), rows.get(name)
+            if state is not None and state.service != row:
+                self._hosts.put(replace(state, service=row))
 
     def _set_aggregates(self, rows: Sequence[Mapping[str, Any]]) -> None:
         if rows == self._aggregates:
@@ -274,7 +340,7 @@ class HostTable:
 
     def _forget(self, hostname: str) -> None:
         self._hosts.remove(hostname)
-        del self._read_at[hostname], self._own_zones[hostname]
+        del self._read_at[hostname], self._ids[hostname], self._own_zones[hostname]
         self._held.pop(hostname, None)
 
     def _put(self, hostname: str, uuid: str, held: Held) -> None:

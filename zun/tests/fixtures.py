@@ -7,6 +7,7 @@ import pathlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
 import pytest
@@ -67,3 +68,12 @@ def wait_for(what: Callable[[], T], seconds: float = 60) -> T:
         assert time.monotonic() < deadline, f"not within {seconds} s: {inspect.getsource(what).strip()}"
         pause.wait(0.01)
     return answer
+
+
+class AtOnce(Executor):
+    """Has done the work when it has been given it."""
+
+    def submit(self, work: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
+        done: Future[T] = Future()
+        done.set_result(work(*arguments, **named))
+        return done

@@ -41,9 +41,9 @@ from zun.objects.base import ZunObject
 from zun.objects.placement import held_plan, placement_request
 from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
-from zun.scheduler.host_table import HostTable
+from zun.scheduler.host_table import COMPARE_TOGETHER, HostTable
 from zun.scheduler.peers import WORD_SECONDS, Peers
-from zun.tests.fixtures import new_container
+from zun.tests.fixtures import AtOnce, new_container
 from zun.tests.unit.compute.ledger import Books
 from zun.topology import CpuSet, HostTopology, Plan, Refusal, Usage, plan
 
@@ -151,6 +151,7 @@ class World:
         losses: float = 0.2,
         booking_seconds: float = 1e9,
         fresh_seconds: float = 0,
+        compare_together: int = COMPARE_TOGETHER,
         seconds: float = 0,
     ) -> None:
         self.conf, self.machines, self.random = conf, machines, random.Random(seed)
@@ -168,6 +169,7 @@ class World:
         self._patched = mock.patch.object(timeutils, "utcnow", self._calendar.read)
         self._patched.start()
         self._booking_seconds, self._fresh_seconds = booking_seconds, fresh_seconds
+        self._compare_together = compare_together
         self.schedulers = [Scheduler(self, number) for number in range(schedulers)]
         self._word_due = 0.0
         for driver in self.drivers.values():
@@ -184,7 +186,11 @@ class World:
 
     def new_table(self) -> HostTable:
         return HostTable(
-            booking_seconds=self._booking_seconds, fresh_seconds=self._fresh_seconds, clock=lambda: self.now
+            booking_seconds=self._booking_seconds,
+            fresh_seconds=self._fresh_seconds,
+            clock=lambda: self.now,
+            compare_together=self._compare_together,
+            background=AtOnce(),
         )
 
     # kills

@@ -65,7 +65,7 @@ def be_idle(cloud):
 
     def idle():
         known = {host.hostname: host.generation for host in table.hosts()}
-        return known == {name: generation for name, (generation, _) in compute_nodes.generations().items()}
+        return known == {name: each.generation for name, each in compute_nodes.generations().items()}
 
     wait_for(idle)
 

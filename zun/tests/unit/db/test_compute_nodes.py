@@ -51,9 +51,17 @@ def test_host_names_know_case():
 
 def test_generations_tell_what_changed():
     first, second = node("h1"), node("h2")
-    assert compute_nodes.generations() == {"h1": (0, first["updated_at"]), "h2": (0, second["updated_at"])}
+    known = {row["hostname"]: (row["id"], 0, row["updated_at"]) for row in (first, second)}
+    assert compute_nodes.generations() == known
     again = node("h1")
-    assert compute_nodes.generations()["h1"] == (0, again["updated_at"]) != (0, first["updated_at"])
+    assert compute_nodes.generations()["h1"] == (first["id"], 0, again["updated_at"]) != known["h1"]
+
+
+def test_generations_come_in_slices_too():
+    rows = [node(name) for name in ("h3", "h1", "h2")]
+    assert list(compute_nodes.generations(limit=2)) == ["h3", "h1"]
+    assert list(compute_nodes.generations(behind=rows[1]["id"], limit=2)) == ["h2"]
+    assert compute_nodes.generations(behind=rows[2]["id"]) == {}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 """The scheduler's memory of the hosts against real rows: what it is told, what it missed, what it booked itself."""
 
 import gc
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from zun.common.context import RequestContext
 from zun.db import aggregates, compute_nodes, containers, groups, models, services, session
 from zun.objects.placement import cpuset_record
 from zun.scheduler.host_table import MANY, Aggregate, Held, HostState, HostTable
+from zun.tests.fixtures import AtOnce
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.db.rows import NODE, clear, container
@@ -45,8 +47,14 @@ def table(clock):
     return new_table(clock)
 
 
-def new_table(clock):
-    return HostTable(booking_seconds=60, fresh_seconds=1, clock=clock)
+def new_table(clock, **more):
+    return HostTable(booking_seconds=60, fresh_seconds=1, clock=clock, **more)
+
+
+@pytest.fixture
+def sliced(clock):
+    """A table that compares each second, two hosts at a time."""
+    return new_table(clock, compare_together=2, background=AtOnce())
 
 
 def node(hostname="h1", topology=TOPOLOGY, **fields):
@@ -263,6 +271,119 @@ def test_a_cloud_that_takes_long_to_compare_is_compared_less_often(table, clock)
     table.refresh()
     sa.event.remove(reader, "before_cursor_execute", slow)
     assert list(owners(table).values()) == ["0"]
+
+
+@pytest.fixture
+def asked():
+    """The names in the statements about compute nodes and services, statement by statement."""
+    found = []
+
+    def look(_connection, _cursor, statement, parameters, *_rest):
+        if "FROM compute_nodes" in statement or "FROM services" in statement:
+            found.append(parameters)
+
+    reader = session._current().reader
+    sa.event.listen(reader, "before_cursor_execute", look)
+    yield found
+    sa.event.remove(reader, "before_cursor_execute", look)
+
+
+def test_a_large_table_is_compared_slice_by_slice(sliced, clock, asked):
+    names = [f"h{number}" for number in range(8)]
+    for name in names:
+        node(name)
+        services.heartbeat(name, "zun-compute", "nova")
+    sliced.refresh()
+    uuids = {name: claims(name, own("0"))[0] for name in names}
+    seen = []
+    for _ in range(4):
+        clock.now += 0.25
+        sliced.refresh()
+        seen.append([name for name in names if owners(sliced, name) == {uuids[name]: "0"}])
+    assert seen == [names[:2], names[:4], names[:6], names]
+    asked.clear()
+    for _ in range(100):
+        clock.now += 0.25
+        sliced.refresh()
+    assert len(asked) == 2 * 4 * 25  # all hosts and services once a second, as a table that is compared whole
+
+
+def test_what_a_slice_finds(sliced, clock):
+    """A service that was disabled, a host that is gone, one that is new, one that came back, an aggregate."""
+    for name in ("h1", "h2", "h3", "h4"):
+        node(name)
+        services.heartbeat(name, "zun-compute", "nova")
+    sliced.refresh()
+    with session.writer() as connection:
+        connection.execute(sa.delete(models.compute_nodes).where(models.compute_nodes.c.hostname.in_(("h1", "h3"))))
+    node("h5"), node("h3", disk_total=7)
+    services.update("h4", "zun-compute", {"disabled": True})
+    aggregates.insert("slow", {})
+    aggregates.add_host("slow", "h2")
+    for _ in range(2):
+        clock.now += 0.5
+        sliced.refresh()
+        clock.now += 0.5
+        sliced.refresh()
+    assert [host.hostname for host in sliced.hosts()] == ["h2", "h3", "h4", "h5"]
+    assert sliced.host("h3").disk_total == 7 and sliced.host("h4").service["disabled"] is True
+    assert [each.name for each in sliced.host("h2").aggregates] == ["slow"]
+
+
+def test_after_a_silence_all_is_compared_before_the_decision(sliced, clock):
+    for number in range(6):
+        node(f"h{number}")
+    sliced.refresh()
+    for number in range(6):
+        claims(f"h{number}", own("0"))
+    clock.now += 1
+    sliced.refresh()
+    assert all(owners(sliced, f"h{number}") for number in range(6))
+
+
+def test_no_request_waits_for_a_slice(clock):
+    for number in range(4):
+        node(f"h{number}")
+    begun, go_on = threading.Event(), threading.Event()
+    with ThreadPoolExecutor(1) as background:
+        table = new_table(clock, compare_together=2, background=background)
+        table.refresh()
+        claims("h0", own("0"))
+
+        def hold(_connection, _cursor, statement, *_rest):
+            if "FROM compute_nodes" in statement:
+                begun.set()
+                assert go_on.wait(60)
+
+        reader = session._current().reader
+        sa.event.listen(reader, "before_cursor_execute", hold)
+        clock.now += 0.5
+        table.refresh()
+        assert begun.wait(60)
+        table.refresh()
+        assert owners(table, "h0") == {}
+        go_on.set()
+    sa.event.remove(reader, "before_cursor_execute", hold)
+    assert list(owners(table, "h0").values()) == ["0"]
+
+
+def test_a_slice_that_fails_is_tried_again(sliced, clock, caplog):
+    node(), node("h2"), node("h3")
+    sliced.refresh()
+    claims("h1", own("0"))
+
+    def fail(*_args):
+        raise RuntimeError("no database")
+
+    reader = session._current().reader
+    sa.event.listen(reader, "before_cursor_execute", fail)
+    clock.now += 0.5
+    sliced.refresh()
+    sa.event.remove(reader, "before_cursor_execute", fail)
+    assert "no database" in caplog.text
+    clock.now += 0.5
+    sliced.refresh()
+    assert list(owners(sliced).values()) == ["0"]
 
 
 def test_members_of_groups_and_images_are_counted(table):
@@ -510,11 +631,11 @@ HOSTS = ("h1", "h2")
 class World:
     """Hosts that claim and release, words that are late, lost or doubled, a scheduler that reads and books."""
 
-    def __init__(self, draw):
+    def __init__(self, draw, **more):
         clear()
         self.draw = draw
         self.clock = Clock()
-        self.table = new_table(self.clock)
+        self.table = new_table(self.clock, **more)
         self.usages = {name: Usage() for name in HOSTS}
         self.late = []
         for name in HOSTS:
@@ -571,11 +692,18 @@ class World:
         self.tell(name, row["generation"], None, None)
 
     def refresh(self):
-        seconds = self.draw(st.sampled_from((0, 0.5, 1, 1)))
-        self.clock.now += seconds
-        self.table.refresh()
+        for seconds in self.draw(st.sampled_from(([0], [0.5], [1], [0.5, 0.5]))):
+            self.clock.now += seconds
+            self.table.refresh()
         if seconds == 1:
             self.check()
+
+    def compare(self):
+        """All slices, one after the other."""
+        for _ in HOSTS:
+            self.clock.now += 0.5
+            self.table.refresh()
+        self.check()
 
     def check(self):
         """The table is what the database says, and beside it nothing but choices under way."""
@@ -613,13 +741,14 @@ def exists(uuid):
     return any(row["uuid"] == uuid for row in containers.claims())
 
 
-STEPS = ("claim", "claim", "book", "book", "refresh", "refresh", "release", "resize", "deliver", "inventory", "unbook")
+STEPS = ("claim", "claim", "book", "book", "refresh", "compare", "release", "resize", "deliver", "inventory", "unbook")
 
 
+@pytest.mark.parametrize("together", [1, 100])
 @proof(60)
 @given(data=st.data())
-def test_after_a_refresh_the_table_is_what_the_database_says(data):
-    world = World(data.draw)
+def test_after_a_refresh_the_table_is_what_the_database_says(together, data):
+    world = World(data.draw, compare_together=together, background=AtOnce())
     for _ in range(data.draw(st.integers(5, 25), label="steps")):
         getattr(world, data.draw(st.sampled_from((*STEPS, "wait")), label="step"))()
         assert [host.hostname for host in world.table.hosts()] == list(HOSTS)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages are cheaper than the libraries make them, and nothing else is different."""
+
+import contextlib
+import datetime
+import json
+import math
+import socket
+import struct
+import uuid
+
+import pytest
+from kombu import serialization
+from oslo_config import cfg
+from oslo_messaging import opts, transport
+from oslo_messaging._drivers import common, impl_rabbit
+from oslo_serialization import jsonutils
+
+from zun.common import broker
+
+HEARTBEAT = 8  # a frame that says nothing more
+
+
+@pytest.fixture
+def sender():
+    """A connection to a broker in this process."""
+    conf = cfg.ConfigOpts()
+    for group, options in opts.list_opts():
+        conf.register_opts(options, group=group)
+    url = transport.TransportURL.parse(conf, "kombu+memory:///")
+    connection = impl_rabbit.Connection(conf, url, common.PURPOSE_SEND)
+    yield connection
+    connection.close()
+
+
+def test_what_works_is_done_once(sender):
+    done = []
+    sender.ensure(lambda: done.append(1))
+    assert done == [1]
+
+
+def test_what_a_lost_connection_broke_is_done_again(sender):
+    """On a new channel, after the library's own reaction to the error."""
+    channels, errors = [], []
+
+    def method():
+        channels.append(sender.channel)
+        if len(channels) == 1:
+            raise sender.connection.recoverable_connection_errors[0]("gone")
+
+    sender.ensure(method, recoverable_error_callback=errors.append)
+    first, second = channels
+    assert first is not second and [str(error) for error in errors] == ["gone"]
+
+
+def test_what_never_works_is_an_error_of_the_library(sender):
+    def method():
+        raise sender.connection.recoverable_connection_errors[0]("gone")
+
+    with pytest.raises(impl_rabbit.exceptions.MessageDeliveryFailure, match="gone"):
+        sender.ensure(method, retry=0)
+
+
+def test_nothing_to_read_is_nothing_to_repeat(sender):
+    calls = []
+
+    def method():
+        calls.append(1)
+        raise common.Timeout
+
+    with pytest.raises(common.Timeout):
+        sender.ensure(method)
+    assert calls == [1]
+
+
+@pytest.fixture
+def wire():
+    """Both ends of a connection: the transport that reads, and the socket of who writes."""
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        reader = broker._Transport(f"127.0.0.1:{server.getsockname()[1]}", 10)
+        reader.connect()
+        stack.callback(reader.close)
+        there = stack.enter_context(server.accept()[0])
+        yield reader, there
+
+
+def frame(payload):
+    return struct.pack(">BHI", HEARTBEAT, 0, len(payload)) + payload + b"\xce"
+
+
+def test_frames_that_came_together_are_read_together(wire):
+    reader, there = wire
+    there.sendall(frame(b"one") + frame(b"") + frame(b"x" * 3 * broker.READ_BYTES))
+    assert reader.read_frame() == (HEARTBEAT, 0, b"one")
+    assert reader.has_read
+    assert reader.read_frame() == (HEARTBEAT, 0, b"")
+    assert reader.read_frame() == (HEARTBEAT, 0, b"x" * 3 * broker.READ_BYTES)
+    assert not reader.has_read
+
+
+def test_half_a_frame_is_kept(wire):
+    reader, there = wire
+    whole = frame(b"late")
+    there.sendall(whole[:9])
+    with pytest.raises(TimeoutError), reader.having_timeout(0.05):
+        reader.read_frame()
+    there.sendall(whole[9:])
+    assert reader.read_frame() == (HEARTBEAT, 0, b"late")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param({"a": [1, 2.5, None, True, "ä€😀"], "b": {"c": ""}}, id="plain"),
+        pytest.param({"output": "\udc80 no character"}, id="half-a-character"),
+        pytest.param({"number": 2**70}, id="large-number"),
+    ],
+)
+def test_messages_are_the_json_they_were(value):
+    sent = common.serialize_msg(value)
+    content_type, encoding, body = serialization.dumps(sent, "json")
+    assert json.loads(json.loads(body)["oslo.message"]) == value
+    received = serialization.loads(memoryview(body.encode()), content_type, encoding)
+    assert common.deserialize_msg(received) == value
+
+
+def test_what_is_no_json_becomes_what_the_library_makes_of_it():
+    for value in ({1: {2}}, [datetime.datetime(2026, 1, 2)], {"uuid": uuid.UUID(int=5)}, (1, (2,))):
+        assert json.loads(broker._Json.dumps(value)) == json.loads(jsonutils.dumps(value))
+    assert math.isnan(broker._Json.loads("[NaN]")[0])  # another side's library may write it
