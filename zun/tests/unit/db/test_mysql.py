@@ -48,7 +48,7 @@ def test_queries_read_rows_so(database):
         columns = models.services.c
         row = connection.execute(sa.select(columns.host, columns.created_at, columns.report_count, sa.null())).one()
         assert tuple(row) == ("é", moment, 7, None)
-        if database == "mysql":
+        if session.engine().dialect.driver == "pymysql":
             result = connection.connection.dbapi_connection._result
             assert isinstance(result, mysql._Result)
             assert "_read_row_from_packet" in vars(connections.MySQLResult)
