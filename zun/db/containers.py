@@ -2,7 +2,7 @@
 """Queries of containers. Each function is one transaction."""
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -67,6 +67,8 @@ CLAIM_COLUMNS = (
 # Members of capsules are placed and hold resources with their capsule.
 _BY_ITSELF = table.c.capsule_uuid.is_(None)
 _WAITING = (table.c.status == states.Status.CREATING, table.c.host.is_(None), _BY_ITSELF)
+
+_UNREAD = {column.name: models.unread(column) for column in table.c if isinstance(column.type, sa.JSON)}
 
 # What every request needs is built once: building a statement costs more than sending it. The columns to set are those
 # of the parameters; the other parameters, whose names no column has, are:
@@ -159,10 +161,12 @@ def page(
     sort_dir: str = "asc",
     all_projects: bool = False,
     columns: Sequence[str] = (),
+    unread: Set[str] = frozenset(),
 ) -> list[session.Row]:
     """Up to ``limit`` rows behind the container whose uuid is ``marker``. ``filters`` compare for equality.
 
-    Rows are whole unless ``columns`` names what is wanted of them: most of the time goes into reading columns.
+    Rows are whole unless ``columns`` names what is wanted of them: most of the time goes into reading columns. Those
+    of them that are in ``unread`` are JSON that can be written to an answer and not be looked into.
     """
     return paging.behind(
         table,
@@ -173,7 +177,7 @@ def page(
         missing=exceptions.ContainerNotFound(container=marker),
         sort_key=sort_key,
         sort_dir=sort_dir,
-        columns=columns,
+        columns=[_UNREAD[name] if name in unread else table.c[name] for name in columns],
     )
 
 

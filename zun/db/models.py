@@ -36,14 +36,33 @@ class _Json(mysql.JSON, sqlite.JSON):
 
     cache_ok = True
 
+    def adapt(self, cls: Any, **kw: Any) -> Any:
+        """SQLAlchemy asks this for the dialect's own type: SQLite's is no ancestor of ours, and would be used."""
+        return super().adapt(type(self) if issubclass(cls, sqlite.JSON) else cls, **kw)
+
     def result_processor(self, dialect: sa.Dialect, coltype: object) -> Callable[[Any], Any] | None:
         if dialect.name == "postgresql":  # its driver has read them
             return super().result_processor(dialect, coltype)
-        return _read
+        return self.read
+
+    @staticmethod
+    def read(value: Any) -> Any:
+        return None if value is None else orjson.loads(value)
 
 
-def _read(value: Any) -> Any:
-    return None if value is None else orjson.loads(value)
+class _Unread(_Json):
+    """JSON that is only passed on: orjson writes it into an answer as it is stored."""
+
+    cache_ok = True
+
+    @staticmethod
+    def read(value: Any) -> Any:
+        return None if value is None else orjson.Fragment(value)
+
+
+def unread(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    """A column of JSON that is not looked into."""
+    return sa.type_coerce(column, _Unread()).label(column.name)
 
 
 Json = _Json(none_as_null=True)

@@ -25,17 +25,23 @@ def behind(
     missing: exceptions.ZunError,
     sort_key: str,
     sort_dir: str,
-    columns: Sequence[str] = (),
+    columns: Sequence[sa.ColumnElement[Any]] = (),
 ) -> list[session.Row]:
     """Up to ``limit`` rows, ``visible`` and passing the ``filters``, behind the one whose uuid is ``marker``.
 
-    Rows are whole unless ``columns`` names what is wanted of them. Raises ``missing`` when no visible row has that
-    uuid. The marker need not pass the filters: it may have changed since its page was shown.
+    Rows are whole unless ``columns`` are what is wanted of them. Raises ``missing`` when no visible row has that
+    uuid, and InvalidParameterValue for a ``sort_key`` by which nothing can be sorted. The marker need not pass the
+    filters: it may have changed since its page was shown.
     """
+    if sort_key not in sortable(table):
+        raise exceptions.InvalidParameterValue(
+            err=f"Sort key '{sort_key}' is not one of {', '.join(sorted(sortable(table)))}."
+        )
     with session.reader() as connection:
         start = None
         if marker is not None:
-            start = session.first(connection, sa.select(table).where(table.c.uuid == marker, *visible))
+            place = sa.select(*(table.c[name] for name in sorted({"id", sort_key})))
+            start = session.first(connection, place.where(table.c.uuid == marker, *visible))
             if start is None:
                 raise missing
         conditions = [*visible, *filters]
@@ -46,7 +52,7 @@ def behind(
             marker=start,
             sort_key=sort_key,
             sort_dir=sort_dir,
-            columns=[table.c[name] for name in columns],
+            columns=columns,
         )
         return session.rows(connection, statement)
 
@@ -65,10 +71,6 @@ def page(
 
     Rows of equal ``sort_key`` are in the order of their ids; rows without a value come last in ascending order.
     """
-    if sort_key not in sortable(table):
-        raise exceptions.InvalidParameterValue(
-            err=f"Sort key '{sort_key}' is not one of {', '.join(sorted(sortable(table)))}."
-        )
     key, up = table.c[sort_key], sort_dir == "asc"
     order: list[sa.ColumnElement[Any]] = [key.is_(None)] if key.nullable else []
     order += [key] if key is table.c.id else [key, table.c.id]

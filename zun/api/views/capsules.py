@@ -97,4 +97,5 @@ def show(
 def _containers(
     members: Sequence[Mapping[str, Any]], kind: Kind, version: Version, now: datetime.datetime, visible: Set[str]
 ) -> list[containers.Container]:
-    return [containers.show(row, version, now=now, visible=visible) for row in members if row["kind"] == kind]
+    own = [row for row in members if row["kind"] == kind]
+    return containers.page(own, version, now=now, visible=visible)

@@ -216,12 +216,12 @@ class Containers:
             sort_dir=page.sort_dir,
             all_projects=all_projects,
             columns=(*views.COLUMNS, *sorted(visible)),
+            unread=views.PASSED_ON,
         )
-        now = timeutils.utcnow()
         carried = {**({"all_projects": "true"} if all_projects else {}), **given}
         return Answer(
             {
-                "containers": [views.show(row, call.version, now=now, visible=visible) for row in rows],
+                "containers": views.page(rows, call.version, now=timeutils.utcnow(), visible=visible),
                 "next": page.next_link(call.base_url, NOUN, [row["uuid"] for row in rows], carried),
             }
         )

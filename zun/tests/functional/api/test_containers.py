@@ -24,8 +24,27 @@ def names(reply):
 # The list.
 
 
-def test_items_of_a_list_are_the_resource_without_links(api, placed):
-    container = placed()
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"command": [], "entrypoint": [], "environment": {}, "labels": {}, "addresses": {}, "ports": []},
+        {
+            "command": ["a\nb", '"', "\\", "\x1f", "é \U0001f433"],
+            "labels": {"é": "\U0001f433", "": '{"a": 1}'},
+            "environment": {"A": "null", "B": ""},
+            "addresses": {"net": [{"addr": "10.0.0.2", "version": 4, "subnet_id": None, "port": "p"}]},
+            "ports": [80, 65535],
+            "restart_policy": {"Name": "always", "MaximumRetryCount": "0"},
+            "healthcheck": {"cmd": "true", "interval": "5", "retries": "1", "timeout": "2"},
+            "security_groups": ["one"],
+            "cpu": 1 / 3,
+        },
+    ],
+    ids=["nothing", "empty", "full"],
+)
+def test_items_of_a_list_are_the_resource_without_links(api, placed, given):
+    container = placed(**given)
     item = api.get(f"/v1/containers/{container.uuid}").json
     (listed,) = api.get("/v1/containers").json["containers"]
     assert item.pop("links")

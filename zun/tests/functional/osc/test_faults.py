@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What python-zunclient gets wrong and these commands get right, against a real HTTP server."""
 
+import base64
 import io
+import tarfile
 import types
+from pathlib import Path
 
 import pytest
 from keystoneauth1 import noauth, session
+from openstack import connection
 from osc_lib import exceptions
 from zunclient import api_versions
 from zunclient.v1 import client as zun_client
@@ -17,11 +21,15 @@ BROKEN = (409, {"errors": [{"title": "it is paused", "detail": "it is paused", "
 C = {"uuid": "c-1", "name": "web", "status": "Running", "task_state": None, "status_reason": None, "addresses": {}}
 
 
+class Manager(types.SimpleNamespace):
+    """The clients of the services."""
+
+
 def execute(command, server, *argv, version="1.40"):
     """Run a command class as the shell does; returns its exit status and what it printed."""
     auth = noauth.NoAuth(endpoint=server.endpoint)
     client = zun_client.Client(session=session.Session(auth=auth), api_version=api_versions.APIVersion(version))
-    app = types.SimpleNamespace(stdout=io.StringIO(), client_manager=types.SimpleNamespace(container=client))
+    app = types.SimpleNamespace(stdout=io.StringIO(), client_manager=Manager(container=client))
     instance = command(app, None)
     status = instance.run(instance.get_parser("openstack").parse_args(argv))
     return status, app.stdout.getvalue()
@@ -285,3 +293,67 @@ def test_a_pull_from_a_service_that_does_not_tell_is_not_begun():
     ):
         execute(images.PullImage, server, "--wait", "a", "h1")
     assert server.asked_of_v1 == []
+
+
+def packed(*members):
+    """An archive as the API gives it; a member is a name and what it holds, or a name, a kind and where it links to."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for name, *held in members:
+            info = tarfile.TarInfo(name)
+            if len(held) == 1:
+                info.size = len(held[0])
+                tar.addfile(info, io.BytesIO(held[0]))
+            else:
+                info.type, info.linkname = held
+                tar.addfile(info)
+    return {"data": base64.b64encode(stream.getvalue()).decode(), "stat": {}}
+
+
+FROM = ("GET", "/v1/containers/web/get_archive?path=%2Fa")
+
+
+def test_what_is_copied_keeps_its_links(tmp_path):
+    answer = packed(("f", b"hi"), ("zone", tarfile.SYMTYPE, "/usr/share/zoneinfo"), ("g", tarfile.LNKTYPE, "f"))
+    with serving({FROM: (200, answer)}) as server:
+        assert execute(containers.CopyContainer, server, "web:/a", str(tmp_path / "to"))[0] == 0
+    assert (tmp_path / "to" / "g").read_bytes() == b"hi"
+    assert (tmp_path / "to" / "zone").readlink() == Path("/usr/share/zoneinfo")
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [("../f", b"x")],
+        [("link", tarfile.SYMTYPE, "../f"), ("link", b"x")],
+        [("link", tarfile.SYMTYPE, ".."), ("link/f", b"x")],
+        [("link", tarfile.LNKTYPE, "../f"), ("link", b"x")],
+    ],
+    ids=["up", "behind-a-link", "in-a-linked-folder", "same-file"],
+)
+def test_what_is_copied_stays_where_it_was_wanted(tmp_path, members):
+    (tmp_path / "f").write_bytes(b"mine")
+    with (
+        serving({FROM: (200, packed(*members))}) as server,
+        pytest.raises(exceptions.CommandError, match="/a of container web cannot be written: "),
+    ):
+        execute(containers.CopyContainer, server, "web:/a", str(tmp_path / "to"))
+    assert (tmp_path / "f").read_bytes() == b"mine"
+
+
+def test_a_copy_names_a_container():
+    with serving({}) as server, pytest.raises(exceptions.CommandError, match="Neither side is a container's"):
+        execute(containers.CopyContainer, server, "a", "b")
+
+
+@pytest.mark.parametrize(
+    ("command", "argv"),
+    [(containers.AddFloatingIP, ["web", "192.0.2.1"]), (containers.RemoveFloatingIP, ["192.0.2.1"])],
+)
+def test_without_neutron_floating_addresses_say_what_there_is(monkeypatch, command, argv):
+    with serving({("GET", "/v1/containers/web"): (200, C)}) as server:
+        auth = noauth.NoAuth(endpoint=server.endpoint)
+        cloud = connection.Connection(session=session.Session(auth=auth), network_endpoint_override=server.endpoint)
+        monkeypatch.setattr(Manager, "network", property(lambda self: cloud.network), raising=False)
+        with pytest.raises(exceptions.CommandError, match=r"Neutron's, which answered: .* --expose-port"):
+            execute(command, server, *argv)

@@ -40,9 +40,9 @@ class Watched(dict):
 def test_a_list_of_containers_reads_the_columns_that_it_shows():
     read = {*containers.COLUMNS, *containers.RESTRICTED}
     row = Watched(dict.fromkeys(read))
-    shown = containers.show(row, microversion.MAX, now=NOW, visible=set(containers.RESTRICTED))
+    (shown,) = containers.page([row], microversion.MAX, now=NOW, visible=set(containers.RESTRICTED))
     for status in Status:
-        containers.show(Watched({**row, "status": status}), microversion.MAX, now=NOW, visible=set())
+        containers.page([Watched({**row, "status": status})], microversion.MAX, now=NOW, visible=set())
     used_by_status_detail = {"started_at", "finished_at", "exit_code"}
     assert row.seen | used_by_status_detail == read
     assert not set(containers.COLUMNS) & set(containers.RESTRICTED)

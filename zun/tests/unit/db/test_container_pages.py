@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A page costs what its rows cost, however many containers there are: the database neither sorts nor counts them."""
 
+import orjson
 import pytest
 import sqlalchemy as sa
 
@@ -62,3 +63,12 @@ def test_rows_have_the_columns_that_were_asked_for(database, context):
     assert dict(row) == {"uuid": made["uuid"], "command": ["a"]}
     (row,) = containers.page(context, limit=5)
     assert row.keys() == models.containers.c.keys()
+
+
+def test_json_that_is_not_looked_into_is_written_as_it_was_stored(database, context):
+    wanted = {"command": ["a", 'b"', "\U0001f433"], "labels": {}, "environment": None}
+    container(project_id="demo", **wanted)
+    (row,) = containers.page(context, limit=5, columns=tuple(wanted), unread=frozenset(wanted))
+    assert orjson.loads(orjson.dumps([row[name] for name in wanted])) == [*wanted.values()]
+    if database != "postgresql":  # its driver reads JSON by itself
+        assert isinstance(row["command"], orjson.Fragment)
