@@ -15,6 +15,11 @@ generated) has vcpus and memory_mib and optionally arrival_s, lifetime_s (empty:
 
 The mixes: ``fill`` has the requests in an order drawn by the seed, none ends, and as many as a perfect packing could
 hold are asked for (``--load`` times that). ``churn`` has them begin and end, about ``--load`` times the cloud at once.
+
+What is promised of ours is not that nobody ever accepts more: no policy can that does not know what will be asked
+(doc/source/contributor/decisions/no-policy-always-wins.rst). It is that over the runs of a mix nobody accepts more in
+all, nobody beats ours more often than ours beats it, and nobody is beaten by others on fewer runs. After each mix
+stands whether that was kept, and who accepted more than whom.
 """
 
 from __future__ import annotations
@@ -50,6 +55,9 @@ LOCAL = 10
 OURS = ("StrandedWeigher=1000000.0", "FreeCPUWeigher=1.0", "FreeRAMWeigher=1.0")
 POLICIES = ("ours", "nova-pack", "nova-spread", "random", "lowest-id")
 MIXES = ("fill", "churn", "wide-fill", "wide-churn")
+PROMISED = {"first_requests": "accepted before the first refusal", "cpus": "CPUs accepted in all"}
+ASKED = {"first_requests": "asked", "cpus": "asked_cpus"}
+"""What no policy can exceed. For ``fill`` that is near: it is what CPUs and memory are enough for in all."""
 METRICS = ("first_requests", "first_cpus", "requests", "cpus", "single_cell", "distance", "stranded")
 
 
@@ -447,6 +455,61 @@ def show(title: str, rows: Sequence[dict[str, Any]]) -> None:
         print(f"{metric:>20}" + "".join(f"{each:>22}" for each in told))
 
 
+def losses(rows: Sequence[dict[str, Any]], metric: str) -> dict[str, dict[str, int]]:
+    """By policy, on how many rows each other one did better than it, and on how many ``anybody`` did."""
+    found = {}
+    for policy in POLICIES:
+        more = [[row[other][metric] > row[policy][metric] for other in POLICIES] for row in rows]
+        found[policy] = dict(zip(POLICIES, map(sum, zip(*more, strict=True)), strict=True))
+        found[policy]["anybody"] = sum(map(any, more))
+    return found
+
+
+def broken(rows: Sequence[dict[str, Any]], metric: str) -> list[str]:
+    """What of the promise does not hold: see the top of this file."""
+    beaten, total = losses(rows, metric), {name: sum(row[name][metric] for row in rows) for name in POLICIES}
+    found = []
+    for name in POLICIES[1:]:
+        if total[name] > total["ours"] + 1e-9:
+            found.append(f"{name} accepts more in all runs together")
+        if beaten["ours"][name] > beaten[name]["ours"]:
+            found.append(f"{name} beats ours more often than ours beats it")
+        if beaten[name]["anybody"] < beaten["ours"]["anybody"]:
+            found.append(f"{name} is beaten less often")
+    return found
+
+
+def ahead(sites: dict[str, Sequence[dict[str, Any]]], metric: str) -> list[str]:
+    """Who accepts more than ours on average on one cloud."""
+    found = []
+    for site, rows in sites.items():
+        means = {name: statistics.fmean(row[name][metric] for row in rows) for name in POLICIES}
+        found += [
+            f"{name} {mean:.2f} against {means['ours']:.2f} on {site}"
+            for name, mean in means.items()
+            if mean > means["ours"] + 1e-9
+        ]
+    return found
+
+
+def summarise(mix: str, sites: dict[str, Sequence[dict[str, Any]]]) -> None:
+    """Who accepts more than whom, how far all are from what nobody can exceed, and whether the promise is kept."""
+    rows = [row for each in sites.values() for row in each]
+    for metric, told in PROMISED.items():
+        print(f"\n{mix}, {len(rows)} runs, {told}: on how many the policy above did better than the one at the left")
+        print(" " * 13 + "".join(f"{name:>13}" for name in (*POLICIES, "anybody")))
+        for name, by in losses(rows, metric).items():
+            counts = ["-" if other == name else str(count) for other, count in by.items()]
+            print(f"{name:>13}" + "".join(f"{count:>13}" for count in counts))
+        bound = sum(row[ASKED[metric]] for row in rows)
+        shares = {name: sum(row[name][metric] for row in rows) / bound for name in POLICIES}
+        best = sum(max(row[name][metric] for name in POLICIES) for row in rows) / bound
+        print("of what was asked: " + ", ".join(f"{name} {share:.1%}" for name, share in shares.items()))
+        print(f"the best of these on each run, known afterwards: {best:.1%}")
+        print("promise: " + ("; ".join(broken(rows, metric)) or "kept"))
+        print("ahead of ours on average on one cloud: " + ("; ".join(ahead(sites, metric)) or "nobody"))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", metavar="FILE", help="also write the figures of every seed there")
@@ -463,6 +526,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     result = []
     for mix in asked.mix or (MIXES if trace is None else MIXES[:2]):
         load = asked.load or (0.95 if mix.endswith("churn") else 1.0)
+        of_mix: dict[str, Sequence[dict[str, Any]]] = {}
         for site, kinds in sites.items():
             rows: list[dict[str, Any]] = []
             start = time.monotonic()
@@ -472,7 +536,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 asked_for = {"seed": seed, "asked": len(asks), "asked_cpus": sum(ask.cpus for ask in asks)}
                 rows.append(asked_for | figures(runs))
             show(f"{mix}, load {load:g}, {site} ({time.monotonic() - start:.0f} s)", rows)
-            result.append({"mix": mix, "load": load, "site": site, "trace": asked.requests, "seeds": rows})
+            lost = {metric: losses(rows, metric) for metric in PROMISED}
+            result.append(
+                {"mix": mix, "load": load, "site": site, "trace": asked.requests, "seeds": rows, "losses": lost}
+            )
+            of_mix[site] = rows
+        summarise(mix, of_mix)
     if asked.json:
         Path(asked.json).write_text(json.dumps(result, indent=1) + "\n")
     return 0

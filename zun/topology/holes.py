@@ -10,8 +10,9 @@ in the proportion in which they are asked for, or with nothing, strands little; 
 large container strands much. Containers on several cells are usual ones too, so that cells are kept together as well.
 Usual is what the cloud holds already: see ``usual``.
 
-What is usual now says little about the next large request. So of hosts that lose equally much the fullest is best,
-and fullness is measured in the resource that will run out first.
+What is usual now says little about the next large request. So a hole is worth more than the sum of its parts, and so
+are the holes of one host together: whoever takes something pays for what else is free there, for each CPU of its own.
+Of hosts that lose equally much the fullest is best, and fullness is measured in what will run out first.
 """
 
 from __future__ import annotations
@@ -30,16 +31,22 @@ from zun.topology.view import view_of
 USUAL_SHAPES = 16
 """Kinds of containers that are counted. Each costs time on each host."""
 
-TIGHT = 0.003
-"""Cost, in containers that no longer fit, of each CPU that is free on the chosen cells."""
+TIGHT = 0.0001
+"""Cost, in containers that no longer fit, of each CPU of a request for each that is free on the chosen cells."""
 
-WHOLE = 0.001
-WHOLE_SEVERAL = 0.04
-"""The same for each CPU the host has free: ``WHOLE``, and more the larger the share of containers on several cells is,
-which need holes that are together."""
+WHOLE = 0.02
+WHOLE_SEVERAL = 0.3
+"""Cost of each CPU of a request if all of the host is free: ``WHOLE``, and more the larger the share of containers on
+several cells is, which need holes that are together. Less in proportion on a host that is part full."""
 
-FAR = 0.01
-"""Cost of each unit of distance between the cells of a request on several."""
+FAR = 0.0006
+"""Cost of each CPU of a request for each unit of distance between its cells."""
+
+EMPTY = -2.0
+FULL = 1.0
+"""The power of a container's size in what its kind is worth, in an empty and in a full cloud. While there is room for
+all, what small ones find left shows best whether CPUs and memory are used up together. In the end small ones find a
+place anywhere, and it is large ones that are refused."""
 
 SHARPNESS = 3.0
 """How much more a free CPU counts than its worth in memory where CPUs run out sooner: the power of how much sooner."""
@@ -99,6 +106,16 @@ def holes(topology: HostTopology, usage: Usage) -> tuple[Hole, ...]:
     return tuple(found)
 
 
+def capacity(topology: HostTopology) -> Hole:
+    """All the holes of the host when nobody is there."""
+    return together(holes(topology, Usage()))
+
+
+def together(free: Sequence[Hole]) -> Hole:
+    """All of them as if they were one."""
+    return Hole(sum(hole.cpus for hole in free), sum(hole.memory_mib for hole in free))
+
+
 def shapes(usage: Usage) -> Counter[Shape]:
     """How often each kind of dedicated container is there. Huge pages count as no memory."""
     found: Counter[Shape] = Counter()
@@ -116,29 +133,32 @@ def _shape(parts: Sequence[Hole]) -> Shape:
 
 
 def usual(held: Mapping[Shape, int], request: PlacementRequest, cpus: int, memory_mib: int) -> Demand:
-    """The kinds of containers in ``held``, and that of ``request``: the commonest, larger ones preferred.
+    """The kinds of containers in ``held``, and that of ``request``: those that are worth most.
 
-    ``cpus`` and ``memory_mib`` are what the hosts have in all. A kind is worth how often it is there times the square
-    root of its size: small containers find a place anywhere.
+    ``cpus`` and ``memory_mib`` are what the hosts have in all. A kind is worth how often it is there times a power of
+    its size, see ``EMPTY``.
     """
     wanted = _shape(parts_of(request))
     cpu_per_mib = cpus / memory_mib if memory_mib else 0.0
-    worths: dict[Shape, float] = {}
+    counts = dict(held)
+    counts[wanted] = counts.get(wanted, 0) + 1
     held_cpus = held_mib = several_cpus = several_mib = 0
-    for shape, count in (held if wanted in held else {**held, wanted: 0}).items():
-        if shape == wanted:
-            count += 1
-        times = shape.cells or 1
-        all_cpus, all_mib = times * shape.cpus, times * shape.memory_mib
-        worths[shape] = count * (all_cpus + all_mib * cpu_per_mib) ** 0.5
-        held_cpus += count * all_cpus
-        held_mib += count * all_mib
+    for shape, count in counts.items():
+        all_cpus, all_mib = count * (shape.cells or 1) * shape.cpus, count * (shape.cells or 1) * shape.memory_mib
+        held_cpus += all_cpus
+        held_mib += all_mib
         if shape.cells != 1:
-            several_cpus += count * all_cpus
-            several_mib += count * all_mib
+            several_cpus += all_cpus
+            several_mib += all_mib
+    used_cpus, used_memory = held_cpus / max(1, cpus), held_mib / max(1, memory_mib)
+    power = EMPTY + (FULL - EMPTY) * min(1.0, max(used_cpus, used_memory))
+    worths = {
+        shape: count * ((shape.cells or 1) * (shape.cpus + shape.memory_mib * cpu_per_mib)) ** power
+        for shape, count in counts.items()
+    }
     ranked = heapq.nsmallest(USUAL_SHAPES, ((-worth, shape) for shape, worth in worths.items()))
     whole = sum(worth for worth, _ in ranked)
-    cpu, mib = _prices(held_cpus / max(1, cpus), held_mib / max(1, memory_mib))
+    cpu, mib = _prices(used_cpus, used_memory)
     return Demand(
         tuple(shape for _, shape in ranked),
         tuple(worth / whole for worth, _ in ranked),
@@ -167,7 +187,7 @@ def parts_of(request: PlacementRequest) -> tuple[Hole, ...]:
 def fitting(shape: Shape, free: Sequence[Hole]) -> int:
     """How many containers of this kind alone the holes ``free`` of one host can take."""
     if shape.cells == 0:
-        return _times(shape, Hole(sum(hole.cpus for hole in free), sum(hole.memory_mib for hole in free)))
+        return _times(shape, together(free))
     counts = [_times(shape, hole) for hole in free]
     total = sum(counts)
     if shape.cells == 1:
@@ -203,13 +223,10 @@ def stranded(topology: HostTopology, free: Sequence[Hole], request: PlacementReq
         for shape, worth in zip(demand.shapes, demand.worths, strict=True)
     )
     tight = sum(demand.value(free[cell]) for cell, _ in taken)
-    whole = sum(demand.value(hole) for hole in free)
-    return (
-        lost
-        + TIGHT * tight
-        + (WHOLE + WHOLE_SEVERAL * demand.several) * whole
-        + FAR * _distance(distances, [cell for cell, part in taken if part.cpus])
-    )
+    whole = demand.value(together(free)) / demand.value(capacity(topology))
+    far = _distance(distances, [cell for cell, part in taken if part.cpus])
+    size = demand.value(together(parts_of(request)))
+    return lost + size * (TIGHT * tight + (WHOLE + WHOLE_SEVERAL * demand.several) * whole + FAR * far)
 
 
 Distances = Sequence[Sequence[int]]
@@ -258,17 +275,27 @@ def _near(distances: Distances, free: Sequence[Hole], parts: Sequence[Hole]) -> 
 
 
 def _over_cells(free: Sequence[Hole], parts: Sequence[Hole]) -> list[Taken] | None:
-    """The whole request over the largest holes."""
-    cpus, mib = sum(part.cpus for part in parts), sum(part.memory_mib for part in parts)
-    if sum(hole.cpus for hole in free) < cpus or sum(hole.memory_mib for hole in free) < mib:
+    """The whole request over the largest holes, memory beside its CPUs as far as it goes."""
+    wanted = together(parts)
+    if not wanted.fits(together(free)):
         return None
-    taken = []
-    for cell in sorted(range(len(free)), key=lambda cell: (free[cell], -cell), reverse=True):
-        part = Hole(min(cpus, free[cell].cpus), min(mib, free[cell].memory_mib))
-        if any(part):
-            taken.append(Taken(cell, part))
-        cpus, mib = cpus - part.cpus, mib - part.memory_mib
-    return taken
+    cells = sorted(range(len(free)), key=lambda cell: (free[cell], -cell), reverse=True)
+    cpus = _from_first(wanted.cpus, [free[cell].cpus for cell in cells])
+    room = [free[cell].memory_mib for cell in cells]
+    beside = [min(wanted.memory_mib * own // wanted.cpus, most) for own, most in zip(cpus, room, strict=True)]
+    left = [most - own for own, most in zip(beside, room, strict=True)]
+    more = _from_first(wanted.memory_mib - sum(beside), left)
+    mib = map(sum, zip(beside, more, strict=True))
+    return [Taken(cell, Hole(*part)) for cell, *part in zip(cells, cpus, mib, strict=True) if any(part)]
+
+
+def _from_first(wanted: int, room: Sequence[int]) -> list[int]:
+    """What each gives, where each in turn gives all it can until there is enough."""
+    given = []
+    for most in room:
+        given.append(min(wanted, most))
+        wanted -= given[-1]
+    return given
 
 
 def _distance(distances: Distances, cells: Sequence[int]) -> int:

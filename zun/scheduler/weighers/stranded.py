@@ -19,8 +19,10 @@ from zun.topology.holes import (
     Distances,
     Hole,
     Shape,
+    capacity,
     parts_of,
     stranded,
+    together,
 )
 from zun.topology.view import view_of
 
@@ -37,6 +39,9 @@ MIB = 2.0**28
 MOST_CPUS = 2.0**12
 """The same for the CPUs of a cell, for distances in front of them."""
 
+SOME_CAPACITY = 2.0**-200
+"""Less than the smallest machine that holds anything counts."""
+
 SOME_MEMORY = 2.0**-10
 NO_MEMORY = 2.0**-40
 """What a cell has at least, and what a container wants that wants none: so it fits very often."""
@@ -51,7 +56,7 @@ class StrandedWeigher(HostWeigher):
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf)
-        self._distances: dict[Distances, int] = {}
+        self._machines: dict[tuple[Distances, Hole], int] = {}
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Without ``spec.demand`` the host counts as the whole cloud."""
@@ -66,29 +71,30 @@ class StrandedWeigher(HostWeigher):
             return table.nothing
         request = spec.placement
         alone = request.numa_nodes == 1 and request.numa_affinity == "require"
+        machines = table.measured("machine", self._code).astype(np.intp)
         cells = _Cells(
             np.maximum(table.cell_cpus, 0).astype(np.float64),
             np.minimum(np.maximum(table.cell_memory, 0), MIB - 1).astype(np.float64),
             table.cell_cpus >= 0,
-            None if alone else self._far(table),
+            np.array([machine[1] for machine in self._machines], np.float64)[machines].T,
+            None if alone else self._far(len(table.cell_cpus), machines),
         )
         loss = _losses(cells, request, table.demand(request))
         weights: Floats = 1 / (1 + loss / SCALE)  # no room is an infinite loss
         return weights
 
-    def _far(self, table: Columns) -> Floats:
+    def _far(self, depth: int, machines: Rows) -> Floats:
         """Distances between cells, there and back: shape (cells, cells, hosts)."""
-        codes = table.measured("distances", self._code).astype(np.intp)
-        depth = len(table.cell_cpus)
-        known = np.zeros((len(self._distances), depth, depth))
-        for distances, code in self._distances.items():
+        known = np.zeros((len(self._machines), depth, depth))
+        for (distances, _), code in self._machines.items():
             count = min(depth, len(distances))
             known[code, :count, :count] = [row[:count] for row in distances[:count]]
-        return known.transpose(1, 2, 0)[:, :, codes]
+        return known.transpose(1, 2, 0)[:, :, machines]
 
     def _code(self, host: HostState) -> float:
-        """Hosts with equal distances have equal codes: most clouds have a handful of machines."""
-        return self._distances.setdefault(view_of(host.topology).distances, len(self._distances))
+        """Equal machines have equal codes: most clouds have a handful."""
+        machine = view_of(host.topology).distances, capacity(host.topology)
+        return self._machines.setdefault(machine, len(self._machines))
 
 
 class _Cells(NamedTuple):
@@ -98,6 +104,8 @@ class _Cells(NamedTuple):
     mib: Floats
     there: Bools
     """Hosts with fewer cells have nothing in the others."""
+    capacity: Floats
+    """CPUs and MiB of all of them when nobody is there: shape (2, hosts)."""
     far: Floats | None
     """Distances between them, there and back: shape (cells, cells, hosts). None if one cell must do."""
 
@@ -116,10 +124,11 @@ def _losses(cells: _Cells, request: PlacementRequest, demand: Demand) -> Floats:
     """``zun.topology.holes.stranded`` of every host; infinite without room."""
     parts = parts_of(request)
     taken = _one(cells, parts[0]) if len(parts) == 1 else _near(cells, parts)
-    losses = _loss(cells, taken, demand)
+    size = demand.value(together(parts))
+    losses = _loss(cells, taken, demand, size)
     if request.numa_affinity == "require" or taken.room.all():
         return losses
-    return np.where(taken.room, losses, _loss(cells, _over_cells(cells, parts), demand))
+    return np.where(taken.room, losses, _loss(cells, _over_cells(cells, parts), demand, size))
 
 
 def _fits(cells: _Cells, part: Hole) -> Bools:
@@ -169,29 +178,33 @@ def _near(cells: _Cells, parts: Sequence[Hole]) -> _Taken:
 
 def _over_cells(cells: _Cells, parts: Sequence[Hole]) -> _Taken:
     order = np.argsort(-(cells.cpus * MIB + cells.mib), axis=0, kind="stable")
-    cpus, enough_cpus = _from_first(cells.cpus, order, sum(part.cpus for part in parts))
-    mib, enough_mib = _from_first(cells.mib, order, sum(part.memory_mib for part in parts))
-    return _Taken(order, cpus, mib, enough_cpus & enough_mib)
+    wanted_cpus, wanted_mib = sum(part.cpus for part in parts), sum(part.memory_mib for part in parts)
+    free_cpus, free_mib = (np.take_along_axis(free, order, 0) for free in (cells.cpus, cells.mib))
+    cpus = _from_first(wanted_cpus, free_cpus)
+    beside = np.minimum(wanted_mib * cpus // wanted_cpus, free_mib)
+    mib = beside + _from_first(wanted_mib - beside.sum(0), free_mib - beside)
+    return _Taken(order, cpus, mib, (free_cpus.sum(0) >= wanted_cpus) & (free_mib.sum(0) >= wanted_mib))
 
 
-def _from_first(free: Floats, order: Rows, wanted: int) -> tuple[Floats, Bools]:
-    """What each cell gives, in ``order``, where each gives all it can until there is enough; and whether there is."""
-    here = np.take_along_axis(free, order, 0)
-    upto = here.cumsum(0)
-    enough: Bools = upto[-1] >= wanted
-    return np.clip(wanted - (upto - here), 0, here), enough
+def _from_first(wanted: int | Floats, room: Floats) -> Floats:
+    """What each cell gives, where each in turn gives all it can until there is enough."""
+    given: Floats = np.clip(wanted - (room.cumsum(0) - room), 0, room)
+    return given
 
 
-def _loss(cells: _Cells, taken: _Taken, demand: Demand) -> Floats:
+def _loss(cells: _Cells, taken: _Taken, demand: Demand, size: float) -> Floats:
     hosts = np.arange(cells.cpus.shape[1])
     cpus, mib = cells.cpus[taken.cells, hosts], cells.mib[taken.cells, hosts]
     after_cpus, after_mib = cpus - taken.cpus, mib - taken.mib
     all_cpus, all_mib = cells.cpus.sum(0), cells.mib.sum(0)
     used = (taken.cpus > 0) | (taken.mib > 0)
     loss: Floats = TIGHT * (used * (demand.cpu * cpus + demand.mib * mib)).sum(0)
-    loss += (WHOLE + WHOLE_SEVERAL * demand.several) * (demand.cpu * all_cpus + demand.mib * all_mib)
+    at_most = demand.cpu * cells.capacity[0] + demand.mib * cells.capacity[1]
+    whole = (demand.cpu * all_cpus + demand.mib * all_mib) / np.maximum(at_most, SOME_CAPACITY)
+    loss += (WHOLE + WHOLE_SEVERAL * demand.several) * whole
     if cells.far is not None and len(taken.cells) > 1:
         loss += FAR * _distance(cells.far, taken.cells, np.broadcast_to(taken.cpus > 0, cpus.shape))
+    loss *= size
     worths, on_cells = np.array(demand.worths), [shape.cells for shape in demand.shapes]
     for number in set(on_cells):
         which = [index for index, each in enumerate(on_cells) if each == number]

@@ -59,6 +59,79 @@ def test_ours_accepts_most_before_the_first_refusal(packing):
     assert ours > max(accepted.values()), accepted
 
 
+# Two hosts of six CPUs; two and three are asked for, then one of these.
+PREFIX, CONTINUATIONS = (2, 3), {"nova-pack": (6,), "nova-spread": (4, 3)}
+
+
+def after(free, cpus):
+    """What is free in each host after every choice, of which to refuse is one."""
+    chosen = [tuple(have - cpus * (host == at) for at, have in enumerate(free)) for host in range(len(free))]
+    return [each for each in chosen if min(each) >= 0], free
+
+
+def most(free, requests, *, on):
+    """The most requests that can be accepted by whoever knows all of them; after a refusal too if it goes ``on``."""
+    if not requests:
+        return 0
+    accepted, refused = after(free, requests[0])
+    found = [1 + most(each, requests[1:], on=on) for each in accepted]
+    return max([*found, most(refused, requests[1:], on=on) if on else 0])
+
+
+@pytest.mark.parametrize("on", [False, True], ids=["before-the-first-refusal", "in-all"])
+def test_no_policy_accepts_most_whatever_comes(packing, on):
+    """After the prefix every choice, whatever follows it, accepts less than a real policy on one of the continuations.
+
+    So does any policy that decides before it knows what comes, ours as well.
+    """
+    kinds = (packing.Kind(2, 1, 6, 65536),)
+
+    def real(name, requests):
+        run = packing.replay(packing.policy_of(name, kinds, 1), [packing.Ask(cpus, 64) for cpus in requests])
+        return run.requests if on else run.first_requests
+
+    best = {name: real(name, PREFIX + later) for name, later in CONTINUATIONS.items()}
+    assert best == {"nova-pack": 3, "nova-spread": 4}
+
+    states = [((6, 6), 0, False)]  # what is free, what is accepted, whether one was refused
+    for cpus in PREFIX:
+        following = []
+        for free, count, refused in states:
+            accepted, same = after(free, cpus)
+            following += [(each, count + (on or not refused), refused) for each in accepted]
+            following.append((same, count, True))
+        states = following
+    assert len(states) == 9, "each on one of the two or refused"
+    for free, count, refused in states:
+        reached = {
+            name: count + (most(free, later, on=on) if on or not refused else 0)
+            for name, later in CONTINUATIONS.items()
+        }
+        assert any(reached[name] < best[name] for name in best), (free, reached)
+
+    for name in packing.POLICIES:
+        assert any(real(name, PREFIX + later) < best[other] for other, later in CONTINUATIONS.items()), name
+
+
+def test_who_is_beaten_and_what_is_promised(packing):
+    """Three runs of two clouds: ours wins two of them and is beaten on one."""
+    rows = [
+        {name: {"first_requests": count} for name, count in zip(packing.POLICIES, counts, strict=True)}
+        for counts in ((5, 4, 1, 2, 5), (6, 6, 1, 2, 3), (4, 7, 1, 2, 3))
+    ]
+    beaten = packing.losses(rows, "first_requests")
+    assert beaten["ours"] == dict(zip((*packing.POLICIES, "anybody"), (0, 1, 0, 0, 0, 1), strict=True))
+    assert beaten["lowest-id"] == dict(zip((*packing.POLICIES, "anybody"), (2, 2, 0, 0, 0, 2), strict=True))
+    assert packing.broken(rows, "first_requests") == ["nova-pack accepts more in all runs together"]
+    assert packing.broken(rows[:2], "first_requests") == []
+    assert packing.broken(rows[2:], "first_requests") == [
+        "nova-pack accepts more in all runs together",
+        "nova-pack beats ours more often than ours beats it",
+        "nova-pack is beaten less often",
+    ]
+    assert packing.ahead({"a": rows[:2], "b": rows[2:]}, "first_requests") == ["nova-pack 7.00 against 4.00 on b"]
+
+
 def test_distance_is_weighed_by_cpus(packing):
     """Six and two CPUs at distance 32: of 64 pairs 24 are far."""
     kinds = (packing.Kind(1, 2, 8, 8192, 1, 12, 32),)
@@ -95,7 +168,9 @@ def test_a_run_from_files(packing, tmp_path, capsys):
     row = run(packing, tmp_path, "4,1024,0,,,\n" * 30, "--mix=fill")
     assert (row["seed"], row["asked"], row["asked_cpus"]) == (3, 8, 32)
     assert {row[name]["requests"] for name in packing.POLICIES} == {8}
-    assert "lowest-id" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "lowest-id" in printed
+    assert printed.count("promise: kept") == 2
 
 
 def test_what_no_host_could_hold_is_not_asked(packing, tmp_path):

@@ -10,7 +10,23 @@ from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.scheduler.hosts import holding, used_hosts
 from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage, plan
-from zun.topology.holes import FAR, USUAL_SHAPES, Demand, Hole, Shape, fitting, holes, shapes, stranded, usual
+from zun.topology.holes import (
+    EMPTY,
+    FAR,
+    FULL,
+    USUAL_SHAPES,
+    Demand,
+    Hole,
+    Shape,
+    capacity,
+    estimate,
+    fitting,
+    holes,
+    shapes,
+    stranded,
+    usual,
+)
+from zun.topology.view import view_of
 
 FOUR = PlacementRequest(4, 1024)
 
@@ -82,12 +98,24 @@ def test_containers_are_counted_by_kind_and_shared_ones_are_of_none():
     assert shapes(usage) == {Shape(1, 1, 8): 2, Shape(2, 1, 16): 1, Shape(0, 2, 31): 1, Shape(1, 1, 0): 1}
 
 
-def test_what_is_usual():
-    """Of 1 CPU (9 times) and twice 2 CPUs (4 times and now): worth by number and root of the size."""
+@pytest.mark.parametrize(
+    ("cpus", "power"),
+    [
+        pytest.param(29, FULL, id="full"),
+        pytest.param(58, (EMPTY + FULL) / 2, id="half-full"),
+        pytest.param(29 * 10**9, EMPTY, id="empty"),
+        pytest.param(20, FULL, id="more-than-there-is"),
+    ],
+)
+def test_what_is_usual(cpus, power):
+    """Of 1 CPU (9 times) and twice 2 CPUs (4 times and now): worth by number and a power of the size."""
     held = Counter({Shape(1, 1, 0): 9, Shape(2, 2, 0): 4})
-    demand = usual(held, PlacementRequest(4, 0, numa_nodes=2), 100, 100)
-    assert demand.shapes == (Shape(2, 2, 0), Shape(1, 1, 0))
-    assert demand.worths == pytest.approx((5 * 2 / 19, 9 / 19))
+    demand = usual(held, PlacementRequest(4, 0, numa_nodes=2), cpus, 100)
+    small, large = 9.0, 5 * 4**power
+    found = dict(zip(demand.shapes, demand.worths, strict=True))
+    assert found == pytest.approx(
+        {Shape(1, 1, 0): small / (small + large), Shape(2, 2, 0): large / (small + large)}, rel=1e-6
+    )
     assert demand.several == pytest.approx(20 / 29)
 
 
@@ -188,6 +216,46 @@ def test_of_equals_the_fuller_host_is_taken():
     assert loss(machine(), [(1, 9), (3, 9)], one) < loss(machine(), [(1, 9), (4, 9)], one)
 
 
+def test_of_empty_hosts_the_one_of_smaller_cells_is_taken():
+    """However many there are: what needs a large cell finds none on the others."""
+    one, nothing = PlacementRequest(1, 0), (1, 99, 0)
+    large, small = (
+        HostTopology(tuple(NUMACell(cell, CpuSet(range(8 * cell, 8 * cell + cpus))) for cell in range(count)))
+        for count, cpus in ((2, 6), (4, 4))
+    )
+    assert loss(small, [(4, 0)] * 4, one, nothing) < loss(large, [(6, 0)] * 2, one, nothing)
+    assert loss(small, [(4, 0)] * 3 + [(3, 0)], one, nothing) < loss(small, [(4, 0)] * 4, one, nothing)
+
+
+def test_what_takes_more_pays_more_for_what_is_free_beside_it():
+    """Nothing of what is usual is lost, so this is the price of the holes alone."""
+    nothing = (1, 99, 0)
+    one, three = (loss(machine(), [(4, 9), (4, 9)], PlacementRequest(cpus, 0), nothing) for cpus in (1, 3))
+    assert three == pytest.approx(3 * one)
+
+
+def test_capacity_is_what_an_empty_host_gives():
+    assert capacity(machine().configured(reserved_cpus=CpuSet("0"), reserved_memory_mib={0: 100})) == (7, 8092)
+
+
+@pytest.mark.parametrize(
+    ("held", "cpus", "mib", "expected"),
+    [
+        pytest.param([], 6, 3000, {0: (4, 2000), 1: (2, 1000)}, id="memory-beside-its-cpus"),
+        pytest.param([(2, 3096)], 6, 3000, {0: (2, 1000), 1: (4, 2000)}, id="the-fuller-cell-gives-less"),
+        pytest.param([(2, 3996)], 6, 3000, {0: (2, 100), 1: (4, 2900)}, id="as-far-as-it-goes"),
+        pytest.param([(3, 96)], 5, 8000, {0: (1, 3904), 1: (4, 4096)}, id="and-where-there-is-any"),
+    ],
+)
+def test_over_several_cells_it_is_known_what_each_will_give(held, cpus, mib, expected):
+    topology, request = machine(), PlacementRequest(cpus, mib, numa_affinity="prefer")
+    usage = holding(topology, *(PlacementRequest(*each) for each in held))
+    found = estimate(view_of(topology).distances, holes(topology, usage), request)
+    assert {cell: tuple(part) for cell, part in found} == expected
+    answer = plan(topology, usage, request)
+    assert {cell: (len(share.cpus), share.memory_mib) for cell, share in answer.cells.items()} == expected
+
+
 def test_near_cells_go_before_far_ones():
     cells = [
         NUMACell(
@@ -201,7 +269,7 @@ def test_near_cells_go_before_far_ones():
     topology, pair = HostTopology(tuple(cells)), PlacementRequest(4, 0, numa_nodes=2)
     near = loss(topology, [(2, 9), (2, 9), (0, 9), (0, 9)], pair)
     far = loss(topology, [(2, 9), (0, 9), (2, 9), (0, 9)], pair)
-    assert far - near == pytest.approx(FAR * 2 * (32 - 12))
+    assert far - near == pytest.approx(4 * FAR * 2 * (32 - 12))
     spread = replace(pair, numa_nodes=1, numa_affinity="prefer")
     assert loss(topology, [(4, 9), (0, 9), (0, 9), (0, 9)], spread) < loss(topology, [(2, 9), (2, 9), (0, 9)], spread)
 
