@@ -26,6 +26,7 @@ import http.client
 import json
 import os
 import random
+import re
 import socket
 import statistics
 import subprocess
@@ -180,8 +181,9 @@ class Worker:
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
     def memory_mib(self) -> float:
-        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
-        return int(next(line.split()[1] for line in lines if line.startswith("VmRSS"))) / 1024
+        """Its own memory, wherever it is. Pages of its programs' files come and go as the kernel thinks fit."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return sum(int(kib) for kib in re.findall(r"^(?:RssAnon|VmSwap):\s+(\d+) kB", status, re.MULTILINE)) / 1024
 
     def stop(self) -> None:
         self._connection.close()
@@ -280,7 +282,7 @@ def before_the_last(limit: int) -> str:
 
 
 def held(worker: Worker, minutes: float, rate: float) -> dict[str, Any]:
-    """Resident memory while ``rate`` requests a second are answered: creates, deletes, pages and single containers.
+    """Memory of its own while ``rate`` requests a second are answered: creates, deletes, pages and single containers.
 
     ``growth`` is what the second half adds, in MiB a minute, by the line that fits its samples best.
     """

@@ -210,3 +210,24 @@ def random_case(
 ) -> tuple[HostTopology, Usage, PlacementRequest]:
     topology = make(rng, **limits)
     return topology, random_usage(rng, topology), random_request(rng)
+
+
+def short_pool_case(rng: random.Random) -> tuple[HostTopology, Usage, PlacementRequest]:
+    """Dedicated CPUs on cells where the operator's sets overlap and shared containers need much of the pool."""
+    topology = random_topology(rng, cells=2, most_cpus=9, settings=0)
+    cpus = list(topology.cpus)
+    topology = topology.configured(
+        dedicated_set=CpuSet(some(rng, cpus, len(cpus) * 3 // 4)),
+        shared_set=(shared := CpuSet(some(rng, cpus, len(cpus) // 2))),
+        strategy=rng.choice(("pack", "spread")),
+    )
+    needs = {cell.id: rng.randint(0, len(cell.cpus & shared)) for cell in topology.cells}
+    shares = {cell: CellShare(shared=need) for cell, need in needs.items() if need}
+    request = PlacementRequest(
+        rng.randint(2, 8),
+        0,
+        numa_affinity="prefer",
+        thread_policy=rng.choice(("prefer", "prefer", "isolate", "require")),
+        isolation=rng.choice(("thread", "thread", "core", "l3")),
+    )
+    return topology, Usage().with_claim("shared", Plan(shares, "shared")), request

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zun.tests.unit.topology.hosts import like_cells, proof_size, random_case
+from zun.tests.unit.topology.hosts import like_cells, proof_size, random_case, short_pool_case
 from zun.tests.unit.topology.oracle import MICRO, Host, best_plan
-from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
+from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, budget, plan
 
 
 def check(topology: HostTopology, usage: Usage, request: PlacementRequest) -> None:
@@ -75,6 +75,22 @@ def test_seeded_cases(limits):
             check(*case)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {case}") from error
+
+
+@pytest.mark.parametrize("many", [0, budget._MANY])
+def test_a_short_pool(monkeypatch, many):
+    """With as few CPUs as brute force can answer for, ``many`` is what makes some states be dropped early."""
+    monkeypatch.setattr(budget, "_MANY", many)
+    asked = []
+    best = budget.BudgetTables.best
+    monkeypatch.setattr(budget.BudgetTables, "best", lambda *args: (asked.append(args), best(*args))[1])
+    for seed in range(proof_size(3000)):
+        case = short_pool_case(random.Random(seed))
+        try:
+            check(*case)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {case}") from error
+    assert len(asked) > proof_size(3000) // 40, "the pool was seldom short"
 
 
 @settings(max_examples=proof_size(60), deadline=None, derandomize=True)

@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from dataclasses import replace
 from itertools import combinations, permutations
 
 import pytest
 
 from zun.tests.unit.topology import build
 from zun.tests.unit.topology.hosts import like_cells, proof_size, random_topology, random_usage
-from zun.topology import CpuSet, PlacementRequest, plan
+from zun.topology import CpuSet, PlacementRequest, budget, plan
 from zun.topology.cores import CellStock, _most, rules_of
 from zun.topology.lowest import lowest_matching
 from zun.topology.matching import cheapest_matching
@@ -91,6 +93,30 @@ def test_like_cells_share_what_they_have():
                 assert (one is None) == (other is None) == (want > own.capacity()), (seed, want)
                 assert one is None or one == (other.cost, other.cpus << cell.base, other.withheld << cell.base)
     assert shared > proof_size(200) // 4
+
+
+def test_what_is_dropped_early_was_no_part_of_the_best(monkeypatch):
+    """In cells too large for brute force, a short pool pays for the same whether states are dropped early or never."""
+    worth, calls = budget._worth, Counter()
+
+    def picks(topology, rules, many):
+        monkeypatch.setattr(budget, "_MANY", many)
+        monkeypatch.setattr(budget, "_worth", lambda *args: (calls.update([many]), worth(*args))[1])
+        stocks = [CellStock(cell, 0, rules, pool) for cell in view_of(topology).cells for pool in (10, 20)]
+        return [stock.pick(want) for stock in stocks for want in range(1, stock.capacity() + 1, 7)]
+
+    usual, never = budget._MANY, 10**9
+    for seed in range(proof_size(40)):
+        rng = random.Random(seed)
+        topology = random_topology(rng, cells=1, smt=(2, 4, 8), most_cpus=150, settings=0)
+        cpus = list(topology.cpus) or [0]
+        sets = [CpuSet(rng.sample(cpus, -(-2 * len(cpus) // 3))) for _ in range(2)]
+        topology = replace(topology, dedicated_set=sets[0], shared_set=sets[1])
+        rules = rules_of(PlacementRequest(1, 0, thread_policy=rng.choice(("prefer", "isolate", "require"))))
+        expected = picks(topology, rules, never)
+        assert picks(topology, rules, usual) == expected, seed
+        assert picks(topology, rules, 0) == expected, seed
+    assert calls[never] < calls[usual] < calls[0], "nothing was dropped early"
 
 
 def test_sums_of_amounts():
