@@ -23,7 +23,8 @@ def heartbeat(host: str, binary: str, availability_zone: str) -> None:
     """Note that the service is alive now, adding it the first time."""
     now = timeutils.utcnow()
     seen = {"last_seen_up": now, "availability_zone": availability_zone}
-    update = table.update().where(_is(host, binary)).values(**seen, report_count=table.c.report_count + 1)
+    again = {**seen, "report_count": table.c.report_count + 1, "updated_at": now}
+    update = table.update().where(_is(host, binary)).values(again)
     with session.writer() as connection:
         if not connection.execute(update).rowcount:
             try:

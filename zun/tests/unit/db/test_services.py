@@ -34,6 +34,7 @@ def test_the_next_ones_count_and_leave_the_operators_word_alone():
         "availability_zone": "zone-2",
         "report_count": 2,
         "last_seen_up": row["last_seen_up"],
+        "updated_at": row["last_seen_up"],
     }
     assert row["last_seen_up"] > first["last_seen_up"]
     assert (row["disabled"], row["disabled_reason"]) == (True, "rack move")
