@@ -14,6 +14,7 @@ from kombu import serialization
 from kombu.transport import pyamqp
 from oslo_messaging._drivers import common, impl_rabbit
 from oslo_serialization import jsonutils
+from oslo_versionedobjects import base as ovo
 
 READ_BYTES = 16384
 """Read at once: a message with its three frames, or the few that came meanwhile."""
@@ -90,15 +91,23 @@ def _set_timeout_once(self: impl_rabbit.Connection, timeout: float | None = None
         self._zun_timeout = now
 
 
+def _primitive(value: Any) -> Any:
+    if isinstance(value, ovo.VersionedObject):  # it would arrive as a dictionary, of some of its fields
+        raise TypeError(f"a {type(value).__name__} is inside an argument: a message has objects only as arguments")
+    return jsonutils.to_primitive(value)
+
+
 class _Json:
     """The two functions of ``jsonutils`` that oslo.messaging calls, four times a message, in a faster language."""
 
     @staticmethod
     def dumps(value: Any) -> str:
         try:
-            return orjson.dumps(value, jsonutils.to_primitive, JSON_OPTIONS).decode()
-        except TypeError:  # half a character, as the output of a program may have
-            return jsonutils.dumps(value)
+            return orjson.dumps(value, _primitive, JSON_OPTIONS).decode()
+        except TypeError as exc:
+            if exc.__cause__ is not None:
+                raise
+            return jsonutils.dumps(value)  # half a character, as the output of a program may have
 
     @staticmethod
     def loads(text: Any) -> Any:

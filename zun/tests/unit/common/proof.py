@@ -15,7 +15,6 @@ def proof(examples: int, **options: object) -> settings:
     """Try ``examples`` cases, times ZUN_PROOF_SIZE. The cases of one test share its fixtures."""
     return settings(
         max_examples=max(1, int(examples * PROOF_SIZE)),
-        deadline=None,
         suppress_health_check=[
             HealthCheck.function_scoped_fixture,
             HealthCheck.too_slow,

@@ -17,6 +17,7 @@ from oslo_messaging._drivers import common, impl_rabbit
 from oslo_serialization import jsonutils
 
 from zun.common import broker
+from zun.objects.container import Container
 
 HEARTBEAT = 8  # a frame that says nothing more
 
@@ -129,3 +130,10 @@ def test_what_is_no_json_becomes_what_the_library_makes_of_it():
     for value in ({1: {2}}, [datetime.datetime(2026, 1, 2)], {"uuid": uuid.UUID(int=5)}, (1, (2,))):
         assert json.loads(broker._Json.dumps(value)) == json.loads(jsonutils.dumps(value))
     assert math.isnan(broker._Json.loads("[NaN]")[0])  # another side's library may write it
+
+
+def test_an_object_inside_an_argument_is_refused():
+    """The libraries would make a dictionary of it, without a word."""
+    with pytest.raises(TypeError) as caught:
+        common.jsonutils.dumps({"containers": [Container(name="web")]})
+    assert "a Container is inside an argument" in str(caught.value.__cause__)

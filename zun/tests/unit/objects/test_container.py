@@ -68,13 +68,6 @@ def test_what_was_not_set_arrives_unset_and_what_changed_as_changed(context):
     assert fields_of(sent(context, Container(context, name="web"))) == {"name": "web"}
 
 
-def test_containers_arrive_inside_lists_and_arguments(context):
-    first, second = new_container(context), new_container(context)
-    arrived = sent(context, {"containers": [first, second], "limits": {"cpuset": CPUSET}})
-    assert [each.uuid for each in arrived["containers"]] == [first.uuid, second.uuid]
-    assert arrived["limits"] == {"cpuset": CPUSET}
-
-
 def test_nodes_and_services_arrive_as_they_were_sent(context):
     compute_nodes.put("h1", NODE)
     services.heartbeat("h1", "zun-compute", "nova")
