@@ -3,6 +3,7 @@
 
 import contextlib
 import inspect
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -14,10 +15,16 @@ from oslo_messaging._drivers import amqpdriver
 from oslo_messaging.rpc import server as rpc_server
 from oslo_versionedobjects import base as ovo
 
-from zun.common import broker as broker  # makes messages cheaper
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.objects import base
+
+LOG = logging.getLogger(__name__)
+
+try:
+    from zun.common import broker as broker  # makes messages cheaper
+except (AttributeError, ImportError) as exc:
+    LOG.warning("Messages cost more than they need, as oslo.messaging, kombu or amqp has changed: %s", exc)
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -7,6 +7,8 @@ import json
 import math
 import socket
 import struct
+import subprocess
+import sys
 import uuid
 
 import pytest
@@ -137,3 +139,18 @@ def test_an_object_inside_an_argument_is_refused():
     with pytest.raises(TypeError) as caught:
         common.jsonutils.dumps({"containers": [Container(name="web")]})
     assert "a Container is inside an argument" in str(caught.value.__cause__)
+
+
+def test_libraries_that_have_changed_are_left_as_they_are():
+    code = """if True:
+        from oslo_service import backend
+        backend.init_backend(backend.BackendType.THREADING)
+        from oslo_messaging._drivers import common, impl_rabbit
+        theirs = common.jsonutils
+        del impl_rabbit.Connection.ensure
+        import zun.common.rpc
+        assert common.jsonutils is theirs
+    """
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "Messages cost more than they need" in done.stderr and "'ensure'" in done.stderr
