@@ -88,13 +88,15 @@ class Program:
 class Api:
     """The REST API at ``url`` (ending in /v1), as an administrator of ``project``."""
 
+    patience = 60  # seconds for an answer
+
     def __init__(self, url: str, project: str = "admin", version: dict[str, str] = VERSION) -> None:
         self.url, self.project = url, project
         self._session = requests.Session()
         self._session.headers.update({**version, "X-Project-Id": project, "X-User-Id": project, "X-Roles": "admin"})
 
     def request(self, method: str, path: str, **kwargs: Any) -> requests.Response:
-        return self._session.request(method, self.url + path, timeout=60, **kwargs)
+        return self._session.request(method, self.url + path, timeout=self.patience, **kwargs)
 
     def get(self, path: str) -> Any:
         answer = self.request("GET", path)

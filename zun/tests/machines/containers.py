@@ -22,6 +22,8 @@ PATIENCE = 300
 class SlowApi(Api):
     """The API, asked four times a second at most: who waits in a loop takes the emulated CPUs away from the others."""
 
+    patience = PATIENCE
+
     def get(self, path: str) -> Any:
         time.sleep(0.25)
         return super().get(path)
