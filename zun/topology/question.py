@@ -118,7 +118,7 @@ class Question:
         room = self.room(cell.id)
         if need > room and self.strict and need > self.reach(cell):
             return None
-        cost = self._stock(cell).cost(cpus) if cpus and self.dedicated else self.cpu_cost(cell, cpus)
+        cost = self.cpu_cost(cell, cpus)
         return None if cost is None else cost + self.memory_cost(room, need)
 
     def cpu_cost(self, cell: CellView, cpus: int) -> int | None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -54,6 +55,16 @@ def check_memory(topology, usage, request, answer, best, page_kib) -> None:
         assert set(answer.mems) == booked
 
 
+def check_seeds(number, make) -> None:
+    """``check`` what ``make`` makes of so many seeds."""
+    for seed in range(proof_size(number)):
+        case = make(random.Random(seed))
+        try:
+            check(*case)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {case}") from error
+
+
 LIMITS = [
     pytest.param({}, id="any-host"),
     pytest.param({"cells": 2, "smt": (2, 4), "most_cpus": 12, "settings": 0}, id="larger-cells"),
@@ -69,12 +80,7 @@ LIMITS = [
 
 @pytest.mark.parametrize("limits", LIMITS)
 def test_seeded_cases(limits):
-    for seed in range(proof_size(600)):
-        case = random_case(random.Random(seed), **limits)
-        try:
-            check(*case)
-        except AssertionError as error:
-            raise AssertionError(f"seed {seed}: {case}") from error
+    check_seeds(600, partial(random_case, **limits))
 
 
 @pytest.mark.parametrize("many", [0, budget._MANY])
@@ -84,12 +90,7 @@ def test_a_short_pool(monkeypatch, many):
     asked = []
     best = budget.BudgetTables.best
     monkeypatch.setattr(budget.BudgetTables, "best", lambda *args: (asked.append(args), best(*args))[1])
-    for seed in range(proof_size(3000)):
-        case = short_pool_case(random.Random(seed))
-        try:
-            check(*case)
-        except AssertionError as error:
-            raise AssertionError(f"seed {seed}: {case}") from error
+    check_seeds(3000, short_pool_case)
     assert len(asked) > proof_size(3000) // 40, "the pool was seldom short"
 
 
