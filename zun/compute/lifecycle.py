@@ -692,11 +692,8 @@ class Lifecycle:
 
     @staticmethod
     def _take_over(container: Container, state: RuntimeState | None) -> None:
-        task_state, container.task_state = container.task_state, None
         for name, value in observed(container, state).items():
             setattr(container, name, value)
-        if task_state is not None:
-            container.task_state = task_state
 
     # when the machine has changed
 

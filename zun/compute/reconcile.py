@@ -24,9 +24,9 @@ _HEALED = ALLOWED["rebuild"] - {Status.ERROR}
 def observed(row: Mapping[str, Any], state: RuntimeState | None) -> dict[str, Any]:
     """The members of ``row`` (a container's row or object) that ``state`` proves wrong, with their right values.
 
-    A row in the middle of an operation (its status is transitional or a task is set) is left to that operation.
+    A row in a transitional status is left to the operation that ends it.
     """
-    if row["status"] in TRANSITIONAL - {Status.RESTARTING} or row["task_state"] or row["status"] == Status.DELETED:
+    if row["status"] in TRANSITIONAL - {Status.RESTARTING} or row["status"] == Status.DELETED:
         return {}
     if state is None:
         return _vanished(row)

@@ -128,6 +128,26 @@ def test_news_of_our_own_actions_wait_for_their_end(cloud, context, driver):
     becomes(container, status="Stopped", task_state=None, exit_code=143)
 
 
+def test_a_look_that_sees_no_news_writes_nothing(cloud, context, driver):
+    container = cloud.run(context)
+    quiet(driver, container)
+    before = db.get(container.uuid)
+    cloud.agents["one"].lifecycle.sync(context, container.uuid)
+    assert db.get(container.uuid) == before
+
+
+def test_a_look_writes_only_what_it_saw(cloud, context, driver):
+    """What another one wrote between its reading and its writing stays."""
+    container = cloud.run(context)
+    quiet(driver, container)
+    driver.cut_events()
+    driver.exit(container.uuid)
+    driver.before("show", lambda _: db.update(container.uuid, {"task_state": "container_stopping"}))
+    cloud.agents["one"].lifecycle.sync(context, container.uuid)
+    row = db.get(container.uuid)
+    assert (row["status"], row["task_state"]) == ("Stopped", "container_stopping")
+
+
 # auto_heal
 
 

@@ -52,7 +52,7 @@ class OwnDaemon:
         (self._folder / "exec" / "containerd" / "containerd.pid").unlink(missing_ok=True)
 
     def clean(self) -> None:
-        """End it and everything it left running."""
+        """End it and everything it left running or mounted: its folder can be removed then."""
         if self._process is not None:
             self.stop()
         for shim in self._shims():
@@ -60,6 +60,10 @@ class OwnDaemon:
             for pid in (*" ".join(children).split(), shim):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)
+        # A daemon that is killed leaves its folder mounted on itself, once for each time.
+        for mount in pathlib.Path("/proc/self/mounts").read_text().splitlines():
+            if mount.split()[1] == str(self.data):
+                subprocess.run(["umount", self.data], check=True)
 
     def _shims(self) -> list[int]:
         """The processes that hold its containers: each names the socket of its containerd."""

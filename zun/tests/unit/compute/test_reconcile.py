@@ -52,13 +52,6 @@ def test_what_is_seen_is_a_legal_next_status(status):
             states.check_transition("some-uuid", status, found.get("status", status))
 
 
-@pytest.mark.parametrize("status", Status)
-def test_a_row_at_work_is_left_to_its_work(status):
-    for task_state in TaskState:
-        busy = row(status, task_state=task_state)
-        assert observed(busy, state(Status.DEAD, exit_code=1)) == observed(busy, None) == {}, task_state
-
-
 @pytest.mark.parametrize(
     ("fields", "seen", "expected"),
     [
