@@ -39,6 +39,9 @@ class RoutingError(exceptions.ZunError):
 class PathNotFound(RoutingError):
     code = 404
 
+    def __init__(self, message: str = "There is no such path; GET /v1/openapi.json lists those there are.") -> None:
+        super().__init__(message)
+
 
 class MethodNotAllowed(RoutingError):
     code = 405

@@ -96,7 +96,7 @@ def canonical_path(raw: str) -> tuple[str, ...]:
     if len(segments) > 1 and not segments[1]:
         raise errors.PathNotFound()  # doubled slashes are fine behind the collection's name, not before it
     if len(segments) > 1 and segments[1] not in _DOTTED_NOUNS and _SUFFIX.fullmatch(segments[-1]):
-        raise errors.PathNotFound()
+        raise errors.PathNotFound("A path cannot end in a name with a dot; give the uuid instead.")
     return tuple(segment for segment in segments if segment)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python-zunclient's image commands: whole lists, names with a slash, and waiting for a pull."""
+"""python-zunclient's image commands: whole lists, names with a slash, waiting for a pull, and what became of it."""
 
 import argparse
 import urllib.parse
@@ -37,13 +37,40 @@ class PullImage(images.PullImage):
         if not parsed_args.wait:
             return super().take_action(parsed_args)
         manager: Any = self.app.client_manager
-        http = versions.at_placement_version(manager.container, "--wait", versions.PULL_STATUS_VERSION)
+        telling = _telling_status(manager.container, "--wait")
         columns, values = super().take_action(parsed_args)
         uuid = dict(zip(columns, values, strict=True))["uuid"]
-        pulled = image_managers.ImageManager(http)
-        waiting.wait(_pulled(pulled, uuid), f"Pulling {parsed_args.image}")
-        shown = pulled.get(uuid).to_dict()
-        return tuple(shown), tuple(shown.values())
+        waiting.wait(_pulled(telling, uuid), f"Pulling {parsed_args.image}")
+        return _shown(telling.get(uuid))
+
+
+class ShowImage(images.ShowImage):
+    """Describe a specific image"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--status",
+            action="store_true",
+            help="Show how far its pull is, or why it failed (needs a server with microversion 1.42).",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        manager: Any = self.app.client_manager
+        parsed_args.uuid = urllib.parse.quote(parsed_args.uuid, safe="")  # it goes into a path as it is
+        if not parsed_args.status:
+            return super().take_action(parsed_args)
+        return _shown(_telling_status(manager.container, "--status").get(parsed_args.uuid))
+
+
+def _telling_status(client: Any, feature: str) -> image_managers.ImageManager:
+    return image_managers.ImageManager(versions.at_placement_version(client, feature, versions.PULL_STATUS_VERSION))
+
+
+def _shown(image: Any) -> tuple[Any, Any]:
+    members = image.to_dict()
+    return tuple(members), tuple(members.values())
 
 
 def _pulled(manager: image_managers.ImageManager, uuid: str) -> Callable[[], waiting.Seen]:

@@ -208,6 +208,12 @@ def _pull_failed(image: str, reason: str) -> exceptions.ZunError:
         return exceptions.ImageNotFound(
             f"Image {image} cannot be pulled: {reason}. Check its name and tag, and the credentials if it is private."
         )
+    if any(text in lowered for text in ("no basic auth credentials", "unauthorized", "authentication required")):
+        return exceptions.DockerError(
+            f"Image {image} cannot be pulled: {reason}. The registry wants a name and a password: store them with "
+            "'openstack appcontainer registry create' and create the container with --registry; if that is done, "
+            "check them."
+        )
     return exceptions.DockerError(
         f"Image {image} cannot be pulled: {reason}. Check that the host reaches the registry, or put the "
         f"image on the host and use the pull policy ifnotpresent or never."

@@ -84,7 +84,7 @@ def test_a_container_of_a_private_image(allinone, registry, pushed, engine):
     assert refused["status"] == "Error" and "cannot be pulled" in refused["status_reason"]
     # The name of the registry in the image's name is not enough.
     anonymous = api.settled(api.run(image=f"{registry.domain}/{pushed}"))
-    assert anonymous["status"] == "Error"
+    assert anonymous["status"] == "Error" and "registry create" in anonymous["status_reason"]
     assert not here(engine, f"{registry.domain}/{pushed}")
     running = api.settled(api.run(image=pushed, registry="right"))
     assert (running["status"], running["image"]) == ("Running", pushed), running["status_reason"]

@@ -295,6 +295,14 @@ def test_a_pull_from_a_service_that_does_not_tell_is_not_begun():
     assert server.asked_of_v1 == []
 
 
+def test_an_image_tells_what_became_of_its_pull_where_that_is_asked():
+    failed = {**IMAGE, "status": "Error", "status_detail": "no such image: a"}
+    with serving({("GET", "/v1/images/i-1"): (200, failed)}, max_version="1.42") as server:
+        assert "no such image: a" in execute(images.ShowImage, server, "--status", "i-1")[1]
+        execute(images.ShowImage, server, "i-1")
+    assert [each.version for each in server.asked_of_v1] == ["1.42", "1.40"]
+
+
 def packed(*members):
     """An archive as the API gives it; a member is a name and what it holds, or a name, a kind and where it links to."""
     stream = io.BytesIO()
