@@ -657,7 +657,11 @@ class Lifecycle:
             heal = before != current.status == Status.REBUILDING
             if heal:
                 ContainerActionEvent.ask(context, uuid, current.project_id, "rebuild")
-            self._save(context, current)
+            try:
+                self._save(context, current, before)
+            except exceptions.StatusChanged as exc:
+                LOG.info("%s", exc)
+                return False
             if current.status != before:
                 LOG.info("Container %s is %s, it was %s", uuid, current.status, before)
                 self._notifier.status_changed(context, current)
@@ -682,13 +686,18 @@ class Lifecycle:
                 return
         self.sync(context, uuid)
 
-    def _save(self, context: RequestContext, container: Container) -> None:
-        """Write what changed. What removed itself at the runtime gives back what it held."""
+    def _save(self, context: RequestContext, container: Container, before: str) -> None:
+        """Write what changed since the status was ``before``. What removed itself at the runtime gives back what it
+        held.
+
+        Raises StatusChanged when the API has accepted something meanwhile, whose message will come: its status stays.
+        """
         changed = container.obj_what_changed()
         if "cpuset" in changed and container.cpuset is None:
-            self._released(context, container.uuid, container.save_changed_claim(self._hostname))
+            generation = container.save_changed_claim(self._hostname, only_from=(before,))
+            self._released(context, container.uuid, generation)
         elif changed:
-            container.save()
+            container.save(only_from=(before,))
 
     @staticmethod
     def _take_over(container: Container, state: RuntimeState | None) -> None:
@@ -750,6 +759,7 @@ class Lifecycle:
             if current is None or not self._still_allowed(action, current):
                 yield None
                 return
+            before = current.status
             current.task_state = task_state
             current.save()
             try:
@@ -757,7 +767,12 @@ class Lifecycle:
             finally:
                 current.task_state = None
                 with contextlib.suppress(exceptions.ContainerNotFound):
-                    self._save(context, current)
+                    try:
+                        self._save(context, current, before)
+                    except exceptions.StatusChanged as exc:
+                        LOG.info("%s", exc)
+                        current.obj_reset_changes(["status", "status_reason", "request"])
+                        self._save(context, current, before)
             LOG.info("Container %s is %s after %s", current.uuid, current.status, action)
             self._notifier.status_changed(context, current)
 

@@ -148,6 +148,18 @@ def test_a_look_writes_only_what_it_saw(cloud, context, driver):
     assert (row["status"], row["task_state"]) == ("Stopped", "container_stopping")
 
 
+@pytest.mark.parametrize("status", ["Restarting", "Rebuilding", "Deleting"])
+def test_a_look_leaves_what_was_accepted_meanwhile(cloud, context, driver, status):
+    container = cloud.run(context)
+    quiet(driver, container)
+    driver.cut_events()
+    driver.exit(container.uuid)
+    driver.before("show", lambda _: db.update(container.uuid, {"status": status}))
+    assert not cloud.agents["one"].lifecycle.sync(context, container.uuid)
+    row = db.get(container.uuid)
+    assert (row["status"], row["exit_code"]) == (status, None)
+
+
 # auto_heal
 
 
