@@ -181,6 +181,9 @@ class Lifecycle:
         except exceptions.ContainerNotFound:  # its row is gone: a forced delete overtook us
             self._discard(context, container)
             return
+        except exceptions.IllegalTransition as exc:  # its deletion was accepted: that finds all there is to remove
+            LOG.info("%s", exc)
+            return
         except exceptions.ZunError as exc:
             LOG.warning("Container %s could not be created: %s", container.uuid, exc)
             self._give_up(context, container, str(exc), failed=not isinstance(exc, exceptions.Invalid))
@@ -267,7 +270,7 @@ class Lifecycle:
     def _give_up(self, context: RequestContext, container: Container, reason: str, *, failed: bool) -> None:
         """Remove what was made, give back what was claimed, and leave the container in Error with the reason.
 
-        ``failed``: another request would fail here as well, as far as anybody can tell.
+        What is to be deleted meanwhile keeps its status and its claim until then. ``failed``: another request would fail here as well, as far as anybody can tell.
         """
         with self._logged("remove the object of", container):
             self._remove_object(context, container, force=True)
@@ -279,9 +282,12 @@ class Lifecycle:
         if container.kind == Kind.CAPSULE:
             container.end_members(reason)
         try:
-            generation = container.save_changed_claim(self._hostname)
+            generation = container.save_changed_claim(self._hostname, only_from=(Status.CREATING,))
         except exceptions.ContainerNotFound:
             generation = None
+        except exceptions.StatusChanged as exc:
+            LOG.info("%s", exc)
+            return
         self._released(context, container.uuid, generation, failed=failed)
         self._networks.left(context, left)
 
