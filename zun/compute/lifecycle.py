@@ -270,7 +270,8 @@ class Lifecycle:
     def _give_up(self, context: RequestContext, container: Container, reason: str, *, failed: bool) -> None:
         """Remove what was made, give back what was claimed, and leave the container in Error with the reason.
 
-        What is to be deleted meanwhile keeps its status and its claim until then. ``failed``: another request would fail here as well, as far as anybody can tell.
+        What is to be deleted meanwhile keeps its status and its claim until then. ``failed``: another request would
+        fail here as well, as far as anybody can tell.
         """
         with self._logged("remove the object of", container):
             self._remove_object(context, container, force=True)
@@ -656,24 +657,32 @@ class Lifecycle:
     def sync(self, context: RequestContext, uuid: str) -> bool:
         """Bring the row to what the runtime says. Returns whether the container is to be made anew, by ``rebuild``."""
         with self._current(context, uuid) as current:
-            if current is None or current.host != self._hostname:
-                return False
-            before = current.status
-            self._take_over(current, self._seen(context, current))
-            heal = before != current.status == Status.REBUILDING
-            if heal:
-                ContainerActionEvent.ask(context, uuid, current.project_id, "rebuild")
-            try:
-                self._save(context, current, before)
-            except exceptions.StatusChanged as exc:
-                LOG.info("%s", exc)
-                return False
-            if current.status != before:
-                LOG.info("Container %s is %s, it was %s", uuid, current.status, before)
-                self._notifier.status_changed(context, current)
-            capsule = current.capsule_uuid
-        if capsule is not None:
+            capsule = None if current is None else current.capsule_uuid
+            if capsule is None:
+                return self._look_at(context, current)
+        with self._locks(capsule):  # a member is worked on with its capsule
+            with self._current(context, uuid) as current:
+                heal = self._look_at(context, current)
             self._follow_member(context, capsule)
+        return heal
+
+    def _look_at(self, context: RequestContext, current: Container | None) -> bool:
+        """As ``sync``, with the row as it is now."""
+        if current is None or current.host != self._hostname:
+            return False
+        before = current.status
+        self._take_over(current, self._seen(context, current))
+        heal = before != current.status == Status.REBUILDING
+        if heal:
+            ContainerActionEvent.ask(context, current.uuid, current.project_id, "rebuild")
+        try:
+            self._save(context, current, before)
+        except exceptions.StatusChanged as exc:
+            LOG.info("%s", exc)
+            return False
+        if current.status != before:
+            LOG.info("Container %s is %s, it was %s", current.uuid, current.status, before)
+            self._notifier.status_changed(context, current)
         return heal
 
     def _seen(self, context: RequestContext, container: Container) -> RuntimeState | None:
