@@ -820,15 +820,18 @@ class Lifecycle:
     def _released(
         self, context: RequestContext, uuid: str, generation: int | None, *, failed: bool = False
     ) -> None:
-        """The container holds nothing any more: count on it here, widen the shared pool, tell the schedulers."""
-        self._pool.leave(uuid)
+        """The container holds nothing any more: count on it here, tell the schedulers, widen the shared pool.
+
+        In this order: its row says so already, so a claim may come any moment, and the pool may wait for the runtime.
+        """
         self._tracker.release(uuid)
-        with self._logging("widen the shared pool after", uuid):
-            self._pool.settle()
+        self._pool.leave(uuid)
         if generation is not None:
             self._scheduler_api.host_changed(
                 context, host=self._hostname, generation=generation, uuid=uuid, held=None, failed=failed
             )
+        with self._logging("widen the shared pool after", uuid):
+            self._pool.settle()
 
     def _logged(self, action: str, container: Container) -> contextlib.AbstractContextManager[None]:
         return self._logging(action, container.uuid)
