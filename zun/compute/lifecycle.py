@@ -428,7 +428,13 @@ class Lifecycle:
                 image.destroy()
                 return
             image.image_id, image.size, image.status = facts.image_id, str(facts.size), "Available"
-            image.save()
+            try:
+                image.save()
+            except exceptions.ImageNotFound as exc:  # it was deleted meanwhile, when there was nothing to remove
+                step.failed(exc)
+                with self._logged("remove the image, which nobody wants any more, of", container):
+                    self._driver.remove_image(image.local_name)
+                return
             LOG.info("Image %s is made of container %s", image_uuid, container.uuid)
 
     def delete(
