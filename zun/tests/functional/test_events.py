@@ -174,11 +174,14 @@ def test_a_creation_leaves_its_deletion_what_there_is(cloud, context, driver, fa
 
 @pytest.mark.parametrize("status", ["Restarting", "Rebuilding", "Deleting"])
 def test_a_look_leaves_what_was_accepted_meanwhile(cloud, context, driver, status):
+    driver.cut_events()  # nobody else looks
     container = cloud.run(context)
-    quiet(driver, container)
-    driver.cut_events()
-    driver.exit(container.uuid)
-    driver.before("show", lambda _: db.update(container.uuid, {"status": status}))
+
+    def meanwhile(_):
+        driver.exit(container.uuid)
+        db.update(container.uuid, {"status": status})
+
+    driver.before("show", meanwhile)
     assert not cloud.agents["one"].lifecycle.sync(context, container.uuid)
     row = db.get(container.uuid)
     assert (row["status"], row["exit_code"]) == (status, None)
