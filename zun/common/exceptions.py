@@ -223,6 +223,12 @@ class IllegalTransition(ZunError):
     msg_fmt = "Container {uuid} cannot go from {old} to {new}."
 
 
+class StatusChanged(IllegalTransition):
+    """A status change whose ground is gone: somebody else was quicker since the row was read."""
+
+    msg_fmt = "Container {uuid} has become {old} meanwhile and does not become {new}."
+
+
 def by_name(name: str) -> type[ZunError] | None:
     """The class of this tree called ``name``, for errors that arrive as text over RPC."""
     found = globals().get(name)

@@ -181,6 +181,9 @@ class Lifecycle:
         except exceptions.ContainerNotFound:  # its row is gone: a forced delete overtook us
             self._discard(context, container)
             return
+        except exceptions.IllegalTransition as exc:  # its deletion was accepted: that finds all there is to remove
+            LOG.info("%s", exc)
+            return
         except exceptions.ZunError as exc:
             LOG.warning("Container %s could not be created: %s", container.uuid, exc)
             self._give_up(context, container, str(exc), failed=not isinstance(exc, exceptions.Invalid))
@@ -267,7 +270,8 @@ class Lifecycle:
     def _give_up(self, context: RequestContext, container: Container, reason: str, *, failed: bool) -> None:
         """Remove what was made, give back what was claimed, and leave the container in Error with the reason.
 
-        ``failed``: another request would fail here as well, as far as anybody can tell.
+        What is to be deleted meanwhile keeps its status and its claim until then. ``failed``: another request would
+        fail here as well, as far as anybody can tell.
         """
         with self._logged("remove the object of", container):
             self._remove_object(context, container, force=True)
@@ -279,9 +283,12 @@ class Lifecycle:
         if container.kind == Kind.CAPSULE:
             container.end_members(reason)
         try:
-            generation = container.save_changed_claim(self._hostname)
+            generation = container.save_changed_claim(self._hostname, only_from=(Status.CREATING,))
         except exceptions.ContainerNotFound:
             generation = None
+        except exceptions.StatusChanged as exc:
+            LOG.info("%s", exc)
+            return
         self._released(context, container.uuid, generation, failed=failed)
         self._networks.left(context, left)
 
@@ -421,7 +428,13 @@ class Lifecycle:
                 image.destroy()
                 return
             image.image_id, image.size, image.status = facts.image_id, str(facts.size), "Available"
-            image.save()
+            try:
+                image.save()
+            except exceptions.ImageNotFound as exc:  # it was deleted meanwhile, when there was nothing to remove
+                step.failed(exc)
+                with self._logged("remove the image, which nobody wants any more, of", container):
+                    self._driver.remove_image(image.local_name)
+                return
             LOG.info("Image %s is made of container %s", image_uuid, container.uuid)
 
     def delete(
@@ -650,20 +663,32 @@ class Lifecycle:
     def sync(self, context: RequestContext, uuid: str) -> bool:
         """Bring the row to what the runtime says. Returns whether the container is to be made anew, by ``rebuild``."""
         with self._current(context, uuid) as current:
-            if current is None or current.host != self._hostname:
-                return False
-            before = current.status
-            self._take_over(current, self._seen(context, current))
-            heal = before != current.status == Status.REBUILDING
-            if heal:
-                ContainerActionEvent.ask(context, uuid, current.project_id, "rebuild")
-            self._save(context, current)
-            if current.status != before:
-                LOG.info("Container %s is %s, it was %s", uuid, current.status, before)
-                self._notifier.status_changed(context, current)
-            capsule = current.capsule_uuid
-        if capsule is not None:
+            capsule = None if current is None else current.capsule_uuid
+            if capsule is None:
+                return self._look_at(context, current)
+        with self._locks(capsule):  # a member is worked on with its capsule
+            with self._current(context, uuid) as current:
+                heal = self._look_at(context, current)
             self._follow_member(context, capsule)
+        return heal
+
+    def _look_at(self, context: RequestContext, current: Container | None) -> bool:
+        """As ``sync``, with the row as it is now."""
+        if current is None or current.host != self._hostname:
+            return False
+        before = current.status
+        self._take_over(current, self._seen(context, current))
+        heal = before != current.status == Status.REBUILDING
+        if heal:
+            ContainerActionEvent.ask(context, current.uuid, current.project_id, "rebuild")
+        try:
+            self._save(context, current, before)
+        except exceptions.StatusChanged as exc:
+            LOG.info("%s", exc)
+            return False
+        if current.status != before:
+            LOG.info("Container %s is %s, it was %s", current.uuid, current.status, before)
+            self._notifier.status_changed(context, current)
         return heal
 
     def _seen(self, context: RequestContext, container: Container) -> RuntimeState | None:
@@ -682,13 +707,18 @@ class Lifecycle:
                 return
         self.sync(context, uuid)
 
-    def _save(self, context: RequestContext, container: Container) -> None:
-        """Write what changed. What removed itself at the runtime gives back what it held."""
+    def _save(self, context: RequestContext, container: Container, before: str) -> None:
+        """Write what changed since the status was ``before``. What removed itself at the runtime gives back what it
+        held.
+
+        Raises StatusChanged when the API has accepted something meanwhile, whose message will come: its status stays.
+        """
         changed = container.obj_what_changed()
         if "cpuset" in changed and container.cpuset is None:
-            self._released(context, container.uuid, container.save_changed_claim(self._hostname))
+            generation = container.save_changed_claim(self._hostname, only_from=(before,))
+            self._released(context, container.uuid, generation)
         elif changed:
-            container.save()
+            container.save(only_from=(before,))
 
     @staticmethod
     def _take_over(container: Container, state: RuntimeState | None) -> None:
@@ -750,6 +780,7 @@ class Lifecycle:
             if current is None or not self._still_allowed(action, current):
                 yield None
                 return
+            before = current.status
             current.task_state = task_state
             current.save()
             try:
@@ -757,7 +788,12 @@ class Lifecycle:
             finally:
                 current.task_state = None
                 with contextlib.suppress(exceptions.ContainerNotFound):
-                    self._save(context, current)
+                    try:
+                        self._save(context, current, before)
+                    except exceptions.StatusChanged as exc:
+                        LOG.info("%s", exc)
+                        current.obj_reset_changes(["status", "status_reason", "request"])
+                        self._save(context, current, before)
             LOG.info("Container %s is %s after %s", current.uuid, current.status, action)
             self._notifier.status_changed(context, current)
 
@@ -790,15 +826,18 @@ class Lifecycle:
     def _released(
         self, context: RequestContext, uuid: str, generation: int | None, *, failed: bool = False
     ) -> None:
-        """The container holds nothing any more: count on it here, widen the shared pool, tell the schedulers."""
-        self._pool.leave(uuid)
+        """The container holds nothing any more: count on it here, tell the schedulers, widen the shared pool.
+
+        In this order: its row says so already, so a claim may come any moment, and the pool may wait for the runtime.
+        """
         self._tracker.release(uuid)
-        with self._logging("widen the shared pool after", uuid):
-            self._pool.settle()
+        self._pool.leave(uuid)
         if generation is not None:
             self._scheduler_api.host_changed(
                 context, host=self._hostname, generation=generation, uuid=uuid, held=None, failed=failed
             )
+        with self._logging("widen the shared pool after", uuid):
+            self._pool.settle()
 
     def _logged(self, action: str, container: Container) -> contextlib.AbstractContextManager[None]:
         return self._logging(action, container.uuid)

@@ -92,6 +92,12 @@ def generations(*, behind: int = 0, limit: int | None = None) -> dict[str, Gener
         return {name: Generation(*rest) for name, *rest in connection.execute(statement)}
 
 
+def sum_of_generations() -> int:
+    """Another one after any change of what the hosts hold: generations only grow."""
+    with session.reader() as connection:
+        return int(connection.execute(sa.select(sa.func.sum(table.c.generation))).scalar() or 0)
+
+
 def usage(hostnames: Collection[str] | None = None) -> dict[str, HostUsage]:
     """What containers hold, by host name. Hosts that hold nothing are absent."""
     held = models.containers

@@ -219,14 +219,22 @@ def is_unplaced(uuid: str) -> bool:
 
 
 @session.retry
-def update(uuid: str, values: Mapping[str, Any], *, step_done: int | None = None, last: bool = False) -> None:
+def update(
+    uuid: str,
+    values: Mapping[str, Any],
+    *,
+    only_from: frozenset[str] | None = None,
+    step_done: int | None = None,
+    last: bool = False,
+) -> None:
     """Set ``values``. A status is set only from one that may precede it: else IllegalTransition. ContainerNotFound.
 
+    With ``only_from`` it is one of these, too, that it is set from: else StatusChanged, and nothing is set.
     ``step_done`` is an event that has ended well with that, and with it, if it is the ``last``, its action.
     """
     with session.writer() as connection:
         if values:
-            _update(connection, uuid, values)
+            _update(connection, uuid, values, only_from)
         if step_done is not None:
             container_actions.finish_event_in(connection, step_done, container_actions.SUCCESS, None, last=last)
 
@@ -277,10 +285,18 @@ def claim(
 
 
 @session.retry
-def change_claim(uuid: str, hostname: str, values: Mapping[str, Any], quota: Mapping[str, int] | None = None) -> int:
-    """Set ``values``, which change or end (``cpuset`` None) what the container holds. Returns the new generation.
+def change_claim(
+    uuid: str,
+    hostname: str,
+    values: Mapping[str, Any],
+    quota: Mapping[str, int] | None = None,
+    *,
+    only_from: frozenset[str] | None = None,
+) -> int:
+    """As ``update`` with ``values`` that change or end (``cpuset`` None) what the container holds.
 
-    ``quota`` are the operator's default limits; with them, OverQuota when the project may not have what is added.
+    Returns the new generation. ``quota`` are the operator's default limits; with them, OverQuota when the project may
+    not have what is added.
     """
     before = None if quota is None else get(uuid)
     if before is not None:
@@ -289,7 +305,7 @@ def change_claim(uuid: str, hostname: str, values: Mapping[str, Any], quota: Map
         if before is not None and quota is not None:
             growth = {name: values.get(name, before[name]) - before[name] for name in ("cpu", "memory")}
             quotas.charge(connection, before["project_id"], growth, quota)
-        _update(connection, uuid, values)
+        _update(connection, uuid, values, only_from)
         return _next_generation(connection, hostname)
 
 
@@ -329,23 +345,28 @@ def _now() -> dict[str, Any]:
     return {"updated_at": timeutils.utcnow()}
 
 
-def _update(connection: sa.Connection, uuid: str, values: Mapping[str, Any]) -> None:
+def _update(
+    connection: sa.Connection, uuid: str, values: Mapping[str, Any], only_from: frozenset[str] | None
+) -> None:
     parameters = {**values, "this_uuid": uuid, **_now()}
-    if connection.execute(_setting(values.get("status")), parameters).rowcount:
+    if connection.execute(_setting(values.get("status"), only_from), parameters).rowcount:
         return
     old = connection.execute(sa.select(table.c.status).where(table.c.uuid == uuid)).scalar()
     if old is None:
         raise exceptions.ContainerNotFound(container=uuid)
-    states.check_transition(uuid, old, values["status"])
+    refused = exceptions.IllegalTransition if only_from is None or old in only_from else exceptions.StatusChanged
+    raise refused(uuid=uuid, old=old, new=values["status"])
 
 
 @functools.cache
-def _setting(status: str | None) -> sa.Update:
+def _setting(status: str | None, only_from: frozenset[str] | None) -> sa.Update:
     """A change of this container to ``status``, from one that may precede it. None: it stays as it is."""
     statement = table.update().where(_THIS)
     if status is None:
         return statement
     before = {old for old, following in states.TRANSITIONS.items() if status in following} | {status}
+    if only_from is not None:
+        before &= only_from
     return statement.where(sa.or_(*(table.c.status == old for old in sorted(before))))
 
 

@@ -2,7 +2,7 @@
 """A container as it travels between the services, and as its row is read and written."""
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
 from oslo_utils import timeutils
@@ -27,6 +27,10 @@ def _json() -> base.JsonField:
 
 def _time() -> base.TimeField:
     return base.TimeField(nullable=True)
+
+
+def _set(statuses: Collection[str] | None) -> frozenset[str] | None:
+    return None if statuses is None else frozenset(statuses)
 
 
 @base.register
@@ -157,11 +161,14 @@ class Container(base.ZunObject):
         self.refresh_from(db.insert(self.columns(), quota, nets))
 
     @base.remotable
-    def save(self) -> None:
-        """Write what changed. Raises IllegalTransition, ContainerNotFound."""
+    def save(self, only_from: Collection[str] | None = None) -> None:
+        """Write what changed. Raises IllegalTransition, ContainerNotFound.
+
+        With ``only_from`` a status is set only from one of these: else StatusChanged, and nothing is written.
+        """
         changed = self.obj_what_changed()
         if changed:
-            db.update(self.uuid, self.columns(changed))
+            db.update(self.uuid, self.columns(changed), only_from=_set(only_from))
             self.updated_at = timeutils.utcnow()
         self.obj_reset_changes()
 
@@ -187,12 +194,16 @@ class Container(base.ZunObject):
         return claimed
 
     @base.remotable
-    def save_changed_claim(self, hostname: str, quota: Mapping[str, int] | None = None) -> int:
+    def save_changed_claim(
+        self, hostname: str, quota: Mapping[str, int] | None = None, only_from: Collection[str] | None = None
+    ) -> int:
         """Write what changed, the held resources of ``hostname`` among it, and return its new generation.
 
         ``quota`` are the default limits of projects; with them, OverQuota when the project may not have what is added.
+        ``only_from`` is as for ``save``.
         """
-        generation = db.change_claim(self.uuid, hostname, self.columns(self.obj_what_changed()), quota)
+        changed = self.columns(self.obj_what_changed())
+        generation = db.change_claim(self.uuid, hostname, changed, quota, only_from=_set(only_from))
         self.obj_reset_changes()
         return generation
 

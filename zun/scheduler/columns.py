@@ -178,6 +178,11 @@ class Columns(Sequence[HostState]):
                 self._sums.count(None, host)
         return self._sums.demand(request)
 
+    @property
+    def generations(self) -> int:
+        """The sum of the hosts' generations: it is another one after any change of what they hold."""
+        return sum(host.generation for host in self._hosts)
+
     def group(self, uuid: str) -> Mapping[str, int]:
         """How many members of a container group hold something, by host name."""
         return self._groups.get(uuid, {})

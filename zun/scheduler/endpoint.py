@@ -225,9 +225,10 @@ class SchedulerEndpoint:
         """The hosts, best first; and which other scheduler keeps the best, so that nothing is booked here."""
         answer: list[select.Choice] | select.NoValidHost = []
         keeper: str | None = None
+        generations = 0
 
         def choose(hosts: Columns) -> tuple[str, Held] | None:
-            nonlocal answer, keeper
+            nonlocal answer, keeper, generations
             shares = self._peers.shares()
             # The members of a soft group look for each other everywhere.
             anywhere = len(shares.names) == 1 or (spec.group is not None and spec.group.is_soft and not passed)
@@ -242,6 +243,7 @@ class SchedulerEndpoint:
                 own=None if anywhere else shares.mine,
             )
             if isinstance(answer, select.NoValidHost):
+                generations = hosts.generations
                 return None
             best = answer[0]
             row = hosts.row(best.hostname)
@@ -249,6 +251,8 @@ class SchedulerEndpoint:
             return None if keeper is not None else (best.hostname, best.held(spec))
 
         self._table.choose_and_book(spec.uuid, choose)
+        if isinstance(answer, select.NoValidHost) and self._table.catch_up(generations):
+            self._table.choose_and_book(spec.uuid, choose)
         return answer, keeper
 
     def _still_good(

@@ -4,7 +4,8 @@
 It is a cache of the database. Compute services send each change with the host's new generation; a change that does not
 follow directly on what is known here makes the table read that host again. The scheduler's own choices are booked on
 top until the host confirms or refuses them, or a deadline passes. Being wrong costs a refused claim, never a double
-booking. Any number of schedulers can each have a table.
+booking; before a request is refused the table is compared with the database. Any number of schedulers can each have a
+table.
 """
 
 import contextlib
@@ -46,7 +47,7 @@ class _Booking:
 
 
 class HostTable:
-    """Every known host. Thread-safe; only ``refresh`` does I/O, and it holds no lock meanwhile."""
+    """Every known host. Thread-safe; only ``refresh`` and ``catch_up`` do I/O, and hold no lock meanwhile."""
 
     def __init__(
         self,
@@ -177,6 +178,24 @@ class HostTable:
             self._asked = True
             self._background.submit(self._compare_due)
         self._read_stale()
+
+    def catch_up(self, generations: int) -> bool:
+        """Before a request is refused: read what hosts have changed and not told yet. Returns whether there may be any.
+
+        ``generations`` is the sum of those that the request was decided with. Whoever sees in the database that
+        something was given back may ask for it before its host's word is here.
+        """
+        if compute_nodes.sum_of_generations() == generations:
+            return False
+        found = compute_nodes.generations()
+        with self._lock:
+            self._stale |= {
+                name
+                for name, (_, generation, _) in found.items()
+                if (state := self._hosts.find(name)) is None or state.generation < generation
+            }
+        self._read_stale()
+        return True
 
     def _slices(self) -> int:
         return max(1, math.ceil(len(self._hosts) / self._compare_together))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capsules through scheduler and hosts: one claim, init containers first, every member on its part."""
 
+import threading
+
 import pytest
 from oslo_utils import uuidutils
 
@@ -161,6 +163,27 @@ def test_what_members_come_to(cloud, context):
     driver.exit(members[1]["uuid"])
     row, _ = settled(cloud, uuid, "Stopped")
     assert row["cpuset"] is not None and driver.runtime.objects[uuid].pid
+
+
+def test_a_member_that_ends_while_it_is_started_is_told(cloud, context):
+    """Its end is looked at when the row says that it runs, not before."""
+    driver, lifecycle, looks = cloud.drivers["one"], cloud.agents["one"].lifecycle, []
+
+    def ends(container):
+        if container.capsule_uuid is None:
+            return
+        driver.exit(container.uuid, 3)
+        looks.append(threading.Thread(target=lifecycle.sync, args=(admin_context(), container.uuid)))
+        looks[0].start()
+        wait_for(lambda: lifecycle._locks._locks[container.capsule_uuid][1] > 1)
+
+    driver.cut_events()
+    driver.before("kernel_view", ends)
+    uuid = submit(cloud, context, member(1.0))
+    wait_for(lambda: db.get(uuid)["status"] != "Creating")
+    looks[0].join()
+    (only,) = db_capsules.members([uuid])[uuid]
+    assert (only["status"], only["exit_code"], db.get(uuid)["status"]) == ("Stopped", 3, "Stopped")
 
 
 def test_a_member_that_vanished_is_told(cloud, context):

@@ -86,6 +86,20 @@ def test_a_commit_that_fails_leaves_no_image(cloud, context, reason):
     assert gone(uuid)
 
 
+def test_one_that_is_deleted_before_it_is_made_is_not_kept(cloud, context):
+    driver, source = cloud.drivers["one"], cloud.run(context)
+
+    def delete(_):
+        (name,) = (each["uuid"] for each in db.page(context, limit=9, marker=None, sort_key="id", sort_dir="asc"))
+        cloud.compute_api.image_delete(context, "one", name)
+        wait_for(lambda: gone(name))
+
+    driver.before("commit", delete)
+    uuid = commit(cloud, context, source)
+    assert ended(source) == ("Error", [("compute__do_container_commit", "Error")])
+    assert driver.commits == {f"zun-commit:{uuid}": source.uuid} and f"zun-commit:{uuid}" not in driver.images
+
+
 def test_a_commit_that_a_restart_lost_is_an_error(cloud, context):
     uuid = db.insert_committed({"project_id": "demo", "host": "one", "repo": "web", "tag": "1"})["uuid"]
     assert db.get(uuid)["status"] == "Committing"

@@ -148,6 +148,45 @@ def test_a_look_writes_only_what_it_saw(cloud, context, driver):
     assert (row["status"], row["task_state"]) == ("Stopped", "container_stopping")
 
 
+@pytest.mark.parametrize("failing", [False, True])
+def test_a_creation_leaves_its_deletion_what_there_is(cloud, context, driver, failing):
+    """One that was accepted meanwhile: it finds the row with its status, its host and what it holds."""
+    reached = threading.Event()
+
+    def accept(container):
+        db.update(container.uuid, {"status": "Deleting"})
+        reached.set()
+
+    driver.before("start", accept)
+    if failing:
+        driver.fail("start", exceptions.DockerError(error="no such program"))
+    container = cloud.submit(context)
+    assert reached.wait(60)
+    with cloud.agents["one"].lifecycle.undisturbed(context, container.uuid) as left:
+        # None: the look at all containers with which the agent begins came late and took the deletion up.
+        assert left is None or (left.status, left.host, left.cpuset is None) == ("Deleting", "one", False)
+    cloud.compute_api.delete(context, container, force=True)
+    cloud.gone(container)
+    assert driver.list() == {}
+    assert wait_for(lambda: len(cloud.agents["one"].tracker.usage) == 0)
+    assert [host.failures for host in cloud.scheduler.table.hosts()] == [()]
+
+
+@pytest.mark.parametrize("status", ["Restarting", "Rebuilding", "Deleting"])
+def test_a_look_leaves_what_was_accepted_meanwhile(cloud, context, driver, status):
+    driver.cut_events()  # nobody else looks
+    container = cloud.run(context)
+
+    def meanwhile(_):
+        driver.exit(container.uuid)
+        db.update(container.uuid, {"status": status})
+
+    driver.before("show", meanwhile)
+    assert not cloud.agents["one"].lifecycle.sync(context, container.uuid)
+    row = db.get(container.uuid)
+    assert (row["status"], row["exit_code"]) == (status, None)
+
+
 # auto_heal
 
 

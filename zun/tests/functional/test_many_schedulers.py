@@ -133,7 +133,7 @@ def test_every_request_ends_and_nothing_is_owned_twice(database, admin, schedule
 @pytest.mark.parametrize("options", [{}, {"scheduler__weighers": PACKING}], ids=["default", "packing"])
 @pytest.mark.parametrize(("schedulers", "deaths"), [(2, 0.0), (3, 0.05), (4, 0.0)], ids=["two", "three-deaths", "four"])
 def test_claims_are_seldom_refused(database, admin, options, schedulers, deaths):
-    requests = MORE_REQUESTS * (3 if deaths else 1)  # agents die in bursts, and one burst is 1 % of 200
+    requests = MORE_REQUESTS * (1 if schedulers == 2 else 3)  # refusals come in bursts, and one burst is 3 % of 200
     with simulated(MORE_HOSTS, options, schedulers, 1, deaths) as world:
         run(world, admin, WARM + requests, deaths, check=False, warm=WARM)
         assert load(world) > LOAD - 0.15

@@ -56,6 +56,19 @@ def test_without_the_image_the_old_object_stays(cloud, context):
     assert cloud.drivers["one"].runtime.objects[before.uuid].container_id == before.container_id
 
 
+def test_one_that_is_accepted_while_something_else_ends_is_done(cloud, context):
+    before = cloud.run(context)
+
+    def accept(_):
+        db.update(before.uuid, {"status": "Rebuilding", "request": {"run": True}, "image": "other"})
+        cloud.compute_api.rebuild(context, before)
+
+    cloud.drivers["one"].before("stop", accept)
+    cloud.compute_api.stop(context, before, timeout=1)
+    after = wait_for(lambda: db.get(before.uuid)["image"] == "other" and cloud.settled(before))
+    assert after.status == "Running" and after.container_id != before.container_id
+
+
 def test_a_rebuild_whose_message_was_lost_is_taken_up(cloud, context):
     before = cloud.run(context)
     cloud.stop_agent("one")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two scheduler services over one transport: they find each other, hand requests over, and notice who stops."""
 
+import contextlib
 import logging
 
 import pytest
@@ -40,8 +41,11 @@ def test_what_is_deleted_before_its_claim_leaves_nothing_behind(cloud, context):
     """The scheduler does not look, the host does."""
     container = new_container(context)
     container.destroy()
-    cloud.scheduler.endpoint.create(context, container=container)
-    assert cloud.scheduler.table.is_booked(container.uuid)
+    with contextlib.ExitStack() as agents:
+        for agent in cloud.agents.values():  # none of them looks before it was seen what is booked
+            agents.enter_context(agent.lifecycle.undisturbed(context, container.uuid))
+        cloud.scheduler.endpoint.create(context, container=container)
+        assert cloud.scheduler.table.is_booked(container.uuid)
     wait_for(lambda: not cloud.scheduler.table.is_booked(container.uuid), seconds=20)  # and not by the deadline
     for agent, driver in zip(cloud.agents.values(), cloud.drivers.values(), strict=True):
         assert agent.tracker.usage.claim(container.uuid) is None

@@ -109,11 +109,12 @@ def test_a_dedicated_capsule(cloud, daemon):
     first, second = allowed.values()
     assert len(first) == len(second) == 1 and not first & second
     assert first | second == CpuSet(shown["cpuset_cpus"])
-    # Init containers ran in their order and before the others, in the volume that all share.
-    assert said(daemon, two, "cat", "/other/seen") == "first\nsecond\n"
+    # Init containers ran in their order and before the others, in the volume that all share. A container runs before
+    # its process has come to anything.
+    wait_for(lambda: said(daemon, two, "sh", "-c", "cat /other/seen; true") == "first\nsecond\n")
     assert "ext4" in said(daemon, one, "sh", "-c", "grep ' /shared ' /proc/mounts")
     # One network.
-    assert said(daemon, two, "sh", "-c", "echo hello | nc 127.0.0.1 4000") == "hello\n"
+    wait_for(lambda: said(daemon, two, "sh", "-c", "echo hello | nc 127.0.0.1 4000; true") == "hello\n")
     held = api.held()[shown["host"]]
     assert [claim["container"] for claim in held] == [uuid_], held
     host = shown["host"]

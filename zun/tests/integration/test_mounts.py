@@ -88,7 +88,8 @@ def test_a_local_mount_is_as_large_as_it_was_asked_for(cloud, tmp_path):
     assert loops_below(tmp_path) == []
     program.start()
     assert loops_below(tmp_path) == [place]
-    assert api.request("POST", f"/containers/{container}/start").status_code in (202, 409)
+    wait_for(lambda: api.get(f"/containers/{container}")["status"] == "Stopped")
+    assert api.request("POST", f"/containers/{container}/start").status_code == 202
     wait_for(lambda: api.get(f"/containers/{container}")["status"] == "Running")
     assert said(api, container, "cat /scratch/note") == "kept\n"
     fill(api, container, "/scratch", 16 * MIB)

@@ -49,7 +49,7 @@ CONTEXT = RequestContext(user_id="alice", project_id="demo")
 
 def test_a_call_carries_context_and_returns_the_answer(start):
     client = start("one", Endpoint())
-    answer = client.prepare(server="one", timeout=5).call(CONTEXT, "double", value=21)
+    answer = client.prepare(server="one", timeout=60).call(CONTEXT, "double", value=21)
     assert answer == {"value": 42, "user": "alice", "request": CONTEXT.request_id}
 
 
@@ -64,7 +64,7 @@ def test_a_call_times_out_as_with_a_broker(start):
 def test_an_error_of_ours_comes_back_as_itself(start):
     client = start("one", Endpoint())
     with pytest.raises(exceptions.ContainerNotFound) as caught, rpc.answers_from("one"):
-        client.prepare(server="one", timeout=5).call(CONTEXT, "refuse")
+        client.prepare(server="one", timeout=60).call(CONTEXT, "refuse")
     assert type(caught.value) is exceptions.ContainerNotFound
     assert str(caught.value) == "Container c1 could not be found."
 
@@ -77,7 +77,7 @@ def test_messages_are_copied_and_queues_outlive_their_readers(start):
     values.append(2)
     later = Endpoint()
     start("later", later)
-    assert later.arrived.acquire(timeout=5)
+    assert later.arrived.acquire(timeout=60)
     assert later.seen == [[1]] and endpoint.seen == []
 
 
@@ -85,5 +85,5 @@ def test_fanout_reaches_every_server(start):
     endpoints = [Endpoint(), Endpoint()]
     clients = [start(name, endpoint) for name, endpoint in zip(("one", "two"), endpoints, strict=True)]
     clients[0].prepare(fanout=True).cast(CONTEXT, "note", values=[7])
-    assert all(endpoint.arrived.acquire(timeout=5) for endpoint in endpoints)
+    assert all(endpoint.arrived.acquire(timeout=60) for endpoint in endpoints)
     assert [endpoint.seen for endpoint in endpoints] == [[[7]], [[7]]]

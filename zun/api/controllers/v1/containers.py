@@ -306,7 +306,8 @@ class Containers:
         container = Container.get_by_ident(context, call.parameters["ident"])
         call.access.require("container:delete", container)
         self._check_delete_gates(call, container, force=force, stop=stop)
-        states.check_action("delete_after_stop" if stop else "delete_force" if force else "delete", container)
+        allowed = "delete_after_stop" if stop else "delete_force" if force else "delete"
+        states.check_action(allowed, container)
         if container.host is None and db.destroy_unplaced(container.uuid):
             return NO_CONTENT
         if container.host is None:  # a host took it a moment ago, or somebody else removed it
@@ -314,7 +315,7 @@ class Containers:
         timeout = STOP_BEFORE_DELETE_SECONDS if stop and container.status == Status.RUNNING else None
         with self._recorded(call, container, "delete"):
             # Saved before the message is sent: a lost one is found by its status and repeated.
-            self._save_status(container, Status.DELETING, "delete")
+            self._save_status(container, Status.DELETING, "delete", allowed)
             self._compute.delete(call.context, container, force=force, stop_timeout=timeout)
         return NO_CONTENT
 
@@ -583,11 +584,14 @@ class Containers:
                 setattr(container, field, given[field])
         container.save()
 
-    def _save_status(self, container: Container, status: Status, action: str) -> None:
-        """Save a status that the action brings. Somebody may have been quicker since the row was read: 409."""
+    def _save_status(self, container: Container, status: Status, action: str, allowed: str | None = None) -> None:
+        """Save a status that the action brings. Somebody may have been quicker since the row was read: 409.
+
+        ``allowed`` is the action's row in the table of statuses, where that has another name.
+        """
         container.status = status
         try:
-            container.save()
+            container.save(only_from=states.ALLOWED[allowed or action])
         except exceptions.IllegalTransition:
             now = db.get(container.uuid)["status"]
             raise exceptions.InvalidStateException(action=action, uuid=container.uuid, status=now) from None

@@ -2,9 +2,11 @@
 """The sub-actions: in which status, with which arguments, and what the host is told."""
 
 import pytest
+import sqlalchemy as sa
 
 from zun.common.states import ALLOWED, Status
 from zun.db import containers as db
+from zun.db import session
 
 # (verb, path and arguments, key in the table of statuses, status of success, body of success)
 ACTIONS = [
@@ -42,6 +44,21 @@ def test_actions_in_every_status(api, placed, host_up, compute, verb, path, key,
         assert reply.error["detail"] == f"Cannot {key} container {container.uuid} in {status} state"
         assert compute.sent == []
         assert db.get(container.uuid)["status"] == status
+
+
+@pytest.mark.parametrize(("verb", "path"), [("POST", "/reboot"), ("DELETE", "")])
+def test_what_another_request_brought_meanwhile_counts(api, placed, compute, verb, path):
+    """The status is looked at once more where the new one is written."""
+    container = placed("Stopped")
+
+    def accept(connection, cursor, statement, *_):
+        if statement.startswith("INSERT INTO container_actions"):
+            connection.execute(sa.text("UPDATE containers SET status = 'Rebuilding'"))
+
+    sa.event.listen(session.engine(), "before_cursor_execute", accept)
+    reply = api.send(verb, f"/v1/containers/{container.uuid}{path}")
+    assert reply.refusal == (409, "invalid-state-exception") and "in Rebuilding state" in reply.error["detail"]
+    assert (compute.sent, db.get(container.uuid)["status"]) == ([], "Rebuilding")
 
 
 @pytest.mark.parametrize("status", list(Status))

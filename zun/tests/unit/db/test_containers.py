@@ -145,6 +145,38 @@ def test_a_status_is_set_only_where_the_table_leads(old):
     assert statuses(old) == {new: (new, "because") if new in legal else (old, None) for new in Status}
 
 
+@pytest.mark.parametrize(
+    ("now", "new", "error"),
+    [
+        ("Running", "Stopped", None),
+        ("Rebuilding", "Stopped", exceptions.StatusChanged),  # which may precede it, but was not seen
+        ("Creating", "Paused", exceptions.IllegalTransition),  # which was seen, but may not precede it
+    ],
+)
+def test_a_status_is_set_only_from_those_it_was_decided_for(now, new, error):
+    row = container(status=now, host="h1", cpuset=CPUSET)
+    node("h1")
+    values = {"status": new, "status_reason": "because"}
+    for change in (
+        lambda: containers.update(row["uuid"], values, only_from=frozenset({"Running", "Creating"})),
+        lambda: containers.change_claim(row["uuid"], "h1", values, only_from=frozenset({"Running", "Creating", new})),
+    ):
+        if error is None:
+            change()
+        else:
+            with pytest.raises(error) as caught:
+                change()
+            assert type(caught.value) is error
+    row = containers.get(row["uuid"])
+    assert (row["status"], row["status_reason"]) == ((now, None) if error else (new, "because"))
+
+
+def test_without_a_status_it_does_not_matter_which_it_is():
+    uuid = container(status="Rebuilding")["uuid"]
+    containers.update(uuid, {"task_state": None, "exit_code": 1}, only_from=frozenset({"Running"}))
+    assert (containers.get(uuid)["status"], containers.get(uuid)["exit_code"]) == ("Rebuilding", 1)
+
+
 def test_an_update_says_when_and_touches_nothing_else():
     row = container(labels={"a": "b"})
     containers.update(row["uuid"], {"task_state": "container_creating", "labels": {"c": "d"}})

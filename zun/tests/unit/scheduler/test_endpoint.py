@@ -68,9 +68,9 @@ def add_host(name, topology):
     services.heartbeat(name, "zun-compute", "nova")
 
 
-def new_endpoint(hosts, **limits):
+def new_endpoint(hosts, fresh_seconds=0, **limits):
     conf = configuration()
-    table = HostTable(booking_seconds=60, fresh_seconds=0)
+    table = HostTable(booking_seconds=60, fresh_seconds=fresh_seconds)
     found = filters.load(ALL_FILTERS, conf)
     return SchedulerEndpoint(table, found, weighers.load(conf.scheduler.weighers, conf), hosts, **limits)
 
@@ -97,6 +97,7 @@ def hold(host, cpus, cell=0):
         }
     )
     containers.claim(row["uuid"], host, {"cpuset": cpuset_record(plan)})
+    return row["uuid"]
 
 
 def lost(container, seconds=100):
@@ -160,6 +161,18 @@ def test_a_container_that_fits_nowhere_ends_with_the_reasons(endpoint, hosts, co
         "has 5 CPUs free: best is cell 0 with 4. A request for 4 CPUs and 64 MiB would fit now.",
         None,
     )
+
+
+def test_nothing_is_refused_for_what_was_given_back_already(hosts, context):
+    """Whoever sees that a container is gone may ask for another at once; its host tells of it a little later."""
+    held = {name: hold(name, cpus) for name, cpus in (("big", "0-7"), ("mid", "0-5"), ("tiny", "0-3"))}
+    endpoint = new_endpoint(hosts, fresh_seconds=3600)
+    refused, placed = (new_container(context, **DEDICATED) for _ in range(2))
+    endpoint.create(context, container=refused)
+    containers.destroy(held["mid"])
+    endpoint.create(context, container=placed)
+    assert (row_of(refused)[0], row_of(placed)) == ("Error", WAITING)
+    assert [(each.host, each.uuid) for each in hosts.handed] == [("mid", placed.uuid)]
 
 
 def test_why_it_fits_nowhere_is_kept_and_goes_with_it(endpoint, context):
