@@ -185,15 +185,20 @@ class HostTable:
         ``generations`` is the sum of those that the request was decided with. Whoever sees in the database that
         something was given back may ask for it before its host's word is here.
         """
-        if compute_nodes.sum_of_generations() == generations:
+        together = self._compare_together
+        sums = compute_nodes.sums_of_generations(together)
+        if sum(sums.values()) == generations:
             return False
-        found = compute_nodes.generations()
+        known: Counter[int] = Counter()
         with self._lock:
-            self._stale |= {
-                name
-                for name, (_, generation, _) in found.items()
-                if (state := self._hosts.find(name)) is None or state.generation < generation
-            }
+            for name, number in self._ids.items():
+                state = self._hosts.find(name)
+                known[number // together] += 0 if state is None else state.generation
+        for part in sums:
+            if sums[part] != known[part]:
+                found = compute_nodes.generations(behind=part * together - 1, limit=together)
+                with self._lock:
+                    self._stale |= self._changed(found)
         self._read_stale()
         return True
 
@@ -257,14 +262,18 @@ class HostTable:
             self._set_services(found, rows)
             if sets is not None:
                 self._set_aggregates(sets)
-            self._stale |= {
-                name
-                for name, (_, generation, updated_at) in found.items()
-                if (state := self._hosts.find(name)) is None
-                or state.generation < generation  # a host that told more meanwhile is ahead
-                or self._read_at[name] != updated_at
-            }
+            self._stale |= self._changed(found)
         self._behind = last or 0
+
+    def _changed(self, found: Mapping[str, compute_nodes.Generation]) -> set[str]:
+        """Those hosts of which the database knows something newer than this table."""
+        return {
+            name
+            for name, (_, generation, updated_at) in found.items()
+            if (state := self._hosts.find(name)) is None
+            or state.generation < generation  # a host that told more meanwhile is ahead
+            or self._read_at[name] != updated_at
+        }
 
     def _read_stale(self) -> None:
         with self._reading:

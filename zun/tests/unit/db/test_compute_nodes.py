@@ -2,7 +2,7 @@
 import pytest
 
 from zun.common import exceptions
-from zun.db import compute_nodes
+from zun.db import compute_nodes, containers
 from zun.db.compute_nodes import HostUsage
 from zun.tests.unit.db.rows import CPUSET, NODE, container, node, together
 
@@ -62,6 +62,17 @@ def test_generations_come_in_slices_too():
     assert list(compute_nodes.generations(limit=2)) == ["h3", "h1"]
     assert list(compute_nodes.generations(behind=rows[1]["id"], limit=2)) == ["h2"]
     assert compute_nodes.generations(behind=rows[2]["id"]) == {}
+
+
+def test_sums_of_generations_tell_where_something_changed():
+    rows = [node(name) for name in ("h1", "h2", "h3")]
+    first, second, third = (row["id"] for row in rows)
+    assert compute_nodes.sums_of_generations(1) == {first: 0, second: 0, third: 0}
+    held = container(host="h2", cpuset=CPUSET)
+    containers.change_claim(held["uuid"], "h2", {"cpuset": None})
+    assert compute_nodes.sums_of_generations(1) == {first: 0, second: 1, third: 0}
+    in_pairs = {each // 2: 0 for each in (first, third)} | {second // 2: 1}
+    assert compute_nodes.sums_of_generations(2) == in_pairs
 
 
 @pytest.mark.parametrize(
