@@ -5,6 +5,9 @@ Above all, system calls: during each another thread takes the interpreter, and t
 The page ``decisions/a-cheaper-message`` of the contributor guide says what is replaced, and why here.
 """
 
+import math
+import socket
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -22,18 +25,57 @@ READ_BYTES = 16384
 JSON_OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_DATETIME
 
 
+class _Socket(socket.socket):
+    """A connection whose timeout the kernel keeps, so that a call is one system call: Python's own polls before each.
+
+    What takes too long is a BlockingIOError.
+    """
+
+    _kept: float | None = None
+    _read_limit: float | None = None
+
+    def settimeout(self, seconds: float | None) -> None:
+        self._kept = seconds
+        self._limit(socket.SO_SNDTIMEO, seconds)
+        self.limit_reads(seconds)
+
+    def gettimeout(self) -> float | None:
+        return self._kept
+
+    def limit_reads(self, seconds: float | None) -> None:
+        """Let reads wait so long from now on."""
+        if seconds != self._read_limit:
+            self._limit(socket.SO_RCVTIMEO, seconds)
+            self._read_limit = seconds
+
+    def _limit(self, option: int, seconds: float | None) -> None:
+        microseconds = 0 if seconds is None else max(1, math.ceil(1_000_000 * seconds))
+        self.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", *divmod(microseconds, 1_000_000)))
+
+
 class _Transport(TCPTransport):  # type: ignore[misc]
     """Reads what there is. The library reads the header and the rest of each frame by themselves, and buffers both."""
 
-    def _setup_transport(self) -> None:
-        super()._setup_transport()
-        receive = self.sock.recv
-        self._quick_recv = lambda _wanted: receive(READ_BYTES)
+    sock: Any
 
-    @property
-    def has_read(self) -> bool:
-        """Whether the next frame, or the beginning of it, is here already."""
-        return bool(self._read_buffer)
+    def _setup_transport(self) -> None:
+        self.sock = _Socket(fileno=self.sock.detach())
+        super()._setup_transport()
+        receive, send = self.sock.recv, self.sock.sendall
+
+        def read(_wanted: int) -> bytes:
+            try:
+                return receive(READ_BYTES)
+            except BlockingIOError as exc:
+                raise TimeoutError from exc
+
+        def write(data: Any) -> None:
+            try:
+                send(data)
+            except BlockingIOError as exc:
+                raise TimeoutError from exc
+
+        self._quick_recv, self._write = read, write
 
 
 class _Connection(pyamqp.Connection):  # type: ignore[misc]
@@ -43,11 +85,15 @@ class _Connection(pyamqp.Connection):  # type: ignore[misc]
         return _Transport(host, connect_timeout, *timeouts, **more)
 
     def blocking_read(self, timeout: float | None = None) -> Any:
-        """As the library's, which changes the socket's timeout and changes it back for each frame."""
+        """As the library's, which changes the socket's timeout and changes it back for each frame.
+
+        Here it stays until another read wants another.
+        """
         transport = self.transport
-        if timeout is not None and getattr(transport, "has_read", False):
-            return self.on_inbound_frame(transport.read_frame())
-        return super().blocking_read(timeout)
+        if not isinstance(transport, _Transport):
+            return super().blocking_read(timeout)
+        transport.sock.limit_reads(transport.sock.gettimeout() if timeout is None else timeout)
+        return self.on_inbound_frame(transport.read_frame())
 
     def drain_events(self, timeout: float | None = None) -> None:
         """As the library's, but for the look without waiting that it takes before it publishes.
@@ -59,6 +105,7 @@ class _Connection(pyamqp.Connection):  # type: ignore[misc]
         super().drain_events(timeout)
 
 
+_set_default = serialization.registry._set_default_serializer
 _ensure = impl_rabbit.Connection.ensure
 _set_timeout = impl_rabbit.Connection.set_transport_socket_timeout
 
@@ -122,3 +169,4 @@ impl_rabbit.Connection.ensure = _ensured
 impl_rabbit.Connection.set_transport_socket_timeout = _set_timeout_once
 common.jsonutils = _Json
 serialization.register("json", _Json.dumps, _Json.loads, "application/json", "utf-8")
+_set_default("json")  # who names no serializer, as oslo.messaging, would have the one that was there before

@@ -232,6 +232,10 @@ def update(
     With ``only_from`` it is one of these, too, that it is set from: else StatusChanged, and nothing is set.
     ``step_done`` is an event that has ended well with that, and with it, if it is the ``last``, its action.
     """
+    if values and step_done is None:
+        with session.single() as connection:
+            if connection.execute(_setting(values.get("status"), only_from), _parameters(uuid, values)).rowcount:
+                return
     with session.writer() as connection:
         if values:
             _update(connection, uuid, values, only_from)
@@ -246,7 +250,7 @@ def update_if(uuid: str, expected: Mapping[str, Any], values: Mapping[str, Any])
         table.c[name].is_(None) if value is None else table.c[name] == value for name, value in expected.items()
     ]
     statement = table.update().where(table.c.uuid == uuid, *conditions)
-    with session.writer() as connection:
+    with session.single() as connection:
         return bool(connection.execute(statement.values(**values, updated_at=timeutils.utcnow())).rowcount)
 
 
@@ -345,11 +349,14 @@ def _now() -> dict[str, Any]:
     return {"updated_at": timeutils.utcnow()}
 
 
+def _parameters(uuid: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {**values, "this_uuid": uuid, **_now()}
+
+
 def _update(
     connection: sa.Connection, uuid: str, values: Mapping[str, Any], only_from: frozenset[str] | None
 ) -> None:
-    parameters = {**values, "this_uuid": uuid, **_now()}
-    if connection.execute(_setting(values.get("status"), only_from), parameters).rowcount:
+    if connection.execute(_setting(values.get("status"), only_from), _parameters(uuid, values)).rowcount:
         return
     old = connection.execute(sa.select(table.c.status).where(table.c.uuid == uuid)).scalar()
     if old is None:

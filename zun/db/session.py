@@ -44,10 +44,12 @@ SERVER_ATTEMPTS = 10
 class _Engines:
     """The process's reader and writer."""
 
-    def __init__(self, reader: sa.Engine, writer: sa.Engine, write_lock: Any) -> None:
+    def __init__(self, reader: sa.Engine, writer: sa.Engine, write_lock: Any, *, single: sa.Engine | None) -> None:
+        """``single``, if there is one, commits each statement by itself."""
         self.reader = reader
         self.writer = writer
         self.write_lock = write_lock
+        self.single = single
 
 
 _engines: _Engines | None = None
@@ -99,6 +101,14 @@ def writer() -> Iterator[sa.Connection]:
     """A connection in a transaction that is committed at the end, rolled back on an exception."""
     engines_ = _current()
     with engines_.write_lock, engines_.writer.begin() as connection:
+        yield connection
+
+
+@contextlib.contextmanager
+def single() -> Iterator[sa.Connection]:
+    """A connection for one statement that changes something, and is committed with it."""
+    engine_ = _current().single
+    with writer() if engine_ is None else engine_.connect() as connection:
         yield connection
 
 
@@ -180,7 +190,7 @@ def _server(url: sa.URL, **pool: int) -> _Engines:
         exception_checker=lambda exc: isinstance(exc, db_exc.DBConnectionError),
     )(lambda: writer.connect().close())()
     reader = make(isolation_level="AUTOCOMMIT", skip_autocommit_rollback=True)
-    return _Engines(reader, writer, contextlib.nullcontext())
+    return _Engines(reader, writer, contextlib.nullcontext(), single=reader)
 
 
 def _sqlite(url: sa.URL) -> _Engines:
@@ -214,4 +224,4 @@ def _sqlite(url: sa.URL) -> _Engines:
 
     # One writer at a time is SQLite's own rule. Waiting for it on a lock of ours is fair and wakes at once, where its
     # busy handler sleeps.
-    return _Engines(make(SQLITE_READERS, "BEGIN"), make(1, "BEGIN IMMEDIATE"), threading.Lock())
+    return _Engines(make(SQLITE_READERS, "BEGIN"), make(1, "BEGIN IMMEDIATE"), threading.Lock(), single=None)

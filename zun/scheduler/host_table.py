@@ -37,6 +37,7 @@ COMPARE_TOGETHER = 100  # hosts: a few milliseconds, in which nobody else has th
 READ_TOGETHER = 200  # hosts: the rows of a whole cloud at once would take more memory than the table itself
 MANY = 100  # hosts: fewer do not keep the garbage collector busy
 YOUNG = 5_000  # objects more, which a hundred decisions leave, before it looks for garbage again
+SURVIVED = (2, 50)  # such looks before one at what they left, 15,000 objects at once; and of those before one at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,7 +440,7 @@ def _settle() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
+    gc.set_threshold(YOUNG, *SURVIVED)
 
 
 def _without_conflicts(claims: Mapping[str, Held]) -> tuple[Usage, dict[str, Held]]:

@@ -5,12 +5,16 @@ import contextlib
 import datetime
 import json
 import math
+import os
 import socket
 import struct
 import subprocess
 import sys
+import threading
+import time
 import uuid
 
+import orjson
 import pytest
 from kombu import serialization
 from oslo_config import cfg
@@ -96,10 +100,8 @@ def test_frames_that_came_together_are_read_together(wire):
     reader, there = wire
     there.sendall(frame(b"one") + frame(b"") + frame(b"x" * 3 * broker.READ_BYTES))
     assert reader.read_frame() == (HEARTBEAT, 0, b"one")
-    assert reader.has_read
     assert reader.read_frame() == (HEARTBEAT, 0, b"")
     assert reader.read_frame() == (HEARTBEAT, 0, b"x" * 3 * broker.READ_BYTES)
-    assert not reader.has_read
 
 
 def test_half_a_frame_is_kept(wire):
@@ -112,6 +114,41 @@ def test_half_a_frame_is_kept(wire):
     assert reader.read_frame() == (HEARTBEAT, 0, b"late")
 
 
+def test_a_timeout_makes_no_call_longer(wire):
+    """Python's own takes a socket out of blocking mode, and then polls it before each call."""
+    reader, there = wire
+    for seconds in (5, None):
+        reader.sock.settimeout(seconds)
+        assert (reader.sock.gettimeout(), os.get_blocking(reader.sock.fileno())) == (seconds, True)
+    there.sendall(frame(b"now"))
+    assert reader.read_frame() == (HEARTBEAT, 0, b"now")
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0], ids=["a-while", "not-at-all"])
+def test_what_takes_too_long_is_given_up(wire, seconds):
+    reader, _there = wire
+    reader.sock.settimeout(seconds)
+    with pytest.raises(TimeoutError):
+        reader.read_frame()
+    with pytest.raises(TimeoutError):
+        reader.write(memoryview(b"x" * 100_000_000))  # nobody reads it
+
+
+def test_a_read_may_have_a_timeout_of_its_own(wire):
+    reader, there = wire
+    connection = broker._Connection("nowhere")
+    connection._transport, connection.on_inbound_frame = reader, list
+    reader.sock.settimeout(20)
+    start = time.monotonic()
+    with pytest.raises(TimeoutError):
+        connection.blocking_read(0.05)
+    assert time.monotonic() - start < 15
+    later = threading.Timer(0.2, there.sendall, [frame(b"late")])
+    later.start()
+    assert connection.blocking_read() == [HEARTBEAT, 0, b"late"]
+    later.join()
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -122,7 +159,8 @@ def test_half_a_frame_is_kept(wire):
 )
 def test_messages_are_the_json_they_were(value):
     sent = common.serialize_msg(value)
-    content_type, encoding, body = serialization.dumps(sent, "json")
+    content_type, encoding, body = serialization.dumps(sent)
+    assert body == orjson.dumps(sent).decode()
     assert json.loads(json.loads(body)["oslo.message"]) == value
     received = serialization.loads(memoryview(body.encode()), content_type, encoding)
     assert common.deserialize_msg(received) == value

@@ -94,7 +94,7 @@ def test_a_database_in_memory_is_refused(url):
 
 def test_without_a_database_the_way_to_one_is_told():
     session.dispose()
-    for way in (session.reader, session.writer):
+    for way in (session.reader, session.writer, session.single):
         with pytest.raises(RuntimeError, match=r"call zun.db.session.configure\(url\) first"), way():
             pass
 
@@ -112,6 +112,16 @@ def test_what_raises_is_rolled_back(database):
         raise ZeroDivisionError
     with session.reader() as connection:
         assert session.rows(connection, sa.select(table)) == []
+
+
+def test_one_statement_is_kept_without_more(database):
+    with session.single() as connection:
+        add(connection, "h1", 3)
+        if session.engine().dialect.name != "sqlite":  # there the transaction is the lock as well
+            with session.reader() as other:
+                assert count_of(other, "h1") == 3
+    with session.reader() as connection:
+        assert count_of(connection, "h1") == 3
 
 
 def test_what_is_there_twice_is_told_alike_by_every_database(database):
