@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any
 
-import pecan
+import pecan.core
 from oslo_config import cfg
 from oslo_context import context as oslo_context
 from oslo_middleware import cors, healthcheck, http_proxy_to_wsgi
@@ -45,9 +45,8 @@ def build(
         api_policy.Policy(policy or api_policy.enforcer(conf)),
         lambda version: openapi.document(table, policies.list_rules(), version, conf.api.auth_strategy),
     )
-    app = pecan.Pecan(
+    app = _Pecan(
         controller,
-        use_context_locals=False,
         force_canonical=False,
         guess_content_type_from_ext=False,
         default_renderer="json",
@@ -69,6 +68,16 @@ def _behind_others(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
         conf.set_default("allow_methods", ["GET", "POST", "PUT", "PATCH", "DELETE"], group="cors")
         app = cors.CORS(app, conf)
     return app
+
+
+class _Pecan(pecan.core.ExplicitPecan):
+    """pecan without context locals, to which an answer that has a length is not empty: to see whether there is anything
+    it would put all pieces of a page together.
+    """
+
+    def _handle_empty_response_body(self, state: Any) -> None:
+        if not state.response.content_length:
+            super()._handle_empty_response_body(state)
 
 
 class Edge:

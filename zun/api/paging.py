@@ -2,9 +2,11 @@
 """Lists come in pages: the parameters that choose one, and the link to the next."""
 
 import urllib.parse
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Self
+
+import orjson
 
 from zun.api.schemas import Field, Schema
 from zun.common import exceptions
@@ -96,6 +98,19 @@ class Page:
         }
         path = urllib.parse.quote(self.resource_url or noun)
         return f"{base_url}/v1/{path}?{urllib.parse.urlencode(parameters)}"
+
+
+def written(noun: str, pieces: Iterable[Sequence[Any]], next_link: Callable[[], str | None]) -> tuple[bytes, ...]:
+    """The text of a page whose items come in ``pieces``, piece by piece.
+
+    Each is written before the next is made, in the memory of the one before.
+    """
+    text = [b'{"%s":[' % noun.encode()]
+    for piece in pieces:
+        text += [orjson.dumps(piece)[1:-1], b","]
+    if len(text) > 1:
+        text.pop()
+    return (*text, b'],"next":%s}' % orjson.dumps(next_link()))
 
 
 def _short(value: Any) -> str:

@@ -20,7 +20,9 @@ UNTOLD = object()
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a handler returns. ``body`` is JSON-able, or NOTHING, or a JSON text as bytes or an iterator of them."""
+    """What a handler returns. ``body`` is an object or a value of JSON, or NOTHING, or a JSON text: bytes, or pieces of
+    it in a tuple or from an iterator.
+    """
 
     body: Any = None
     status: int = 200

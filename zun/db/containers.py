@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries of containers. Each function is one transaction."""
 
+import datetime
 import functools
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
+import orjson
 import sqlalchemy as sa
 from oslo_utils import timeutils, uuidutils
 
@@ -68,13 +70,12 @@ CLAIM_COLUMNS = (
 _BY_ITSELF = table.c.capsule_uuid.is_(None)
 _WAITING = (table.c.status == states.Status.CREATING, table.c.host.is_(None), _BY_ITSELF)
 
-_UNREAD = {column.name: models.unread(column) for column in table.c if isinstance(column.type, sa.JSON)}
-
 # What every request needs is built once: building a statement costs more than sending it. The columns to set are those
 # of the parameters; the other parameters, whose names no column has, are:
 _THIS = table.c.uuid == sa.bindparam("this_uuid")
 _INSERT = table.insert()
 _WHOLE = sa.select(table).where(_THIS)
+_UNREAD = {column.name: models.unread(column) for column in table.c}
 _HERE: sa.BindParameter[str] = sa.bindparam("this_host")
 _IS_UNPLACED = sa.select(table.c.id).where(_THIS, *_WAITING)
 _CLAIM = table.update().where(
@@ -153,6 +154,7 @@ def find(context: RequestContext, ident: str) -> session.Row:
 
 def page(
     context: RequestContext,
+    names: Sequence[str],
     *,
     filters: Mapping[str, Any] | None = None,
     limit: int,
@@ -160,25 +162,42 @@ def page(
     sort_key: str = "id",
     sort_dir: str = "asc",
     all_projects: bool = False,
-    columns: Sequence[str] = (),
     unread: Set[str] = frozenset(),
-) -> list[session.Row]:
-    """Up to ``limit`` rows behind the container whose uuid is ``marker``. ``filters`` compare for equality.
+) -> Iterator[session.Columns]:
+    """The columns ``names`` of up to ``limit`` rows behind the container whose uuid is ``marker``, some rows at a time.
+    ``filters`` compare for equality.
 
-    Rows are whole unless ``columns`` names what is wanted of them: most of the time goes into reading columns. Those
-    of them that are in ``unread`` are JSON that can be written to an answer and not be looked into.
+    Those that are in ``unread`` can be written to an answer and not be looked into: JSON is as it is stored, and times
+    are text, as ``str`` has them.
     """
-    return paging.behind(
-        table,
-        _visible(context, all_projects),
-        filters=[table.c[name] == value for name, value in (filters or {}).items()],
-        limit=limit,
-        marker=marker,
-        missing=exceptions.ContainerNotFound(container=marker),
-        sort_key=sort_key,
-        sort_dir=sort_dir,
-        columns=[_UNREAD[name] if name in unread else table.c[name] for name in columns],
-    )
+    with session.reader() as connection:
+        statement = paging.selected(
+            connection,
+            table,
+            _visible(context, all_projects),
+            filters=[table.c[name] == value for name, value in (filters or {}).items()],
+            limit=limit,
+            marker=marker,
+            missing=exceptions.ContainerNotFound(container=marker),
+            sort_key=sort_key,
+            sort_dir=sort_dir,
+            columns=[_UNREAD[name] for name in names],
+        )
+        for found in session.columns(connection, statement):
+            for name in names:
+                read = _reader(table.c[name].type, name in unread)
+                if read is not None:
+                    found[name] = [None if value is None else read(value) for value in found[name]]
+            yield found
+
+
+def _reader(kind: sa.types.TypeEngine[Any], unread: bool) -> Callable[[Any], Any] | None:
+    """What makes values of what ``models.unread`` selects, if they are none yet."""
+    if isinstance(kind, sa.JSON):
+        return orjson.Fragment if unread else orjson.loads
+    if isinstance(kind, sa.DateTime):
+        return models.time_as_text if unread else datetime.datetime.fromisoformat
+    return bool if isinstance(kind, sa.Boolean) else None
 
 
 def visible(context: RequestContext, uuids: Collection[str]) -> set[str]:

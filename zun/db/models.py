@@ -50,19 +50,38 @@ class _Json(mysql.JSON, sqlite.JSON):
         return None if value is None else orjson.loads(value)
 
 
-class _Unread(_Json):
-    """JSON that is only passed on: orjson writes it into an answer as it is stored."""
+class _AsText(sa.types.TypeDecorator[str]):
+    """What a driver would read comes as text if its database makes it text."""
 
+    impl = sa.Text
     cache_ok = True
 
-    @staticmethod
-    def read(value: Any) -> Any:
-        return None if value is None else orjson.Fragment(value)
+    def column_expression(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+        return sa.cast(column, sa.Text)
 
 
-def unread(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    """A column of JSON that is not looked into."""
-    return sa.type_coerce(column, _Unread()).label(column.name)
+_JSON_TEXT = sa.Text().with_variant(_AsText(), "postgresql")
+_TIME_TEXT = sa.Text().with_variant(_AsText(), "postgresql", "mysql", "mariadb")
+_SECONDS, _MICROSECONDS = len("2026-01-31 12:00:00"), len("2026-01-31 12:00:00.000000")
+
+
+def unread(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    """What to select of a column instead of its values, which are not made of what a driver gives one by one: JSON and
+    times (see ``time_as_text``) are text, and what is true may be 1.
+    """
+    kind: sa.types.TypeEngine[Any] = sa.types.NullType()
+    if isinstance(column.type, sa.JSON):
+        kind = _JSON_TEXT
+    elif isinstance(column.type, sa.DateTime):
+        kind = _TIME_TEXT
+    return sa.type_coerce(column, kind).label(column.name)
+
+
+def time_as_text(written: str) -> str:
+    """A time as ``str`` has it, of one that is ``unread``: with six digits of a second or none. PostgreSQL leaves out
+    zeros at the end.
+    """
+    return (written if len(written) == _SECONDS else written.ljust(_MICROSECONDS, "0")).removesuffix(".000000")
 
 
 Json = _Json(none_as_null=True)

@@ -2,7 +2,7 @@
 """One page of a table: sorted by any column, starting behind a row."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import sqlalchemy as sa
 
@@ -15,19 +15,45 @@ def sortable(table: sa.Table) -> frozenset[str]:
     return frozenset(column.name for column in table.c if not isinstance(column.type, sa.JSON))
 
 
+class Place(TypedDict):
+    """Which page of a table: see ``selected``."""
+
+    limit: int
+    marker: str | None
+    sort_key: str
+    sort_dir: str
+
+
 def behind(
     table: sa.Table,
     visible: Sequence[sa.ColumnElement[bool]],
     *,
     filters: Sequence[sa.ColumnElement[bool]] = (),
+    missing: exceptions.ZunError,
+    **place: Unpack[Place],
+) -> list[session.Row]:
+    """The whole rows that ``selected`` selects. Raises what that does."""
+    with session.reader() as connection:
+        return session.rows(
+            connection, selected(connection, table, visible, filters=filters, missing=missing, **place)
+        )
+
+
+def selected(
+    connection: sa.Connection,
+    table: sa.Table,
+    visible: Sequence[sa.ColumnElement[bool]],
+    *,
+    filters: Sequence[sa.ColumnElement[bool]] = (),
+    missing: exceptions.ZunError,
     limit: int,
     marker: str | None,
-    missing: exceptions.ZunError,
     sort_key: str,
     sort_dir: str,
     columns: Sequence[sa.ColumnElement[Any]] = (),
-) -> list[session.Row]:
-    """Up to ``limit`` rows, ``visible`` and passing the ``filters``, behind the one whose uuid is ``marker``.
+) -> sa.Select[Any]:
+    """The statement for up to ``limit`` rows, ``visible`` and passing the ``filters``, behind the one whose uuid is
+    ``marker``.
 
     Rows are whole unless ``columns`` are what is wanted of them. Raises ``missing`` when no visible row has that
     uuid, and InvalidParameterValue for a ``sort_key`` by which nothing can be sorted. The marker need not pass the
@@ -37,24 +63,21 @@ def behind(
         raise exceptions.InvalidParameterValue(
             err=f"Sort key '{sort_key}' is not one of {', '.join(sorted(sortable(table)))}."
         )
-    with session.reader() as connection:
-        start = None
-        if marker is not None:
-            place = sa.select(*(table.c[name] for name in sorted({"id", sort_key})))
-            start = session.first(connection, place.where(table.c.uuid == marker, *visible))
-            if start is None:
-                raise missing
-        conditions = [*visible, *filters]
-        statement = page(
-            table,
-            conditions,
-            limit=limit,
-            marker=start,
-            sort_key=sort_key,
-            sort_dir=sort_dir,
-            columns=columns,
-        )
-        return session.rows(connection, statement)
+    start = None
+    if marker is not None:
+        marked = sa.select(*(table.c[name] for name in sorted({"id", sort_key})))
+        start = session.first(connection, marked.where(table.c.uuid == marker, *visible))
+        if start is None:
+            raise missing
+    return page(
+        table,
+        [*visible, *filters],
+        limit=limit,
+        marker=start,
+        sort_key=sort_key,
+        sort_dir=sort_dir,
+        columns=columns,
+    )
 
 
 def page(

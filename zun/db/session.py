@@ -19,7 +19,7 @@ import functools
 import pathlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import orjson
@@ -31,8 +31,10 @@ from oslo_db.sqlalchemy import exc_filters
 from zun.db import mysql
 
 Row = Mapping[str, Any]
+Columns = dict[str, Sequence[Any]]
 F = TypeVar("F", bound=Callable[..., Any])
 
+ROWS_AT_A_TIME = 50  # of those that are used up piece by piece; 20 to 200 take the same time, 1000 a tenth more
 SQLITE_READERS = 10  # connections; more threads than this wait for one another
 SQLITE_BUSY_SECONDS = 30
 SERVER_RECYCLE_SECONDS = 3600
@@ -117,6 +119,14 @@ def rows(
 ) -> list[Row]:
     """What a query finds, by column name."""
     return cast(list[Row], connection.execute(statement, parameters).mappings().all())
+
+
+def columns(connection: sa.Connection, statement: sa.Executable) -> Iterator[Columns]:
+    """What a query finds, column by column, some rows at a time."""
+    result = connection.execute(statement)
+    names = tuple(result.keys())
+    for found in result.partitions(ROWS_AT_A_TIME):
+        yield dict(zip(names, zip(*found, strict=True), strict=True))
 
 
 def first(

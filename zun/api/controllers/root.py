@@ -48,6 +48,10 @@ class Root:
         if isinstance(answer.body, Iterator):
             response.content_type = request.JSON
             response.app_iter = answer.body
+        elif isinstance(answer.body, tuple):
+            response.content_type = request.JSON
+            response.app_iter = answer.body
+            response.content_length = sum(map(len, answer.body))
         elif isinstance(answer.body, bytes):
             response.content_type = request.JSON
             response.body = answer.body

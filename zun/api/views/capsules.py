@@ -90,7 +90,7 @@ def show(
         shown["cpu_policy"] = row["cpu_policy"]
         shown.update(containers.placement(row))  # type: ignore[typeddict-item]  # a part of a Capsule
     if version >= microversion.NETWORKS:
-        shown["published_ports"] = containers.published_ports(row)
+        shown["published_ports"] = containers.published_ports(row["exposed_ports"])
     return shown
 
 
@@ -98,4 +98,4 @@ def _containers(
     members: Sequence[Mapping[str, Any]], kind: Kind, version: Version, now: datetime.datetime, visible: Set[str]
 ) -> list[containers.Container]:
     own = [row for row in members if row["kind"] == kind]
-    return containers.page(own, version, now=now, visible=visible)
+    return containers.page(containers.columns(own, visible), version, now=now, visible=visible)

@@ -2,8 +2,8 @@
 """A container as clients see it."""
 
 import datetime
-import operator
-from collections.abc import Iterable, Mapping, Set
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import Annotated, Any, NotRequired, TypedDict, cast
 
 from zun.api import microversion
@@ -16,6 +16,7 @@ NOUN = "containers"
 # Shown only to whom policy ``container:get_one:<name>`` allows it; absent for others.
 RESTRICTED = ("host", "runtime", "image_pull_policy", "privileged")
 
+Columns = Mapping[str, Sequence[Any]]  # of some rows, by name
 _Text = str | None
 _Placed = Annotated[str | None, microversion.PLACEMENT]
 _Amount = Annotated[int | None, microversion.PLACEMENT]
@@ -128,14 +129,13 @@ class Networks(TypedDict):
     networks: list[dict[str, Any]]
 
 
-# Members that are columns, in the order of the answer. Reading them by one getter is faster than one by one.
+# Members that are columns, in the order of the answer.
 _SAME = (
     *("uuid", "name", "image", "project_id", "user_id", "cpu", "cpu_policy", "memory", "disk", "command", "entrypoint"),
     *("environment", "labels", "addresses", "ports", "security_groups", "restart_policy", "healthcheck", "status"),
     *("task_state", "status_reason", "status_detail", "workdir", "hostname", "interactive", "tty", "auto_remove"),
     *("auto_heal", "image_driver", "registry_id", "created_at", "updated_at"),
 )
-_same = operator.itemgetter(*_SAME)
 
 # Of these, what is JSON in a row and in the answer alike, and what a container has that was given none.
 _EMPTY: Mapping[str, Any] = {
@@ -150,10 +150,12 @@ _EMPTY: Mapping[str, Any] = {
     "healthcheck": {},
 }
 _NOT_GIVEN = dict.fromkeys(_EMPTY)
-PASSED_ON = frozenset(_EMPTY)
-_FLAGS = ("interactive", "tty", "auto_remove", "auto_heal")
+_TIMES = ("created_at", "updated_at")
+PASSED_ON = frozenset({*_EMPTY, *_TIMES})
+_HELD = ("cpuset_cpus", "cpuset_mems", "cpuset_isolation")
+_ASKED = tuple(name for name in Placement.__annotations__ if name not in _HELD)
 
-# What ``page`` looks at in a row, besides the RESTRICTED members that are visible.
+# What ``page`` looks at, besides the RESTRICTED members that are visible.
 COLUMNS = (*_SAME, "started_at", "finished_at", "exit_code", "placement", "cpuset", "group_uuid", "exposed_ports")
 
 
@@ -170,81 +172,56 @@ def show(
 
     A container just created is ``fresh``: what it was not given is null and becomes an empty list or object later.
     """
-    shown = _filled(_form(version, visible), row, now, _NOT_GIVEN if fresh else _EMPTY)
+    (shown,) = _shown(columns([row], visible), version, now, visible, _NOT_GIVEN if fresh else _EMPTY)
     shown["links"] = links.item(base_url, NOUN, row["uuid"])
     return shown
 
 
-def page(
-    rows: Iterable[Mapping[str, Any]], version: Version, *, now: datetime.datetime, visible: Set[str]
+def columns(rows: Collection[Mapping[str, Any]], visible: Set[str]) -> Columns:
+    """What ``page`` looks at in ``rows``."""
+    found = {name: [row[name] for row in rows] for name in (*COLUMNS, *visible)}
+    return found | {name: [times.of_resource(moment) for moment in found[name]] for name in _TIMES}
+
+
+def page(found: Columns, version: Version, *, now: datetime.datetime, visible: Set[str]) -> list[Container]:
+    """What ``show`` gives of each row, without links. Column by column that takes half of the time of row by row."""
+    return _shown(found, version, now, visible, _EMPTY)
+
+
+def _shown(
+    found: Columns, version: Version, now: datetime.datetime, visible: Set[str], empty: Mapping[str, Any]
 ) -> list[Container]:
-    """What ``show`` gives of each row, without links."""
-    form = _form(version, visible)
-    return [_filled(form, row, now, _EMPTY) for row in rows]
-
-
-def _form(version: Version, visible: Set[str]) -> dict[str, None]:
-    """The members that a container has for who may see ``visible``, in their order. To copy it is faster than to ask
-    for each container anew which there are.
-    """
-    names = [*_SAME, *(name for name in RESTRICTED if name in visible)]
-    if version >= microversion.PLACEMENT:
-        names += Placement.__annotations__
-    if version >= microversion.GROUPS:
-        names.append("group_uuid")
-    if version >= microversion.NETWORKS:
-        names.append("published_ports")
-    return dict.fromkeys(names)
-
-
-def _filled(
-    form: dict[str, None], row: Mapping[str, Any], now: datetime.datetime, empty: Mapping[str, Any]
-) -> Container:
-    shown: dict[str, Any] = form.copy()
-    shown.update(zip(_SAME, _same(row), strict=True))
+    members: dict[str, Iterable[Any]] = {name: found[name] for name in _SAME}
     for name, nothing in empty.items():
-        if not shown[name]:
-            shown[name] = nothing
-    if shown["memory"] is not None:
-        shown["memory"] = str(shown["memory"])
-    shown["disk"] = shown["disk"] or 0
-    shown["status_detail"] = status_detail(row, now)
-    for name in _FLAGS:
-        shown[name] = bool(shown[name])
-    shown["created_at"] = times.of_resource(shown["created_at"])
-    shown["updated_at"] = times.of_resource(shown["updated_at"])
+        members[name] = [value or nothing for value in found[name]]
+    members["memory"] = [None if memory is None else str(memory) for memory in found["memory"]]
+    members["disk"] = [disk or 0 for disk in found["disk"]]
+    told = (found[name] for name in ("status_detail", "status", "started_at", "finished_at", "exit_code"))
+    members["status_detail"] = map(status_detail, *told, itertools.repeat(now))
     for name in RESTRICTED:
-        if name in form:
-            shown[name] = row[name]
-    if "numa_nodes" in form:
-        shown.update(placement(row))
-    if "group_uuid" in form:
-        shown["group_uuid"] = row["group_uuid"]
-    if "published_ports" in form:
-        shown["published_ports"] = published_ports(row)
-    return cast(Container, shown)
-
-
-def published_ports(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Exposed port -> where on its host it is reached, of those that are published."""
-    return {port: where for port, where in (row["exposed_ports"] or {}).items() if where.get("host_port")}
+        if name in visible:
+            members[name] = found[name]
+    if version >= microversion.PLACEMENT:
+        for column, names in (("placement", _ASKED), ("cpuset", _HELD)):
+            whole = [value or {} for value in found[column]]
+            members |= {name: [value.get(name) for value in whole] for name in names}
+    if version >= microversion.GROUPS:
+        members["group_uuid"] = found["group_uuid"]
+    if version >= microversion.NETWORKS:
+        members["published_ports"] = map(published_ports, found["exposed_ports"])
+    return [cast(Container, dict(zip(members, row, strict=True))) for row in zip(*members.values(), strict=True)]
 
 
 def placement(row: Mapping[str, Any]) -> Placement:
     asked, held = row["placement"] or {}, row["cpuset"] or {}
-    return {
-        "cpu_thread_policy": asked.get("cpu_thread_policy"),
-        "cpu_isolation": asked.get("cpu_isolation"),
-        "numa_nodes": asked.get("numa_nodes"),
-        "numa_affinity": asked.get("numa_affinity"),
-        "numa_cpus": asked.get("numa_cpus"),
-        "numa_mem": asked.get("numa_mem"),
-        "numa_mempolicy": asked.get("numa_mempolicy"),
-        "mem_page_size": asked.get("mem_page_size"),
-        "cpuset_cpus": held.get("cpuset_cpus"),
-        "cpuset_mems": held.get("cpuset_mems"),
-        "cpuset_isolation": held.get("cpuset_isolation"),
-    }
+    return cast(
+        Placement, {**{name: asked.get(name) for name in _ASKED}, **{name: held.get(name) for name in _HELD}}
+    )
+
+
+def published_ports(exposed: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Exposed port -> where on its host it is reached, of those that are published."""
+    return {port: where for port, where in (exposed or {}).items() if where.get("host_port")}
 
 
 def networks(addresses: Mapping[str, Any], version: Version) -> list[dict[str, Any]]:

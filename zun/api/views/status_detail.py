@@ -1,45 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
 """The text that says since when a container is what it is. It is made when it is looked at, so it is never old."""
 
-from collections.abc import Mapping
-from datetime import datetime
-from typing import Any
+from collections.abc import Mapping, Set
+from datetime import datetime, timedelta
 
 from zun.common.states import Status
 
 _UNITS = ((86400, "days"), (3600, "hours"), (60, "mins"), (1, "seconds"))
+_UP: Mapping[str, str] = {Status.RUNNING: "Up {}", Status.PAUSED: "Up {} (paused)"}
+_ITSELF: Set[str] = frozenset({Status.CREATED, Status.RESTARTING, Status.DEAD})
 
 
-def status_detail(row: Mapping[str, Any], now: datetime) -> str | None:
-    """The text for a container's row at ``now`` (UTC without a zone), None when there is nothing to say.
+def status_detail(
+    written: str | None,
+    status: str,
+    started_at: datetime | None,
+    finished_at: datetime | None,
+    exit_code: int | None,
+    now: datetime,
+) -> str | None:
+    """The text for a container at ``now`` (UTC without a zone), None when there is nothing to say.
 
     What an operation wrote there itself (how far a pull is) comes first. The forms are Zun's, a trailing blank
     included.
     """
-    if row["status_detail"]:
-        return str(row["status_detail"])
-    match row["status"]:
-        case Status.RUNNING:
-            return _since("Up {}", row["started_at"], now)
-        case Status.PAUSED:
-            return _since("Up {} (paused)", row["started_at"], now)
-        case Status.STOPPED:
-            return _since(f"Exited({row['exit_code']}) {{}} ago ", row["finished_at"], now)
-        case Status.CREATED | Status.RESTARTING | Status.DEAD:
-            return str(row["status"])
-    return None
+    if written:
+        return written
+    if status in _UP:
+        return _since(_UP[status], started_at, now)
+    if status == Status.STOPPED:
+        return _since(f"Exited({exit_code}) {{}} ago ", finished_at, now)
+    return status if status in _ITSELF else None
 
 
-def age(seconds: float) -> str | None:
+def age(passed: timedelta) -> str | None:
     """The largest whole unit only (``3 hours``), None below one second."""
+    seconds = passed.days * 86400 + passed.seconds
     for size, name in _UNITS:
         if seconds >= size:
-            return f"{int(seconds // size)} {name}"
+            return f"{seconds // size} {name}"
     return None
 
 
 def _since(text: str, moment: datetime | None, now: datetime) -> str | None:
-    if moment is not None and moment.tzinfo is not None:
+    if moment is None:
+        return None
+    if moment.tzinfo is not None:
         moment = moment.replace(tzinfo=None)
-    passed = None if moment is None else age((now - moment).total_seconds())
+    passed = age(now - moment)
     return None if passed is None else text.format(passed)

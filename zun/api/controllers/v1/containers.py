@@ -207,23 +207,26 @@ class Containers:
         page = paging.Page.read(query, default_key="id", max_limit=self._settings.max_limit)
         given = {name: query[name] for name in _FILTERS if name in query}
         visible = self._visible(call.access)
-        rows = db.page(
-            call.context,
-            filters=_typed(given),
-            limit=page.limit,
-            marker=page.marker,
-            sort_key=page.sort_key,
-            sort_dir=page.sort_dir,
-            all_projects=all_projects,
-            columns=(*views.COLUMNS, *sorted(visible)),
-            unread=views.PASSED_ON,
-        )
+        uuids: list[str] = []
+
+        def shown() -> Iterator[list[views.Container]]:
+            for found in db.page(
+                call.context,
+                (*views.COLUMNS, *sorted(visible)),
+                filters=_typed(given),
+                limit=page.limit,
+                marker=page.marker,
+                sort_key=page.sort_key,
+                sort_dir=page.sort_dir,
+                all_projects=all_projects,
+                unread=views.PASSED_ON,
+            ):
+                uuids.extend(found["uuid"])
+                yield views.page(found, call.version, now=timeutils.utcnow(), visible=visible)
+
         carried = {**({"all_projects": "true"} if all_projects else {}), **given}
         return Answer(
-            {
-                "containers": views.page(rows, call.version, now=timeutils.utcnow(), visible=visible),
-                "next": page.next_link(call.base_url, NOUN, [row["uuid"] for row in rows], carried),
-            }
+            paging.written("containers", shown(), lambda: page.next_link(call.base_url, NOUN, uuids, carried))
         )
 
     def create(self, call: Call) -> Answer:

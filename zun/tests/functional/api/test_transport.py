@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Paths, verbs, bodies and headers, whatever the resource."""
 
+import dataclasses
 import io
+import json
 import re
 
 import pytest
 
 from zun.api import app as api_app
+from zun.db import session
 from zun.tests.functional.api.client import Client
 
 LIST = {"containers": [], "next": None}
@@ -379,3 +382,19 @@ def test_the_callers_request_id_is_kept_apart(api):
         assert api.get("/v1/containers", headers={"X-OpenStack-Request-ID": sent}).headers[
             "x-openstack-request-id"
         ] not in (sent, theirs)
+
+
+def test_a_page_leaves_in_pieces_that_have_a_length(application, api, placed, monkeypatch):
+    """Put together it would be copied several times on its way out."""
+    monkeypatch.setattr(session, "ROWS_AT_A_TIME", 2)
+    uuids = [placed().uuid for _ in range(5)]
+    pieces = []
+
+    def watched(environ, start_response):
+        pieces.extend(application(environ, start_response))
+        return pieces
+
+    reply = dataclasses.replace(api, application=watched).get("/v1/containers")
+    assert int(reply.headers["content-length"]) == len(reply.body)
+    assert [len(json.loads(b"[%b]" % piece)) for piece in pieces[1:-1:2]] == [2, 2, 1]
+    assert [each["uuid"] for each in reply.json["containers"]] == uuids

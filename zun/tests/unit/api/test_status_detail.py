@@ -10,13 +10,7 @@ HOUR_AGO, DAY_AGO = NOW - timedelta(hours=1, minutes=59), NOW - timedelta(days=1
 
 
 def row(status, started=None, finished=None, code=None, detail=None):
-    return {
-        "status": status,
-        "started_at": started,
-        "finished_at": finished,
-        "exit_code": code,
-        "status_detail": detail,
-    }
+    return (detail, status, started, finished, code)
 
 
 @pytest.mark.parametrize(
@@ -37,12 +31,15 @@ def row(status, started=None, finished=None, code=None, detail=None):
     ],
 )
 def test_status_detail(given, expected):
-    assert status_detail(given, NOW) == expected
+    assert status_detail(*given, NOW) == expected
 
 
 @pytest.mark.parametrize(
     ("seconds", "expected"),
-    [(0.9, None), (1, "1 seconds"), (59.9, "59 seconds"), (60, "1 mins"), (3600, "1 hours"), (86400 * 3, "3 days")],
+    [
+        *((-1, None), (0.9, None), (1, "1 seconds"), (59.9, "59 seconds")),
+        *((60, "1 mins"), (3600, "1 hours"), (86400 * 3, "3 days")),
+    ],
 )
 def test_age(seconds, expected):
-    assert age(seconds) == expected
+    assert age(timedelta(seconds=seconds)) == expected

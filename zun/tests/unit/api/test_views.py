@@ -26,10 +26,10 @@ def test_times(value, resource, service):
 
 
 class Watched(dict):
-    """A row that remembers what was looked at."""
+    """Columns that remember which were looked at."""
 
-    def __init__(self, row):
-        super().__init__(row)
+    def __init__(self, found):
+        super().__init__(found)
         self.seen = set()
 
     def __getitem__(self, name):
@@ -39,14 +39,30 @@ class Watched(dict):
 
 def test_a_list_of_containers_reads_the_columns_that_it_shows():
     read = {*containers.COLUMNS, *containers.RESTRICTED}
-    row = Watched(dict.fromkeys(read))
-    (shown,) = containers.page([row], microversion.MAX, now=NOW, visible=set(containers.RESTRICTED))
-    for status in Status:
-        containers.page([Watched({**row, "status": status})], microversion.MAX, now=NOW, visible=set())
-    used_by_status_detail = {"started_at", "finished_at", "exit_code"}
-    assert row.seen | used_by_status_detail == read
+    found = Watched({name: [None] for name in read})
+    (shown,) = containers.page(found, microversion.MAX, now=NOW, visible=set(containers.RESTRICTED))
+    assert found.seen == read
     assert not set(containers.COLUMNS) & set(containers.RESTRICTED)
     assert shown.keys() == typing.get_type_hints(containers.Container).keys() - {"links"}
+
+
+def test_many_containers_are_shown_as_each_by_itself():
+    row = dict.fromkeys([*containers.COLUMNS, *containers.RESTRICTED])
+    rows = [
+        row | {"uuid": "1", "created_at": NOW, "status": Status.RUNNING, "started_at": NOW - datetime.timedelta(2)},
+        row | {"uuid": "2", "memory": 5, "disk": 0, "command": ["a"], "labels": {"b": "c"}, "host": "h"},
+        row | {"uuid": "3", "placement": {"numa_nodes": 1}, "cpuset": {"cpuset_cpus": "1", "cells": []}},
+        row | {"uuid": "4", "exposed_ports": {"1/tcp": {"host_port": 2}, "3/tcp": {}}, "group_uuid": "5"},
+    ]
+    for version in (microversion.MIN, microversion.PLACEMENT, microversion.GROUPS, microversion.NETWORKS):
+        for visible in (set(), {"host"}):
+            given = {"now": NOW, "visible": visible}
+            alone = [containers.show(each, version, base_url="http://zun", **given) for each in rows]
+            together = containers.page(containers.columns(rows, visible), version, **given)
+            assert [{**each, "links": one["links"]} for each, one in zip(together, alone, strict=True)] == alone
+    assert [one["uuid"] for one in alone] == ["1", "2", "3", "4"]
+    assert alone[0]["status_detail"] == "Up 2 days"
+    assert (alone[1]["memory"], alone[1]["command"], alone[1]["ports"]) == ("5", ["a"], [])
 
 
 def test_a_container_shows_every_placement_field():

@@ -48,6 +48,12 @@ def container(**fields):
     return containers.insert(values(**fields))
 
 
+def page(context, names=(), **wanted):
+    """The rows of a page of containers, whole unless these columns are named."""
+    pieces = list(containers.page(context, names or models.containers.c.keys(), **wanted))
+    return [dict(zip(found, row, strict=True)) for found in pieces for row in zip(*found.values(), strict=True)]
+
+
 def node(hostname, **fields):
     """A compute node in the database; gives its row."""
     return compute_nodes.put(hostname, {**NODE, **fields})

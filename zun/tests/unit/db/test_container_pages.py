@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A page costs what its rows cost, however many containers there are: the database neither sorts nor counts them."""
 
+import datetime
+
 import orjson
 import pytest
 import sqlalchemy as sa
 
-from zun.db import containers, models, quotas, session
-from zun.tests.unit.db.rows import container
+from zun.db import containers, quotas, session
+from zun.tests.unit.db.rows import CPUSET, container, page
 
 # Plans are read on SQLite; the indexes are the same everywhere.
 on_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -36,9 +38,9 @@ def plans(database):
 @pytest.mark.parametrize("behind", [False, True])
 def test_a_page_is_read_in_order(plans, context, sort_key, sort_dir, behind):
     order = {"limit": 5, "sort_key": sort_key, "sort_dir": sort_dir}
-    marker = containers.page(context, **order)[-1]["uuid"] if behind else None
+    marker = page(context, **order)[-1]["uuid"] if behind else None
     plans.clear()
-    rows = containers.page(context, marker=marker, **order)
+    rows = page(context, marker=marker, **order)
     assert len(rows) == 5
     assert "ix_containers_project_id" in plans[-1]
     assert "TEMP B-TREE" not in plans[-1]
@@ -47,7 +49,7 @@ def test_a_page_is_read_in_order(plans, context, sort_key, sort_dir, behind):
 
 @on_sqlite
 def test_a_page_of_every_project_is_read_in_order(plans, admin):
-    containers.page(admin, limit=5, all_projects=True)
+    page(admin, limit=5, all_projects=True)
     assert "TEMP B-TREE" not in plans[-1]
 
 
@@ -57,18 +59,41 @@ def test_usage_is_added_up_without_reading_rows(plans):
     assert "COVERING INDEX ix_containers_project_id_id" in plans[-1]
 
 
-def test_rows_have_the_columns_that_were_asked_for(database, context):
+def test_a_page_has_the_columns_that_were_asked_for(database, context):
     made = container(project_id="demo", command=["a"])
-    (row,) = containers.page(context, limit=5, columns=("uuid", "command"))
-    assert dict(row) == {"uuid": made["uuid"], "command": ["a"]}
-    (row,) = containers.page(context, limit=5)
-    assert row.keys() == models.containers.c.keys()
+    assert page(context, ["uuid", "command"], limit=5) == [{"uuid": made["uuid"], "command": ["a"]}]
+    assert page(context, ["uuid"], limit=5, filters={"name": "none"}) == []
 
 
-def test_json_that_is_not_looked_into_is_written_as_it_was_stored(database, context):
+def test_a_page_has_the_values_of_its_rows(database, context, monkeypatch):
+    """Whatever database it is, and wherever one piece ends and the next begins."""
+    monkeypatch.setattr(session, "ROWS_AT_A_TIME", 2)
+    moment = datetime.datetime(2026, 1, 31, 12)
+    made = [
+        container(),
+        container(tty=True, privileged=True, cpu=0.1, command=["\U0001f433", 'a"', ""], started_at=moment),
+        container(name="é", status_reason="\n\\", labels={}, finished_at=moment.replace(microsecond=120), exit_code=-1),
+        container(cpuset=CPUSET, memory=1 << 40, exposed_ports={"80/tcp": {"host_port": 1}}, host="h"),
+        container(addresses={"n": [{"addr": None}]}, ports=[1], environment={"A": ""}, interactive=True),
+    ]
+    assert [len(found["id"]) for found in containers.page(context, ["id"], limit=9)] == [2, 2, 1]
+    found = page(context, limit=9)
+    assert found == [dict(row) for row in made]
+    kinds = [{name: type(value) for name, value in row.items()} for row in found]
+    assert kinds == [{name: type(value) for name, value in row.items()} for row in made]
+
+
+def test_what_is_not_looked_into_is_written_as_it_was_stored(database, context):
     wanted = {"command": ["a", 'b"', "\U0001f433"], "labels": {}, "environment": None}
-    container(project_id="demo", **wanted)
-    (row,) = containers.page(context, limit=5, columns=tuple(wanted), unread=frozenset(wanted))
-    assert orjson.loads(orjson.dumps([row[name] for name in wanted])) == [*wanted.values()]
-    if database != "postgresql":  # its driver reads JSON by itself
-        assert isinstance(row["command"], orjson.Fragment)
+    container(**wanted)
+    (row,) = page(context, [*wanted], limit=5, unread=frozenset(wanted))
+    assert isinstance(row["command"], orjson.Fragment)
+    assert orjson.loads(orjson.dumps([*row.values()])) == [*wanted.values()]
+
+
+@pytest.mark.parametrize("micro", [0, 1, 120, 500_000, 999_999, 100_000])
+def test_times_that_are_not_looked_at_are_text(database, context, micro):
+    moment = datetime.datetime(2026, 1, 31, 12, 0, 0, micro)
+    container(started_at=moment)
+    names = ["started_at", "finished_at"]
+    assert page(context, names, limit=5, unread=frozenset(names)) == [{"started_at": str(moment), "finished_at": None}]

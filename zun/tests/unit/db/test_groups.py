@@ -10,7 +10,7 @@ from zun.db import containers, groups
 from zun.objects import Container
 from zun.objects.placement import cpuset_record
 from zun.tests.functional.cloud import machine
-from zun.tests.unit.db.rows import CPUSET, NODE, container, group, node, together
+from zun.tests.unit.db.rows import CPUSET, NODE, container, group, node, page, together
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -104,7 +104,7 @@ def test_only_an_empty_group_is_deleted():
 def test_no_container_comes_into_a_group_that_is_not_there():
     with pytest.raises(exceptions.GroupNotFound):
         container(group_uuid=MISSING)
-    assert containers.page(MEMBER, limit=9) == []
+    assert page(MEMBER, limit=9) == []
 
 
 def test_either_the_member_or_the_end_of_the_group_comes_first():

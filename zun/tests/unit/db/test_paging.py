@@ -14,6 +14,7 @@ from zun.common.context import RequestContext
 from zun.db import compute_nodes, containers, models, session
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.db.rows import clear, container, node, values
+from zun.tests.unit.db.rows import page as page_of_containers
 
 pytestmark = pytest.mark.usefixtures("database")
 DEMO = RequestContext(user_id="alice", project_id="demo", roles=["member"])
@@ -107,7 +108,7 @@ def test_pages_of_any_size_are_the_sorted_whole(kind, data):
     fill(key, wanted, projects)
 
     def page(**place):
-        return containers.page(DEMO, sort_key=key, sort_dir=direction, all_projects=all_projects, **place)
+        return page_of_containers(DEMO, sort_key=key, sort_dir=direction, all_projects=all_projects, **place)
 
     seen = [row for row in everything() if all_projects or row["project_id"] == "demo"]
     uuids, lengths = walk(page, limit, len(seen))
@@ -139,7 +140,7 @@ def test_what_can_be_sorted_by_is_every_column_but_json(table):
 @pytest.mark.parametrize("key", ["labels", "cpuset", "nothing", "", "id; drop table containers"])
 def test_another_sort_key_is_refused_by_name(key):
     with pytest.raises(exceptions.InvalidParameterValue) as caught:
-        containers.page(DEMO, limit=1, sort_key=key)
+        page_of_containers(DEMO, limit=1, sort_key=key)
     assert str(caught.value) == f"Sort key '{key}' is not one of {', '.join(sorted(containers.SORTABLE))}."
 
 
@@ -148,14 +149,14 @@ def test_a_marker_must_be_a_container_that_the_caller_sees(sort_key):
     foreign = container(project_id="other")
     for marker in (foreign["uuid"], MISSING):
         with pytest.raises(exceptions.ContainerNotFound, match=marker):
-            containers.page(DEMO, limit=1, marker=marker, sort_key=sort_key)
-    assert containers.page(DEMO, limit=1, marker=foreign["uuid"], sort_key=sort_key, all_projects=True) == []
+            page_of_containers(DEMO, limit=1, marker=marker, sort_key=sort_key)
+    assert page_of_containers(DEMO, limit=1, marker=foreign["uuid"], sort_key=sort_key, all_projects=True) == []
 
 
 def test_a_marker_that_changed_since_its_page_still_marks_the_place():
     _, second, third = (container(status="Running") for _ in range(3))
     containers.update(second["uuid"], {"status": "Stopped"})
-    found = containers.page(DEMO, filters={"status": "Running"}, limit=9, marker=second["uuid"])
+    found = page_of_containers(DEMO, filters={"status": "Running"}, limit=9, marker=second["uuid"])
     assert [row["uuid"] for row in found] == [third["uuid"]]
 
 
@@ -189,7 +190,7 @@ def test_filters_compare_for_equality(filters, expected):
     container(name="c", image="nginx", memory=128)
     container(name="d", memory=128, user_id="bob", task_state="container_creating")
     container(name="a", project_id="other", image="nginx")
-    assert "".join(row["name"] for row in containers.page(DEMO, filters=filters, limit=9)) == expected
+    assert "".join(row["name"] for row in page_of_containers(DEMO, filters=filters, limit=9)) == expected
 
 
 def test_every_filter_is_a_column():
