@@ -24,6 +24,10 @@ def text(length: int) -> sa.types.TypeEngine[str]:
     return sa.String(length).with_variant(exact, "mysql", "mariadb")
 
 
+# What somebody else wrote. A database that was made without a character set of its own takes no emoji otherwise, and
+# a failure whose reason has one could not be written down.
+Prose = sa.Text().with_variant(mysql.MEDIUMTEXT(charset="utf8mb4"), "mysql", "mariadb")
+
 # MySQL's plain DATETIME drops fractions of a second.
 Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
 
@@ -134,7 +138,7 @@ containers = sa.Table(
     sa.Column("mounts", Json),
     # what became of it
     sa.Column("status", text(20), nullable=False),
-    sa.Column("status_reason", sa.Text),
+    sa.Column("status_reason", Prose),
     sa.Column("status_detail", text(255)),
     sa.Column("task_state", text(32)),
     sa.Column("container_id", text(64)),
@@ -304,7 +308,7 @@ container_action_events = sa.Table(
     sa.Column("start_time", Time, nullable=False),
     sa.Column("finish_time", Time),
     sa.Column("result", text(32)),
-    sa.Column("traceback", sa.Text),
+    sa.Column("traceback", Prose),
     sa.Index("ix_container_action_events_action_id", "action_id"),
 )
 

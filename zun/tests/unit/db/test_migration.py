@@ -48,6 +48,13 @@ def test_the_migrated_tables_work():
     assert services.get("h1", "zun-compute")["report_count"] == 1
 
 
+def test_whatever_the_reason_it_can_be_written_down():
+    migration.upgrade()
+    row = container()
+    containers.update(row["uuid"], {"status": "Error", "status_reason": "нет: 🐳" * 5000})
+    assert containers.get(row["uuid"])["status_reason"] == "нет: 🐳" * 5000
+
+
 def test_what_must_be_there_once_is_there_once_after_a_migration():
     migration.upgrade()
     with session.reader() as connection:
