@@ -262,6 +262,14 @@ TREE = [
         {"uuid": "c1", "old": "Deleted", "new": "Running"},
         "Container c1 cannot go from Deleted to Running.",
     ),
+    (
+        "StatusChanged",
+        "status-changed",
+        500,
+        "IllegalTransition",
+        {"uuid": "c1", "old": "Rebuilding", "new": "Stopped"},
+        "Container c1 has become Rebuilding meanwhile and does not become Stopped.",
+    ),
 ]
 
 
