@@ -52,7 +52,6 @@ def fuzzed(function: Any, times: int = 1) -> Any:
         max_examples=times * EXAMPLES,
         derandomize=SEED is None,
         database=None,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
     )(function)
     return chosen if SEED is None else hypothesis.seed(int(SEED))(chosen)

@@ -157,7 +157,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, max_size=25), pick=st.randoms(use_true_random=False))
 def test_what_fits_is_let_through_and_nothing_else(database, steps, pick):
     """Whatever happened before, the answer is that of the sum over the containers, which the ceiling is never below."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from zun.topology import CpuSet
 
 # How long one example takes says nothing about these, and much about the machine.
-SETTINGS = settings(deadline=None, derandomize=True)
+SETTINGS = settings(derandomize=True)
 IDS = st.sets(st.integers(0, 300))
 
 

@@ -94,7 +94,7 @@ def test_a_short_pool(monkeypatch, many):
     assert len(asked) > proof_size(3000) // 40, "the pool was seldom short"
 
 
-@settings(max_examples=proof_size(60), deadline=None, derandomize=True)
+@settings(max_examples=proof_size(60), derandomize=True)
 @given(st.randoms(use_true_random=False))
 def test_cases_that_shrink(rng):
     check(*random_case(rng))
