@@ -281,7 +281,7 @@ boot() {
     TMPDIR=$DIR setsid -f qemu-system-x86_64 -name numavm -machine pc,usb=off,vmport=off -accel $accel -cpu $cpu \
         -smp "$SMP" -m "$MEM" "${NUMA[@]}" \
         -kernel vmlinuz -initrd initrd.img \
-        -append "root=/dev/vda rw console=ttyS0 quiet net.ifnames=0 mitigations=off nokaslr nowatchdog tsc=reliable audit=0 apparmor=0 rcupdate.rcu_cpu_stall_timeout=300 workqueue.watchdog_thresh=0 random.trust_cpu=on" \
+        -append "root=/dev/vda rw console=ttyS0 quiet net.ifnames=0 mitigations=off nokaslr nowatchdog tsc=unstable audit=0 apparmor=0 rcupdate.rcu_cpu_stall_timeout=300 workqueue.watchdog_thresh=0 random.trust_cpu=on" \
         -drive file=$disk,format=raw,if=virtio,cache=unsafe,snapshot=$snap \
         -netdev "user,id=n0,hostfwd=tcp:127.0.0.1:$port-:22" -device virtio-net-pci,netdev=n0,romfile= \
         -device virtio-rng-pci "${share[@]}" "${more[@]}" ${NUMAVM_QEMU:-} \
