@@ -10,8 +10,6 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from oslo_utils import timeutils
-
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
 from zun.common.kinds import Kind
@@ -23,13 +21,14 @@ from zun.compute import verify
 from zun.compute.capsules import CapsuleMembers
 from zun.compute.claims import Claim
 from zun.compute.compute_node_tracker import ComputeNodeTracker
-from zun.compute.images import Accounts, seen_now_and_then
+from zun.compute.images import Accounts
 from zun.compute.networks import Networks, networks_of
-from zun.compute.reconcile import observed, told_by_runtime
+from zun.compute.reconcile import take_over
 from zun.compute.record import Begun, event_of, recorded
 from zun.compute.resize import Resize
-from zun.compute.shared_pool import SharedPool, pool_of
-from zun.container.driver import ContainerDriver, KernelView, RuntimeState
+from zun.compute.runtime_objects import RuntimeObjects
+from zun.compute.shared_pool import SharedPool
+from zun.container.driver import ContainerDriver, RuntimeState
 from zun.objects import Container, ContainerActionEvent, Image, NetworkPort
 from zun.objects.container import Claimed
 from zun.objects.placement import cpuset_record, held_plan
@@ -70,12 +69,10 @@ class Lifecycle:
         self._scheduler_api = scheduler_api
         self._notifier = notifier
         self._networks = networks
-        self._accounts = accounts or Accounts(Cipher(()))
         self._volumes = volumes or Volumes({})
         self._locks = KeyedLocks()
-        self._members = CapsuleMembers(
-            hostname, tracker, pool, driver, make=self._make_object, start=self._start_and_verify
-        )
+        self._objects = RuntimeObjects(tracker, pool, driver, networks, accounts or Accounts(Cipher(())), self._volumes)
+        self._members = CapsuleMembers(hostname, tracker, driver, self._objects)
 
     # create
 
@@ -165,15 +162,15 @@ class Lifecycle:
         in_networks = committed is None or committed.in_networks
         try:
             with recorded(context, container.uuid, "create", last=not run, begun=begun) as step:
-                self._make_object(context, container, plan, in_networks=in_networks)
+                self._objects.make(context, container, plan, in_networks=in_networks)
                 container.status, container.task_state = Status.CREATED, None
                 if not run:
-                    self._take_over(container, self._driver.show(container))
+                    take_over(container, self._driver.show(container))
                     step.save(container)
             if run:
                 with recorded(context, container.uuid, "create", "start") as step:
                     container.task_state = TaskState.STARTING
-                    self._start_and_verify(container, plan)
+                    self._objects.start(container, plan)
                     if container.kind == Kind.CAPSULE and not self._members.advance(context, container, plan):
                         container.status = Status.CREATING  # an event of a member goes on with it
                     container.task_state = None
@@ -194,79 +191,6 @@ class Lifecycle:
             LOG.info("Container %s is %s", container.uuid, container.status)
         self._notifier.status_changed(context, container)
 
-    def _make_object(
-        self,
-        context: RequestContext,
-        container: Container,
-        plan: Plan,
-        *,
-        instead: bool = False,
-        in_networks: bool = True,
-    ) -> None:
-        """Create the runtime's object, its CPUs and memory nodes set; ``instead`` of the one there is.
-
-        Whether it is ``in_networks`` is asked here unless it is known that it is not. A port that comes or goes from
-        now on has a message of its own, which waits for this to be done.
-        """
-        source = self._accounts.source(context, container)
-        name = source.name
-        image = self._driver.ensure(name, source.policy, source.auth, seen_now_and_then(container))
-        container.status_detail = None
-        if instead:  # the image is here: from now on nothing slow can fail
-            with self._pool.leaving(container.uuid):
-                self._driver.delete(container, force=True)
-        if plan.cpu_policy == "dedicated":
-            self._pool.settle()
-            cpus = plan.cpus
-        else:
-            cpus = pool_of(self._tracker.topology, self._tracker.usage, container.uuid, plan)
-        joins = container.capsule_uuid is not None  # the network is its capsule's
-        ports = NetworkPort.list_by_container(context, container.uuid) if in_networks and not joins else []
-        plug = None if joins else self._networks.prepare(context, container, ports)
-        container.container_id = self._driver.create(
-            container,
-            cpuset_cpus=str(cpus),
-            cpuset_mems=str(plan.mems),
-            image=name,
-            mounts=self._volumes.prepare(container),
-            plug=plug,
-            join=container.capsule_uuid,
-        )
-        if not joins:
-            self._networks.settle(context, container, ports)
-        entrypoint, command = image.invocation(container.entrypoint, container.command)
-        container.entrypoint, container.command = entrypoint or [], command or []
-        if plan.cpu_policy != "dedicated":
-            self._pool.enter(container, plan, cpus)
-
-    def _start_and_verify(self, container: Container, plan: Plan) -> None:
-        self._driver.start(container)
-        state = self._driver.show(container)
-        with self._pool.steady() as told:  # a shared one might be moved between the two looks
-            view = None if state is None else self._driver.kernel_view(container, state)
-            cpus = plan.cpus if plan.cpu_policy == "dedicated" else told.get(container.uuid, plan.cpus)
-        self._verify(plan, cpus, view)
-        container.status, container.status_reason = Status.RUNNING, None
-        container.started_at = timeutils.utcnow() if state is None else state.started_at
-        container.finished_at = container.exit_code = None
-        for name, value in ({} if state is None else told_by_runtime(container, state)).items():
-            setattr(container, name, value)
-        if state is not None and state.status is not None and state.pid == 0:
-            self._take_over(container, state)
-
-    def _kernel_view(self, container: Container) -> KernelView | None:
-        state = self._driver.show(container)
-        return None if state is None else self._driver.kernel_view(container, state)
-
-    @staticmethod
-    def _verify(plan: Plan, cpus: CpuSet, view: KernelView | None) -> None:
-        """Raise PinningMismatch when the kernel runs the container elsewhere than planned.
-
-        Without a view it has ended, or never ran: there is nothing that could run elsewhere.
-        """
-        if view is not None and (found := verify.disagreements(cpus, plan.mems, view)):
-            raise exceptions.PinningMismatch(reason="; ".join(found))
-
     def _give_up(self, context: RequestContext, container: Container, reason: str, *, failed: bool) -> None:
         """Remove what was made, give back what was claimed, and leave the container in Error with the reason.
 
@@ -274,7 +198,7 @@ class Lifecycle:
         fail here as well, as far as anybody can tell.
         """
         with self._logged("remove the object of", container):
-            self._remove_object(context, container, force=True)
+            self._objects.remove(context, container, force=True)
             self._volumes.remove(container)
         container.status, container.status_reason, container.task_state = Status.ERROR, reason, None
         container.status_detail = None
@@ -294,15 +218,9 @@ class Lifecycle:
 
     def _discard(self, context: RequestContext, container: Container) -> None:
         with self._logged("remove the object of", container):
-            self._remove_object(context, container, force=True)
+            self._objects.remove(context, container, force=True)
             self._volumes.remove(container)
         self._released(context, container.uuid, None)
-
-    def _remove_object(self, context: RequestContext, container: Container, *, force: bool) -> None:
-        if container.kind == Kind.CAPSULE:
-            self._members.remove(context, container)
-        with self._pool.leaving(container.uuid):
-            self._driver.delete(container, force=force)
 
     # the operations on a container that is there
 
@@ -325,7 +243,7 @@ class Lifecycle:
                     self._pool.settle()
                 if networks_of(current):  # somebody may have removed what nothing was running in
                     self._networks.settle(context, current)
-                self._start_and_verify(current, plan)
+                self._objects.start(current, plan)
             except exceptions.PinningMismatch as exc:
                 step.failed(exc)
                 with self._logged("stop", current):
@@ -352,12 +270,12 @@ class Lifecycle:
                     plan = held_plan(current)
                     if plan is None:
                         raise exceptions.Conflict(f"Container {uuid} holds no resources. Delete it, create it anew.")
-                    self._make_object(context, current, plan, instead=True)
+                    self._objects.make(context, current, plan, instead=True)
                     current.status, current.status_reason = Status.CREATED, None
                     current.started_at = current.finished_at = current.exit_code = None
                 if run:
                     with recorded(context, uuid, "rebuild", "start"):
-                        self._start_and_verify(current, plan)
+                        self._objects.start(current, plan)
             except exceptions.ContainerNotFound:
                 raise
             except exceptions.ZunError as exc:
@@ -408,7 +326,7 @@ class Lifecycle:
                 step.failed(exc)
                 LOG.warning("Container %s: %s failed: %s", current.uuid, action, exc)
                 current.status_reason = f"{action} failed: {exc}"
-            self._take_over(current, self._driver.show(current))
+            take_over(current, self._driver.show(current))
 
     def commit(self, context: RequestContext, container: Container, image_uuid: str) -> None:
         """Make the image of this uuid of the container; if that fails, the image's row is removed.
@@ -459,7 +377,7 @@ class Lifecycle:
             try:
                 if stop_timeout is not None:
                     self._stop_if_there(current, stop_timeout)
-                self._remove_object(context, current, force=force)
+                self._objects.remove(context, current, force=force)
             except exceptions.ZunError as exc:
                 step.failed(exc)
                 if not force:
@@ -541,7 +459,9 @@ class Lifecycle:
         """Move the container to ``new``, and see in the kernel that it moved. It holds the old plan meanwhile."""
         container.cpu_policy = resize.policy
         cpus = self._pool.change(container, new, cpu=resize.cpu, memory=resize.memory)
-        self._verify(new, cpus, self._kernel_view(container))
+        state = self._driver.show(container)
+        view = None if state is None else self._driver.kernel_view(container, state)
+        verify.check(cpus, new.mems, view)
 
     def _undo_resize(self, container: Container, resize: Resize) -> None:
         """Put the container back on what it had, and still holds."""
@@ -677,7 +597,7 @@ class Lifecycle:
         if current is None or current.host != self._hostname:
             return False
         before = current.status
-        self._take_over(current, self._seen(context, current))
+        take_over(current, self._seen(context, current))
         heal = before != current.status == Status.REBUILDING
         if heal:
             ContainerActionEvent.ask(context, current.uuid, current.project_id, "rebuild")
@@ -719,11 +639,6 @@ class Lifecycle:
             self._released(context, container.uuid, generation)
         elif changed:
             container.save(only_from=(before,))
-
-    @staticmethod
-    def _take_over(container: Container, state: RuntimeState | None) -> None:
-        for name, value in observed(container, state).items():
-            setattr(container, name, value)
 
     # when the machine has changed
 
