@@ -128,7 +128,7 @@ class Auditor:
         return audit.examine(planned, state, view)
 
     def _second_look(self, context: RequestContext, uuid: str, repair: bool) -> tuple[Finding, ...] | None:
-        with self._lifecycle.undisturbed(context, uuid) as container:
+        with self._lifecycle.operations.undisturbed(context, uuid) as container:
             if container is None or container.host != self._hostname:
                 return None
             with self._steady(container) as told:

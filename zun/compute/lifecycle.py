@@ -13,7 +13,6 @@ from typing import Any
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
 from zun.common.kinds import Kind
-from zun.common.locks import KeyedLocks
 from zun.common.notifications import Notifier
 from zun.common.secrets import Cipher
 from zun.common.states import Status, TaskState
@@ -21,10 +20,12 @@ from zun.compute import verify
 from zun.compute.capsules import CapsuleMembers
 from zun.compute.claims import Claim
 from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.holdings import Holdings
 from zun.compute.images import Accounts
 from zun.compute.networks import Networks, networks_of
+from zun.compute.operations import TOO_LATE, Operations
 from zun.compute.reconcile import take_over
-from zun.compute.record import Begun, event_of, recorded
+from zun.compute.record import Begun, event_of, logged, recorded
 from zun.compute.resize import Resize
 from zun.compute.runtime_objects import RuntimeObjects
 from zun.compute.shared_pool import SharedPool
@@ -38,9 +39,6 @@ from zun.topology.cpuset import NO_CPUS
 from zun.volume.volumes import Volumes
 
 LOG = logging.getLogger(__name__)
-
-TOO_LATE = "The container is gone, or its status does not allow this any more."
-STOP_SECONDS = 10  # for containers that are stopped without a timeout of their own
 
 
 class Lifecycle:
@@ -70,7 +68,8 @@ class Lifecycle:
         self._notifier = notifier
         self._networks = networks
         self._volumes = volumes or Volumes({})
-        self._locks = KeyedLocks()
+        self._holdings = Holdings(hostname, tracker, pool, scheduler_api)
+        self._operations = self.operations = Operations(hostname, notifier, self._holdings)
         self._objects = RuntimeObjects(tracker, pool, driver, networks, accounts or Accounts(Cipher(())), self._volumes)
         self._members = CapsuleMembers(hostname, tracker, driver, self._objects)
 
@@ -86,7 +85,7 @@ class Lifecycle:
         tried: Mapping[str, str],
     ) -> None:
         """Claim, create, start if asked, and see in the kernel that it runs where it was planned."""
-        with self._locks(container.uuid):
+        with self._operations.locks(container.uuid):
             if self._tracker.usage.claim(container.uuid) is not None:
                 LOG.info("Container %s is on this host already: its message came twice", container.uuid)
                 return
@@ -114,7 +113,7 @@ class Lifecycle:
 
     def resume_create(self, context: RequestContext, container: Container) -> None:
         """Finish a creation whose claim was committed and that was interrupted then."""
-        with self._current(context, container.uuid) as current:
+        with self._operations.undisturbed(context, container.uuid) as current:
             plan = None if current is None else held_plan(current)
             if current is None or plan is None or current.status != Status.CREATING:
                 return
@@ -150,7 +149,7 @@ class Lifecycle:
             container.cpuset["cpuset_mems"],
             container.uuid,
         )
-        self._tell(context, claimed.generation, container)
+        self._holdings.tell(context, container, claimed.generation)
         return claimed
 
     def _build(
@@ -197,7 +196,7 @@ class Lifecycle:
         What is to be deleted meanwhile keeps its status and its claim until then. ``failed``: another request would
         fail here as well, as far as anybody can tell.
         """
-        with self._logged("remove the object of", container):
+        with logged("remove the object of", container.uuid):
             self._objects.remove(context, container, force=True)
             self._volumes.remove(container)
         container.status, container.status_reason, container.task_state = Status.ERROR, reason, None
@@ -213,14 +212,14 @@ class Lifecycle:
         except exceptions.StatusChanged as exc:
             LOG.info("%s", exc)
             return
-        self._released(context, container.uuid, generation, failed=failed)
+        self._holdings.released(context, container.uuid, generation, failed=failed)
         self._networks.left(context, left)
 
     def _discard(self, context: RequestContext, container: Container) -> None:
-        with self._logged("remove the object of", container):
+        with logged("remove the object of", container.uuid):
             self._objects.remove(context, container, force=True)
             self._volumes.remove(container)
-        self._released(context, container.uuid, None)
+        self._holdings.released(context, container.uuid, None)
 
     # the operations on a container that is there
 
@@ -228,7 +227,7 @@ class Lifecycle:
         """Start it; a container that cannot be started is in Error with the reason, and keeps what it holds."""
         with (
             recorded(context, container.uuid, "start") as step,
-            self._operation(context, container.uuid, "start", TaskState.STARTING) as current,
+            self._operations.action(context, container.uuid, "start", TaskState.STARTING) as current,
         ):
             if current is None:
                 step.failed(TOO_LATE)
@@ -246,7 +245,7 @@ class Lifecycle:
                 self._objects.start(current, plan)
             except exceptions.PinningMismatch as exc:
                 step.failed(exc)
-                with self._logged("stop", current):
+                with logged("stop", current.uuid):
                     self._driver.kill(current)
                 current.status, current.status_reason = Status.ERROR, str(exc)
             except exceptions.ZunError as exc:
@@ -260,7 +259,7 @@ class Lifecycle:
         It keeps what it holds. One that cannot be made or started is in Error with the reason.
         """
         uuid = container.uuid
-        with self._operation(context, uuid, "rebuild", TaskState.REBUILDING) as current:
+        with self._operations.action(context, uuid, "rebuild", TaskState.REBUILDING) as current:
             run = current is not None and bool(current.request.get("run"))
             try:
                 with recorded(context, uuid, "rebuild", last=not run) as step:
@@ -314,7 +313,7 @@ class Lifecycle:
         """One call to the runtime, after which the runtime says what the container is now."""
         with (
             recorded(context, container.uuid, action) as step,
-            self._operation(context, container.uuid, action, task_state) as current,
+            self._operations.action(context, container.uuid, action, task_state) as current,
         ):
             if current is None:
                 step.failed(TOO_LATE)
@@ -334,7 +333,10 @@ class Lifecycle:
         Docker lets the processes stand still meanwhile. The row does not say so: nobody else may work on it.
         """
         image = Image.get_by_uuid(context, image_uuid)
-        with recorded(context, container.uuid, "commit") as step, self._current(context, container.uuid) as current:
+        with (
+            recorded(context, container.uuid, "commit") as step,
+            self._operations.undisturbed(context, container.uuid) as current,
+        ):
             try:
                 if current is None:
                     raise exceptions.Conflict(TOO_LATE)
@@ -350,7 +352,7 @@ class Lifecycle:
                 image.save()
             except exceptions.ImageNotFound as exc:  # it was deleted meanwhile, when there was nothing to remove
                 step.failed(exc)
-                with self._logged("remove the image, which nobody wants any more, of", container):
+                with logged("remove the image, which nobody wants any more, of", container.uuid):
                     self._driver.remove_image(image.local_name)
                 return
             LOG.info("Image %s is made of container %s", image_uuid, container.uuid)
@@ -365,7 +367,7 @@ class Lifecycle:
     ) -> None:
         """Remove the container, its object first and its row last; what it held is free when no process is left."""
         with (
-            self._current(context, container.uuid) as current,
+            self._operations.undisturbed(context, container.uuid) as current,
             recorded(context, container.uuid, "delete") as step,
         ):
             if current is None:
@@ -388,7 +390,7 @@ class Lifecycle:
                     return
                 LOG.warning("Container %s is deleted by force although the runtime failed: %s", current.uuid, exc)
             self._volumes.remove(current)
-            self._released(context, current.uuid, current.destroy())
+            self._holdings.released(context, current.uuid, current.destroy())
             self._networks.left(context, networks_of(current))
             LOG.info("Container %s is deleted", current.uuid)
             current.status = Status.DELETED
@@ -417,7 +419,7 @@ class Lifecycle:
         fails everything is as before. Raises ClaimRefused when the host has not got what is wanted, and with ``quota``
         (the default limits of projects) OverQuota when the project may not have it.
         """
-        with self._current(context, container.uuid) as current:
+        with self._operations.undisturbed(context, container.uuid) as current:
             if current is None:
                 raise exceptions.ContainerNotFound(container=container.uuid)
             states.check_action("update", current)
@@ -432,9 +434,9 @@ class Lifecycle:
                 self._undo_resize(current, resize)
                 raise
             self._tracker.hold(current.uuid, new)
-            with self._logged("widen the shared pool after the resize of", current):
+            with logged("widen the shared pool after the resize of", current.uuid):
                 self._pool.settle()
-            self._tell(context, generation, current)
+            self._holdings.tell(context, current, generation)
             LOG.info("Container %s is %s on CPUs %s with %s MiB", current.uuid, resize.policy, new.cpus, resize.memory)
             return current
 
@@ -450,7 +452,7 @@ class Lifecycle:
         quota: Mapping[str, int] | None = None,
     ) -> None:
         """As ``update``, for a caller that does not wait: a failure is in the log and leaves everything as it was."""
-        with self._logged("resize", container):
+        with logged("resize", container.uuid):
             self.update(
                 context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy, keep_cpus=keep_cpus, quota=quota
             )
@@ -466,10 +468,10 @@ class Lifecycle:
     def _undo_resize(self, container: Container, resize: Resize) -> None:
         """Put the container back on what it had, and still holds."""
         container.cpu_policy = str(resize.old.cpu_policy)
-        with self._logged("undo the resize of", container):
+        with logged("undo the resize of", container.uuid):
             self._pool.change(container, resize.old, cpu=resize.old_cpu, memory=resize.old_memory)
         self._tracker.hold(container.uuid, resize.old)
-        with self._logged("widen the shared pool after the resize of", container):
+        with logged("widen the shared pool after the resize of", container.uuid):
             self._pool.settle()
 
     # networks
@@ -493,7 +495,7 @@ class Lifecycle:
         """Settle the container's networks; when that fails, the container, for the block to take back what was new."""
         with (
             recorded(context, container.uuid, action) as step,
-            self._task(context, container.uuid, task_state) as current,
+            self._operations.task(context, container.uuid, task_state) as current,
         ):
             if current is None:
                 step.failed(TOO_LATE)
@@ -514,8 +516,8 @@ class Lifecycle:
         A failure is in the log; the next comparison tries again.
         """
         with (
-            self._logged("settle the networks of", container),
-            self._task(context, container.uuid, TaskState.NETWORK_ATTACHING) as current,
+            logged("settle the networks of", container.uuid),
+            self._operations.task(context, container.uuid, TaskState.NETWORK_ATTACHING) as current,
         ):
             if current is not None:
                 self._networks.settle(context, current)
@@ -526,27 +528,8 @@ class Lifecycle:
             if each.uuid == port:
                 each.leaving = leaving
                 each.save()
-        with self._logged("take back the change of the networks of", container):
+        with logged("take back the change of the networks of", container.uuid):
             self._networks.settle(context, container)
-
-    @contextlib.contextmanager
-    def _task(self, context: RequestContext, uuid: str, task_state: TaskState) -> Iterator[Container | None]:
-        """The container, in whatever status, with ``task_state`` set while the block runs, and saved at its end.
-
-        None when it is gone, or its object is not of this host: then there is nothing to do here.
-        """
-        with self._current(context, uuid) as current:
-            if current is None or current.host != self._hostname or current.container_id is None:
-                yield None
-                return
-            current.task_state = task_state
-            current.save()
-            try:
-                yield current
-            finally:
-                current.task_state = None
-                with contextlib.suppress(exceptions.ContainerNotFound):
-                    current.save()
 
     # after a start
 
@@ -571,23 +554,23 @@ class Lifecycle:
                     plan.cpus,
                     state.cpuset_cpus,
                 )
-                with self._logged("move back", container):
+                with logged("move back", container.uuid):
                     self._pool.change(container, plan, cpu=container.cpu, memory=container.memory)
         for container, plan in held:
             if plan.cpu_policy != "dedicated":
-                with self._logged("bring to the shared pool", container):
+                with logged("bring to the shared pool", container.uuid):
                     self._pool.enter(container, plan, CpuSet(runtime[container.uuid].cpuset_cpus))
 
     # what the runtime does by itself
 
     def sync(self, context: RequestContext, uuid: str) -> bool:
         """Bring the row to what the runtime says. Returns whether the container is to be made anew, by ``rebuild``."""
-        with self._current(context, uuid) as current:
+        with self._operations.undisturbed(context, uuid) as current:
             capsule = None if current is None else current.capsule_uuid
             if capsule is None:
                 return self._look_at(context, current)
-        with self._locks(capsule):  # a member is worked on with its capsule
-            with self._current(context, uuid) as current:
+        with self._operations.locks(capsule):  # a member is worked on with its capsule
+            with self._operations.undisturbed(context, uuid) as current:
                 heal = self._look_at(context, current)
             self._follow_member(context, capsule)
         return heal
@@ -602,7 +585,7 @@ class Lifecycle:
         if heal:
             ContainerActionEvent.ask(context, current.uuid, current.project_id, "rebuild")
         try:
-            self._save(context, current, before)
+            self._operations.save(context, current, before)
         except exceptions.StatusChanged as exc:
             LOG.info("%s", exc)
             return False
@@ -620,25 +603,12 @@ class Lifecycle:
 
     def _follow_member(self, context: RequestContext, uuid: str) -> None:
         """Something happened to a member of the capsule ``uuid``: take its next step, or tell what its members are."""
-        with self._current(context, uuid) as current:
+        with self._operations.undisturbed(context, uuid) as current:
             plan = None if current is None else held_plan(current)
             if current is not None and plan is not None and current.status == Status.CREATING:
                 self._build(context, current, plan)
                 return
         self.sync(context, uuid)
-
-    def _save(self, context: RequestContext, container: Container, before: str) -> None:
-        """Write what changed since the status was ``before``. What removed itself at the runtime gives back what it
-        held.
-
-        Raises StatusChanged when the API has accepted something meanwhile, whose message will come: its status stays.
-        """
-        changed = container.obj_what_changed()
-        if "cpuset" in changed and container.cpuset is None:
-            generation = container.save_changed_claim(self._hostname, only_from=(before,))
-            self._released(context, container.uuid, generation)
-        elif changed:
-            container.save(only_from=(before,))
 
     # when the machine has changed
 
@@ -658,110 +628,9 @@ class Lifecycle:
 
     def _keep_up(self, context: RequestContext, uuid: str, new: Plan) -> None:
         self._pool.settle()
-        with self._current(context, uuid) as current:
+        with self._operations.undisturbed(context, uuid) as current:
             if current is None or current.host != self._hostname or self._tracker.usage.claim(uuid) != new:
                 return  # it has gone or changed while this waited for it
             current.cpuset = cpuset_record(new, self._tracker.topology)
-            self._tell(context, current.save_changed_claim(self._hostname), current)
+            self._holdings.tell(context, current, current.save_changed_claim(self._hostname))
         LOG.info("Container %s keeps CPUs %s, which are online now, from others", uuid, new.withheld)
-
-    # what the audit needs
-
-    def undisturbed(self, context: RequestContext, uuid: str) -> contextlib.AbstractContextManager[Container | None]:
-        """The container as its row is now; inside the block no operation works on it. None when it is gone."""
-        return self._current(context, uuid)
-
-    # shared by the above
-
-    @contextlib.contextmanager
-    def _current(self, context: RequestContext, uuid: str) -> Iterator[Container | None]:
-        """The container as its row is now, worked on by nobody else; None when it is gone."""
-        with self._locks(uuid):
-            try:
-                container = Container.get_by_uuid(context, uuid)
-            except exceptions.ContainerNotFound:
-                container = None
-            yield container
-
-    @contextlib.contextmanager
-    def _operation(
-        self, context: RequestContext, uuid: str, action: str, task_state: TaskState
-    ) -> Iterator[Container | None]:
-        """The container with ``task_state`` set while the block runs, saved and told about at its end.
-
-        None when it is gone, or not in a status for ``action`` any more.
-        """
-        with self._current(context, uuid) as current:
-            if current is None or not self._still_allowed(action, current):
-                yield None
-                return
-            before = current.status
-            current.task_state = task_state
-            current.save()
-            try:
-                yield current
-            finally:
-                current.task_state = None
-                with contextlib.suppress(exceptions.ContainerNotFound):
-                    try:
-                        self._save(context, current, before)
-                    except exceptions.StatusChanged as exc:
-                        LOG.info("%s", exc)
-                        current.obj_reset_changes(["status", "status_reason", "request"])
-                        self._save(context, current, before)
-            LOG.info("Container %s is %s after %s", current.uuid, current.status, action)
-            self._notifier.status_changed(context, current)
-
-    @staticmethod
-    def _still_allowed(action: str, container: Container) -> bool:
-        # The API set Restarting or Rebuilding when it accepted that; an interrupted operation is taken up where it was.
-        # Restarting is also what the runtime may call it. A rebuild that was taken up before its message came is done.
-        if container.task_state:
-            return True
-        if action == "rebuild":
-            allowed = container.status == Status.REBUILDING
-        else:
-            allowed = container.status in states.ALLOWED[action]
-        if allowed or (action == "reboot" and container.status == Status.RESTARTING):
-            return True
-        LOG.info("Container %s is %s by now: no %s", container.uuid, container.status, action)
-        return False
-
-    def _tell(self, context: RequestContext, generation: int, container: Container) -> None:
-        members = ("cpuset", "cpu", "memory", "disk", "volume_disk", "group_uuid", "image")
-        held = {name: container[name] for name in members}
-        self._scheduler_api.host_changed(
-            context,
-            host=self._hostname,
-            generation=generation,
-            uuid=container.uuid,
-            held=held if container.cpuset else None,
-        )
-
-    def _released(
-        self, context: RequestContext, uuid: str, generation: int | None, *, failed: bool = False
-    ) -> None:
-        """The container holds nothing any more: count on it here, tell the schedulers, widen the shared pool.
-
-        In this order: its row says so already, so a claim may come any moment, and the pool may wait for the runtime.
-        """
-        self._tracker.release(uuid)
-        self._pool.leave(uuid)
-        if generation is not None:
-            self._scheduler_api.host_changed(
-                context, host=self._hostname, generation=generation, uuid=uuid, held=None, failed=failed
-            )
-        with self._logging("widen the shared pool after", uuid):
-            self._pool.settle()
-
-    def _logged(self, action: str, container: Container) -> contextlib.AbstractContextManager[None]:
-        return self._logging(action, container.uuid)
-
-    @staticmethod
-    @contextlib.contextmanager
-    def _logging(action: str, uuid: str) -> Iterator[None]:
-        """For what must not keep the rest from being done: its failure is logged."""
-        try:
-            yield
-        except exceptions.ZunError as exc:
-            LOG.warning("Could not %s container %s: %s", action, uuid, exc)

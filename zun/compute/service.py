@@ -188,7 +188,7 @@ class ComputeService:
             Step.SETTLE_NETWORKS: self.lifecycle.settle_networks,
             Step.SYNC: lambda ctx, each: self._looks.at(each.uuid),
         }
-        with self.lifecycle.undisturbed(context, uuid) as container:
+        with self.lifecycle.operations.undisturbed(context, uuid) as container:
             if container is None or container.host != self._host:
                 return
             if container.capsule_uuid is not None and container.status in TRANSITIONAL:

@@ -175,7 +175,7 @@ def test_a_member_that_ends_while_it_is_started_is_told(cloud, context):
         driver.exit(container.uuid, 3)
         looks.append(threading.Thread(target=lifecycle.sync, args=(admin_context(), container.uuid)))
         looks[0].start()
-        wait_for(lambda: lifecycle._locks._locks[container.capsule_uuid][1] > 1)
+        wait_for(lambda: lifecycle.operations.locks.wanted()[container.capsule_uuid] > 1)
 
     driver.cut_events()
     driver.before("kernel_view", ends)
@@ -205,8 +205,9 @@ def test_delete(cloud, context, when):
     wait_for(lambda: init["uuid"] in driver.runtime.objects and driver.runtime.objects[init["uuid"]].started_at)
     if when == "running":
         settled(cloud, uuid, "Running")
-    cloud.compute_api.delete(context, Container.from_row(context, db.get(uuid)), force=True)
-    cloud.gone(Container.from_row(None, {**db.get(init["uuid"]), "uuid": uuid}))
+    capsule = Container.from_row(context, db.get(uuid))
+    cloud.compute_api.delete(context, capsule, force=True)
+    cloud.gone(capsule)
     assert db_capsules.members([uuid])[uuid] == [] and driver.list() == {}
     assert wait_for(lambda: len(cloud.agents["one"].tracker.usage) == 0)
 

@@ -162,7 +162,7 @@ def test_a_creation_leaves_its_deletion_what_there_is(cloud, context, driver, fa
         driver.fail("start", exceptions.DockerError(error="no such program"))
     container = cloud.submit(context)
     assert reached.wait(60)
-    with cloud.agents["one"].lifecycle.undisturbed(context, container.uuid) as left:
+    with cloud.agents["one"].lifecycle.operations.undisturbed(context, container.uuid) as left:
         # None: the look at all containers with which the agent begins came late and took the deletion up.
         assert left is None or (left.status, left.host, left.cpuset is None) == ("Deleting", "one", False)
     cloud.compute_api.delete(context, container, force=True)
