@@ -21,7 +21,7 @@ from zun.compute import audit
 from zun.compute.audit import CODES, Finding, Isolated, Planned, Verdict
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.interrupts import interrupts
-from zun.compute.lifecycle import Lifecycle
+from zun.compute.operations import Operations
 from zun.compute.shared_pool import SharedPool
 from zun.container.driver import ContainerDriver, RuntimeState
 from zun.objects import Container
@@ -53,7 +53,7 @@ class Auditor:
         tracker: ComputeNodeTracker,
         pool: SharedPool,
         driver: ContainerDriver,
-        lifecycle: Lifecycle,
+        operations: Operations,
         notifier: Notifier,
         *,
         host_processes: str = "placed",
@@ -62,7 +62,7 @@ class Auditor:
         self._tracker = tracker
         self._pool = pool
         self._driver = driver
-        self._lifecycle = lifecycle
+        self._operations = operations
         self._notifier = notifier
         self._host_processes = host_processes
         self._lock = threading.Lock()
@@ -128,7 +128,7 @@ class Auditor:
         return audit.examine(planned, state, view)
 
     def _second_look(self, context: RequestContext, uuid: str, repair: bool) -> tuple[Finding, ...] | None:
-        with self._lifecycle.operations.undisturbed(context, uuid) as container:
+        with self._operations.undisturbed(context, uuid) as container:
             if container is None or container.host != self._hostname:
                 return None
             with self._steady(container) as told:

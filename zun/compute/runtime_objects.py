@@ -15,6 +15,7 @@ from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.images import Accounts, seen_now_and_then
 from zun.compute.networks import Networks
 from zun.compute.reconcile import take_over, told_by_runtime
+from zun.compute.record import logged
 from zun.compute.shared_pool import SharedPool, pool_of
 from zun.container.driver import ContainerDriver
 from zun.objects import Container, NetworkPort
@@ -108,6 +109,12 @@ class RuntimeObjects:
             self._remove_members(context, container)
         with self._pool.leaving(container.uuid):
             self._driver.delete(container, force=force)
+
+    def discard(self, context: RequestContext, container: Container) -> None:
+        """Remove what was made of a container that is given up, as far as that goes."""
+        with logged("remove the object of", container.uuid):
+            self.remove(context, container, force=True)
+            self._volumes.remove(container)
 
     def _remove_members(self, context: RequestContext, capsule: Container) -> None:
         failure: exceptions.ZunError | None = None

@@ -204,7 +204,7 @@ def test_a_resize_in_its_middle_is_no_drift(cloud, context, driver, dedicated):
     assert entered.wait(60)
     looks = []  # of the audit at the container, each: had the resize been let go?
     driver.before("pinning_view", lambda _: looks.append(go_on.is_set()))
-    locks = cloud.agents["one"].lifecycle.operations.locks
+    locks = cloud.agents["one"].parts.operations.locks
     answers = []
     auditing = threading.Thread(target=lambda: answers.append(audit(cloud, context, repair=True)))
     auditing.start()

@@ -167,15 +167,15 @@ def test_what_members_come_to(cloud, context):
 
 def test_a_member_that_ends_while_it_is_started_is_told(cloud, context):
     """Its end is looked at when the row says that it runs, not before."""
-    driver, lifecycle, looks = cloud.drivers["one"], cloud.agents["one"].lifecycle, []
+    driver, parts, looks = cloud.drivers["one"], cloud.agents["one"].parts, []
 
     def ends(container):
         if container.capsule_uuid is None:
             return
         driver.exit(container.uuid, 3)
-        looks.append(threading.Thread(target=lifecycle.sync, args=(admin_context(), container.uuid)))
+        looks.append(threading.Thread(target=parts.reconciler.sync, args=(admin_context(), container.uuid)))
         looks[0].start()
-        wait_for(lambda: lifecycle.operations.locks.wanted()[container.capsule_uuid] > 1)
+        wait_for(lambda: parts.operations.locks.wanted()[container.capsule_uuid] > 1)
 
     driver.cut_events()
     driver.before("kernel_view", ends)

@@ -132,7 +132,7 @@ def test_a_look_that_sees_no_news_writes_nothing(cloud, context, driver):
     container = cloud.run(context)
     quiet(driver, container)
     before = db.get(container.uuid)
-    cloud.agents["one"].lifecycle.sync(context, container.uuid)
+    cloud.agents["one"].parts.reconciler.sync(context, container.uuid)
     assert db.get(container.uuid) == before
 
 
@@ -143,7 +143,7 @@ def test_a_look_writes_only_what_it_saw(cloud, context, driver):
     driver.cut_events()
     driver.exit(container.uuid)
     driver.before("show", lambda _: db.update(container.uuid, {"task_state": "container_stopping"}))
-    cloud.agents["one"].lifecycle.sync(context, container.uuid)
+    cloud.agents["one"].parts.reconciler.sync(context, container.uuid)
     row = db.get(container.uuid)
     assert (row["status"], row["task_state"]) == ("Stopped", "container_stopping")
 
@@ -162,7 +162,7 @@ def test_a_creation_leaves_its_deletion_what_there_is(cloud, context, driver, fa
         driver.fail("start", exceptions.DockerError(error="no such program"))
     container = cloud.submit(context)
     assert reached.wait(60)
-    with cloud.agents["one"].lifecycle.operations.undisturbed(context, container.uuid) as left:
+    with cloud.agents["one"].parts.operations.undisturbed(context, container.uuid) as left:
         # None: the look at all containers with which the agent begins came late and took the deletion up.
         assert left is None or (left.status, left.host, left.cpuset is None) == ("Deleting", "one", False)
     cloud.compute_api.delete(context, container, force=True)
@@ -182,7 +182,7 @@ def test_a_look_leaves_what_was_accepted_meanwhile(cloud, context, driver, statu
         db.update(container.uuid, {"status": status})
 
     driver.before("show", meanwhile)
-    assert not cloud.agents["one"].lifecycle.sync(context, container.uuid)
+    assert not cloud.agents["one"].parts.reconciler.sync(context, container.uuid)
     row = db.get(container.uuid)
     assert (row["status"], row["exit_code"]) == (status, None)
 
