@@ -9,13 +9,16 @@ from zun.common import exceptions, states
 from zun.common.context import RequestContext
 from zun.common.locks import KeyedLocks
 from zun.common.notifications import Notifier
-from zun.common.states import Status, TaskState
+from zun.common.states import TRANSITIONAL, Status, TaskState
 from zun.compute.holdings import Holdings
+from zun.compute.reconcile import awaits_reboot
 from zun.objects import Container
 
 LOG = logging.getLogger(__name__)
 
 TOO_LATE = "The container is gone, or its status does not allow this any more."
+
+_ACCEPTED = {"reboot": Status.RESTARTING, "rebuild": Status.REBUILDING}  # set by the API when it accepts these
 
 
 class Operations:
@@ -46,23 +49,15 @@ class Operations:
         None when it is gone, or not in a status for ``action`` any more.
         """
         with self.undisturbed(context, uuid) as current:
-            if current is None or not _still_allowed(action, current):
+            if current is None or not _still_allowed(action, task_state, current) or not _begun(current, task_state):
                 yield None
                 return
             before = current.status
-            current.task_state = task_state
-            current.save()
             try:
                 yield current
             finally:
                 current.task_state = None
-                with contextlib.suppress(exceptions.ContainerNotFound):
-                    try:
-                        self.save(context, current, before)
-                    except exceptions.StatusChanged as exc:
-                        LOG.info("%s", exc)
-                        current.obj_reset_changes(["status", "status_reason", "request"])
-                        self.save(context, current, before)
+                self._end(context, current, before)
             LOG.info("Container %s is %s after %s", current.uuid, current.status, action)
             self._notifier.status_changed(context, current)
 
@@ -76,39 +71,57 @@ class Operations:
             if current is None or current.host != self._hostname or current.container_id is None:
                 yield None
                 return
-            current.task_state = task_state
-            current.save()
+            before = current.status
+            mine = not awaits_reboot(current) and _begun(current, task_state)
             try:
                 yield current
             finally:
-                current.task_state = None
-                with contextlib.suppress(exceptions.ContainerNotFound):
-                    current.save()
+                if mine:
+                    current.task_state = None
+                self._end(context, current, before)
 
-    def save(self, context: RequestContext, container: Container, before: str) -> None:
-        """Write what changed since the status was ``before``. What removed itself at the runtime gives back what it
-        held.
+    def _end(self, context: RequestContext, current: Container, before: str) -> None:
+        with contextlib.suppress(exceptions.ContainerNotFound):
+            try:
+                self.save(context, current, before)
+            except exceptions.StatusChanged as exc:
+                LOG.info("%s", exc)
+                current.obj_reset_changes(["status", "status_reason", "request", "task_state"])
+                self.save(context, current)
 
-        Raises StatusChanged when the API has accepted something meanwhile, whose message will come: its status stays.
+    def save(self, context: RequestContext, container: Container, before: str | None = None) -> None:
+        """Write what changed. What removed itself at the runtime gives back what it held.
+
+        Raises StatusChanged when the status is not ``before`` any more: the API has accepted something meanwhile, whose
+        message will come.
         """
         changed = container.obj_what_changed()
+        only_from = None if before is None else (before,)
         if "cpuset" in changed and container.cpuset is None:
-            generation = container.save_changed_claim(self._hostname, only_from=(before,))
+            generation = container.save_changed_claim(self._hostname, only_from=only_from)
             self._holdings.released(context, container.uuid, generation)
         elif changed:
-            container.save(only_from=(before,))
+            container.save(only_from=only_from)
 
 
-def _still_allowed(action: str, container: Container) -> bool:
-    # The API set Restarting or Rebuilding when it accepted that; an interrupted operation is taken up where it was.
-    # Restarting is also what the runtime may call it. A rebuild that was taken up before its message came is done.
-    if container.task_state:
-        return True
-    if action == "rebuild":
-        allowed = container.status == Status.REBUILDING
-    else:
-        allowed = container.status in states.ALLOWED[action]
-    if allowed or (action == "reboot" and container.status == Status.RESTARTING):
+def _begun(container: Container, task_state: TaskState) -> bool:
+    """Set its task state, unless the API has accepted something since the row was read. Returns whether it is set."""
+    container.task_state = task_state
+    try:
+        container.save(only_from=(container.status,))
+    except exceptions.StatusChanged as exc:
+        LOG.info("%s", exc)
+        container.obj_reset_changes(["task_state"])
+        return False
+    return True
+
+
+def _still_allowed(action: str, task_state: TaskState, container: Container) -> bool:
+    # One with a status of its own is done once: if it was taken up before its message came, it has that no more.
+    due = {_ACCEPTED[action]} if action in _ACCEPTED else states.ALLOWED[action]
+    # An interrupted one is taken up where it was, whatever the runtime has made of the container since.
+    interrupted = container.task_state == task_state and container.status not in TRANSITIONAL - {Status.RESTARTING}
+    if interrupted or container.status in due:
         return True
     LOG.info("Container %s is %s by now: no %s", container.uuid, container.status, action)
     return False

@@ -22,6 +22,14 @@ _ALIVE = frozenset({Status.RUNNING, Status.PAUSED})
 _HEALED = ALLOWED["rebuild"] - {Status.ERROR}
 
 
+def awaits_reboot(row: Mapping[str, Any]) -> bool:
+    """Whether ``row`` is Restarting since a reboot was accepted, not since the runtime restarts it.
+
+    Nobody but that reboot may touch its status and task state.
+    """
+    return row["status"] == Status.RESTARTING and row["task_state"] == TaskState.REBOOTING
+
+
 def observed(row: Mapping[str, Any], state: RuntimeState | None) -> dict[str, Any]:
     """The members of ``row`` (a container's row or object) that ``state`` proves wrong, with their right values.
 

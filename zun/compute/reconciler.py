@@ -12,7 +12,7 @@ from zun.common.states import Status
 from zun.compute.capsules import CapsuleMembers
 from zun.compute.creation import Creation
 from zun.compute.operations import Operations
-from zun.compute.reconcile import take_over
+from zun.compute.reconcile import awaits_reboot, take_over
 from zun.compute.record import logged
 from zun.compute.shared_pool import SharedPool
 from zun.container.driver import ContainerDriver, RuntimeState
@@ -87,7 +87,7 @@ class Reconciler:
 
     def _look_at(self, context: RequestContext, current: Container | None) -> bool:
         """As ``sync``, with the row as it is now."""
-        if current is None or current.host != self._hostname:
+        if current is None or current.host != self._hostname or awaits_reboot(current):
             return False
         before = current.status
         take_over(current, self._seen(context, current))

@@ -28,7 +28,7 @@ from zun.api.views import containers as views
 from zun.api.views import placement as placement_views
 from zun.common import exceptions, states
 from zun.common.context import admin_context
-from zun.common.states import Status
+from zun.common.states import Status, TaskState
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.db import explanations
@@ -360,6 +360,8 @@ class Containers:
         return ACCEPTED
 
     def _reboot(self, container: Container, given: Given, call: Call) -> Answer:
+        # By this the host knows that it is not the runtime which restarts it.
+        container.task_state = TaskState.REBOOTING
         self._save_status(container, Status.RESTARTING, "reboot")
         self._compute.reboot(call.context, container, timeout=given.get("timeout"))
         return ACCEPTED
