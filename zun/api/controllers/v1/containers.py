@@ -315,7 +315,9 @@ class Containers:
             return NO_CONTENT
         if container.host is None:  # a host took it a moment ago, or somebody else removed it
             container = Container.get_by_ident(context, container.uuid)
-        timeout = STOP_BEFORE_DELETE_SECONDS if stop and container.status == Status.RUNNING else None
+        # Also where nothing runs: it may be started before its host gets to this.
+        stops = stop and call.access.allows("container:stop", container)
+        timeout = STOP_BEFORE_DELETE_SECONDS if stops else None
         with self._recorded(call, container, "delete"):
             # Saved before the message is sent: a lost one is found by its status and repeated.
             self._save_status(container, Status.DELETING, "delete", allowed)
