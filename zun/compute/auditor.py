@@ -5,7 +5,6 @@ A first look takes no lock, so that it disturbs nobody. What seems wrong in it i
 works on the container, since a resize in its middle looks just like drift; only that second look is believed.
 """
 
-import contextlib
 import logging
 import threading
 from collections import Counter
@@ -131,20 +130,11 @@ class Auditor:
         with self._operations.undisturbed(context, uuid) as container:
             if container is None or container.host != self._hostname:
                 return None
-            with self._steady(container) as told:
+            with self._pool.steady_for(container) as told:
                 found = self._examined(container, told, self._driver.show(container))
                 if not repair or found is None or not any(finding.repairable for finding in found):
                     return found
                 return self._repaired(container, told, found)
-
-    @contextlib.contextmanager
-    def _steady(self, container: Container) -> Iterator[Mapping[str, CpuSet]]:
-        """The shared pool, unchanged in the block if the container is of it."""
-        if container.cpu_policy == "dedicated":
-            yield {}
-        else:
-            with self._pool.steady() as told:
-                yield told
 
     def _repaired(
         self, container: Container, told: Mapping[str, CpuSet], found: tuple[Finding, ...]

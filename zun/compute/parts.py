@@ -74,7 +74,7 @@ class Parts:
             operations,
             creation,
             Lifecycle(pool, driver, notifier, networks, volumes, operations, holdings, objects),
-            Resizer(hostname, tracker, pool, driver, operations, holdings),
+            Resizer(hostname, tracker, pool, operations, holdings, objects),
             NetworkAttachments(networks, operations),
             Reconciler(hostname, pool, driver, notifier, volumes, operations, members, creation),
         )

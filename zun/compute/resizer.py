@@ -6,14 +6,13 @@ from collections.abc import Mapping
 
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
-from zun.compute import verify
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.holdings import Holdings
 from zun.compute.operations import Operations
 from zun.compute.record import logged
 from zun.compute.resize import Resize
+from zun.compute.runtime_objects import RuntimeObjects
 from zun.compute.shared_pool import SharedPool
-from zun.container.driver import ContainerDriver
 from zun.objects import Container
 from zun.objects.placement import cpuset_record
 from zun.topology import CpuSet, Plan
@@ -28,16 +27,16 @@ class Resizer:
         hostname: str,
         tracker: ComputeNodeTracker,
         pool: SharedPool,
-        driver: ContainerDriver,
         operations: Operations,
         holdings: Holdings,
+        objects: RuntimeObjects,
     ) -> None:
         self._hostname = hostname
         self._tracker = tracker
         self._pool = pool
-        self._driver = driver
         self._operations = operations
         self._holdings = holdings
+        self._objects = objects
 
     def update(
         self,
@@ -63,7 +62,7 @@ class Resizer:
                 raise exceptions.ContainerNotFound(container=container.uuid)
             states.check_action("update", current)
             resize = Resize.of(current, cpu, memory, cpu_policy, keep_cpus)
-            new = self._tracker.resize(current.uuid, resize.old, resize.request, resize.keep)
+            new = self._tracker.resize(current.uuid, resize.request, resize.keep)
             try:
                 self._apply(current, resize, new)
                 current.cpu, current.memory = resize.cpu, resize.memory
@@ -99,10 +98,8 @@ class Resizer:
     def _apply(self, container: Container, resize: Resize, new: Plan) -> None:
         """Move the container to ``new``, and see in the kernel that it moved. It holds the old plan meanwhile."""
         container.cpu_policy = resize.policy
-        cpus = self._pool.change(container, new, cpu=resize.cpu, memory=resize.memory)
-        state = self._driver.show(container)
-        view = None if state is None else self._driver.kernel_view(container, state)
-        verify.check(cpus, new.mems, view)
+        self._pool.change(container, new, cpu=resize.cpu, memory=resize.memory)
+        self._objects.check(container, new)
 
     def _undo(self, container: Container, resize: Resize) -> None:
         """Put the container back on what it had, and still holds."""

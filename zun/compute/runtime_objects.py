@@ -10,14 +10,14 @@ from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.kinds import Kind
 from zun.common.states import Status
-from zun.compute import verify
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.images import Accounts, seen_now_and_then
 from zun.compute.networks import Networks
 from zun.compute.reconcile import take_over, told_by_runtime
 from zun.compute.record import logged
 from zun.compute.shared_pool import SharedPool, pool_of
-from zun.container.driver import ContainerDriver
+from zun.compute.verify import disagreements
+from zun.container.driver import ContainerDriver, RuntimeState
 from zun.objects import Container, NetworkPort
 from zun.topology import Plan
 from zun.volume.volumes import Volumes
@@ -90,11 +90,7 @@ class RuntimeObjects:
     def start(self, container: Container, plan: Plan) -> None:
         """Start it. Raises PinningMismatch when the kernel runs it elsewhere than planned."""
         self._driver.start(container)
-        state = self._driver.show(container)
-        with self._pool.steady() as told:  # a shared one might be moved between the two looks
-            view = None if state is None else self._driver.kernel_view(container, state)
-            cpus = plan.cpus if plan.cpu_policy == "dedicated" else told.get(container.uuid, plan.cpus)
-        verify.check(cpus, plan.mems, view)
+        state = self.check(container, plan)
         container.status, container.status_reason = Status.RUNNING, None
         container.started_at = timeutils.utcnow() if state is None else state.started_at
         container.finished_at = container.exit_code = None
@@ -102,6 +98,19 @@ class RuntimeObjects:
             setattr(container, name, value)
         if state is not None and state.status is not None and state.pid == 0:
             take_over(container, state)
+
+    def check(self, container: Container, plan: Plan) -> RuntimeState | None:
+        """What the runtime says of it. Raises PinningMismatch when the kernel runs it elsewhere than planned.
+
+        One that has ended, or never ran, runs nowhere.
+        """
+        state = self._driver.show(container)
+        with self._pool.steady_for(container) as told:  # it may be moved until then
+            view = None if state is None else self._driver.kernel_view(container, state)
+        cpus = told.get(container.uuid, plan.cpus)
+        if view is not None and (found := disagreements(cpus, plan.mems, view)):
+            raise exceptions.PinningMismatch(reason="; ".join(found))
+        return state
 
     def remove(self, context: RequestContext, container: Container, *, force: bool) -> None:
         """Remove it, and those of a capsule's members before: all that can be, raising what went wrong with one."""

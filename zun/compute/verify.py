@@ -1,18 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare what a container should run on with what the kernel says it does."""
 
-from zun.common import exceptions
 from zun.container.driver import KernelView
 from zun.topology import CpuSet
-
-
-def check(cpus: CpuSet, mems: CpuSet, view: KernelView | None) -> None:
-    """Raise PinningMismatch when the kernel runs a container elsewhere than on ``cpus`` and ``mems``.
-
-    Without a view it has ended, or never ran: there is nothing that could run elsewhere.
-    """
-    if view is not None and (found := disagreements(cpus, mems, view)):
-        raise exceptions.PinningMismatch(reason="; ".join(found))
 
 
 def disagreements(cpus: CpuSet, mems: CpuSet, view: KernelView) -> list[str]:
