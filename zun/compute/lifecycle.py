@@ -157,11 +157,16 @@ class Lifecycle:
 
         Docker lets the processes stand still meanwhile. The row does not say so: nobody else may work on it.
         """
-        image = Image.get_by_uuid(context, image_uuid)
         with (
             recorded(context, container.uuid, "commit") as step,
             self._operations.undisturbed(context, container.uuid) as current,
         ):
+            try:
+                image = Image.get_by_uuid(context, image_uuid)
+            except exceptions.ImageNotFound as exc:
+                step.failed(exc)
+                LOG.info("Image %s was deleted before it was made of container %s", image_uuid, container.uuid)
+                return
             try:
                 if current is None:
                     raise exceptions.Conflict(TOO_LATE)
