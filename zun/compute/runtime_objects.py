@@ -22,6 +22,11 @@ from zun.objects import Container, NetworkPort
 from zun.topology import Plan
 from zun.volume.volumes import Volumes
 
+SANDBOX_IMAGE = (
+    "It is the image that keeps the network of every capsule, [capsule] sandbox_image of zun-api: the operator can put "
+    "it on the host, or set another one."
+)
+
 
 class RuntimeObjects:
     """Whoever calls this works on the container alone. What it learns of the container is set there, and not saved."""
@@ -58,7 +63,12 @@ class RuntimeObjects:
         """
         source = self._accounts.source(context, container)
         name = source.name
-        image = self._driver.ensure(name, source.policy, source.auth, seen_now_and_then(container))
+        try:
+            image = self._driver.ensure(name, source.policy, source.auth, seen_now_and_then(container))
+        except (exceptions.ImageNotFound, exceptions.DockerError) as exc:
+            if container.kind != Kind.CAPSULE:
+                raise
+            raise type(exc)(f"{exc} {SANDBOX_IMAGE}") from exc
         container.status_detail = None
         if instead:  # the image is here: from now on nothing slow can fail
             with self._pool.leaving(container.uuid):

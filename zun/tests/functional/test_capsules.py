@@ -9,6 +9,7 @@ from oslo_utils import uuidutils
 from zun.common import exceptions
 from zun.common.context import admin_context
 from zun.common.kinds import Kind
+from zun.container.driver import ImageFacts
 from zun.db import capsules as db_capsules
 from zun.db import compute_nodes
 from zun.db import containers as db
@@ -136,6 +137,14 @@ def test_a_failed_init_container_ends_the_capsule(cloud, context):
     assert {each["status"] for each in members} == {"Error"}
     assert wait_for(lambda: len(cloud.agents["one"].tracker.usage) == 0)
     assert cloud.drivers["one"].list() == {}
+
+
+@pytest.mark.parametrize(("there", "hint"), [((), True), (("pause",), False)])
+def test_a_missing_image_says_whose_it_is(cloud, context, there, hint):
+    cloud.drivers["one"].images = {name: ImageFacts(f"sha256:{name}") for name in there}
+    row, _ = settled(cloud, submit(cloud, context, member(1.0)), "Error")
+    assert "could not be found" in row["status_reason"]
+    assert ("[capsule] sandbox_image" in row["status_reason"]) is hint
 
 
 @pytest.mark.parametrize("number", [1, 2])
