@@ -158,7 +158,8 @@ class Creation:
                     container.task_state = None
                     step.save(container)
         except exceptions.ContainerNotFound:  # its row is gone: a forced delete overtook us
-            self._discard(context, container)
+            self._objects.discard(context, container)
+            self._holdings.released(context, container.uuid, None)
             return
         except exceptions.IllegalTransition as exc:  # its deletion was accepted: that finds all there is to remove
             LOG.info("%s", exc)
@@ -195,7 +196,3 @@ class Creation:
             return
         self._holdings.released(context, container.uuid, generation, failed=failed)
         self._networks.left(context, left)
-
-    def _discard(self, context: RequestContext, container: Container) -> None:
-        self._objects.discard(context, container)
-        self._holdings.released(context, container.uuid, None)

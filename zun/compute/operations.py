@@ -72,7 +72,7 @@ class Operations:
                 yield None
                 return
             before = current.status
-            mine = not awaits_reboot(current) and _begun(current, task_state)
+            mine = not awaits_reboot(current) and _begun(current, task_state)  # else it is that of what was accepted
             try:
                 yield current
             finally:
@@ -86,6 +86,7 @@ class Operations:
                 self.save(context, current, before)
             except exceptions.StatusChanged as exc:
                 LOG.info("%s", exc)
+                # What was accepted meanwhile has set these; whatever else was found out is still so.
                 current.obj_reset_changes(["status", "status_reason", "request", "task_state"])
                 self.save(context, current)
 

@@ -59,16 +59,7 @@ class Parts:
         objects = RuntimeObjects(tracker, pool, driver, networks, accounts, volumes)
         members = CapsuleMembers(hostname, tracker, driver, objects)
         creation = Creation(
-            hostname,
-            tracker,
-            driver,
-            scheduler_api,
-            notifier,
-            networks,
-            operations,
-            holdings,
-            objects,
-            members,
+            hostname, tracker, driver, scheduler_api, notifier, networks, operations, holdings, objects, members
         )
         return cls(
             operations,
