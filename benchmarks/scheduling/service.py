@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole service: from the cast of a create to the claim that a compute service has committed.
 
-One process is zun-scheduler, one plays zun-compute on every host: real trackers, lifecycles and claims with the
+One process is zun-scheduler, one plays zun-compute on every host: real trackers, operations and claims with the
 in-memory driver. They talk over RabbitMQ and share a MariaDB. Only the addressing differs from a cloud: the hosts share
 a few queues, since ten thousand servers do not fit in one process, so the name of the host travels in the limits.
 """
@@ -32,8 +32,8 @@ from zun import conf as zun_conf
 from zun.common import rpc
 from zun.common.context import RequestContext
 from zun.compute.compute_node_tracker import ComputeNodeTracker
-from zun.compute.lifecycle import Lifecycle
 from zun.compute.networks import Networks
+from zun.compute.parts import Parts
 from zun.compute.rpcapi import ComputeAPI
 from zun.compute.shared_pool import SharedPool
 from zun.container.fake import InMemoryDriver
@@ -101,10 +101,10 @@ class Agents:
         alternates: Sequence[Mapping[str, Any]],
         tried: Mapping[str, str],
     ) -> None:
-        lifecycle = self._hosts[limits[HOST]]
-        self._workers.submit(lifecycle.create, context, container, limits=limits, alternates=alternates, tried=tried)
+        creation = self._hosts[limits[HOST]].creation
+        self._workers.submit(creation.create, context, container, limits=limits, alternates=alternates, tried=tried)
 
-    def _start(self) -> dict[str, Lifecycle]:
+    def _start(self) -> dict[str, Parts]:
         """What every agent does at its start, from rows that are read together."""
         held: dict[str, list[Container]] = {}
         for claim in db.claims():
@@ -127,7 +127,7 @@ class Agents:
                 pool = SharedPool(tracker, driver)
                 silent: Any = Silent()
                 networks = Networks(name, InMemoryNetworks())
-                started[name] = Lifecycle(name, tracker, pool, driver, self._scheduler, silent, networks)
+                started[name] = Parts.of_host(name, tracker, pool, driver, self._scheduler, silent, networks)
         return started
 
 

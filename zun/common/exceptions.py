@@ -226,7 +226,7 @@ class IllegalTransition(ZunError):
 class StatusChanged(IllegalTransition):
     """A status change whose ground is gone: somebody else was quicker since the row was read."""
 
-    msg_fmt = "Container {uuid} has become {old} meanwhile and does not become {new}."
+    msg_fmt = "Container {uuid} has become {old} meanwhile."
 
 
 def by_name(name: str) -> type[ZunError] | None:

@@ -28,3 +28,8 @@ class KeyedLocks:
                     del self._locks[key]
                 else:
                     self._locks[key] = (lock, wanting - 1)
+
+    def wanted(self) -> dict[str, int]:
+        """How many hold or wait for a lock, by its key; the same one who entered again counts again."""
+        with self._guard:
+            return {key: wanting for key, (_, wanting) in self._locks.items()}

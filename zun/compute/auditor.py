@@ -5,7 +5,6 @@ A first look takes no lock, so that it disturbs nobody. What seems wrong in it i
 works on the container, since a resize in its middle looks just like drift; only that second look is believed.
 """
 
-import contextlib
 import logging
 import threading
 from collections import Counter
@@ -21,7 +20,7 @@ from zun.compute import audit
 from zun.compute.audit import CODES, Finding, Isolated, Planned, Verdict
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.interrupts import interrupts
-from zun.compute.lifecycle import Lifecycle
+from zun.compute.operations import Operations
 from zun.compute.shared_pool import SharedPool
 from zun.container.driver import ContainerDriver, RuntimeState
 from zun.objects import Container
@@ -53,7 +52,7 @@ class Auditor:
         tracker: ComputeNodeTracker,
         pool: SharedPool,
         driver: ContainerDriver,
-        lifecycle: Lifecycle,
+        operations: Operations,
         notifier: Notifier,
         *,
         host_processes: str = "placed",
@@ -62,7 +61,7 @@ class Auditor:
         self._tracker = tracker
         self._pool = pool
         self._driver = driver
-        self._lifecycle = lifecycle
+        self._operations = operations
         self._notifier = notifier
         self._host_processes = host_processes
         self._lock = threading.Lock()
@@ -128,23 +127,14 @@ class Auditor:
         return audit.examine(planned, state, view)
 
     def _second_look(self, context: RequestContext, uuid: str, repair: bool) -> tuple[Finding, ...] | None:
-        with self._lifecycle.undisturbed(context, uuid) as container:
+        with self._operations.undisturbed(context, uuid) as container:
             if container is None or container.host != self._hostname:
                 return None
-            with self._steady(container) as told:
+            with self._pool.steady_for(container) as told:
                 found = self._examined(container, told, self._driver.show(container))
                 if not repair or found is None or not any(finding.repairable for finding in found):
                     return found
                 return self._repaired(container, told, found)
-
-    @contextlib.contextmanager
-    def _steady(self, container: Container) -> Iterator[Mapping[str, CpuSet]]:
-        """The shared pool, unchanged in the block if the container is of it."""
-        if container.cpu_policy == "dedicated":
-            yield {}
-        else:
-            with self._pool.steady() as told:
-                yield told
 
     def _repaired(
         self, container: Container, told: Mapping[str, CpuSet], found: tuple[Finding, ...]

@@ -6,7 +6,7 @@ Its members join it, each on its part of that claim. Nothing here waits: a step 
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from zun.common import exceptions
@@ -14,7 +14,7 @@ from zun.common.context import RequestContext
 from zun.common.kinds import Kind
 from zun.common.states import Status
 from zun.compute.compute_node_tracker import ComputeNodeTracker
-from zun.compute.shared_pool import SharedPool
+from zun.compute.runtime_objects import RuntimeObjects
 from zun.container.driver import ContainerDriver, RuntimeState
 from zun.objects import Container
 from zun.objects.placement import cpuset_record, held_plan
@@ -22,8 +22,6 @@ from zun.topology import Plan
 from zun.topology.parting import parted
 
 LOG = logging.getLogger(__name__)
-
-Work = Callable[[Container, Plan], None]
 
 _ALIVE = frozenset({Status.RUNNING, Status.RESTARTING, Status.PAUSED})
 
@@ -38,23 +36,19 @@ def rolled_up(statuses: Sequence[str]) -> Status:
 
 
 class CapsuleMembers:
-    """``make`` creates a container's object for a plan, ``start`` starts it and looks whether it runs there."""
+    """The members of the capsules of one host. Whoever calls this works on the capsule alone."""
 
     def __init__(
         self,
         hostname: str,
         tracker: ComputeNodeTracker,
-        pool: SharedPool,
         driver: ContainerDriver,
-        make: Callable[[RequestContext, Container, Plan], None],
-        start: Work,
+        objects: RuntimeObjects,
     ) -> None:
         self._hostname = hostname
         self._tracker = tracker
-        self._pool = pool
         self._driver = driver
-        self._make = make
-        self._start = start
+        self._objects = objects
 
     def advance(self, context: RequestContext, capsule: Container, plan: Plan) -> bool:
         """Take every step towards a running capsule that can be taken now. Returns whether it has come that far.
@@ -92,19 +86,6 @@ class CapsuleMembers:
             LOG.warning("The network of capsule %s is a new one; member %s joins it", member.capsule_uuid, member.uuid)
             self._driver.reboot(member, 0)
 
-    def remove(self, context: RequestContext, capsule: Container) -> None:
-        """Remove the members' objects, all that can be, and raise what went wrong with one. Their rows stay."""
-        failure: exceptions.ZunError | None = None
-        for member in reversed(Container.list_by_capsule(context, capsule.uuid)):
-            try:
-                with self._pool.leaving(member.uuid):
-                    self._driver.delete(member, force=True)
-                self._pool.leave(member.uuid)
-            except exceptions.ZunError as exc:
-                failure = exc
-        if failure is not None:
-            raise failure
-
     def _part(self, members: Sequence[Container], plan: Plan) -> None:
         """Settle which CPUs and memory nodes each member runs on, once. Init containers come one after the other."""
         inits = [each for each in members if each.kind == Kind.INIT]
@@ -123,8 +104,8 @@ class CapsuleMembers:
     def _run(self, context: RequestContext, member: Container) -> None:
         part = held_plan(member)
         assert part is not None  # it was parted
-        self._make(context, member, part)
-        self._start(member, part)
+        self._objects.make(context, member, part)
+        self._objects.start(member, part)
         member.save()
         LOG.info("Container %s of capsule %s is %s", member.uuid, member.capsule_uuid, member.status)
 

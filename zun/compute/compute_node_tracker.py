@@ -111,12 +111,16 @@ class ComputeNodeTracker:
             self._disks[wanted.uuid] = wanted.disk
         return claim
 
-    def resize(self, uuid: str, old: Plan, request: PlacementRequest, keep: CpuSet = NO_CPUS) -> Plan:
-        """Plan ``request`` on the cells of ``old`` and hold what that takes beyond ``old``, until ``hold`` settles it.
+    def resize(self, uuid: str, request: PlacementRequest, keep: CpuSet = NO_CPUS) -> Plan:
+        """Plan ``request`` on the cells that ``uuid`` uses, and hold what that takes more, until ``hold`` settles it.
 
-        The CPUs of ``keep`` are in the new plan as they are in the old one. Raises ClaimRefused.
+        It may hold more than its row says: a CPU that has come online. The CPUs of ``keep`` are in the new plan as they
+        are in the old one. Raises ClaimRefused, and Conflict when it holds nothing.
         """
         with self._lock:
+            old = self._usage.claim(uuid)
+            if old is None:
+                raise exceptions.Conflict(f"Container {uuid} holds no resources of {self._hostname}.")
             answer = resized(self._topology, self._usage.without(uuid), old, request, keep)
             if isinstance(answer, Refusal):
                 raise exceptions.ClaimRefused(host=self._hostname, reason=answer.message)

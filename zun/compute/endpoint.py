@@ -13,7 +13,7 @@ from zun.common.context import RequestContext
 from zun.compute.archives import Archives
 from zun.compute.auditor import Auditor
 from zun.compute.images import Images
-from zun.compute.lifecycle import Lifecycle
+from zun.compute.parts import Parts
 from zun.compute.terminals import TerminalDesk
 from zun.container.driver import Console
 from zun.objects import Container
@@ -32,7 +32,7 @@ class ComputeEndpoint:
 
     def __init__(
         self,
-        lifecycle: Lifecycle,
+        parts: Parts,
         console: Console,
         auditor: Auditor,
         terminals: TerminalDesk,
@@ -41,7 +41,7 @@ class ComputeEndpoint:
         images: Images,
         archives: Archives,
     ) -> None:
-        self._lifecycle = lifecycle
+        self._parts = parts
         self._console = console
         self._auditor = auditor
         self._terminals = terminals
@@ -60,39 +60,41 @@ class ComputeEndpoint:
         alternates: Sequence[Mapping[str, Any]],
         tried: Mapping[str, str],
     ) -> None:
-        self._submit(self._lifecycle.create, context, container, limits=limits, alternates=alternates, tried=tried)
+        self._submit(
+            self._parts.creation.create, context, container, limits=limits, alternates=alternates, tried=tried
+        )
 
     @rpc.quick
     def delete(self, context: RequestContext, *, container: Container, force: bool, stop_timeout: int | None) -> None:
-        self._submit(self._lifecycle.delete, context, container, force=force, stop_timeout=stop_timeout)
+        self._submit(self._parts.lifecycle.delete, context, container, force=force, stop_timeout=stop_timeout)
 
     @rpc.quick
     def start(self, context: RequestContext, *, container: Container) -> None:
-        self._submit(self._lifecycle.start, context, container)
+        self._submit(self._parts.lifecycle.start, context, container)
 
     @rpc.quick
     def stop(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
-        self._submit(self._lifecycle.stop, context, container, timeout)
+        self._submit(self._parts.lifecycle.stop, context, container, timeout)
 
     @rpc.quick
     def reboot(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
-        self._submit(self._lifecycle.reboot, context, container, timeout)
+        self._submit(self._parts.lifecycle.reboot, context, container, timeout)
 
     @rpc.quick
     def rebuild(self, context: RequestContext, *, container: Container) -> None:
-        self._submit(self._lifecycle.rebuild, context, container)
+        self._submit(self._parts.lifecycle.rebuild, context, container)
 
     @rpc.quick
     def pause(self, context: RequestContext, *, container: Container) -> None:
-        self._submit(self._lifecycle.pause, context, container)
+        self._submit(self._parts.lifecycle.pause, context, container)
 
     @rpc.quick
     def unpause(self, context: RequestContext, *, container: Container) -> None:
-        self._submit(self._lifecycle.unpause, context, container)
+        self._submit(self._parts.lifecycle.unpause, context, container)
 
     @rpc.quick
     def kill(self, context: RequestContext, *, container: Container, signal: str | None) -> None:
-        self._submit(self._lifecycle.kill, context, container, signal)
+        self._submit(self._parts.lifecycle.kill, context, container, signal)
 
     @rpc.quick
     def resize(
@@ -107,7 +109,7 @@ class ComputeEndpoint:
         quota: Mapping[str, int] | None = None,
     ) -> None:
         self._submit(
-            self._lifecycle.resize,
+            self._parts.resizer.resize,
             context,
             container,
             cpu=cpu,
@@ -129,7 +131,7 @@ class ComputeEndpoint:
         keep_cpus: str = "",
         quota: Mapping[str, int] | None = None,
     ) -> Container:
-        return self._lifecycle.update(
+        return self._parts.resizer.update(
             context,
             container,
             cpu=cpu,
@@ -212,11 +214,11 @@ class ComputeEndpoint:
 
     @rpc.quick
     def network_attach(self, context: RequestContext, *, container: Container, port: str) -> None:
-        self._submit(self._lifecycle.network_attach, context, container, port=port)
+        self._submit(self._parts.attachments.attach, context, container, port=port)
 
     @rpc.quick
     def network_detach(self, context: RequestContext, *, container: Container, port: str) -> None:
-        self._submit(self._lifecycle.network_detach, context, container, port=port)
+        self._submit(self._parts.attachments.detach, context, container, port=port)
 
     @rpc.quick
     def image_pull(self, context: RequestContext, *, image: str) -> None:
@@ -228,7 +230,7 @@ class ComputeEndpoint:
 
     @rpc.quick
     def commit(self, context: RequestContext, *, container: Container, image: str) -> None:
-        self._submit(self._lifecycle.commit, context, container, image)
+        self._submit(self._parts.lifecycle.commit, context, container, image)
 
     @expected
     def image_search(self, context: RequestContext, *, name: str, exact: bool) -> list[Mapping[str, Any]]:

@@ -111,7 +111,9 @@ def seen_now_and_then(shown: Container | Image) -> Callable[[str], None]:
         if time.monotonic() - written >= PROGRESS_SECONDS:
             written = time.monotonic()
             shown.status_detail = text[:255]
-            shown.save()
+            # It was deleted: whoever else waits for the same image goes on waiting.
+            with contextlib.suppress(exceptions.ContainerNotFound, exceptions.ImageNotFound):
+                shown.save()
 
     return tell
 
@@ -125,24 +127,33 @@ class Images:
 
     def pull(self, context: RequestContext, uuid: str) -> None:
         """Bring the image; its row says how far that is, and in the end that it is there or why it is not."""
-        image = Image.get_by_uuid(context, uuid)
+        try:
+            self._pull(Image.get_by_uuid(context, uuid))
+        except exceptions.ImageNotFound:
+            LOG.info("Image %s was deleted before it was pulled", uuid)
+
+    def _pull(self, image: Image) -> None:
+        """Raises ImageNotFound when its row is gone."""
         name, auth = source(join(image.repo, image.tag), None, self._accounts.default)
         try:
             facts = self._runtime.ensure(name, "always", auth, seen_now_and_then(image))
         except exceptions.ZunError as exc:
-            LOG.warning("Image %s (%s) could not be pulled: %s", uuid, name, exc)
             image.status, image.status_detail = "Error", str(exc)[:255]
-        else:
-            image.image_id, image.size = facts.image_id, str(facts.size)
-            image.status, image.status_detail = "Available", None
-        image.save()
-        if image.image_id is None:
+            image.save()
+            LOG.warning("Image %s (%s) could not be pulled: %s", image.uuid, name, exc)
             return
-        LOG.info("Image %s (%s) is here", uuid, name)
+        image.image_id, image.size = facts.image_id, str(facts.size)
+        image.status, image.status_detail = "Available", None
+        image.save()
+        LOG.info("Image %s (%s) is here", image.uuid, name)
 
     def delete(self, context: RequestContext, uuid: str) -> None:
         """Remove the image, and its row once it is gone. One that a container uses stays, and its row says why."""
-        image = Image.get_by_uuid(context, uuid)
+        try:
+            image = Image.get_by_uuid(context, uuid)
+        except exceptions.ImageNotFound:
+            LOG.info("Image %s is deleted already", uuid)
+            return
         name, _ = source(join(image.repo, image.tag), None, self._accounts.default)
         name = image.local_name or name
         if image.image_id is not None or image.local_name:

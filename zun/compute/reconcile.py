@@ -9,6 +9,7 @@ from oslo_utils import uuidutils
 
 from zun.common.states import ALLOWED, TRANSITIONAL, Status, TaskState
 from zun.container.driver import RuntimeState
+from zun.objects import Container
 
 GONE = (
     "The container does not exist at the runtime any more: it was removed behind this service's back. Delete it here "
@@ -19,6 +20,14 @@ HEALING = "The container did not exist at the runtime any more. It is being made
 _ALIVE = frozenset({Status.RUNNING, Status.PAUSED})
 # Not in an error: its reason would be lost, and what cannot be made would be tried again for ever.
 _HEALED = ALLOWED["rebuild"] - {Status.ERROR}
+
+
+def awaits_reboot(row: Mapping[str, Any]) -> bool:
+    """Whether ``row`` is Restarting since a reboot was accepted, not since the runtime restarts it.
+
+    Nobody but that reboot may touch its status and task state.
+    """
+    return row["status"] == Status.RESTARTING and row["task_state"] == TaskState.REBOOTING
 
 
 def observed(row: Mapping[str, Any], state: RuntimeState | None) -> dict[str, Any]:
@@ -44,6 +53,12 @@ def observed(row: Mapping[str, Any], state: RuntimeState | None) -> dict[str, An
         if state.status != row["status"]:
             right["status_reason"] = state.error or None
     return {name: value for name, value in right.items() if _plain(row[name]) != value}
+
+
+def take_over(container: Container, state: RuntimeState | None) -> None:
+    """Set what ``state`` proves wrong, without saving it."""
+    for name, value in observed(container, state).items():
+        setattr(container, name, value)
 
 
 def told_by_runtime(row: Mapping[str, Any], state: RuntimeState) -> dict[str, Any]:

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notes what this host does for a container, where users look for it: the events of its actions."""
+"""Notes what this host does for a container: for users the events of its actions, for operators the log."""
 
 import contextlib
+import logging
 import traceback
 from collections.abc import Iterator
 
+from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.objects import Container, ContainerActionEvent
 from zun.objects.container_action import ERROR, SUCCESS
+
+LOG = logging.getLogger(__name__)
 
 
 class Begun:
@@ -69,3 +73,12 @@ def recorded(
         if begun.event_id is not None and not (step.noted and step.error is None):
             result = SUCCESS if step.error is None else ERROR
             ContainerActionEvent.finish(context, begun.event_id, result, step.error, last)
+
+
+@contextlib.contextmanager
+def logged(action: str, uuid: str) -> Iterator[None]:
+    """For what must not keep the rest from being done: its failure is logged."""
+    try:
+        yield
+    except exceptions.ZunError as exc:
+        LOG.warning("Could not %s container %s: %s", action, uuid, exc)

@@ -22,8 +22,8 @@ from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.endpoint import ComputeEndpoint
 from zun.compute.images import Accounts, Images
 from zun.compute.inventory import inventory
-from zun.compute.lifecycle import Lifecycle
 from zun.compute.networks import Networks, Published
+from zun.compute.parts import Parts
 from zun.compute.reconcile import Step, first_step
 from zun.compute.shared_pool import SharedPool
 from zun.compute.terminals import TerminalDesk
@@ -75,7 +75,7 @@ class ComputeService:
         notifier = Notifier(conf, f"{BINARY}.{self._host}")
         accounts = Accounts.from_conf(conf)
         self._networks = Networks(self._host, self._network_driver, Published.from_conf(conf))
-        self.lifecycle = Lifecycle(
+        self.parts = Parts.of_host(
             self._host,
             self.tracker,
             self._pool,
@@ -98,14 +98,14 @@ class ComputeService:
             self.tracker,
             self._pool,
             self._driver,
-            self.lifecycle,
+            self.parts.operations,
             notifier,
             host_processes=conf.compute.audit_host_processes,
         )
         self.archives = Archives(self._driver)
         proxy = conf.websocket_proxy
         endpoint = ComputeEndpoint(
-            self.lifecycle,
+            self.parts,
             self._driver,
             self.auditor,
             TerminalDesk(self._driver, proxy.base_url, proxy.token_ttl),
@@ -152,14 +152,14 @@ class ComputeService:
                 LOG.warning("Reading the hardware: %s", note)
             LOG.info("This host has CPUs %s in %d cells", found.topology.cpus, len(found.topology.cells))
             self._scheduler_api.host_changed(context, host=self._host, generation=generation)
-        self.lifecycle.keep_up(context)
+        self.parts.resizer.keep_up(context)
 
     def _recover(self, context: RequestContext) -> None:
         """Rebuild what this host holds, and go on with every operation that a stop interrupted."""
         containers = Container.list_by_host(context, self._host)
         self.tracker.rebuild(containers)
         runtime = self._driver.list()
-        self.lifecycle.restore(containers, runtime)
+        self.parts.reconciler.restore(containers, runtime)
         for container in containers:
             runtime.pop(container.uuid, None)
             self._submit(functools.partial(self._take_up, context, container.uuid))
@@ -174,21 +174,22 @@ class ComputeService:
 
     def _take_up(self, context: RequestContext, uuid: str) -> None:
         """Do what is left to do in the container. It is decided once no other operation works on it."""
+        parts, lifecycle = self.parts, self.parts.lifecycle
         steps: dict[Step, Callable[[RequestContext, Container], object]] = {
-            Step.RESUME_CREATE: self.lifecycle.resume_create,
+            Step.RESUME_CREATE: lambda ctx, each: parts.creation.resume(ctx, each.uuid),
             # What was accepted is deleted, whatever the runtime says: the user cannot ask for it a second time.
-            Step.DELETE: lambda ctx, each: self.lifecycle.delete(ctx, each, force=True),
-            Step.START: self.lifecycle.start,
-            Step.STOP: self.lifecycle.stop,
-            Step.REBOOT: self.lifecycle.reboot,
-            Step.REBUILD: self.lifecycle.rebuild,
-            Step.PAUSE: self.lifecycle.pause,
-            Step.UNPAUSE: self.lifecycle.unpause,
-            Step.KILL: self.lifecycle.kill,
-            Step.SETTLE_NETWORKS: self.lifecycle.settle_networks,
+            Step.DELETE: lambda ctx, each: lifecycle.delete(ctx, each, force=True),
+            Step.START: lifecycle.start,
+            Step.STOP: lifecycle.stop,
+            Step.REBOOT: lifecycle.reboot,
+            Step.REBUILD: lifecycle.rebuild,
+            Step.PAUSE: lifecycle.pause,
+            Step.UNPAUSE: lifecycle.unpause,
+            Step.KILL: lifecycle.kill,
+            Step.SETTLE_NETWORKS: parts.attachments.settle,
             Step.SYNC: lambda ctx, each: self._looks.at(each.uuid),
         }
-        with self.lifecycle.undisturbed(context, uuid) as container:
+        with self.parts.operations.undisturbed(context, uuid) as container:
             if container is None or container.host != self._host:
                 return
             if container.capsule_uuid is not None and container.status in TRANSITIONAL:
@@ -208,7 +209,7 @@ class ComputeService:
                 self._submit(functools.partial(self._take_up, context, container.uuid))
             else:
                 if container.uuid in unsettled and container.task_state is None:
-                    self._submit(functools.partial(self.lifecycle.settle_networks, context, container))
+                    self._submit(functools.partial(self.parts.attachments.settle, context, container))
                 self._looks.at(container.uuid)
         self._submit(functools.partial(self._networks.sweep, context))
 
@@ -219,7 +220,7 @@ class ComputeService:
             LOG.warning("This host could not be audited: %s", exc)
 
     def _look(self, uuid: str) -> None:
-        if self.lifecycle.sync(admin_context(), uuid):
+        if self.parts.reconciler.sync(admin_context(), uuid):
             self._submit(functools.partial(self._take_up, admin_context(), uuid))
 
     def _follow_events(self) -> None:

@@ -127,6 +127,15 @@ class SharedPool:
         with self._lock:
             yield {uuid: member.cpus for uuid, member in self._members.items()}
 
+    @contextlib.contextmanager
+    def steady_for(self, container: Container) -> Iterator[Mapping[str, CpuSet]]:
+        """As ``steady`` if the container is a shared one. Nobody moves a dedicated one."""
+        if container.cpu_policy == "dedicated":
+            yield {}
+        else:
+            with self.steady() as told:
+                yield told
+
     def _mark_leaving(self, uuid: str, leaving: bool) -> None:
         if uuid in self._members:
             self._members[uuid] = replace(self._members[uuid], leaving=leaving)

@@ -248,7 +248,7 @@ def update(
 ) -> None:
     """Set ``values``. A status is set only from one that may precede it: else IllegalTransition. ContainerNotFound.
 
-    With ``only_from`` it is one of these, too, that it is set from: else StatusChanged, and nothing is set.
+    With ``only_from`` they are set only while the status is one of these: else StatusChanged, and nothing is set.
     ``step_done`` is an event that has ended well with that, and with it, if it is the ``last``, its action.
     """
     if values and step_done is None:
@@ -381,16 +381,16 @@ def _update(
     if old is None:
         raise exceptions.ContainerNotFound(container=uuid)
     refused = exceptions.IllegalTransition if only_from is None or old in only_from else exceptions.StatusChanged
-    raise refused(uuid=uuid, old=old, new=values["status"])
+    raise refused(uuid=uuid, old=old, new=values.get("status", old))
 
 
 @functools.cache
 def _setting(status: str | None, only_from: frozenset[str] | None) -> sa.Update:
     """A change of this container to ``status``, from one that may precede it. None: it stays as it is."""
     statement = table.update().where(_THIS)
-    if status is None:
+    if status is None and only_from is None:
         return statement
-    before = {old for old, following in states.TRANSITIONS.items() if status in following} | {status}
+    before = {old for old, following in states.TRANSITIONS.items() if status in (None, old, *following)}
     if only_from is not None:
         before &= only_from
     return statement.where(sa.or_(*(table.c.status == old for old in sorted(before))))

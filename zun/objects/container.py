@@ -164,7 +164,7 @@ class Container(base.ZunObject):
     def save(self, only_from: Collection[str] | None = None) -> None:
         """Write what changed. Raises IllegalTransition, ContainerNotFound.
 
-        With ``only_from`` a status is set only from one of these: else StatusChanged, and nothing is written.
+        With ``only_from`` only while the status is one of these: else StatusChanged, and nothing is written.
         """
         changed = self.obj_what_changed()
         if changed:

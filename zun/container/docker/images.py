@@ -216,5 +216,5 @@ def _pull_failed(image: str, reason: str) -> exceptions.ZunError:
         )
     return exceptions.DockerError(
         f"Image {image} cannot be pulled: {reason}. Check that the host reaches the registry, or put the "
-        f"image on the host and use the pull policy ifnotpresent or never."
+        f"image on the host, where any pull policy but always uses it."
     )

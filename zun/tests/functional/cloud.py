@@ -103,6 +103,10 @@ class Cloud:
         self.scheduler_api.create(context, container)
         return container
 
+    def accept_reboot(self, container: Container) -> None:
+        """Do what the API does to the row for a reboot, before it sends the message."""
+        db.update(container.uuid, {"status": "Restarting", "task_state": "container_rebooting"})
+
     def run(self, context: RequestContext, **fields: Any) -> Container:
         """Create a container and return it as it has become."""
         return self.settled(self.submit(context, **fields))

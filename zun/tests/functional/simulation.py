@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cloud whose messages and crashes are drawn from a seed.
 
-Schedulers, trackers, lifecycles and the database are the real ones. There are no threads, uuids come from the seed and
+Schedulers, trackers, operations and the database are the real ones. There are no threads, uuids come from the seed and
 time passes only as messages are delivered, so that a run can be run again exactly.
 
 Messages wait in one place and are delivered in any order, sometimes twice. Notes to the schedulers about changed
@@ -28,8 +28,8 @@ from zun.common.context import RequestContext, admin_context
 from zun.common.states import Status
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.inventory import inventory
-from zun.compute.lifecycle import Lifecycle
 from zun.compute.networks import Networks
+from zun.compute.parts import Parts
 from zun.compute.reconcile import Step, first_step
 from zun.compute.shared_pool import SharedPool
 from zun.container.fake import InMemoryDriver
@@ -101,7 +101,7 @@ class Agent:
         self.tracker = ComputeNodeTracker(name)
         self.pool = SharedPool(self.tracker, self.driver)
         networks = Networks(name, InMemoryNetworks())
-        self.lifecycle = Lifecycle(name, self.tracker, self.pool, self.driver, world, world, networks)
+        self.parts = Parts.of_host(name, self.tracker, self.pool, self.driver, world, world, networks)
 
     def start(self) -> None:
         """As the service's own start: inventory, claims from the rows, interrupted operations."""
@@ -110,15 +110,15 @@ class Agent:
         self.tracker.update_inventory(context, found.topology, found.columns)
         containers = Container.list_by_host(context, self.name)
         self.tracker.rebuild(containers)
-        self.lifecycle.restore(containers, self.driver.list())
+        self.parts.reconciler.restore(containers, self.driver.list())
         for container in containers:
             step = first_step(container)
             if step is Step.RESUME_CREATE:
-                self.lifecycle.resume_create(context, container)
+                self.parts.creation.resume(context, container.uuid)
             elif step is Step.DELETE:
-                self.lifecycle.delete(context, container, force=True)
+                self.parts.lifecycle.delete(context, container, force=True)
             else:
-                self.lifecycle.sync(context, container.uuid)
+                self.parts.reconciler.sync(context, container.uuid)
 
 
 class Scheduler:
@@ -307,7 +307,7 @@ class World:
     def create(self, context: Any, host: str, container: Container, **arguments: Any) -> None:
         row = dict(container)
         self._to_agent(
-            host, lambda agent: agent.lifecycle.create(context, Container.from_row(context, row), **arguments)
+            host, lambda agent: agent.parts.creation.create(context, Container.from_row(context, row), **arguments)
         )
 
     def status_changed(self, context: Any, container: Container) -> None:
@@ -328,7 +328,8 @@ class World:
         with contextlib.suppress(exceptions.ContainerNotFound, exceptions.IllegalTransition):
             db.update(uuid, {"status": Status.DELETING})
             container = Container.from_row(context, db.get(uuid))
-            self._to_agent(str(container.host), lambda agent: agent.lifecycle.delete(context, container, force=True))
+            host = str(container.host)
+            self._to_agent(host, lambda agent: agent.parts.lifecycle.delete(context, container, force=True))
 
     def resize(self, context: RequestContext, uuid: str, **size: Any) -> None:
         """Sometimes with the wish to keep one of its CPUs, which may not be its any more when the message arrives."""
@@ -338,7 +339,7 @@ class World:
                 held = held_plan(container)
                 if held is not None and held.cpu_policy == "dedicated" and self.random.random() < 0.5:
                     size["keep_cpus"] = CpuSet([self.random.choice(list(held.cpus))])
-                self._to_agent(container.host, lambda agent: agent.lifecycle.update(context, container, **size))
+                self._to_agent(container.host, lambda agent: agent.parts.resizer.update(context, container, **size))
 
     def step(self) -> bool:
         """Deliver one of the waiting messages, any of them. False when there are none."""

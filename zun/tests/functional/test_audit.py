@@ -204,18 +204,11 @@ def test_a_resize_in_its_middle_is_no_drift(cloud, context, driver, dedicated):
     assert entered.wait(60)
     looks = []  # of the audit at the container, each: had the resize been let go?
     driver.before("pinning_view", lambda _: looks.append(go_on.is_set()))
-    lifecycle, asked = cloud.agents["one"].lifecycle, threading.Event()
-    undisturbed = lifecycle.undisturbed
-
-    def ask(*arguments):
-        asked.set()
-        return undisturbed(*arguments)
-
-    lifecycle.undisturbed = ask
+    locks = cloud.agents["one"].parts.operations.locks
     answers = []
     auditing = threading.Thread(target=lambda: answers.append(audit(cloud, context, repair=True)))
     auditing.start()
-    assert asked.wait(60)
+    wait_for(lambda: locks.wanted()[dedicated.uuid] > 1)
     driver.updates.clear()
     go_on.set()
     resize.join(60)

@@ -9,6 +9,7 @@ from oslo_utils import uuidutils
 from zun.common import exceptions
 from zun.common.context import admin_context
 from zun.common.kinds import Kind
+from zun.container.driver import ImageFacts
 from zun.db import capsules as db_capsules
 from zun.db import compute_nodes
 from zun.db import containers as db
@@ -138,6 +139,14 @@ def test_a_failed_init_container_ends_the_capsule(cloud, context):
     assert cloud.drivers["one"].list() == {}
 
 
+@pytest.mark.parametrize(("there", "hint"), [((), True), (("pause",), False)])
+def test_a_missing_image_says_whose_it_is(cloud, context, there, hint):
+    cloud.drivers["one"].images = {name: ImageFacts(f"sha256:{name}") for name in there}
+    row, _ = settled(cloud, submit(cloud, context, member(1.0)), "Error")
+    assert "could not be found" in row["status_reason"]
+    assert ("[capsule] sandbox_image" in row["status_reason"]) is hint
+
+
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_member_that_cannot_be_made_ends_the_capsule(cloud, context, number):
     driver, calls = cloud.drivers["one"], []
@@ -167,15 +176,15 @@ def test_what_members_come_to(cloud, context):
 
 def test_a_member_that_ends_while_it_is_started_is_told(cloud, context):
     """Its end is looked at when the row says that it runs, not before."""
-    driver, lifecycle, looks = cloud.drivers["one"], cloud.agents["one"].lifecycle, []
+    driver, parts, looks = cloud.drivers["one"], cloud.agents["one"].parts, []
 
     def ends(container):
         if container.capsule_uuid is None:
             return
         driver.exit(container.uuid, 3)
-        looks.append(threading.Thread(target=lifecycle.sync, args=(admin_context(), container.uuid)))
+        looks.append(threading.Thread(target=parts.reconciler.sync, args=(admin_context(), container.uuid)))
         looks[0].start()
-        wait_for(lambda: lifecycle._locks._locks[container.capsule_uuid][1] > 1)
+        wait_for(lambda: parts.operations.locks.wanted()[container.capsule_uuid] > 1)
 
     driver.cut_events()
     driver.before("kernel_view", ends)
@@ -205,8 +214,9 @@ def test_delete(cloud, context, when):
     wait_for(lambda: init["uuid"] in driver.runtime.objects and driver.runtime.objects[init["uuid"]].started_at)
     if when == "running":
         settled(cloud, uuid, "Running")
-    cloud.compute_api.delete(context, Container.from_row(context, db.get(uuid)), force=True)
-    cloud.gone(Container.from_row(None, {**db.get(init["uuid"]), "uuid": uuid}))
+    capsule = Container.from_row(context, db.get(uuid))
+    cloud.compute_api.delete(context, capsule, force=True)
+    cloud.gone(capsule)
     assert db_capsules.members([uuid])[uuid] == [] and driver.list() == {}
     assert wait_for(lambda: len(cloud.agents["one"].tracker.usage) == 0)
 

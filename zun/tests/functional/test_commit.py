@@ -100,6 +100,16 @@ def test_one_that_is_deleted_before_it_is_made_is_not_kept(cloud, context):
     assert driver.commits == {f"zun-commit:{uuid}": source.uuid} and f"zun-commit:{uuid}" not in driver.images
 
 
+def test_one_that_is_deleted_before_it_is_begun_is_not_made(cloud, context, caplog):
+    driver, source = cloud.drivers["one"], cloud.run(context)
+    with cloud.agents["one"].parts.operations.undisturbed(context, source.uuid):  # so that the commit waits
+        uuid = commit(cloud, context, source)
+        cloud.compute_api.image_delete(context, "one", uuid)
+        wait_for(lambda: gone(uuid))
+    assert ended(source) == ("Error", [("compute__do_container_commit", "Error")])
+    assert driver.commits == {} and "Traceback" not in caplog.text
+
+
 def test_a_commit_that_a_restart_lost_is_an_error(cloud, context):
     uuid = db.insert_committed({"project_id": "demo", "host": "one", "repo": "web", "tag": "1"})["uuid"]
     assert db.get(uuid)["status"] == "Committing"

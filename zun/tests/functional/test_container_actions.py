@@ -97,6 +97,8 @@ def test_operations(cloud, context, action, status, works):
         ended(container, "req-2")
     if not works:
         cloud.drivers["one"].fail(action, exceptions.DockerError(error="no"))
+    if action == "reboot":
+        cloud.accept_reboot(container)
     getattr(cloud.compute_api, action)(asked(action, container, 3), container)
     message, result = (None, "Success") if works else ("Error", "Error")
     assert ended(container, "req-3") == (message, [(f"compute__do_container_{action}", result)])

@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from zun.common import exceptions
+from zun.common.states import TaskState
 from zun.compute.reconcile import GONE
 from zun.container.driver import OUT_OF_MEMORY
 from zun.db import container_actions as db_actions
@@ -132,7 +133,7 @@ def test_a_look_that_sees_no_news_writes_nothing(cloud, context, driver):
     container = cloud.run(context)
     quiet(driver, container)
     before = db.get(container.uuid)
-    cloud.agents["one"].lifecycle.sync(context, container.uuid)
+    cloud.agents["one"].parts.reconciler.sync(context, container.uuid)
     assert db.get(container.uuid) == before
 
 
@@ -143,7 +144,7 @@ def test_a_look_writes_only_what_it_saw(cloud, context, driver):
     driver.cut_events()
     driver.exit(container.uuid)
     driver.before("show", lambda _: db.update(container.uuid, {"task_state": "container_stopping"}))
-    cloud.agents["one"].lifecycle.sync(context, container.uuid)
+    cloud.agents["one"].parts.reconciler.sync(context, container.uuid)
     row = db.get(container.uuid)
     assert (row["status"], row["task_state"]) == ("Stopped", "container_stopping")
 
@@ -162,7 +163,7 @@ def test_a_creation_leaves_its_deletion_what_there_is(cloud, context, driver, fa
         driver.fail("start", exceptions.DockerError(error="no such program"))
     container = cloud.submit(context)
     assert reached.wait(60)
-    with cloud.agents["one"].lifecycle.undisturbed(context, container.uuid) as left:
+    with cloud.agents["one"].parts.operations.undisturbed(context, container.uuid) as left:
         # None: the look at all containers with which the agent begins came late and took the deletion up.
         assert left is None or (left.status, left.host, left.cpuset is None) == ("Deleting", "one", False)
     cloud.compute_api.delete(context, container, force=True)
@@ -182,9 +183,74 @@ def test_a_look_leaves_what_was_accepted_meanwhile(cloud, context, driver, statu
         db.update(container.uuid, {"status": status})
 
     driver.before("show", meanwhile)
-    assert not cloud.agents["one"].lifecycle.sync(context, container.uuid)
+    assert not cloud.agents["one"].parts.reconciler.sync(context, container.uuid)
     row = db.get(container.uuid)
     assert (row["status"], row["exit_code"]) == (status, None)
+
+
+# reboot
+
+
+def restarted(container):
+    """Wait until it runs, started anew."""
+    row = becomes(container, status="Running", task_state=None)
+    assert row["started_at"] > container.started_at.replace(tzinfo=None)
+
+
+def test_looks_leave_an_accepted_reboot_to_its_message(cloud, context, driver):
+    container, look = cloud.run(context), cloud.agents["one"].parts.reconciler.sync
+    quiet(driver, container)
+    driver.cut_events()  # nobody else looks
+    cloud.accept_reboot(container)
+    accepted = db.get(container.uuid)
+    look(context, container.uuid)
+    assert db.get(container.uuid) == accepted
+    cloud.compute_api.reboot(context, container)
+    restarted(container)
+    db.update(container.uuid, {"status": "Restarting"})  # as the runtime may have it between two attempts
+    look(context, container.uuid)
+    assert db.get(container.uuid)["status"] == "Running"
+
+
+def test_a_reboot_whose_message_was_lost_is_taken_up_and_done_once(cloud, context, driver):
+    container, reboots = cloud.run(context), []
+    driver.before("reboot", reboots.append)
+    cloud.accept_reboot(container)
+    driver.join_events()  # stands for the next comparison of all
+    restarted(container)
+    cloud.compute_api.reboot(context, container)  # it was late, not lost
+    cloud.compute_api.stop(context, container, timeout=1)  # behind it
+    becomes(container, status="Stopped", task_state=None)
+    assert len(reboots) == 1
+
+
+@pytest.mark.parametrize("works", [True, False])
+@pytest.mark.parametrize("action", ["stop", "kill", "pause"])
+def test_what_ends_behind_an_accepted_reboot_leaves_it(cloud, context, driver, action, works):
+    container = cloud.run(context)
+    quiet(driver, container)
+    driver.cut_events()
+    driver.before(action, lambda _: cloud.accept_reboot(container))
+    if not works:
+        driver.fail(action, exceptions.DockerError(error="no"))
+    getattr(cloud.compute_api, action)(context, container)
+    becomes(container, status="Restarting")
+    with cloud.agents["one"].parts.operations.undisturbed(context, container.uuid) as left:
+        assert (left.status, left.task_state) == ("Restarting", "container_rebooting")
+
+
+def test_what_begins_behind_an_accepted_reboot_leaves_it(cloud, context, driver):
+    container, operations = cloud.run(context), cloud.agents["one"].parts.operations
+    cloud.accept_reboot(container)
+    accepted = db.get(container.uuid)
+    with operations.action(context, container.uuid, "stop", TaskState.STOPPING) as stopped:
+        assert stopped is None
+    with operations.task(context, container.uuid, TaskState.NETWORK_ATTACHING) as attached:
+        assert attached is not None
+    assert db.get(container.uuid) == accepted
+    db.update(container.uuid, {"status": "Deleting"})
+    with operations.action(context, container.uuid, "reboot", TaskState.REBOOTING) as rebooted:
+        assert rebooted is None
 
 
 # auto_heal

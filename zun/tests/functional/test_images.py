@@ -83,6 +83,28 @@ def test_a_pull_that_fails_says_why(cloud, context):
     wait_for(lambda: not exists(uuid))
 
 
+@pytest.mark.parametrize("repo", ["a", "nowhere.io/a"])
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_pull_whose_row_goes_says_so_in_one_line(cloud, context, caplog, repo, begun):
+    caplog.set_level("INFO")
+    uuid = image(repo)
+    if begun:
+        cloud.drivers["one"].before("ensure", lambda _: db.destroy(uuid))
+    else:
+        db.destroy(uuid)
+    cloud.compute_api.image_pull(context, "one", uuid)
+    said = wait_for(lambda: [each for each in caplog.records if uuid in each.getMessage()])
+    assert [(each.levelname, each.exc_info) for each in said] == [("INFO", None)]
+    assert cloud.drivers["one"].pulls == ([cloud_name(repo)] if begun else [])
+    cloud.compute_api.image_delete(context, "one", uuid)
+    said = wait_for(lambda: [each for each in caplog.records if uuid in each.getMessage()][1:])
+    assert [(each.levelname, each.exc_info) for each in said] == [("INFO", None)]
+
+
+def cloud_name(repo):
+    return f"default.io/{repo}:1" if "." not in repo else f"{repo}:1"
+
+
 def test_an_image_in_use_stays(cloud, context):
     uuid = image()
     db.update(uuid, {"image_id": "sha256:1"})

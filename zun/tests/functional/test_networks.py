@@ -197,6 +197,8 @@ def test_a_start_brings_back_what_somebody_removed(cloud, context, host):
     wait_for(lambda: db_containers.get(container.uuid)["status"] == "Stopped")
     for begin in (cloud.compute_api.start, cloud.compute_api.reboot):
         host.bridges.clear()
+        if begin == cloud.compute_api.reboot:
+            cloud.accept_reboot(container)
         begin(context, container)
         wait_for(lambda: host.present() == {net})
         wait_for(functools.partial(settled, container, "Running"))

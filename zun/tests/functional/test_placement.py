@@ -210,6 +210,23 @@ def test_a_failed_resize_goes_back(cloud, context):
     assert held(cloud, container.host) == dict.fromkeys(cpus, container.uuid)
 
 
+def test_a_shared_container_may_be_moved_while_it_is_resized(cloud, context):
+    """By another one's claim or end, or a CPU that comes online: the resize looks for it where it is then."""
+    container = cloud.run(context, request={"run": True, "host": "one"})
+    came = []
+
+    def other(shown):
+        if shown.uuid == container.uuid and not came:
+            came.append(container)
+            came[0] = cloud.run(context, **DEDICATED, request={"run": True, "host": "one"})
+
+    cloud.drivers["one"].before("show", other)  # the runtime has been told, and the kernel not yet been asked
+    resized = cloud.compute_api.update(context, container, memory=128)
+    assert resized.memory == 128
+    state = cloud.drivers["one"].show(container)
+    assert CpuSet(state.cpuset_cpus) and not CpuSet(state.cpuset_cpus) & CpuSet(came[0].cpuset["cpuset_cpus"])
+
+
 def test_what_a_stopped_agent_left_is_finished_by_the_next(cloud, context):
     running = cloud.run(context, **DEDICATED, request={"run": True, "host": "one"})
     cloud.stop_agent("one")

@@ -43,7 +43,7 @@ def test_what_is_deleted_before_its_claim_leaves_nothing_behind(cloud, context):
     container.destroy()
     with contextlib.ExitStack() as agents:
         for agent in cloud.agents.values():  # none of them looks before it was seen what is booked
-            agents.enter_context(agent.lifecycle.undisturbed(context, container.uuid))
+            agents.enter_context(agent.parts.operations.undisturbed(context, container.uuid))
         cloud.scheduler.endpoint.create(context, container=container)
         assert cloud.scheduler.table.is_booked(container.uuid)
     wait_for(lambda: not cloud.scheduler.table.is_booked(container.uuid), seconds=20)  # and not by the deadline

@@ -103,7 +103,7 @@ def test_ledger_and_kernel_agree_whichever_step_fails(host, first, wish, beside,
     for place in itertools.count(1):
         host.driver.fail(place, afterwards)
         try:
-            agent.lifecycle.update(host.context, container, **wish, keep_cpus=keep)
+            agent.parts.resizer.update(host.context, container, **wish, keep_cpus=keep)
         except exceptions.DockerError:
             host.driver.fail(0, False)
             assert check(host, [container, *others]) == before, f"after a failure of step {place}"
@@ -129,6 +129,6 @@ def test_a_commit_that_fails_takes_the_container_back(host, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Container, "save_changed_claim", broken)
         with pytest.raises(exceptions.Unavailable):
-            host.cloud.agents[host.name].lifecycle.update(host.context, container, cpu_policy="shared", memory=48)
+            host.cloud.agents[host.name].parts.resizer.update(host.context, container, cpu_policy="shared", memory=48)
     assert check(host, [container, other]) == before
     assert host.pid(container) == pid

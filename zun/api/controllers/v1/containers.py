@@ -28,7 +28,7 @@ from zun.api.views import containers as views
 from zun.api.views import placement as placement_views
 from zun.common import exceptions, states
 from zun.common.context import admin_context
-from zun.common.states import Status
+from zun.common.states import Status, TaskState
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.db import explanations
@@ -315,7 +315,9 @@ class Containers:
             return NO_CONTENT
         if container.host is None:  # a host took it a moment ago, or somebody else removed it
             container = Container.get_by_ident(context, container.uuid)
-        timeout = STOP_BEFORE_DELETE_SECONDS if stop and container.status == Status.RUNNING else None
+        # Also where nothing runs: it may be started before its host gets to this.
+        stops = stop and call.access.allows("container:stop", container)
+        timeout = STOP_BEFORE_DELETE_SECONDS if stops else None
         with self._recorded(call, container, "delete"):
             # Saved before the message is sent: a lost one is found by its status and repeated.
             self._save_status(container, Status.DELETING, "delete", allowed)
@@ -360,6 +362,8 @@ class Containers:
         return ACCEPTED
 
     def _reboot(self, container: Container, given: Given, call: Call) -> Answer:
+        # By this the host knows that it is not the runtime which restarts it.
+        container.task_state = TaskState.REBOOTING
         self._save_status(container, Status.RESTARTING, "reboot")
         self._compute.reboot(call.context, container, timeout=given.get("timeout"))
         return ACCEPTED

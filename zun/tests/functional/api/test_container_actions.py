@@ -38,7 +38,9 @@ def test_actions_in_every_status(api, placed, host_up, compute, verb, path, key,
     if status in ALLOWED[key]:
         assert (reply.status, reply.json) == (success, body)
         assert [(method, uuid) for method, uuid, _ in compute.sent] == [(key, container.uuid)]
-        assert db.get(container.uuid)["status"] == {"reboot": "Restarting", "rebuild": "Rebuilding"}.get(key, status)
+        row = db.get(container.uuid)
+        assert row["status"] == {"reboot": "Restarting", "rebuild": "Rebuilding"}.get(key, status)
+        assert row["task_state"] == {"reboot": "container_rebooting"}.get(key)
     else:
         assert reply.refusal == (409, "invalid-state-exception")
         assert reply.error["detail"] == f"Cannot {key} container {container.uuid} in {status} state"

@@ -461,7 +461,7 @@ def test_what_the_host_is_told(api, admin_api, placed, compute):
     cases = [
         (api, "Stopped", "", {"force": False, "stop_timeout": None}),
         (api, "Running", "stop=True", {"force": False, "stop_timeout": 10}),
-        (api, "Stopped", "stop=True", {"force": False, "stop_timeout": None}),
+        (api, "Stopped", "stop=True", {"force": False, "stop_timeout": 10}),  # it may be started meanwhile
         (admin_api, "Running", "force=True", {"force": True, "stop_timeout": None}),
         (admin_api, "Running", "force=True&stop=True", {"force": True, "stop_timeout": 10}),
         (api, "Error", "force=False&stop=False&all_projects=False", {"force": False, "stop_timeout": None}),

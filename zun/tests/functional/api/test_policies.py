@@ -238,7 +238,9 @@ def test_rules_may_look_at_the_owner(with_rules, placed):
     assert api.get(f"/v1/containers/{mine['uuid']}").status == 200
 
 
-def test_the_right_to_stop_matters_only_where_something_runs(with_rules, placed):
+def test_the_right_to_stop_matters_only_where_something_runs(with_rules, placed, compute):
     api = with_rules({"container:stop": "!"})
-    assert api.delete(f"/v1/containers/{placed('Stopped').uuid}?stop=1").status == 204
+    stopped = placed("Stopped").uuid
+    assert api.delete(f"/v1/containers/{stopped}?stop=1").status == 204
+    assert compute.sent == [("delete", stopped, {"force": False, "stop_timeout": None})]
     assert api.delete(f"/v1/containers/{placed('Running').uuid}?stop=1").refusal == (403, "policy-not-authorized")

@@ -268,7 +268,7 @@ TREE = [
         500,
         "IllegalTransition",
         {"uuid": "c1", "old": "Rebuilding", "new": "Stopped"},
-        "Container c1 has become Rebuilding meanwhile and does not become Stopped.",
+        "Container c1 has become Rebuilding meanwhile.",
     ),
 ]
 

@@ -64,13 +64,13 @@ def test_the_holder_may_enter_again():
     locks = KeyedLocks()
     with locks("a"), locks("a"):
         pass
-    assert locks._locks == {}
+    assert locks.wanted() == {}
 
 
 def test_keys_are_forgotten_when_nobody_wants_them():
     locks = KeyedLocks()
     with locks("a"), locks("b"):
-        assert set(locks._locks) == {"a", "b"}
+        assert set(locks.wanted()) == {"a", "b"}
     with pytest.raises(RuntimeError), locks("c"):
         raise RuntimeError
     with ThreadPoolExecutor(8) as pool:
@@ -80,4 +80,4 @@ def test_keys_are_forgotten_when_nobody_wants_them():
                 return number
 
         list(pool.map(take, range(500)))
-    assert locks._locks == {}
+    assert locks.wanted() == {}

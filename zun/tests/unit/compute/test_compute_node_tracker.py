@@ -201,7 +201,7 @@ class TrackerLife(RuleBasedStateMachine):
             return
         assert wish.old == self.plans[uuid]
         try:
-            new = self.tracker.resize(uuid, wish.old, wish.request, wish.keep)
+            new = self.tracker.resize(uuid, wish.request, wish.keep)
         except exceptions.ClaimRefused:
             return
         assert new.memory_mib == wish.memory and keep <= new.cpus
@@ -412,7 +412,7 @@ def grown(agent, cpu=4.0):
     """A container with two CPUs that is being given ``cpu``: it, and its plans before and after."""
     container, old = agent.claim(cpu_policy="dedicated", cpu=2.0, memory=16)
     wish = Resize.of(container, cpu, None, None)
-    return container, old, agent.tracker.resize(container.uuid, old, wish.request)
+    return container, old, agent.tracker.resize(container.uuid, wish.request)
 
 
 def test_while_it_is_resized_a_container_has_the_old_and_the_new(agent):
@@ -425,11 +425,28 @@ def test_while_it_is_resized_a_container_has_the_old_and_the_new(agent):
     assert agent.tracker.usage.held_cpus == old.cpus
 
 
+@pytest.mark.parametrize("cpu", [1.0, 2.0, 3.0])
+def test_a_resize_may_meet_a_cpu_that_came_online(context, cpu):
+    """It is kept for the container already, and its row does not say so yet."""
+    whole = machine(cells=1, threads=2)
+    (cell,) = whole.cells
+    half = replace(cell, cpus=CpuSet("0,2-7"), siblings=(CpuSet("0"), *cell.siblings[1:]))
+    agent = Agent(context, replace(whole, cells=(half,)))
+    container, old = agent.claim(cpu_policy="dedicated", cpu=1.0, memory=16, placement={"cpu_isolation": "core"})
+    agent.tracker.update_inventory(context, whole, COLUMNS)
+    _, kept = agent.tracker.keep_up(container.uuid)
+    assert (old.withheld, kept.withheld) == (CpuSet(), CpuSet("1"))
+    new = agent.tracker.resize(container.uuid, Resize.of(container, cpu, None, None).request)
+    assert len(new.cpus) == cpu and CpuSet("0-1") <= new.cpus | new.withheld
+    agent.tracker.hold(container.uuid, new)
+    assert own(agent.tracker.usage.claim(container.uuid)) == own(new) == agent.tracker.usage.held_cpus
+
+
 def test_a_resize_that_does_not_fit_changes_nothing(agent):
-    container, old = agent.claim(cpu_policy="dedicated", cpu=2.0)
+    container, _ = agent.claim(cpu_policy="dedicated", cpu=2.0)
     before = agent.tracker.usage
     with pytest.raises(exceptions.ClaimRefused, match="no cell has 5 CPUs free: best is cell 0 with 4"):
-        agent.tracker.resize(container.uuid, old, Resize.of(container, 5.0, None, None).request)
+        agent.tracker.resize(container.uuid, Resize.of(container, 5.0, None, None).request)
     assert agent.tracker.usage == before
 
 

@@ -171,10 +171,14 @@ def test_a_status_is_set_only_from_those_it_was_decided_for(now, new, error):
     assert (row["status"], row["status_reason"]) == ((now, None) if error else (new, "because"))
 
 
-def test_without_a_status_it_does_not_matter_which_it_is():
+def test_what_was_decided_for_a_status_is_set_only_in_it():
     uuid = container(status="Rebuilding")["uuid"]
-    containers.update(uuid, {"task_state": None, "exit_code": 1}, only_from=frozenset({"Running"}))
-    assert (containers.get(uuid)["status"], containers.get(uuid)["exit_code"]) == ("Rebuilding", 1)
+    with pytest.raises(exceptions.StatusChanged):
+        containers.update(uuid, {"exit_code": 1}, only_from=frozenset({"Running"}))
+    containers.update(uuid, {"exit_code": 2}, only_from=frozenset({"Running", "Rebuilding"}))
+    assert (containers.get(uuid)["status"], containers.get(uuid)["exit_code"]) == ("Rebuilding", 2)
+    containers.update(uuid, {"exit_code": 3})
+    assert containers.get(uuid)["exit_code"] == 3
 
 
 def test_an_update_says_when_and_touches_nothing_else():

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The creation of a container: from a scheduler's plan to one that runs where it was planned, or what is left of it.
+
+It may run twice for one container: after a crash, or because a message came twice. What is held is committed to the row
+before the runtime is touched.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from zun.common import exceptions
+from zun.common.context import RequestContext
+from zun.common.kinds import Kind
+from zun.common.notifications import Notifier
+from zun.common.states import Status, TaskState
+from zun.compute.capsules import CapsuleMembers
+from zun.compute.claims import Claim
+from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.holdings import Holdings
+from zun.compute.networks import Networks, networks_of
+from zun.compute.operations import Operations
+from zun.compute.reconcile import take_over
+from zun.compute.record import Begun, event_of, recorded
+from zun.compute.runtime_objects import RuntimeObjects
+from zun.container.driver import ContainerDriver
+from zun.objects import Container
+from zun.objects.container import Claimed
+from zun.objects.placement import cpuset_record, held_plan
+from zun.scheduler.rpcapi import SchedulerAPI
+from zun.topology import Plan
+
+LOG = logging.getLogger(__name__)
+
+
+class Creation:
+    def __init__(
+        self,
+        hostname: str,
+        tracker: ComputeNodeTracker,
+        driver: ContainerDriver,
+        scheduler_api: SchedulerAPI,
+        notifier: Notifier,
+        networks: Networks,
+        operations: Operations,
+        holdings: Holdings,
+        objects: RuntimeObjects,
+        members: CapsuleMembers,
+    ) -> None:
+        self._hostname = hostname
+        self._tracker = tracker
+        self._driver = driver
+        self._scheduler_api = scheduler_api
+        self._notifier = notifier
+        self._networks = networks
+        self._operations = operations
+        self._holdings = holdings
+        self._objects = objects
+        self._members = members
+
+    def create(
+        self,
+        context: RequestContext,
+        container: Container,
+        *,
+        limits: Mapping[str, Any],
+        alternates: Sequence[Mapping[str, Any]],
+        tried: Mapping[str, str],
+    ) -> None:
+        """Claim, create, start if asked, and see in the kernel that it runs where it was planned."""
+        with self._operations.locks(container.uuid):
+            if self._tracker.usage.claim(container.uuid) is not None:
+                LOG.info("Container %s is on this host already: its message came twice", container.uuid)
+                return
+            try:
+                claim = self._tracker.container_claim(context, container, limits)
+                with claim:
+                    committed = self._commit(context, container, claim)
+            except exceptions.ClaimRefused as exc:
+                LOG.info("Container %s does not fit: %s", container.uuid, exc)
+                container.cpuset = container.task_state = None
+                # Whoever sent it here believed something else of this host; without this it would do so again.
+                self._scheduler_api.host_changed(context, host=self._hostname, generation=self._tracker.generation)
+                self._scheduler_api.claim_refused(
+                    context,
+                    container,
+                    host=self._hostname,
+                    reason=str(exc),
+                    tried=tried,
+                    alternates=alternates,
+                )
+                return
+            if committed is not None:
+                with claim:
+                    self._build(context, container, claim.plan, committed)
+
+    def resume(self, context: RequestContext, uuid: str) -> bool:
+        """Go on with a creation whose claim was committed. Returns whether the container is being created."""
+        with self._operations.undisturbed(context, uuid) as current:
+            plan = None if current is None else held_plan(current)
+            if current is None or plan is None or current.status != Status.CREATING:
+                return False
+            self._tracker.hold(uuid, plan)
+            self._build(context, current, plan)
+            return True
+
+    def _commit(self, context: RequestContext, container: Container, claim: Claim) -> Claimed | None:
+        """Write the claim to the row, and that the creation begins. None when the container does not wait for this
+        host any more.
+
+        Raises ClaimRefused: whether one more of its group may be here, and which host has a volume, is known for
+        certain only now.
+        """
+        container.cpuset = cpuset_record(claim.plan, self._tracker.topology)
+        container.task_state = TaskState.CREATING
+        try:
+            step = (context.request_id, "create", event_of("create"))
+            claimed = container.save_claim(self._hostname, step)
+        except exceptions.ClaimRefused:
+            raise
+        except (exceptions.ContainerNotFound, exceptions.Conflict) as exc:
+            LOG.info("Container %s needs no host any more: %s", container.uuid, exc)
+            claim.abort()
+            # Schedulers do not look before they choose: what they booked here is free again.
+            self._scheduler_api.host_changed(
+                context, host=self._hostname, generation=self._tracker.generation, uuid=container.uuid
+            )
+            return None
+        LOG.info(
+            "Claimed CPUs %s and memory nodes %s for container %s",
+            container.cpuset["cpuset_cpus"],
+            container.cpuset["cpuset_mems"],
+            container.uuid,
+        )
+        self._holdings.tell(context, container, claimed.generation)
+        return claimed
+
+    def _build(
+        self, context: RequestContext, container: Container, plan: Plan, committed: Claimed | None = None
+    ) -> None:
+        """From a committed claim to a container that is Created or Running, or Error with everything given back."""
+        run = bool(container.request.get("run"))
+        begun = None if committed is None else Begun(committed.event_id)
+        in_networks = committed is None or committed.in_networks
+        try:
+            with recorded(context, container.uuid, "create", last=not run, begun=begun) as step:
+                self._objects.make(context, container, plan, in_networks=in_networks)
+                container.status, container.task_state = Status.CREATED, None
+                if not run:
+                    take_over(container, self._driver.show(container))
+                    step.save(container)
+            if run:
+                with recorded(context, container.uuid, "create", "start") as step:
+                    container.task_state = TaskState.STARTING
+                    self._objects.start(container, plan)
+                    if container.kind == Kind.CAPSULE and not self._members.advance(context, container, plan):
+                        container.status = Status.CREATING  # an event of a member goes on with it
+                    container.task_state = None
+                    step.save(container)
+        except exceptions.ContainerNotFound:  # its row is gone: a forced delete overtook us
+            self._objects.discard(context, container)
+            self._holdings.released(context, container.uuid, None)
+            return
+        except exceptions.IllegalTransition as exc:  # its deletion was accepted: that finds all there is to remove
+            LOG.info("%s", exc)
+            return
+        except exceptions.ZunError as exc:
+            LOG.warning("Container %s could not be created: %s", container.uuid, exc)
+            self._give_up(context, container, str(exc), failed=not isinstance(exc, exceptions.Invalid))
+        except Exception as exc:
+            LOG.exception("Container %s could not be created", container.uuid)
+            self._give_up(context, container, f"Unexpected error of the compute service: {exc}", failed=True)
+        else:
+            LOG.info("Container %s is %s", container.uuid, container.status)
+        self._notifier.status_changed(context, container)
+
+    def _give_up(self, context: RequestContext, container: Container, reason: str, *, failed: bool) -> None:
+        """Remove what was made, give back what was claimed, and leave the container in Error with the reason.
+
+        What is to be deleted meanwhile keeps its status and its claim until then. ``failed``: another request would
+        fail here as well, as far as anybody can tell.
+        """
+        self._objects.discard(context, container)
+        container.status, container.status_reason, container.task_state = Status.ERROR, reason, None
+        container.status_detail = None
+        left = networks_of(container)
+        container.cpuset = container.host = container.container_id = container.addresses = None
+        if container.kind == Kind.CAPSULE:
+            container.end_members(reason)
+        try:
+            generation = container.save_changed_claim(self._hostname, only_from=(Status.CREATING,))
+        except exceptions.ContainerNotFound:
+            generation = None
+        except exceptions.StatusChanged as exc:
+            LOG.info("%s", exc)
+            return
+        self._holdings.released(context, container.uuid, generation, failed=failed)
+        self._networks.left(context, left)

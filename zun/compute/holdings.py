@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the containers of this host hold, as others are to know it once the rows say so."""
+
+from zun.common.context import RequestContext
+from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.record import logged
+from zun.compute.shared_pool import SharedPool
+from zun.objects import Container
+from zun.scheduler.rpcapi import SchedulerAPI
+
+
+class Holdings:
+    def __init__(
+        self, hostname: str, tracker: ComputeNodeTracker, pool: SharedPool, scheduler_api: SchedulerAPI
+    ) -> None:
+        self._hostname = hostname
+        self._tracker = tracker
+        self._pool = pool
+        self._scheduler_api = scheduler_api
+
+    def tell(self, context: RequestContext, container: Container, generation: int) -> None:
+        """Tell the schedulers what the container holds; its row says so since ``generation`` of the host."""
+        members = ("cpuset", "cpu", "memory", "disk", "volume_disk", "group_uuid", "image")
+        held = {name: container[name] for name in members}
+        self._scheduler_api.host_changed(
+            context,
+            host=self._hostname,
+            generation=generation,
+            uuid=container.uuid,
+            held=held if container.cpuset else None,
+        )
+
+    def released(
+        self, context: RequestContext, uuid: str, generation: int | None, *, failed: bool = False
+    ) -> None:
+        """The container holds nothing any more: count on it here, tell the schedulers, widen the shared pool.
+
+        In this order: its row says so already, so a claim may come any moment, and the pool may wait for the runtime.
+        """
+        self._tracker.release(uuid)
+        self._pool.leave(uuid)
+        if generation is not None:
+            self._scheduler_api.host_changed(
+                context, host=self._hostname, generation=generation, uuid=uuid, held=None, failed=failed
+            )
+        with logged("widen the shared pool after", uuid):
+            self._pool.settle()

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes what a container holds: to what somebody wants, or because the machine has changed."""
+
+import logging
+from collections.abc import Mapping
+
+from zun.common import exceptions, states
+from zun.common.context import RequestContext
+from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.holdings import Holdings
+from zun.compute.operations import Operations
+from zun.compute.record import logged
+from zun.compute.resize import Resize
+from zun.compute.runtime_objects import RuntimeObjects
+from zun.compute.shared_pool import SharedPool
+from zun.objects import Container
+from zun.objects.placement import cpuset_record
+from zun.topology import CpuSet, Plan
+from zun.topology.cpuset import NO_CPUS
+
+LOG = logging.getLogger(__name__)
+
+
+class Resizer:
+    def __init__(
+        self,
+        hostname: str,
+        tracker: ComputeNodeTracker,
+        pool: SharedPool,
+        operations: Operations,
+        holdings: Holdings,
+        objects: RuntimeObjects,
+    ) -> None:
+        self._hostname = hostname
+        self._tracker = tracker
+        self._pool = pool
+        self._operations = operations
+        self._holdings = holdings
+        self._objects = objects
+
+    def update(
+        self,
+        context: RequestContext,
+        container: Container,
+        *,
+        cpu: float | None = None,
+        memory: int | None = None,
+        cpu_policy: str | None = None,
+        keep_cpus: CpuSet = NO_CPUS,
+        quota: Mapping[str, int] | None = None,
+    ) -> Container:
+        """Change CPUs, memory (MiB) or CPU policy of a container, running or not, on the cells it is on.
+
+        The CPUs of ``keep_cpus`` stay with it.
+
+        New CPUs are claimed and emptied before they are used, old ones given back after they were left. When a step
+        fails everything is as before. Raises ClaimRefused when the host has not got what is wanted, and with ``quota``
+        (the default limits of projects) OverQuota when the project may not have it.
+        """
+        with self._operations.undisturbed(context, container.uuid) as current:
+            if current is None:
+                raise exceptions.ContainerNotFound(container=container.uuid)
+            states.check_action("update", current)
+            resize = Resize.of(current, cpu, memory, cpu_policy, keep_cpus)
+            new = self._tracker.resize(current.uuid, resize.request, resize.keep)
+            try:
+                self._apply(current, resize, new)
+                current.cpu, current.memory = resize.cpu, resize.memory
+                current.cpuset = cpuset_record(new, self._tracker.topology)
+                generation = current.save_changed_claim(self._hostname, quota)
+            except Exception:
+                self._undo(current, resize)
+                raise
+            self._tracker.hold(current.uuid, new)
+            with logged("widen the shared pool after the resize of", current.uuid):
+                self._pool.settle()
+            self._holdings.tell(context, current, generation)
+            LOG.info("Container %s is %s on CPUs %s with %s MiB", current.uuid, resize.policy, new.cpus, resize.memory)
+            return current
+
+    def resize(
+        self,
+        context: RequestContext,
+        container: Container,
+        *,
+        cpu: float | None,
+        memory: int | None,
+        cpu_policy: str | None = None,
+        keep_cpus: CpuSet = NO_CPUS,
+        quota: Mapping[str, int] | None = None,
+    ) -> None:
+        """As ``update``, for a caller that does not wait: a failure is in the log and leaves everything as it was."""
+        with logged("resize", container.uuid):
+            self.update(
+                context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy, keep_cpus=keep_cpus, quota=quota
+            )
+
+    def _apply(self, container: Container, resize: Resize, new: Plan) -> None:
+        """Move the container to ``new``, and see in the kernel that it moved. It holds the old plan meanwhile."""
+        container.cpu_policy = resize.policy
+        self._pool.change(container, new, cpu=resize.cpu, memory=resize.memory)
+        self._objects.check(container, new)
+
+    def _undo(self, container: Container, resize: Resize) -> None:
+        """Put the container back on what it had, and still holds."""
+        container.cpu_policy = str(resize.old.cpu_policy)
+        with logged("undo the resize of", container.uuid):
+            self._pool.change(container, resize.old, cpu=resize.old_cpu, memory=resize.old_memory)
+        self._tracker.hold(container.uuid, resize.old)
+        with logged("widen the shared pool after the resize of", container.uuid):
+            self._pool.settle()
+
+    def keep_up(self, context: RequestContext) -> None:
+        """Let claims hold the CPUs that came online since and that their isolation keeps."""
+        for uuid in self._tracker.usage.owners:
+            grown = self._tracker.keep_up(uuid)
+            if grown is None:
+                continue
+            old, new = grown
+            try:
+                self._keep_up(context, uuid, new)
+            except Exception:
+                if self._tracker.usage.claim(uuid) == new:
+                    self._tracker.hold(uuid, old)  # which is what the row says; the next time tries again
+                raise
+
+    def _keep_up(self, context: RequestContext, uuid: str, new: Plan) -> None:
+        self._pool.settle()
+        with self._operations.undisturbed(context, uuid) as current:
+            if current is None or current.host != self._hostname or self._tracker.usage.claim(uuid) != new:
+                return  # it has gone or changed while this waited for it
+            current.cpuset = cpuset_record(new, self._tracker.topology)
+            self._holdings.tell(context, current, current.save_changed_claim(self._hostname))
+        LOG.info("Container %s keeps CPUs %s, which are online now, from others", uuid, new.withheld)

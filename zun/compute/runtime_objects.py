@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A container's object at the runtime: made for a plan, started, seen to run where it was planned, and removed.
+
+It is found by the container's uuid, so that each of these may be done twice.
+"""
+
+from oslo_utils import timeutils
+
+from zun.common import exceptions
+from zun.common.context import RequestContext
+from zun.common.kinds import Kind
+from zun.common.states import Status
+from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.images import Accounts, seen_now_and_then
+from zun.compute.networks import Networks
+from zun.compute.reconcile import take_over, told_by_runtime
+from zun.compute.record import logged
+from zun.compute.shared_pool import SharedPool, pool_of
+from zun.compute.verify import disagreements
+from zun.container.driver import ContainerDriver, RuntimeState
+from zun.objects import Container, NetworkPort
+from zun.topology import Plan
+from zun.volume.volumes import Volumes
+
+SANDBOX_IMAGE = (
+    "It is the image that keeps the network of every capsule, [capsule] sandbox_image of zun-api: the operator can put "
+    "it on the host, or set another one."
+)
+
+
+class RuntimeObjects:
+    """Whoever calls this works on the container alone. What it learns of the container is set there, and not saved."""
+
+    def __init__(
+        self,
+        tracker: ComputeNodeTracker,
+        pool: SharedPool,
+        driver: ContainerDriver,
+        networks: Networks,
+        accounts: Accounts,
+        volumes: Volumes,
+    ) -> None:
+        self._tracker = tracker
+        self._pool = pool
+        self._driver = driver
+        self._networks = networks
+        self._accounts = accounts
+        self._volumes = volumes
+
+    def make(
+        self,
+        context: RequestContext,
+        container: Container,
+        plan: Plan,
+        *,
+        instead: bool = False,
+        in_networks: bool = True,
+    ) -> None:
+        """Create the object, its CPUs and memory nodes set; ``instead`` of the one there is.
+
+        Whether it is ``in_networks`` is asked here unless it is known that it is not. A port that comes or goes from
+        now on has a message of its own, which waits for this to be done.
+        """
+        source = self._accounts.source(context, container)
+        name = source.name
+        try:
+            image = self._driver.ensure(name, source.policy, source.auth, seen_now_and_then(container))
+        except (exceptions.ImageNotFound, exceptions.DockerError) as exc:
+            if container.kind != Kind.CAPSULE:
+                raise
+            raise type(exc)(f"{exc} {SANDBOX_IMAGE}") from exc
+        container.status_detail = None
+        if instead:  # the image is here: from now on nothing slow can fail
+            with self._pool.leaving(container.uuid):
+                self._driver.delete(container, force=True)
+        if plan.cpu_policy == "dedicated":
+            self._pool.settle()
+            cpus = plan.cpus
+        else:
+            cpus = pool_of(self._tracker.topology, self._tracker.usage, container.uuid, plan)
+        joins = container.capsule_uuid is not None  # the network is its capsule's
+        ports = NetworkPort.list_by_container(context, container.uuid) if in_networks and not joins else []
+        plug = None if joins else self._networks.prepare(context, container, ports)
+        container.container_id = self._driver.create(
+            container,
+            cpuset_cpus=str(cpus),
+            cpuset_mems=str(plan.mems),
+            image=name,
+            mounts=self._volumes.prepare(container),
+            plug=plug,
+            join=container.capsule_uuid,
+        )
+        if not joins:
+            self._networks.settle(context, container, ports)
+        entrypoint, command = image.invocation(container.entrypoint, container.command)
+        container.entrypoint, container.command = entrypoint or [], command or []
+        if plan.cpu_policy != "dedicated":
+            self._pool.enter(container, plan, cpus)
+
+    def start(self, container: Container, plan: Plan) -> None:
+        """Start it. Raises PinningMismatch when the kernel runs it elsewhere than planned."""
+        self._driver.start(container)
+        state = self.check(container, plan)
+        container.status, container.status_reason = Status.RUNNING, None
+        container.started_at = timeutils.utcnow() if state is None else state.started_at
+        container.finished_at = container.exit_code = None
+        for name, value in ({} if state is None else told_by_runtime(container, state)).items():
+            setattr(container, name, value)
+        if state is not None and state.status is not None and state.pid == 0:
+            take_over(container, state)
+
+    def check(self, container: Container, plan: Plan) -> RuntimeState | None:
+        """What the runtime says of it. Raises PinningMismatch when the kernel runs it elsewhere than planned.
+
+        One that has ended, or never ran, runs nowhere.
+        """
+        state = self._driver.show(container)
+        with self._pool.steady_for(container) as told:  # it may be moved until then
+            view = None if state is None else self._driver.kernel_view(container, state)
+        cpus = told.get(container.uuid, plan.cpus)
+        if view is not None and (found := disagreements(cpus, plan.mems, view)):
+            raise exceptions.PinningMismatch(reason="; ".join(found))
+        return state
+
+    def remove(self, context: RequestContext, container: Container, *, force: bool) -> None:
+        """Remove it, and those of a capsule's members before: all that can be, raising what went wrong with one."""
+        if container.kind == Kind.CAPSULE:
+            self._remove_members(context, container)
+        with self._pool.leaving(container.uuid):
+            self._driver.delete(container, force=force)
+
+    def discard(self, context: RequestContext, container: Container) -> None:
+        """Remove what was made of a container that is given up, as far as that goes."""
+        with logged("remove the object of", container.uuid):
+            self.remove(context, container, force=True)
+            self._volumes.remove(container)
+
+    def _remove_members(self, context: RequestContext, capsule: Container) -> None:
+        failure: exceptions.ZunError | None = None
+        for member in reversed(Container.list_by_capsule(context, capsule.uuid)):
+            try:
+                with self._pool.leaving(member.uuid):
+                    self._driver.delete(member, force=True)
+                self._pool.leave(member.uuid)
+            except exceptions.ZunError as exc:
+                failure = exc
+        if failure is not None:
+            raise failure
