@@ -2,23 +2,39 @@
 """Tasks that run again and again beside the work of a service."""
 
 import concurrent.futures
+import logging
 import threading
 from collections.abc import Callable
 
+import oslo_messaging
 from futurist import periodics
+from oslo_db import exception as db_exc
+
+from zun.common import exceptions
+
+LOG = logging.getLogger(__name__)
+
+# Something else is down. Where in our code that was noticed helps nobody, and the next run comes anyway.
+_OUTAGES = (
+    db_exc.DBConnectionError,
+    oslo_messaging.MessageDeliveryFailure,
+    oslo_messaging.MessagingTimeout,
+    exceptions.Unavailable,
+)
 
 
 class Periodic:
     """Runs each task at once on start and then every so many seconds, none waiting for another.
 
-    A failing task is logged and runs again.
+    A failing task is logged and runs again; in one line when it failed because the database, the message queue, a host
+    or its runtime does not answer.
     """
 
     def __init__(self, tasks: list[tuple[Callable[[], object], float]]) -> None:
         """``tasks`` are pairs of a function and the seconds between two of its runs."""
         self._worker = periodics.PeriodicWorker(
             [
-                (periodics.periodic(spacing=seconds, run_immediately=True)(_own_function(task)), (), {})
+                (periodics.periodic(spacing=seconds, run_immediately=True)(_own_function(task, seconds)), (), {})
                 for task, seconds in tasks
             ],
             executor_factory=lambda: concurrent.futures.ThreadPoolExecutor(max_workers=len(tasks)),
@@ -35,11 +51,18 @@ class Periodic:
         self._thread.join()
 
 
-def _own_function(task: Callable[[], object]) -> Callable[[], None]:
+def _own_function(task: Callable[[], object], seconds: float) -> Callable[[], None]:
     """A plain function around ``task``: futurist marks what it runs, and a bound method cannot be marked."""
+    name = getattr(task, "__qualname__", repr(task))
 
     def run() -> None:
-        task()
+        try:
+            task()
+            return
+        except _OUTAGES as exc:
+            reason = str(exc).partition("\n")[0]
+        # Out here, because oslo.log says once more what is being handled.
+        LOG.warning("%s failed and runs again in %g s: %s", name, seconds, reason)
 
-    run.__qualname__ = getattr(task, "__qualname__", repr(task))
+    run.__qualname__ = name
     return run
