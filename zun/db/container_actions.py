@@ -68,9 +68,12 @@ def fail(container_uuid: str, request_id: str, action: str) -> None:
 
 @session.retry
 def start_event(container_uuid: str, request_id: str, action: str, event: str) -> int | None:
-    """Note that a step of ``action`` begins. Gives its id, None when nobody asked for the action."""
-    with session.writer() as connection:
-        return start_event_in(connection, _open(connection, container_uuid, request_id, action), event)
+    """Note that a step of ``action`` begins. Gives its id, None when nobody asked for the action or it is gone."""
+    try:
+        with session.writer() as connection:
+            return start_event_in(connection, _open(connection, container_uuid, request_id, action), event)
+    except db_exc.DBReferenceError:  # since it was looked for: its container was deleted
+        return None
 
 
 def start_event_in(connection: sa.Connection, action_id: int | None, event: str) -> int | None:

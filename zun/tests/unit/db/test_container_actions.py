@@ -42,6 +42,21 @@ def test_a_container_that_is_gone():
     assert db.of_container(uuid) == []
 
 
+def test_a_container_that_goes_while_a_step_begins(monkeypatch):
+    uuid = container()["uuid"]
+    start(uuid)
+    there = db._open
+
+    def then_gone(connection, *action):
+        found = there(connection, *action)
+        connection.execute(models.containers.delete().where(models.containers.c.uuid == uuid))
+        return found
+
+    monkeypatch.setattr(db, "_open", then_gone)
+    assert db.start_event(uuid, "req-1", "stop", "compute__do_container_stop") is None
+    assert count(models.container_action_events) == 0
+
+
 def test_an_error_ends_an_action_and_a_step_in_between_does_not():
     uuid = container()["uuid"]
     start(uuid, "create")
