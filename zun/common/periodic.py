@@ -6,21 +6,11 @@ import logging
 import threading
 from collections.abc import Callable
 
-import oslo_messaging
 from futurist import periodics
-from oslo_db import exception as db_exc
 
-from zun.common import exceptions
+from zun.common import outages
 
 LOG = logging.getLogger(__name__)
-
-# Something else is down. Where in our code that was noticed helps nobody, and the next run comes anyway.
-_OUTAGES = (
-    db_exc.DBConnectionError,
-    oslo_messaging.MessageDeliveryFailure,
-    oslo_messaging.MessagingTimeout,
-    exceptions.Unavailable,
-)
 
 
 class Periodic:
@@ -59,8 +49,8 @@ def _own_function(task: Callable[[], object], seconds: float) -> Callable[[], No
         try:
             task()
             return
-        except _OUTAGES as exc:
-            reason = str(exc).partition("\n")[0]
+        except outages.OUTAGES as exc:
+            reason = outages.reason(exc)
         # Out here, because oslo.log says once more what is being handled.
         LOG.warning("%s failed and runs again in %g s: %s", name, seconds, reason)
 

@@ -13,7 +13,7 @@ import oslo_messaging
 from oslo_config import cfg
 from oslo_utils import timeutils
 
-from zun.common import exceptions, rpc
+from zun.common import exceptions, outages, rpc
 from zun.common.context import RequestContext, admin_context
 from zun.common.notifications import Notifier
 from zun.common.periodic import Periodic
@@ -244,8 +244,8 @@ class ComputeService:
         def run() -> None:
             try:
                 work()
-            except exceptions.Unavailable as exc:
-                LOG.warning("%s", exc)
+            except outages.OUTAGES as exc:
+                LOG.warning("Background work failed and is taken up again: %s", outages.reason(exc))
             except Exception:
                 LOG.exception("Background work failed; the next comparison with the runtime takes it up again")
 
