@@ -11,6 +11,7 @@ from zun.common import secrets
 from zun.common.secrets import Cipher
 from zun.common.subnets import Pool
 from zun.db import quotas
+from zun.db.containers import Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Settings:
 
     ``quota`` has the default limits of a project by resource, ``cipher`` is for the passwords of registries.
     ``subnet_pool`` is where networks get their subnets from.
-    ``sandbox_*`` say what keeps the network of a capsule.
+    ``sandbox_*`` say what keeps the network of a capsule. ``unique_names`` is where containers' names are there once.
     """
 
     cpu: Range
@@ -46,6 +47,7 @@ class Settings:
     subnet_pool: Pool
     sandbox_image: str
     sandbox_command: tuple[str, ...]
+    unique_names: Scope | None
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
@@ -65,5 +67,6 @@ class Settings:
             cipher=Cipher(secrets.keys(conf)),
             sandbox_image=conf.capsule.sandbox_image,
             sandbox_command=tuple(conf.capsule.sandbox_command),
+            unique_names=Scope(scope) if (scope := conf.compute.unique_container_name_scope) else None,
             quota={name: conf.quota[name] for name in quotas.RESOURCES},
         )

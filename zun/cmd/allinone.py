@@ -11,7 +11,7 @@ import os
 from zun.cmd import api, compute, program, wsproxy
 from zun.common import rpc, secrets
 from zun.compute.service import ComputeService
-from zun.db import migration, session
+from zun.db import migration
 from zun.scheduler.service import SchedulerService
 
 LOG = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ def main() -> None:
     api.check_noauth(conf)
     os.makedirs(conf.state_path, mode=0o700, exist_ok=True)
     secrets.make_key_file(conf.auth_encryption_key_file)
-    session.configure(conf.database.connection)
+    program.open_database(conf)
     if not migration.is_current():
         migration.upgrade()
     transport = rpc.get_transport(conf)

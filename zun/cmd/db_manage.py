@@ -6,7 +6,7 @@ from typing import Any
 from oslo_config import cfg
 
 from zun.cmd import program
-from zun.db import migration, session
+from zun.db import migration
 
 
 def _upgrade() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
     option = cfg.SubCommandOpt("command", title="commands", dest="command", handler=_add_commands)
     cfg.CONF.register_cli_opt(option)
     conf = program.configure("zun-db-manage")
-    session.configure(conf.database.connection)
+    program.open_database(conf)
     conf.command.run()
 
 

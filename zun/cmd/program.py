@@ -8,7 +8,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import sqlalchemy as sa
 from oslo_config import cfg
+from oslo_db import exception as db_exc
 from oslo_log import log as oslo_log
 
 from zun import conf as zun_conf
@@ -25,6 +27,7 @@ QUIET = (
     "oslo_messaging=INFO",
     "urllib3=WARN",
     "docker=WARN",
+    "oslo_db.api=CRITICAL",  # a traceback of each error that outlasts its retries, which whoever gets it logs too
     "stevedore=INFO",
     "websockets=WARN",
 )
@@ -48,11 +51,22 @@ def configure(program: str, argv: Sequence[str] | None = None, **defaults: Any) 
     return conf
 
 
-def connect_database(conf: cfg.ConfigOpts) -> None:
-    """Connect, and stop the program when the schema is not the one this code was written for."""
+def open_database(conf: cfg.ConfigOpts) -> None:
+    """Connect, waiting for a server that is not up yet, and stop the program when there is no way in."""
     database = conf.database
     sizes = {"pool_size": database.max_pool_size, "max_overflow": database.max_overflow}
-    session.configure(database.connection, **{name: value for name, value in sizes.items() if value is not None})
+    try:
+        session.configure(database.connection, **{name: value for name, value in sizes.items() if value is not None})
+        with session.reader():
+            pass
+    except (db_exc.DBError, sa.exc.SQLAlchemyError, OSError, ValueError) as exc:
+        reason = str(exc).partition("\n")[0]
+        raise SystemExit(f"The database of [database] connection cannot be used: {reason}") from exc
+
+
+def connect_database(conf: cfg.ConfigOpts) -> None:
+    """``open_database``, and stop the program when the schema is not the one this code was written for."""
+    open_database(conf)
     if not migration.is_current():
         raise SystemExit(
             f"The database has schema {migration.current() or 'none'}, this program needs {migration.head()}. "

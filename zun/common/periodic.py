@@ -2,23 +2,29 @@
 """Tasks that run again and again beside the work of a service."""
 
 import concurrent.futures
+import logging
 import threading
 from collections.abc import Callable
 
 from futurist import periodics
 
+from zun.common import outages
+
+LOG = logging.getLogger(__name__)
+
 
 class Periodic:
     """Runs each task at once on start and then every so many seconds, none waiting for another.
 
-    A failing task is logged and runs again.
+    A failing task is logged and runs again; in one line when it failed because the database, the message queue, a host
+    or its runtime does not answer.
     """
 
     def __init__(self, tasks: list[tuple[Callable[[], object], float]]) -> None:
         """``tasks`` are pairs of a function and the seconds between two of its runs."""
         self._worker = periodics.PeriodicWorker(
             [
-                (periodics.periodic(spacing=seconds, run_immediately=True)(_own_function(task)), (), {})
+                (periodics.periodic(spacing=seconds, run_immediately=True)(_own_function(task, seconds)), (), {})
                 for task, seconds in tasks
             ],
             executor_factory=lambda: concurrent.futures.ThreadPoolExecutor(max_workers=len(tasks)),
@@ -35,11 +41,18 @@ class Periodic:
         self._thread.join()
 
 
-def _own_function(task: Callable[[], object]) -> Callable[[], None]:
+def _own_function(task: Callable[[], object], seconds: float) -> Callable[[], None]:
     """A plain function around ``task``: futurist marks what it runs, and a bound method cannot be marked."""
+    name = getattr(task, "__qualname__", repr(task))
 
     def run() -> None:
-        task()
+        try:
+            task()
+            return
+        except outages.OUTAGES as exc:
+            reason = outages.reason(exc)
+        # Out here, because oslo.log says once more what is being handled.
+        LOG.warning("%s failed and runs again in %g s: %s", name, seconds, reason)
 
-    run.__qualname__ = getattr(task, "__qualname__", repr(task))
+    run.__qualname__ = name
     return run

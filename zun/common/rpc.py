@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import oslo_messaging
 from oslo_config import cfg
+from oslo_db import exception as db_exc
 from oslo_messaging import opts
 from oslo_messaging._drivers import amqpdriver
 from oslo_messaging.rpc import server as rpc_server
@@ -144,4 +145,8 @@ def answers_from(host: str | None) -> Iterator[None]:
         original = exceptions.by_name(type(exc).__name__.removesuffix("_Remote"))
         raise (original or exceptions.ZunError)(exc.args[0]) from None
     except oslo_messaging.RemoteError as exc:
+        if exc.exc_type == db_exc.DBConnectionError.__name__:
+            raise exceptions.Unavailable(
+                f"The database does not answer {host}. Try again; tell the operator if it stays so."
+            ) from None
         raise exceptions.ZunError(f"Host {host} failed: {exc.exc_type}: {exc.value}") from None

@@ -2,6 +2,7 @@
 """zun-compute as a set of running parts, for its own program and for the all-in-one."""
 
 import concurrent.futures
+import datetime
 import functools
 import logging
 import pathlib
@@ -10,8 +11,9 @@ from collections.abc import Callable
 
 import oslo_messaging
 from oslo_config import cfg
+from oslo_utils import timeutils
 
-from zun.common import exceptions, rpc
+from zun.common import exceptions, outages, rpc
 from zun.common.context import RequestContext, admin_context
 from zun.common.notifications import Notifier
 from zun.common.periodic import Periodic
@@ -30,7 +32,7 @@ from zun.compute.terminals import TerminalDesk
 from zun.compute.watch import Looks, follow
 from zun.container.driver import ContainerDriver
 from zun.network.driver import NetworkDriver
-from zun.objects import Container, Image, ZunService
+from zun.objects import Container, ContainerActionEvent, Image, ZunService
 from zun.scheduler.rpcapi import SchedulerAPI
 from zun.topology import HostTopology, discover
 from zun.volume.volumes import Volumes
@@ -38,6 +40,7 @@ from zun.volume.volumes import Volumes
 LOG = logging.getLogger(__name__)
 
 BINARY = "zun-compute"
+LOST_SECONDS = 600  # a message that has not been read for so long is lost: its host is known to be down much sooner
 SPARE_LOOKS = 4  # looks at containers in which nothing is under way, at the same time
 
 
@@ -212,6 +215,18 @@ class ComputeService:
                     self._submit(functools.partial(self.parts.attachments.settle, context, container))
                 self._looks.at(container.uuid)
         self._submit(functools.partial(self._networks.sweep, context))
+        self._submit(functools.partial(self._end_lost, context))
+
+    def _end_lost(self, context: RequestContext) -> None:
+        """Tell who waits for them that messages to this host were lost: with the broker, or with an earlier run."""
+        before = timeutils.utcnow() - datetime.timedelta(seconds=LOST_SECONDS)
+        for lost in ContainerActionEvent.end_lost(context, self._host, before):
+            LOG.warning(
+                "Container %s: %s of request %s never reached this host; whoever asked for it must ask again",
+                lost["container_uuid"],
+                lost["action"],
+                lost["request_id"],
+            )
 
     def _audit(self) -> None:
         try:
@@ -230,8 +245,8 @@ class ComputeService:
         def run() -> None:
             try:
                 work()
-            except exceptions.Unavailable as exc:
-                LOG.warning("%s", exc)
+            except outages.OUTAGES as exc:
+                LOG.warning("Background work failed and is taken up again: %s", outages.reason(exc))
             except Exception:
                 LOG.exception("Background work failed; the next comparison with the runtime takes it up again")
 

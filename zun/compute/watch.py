@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from zun.common import exceptions
+from zun.common import outages
 from zun.container.driver import RESYNC, EventSource
 
 LOG = logging.getLogger(__name__)
@@ -49,8 +49,8 @@ class Looks:
         while True:
             try:
                 self._look(uuid)
-            except exceptions.Unavailable as exc:
-                LOG.warning("Container %s could not be looked at: %s", uuid, exc)
+            except outages.OUTAGES as exc:
+                LOG.warning("Container %s could not be looked at: %s", uuid, outages.reason(exc))
             except Exception:
                 LOG.exception("Container %s could not be looked at; the next comparison of all does it again", uuid)
             with self._lock:

@@ -64,6 +64,18 @@ OPTS = [
     ),
     cfg.DictOpt("labels", default={}, help="Labels of this host, matched by the scheduler hint 'label:NAME'."),
     cfg.StrOpt("availability_zone", help="Zone of this host. Unset: default_availability_zone."),
+    cfg.StrOpt(
+        "unique_container_name_scope",
+        default="",
+        ignore_case=True,
+        choices=[
+            ("", "nowhere: a name that several containers have can be used to address none of them"),
+            ("project", "within a project"),
+            ("global", "in the whole cloud"),
+        ],
+        help="Where the name of a container is there once, whatever its letters' case. Read by zun-api, for new "
+        "containers and new names; what is there already stays.",
+    ),
     cfg.IntOpt("workers", default=32, min=1, help="Container operations that may run at the same time on this host."),
     cfg.IntOpt("heartbeat_interval", default=10, min=1, help="Seconds between two signs of life of this service."),
     cfg.IntOpt("inventory_interval", default=60, min=1, help="Seconds between two looks at what this host has."),

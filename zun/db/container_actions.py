@@ -6,13 +6,14 @@ action is found by container and request id. Work that a restart interrupted is 
 then belongs to the newest action of its name that has not ended.
 """
 
+import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
 from oslo_utils import timeutils
 
-from zun.common import exceptions
+from zun.common import exceptions, states
 from zun.db import models, session
 
 ERROR = "Error"
@@ -20,6 +21,7 @@ SUCCESS = "Success"
 
 table = models.container_actions
 _events = models.container_action_events
+_containers = models.containers
 
 # Built once, as those of a claim in zun.db.containers.
 _OF_REQUEST = table.c.request_id == sa.bindparam("this_request")
@@ -67,10 +69,42 @@ def fail(container_uuid: str, request_id: str, action: str) -> None:
 
 
 @session.retry
-def start_event(container_uuid: str, request_id: str, action: str, event: str) -> int | None:
-    """Note that a step of ``action`` begins. Gives its id, None when nobody asked for the action."""
+def end_lost(hostname: str, before: datetime.datetime) -> list[session.Row]:
+    """End in an error what was asked of the host's containers before ``before`` and never began there.
+
+    A container that is being worked on is left alone: what waits may begin yet, and what begins late all the same is
+    found by its request. Gives ``container_uuid``, ``action`` and ``request_id``.
+    """
+    never_began = (table.c.finish_time.is_(None), ~sa.exists().where(_events.c.action_id == table.c.id))
+    lost = (
+        sa.select(table.c.id, table.c.container_uuid, table.c.action, table.c.request_id)
+        .join(_containers, _containers.c.uuid == table.c.container_uuid)
+        .where(_containers.c.host == hostname, _containers.c.task_state.is_(None))
+        .where(_containers.c.status.not_in(states.TRANSITIONAL))
+        .where(table.c.start_time < before, *never_began)
+        .order_by(table.c.id)
+    )
+    with session.reader() as connection:
+        found = session.rows(connection, lost)
+    if not found:
+        return []
+    ended = {"finish_time": timeutils.utcnow(), "message": ERROR}
     with session.writer() as connection:
-        return start_event_in(connection, _open(connection, container_uuid, request_id, action), event)
+        return [
+            each
+            for each in found
+            if connection.execute(table.update().where(table.c.id == each["id"], *never_began).values(ended)).rowcount
+        ]
+
+
+@session.retry
+def start_event(container_uuid: str, request_id: str, action: str, event: str) -> int | None:
+    """Note that a step of ``action`` begins. Gives its id, None when nobody asked for the action or it is gone."""
+    try:
+        with session.writer() as connection:
+            return start_event_in(connection, _open(connection, container_uuid, request_id, action), event)
+    except db_exc.DBReferenceError:  # since it was looked for: its container was deleted
+        return None
 
 
 def start_event_in(connection: sa.Connection, action_id: int | None, event: str) -> int | None:

@@ -2,6 +2,7 @@
 """Queries of containers. Each function is one transaction."""
 
 import datetime
+import enum
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
@@ -91,6 +92,16 @@ _NEXT_GENERATION = _NODE.values(generation=nodes.c.generation + 1).returning(nod
 _NEXT_GENERATION_AS_ID = _NODE.values(generation=sa.func.last_insert_id(nodes.c.generation + 1))
 
 
+class Scope(enum.StrEnum):
+    """Where a container's name is there once."""
+
+    PROJECT = "project"
+    GLOBAL = "global"
+
+
+_NAMES_LOCK = "all container names"  # the row of quota_locks that is locked for a name in GLOBAL; of no project
+
+
 class Claimed(NamedTuple):
     """``generation`` is the host's new one; ``event_id`` is None when no step began; ``in_networks``: it has ports."""
 
@@ -106,22 +117,32 @@ def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnEleme
 
 @session.retry
 def insert(
-    values: Mapping[str, Any], quota: Mapping[str, int] | None = None, nets: Sequence[network_ports.Wanted] = ()
+    values: Mapping[str, Any],
+    quota: Mapping[str, int] | None = None,
+    nets: Sequence[network_ports.Wanted] = (),
+    unique: Scope | None = None,
 ) -> session.Row:
     """Add a container; ``uuid`` and the times are filled in. Returns the whole row.
 
     ``quota`` are the operator's default limits; with them, OverQuota when the project may not have it. ``nets`` are the
-    ports it gets, and raise what ``network_ports.allot`` does. Raises GroupNotFound.
+    ports it gets, and raise what ``network_ports.allot`` does. Raises GroupNotFound, and ContainerAlreadyExists when
+    another one has its name where that is ``unique``.
     """
     uuid = values.get("uuid") or uuidutils.generate_uuid()
     quotas.make_chargeable(values["project_id"])
+    if unique is Scope.GLOBAL:
+        quotas.make_chargeable(_NAMES_LOCK)
     with session.writer() as connection:
+        if unique is Scope.GLOBAL:
+            quotas.lock(connection, _NAMES_LOCK)  # like charge's own, before what fixes what MariaDB shows
         if quota is None:
             quotas.forget(connection, values["project_id"])
         else:
             wanted = {name: values.get(name) or 0 for name in ("cpu", "memory", "disk")}
             wanted["disk"] += values.get("volume_disk") or 0
             quotas.charge(connection, values["project_id"], {"containers": 1, **wanted}, quota)
+        if unique is not None:
+            _check_name(connection, values["name"], unique, values["project_id"], uuid)
         if values.get("registry_id") is not None:
             registries.hold(connection, values["registry_id"])
         if values.get("group_uuid"):
@@ -263,6 +284,19 @@ def update(
 
 
 @session.retry
+def rename(uuid: str, name: str, project_id: str, unique: Scope | None) -> None:
+    """Give the container of ``project_id`` another name. Raises ContainerNotFound, ContainerAlreadyExists."""
+    lock = _NAMES_LOCK if unique is Scope.GLOBAL else project_id
+    if unique is not None:
+        quotas.make_chargeable(lock)
+    with session.writer() as connection:
+        if unique is not None:
+            quotas.lock(connection, lock)
+            _check_name(connection, name, unique, project_id, uuid)
+        _update(connection, uuid, {"name": name}, None)
+
+
+@session.retry
 def update_if(uuid: str, expected: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     """Set ``values`` if every column in ``expected`` still holds what it says. Returns whether it did."""
     conditions = [
@@ -355,6 +389,16 @@ def destroy_unplaced(uuid: str) -> bool:
             connection.execute(table.delete().where(table.c.capsule_uuid == uuid))
             explanations.remove_in(connection, uuid)
         return removed
+
+
+def _check_name(connection: sa.Connection, name: str, unique: Scope, project_id: str, uuid: str) -> None:
+    """Raise ContainerAlreadyExists if another container has ``name``. Whoever may give it away waits for our lock."""
+    others = [table.c.kind == Kind.CONTAINER, _BY_ITSELF, table.c.uuid != uuid]
+    if unique is Scope.PROJECT:
+        others.append(table.c.project_id == project_id)
+    taken = sa.select(table.c.id).where(sa.func.lower(table.c.name) == name.lower(), *others).limit(1)
+    if connection.execute(taken).first() is not None:
+        raise exceptions.ContainerAlreadyExists(field="name", value=name)
 
 
 def _check_group(connection: sa.Connection, group_uuid: str, uuid: str, hostname: str) -> None:

@@ -54,6 +54,13 @@ def all_services(binary: str | None = None, hosts: Collection[str] | None = None
         return session.rows(connection, statement)
 
 
+def closed(binary: str) -> set[str]:
+    """The hosts where ``binary`` is disabled or forced down."""
+    statement = sa.select(table.c.host).where(table.c.binary == binary, sa.or_(table.c.disabled, table.c.forced_down))
+    with session.reader() as connection:
+        return set(connection.execute(statement).scalars())
+
+
 @session.retry
 def update(host: str, binary: str, values: Mapping[str, Any]) -> None:
     """Set ``values``. Raises ZunServiceNotFound."""

@@ -16,6 +16,7 @@ reads first and writes later otherwise fails with "database is locked" when anot
 
 import contextlib
 import functools
+import logging
 import pathlib
 import threading
 import time
@@ -29,6 +30,8 @@ from oslo_db import exception as db_exc
 from oslo_db.sqlalchemy import exc_filters
 
 from zun.db import mysql
+
+LOG = logging.getLogger(__name__)
 
 Row = Mapping[str, Any]
 Columns = dict[str, Sequence[Any]]
@@ -193,14 +196,25 @@ def _server(url: sa.URL, **pool: int) -> _Engines:
         return made
 
     writer = make()
-    oslo_db_api.wrap_db_retry(
-        max_retries=SERVER_ATTEMPTS,
-        retry_interval=SERVER_WAIT_SECONDS,
-        inc_retry_interval=False,
-        exception_checker=lambda exc: isinstance(exc, db_exc.DBConnectionError),
-    )(lambda: writer.connect().close())()
+    _reach(writer)
     reader = make(isolation_level="AUTOCOMMIT", skip_autocommit_rollback=True)
     return _Engines(reader, writer, contextlib.nullcontext(), single=reader)
+
+
+def _reach(server: sa.Engine) -> None:
+    """Wait for a database that is not up yet. Raises DBConnectionError when it does not come."""
+    for left in reversed(range(SERVER_ATTEMPTS)):
+        try:
+            server.connect().close()
+            return
+        except db_exc.DBConnectionError as exc:
+            if not left:
+                raise
+            reason = str(exc).partition("\n")[0]
+        where = server.url.render_as_string()
+        # Out here, because oslo.log says once more what is being handled.
+        LOG.warning("Database %s does not answer, asking again in %g s: %s", where, SERVER_WAIT_SECONDS, reason)
+        time.sleep(SERVER_WAIT_SECONDS)
 
 
 def _sqlite(url: sa.URL) -> _Engines:

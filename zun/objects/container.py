@@ -151,14 +151,20 @@ class Container(base.ZunObject):
     cpuset: dict[str, Any] | None
 
     @base.remotable
-    def create(self, quota: Mapping[str, int] | None = None, nets: Sequence[Mapping[str, Any]] = ()) -> None:
+    def create(
+        self,
+        quota: Mapping[str, int] | None = None,
+        nets: Sequence[Mapping[str, Any]] = (),
+        unique_name: str | None = None,
+    ) -> None:
         """Add the row. What was not set gets its default.
 
         ``quota`` are the default limits of projects; with them, OverQuota when the project may not have it. ``nets``
-        are the networks it joins, as ``zun.db.network_ports`` has them.
+        are the networks it joins, as ``zun.db.network_ports`` has them. ``unique_name`` is where its name must be there
+        once (``zun.db.containers.Scope``): else ContainerAlreadyExists.
         """
         self.obj_set_defaults()
-        self.refresh_from(db.insert(self.columns(), quota, nets))
+        self.refresh_from(db.insert(self.columns(), quota, nets, db.Scope(unique_name) if unique_name else None))
 
     @base.remotable
     def save(self, only_from: Collection[str] | None = None) -> None:
@@ -171,6 +177,13 @@ class Container(base.ZunObject):
             db.update(self.uuid, self.columns(changed), only_from=_set(only_from))
             self.updated_at = timeutils.utcnow()
         self.obj_reset_changes()
+
+    @base.remotable
+    def rename(self, name: str, unique_name: str | None = None) -> None:
+        """Write a new name, and nothing else. Raises ContainerNotFound, and ContainerAlreadyExists as ``create``."""
+        db.rename(self.uuid, name, self.project_id, db.Scope(unique_name) if unique_name else None)
+        self.name, self.updated_at = name, timeutils.utcnow()
+        self.obj_reset_changes(["name", "updated_at"])
 
     @base.remotable
     def save_step(self, event_id: int, last: bool) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steps that a compute host does for an action, as it notes them."""
 
+import datetime
 from typing import Any
 
 from zun.common.context import RequestContext
@@ -30,3 +31,11 @@ class ContainerActionEvent(base.ZunObject):
     @base.remotable_classmethod
     def finish(cls, context: RequestContext, event_id: int, result: str, traceback: str | None, last: bool) -> None:
         db.finish_event(event_id, result, traceback, last=last)
+
+    @base.remotable_classmethod
+    def end_lost(cls, context: RequestContext, hostname: str, before: datetime.datetime) -> list[dict[str, Any]]:
+        """End in an error what was asked of the host's containers before ``before`` and never began; gives its actions.
+
+        Each has ``container_uuid``, ``action`` and ``request_id``.
+        """
+        return [dict(row) for row in db.end_lost(hostname, before)]

@@ -150,6 +150,13 @@ class DeleteContainer(Each, containers.DeleteContainer):
 
     wish = "delete container {}"
 
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        for action in parser._actions:
+            if action.dest == "wait":  # python-zunclient speaks of a create here
+                action.help = "Wait until the containers are gone."
+        return parser
+
     def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
         whose = {"all_projects": True} if parsed_args.all_projects else {}
         # A name may be given again as soon as its container is gone.

@@ -173,7 +173,8 @@ class SchedulerEndpoint:
             if db.update_if(row["uuid"], {"host": None, "updated_at": row["updated_at"]}, {}):
                 LOG.warning("Container %s was accepted and lost; scheduling it again", row["uuid"])
                 context = admin_context()
-                self._place(context, Container.from_row(context, row), {}, ())
+                # Who keeps its best host may be who loses it: one that cannot reach the database, say, still speaks.
+                self._place(context, Container.from_row(context, row), {}, (), may_hand_over=False)
 
     def _place(
         self,
@@ -182,6 +183,8 @@ class SchedulerEndpoint:
         tried: Mapping[str, str],
         alternates: Sequence[Mapping[str, Any]],
         passed: Sequence[str] = (),
+        *,
+        may_hand_over: bool = True,
     ) -> None:
         try:
             spec = RequestSpec.of(container, tried, group=_group(container))
@@ -193,7 +196,7 @@ class SchedulerEndpoint:
             self._fail(context, container, explain.Explanation(str(exc), {}))
             return
         self._table.refresh()
-        answer, keeper = self._select_and_book(spec, alternates, passed)
+        answer, keeper = self._select_and_book(spec, alternates, passed, may_hand_over)
         if isinstance(answer, select.NoValidHost):
             for rejection in answer.rejections:
                 LOG.debug("%s: %s: %s: %s", spec.uuid, rejection.hostname, rejection.filter, rejection.reason)
@@ -220,7 +223,11 @@ class SchedulerEndpoint:
             LOG.warning("Container %s could not be handed to host %s: %s", spec.uuid, best.hostname, exc)
 
     def _select_and_book(
-        self, spec: RequestSpec, alternates: Sequence[Mapping[str, Any]], passed: Collection[str]
+        self,
+        spec: RequestSpec,
+        alternates: Sequence[Mapping[str, Any]],
+        passed: Collection[str],
+        may_hand_over: bool,
     ) -> tuple[list[select.Choice] | select.NoValidHost, str | None]:
         """The hosts, best first; and which other scheduler keeps the best, so that nothing is booked here."""
         answer: list[select.Choice] | select.NoValidHost = []
@@ -247,7 +254,7 @@ class SchedulerEndpoint:
                 return None
             best = answer[0]
             row = hosts.row(best.hostname)
-            keeper = None if row is None else shares.other_keeper(row, passed)
+            keeper = shares.other_keeper(row, passed) if may_hand_over and row is not None else None
             return None if keeper is not None else (best.hostname, best.held(spec))
 
         self._table.choose_and_book(spec.uuid, choose)

@@ -21,6 +21,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from zun.common import zones
 from zun.db import aggregates, compute_nodes, containers, services
 from zun.scheduler.columns import Columns
@@ -181,17 +183,20 @@ class HostTable:
         self._read_stale()
 
     def catch_up(self, generations: int) -> bool:
-        """Before a request is refused: read what hosts have changed and not told yet. Returns whether there may be any.
+        """Before a request is refused: read what hosts have changed and not told yet, and hosts that an administrator
+        has let work again. Returns whether there may be any.
 
         ``generations`` is the sum of those that the request was decided with. Whoever sees in the database that
         something was given back may ask for it before its host's word is here.
         """
+        opened = self._opened()
         together = self._compare_together
         sums = compute_nodes.sums_of_generations(together)
-        if sum(sums.values()) == generations:
+        if sum(sums.values()) == generations and not opened:
             return False
         known: Counter[int] = Counter()
         with self._lock:
+            self._stale |= opened
             for name, number in self._ids.items():
                 state = self._hosts.find(name)
                 known[number // together] += 0 if state is None else state.generation
@@ -202,6 +207,13 @@ class HostTable:
                     self._stale |= self._changed(found)
         self._read_stale()
         return True
+
+    def _opened(self) -> set[str]:
+        """Hosts whose services are disabled or forced down here, and not in the database."""
+        with self._lock:
+            there = (self._hosts[row] for row in np.flatnonzero(~self._hosts.serving).tolist())
+            closed = {state.hostname for state in there if state.service is not None}
+        return closed - services.closed(COMPUTE_BINARY) if closed else closed
 
     def _slices(self) -> int:
         return max(1, math.ceil(len(self._hosts) / self._compare_together))

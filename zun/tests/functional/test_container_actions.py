@@ -5,6 +5,7 @@ import pytest
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
+from zun.compute import service
 from zun.db import container_actions as db
 from zun.db import containers as db_containers
 from zun.tests.fixtures import new_container, wait_for
@@ -131,3 +132,18 @@ def test_an_interrupted_operation_ends_under_its_own_action(cloud, context):
     db_containers.update(container.uuid, {"task_state": "container_stopping"})
     cloud.start_agent("one")
     assert ended(container, "req-2") == (None, [("compute__do_container_stop", "Success")])
+
+
+def test_a_request_whose_message_was_lost_ends(database, context, monkeypatch, caplog):
+    """Whoever waits for its end is told, and the container is as it was."""
+    monkeypatch.setattr(service, "LOST_SECONDS", 0)
+    often = {"compute__audit_interval": 0, "compute__sync_container_state_interval": 1}
+    cloud = Cloud({"one": machine(cells=1, cores=4)}, **often)
+    try:
+        container = create(cloud, context)
+        asked("stop", container, number=2)
+        assert ended(container, "req-2") == ("Error", [])
+        assert cloud.settled(container).status == "Running"
+        assert f"Container {container.uuid}: stop of request req-2 never reached this host" in caplog.text
+    finally:
+        cloud.stop()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oslo_utils import timeutils
+from oslo_utils import timeutils, uuidutils
 
 from zun.api import archives, committed, creation, hints, microversion, nets, paging
 from zun.api import placement as placement_rules
@@ -251,13 +251,24 @@ class Containers:
         container = Container(call.context, project_id=call.context.project_id, user_id=call.context.user_id, **fields)
         wanted = nets.wanted(container.project_id, given.get("nets"))
         try:
-            container.create(self._settings.quota, wanted)
+            self._insert(container, wanted, may_rename=not given.get("name"))
         except exceptions.GroupNotFound:  # deleted since it was looked up
             raise hints.no_group(fields["group_uuid"]) from None
         with self._recorded(call, container, "create"):
             self._schedule(call, container)
         shown = self._shown(container, call, fresh=True)
         return Answer(shown, 202, {"Location": f"{call.base_url}/v1/containers/{container.uuid}"})
+
+    def _insert(self, container: Container, wanted: Sequence[Mapping[str, Any]], *, may_rename: bool) -> None:
+        """Write the row. ``may_rename``: its name is ours, and there are few such names."""
+        unique = self._settings.unique_names
+        try:
+            container.create(self._settings.quota, wanted, unique)
+        except exceptions.ContainerAlreadyExists:
+            if not may_rename:
+                raise
+            container.name = f"{container.name}-{uuidutils.generate_uuid()}"
+            container.create(self._settings.quota, wanted, unique)
 
     def _schedule(self, call: Call, container: Container) -> None:
         """Hand the container to the scheduler. When that fails its row says so, as a client may look for it
@@ -586,9 +597,11 @@ class Containers:
 
     def _describe(self, container: Container, given: Given) -> None:
         """Save what is written in the row and nowhere else."""
-        for field in ("name", "auto_heal"):
-            if given.get(field) is not None:
-                setattr(container, field, given[field])
+        name = given.get("name")
+        if name is not None and name != container.name:
+            container.rename(name, self._settings.unique_names)
+        if given.get("auto_heal") is not None:
+            container.auto_heal = given["auto_heal"]
         container.save()
 
     def _save_status(self, container: Container, status: Status, action: str, allowed: str | None = None) -> None:

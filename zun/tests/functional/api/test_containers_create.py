@@ -5,10 +5,12 @@ import re
 
 import pytest
 
+from zun.api import app, creation
 from zun.common.context import admin_context
 from zun.db import containers as db
 from zun.db import session, volumes
 from zun.objects import Container
+from zun.tests.functional.api.client import Client
 
 NOTHING_GIVEN = {
     "image": "demo",
@@ -385,6 +387,43 @@ def test_the_operators_defaults(configuration, database, scheduler, compute):
     assert (shown["cpu"], shown["memory"], shown["image_driver"]) == (2.5, "1024", "glance")
     assert db.get(shown["uuid"])["request"]["availability_zone"] == "north"
     assert api.post("/v1/containers", {"image": "demo", "cpu": 64}).status == 202
+
+
+@pytest.fixture
+def unique(configuration, database, scheduler, compute):
+    """Clients of a service where a name is there once in ``scope``: of project demo, and of project other."""
+
+    def unique(scope):
+        configuration.set_override("unique_container_name_scope", scope, group="compute")
+        made = app.build(configuration, scheduler_api=scheduler, compute_api=compute)
+        return [Client(made, project=project, version="1.13") for project in ("demo", "other")]
+
+    return unique
+
+
+@pytest.mark.parametrize(("scope", "elsewhere"), [("project", 202), ("global", 409)])
+def test_a_unique_name_cannot_be_given_twice(unique, scope, elsewhere):
+    own, other = unique(scope)
+    assert own.post("/v1/containers", {"image": "demo", "name": "web"}).status == 202
+    reply = own.post("/v1/containers", {"image": "demo", "name": "WEB"})
+    assert reply.refusal == (409, "container-already-exists")
+    assert "WEB" in reply.error["detail"]
+    assert other.post("/v1/containers", {"image": "demo", "name": "web"}).status == elsewhere
+    second = own.post("/v1/containers", {"image": "demo", "name": "db"}).json
+    assert own.post(f"/v1/containers/{second['uuid']}/rename?name=Web").refusal == (409, "container-already-exists")
+    db.update(second["uuid"], {"status": "Created"})
+    assert own.patch(f"/v1/containers/{second['uuid']}", {"name": "web"}).refusal == (409, "container-already-exists")
+    renamed = own.patch(f"/v1/containers/{second['uuid']}", {"name": "db2", "auto_heal": True})
+    assert (renamed.status, renamed.json["name"], renamed.json["auto_heal"]) == (200, "db2", True)
+    assert renamed.json["updated_at"]
+
+
+def test_a_name_of_ours_does_not_fail_for_being_taken(unique, monkeypatch):
+    own, _ = unique("project")
+    monkeypatch.setattr(creation, "generated_name", lambda choose: "alpha-1-container")
+    names = [own.post("/v1/containers", {"image": "demo"}).json["name"] for _ in range(3)]
+    assert names[0] == "alpha-1-container" and len(set(names)) == 3
+    assert all(name.startswith("alpha-1-container") for name in names)
 
 
 def test_names_may_be_given_twice(api):

@@ -365,3 +365,8 @@ def test_without_neutron_floating_addresses_say_what_there_is(monkeypatch, comma
         monkeypatch.setattr(Manager, "network", property(lambda self: cloud.network), raising=False)
         with pytest.raises(exceptions.CommandError, match=r"Neutron's, which answered: .* --expose-port"):
             execute(command, server, *argv)
+
+
+def test_what_wait_of_delete_says():
+    said = " ".join(each.DeleteContainer(None, None).get_parser("delete").format_help().split())
+    assert "--wait Wait until the containers are gone." in said

@@ -3,6 +3,7 @@ import itertools
 import threading
 
 import pytest
+from oslo_db import exception as db_exc
 
 from zun.common.periodic import Periodic
 
@@ -55,6 +56,24 @@ def test_a_failing_task_runs_again_and_harms_no_other(run):
     failing, other = Task(enough=4, error=RuntimeError("the database is away")), Task(enough=4)
     run((failing.run, OFTEN), (other.run, OFTEN))
     assert failing.enough.wait(10) and other.enough.wait(10)
+
+
+def test_a_database_that_is_away_is_one_line_of_the_log(run, caplog):
+    away = db_exc.DBConnectionError(RuntimeError("Lost connection\n[SQL: SELECT 1]"))
+    task = Task(enough=3, error=away)
+    run((task.run, OFTEN))
+    assert task.enough.wait(10)
+    first, second = caplog.records[:2]  # of the runs before the third
+    said = "Task.run failed and runs again in 0.01 s: Lost connection"
+    for record in (first, second):
+        assert (record.levelname, record.getMessage(), record.exc_info) == ("WARNING", said, None)
+
+
+def test_a_defect_is_logged_with_its_traceback(run, caplog):
+    task = Task(enough=3, error=RuntimeError("a defect"))
+    run((task.run, OFTEN))
+    assert task.enough.wait(10)
+    assert all(record.exc_info and record.levelname == "ERROR" for record in caplog.records[:2])
 
 
 def test_a_task_that_hangs_holds_up_no_other(run):

@@ -73,6 +73,12 @@ def remote(error, *args):
             id="a-class-of-a-newer-release",
         ),
         pytest.param(
+            oslo_messaging.RemoteError("DBConnectionError", "(2013, 'Lost')\n[SQL: secret]", ["Traceback ..."]),
+            exceptions.Unavailable,
+            "The database does not answer h1. Try again; tell the operator if it stays so.",
+            id="database-away",
+        ),
+        pytest.param(
             oslo_messaging.RemoteError("OperationalError", "database is away", ["Traceback ...", "secret"]),
             exceptions.ZunError,
             "Host h1 failed: OperationalError: database is away",

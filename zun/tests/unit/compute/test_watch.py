@@ -4,6 +4,7 @@
 import threading
 
 import pytest
+from oslo_db import exception as db_exc
 
 from zun.common import exceptions
 from zun.compute import watch
@@ -74,6 +75,15 @@ def test_a_look_that_fails_is_not_the_last(eyes, looks, error):
     wait_for(lambda: eyes.errors == [])
     looks.at("a")
     wait_for(lambda: eyes.seen == ["a", "a"])
+
+
+def test_a_database_that_is_away_is_no_defect(eyes, looks, caplog):
+    eyes.errors.append(db_exc.DBConnectionError(RuntimeError("Lost connection\n[SQL: SELECT 1]")))
+    looks.at("a")
+    eyes.go()
+    (record,) = wait_for(lambda: caplog.records)
+    said = "Container a could not be looked at: Lost connection"
+    assert (record.levelname, record.getMessage(), record.exc_info) == ("WARNING", said, None)
 
 
 def test_after_a_stop_nobody_looks(eyes, looks):

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
+import datetime
+
 import pytest
 import sqlalchemy as sa
+from oslo_utils import timeutils
 
 from zun.common import exceptions
 from zun.db import container_actions as db
@@ -40,6 +43,47 @@ def test_a_container_that_is_gone():
     db.fail(uuid, "req-1", "stop")
     assert db.start_event(uuid, "req-1", "stop", "compute__do_container_stop") is None
     assert db.of_container(uuid) == []
+
+
+def test_a_container_that_goes_while_a_step_begins(monkeypatch):
+    uuid = container()["uuid"]
+    start(uuid)
+    there = db._open
+
+    def then_gone(connection, *action):
+        found = there(connection, *action)
+        connection.execute(models.containers.delete().where(models.containers.c.uuid == uuid))
+        return found
+
+    monkeypatch.setattr(db, "_open", then_gone)
+    assert db.start_event(uuid, "req-1", "stop", "compute__do_container_stop") is None
+    assert count(models.container_action_events) == 0
+
+
+def test_what_never_reached_the_host_ends(monkeypatch):
+    idle = {"status": "Running", "host": "h1"}
+    lost, begun, late = (container(**idle)["uuid"] for _ in range(3))
+    spared = [
+        container(**{**idle, "task_state": "container_stopping"})["uuid"],
+        container(**{**idle, "status": "Rebuilding"})["uuid"],
+        container(**{**idle, "host": "h2"})["uuid"],
+    ]
+    for uuid in (lost, begun, *spared):
+        start(uuid)
+    db.start_event(begun, "req-1", "stop", "compute__do_container_stop")
+    before = timeutils.utcnow() + datetime.timedelta(seconds=1)
+    monkeypatch.setattr(timeutils, "utcnow", lambda: before)
+    start(late)
+    assert [(each["container_uuid"], each["action"], each["request_id"]) for each in db.end_lost("h1", before)] == [
+        (lost, "stop", "req-1")
+    ]
+    assert db.end_lost("h1", before) == []
+    ended = db.find(lost, "req-1")[0]
+    assert (ended["message"], ended["finish_time"] is not None) == ("Error", True)
+    assert [db.find(uuid, "req-1")[0]["finish_time"] for uuid in (begun, late, *spared)] == [None] * 5
+    event = db.start_event(lost, "req-1", "stop", "compute__do_container_stop")  # it was only late
+    db.finish_event(event, "Success", None, last=True)
+    assert db.find(lost, "req-1")[0]["message"] is None
 
 
 def test_an_error_ends_an_action_and_a_step_in_between_does_not():

@@ -74,6 +74,66 @@ def test_get_finds_whoever_owns_it_and_tells_what_is_missing():
         containers.get(MISSING)
 
 
+# unique names
+
+UNIQUE = [containers.Scope.PROJECT, containers.Scope.GLOBAL]
+
+
+@pytest.mark.parametrize(
+    ("unique", "others"),
+    [
+        pytest.param(None, ["demo", "other"], id="nowhere"),
+        pytest.param(containers.Scope.PROJECT, ["other"], id="project"),
+        pytest.param(containers.Scope.GLOBAL, [], id="global"),
+    ],
+)
+def test_where_a_name_is_there_once(unique, others):
+    container(name="Web"), container(name="db", kind="capsule"), container(name="cache", capsule_uuid=MISSING)
+    taken = []
+    for project in ("demo", "other"):
+        try:
+            containers.insert(values(name="wEB", project_id=project), unique=unique)
+        except exceptions.ContainerAlreadyExists as exc:
+            assert "wEB" in str(exc)
+            taken.append(project)
+    assert {"demo", "other"} - set(taken) == set(others)
+    for name in ("db", "cache", "free"):
+        assert containers.insert(values(name=name), unique=unique)["name"] == name
+
+
+@pytest.mark.parametrize("unique", UNIQUE)
+def test_a_unique_name_is_given_once_when_many_ask_for_it(unique):
+    for turn in range(5):
+
+        def insert(number, name=f"web-{turn}"):
+            project = "demo" if unique is containers.Scope.PROJECT else f"project-{number}"
+            return containers.insert(values(name=name, project_id=project), unique=unique)
+
+        answers = together(8, insert)
+        assert [type(each) for each in answers].count(exceptions.ContainerAlreadyExists) == 7
+
+
+@pytest.mark.parametrize("unique", UNIQUE)
+def test_a_name_is_taken_by_one_of_those_who_rename_to_it(unique):
+    rows = [container() for _ in range(6)]
+    for turn in range(5):
+
+        def rename(number, name=f"web-{turn}"):
+            return containers.rename(rows[number]["uuid"], name, "demo", unique)
+
+        answers = together(6, rename)
+        assert sorted(map(str, answers)) == [f"A container with name web-{turn} already exists."] * 5 + ["None"]
+        assert sum(containers.get(row["uuid"])["name"] == f"web-{turn}" for row in rows) == 1
+
+
+def test_the_case_of_an_own_unique_name_may_be_changed():
+    row = container(name="web")
+    containers.rename(row["uuid"], "WEB", "demo", containers.Scope.GLOBAL)
+    assert containers.get(row["uuid"])["name"] == "WEB"
+    with pytest.raises(exceptions.ContainerNotFound):
+        containers.rename(MISSING, "other", "demo", None)
+
+
 # find
 
 DEMO = RequestContext(user_id="alice", project_id="demo", roles=["member"])

@@ -552,6 +552,16 @@ def test_a_request_that_cannot_be_handed_over_waits_for_the_sweep(second, hosts,
     assert "could not be handed" in caplog.text
 
 
+def test_what_was_lost_is_not_handed_over_again(second, hosts, others, context):
+    """Or it would never be placed where the keeper of its best host is who loses it."""
+    container = new_container(context, cpu_policy="dedicated", cpu=4.0)
+    second.create(context, container=container)
+    assert [each[:2] for each in others.handed] == [(container.uuid, "a")]
+    lost(container)
+    second.sweep(60)
+    assert ([each.host for each in hosts.handed], len(others.handed)) == (["big"], 1)
+
+
 def test_who_left_keeps_no_hosts(second, hosts, others, context):
     second.scheduler_seen(context, name="a", leaving=True)
     second.create(context, container=new_container(context, cpu_policy="dedicated", cpu=4.0))

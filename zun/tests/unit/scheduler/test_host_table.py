@@ -497,6 +497,21 @@ def test_a_word_that_was_lost_is_made_up_for(table, clock):
     assert owners(table) == {second: "1-2"}
 
 
+@pytest.mark.parametrize("closed", ["disabled", "forced_down"])
+def test_a_host_that_was_let_work_again_is_known_before_a_request_is_refused(table, closed):
+    """Its administrator asks for a container right behind."""
+    for name in ("h1", "h2", "h3"):
+        node(name)
+        services.heartbeat(name, "zun-compute", "nova")
+    for name in ("h1", "h2"):
+        services.update(name, "zun-compute", {closed: True})
+    table.refresh()
+    services.update("h1", "zun-compute", {closed: False})
+    assert table.catch_up(0) is True
+    assert [table.host(name).service[closed] for name in ("h1", "h2", "h3")] == [False, True, False]
+    assert table.catch_up(0) is False
+
+
 def test_disk_is_counted_with_the_rest(table):
     node()
     claims("h1", own("0", disk=10), uuid=A)

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors that say that something else is down. Where in our code that was noticed helps nobody."""
+
+import oslo_messaging
+from oslo_db import exception as db_exc
+
+from zun.common import exceptions
+
+OUTAGES = (
+    db_exc.DBConnectionError,
+    oslo_messaging.MessageDeliveryFailure,
+    oslo_messaging.MessagingTimeout,
+    exceptions.Unavailable,
+)
+
+
+def reason(error: Exception) -> str:
+    """What an outage says, without the statement that met it."""
+    return str(error).partition("\n")[0]
