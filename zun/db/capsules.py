@@ -21,7 +21,7 @@ def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnEleme
     return ours if all_projects else [*ours, table.c.project_id == context.project_id]
 
 
-@session.retry
+@session.retry_adding(table)
 def insert(
     capsule: Mapping[str, Any], members: Sequence[Mapping[str, Any]], nets: Sequence[network_ports.Wanted] = ()
 ) -> session.Row:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import orjson
 import sqlalchemy as sa
-from oslo_utils import timeutils, uuidutils
+from oslo_utils import timeutils
 
 from zun.common import exceptions, states
 from zun.common import groups as group_rules
@@ -104,7 +104,7 @@ def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnEleme
     return containers if all_projects else [*containers, table.c.project_id == context.project_id]
 
 
-@session.retry
+@session.retry_adding(table)
 def insert(
     values: Mapping[str, Any], quota: Mapping[str, int] | None = None, nets: Sequence[network_ports.Wanted] = ()
 ) -> session.Row:
@@ -113,7 +113,6 @@ def insert(
     ``quota`` are the operator's default limits; with them, OverQuota when the project may not have it. ``nets`` are the
     ports it gets, and raise what ``network_ports.allot`` does. Raises GroupNotFound.
     """
-    uuid = values.get("uuid") or uuidutils.generate_uuid()
     quotas.make_chargeable(values["project_id"])
     with session.writer() as connection:
         if quota is None:
@@ -126,9 +125,9 @@ def insert(
             registries.hold(connection, values["registry_id"])
         if values.get("group_uuid"):
             groups.lock(connection, values["group_uuid"])
-        connection.execute(_INSERT, {**values, "uuid": uuid, "created_at": timeutils.utcnow()})
-        network_ports.allot(connection, uuid, nets)
-        return session.rows(connection, _WHOLE, {"this_uuid": uuid})[0]
+        connection.execute(_INSERT, {**values, "created_at": timeutils.utcnow()})
+        network_ports.allot(connection, values["uuid"], nets)
+        return session.rows(connection, _WHOLE, {"this_uuid": values["uuid"]})[0]
 
 
 def get(uuid: str) -> session.Row:
