@@ -187,14 +187,14 @@ class HostTable:
         something was given back may ask for it before its host's word is here.
         """
         together = self._compare_together
+        known: Counter[int] = Counter()
+        with self._lock:
+            for state in self._hosts:
+                known[self._ids[state.hostname] // together] += state.generation
+        # Read after that: a host that tells something now would make up for another that has not yet.
         sums = compute_nodes.sums_of_generations(together)
         if sum(sums.values()) == generations:
             return False
-        known: Counter[int] = Counter()
-        with self._lock:
-            for name, number in self._ids.items():
-                state = self._hosts.find(name)
-                known[number // together] += 0 if state is None else state.generation
         for part in sums:
             if sums[part] != known[part]:
                 found = compute_nodes.generations(behind=part * together - 1, limit=together)
