@@ -236,7 +236,6 @@ def is_unplaced(uuid: str) -> bool:
         return connection.execute(_IS_UNPLACED, {"this_uuid": uuid}).first() is not None
 
 
-@session.retry
 def update(
     uuid: str,
     values: Mapping[str, Any],
@@ -250,9 +249,16 @@ def update(
     With ``only_from`` it is one of these, too, that it is set from: else StatusChanged, and nothing is set.
     ``step_done`` is an event that has ended well with that, and with it, if it is the ``last``, its action.
     """
+    _update_once(uuid, {**values, **_now()} if values else {}, only_from, step_done, last)
+
+
+@session.retry
+def _update_once(
+    uuid: str, values: Mapping[str, Any], only_from: frozenset[str] | None, step_done: int | None, last: bool
+) -> None:
     if values and step_done is None:
         with session.single() as connection:
-            if connection.execute(_setting(values.get("status"), only_from), _parameters(uuid, values)).rowcount:
+            if connection.execute(_setting(values.get("status"), only_from), {**values, "this_uuid": uuid}).rowcount:
                 return
     with session.writer() as connection:
         if values:
@@ -306,7 +312,6 @@ def claim(
         return Claimed(_next_generation(connection, hostname), event_id, bool(after.in_networks))
 
 
-@session.retry
 def change_claim(
     uuid: str,
     hostname: str,
@@ -320,6 +325,17 @@ def change_claim(
     Returns the new generation. ``quota`` are the operator's default limits; with them, OverQuota when the project may
     not have what is added.
     """
+    return _change_claim_once(uuid, hostname, {**values, **_now()}, quota, only_from)
+
+
+@session.retry
+def _change_claim_once(
+    uuid: str,
+    hostname: str,
+    values: Mapping[str, Any],
+    quota: Mapping[str, int] | None,
+    only_from: frozenset[str] | None,
+) -> int:
     before = None if quota is None else get(uuid)
     if before is not None:
         quotas.make_chargeable(before["project_id"])
@@ -367,20 +383,20 @@ def _now() -> dict[str, Any]:
     return {"updated_at": timeutils.utcnow()}
 
 
-def _parameters(uuid: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {**values, "this_uuid": uuid, **_now()}
-
-
 def _update(
     connection: sa.Connection, uuid: str, values: Mapping[str, Any], only_from: frozenset[str] | None
 ) -> None:
-    if connection.execute(_setting(values.get("status"), only_from), _parameters(uuid, values)).rowcount:
+    """``values`` have ``updated_at``, the same at each attempt."""
+    if connection.execute(_setting(values.get("status"), only_from), {**values, "this_uuid": uuid}).rowcount:
         return
-    old = connection.execute(sa.select(table.c.status).where(table.c.uuid == uuid)).scalar()
-    if old is None:
+    row = connection.execute(sa.select(table.c.status, table.c.updated_at).where(table.c.uuid == uuid)).first()
+    if row is None:
         raise exceptions.ContainerNotFound(container=uuid)
+    old, new = row.status, values["status"]
+    if (old, row.updated_at) == (new, values["updated_at"]):
+        return  # an earlier attempt set it, and lost its connection before it was told
     refused = exceptions.IllegalTransition if only_from is None or old in only_from else exceptions.StatusChanged
-    raise refused(uuid=uuid, old=old, new=values["status"])
+    raise refused(uuid=uuid, old=old, new=new)
 
 
 @functools.cache

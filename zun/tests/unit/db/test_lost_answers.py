@@ -9,7 +9,7 @@ from oslo_utils import uuidutils
 from zun.common import exceptions
 from zun.common.subnets import Pool
 from zun.db import aggregates, capsules, containers, groups, images, models, networks, quotas, registries, session
-from zun.tests.unit.db.rows import values
+from zun.tests.unit.db.rows import CPUSET, node, values
 
 QUOTA = {"containers": 1, "cpu": 1, "memory": 64, "disk": 0}
 SUBNET = {"cidr": "10.1.2.0/24", "gateway": "10.1.2.1"}
@@ -30,21 +30,26 @@ def losing(database, monkeypatch):
     """A function that has the answers to so many of the next commits lost."""
     quotas.make_chargeable("demo")
     quotas.make_chargeable("all networks")
-    dialect, left = session.engine().dialect, 0
+    engines, left = session._current(), 0
+    dialect = engines.writer.dialect
     commit = dialect.do_commit
 
-    def lossy(connection):
+    def lost(*_arguments):
         nonlocal left
-        commit(connection)
         if left:
             left -= 1
             raise db_exc.DBConnectionError
+
+    def lossy(connection):
+        commit(connection)
+        lost()
 
     def lose(commits):
         nonlocal left
         left = commits
 
     monkeypatch.setattr(dialect, "do_commit", lossy)
+    lose.lost = lost
     return lose
 
 
@@ -83,3 +88,38 @@ def test_what_was_refused_is_refused(losing):
     losing(1)
     with pytest.raises(exceptions.OverQuota):
         containers.insert(unnamed(), QUOTA)
+
+
+CREATING = frozenset({"Creating"})
+
+
+@pytest.fixture
+def losing_single(losing):
+    """As ``losing``; where one statement is a commit, of the next statements."""
+    single = session._current().single
+    if single is not None:
+        sa.event.listen(single, "after_cursor_execute", losing.lost)
+    yield losing
+    if single is not None:
+        sa.event.remove(single, "after_cursor_execute", losing.lost)
+
+
+def test_a_status_that_was_set_is_nobody_else_s(losing_single):
+    row = containers.insert(unnamed())
+    losing_single(1)
+    containers.update(row["uuid"], {"status": "Deleting"}, only_from=CREATING)
+    assert containers.get(row["uuid"])["status"] == "Deleting"
+    with pytest.raises(exceptions.StatusChanged):
+        containers.update(row["uuid"], {"status": "Deleting"}, only_from=CREATING)
+
+
+def test_a_claim_that_was_given_back_is_told(losing):
+    node("h1")
+    row = containers.insert(unnamed())
+    claimed = containers.claim(row["uuid"], "h1", {"cpuset": CPUSET})
+    losing(1)
+    ended = {"status": "Error", "cpuset": None, "host": None}
+    assert containers.change_claim(row["uuid"], "h1", ended, only_from=CREATING) > claimed.generation
+    assert (containers.get(row["uuid"])["status"], containers.claims("h1")) == ("Error", [])
+    with pytest.raises(exceptions.StatusChanged):
+        containers.change_claim(row["uuid"], "h1", ended, only_from=CREATING)
