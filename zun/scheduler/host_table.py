@@ -180,11 +180,11 @@ class HostTable:
             self._background.submit(self._compare_due)
         self._read_stale()
 
-    def catch_up(self, generations: int) -> bool:
-        """Before a request is refused: read what hosts have changed and not told yet. Returns whether there may be any.
+    def catch_up(self, generations: int | None = None) -> bool:
+        """Read what hosts have changed and not told yet. Returns whether there may be any.
 
-        ``generations`` is the sum of those that the request was decided with. Whoever sees in the database that
-        something was given back may ask for it before its host's word is here.
+        ``generations`` is the sum of those that a request was decided with, which is to be refused: whoever sees in the
+        database that something was given back may ask for it before its host's word is here.
         """
         together = self._compare_together
         known: Counter[int] = Counter()
