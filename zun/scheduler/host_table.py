@@ -289,16 +289,27 @@ class HostTable:
 
     def _read(self, names: set[str]) -> None:
         nodes = compute_nodes.inventories(names)
-        held: dict[str, dict[str, Held]] = {row["hostname"]: {} for row in nodes}
+        claims: dict[str, list[Mapping[str, Any]]] = {row["hostname"]: [] for row in nodes}
         for claim in containers.claims(hostnames=names):
-            if claim["host"] in held and (what := Held.of(claim)) is not None:
-                held[claim["host"]][claim["uuid"]] = what
+            claims.get(claim["host"], []).append(claim)
         rows = {row["host"]: row for row in services.all_services(COMPUTE_BINARY, names)}
-        topologies = {row["hostname"]: self._topology(row["topology"]) for row in nodes}
+        held: dict[str, dict[str, Held]] = {}
+        topologies: dict[str, HostTopology] = {}
+        for node in nodes:
+            name = node["hostname"]
+            try:
+                topologies[name] = self._topology(node["topology"])
+                held[name] = {row["uuid"]: what for row in claims[name] if (what := Held.of(row)) is not None}
+            except (AttributeError, KeyError, TypeError, ValueError) as exc:  # no version of this code wrote them
+                LOG.warning("Host %s gets no containers: its rows in the database cannot be read: %r", name, exc)
         with self._lock:
             carried_out: list[_Booking] = []
             for node in nodes:
                 name = node["hostname"]
+                if name not in held:
+                    if name in self._ids:
+                        self._forget(name)
+                    continue
                 known = self._hosts.find(name)
                 same = known is not None and self._read_at[name] == node["updated_at"]
                 if same and known is not None and known.generation > node["generation"]:
