@@ -123,3 +123,18 @@ def test_a_claim_that_was_given_back_is_told(losing):
     assert (containers.get(row["uuid"])["status"], containers.claims("h1")) == ("Error", [])
     with pytest.raises(exceptions.StatusChanged):
         containers.change_claim(row["uuid"], "h1", ended, only_from=CREATING)
+
+
+def test_a_database_that_is_away_is_asked_ten_times_more(database, monkeypatch):
+    """A wait in another wait would keep a request for minutes."""
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    asked = []
+
+    def away():
+        asked.append(1)
+        raise db_exc.DBConnectionError
+
+    monkeypatch.setattr(session, "reader", away)
+    with pytest.raises(db_exc.DBConnectionError):
+        containers.insert(values(), QUOTA)
+    assert len(asked) == 11
