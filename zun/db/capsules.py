@@ -78,18 +78,6 @@ def members(uuids: Collection[str]) -> dict[str, list[session.Row]]:
 
 
 @session.retry
-def end_unplaced(uuid: str, reason: str) -> bool:
-    """Put a capsule that waits for a host in Error, and its members with it. Returns whether it did."""
-    waiting = (table.c.uuid == uuid, table.c.status == Status.CREATING, table.c.host.is_(None))
-    values = {"status": Status.ERROR, "status_reason": reason, "task_state": None, "updated_at": timeutils.utcnow()}
-    with session.writer() as connection:
-        if not connection.execute(table.update().where(*waiting).values(**values)).rowcount:
-            return False
-        connection.execute(table.update().where(table.c.capsule_uuid == uuid).values(**values))
-        return True
-
-
-@session.retry
 def end_members(uuid: str, reason: str) -> None:
     """The capsule ends in Error: so do its members, which hold nothing and are nowhere."""
     mine = table.update().where(table.c.capsule_uuid == uuid)

@@ -348,6 +348,21 @@ def _change_claim_once(
 
 
 @session.retry
+def end_unplaced(uuid: str, reason: str, record: Mapping[str, Any] | None = None) -> bool:
+    """Put what waits for a host in Error, a capsule with its members, and keep ``record`` as its explanation. Returns
+    whether it did: somebody else may have decided about it meanwhile.
+    """
+    ended = {"status": states.Status.ERROR, "status_reason": reason, "task_state": None, **_now()}
+    with session.writer() as connection:
+        if not connection.execute(table.update().where(table.c.uuid == uuid, *_WAITING).values(**ended)).rowcount:
+            return False
+        connection.execute(table.update().where(table.c.capsule_uuid == uuid).values(**ended))
+        if record:
+            explanations.put_in(connection, uuid, record)
+        return True
+
+
+@session.retry
 def destroy(uuid: str) -> int | None:
     """Remove the container and what it holds. Returns its host's new generation, None if it had no host.
 

@@ -14,14 +14,11 @@ from oslo_utils import timeutils
 
 from zun.common import exceptions, rpc
 from zun.common.context import RequestContext, admin_context
-from zun.common.kinds import Kind
 from zun.common.mounts import mounts_of, volume_names
-from zun.common.states import Status
 from zun.compute.rpcapi import ComputeAPI
-from zun.db import capsules as db_capsules
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
-from zun.db import explanations, groups, volumes
+from zun.db import groups, volumes
 from zun.objects import Container
 from zun.scheduler import capacity, dry_run, explain, filters, select, weighers
 from zun.scheduler.columns import Columns
@@ -284,21 +281,9 @@ class SchedulerEndpoint:
 
     def _fail(self, context: RequestContext, container: Container, why: explain.Explanation) -> None:
         """End the container in Error. Who sees that finds the explanation already there."""
-        if why.record:
-            explanations.put(container.uuid, why.record)
-        if _ended(container, why.message):
+        if db.end_unplaced(container.uuid, why.message, why.record):
             db_actions.fail(container.uuid, context.request_id, "create")
             LOG.info("Container %s has no host: %s", container.uuid, why.message)
-        else:
-            explanations.remove(container.uuid)  # somebody else decided about it meanwhile
-
-
-def _ended(container: Container, reason: str) -> bool:
-    """Whether the container still waited for a host, and is now in Error for ``reason``."""
-    if container.kind == Kind.CAPSULE:
-        return db_capsules.end_unplaced(container.uuid, reason)
-    waiting = {"status": Status.CREATING, "host": None}
-    return db.update_if(container.uuid, waiting, {"status": Status.ERROR, "status_reason": reason, "task_state": None})
 
 
 def _reasons(tried: Mapping[str, str]) -> str:

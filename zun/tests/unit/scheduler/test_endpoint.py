@@ -190,6 +190,15 @@ def test_why_it_fits_nowhere_is_kept_and_goes_with_it(endpoint, context):
         explanations.get(container.uuid)
 
 
+def test_a_message_that_comes_twice_leaves_the_reason_where_it_is(endpoint, context):
+    container = new_container(context, cpu_policy="dedicated", cpu=5.0)
+    endpoint.create(context, container=container)
+    ended = row_of(container)
+    endpoint.create(context, container=container)
+    assert (ended[0], row_of(container)) == ("Error", ended)
+    assert explanations.get(container.uuid)["record"]["reason"] == ended[2]
+
+
 def test_nothing_is_kept_of_what_was_placed_or_decided_elsewhere(endpoint, context):
     placed = new_container(context, **DEDICATED)
     endpoint.create(context, container=placed)
