@@ -10,7 +10,6 @@ from typing import Any
 
 from zun.common import exceptions
 from zun.common.image_reference import Reference
-from zun.db import compute_nodes as db_nodes
 from zun.db import images as db
 from zun.objects.image import COMMITTED, image_found
 
@@ -29,7 +28,8 @@ def reference(repository: str, tag: str | None) -> Reference:
 def wanted(project_id: str | None, image: str, *, registry: str | None, host: str | None) -> Mapping[str, Any]:
     """What a container's ``request`` says of ``image``: nothing, or which it is and the one host that has it.
 
-    ``registry`` and ``host`` are those that the container names, or is on. Conflict when the image is elsewhere.
+    ``registry`` and ``host`` are those that the container names, or is on, or its volumes are. Conflict when the image
+    is elsewhere.
     """
     if registry is not None or project_id is None:
         return {}
@@ -38,7 +38,7 @@ def wanted(project_id: str | None, image: str, *, registry: str | None, host: st
         return {}
     if host is None:
         return {COMMITTED: newest["uuid"], "host": newest["host"]}
-    here = db.committed(project_id, image, str(db_nodes.find(host)["hostname"]))
+    here = db.committed(project_id, image, host)
     if here is None:
         raise exceptions.Conflict(
             f"Image {image[:64]} was made of a container and is kept on the host of that one. Ask for a container "

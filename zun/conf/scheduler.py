@@ -68,8 +68,7 @@ OPTS = [
         "sweep_interval",
         default=30,
         min=1,
-        help="Seconds between two searches for accepted requests that no host works on, and for hosts that changed "
-        "without telling.",
+        help="Seconds between two searches for accepted requests that no host works on.",
     ),
     cfg.IntOpt(
         "lost_after",

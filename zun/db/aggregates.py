@@ -39,16 +39,19 @@ def find(ident: str) -> session.Row:
     return idents.only(rows, ident, exceptions.AggregateNotFound(aggregate=ident))
 
 
-@session.retry
 def insert(name: str, metadata: Mapping[str, str]) -> session.Row:
     """Add an aggregate without hosts. Returns the whole row. Raises Conflict when the name is taken."""
-    row = {"uuid": uuidutils.generate_uuid(), "name": name, "metadata": dict(metadata), "hosts": []}
+    return _insert({"name": name, "metadata": dict(metadata), "hosts": []})
+
+
+@session.retry_adding(table)
+def _insert(values: Mapping[str, Any]) -> session.Row:
     try:
         with session.writer() as connection:
-            connection.execute(table.insert().values(**row, created_at=timeutils.utcnow()))
-            return session.rows(connection, sa.select(table).where(table.c.uuid == row["uuid"]))[0]
+            connection.execute(table.insert().values(**values, created_at=timeutils.utcnow()))
+            return session.rows(connection, sa.select(table).where(table.c.uuid == values["uuid"]))[0]
     except db_exc.DBDuplicateEntry:
-        raise _taken(name) from None
+        raise _taken(values["name"]) from None
 
 
 def update(ident: str, *, name: str | None = None, metadata: Mapping[str, str | None]) -> session.Row:

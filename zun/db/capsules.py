@@ -21,7 +21,7 @@ def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnEleme
     return ours if all_projects else [*ours, table.c.project_id == context.project_id]
 
 
-@session.retry
+@session.retry_adding(table)
 def insert(
     capsule: Mapping[str, Any], members: Sequence[Mapping[str, Any]], nets: Sequence[network_ports.Wanted] = ()
 ) -> session.Row:
@@ -75,18 +75,6 @@ def members(uuids: Collection[str]) -> dict[str, list[session.Row]]:
         for row in session.rows(connection, statement):
             found[row["capsule_uuid"]].append(row)
     return found
-
-
-@session.retry
-def end_unplaced(uuid: str, reason: str) -> bool:
-    """Put a capsule that waits for a host in Error, and its members with it. Returns whether it did."""
-    waiting = (table.c.uuid == uuid, table.c.status == Status.CREATING, table.c.host.is_(None))
-    values = {"status": Status.ERROR, "status_reason": reason, "task_state": None, "updated_at": timeutils.utcnow()}
-    with session.writer() as connection:
-        if not connection.execute(table.update().where(*waiting).values(**values)).rowcount:
-            return False
-        connection.execute(table.update().where(table.c.capsule_uuid == uuid).values(**values))
-        return True
 
 
 @session.retry

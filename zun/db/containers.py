@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 import sqlalchemy as sa
-from oslo_utils import timeutils, uuidutils
+from oslo_utils import timeutils
 
 from zun.common import exceptions, states
 from zun.common import groups as group_rules
@@ -115,7 +115,7 @@ def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnEleme
     return containers if all_projects else [*containers, table.c.project_id == context.project_id]
 
 
-@session.retry
+@session.retry_adding(table)
 def insert(
     values: Mapping[str, Any],
     quota: Mapping[str, int] | None = None,
@@ -128,7 +128,6 @@ def insert(
     ports it gets, and raise what ``network_ports.allot`` does. Raises GroupNotFound, and ContainerAlreadyExists when
     another one has its name where that is ``unique``.
     """
-    uuid = values.get("uuid") or uuidutils.generate_uuid()
     quotas.make_chargeable(values["project_id"])
     if unique is Scope.GLOBAL:
         quotas.make_chargeable(_NAMES_LOCK)
@@ -142,14 +141,14 @@ def insert(
             wanted["disk"] += values.get("volume_disk") or 0
             quotas.charge(connection, values["project_id"], {"containers": 1, **wanted}, quota)
         if unique is not None:
-            _check_name(connection, values["name"], unique, values["project_id"], uuid)
+            _check_name(connection, values["name"], unique, values["project_id"], values["uuid"])
         if values.get("registry_id") is not None:
             registries.hold(connection, values["registry_id"])
         if values.get("group_uuid"):
             groups.lock(connection, values["group_uuid"])
-        connection.execute(_INSERT, {**values, "uuid": uuid, "created_at": timeutils.utcnow()})
-        network_ports.allot(connection, uuid, nets)
-        return session.rows(connection, _WHOLE, {"this_uuid": uuid})[0]
+        connection.execute(_INSERT, {**values, "created_at": timeutils.utcnow()})
+        network_ports.allot(connection, values["uuid"], nets)
+        return session.rows(connection, _WHOLE, {"this_uuid": values["uuid"]})[0]
 
 
 def get(uuid: str) -> session.Row:
@@ -258,7 +257,6 @@ def is_unplaced(uuid: str) -> bool:
         return connection.execute(_IS_UNPLACED, {"this_uuid": uuid}).first() is not None
 
 
-@session.retry
 def update(
     uuid: str,
     values: Mapping[str, Any],
@@ -272,9 +270,16 @@ def update(
     With ``only_from`` they are set only while the status is one of these: else StatusChanged, and nothing is set.
     ``step_done`` is an event that has ended well with that, and with it, if it is the ``last``, its action.
     """
+    _update_once(uuid, {**values, **_now()} if values else {}, only_from, step_done, last)
+
+
+@session.retry
+def _update_once(
+    uuid: str, values: Mapping[str, Any], only_from: frozenset[str] | None, step_done: int | None, last: bool
+) -> None:
     if values and step_done is None:
         with session.single() as connection:
-            if connection.execute(_setting(values.get("status"), only_from), _parameters(uuid, values)).rowcount:
+            if connection.execute(_setting(values.get("status"), only_from), {**values, "this_uuid": uuid}).rowcount:
                 return
     with session.writer() as connection:
         if values:
@@ -341,7 +346,6 @@ def claim(
         return Claimed(_next_generation(connection, hostname), event_id, bool(after.in_networks))
 
 
-@session.retry
 def change_claim(
     uuid: str,
     hostname: str,
@@ -355,6 +359,17 @@ def change_claim(
     Returns the new generation. ``quota`` are the operator's default limits; with them, OverQuota when the project may
     not have what is added.
     """
+    return _change_claim_once(uuid, hostname, {**values, **_now()}, quota, only_from)
+
+
+@session.retry
+def _change_claim_once(
+    uuid: str,
+    hostname: str,
+    values: Mapping[str, Any],
+    quota: Mapping[str, int] | None,
+    only_from: frozenset[str] | None,
+) -> int:
     before = None if quota is None else get(uuid)
     if before is not None:
         quotas.make_chargeable(before["project_id"])
@@ -364,6 +379,21 @@ def change_claim(
             quotas.charge(connection, before["project_id"], growth, quota)
         _update(connection, uuid, values, only_from)
         return _next_generation(connection, hostname)
+
+
+@session.retry
+def end_unplaced(uuid: str, reason: str, record: Mapping[str, Any] | None = None) -> bool:
+    """Put what waits for a host in Error, a capsule with its members, and keep ``record`` as its explanation. Returns
+    whether it did: somebody else may have decided about it meanwhile.
+    """
+    ended = {"status": states.Status.ERROR, "status_reason": reason, "task_state": None, **_now()}
+    with session.writer() as connection:
+        if not connection.execute(table.update().where(table.c.uuid == uuid, *_WAITING).values(**ended)).rowcount:
+            return False
+        connection.execute(table.update().where(table.c.capsule_uuid == uuid).values(**ended))
+        if record:
+            explanations.put_in(connection, uuid, record)
+        return True
 
 
 @session.retry
@@ -412,20 +442,20 @@ def _now() -> dict[str, Any]:
     return {"updated_at": timeutils.utcnow()}
 
 
-def _parameters(uuid: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {**values, "this_uuid": uuid, **_now()}
-
-
 def _update(
     connection: sa.Connection, uuid: str, values: Mapping[str, Any], only_from: frozenset[str] | None
 ) -> None:
-    if connection.execute(_setting(values.get("status"), only_from), _parameters(uuid, values)).rowcount:
+    """``values`` have ``updated_at``, the same at each attempt."""
+    if connection.execute(_setting(values.get("status"), only_from), {**values, "this_uuid": uuid}).rowcount:
         return
-    old = connection.execute(sa.select(table.c.status).where(table.c.uuid == uuid)).scalar()
-    if old is None:
+    row = connection.execute(sa.select(table.c.status, table.c.updated_at).where(table.c.uuid == uuid)).first()
+    if row is None:
         raise exceptions.ContainerNotFound(container=uuid)
+    old, new = row.status, values.get("status", row.status)
+    if (old, row.updated_at) == (new, values["updated_at"]):
+        return  # an earlier attempt set it, and lost its connection before it was told
     refused = exceptions.IllegalTransition if only_from is None or old in only_from else exceptions.StatusChanged
-    raise refused(uuid=uuid, old=old, new=values.get("status", old))
+    raise refused(uuid=uuid, old=old, new=new)
 
 
 @functools.cache

@@ -17,9 +17,7 @@ table = models.explanations
 def put(uuid: str, record: Mapping[str, Any]) -> None:
     """Keep ``record`` (JSON-able) for the container, in place of an older one."""
     with session.writer() as connection:
-        remove_in(connection, uuid)
-        values = {"container_uuid": uuid, "created_at": timeutils.utcnow(), "record": dict(record)}
-        connection.execute(table.insert().values(values))
+        put_in(connection, uuid, record)
 
 
 def get(uuid: str) -> session.Row:
@@ -31,10 +29,11 @@ def get(uuid: str) -> session.Row:
     return row
 
 
-@session.retry
-def remove(uuid: str) -> None:
-    with session.writer() as connection:
-        remove_in(connection, uuid)
+def put_in(connection: sa.Connection, uuid: str, record: Mapping[str, Any]) -> None:
+    """As ``put``, as part of a transaction, for example that which ends the container."""
+    remove_in(connection, uuid)
+    values = {"container_uuid": uuid, "created_at": timeutils.utcnow(), "record": dict(record)}
+    connection.execute(table.insert().values(values))
 
 
 def remove_in(connection: sa.Connection, uuid: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
-from oslo_utils import timeutils, uuidutils
+from oslo_utils import timeutils
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
@@ -21,17 +21,16 @@ containers = models.containers
 SORTABLE = paging.sortable(table)
 
 
-@session.retry
+@session.retry_adding(table)
 def insert(values: Mapping[str, Any]) -> session.Row:
     """Add a group; ``uuid`` and the times are filled in. Returns the whole row.
 
     Raises Conflict when the project has one of this name.
     """
-    uuid = uuidutils.generate_uuid()
     try:
         with session.writer() as connection:
-            connection.execute(table.insert().values(**values, uuid=uuid, created_at=timeutils.utcnow()))
-            return session.rows(connection, sa.select(table).where(table.c.uuid == uuid))[0]
+            connection.execute(table.insert().values(**values, created_at=timeutils.utcnow()))
+            return session.rows(connection, sa.select(table).where(table.c.uuid == values["uuid"]))[0]
     except db_exc.DBDuplicateEntry:
         raise exceptions.Conflict(f"A group with name {values['name']} exists already. Choose another name.") from None
 

@@ -27,37 +27,34 @@ _COMMITTED_UUID = _COMMITTED.where(table.c.uuid == sa.bindparam("this_uuid"))
 _COMMITTED_NAME = _COMMITTED.where(table.c.repo == sa.bindparam("this_repo"), table.c.tag == sa.bindparam("this_tag"))
 
 
-@session.retry
+@session.retry_adding(table)
 def insert(values: Mapping[str, Any]) -> session.Row:
     """Add an image; ``uuid``, the time and, without one, the status Pulling are filled in. Returns the whole row.
 
     Raises ImageAlreadyExists when the host has this repo and tag.
     """
-    uuid = uuidutils.generate_uuid()
     values = {"status": "Pulling", **values}
     try:
         with session.writer() as connection:
-            whole = {**values, "uuid": uuid, "pulled": _digest(values), "created_at": timeutils.utcnow()}
+            whole = {**values, "pulled": _digest(values), "created_at": timeutils.utcnow()}
             connection.execute(table.insert().values(**whole))
-            return session.rows(connection, sa.select(table).where(table.c.uuid == uuid))[0]
+            return session.rows(connection, sa.select(table).where(table.c.uuid == values["uuid"]))[0]
     except db_exc.DBDuplicateEntry:
         raise exceptions.ImageAlreadyExists(**{name: values[name] for name in ("repo", "tag", "host")}) from None
 
 
-@session.retry
+@session.retry_adding(table)
 def insert_committed(values: Mapping[str, Any]) -> session.Row:
     """Add an image that is being made of a container. Names are not unique: the newest of a name is meant by it."""
-    uuid = uuidutils.generate_uuid()
     whole = {
         **values,
         "status": "Committing",
-        "uuid": uuid,
-        "local_name": f"{LOCAL}:{uuid}",
+        "local_name": f"{LOCAL}:{values['uuid']}",
         "created_at": timeutils.utcnow(),
     }
     with session.writer() as connection:
         connection.execute(table.insert().values(**whole))
-        return session.rows(connection, sa.select(table).where(table.c.uuid == uuid))[0]
+        return session.rows(connection, sa.select(table).where(table.c.uuid == values["uuid"]))[0]
 
 
 def committed(project_id: str, name: str, host: str | None = None) -> session.Row | None:

@@ -40,7 +40,7 @@ def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnEleme
     return [] if all_projects else [_of(str(context.project_id))]
 
 
-@session.retry
+@session.retry_adding(table)
 def insert(values: Mapping[str, Any], wanted: Sequence[Mapping[str, str]], pool: Pool) -> session.Row:
     """Add a network; ``uuid`` and the time are filled in. Returns the whole row.
 
@@ -48,7 +48,6 @@ def insert(values: Mapping[str, Any], wanted: Sequence[Mapping[str, str]], pool:
     a subnet is in use already or the pool is.
     """
     quotas.make_chargeable(_LOCK)
-    uuid = uuidutils.generate_uuid()
     with session.writer() as connection:
         quotas.lock(connection, _LOCK)
         used = [each["cidr"] for row in session.rows(connection, sa.select(table.c.subnets)) for each in row["subnets"]]
@@ -62,8 +61,8 @@ def insert(values: Mapping[str, Any], wanted: Sequence[Mapping[str, str]], pool:
                 )
         made = [{"uuid": uuidutils.generate_uuid(), **each} for each in given]
         now = timeutils.utcnow()
-        connection.execute(table.insert().values(**values, uuid=uuid, subnets=made, created_at=now))
-        return session.rows(connection, sa.select(table).where(table.c.uuid == uuid))[0]
+        connection.execute(table.insert().values(**values, subnets=made, created_at=now))
+        return session.rows(connection, sa.select(table).where(table.c.uuid == values["uuid"]))[0]
 
 
 def _from(pool: Pool, used: Sequence[str]) -> dict[str, str]:

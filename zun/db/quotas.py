@@ -112,9 +112,9 @@ def check(project_id: str, growth: Mapping[str, float], defaults: Mapping[str, i
         _fitting(connection, project_id, growth, defaults, ceiling)
 
 
-@session.retry
 def make_chargeable(project_id: str) -> None:
-    """See to it that there is a row to lock. A transaction of its own, which must come before that of ``charge``.
+    """See to it that there is a row to lock. A transaction of its own, which must come before that of ``charge``: who
+    calls it tries both again.
 
     A row that is missing is locked by MariaDB as the gap where it would be: several transactions may hold that, and
     none of them could then insert it.

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
-from oslo_utils import timeutils, uuidutils
+from oslo_utils import timeutils
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
@@ -21,13 +21,12 @@ def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnEleme
     return [] if all_projects else [table.c.project_id == context.project_id]
 
 
-@session.retry
+@session.retry_adding(table)
 def insert(values: Mapping[str, Any]) -> session.Row:
     """Add a registry; ``uuid`` and the time are filled in. Returns the whole row."""
-    uuid = uuidutils.generate_uuid()
     with session.writer() as connection:
-        connection.execute(table.insert().values(**values, uuid=uuid, created_at=timeutils.utcnow()))
-        return session.rows(connection, sa.select(table).where(table.c.uuid == uuid))[0]
+        connection.execute(table.insert().values(**values, created_at=timeutils.utcnow()))
+        return session.rows(connection, sa.select(table).where(table.c.uuid == values["uuid"]))[0]
 
 
 def get(uuid: str) -> session.Row:

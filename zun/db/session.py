@@ -21,13 +21,14 @@ import pathlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import orjson
 import sqlalchemy as sa
 from oslo_db import api as oslo_db_api
 from oslo_db import exception as db_exc
 from oslo_db.sqlalchemy import exc_filters
+from oslo_utils import uuidutils
 
 from zun.db import mysql
 
@@ -36,6 +37,8 @@ LOG = logging.getLogger(__name__)
 Row = Mapping[str, Any]
 Columns = dict[str, Sequence[Any]]
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+Adds = Callable[Concatenate[Mapping[str, Any], P], Row]
 
 ROWS_AT_A_TIME = 50  # of those that are used up piece by piece; 20 to 200 take the same time, 1000 a tenth more
 SQLITE_READERS = 10  # connections; more threads than this wait for one another
@@ -158,6 +161,35 @@ def retry(function: F) -> F:
         exception_checker=_may_work_again,
     )(function)
     return functools.wraps(function)(wrapped)  # type: ignore[return-value]
+
+
+def retry_adding(table: sa.Table) -> Callable[[Adds[P]], Adds[P]]:
+    """As ``retry``, for a function that adds a row to ``table`` and returns it. Its first argument says what the row is
+    to hold; a ``uuid`` is filled in.
+
+    A connection that is lost while a transaction is committed leaves open whether it was. If it was, the row is there,
+    and is not added again.
+    """
+
+    def adding(function: Adds[P]) -> Adds[P]:
+        @retry
+        def attempt(before: list[str], values: Mapping[str, Any], *more: P.args, **named: P.kwargs) -> Row:
+            if before:
+                with reader() as connection:
+                    added = first(connection, sa.select(table).where(table.c.uuid == values["uuid"]))
+                if added is not None:
+                    return added
+            before.append(values["uuid"])
+            return function(values, *more, **named)
+
+        @functools.wraps(function)
+        def add(values: Mapping[str, Any], *more: P.args, **named: P.kwargs) -> Row:
+            whole = {**values, "uuid": values.get("uuid") or uuidutils.generate_uuid()}
+            return attempt([], whole, *more, **named)
+
+        return add
+
+    return adding
 
 
 def _server(url: sa.URL, **pool: int) -> _Engines:

@@ -6,6 +6,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import oslo_messaging
@@ -13,13 +14,11 @@ from oslo_utils import timeutils
 
 from zun.common import exceptions, rpc
 from zun.common.context import RequestContext, admin_context
-from zun.common.kinds import Kind
-from zun.common.states import Status
+from zun.common.mounts import mounts_of, volume_names
 from zun.compute.rpcapi import ComputeAPI
-from zun.db import capsules as db_capsules
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
-from zun.db import explanations, groups
+from zun.db import groups, volumes
 from zun.objects import Container
 from zun.scheduler import capacity, dry_run, explain, filters, select, weighers
 from zun.scheduler.columns import Columns
@@ -196,6 +195,8 @@ class SchedulerEndpoint:
             self._fail(context, container, explain.Explanation(str(exc), {}))
             return
         self._table.refresh()
+        if tried:
+            spec = self._known_better(spec, container)
         answer, keeper = self._select_and_book(spec, alternates, passed, may_hand_over)
         if isinstance(answer, select.NoValidHost):
             for rejection in answer.rejections:
@@ -221,6 +222,15 @@ class SchedulerEndpoint:
         except exceptions.HostUnavailable as exc:
             # Not answered is not refused: the message may have arrived. The sweep looks again after the deadline.
             LOG.warning("Container %s could not be handed to host %s: %s", spec.uuid, best.hostname, exc)
+
+    def _known_better(self, spec: RequestSpec, container: Container) -> RequestSpec:
+        """``spec`` with what a refused claim may have been refused for, although there was room: where its volumes are,
+        and where its group is. Else each of the other hosts refuses it as well, but for the one.
+        """
+        if spec.group is not None:
+            self._table.catch_up()
+        found = volumes.hosts(container.project_id, volume_names(mounts_of(container)))
+        return replace(spec, requested_host=spec.requested_host or min(found.values(), default=None))
 
     def _select_and_book(
         self,
@@ -278,21 +288,9 @@ class SchedulerEndpoint:
 
     def _fail(self, context: RequestContext, container: Container, why: explain.Explanation) -> None:
         """End the container in Error. Who sees that finds the explanation already there."""
-        if why.record:
-            explanations.put(container.uuid, why.record)
-        if _ended(container, why.message):
+        if db.end_unplaced(container.uuid, why.message, why.record):
             db_actions.fail(container.uuid, context.request_id, "create")
             LOG.info("Container %s has no host: %s", container.uuid, why.message)
-        else:
-            explanations.remove(container.uuid)  # somebody else decided about it meanwhile
-
-
-def _ended(container: Container, reason: str) -> bool:
-    """Whether the container still waited for a host, and is now in Error for ``reason``."""
-    if container.kind == Kind.CAPSULE:
-        return db_capsules.end_unplaced(container.uuid, reason)
-    waiting = {"status": Status.CREATING, "host": None}
-    return db.update_if(container.uuid, waiting, {"status": Status.ERROR, "status_reason": reason, "task_state": None})
 
 
 def _reasons(tried: Mapping[str, str]) -> str:

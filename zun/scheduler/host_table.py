@@ -182,24 +182,25 @@ class HostTable:
             self._background.submit(self._compare_due)
         self._read_stale()
 
-    def catch_up(self, generations: int) -> bool:
-        """Before a request is refused: read what hosts have changed and not told yet, and hosts that an administrator
-        has let work again. Returns whether there may be any.
+    def catch_up(self, generations: int | None = None) -> bool:
+        """Read what hosts have changed and not told yet, and hosts that an administrator has let work again. Returns
+        whether there may be any.
 
-        ``generations`` is the sum of those that the request was decided with. Whoever sees in the database that
-        something was given back may ask for it before its host's word is here.
+        ``generations`` is the sum of those that a request was decided with, which is to be refused: whoever sees in the
+        database that something was given back may ask for it before its host's word is here.
         """
         opened = self._opened()
         together = self._compare_together
+        known: Counter[int] = Counter()
+        with self._lock:
+            for state in self._hosts:
+                known[self._ids[state.hostname] // together] += state.generation
+        # Read after that: a host that tells something now would make up for another that has not yet.
         sums = compute_nodes.sums_of_generations(together)
         if sum(sums.values()) == generations and not opened:
             return False
-        known: Counter[int] = Counter()
         with self._lock:
             self._stale |= opened
-            for name, number in self._ids.items():
-                state = self._hosts.find(name)
-                known[number // together] += 0 if state is None else state.generation
         for part in sums:
             if sums[part] != known[part]:
                 found = compute_nodes.generations(behind=part * together - 1, limit=together)
@@ -301,16 +302,27 @@ class HostTable:
 
     def _read(self, names: set[str]) -> None:
         nodes = compute_nodes.inventories(names)
-        held: dict[str, dict[str, Held]] = {row["hostname"]: {} for row in nodes}
+        claims: dict[str, list[Mapping[str, Any]]] = {row["hostname"]: [] for row in nodes}
         for claim in containers.claims(hostnames=names):
-            if claim["host"] in held and (what := Held.of(claim)) is not None:
-                held[claim["host"]][claim["uuid"]] = what
+            claims.get(claim["host"], []).append(claim)
         rows = {row["host"]: row for row in services.all_services(COMPUTE_BINARY, names)}
-        topologies = {row["hostname"]: self._topology(row["topology"]) for row in nodes}
+        held: dict[str, dict[str, Held]] = {}
+        topologies: dict[str, HostTopology] = {}
+        for node in nodes:
+            name = node["hostname"]
+            try:
+                topologies[name] = self._topology(node["topology"])
+                held[name] = {row["uuid"]: what for row in claims[name] if (what := Held.of(row)) is not None}
+            except (AttributeError, KeyError, TypeError, ValueError) as exc:  # no version of this code wrote them
+                LOG.warning("Host %s gets no containers: its rows in the database cannot be read: %r", name, exc)
         with self._lock:
             carried_out: list[_Booking] = []
             for node in nodes:
                 name = node["hostname"]
+                if name not in held:
+                    if name in self._ids:
+                        self._forget(name)
+                    continue
                 known = self._hosts.find(name)
                 same = known is not None and self._read_at[name] == node["updated_at"]
                 if same and known is not None and known.generation > node["generation"]:

@@ -10,7 +10,7 @@ class AvailabilityZoneFilter(HostFilter):
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
         if spec.requested_host and spec.requested_host != host.hostname:
-            return f"host {spec.requested_host} was asked for"
+            return "another host was asked for"  # perhaps by a volume that is there: users must not read its name
         if spec.availability_zone and spec.availability_zone != host.availability_zone:
             return f"it is in zone {host.availability_zone}, not {spec.availability_zone}"
         return None

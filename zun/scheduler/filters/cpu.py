@@ -4,7 +4,7 @@ from typing import Any
 
 from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.filters import HostFilter
-from zun.scheduler.host_state import CPU_RATIO_KEY, HostState, aggregate_ratio
+from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
 from zun.topology.request import MICRO
 from zun.topology.view import view_of
@@ -37,7 +37,6 @@ class CPUFilter(HostFilter):
         """``cpu``: what may be promised of this kind of CPU on the whole host."""
         if spec.dedicated:
             return {"cpu": float(view_of(host.topology, spec.placement.isolation).dedicated.bit_count())}
-        pool = (view_of(host.topology).pool & ~host.usage.held_mask).bit_count()
-        own = host.topology.cpu_allocation_ratio
-        ratio = aggregate_ratio(host.aggregates, CPU_RATIO_KEY, own)
-        return {"cpu": pool * (own if ratio is None else float(ratio))}
+        # A cell that was promised more often before an aggregate lowered the ratio takes nothing from the others.
+        promised = sum(host.usage.demand(cell.id) for cell in view_of(host.topology).cells)
+        return {"cpu": (promised + host.room.shared) / MICRO}

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -30,6 +31,9 @@ Rows = np.typing.NDArray[np.intp]
 Counts = np.typing.NDArray[np.float32]
 """Of containers. Exact while a host has less than 16 TiB, and then one off in a thousand million at worst."""
 
+_Machine = tuple[Distances, Hole]
+"""What is between its cells, and the CPUs and MiB of all of them."""
+
 SCALE = 1000.0
 """Weights are all but linear in losses (in containers) that are small beside this one."""
 
@@ -56,7 +60,8 @@ class StrandedWeigher(HostWeigher):
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf)
-        self._machines: dict[tuple[Distances, Hole], int] = {}
+        self._machines: dict[_Machine, int] = {}
+        self._numbering = threading.Lock()  # creates and dry runs have tables of their own and this weigher together
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Without ``spec.demand`` the host counts as the whole cloud."""
@@ -72,29 +77,32 @@ class StrandedWeigher(HostWeigher):
         request = spec.placement
         alone = request.numa_nodes == 1 and request.numa_affinity == "require"
         machines = table.measured("machine", self._code).astype(np.intp)
+        known = list(self._machines)
         cells = _Cells(
             np.maximum(table.cell_cpus, 0).astype(np.float64),
             np.minimum(np.maximum(table.cell_memory, 0), MIB - 1).astype(np.float64),
             table.cell_cpus >= 0,
-            np.array([machine[1] for machine in self._machines], np.float64)[machines].T,
-            None if alone else self._far(len(table.cell_cpus), machines),
+            np.array([machine[1] for machine in known], np.float64)[machines].T,
+            None if alone else _far(known, len(table.cell_cpus), machines),
         )
         loss = _losses(cells, request, table.demand(request))
         weights: Floats = 1 / (1 + loss / SCALE)  # no room is an infinite loss
         return weights
 
-    def _far(self, depth: int, machines: Rows) -> Floats:
-        """Distances between cells, there and back: shape (cells, cells, hosts)."""
-        known = np.zeros((len(self._machines), depth, depth))
-        for (distances, _), code in self._machines.items():
-            count = min(depth, len(distances))
-            known[code, :count, :count] = [row[:count] for row in distances[:count]]
-        return known.transpose(1, 2, 0)[:, :, machines]
-
     def _code(self, host: HostState) -> float:
         """Equal machines have equal codes: most clouds have a handful."""
         machine = view_of(host.topology).distances, capacity(host.topology)
-        return self._machines.setdefault(machine, len(self._machines))
+        with self._numbering:
+            return self._machines.setdefault(machine, len(self._machines))
+
+
+def _far(known: Sequence[_Machine], depth: int, machines: Rows) -> Floats:
+    """Distances between cells, there and back: shape (cells, cells, hosts)."""
+    far = np.zeros((len(known), depth, depth))
+    for code, (distances, _) in enumerate(known):
+        count = min(depth, len(distances))
+        far[code, :count, :count] = [row[:count] for row in distances[:count]]
+    return far.transpose(1, 2, 0)[:, :, machines]
 
 
 class _Cells(NamedTuple):

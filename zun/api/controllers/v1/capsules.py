@@ -89,7 +89,7 @@ class Capsules:
         try:
             self._scheduler.create(call.context, Container.from_row(call.context, row))
         except Exception:
-            db.end_unplaced(row["uuid"], UNREACHABLE)
+            db_containers.end_unplaced(row["uuid"], UNREACHABLE)
             raise
         location = f"{call.base_url}/v1/capsules/{row['uuid']}"
         return Answer(self._shown(row, db.members([row["uuid"]])[row["uuid"]], call), 202, {"Location": location})

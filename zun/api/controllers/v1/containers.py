@@ -240,12 +240,12 @@ class Containers:
         if given.get("registry"):
             fields["registry_id"] = db_registries.find(call.context, given["registry"])["uuid"]
         fields.setdefault("name", creation.generated_name(self._random))
-        requested.check_host(given)
+        fields["request"] |= requested.host_of(given)
         fields["request"] |= requested.host_of_volumes(call.context, fields)
         asked = hints.resolved(call.context, given.get("hints") or {})
         fields["request"] |= {"hints": asked}
         fields["request"] |= committed.wanted(
-            call.context.project_id, given["image"], registry=given.get("registry"), host=given.get("host")
+            call.context.project_id, given["image"], registry=given.get("registry"), host=fields["request"]["host"]
         )
         fields["group_uuid"] = asked.get(hints.GROUP)
         container = Container(call.context, project_id=call.context.project_id, user_id=call.context.user_id, **fields)

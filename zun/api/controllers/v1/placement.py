@@ -67,12 +67,12 @@ class Placement:
         hints.check_gates(given.get("hints") or {}, call.version)
         requested.check_policies(call.access, given)
         fields = creation.container_fields(given, run=False, version=call.version, settings=self._settings)
-        requested.check_host(given)
+        fields["request"] |= requested.host_of(given)
         asked = hints.resolved(call.context, given.get("hints") or {})
         fields["request"] |= requested.host_of_volumes(call.context, fields) | {"hints": asked}
         if "image" in given:
             fields["request"] |= committed.wanted(
-                call.context.project_id, given["image"], registry=None, host=given.get("host")
+                call.context.project_id, given["image"], registry=None, host=fields["request"]["host"]
             )
         fields["group_uuid"] = asked.get(hints.GROUP)
         owner = {"project_id": call.context.project_id, "user_id": call.context.user_id}

@@ -24,13 +24,13 @@ def check_policies(access: Access, given: Mapping[str, Any]) -> None:
         access.require("container:create:requested_destination")
 
 
-def check_host(given: Mapping[str, Any]) -> None:
-    """Raise RequestedHostNotFound for a ``host`` that is none of ours."""
+def host_of(given: Mapping[str, Any]) -> dict[str, str]:
+    """``host`` of the request, by its name, when it asks for one. Raises RequestedHostNotFound for none of ours."""
     host = given.get("host")
     if host is None:
-        return
+        return {}
     try:
-        db_nodes.find(host)
+        return {"host": str(db_nodes.find(host)["hostname"])}
     except exceptions.ComputeNodeNotFound:
         raise exceptions.RequestedHostNotFound(host=host) from None
 

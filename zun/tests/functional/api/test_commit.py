@@ -9,6 +9,7 @@ from zun.common import exceptions
 from zun.common.states import ALLOWED, Status
 from zun.db import containers as db_containers
 from zun.db import images as db
+from zun.db import session, volumes
 
 HOST, ELSEWHERE = "host-1", "host-2"
 
@@ -117,7 +118,7 @@ def test_an_administrator_asks_for_a_host(admin_api, host_row, by):
     host = HOST if by == "name" else host_row
     here = made(project="admin")
     made("other", host=ELSEWHERE, project="admin")
-    assert asked(admin_api, "web:1", host=host) == (here, host)
+    assert asked(admin_api, "web:1", host=host) == (here, HOST)
     reply = admin_api.post("/v1/containers", {"image": "other:1", "host": host})
     assert reply.refusal == (409, "conflict")
 
@@ -178,3 +179,17 @@ def test_members_may_delete_what_their_project_made(api, compute, role, status):
         assert who.delete(f"/v1/images/{pulled}").status == 403
         assert who.delete(f"/v1/images/{theirs}").refusal == (400, "image-not-found")
         assert who.get(f"/v1/images/{uuid}").status == 403  # it says which host
+
+
+def test_an_image_and_a_volume_of_two_hosts(api):
+    """Each is where it is, and the container can be on one host only."""
+    made(host=ELSEWHERE)
+    with session.writer() as connection:
+        volumes.hold(connection, "demo", ["data"], HOST)
+    body = {"image": "web:1", "mounts": [{"source": "data", "destination": "/data"}]}
+    refused = api.post("/v1/containers", body)
+    assert refused.refusal == (409, "conflict") and "web:1" in refused.error["detail"]
+    here = made()
+    uuid = api.post("/v1/containers", body).json["uuid"]
+    request = db_containers.get(uuid)["request"]
+    assert (request["host"], request["committed"]) == (HOST, here)

@@ -362,6 +362,12 @@ def test_null_needs_no_right(api, given):
     assert api.post("/v1/containers", {"image": "demo", **given}).status == 202
 
 
+def test_a_host_by_its_uuid(admin_api, host_row, scheduler):
+    assert admin_api.post("/v1/containers", {"image": "demo", "host": host_row}).status == 202
+    ((_, uuid),) = scheduler.sent
+    assert Container.get_by_uuid(admin_context(), uuid).request["host"] == "host-1"
+
+
 def test_a_host_that_is_none(admin_api, scheduler):
     reply = admin_api.post("/v1/containers", {"image": "demo", "host": "host-9"})
     assert reply.refusal == (404, "requested-host-not-found")

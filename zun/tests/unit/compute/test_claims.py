@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from zun.common import exceptions
 from zun.compute.claims import Claim, Resources, Wanted
 from zun.scheduler import filters, select
+from zun.scheduler.host_state import Aggregate
 from zun.scheduler.request_spec import RequestSpec
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
@@ -263,9 +264,17 @@ FILTERS = filters.load([name for name in ALL_FILTERS if name != "ComputeFilter"]
 
 
 @proof(120)
-@given(host=used_hosts(), wanted=placements(), disk=st.integers(0, 12), disk_used=st.integers(85, 100))
-def test_what_the_scheduler_found_on_an_unchanged_host_is_not_refused_there(host, wanted, disk, disk_used):
-    host = replace(host, disk_used=disk_used)
+@given(
+    host=used_hosts(),
+    wanted=placements(),
+    disk=st.integers(0, 12),
+    disk_used=st.integers(85, 100),
+    ratio=st.sampled_from(("0.5", "1", "9")),
+)
+def test_what_the_scheduler_found_on_an_unchanged_host_is_not_refused_there(host, wanted, disk, disk_used, ratio):
+    """Also where an aggregate lowers a ratio below what is promised."""
+    lowered = {"cpu_allocation_ratio": ratio, "ram_allocation_ratio": ratio}
+    host = replace(host, disk_used=disk_used, aggregates=(Aggregate("u", "name", lowered),))
     answer = select.select([host], RequestSpec("me", wanted, disk=disk), FILTERS, [], 1)
     assume(isinstance(answer, list))
     here = Resources("h1", host.topology, host.usage, host.generation, host.disk_total, disk_used, True)
@@ -296,6 +305,16 @@ def test_huge_pages_that_are_free_can_be_claimed_with_the_scheduler_s_limits(top
     (found,) = filters.load(["RamFilter"], configuration())
     limits = found.limits(state_of("h1", topology, usage=host.usage), RequestSpec("me", wanted))
     assert claim(host, wanted, limits).plan.cells[0].pages == {2048: 500}
+
+
+def test_memory_that_one_cell_promises_twice_is_taken_from_no_other():
+    """Another shared container came since the scheduler looked."""
+    topology = machine(cells=2, memory_mib=1000).configured(ram_allocation_ratio=2.0)
+    before = state_of("h1", topology, usage=holding(topology, shared(1, 1500)))
+    wanted = dedicated(1, 900)
+    answer = select.select([before], RequestSpec("me", wanted), FILTERS, [], 1)
+    now = resources(shared(1, 1500), shared(1, 300), topology=topology)
+    assert claim(now, wanted, answer[0].limits).plan.cells[1].memory_mib == 900
 
 
 @proof(60)

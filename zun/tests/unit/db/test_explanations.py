@@ -28,7 +28,7 @@ def test_each_container_has_its_own():
     first, second = container(), container()
     explanations.put(first["uuid"], RECORD)
     explanations.put(second["uuid"], {"reason": "mine"})
-    explanations.remove(first["uuid"])
+    containers.destroy(first["uuid"])
     assert explanations.get(second["uuid"])["record"] == {"reason": "mine"}
     with pytest.raises(exceptions.ExplanationNotFound):
         explanations.get(first["uuid"])
@@ -46,3 +46,21 @@ def test_it_goes_with_its_container():
     for row in (unplaced, placed):
         with pytest.raises(exceptions.ExplanationNotFound):
             explanations.get(row["uuid"])
+
+
+def test_what_ends_without_a_host_has_its_reason_and_keeps_it():
+    row = container()
+    assert containers.end_unplaced(row["uuid"], "full", RECORD)
+    assert not containers.end_unplaced(row["uuid"], "mine", {"reason": "mine"})
+    ended = containers.get(row["uuid"])
+    assert (ended["status"], ended["status_reason"]) == ("Error", "full")
+    assert explanations.get(row["uuid"])["record"] == RECORD
+
+
+@pytest.mark.parametrize("fields", [{"host": "h1"}, {"status": "Deleting"}])
+def test_what_somebody_else_has_decided_about_is_not_ended(fields):
+    row = container(**fields)
+    assert not containers.end_unplaced(row["uuid"], "full", RECORD)
+    assert containers.get(row["uuid"])["status"] == row["status"]
+    with pytest.raises(exceptions.ExplanationNotFound):
+        explanations.get(row["uuid"])

@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from oslo_utils import timeutils
 
 from zun.common import exceptions
-from zun.db import compute_nodes, containers, explanations, groups, models, services, session
+from zun.common.mounts import Kind, Mount
+from zun.db import compute_nodes, containers, explanations, groups, models, services, session, volumes
 from zun.objects.placement import cpuset_record, placement_request
 from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
@@ -80,7 +81,7 @@ def endpoint(hosts):
     return new_endpoint(hosts)
 
 
-def hold(host, cpus, cell=0):
+def hold(host, cpus, cell=0, **fields):
     """Somebody takes CPUs of a host without a word to anybody."""
     plan = Plan({cell: CellShare(cpus=CpuSet(cpus))})
     row = containers.insert(
@@ -94,6 +95,7 @@ def hold(host, cpus, cell=0):
             "placement": {},
             "request": {},
             "status": "Creating",
+            **fields,
         }
     )
     containers.claim(row["uuid"], host, {"cpuset": cpuset_record(plan)})
@@ -186,6 +188,15 @@ def test_why_it_fits_nowhere_is_kept_and_goes_with_it(endpoint, context):
     containers.destroy_unplaced(container.uuid)
     with pytest.raises(exceptions.ExplanationNotFound):
         explanations.get(container.uuid)
+
+
+def test_a_message_that_comes_twice_leaves_the_reason_where_it_is(endpoint, context):
+    container = new_container(context, cpu_policy="dedicated", cpu=5.0)
+    endpoint.create(context, container=container)
+    ended = row_of(container)
+    endpoint.create(context, container=container)
+    assert (ended[0], row_of(container)) == ("Error", ended)
+    assert explanations.get(container.uuid)["record"]["reason"] == ended[2]
 
 
 def test_nothing_is_kept_of_what_was_placed_or_decided_elsewhere(endpoint, context):
@@ -384,6 +395,30 @@ def test_a_refusal_of_what_another_host_has_changes_nothing(hosts, context, max_
     refuse(endpoint, context, container, handed)
     assert hosts.handed == []
     assert containers.get(container.uuid) == before
+
+
+def test_where_the_group_is_is_looked_up_once_a_host_knew_better(hosts, context):
+    """Another scheduler placed the first member, and nobody has told of it here."""
+    endpoint = new_endpoint(hosts, fresh_seconds=3600)
+    group = groups.insert({"name": "db", "policy": "affinity", "rules": {}, "project_id": "demo"})["uuid"]
+    container, first = accepted(
+        endpoint, hosts, context, **DEDICATED, group_uuid=group, request={"hints": {"group": group}}
+    )
+    assert first.host == "big"
+    hold("tiny", "0", group_uuid=group)
+    refuse(endpoint, context, container, first, reason="the containers of group db are on another host")
+    assert [each.host for each in hosts.handed] == ["tiny"]
+
+
+def test_a_refused_container_goes_where_its_volume_is_by_now(hosts, context):
+    endpoint = new_endpoint(hosts, fresh_seconds=3600)
+    mounts = [Mount(Kind.VOLUME, "/data", "data").to_dict()]
+    container, first = accepted(endpoint, hosts, context, **DEDICATED, mounts=mounts)
+    assert first.host == "big"
+    with session.writer() as connection:
+        volumes.hold(connection, "demo", ["data"], "tiny")
+    refuse(endpoint, context, container, first, reason="volume data of the project is on another host")
+    assert [each.host for each in hosts.handed] == ["tiny"]
 
 
 # host_changed

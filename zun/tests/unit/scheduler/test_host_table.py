@@ -417,6 +417,51 @@ def test_failures_are_remembered_for_a_while(table, clock):
     assert (table.host("h1").disk_total, table.host("h1").failures) == (7, (1500.0, 2000.0))
 
 
+def test_a_host_that_tells_while_the_table_catches_up_hides_no_other(table):
+    """What one has given back is missed if the sum of both is right because of the other."""
+    node(), node("h2")
+    silent, _ = claims("h2", own("0"))
+    table.refresh()
+    containers.destroy(silent)
+    decided_with = sum(host.generation for host in table.hosts())
+    told = []
+
+    def tell(_connection, _cursor, statement, *_rest):
+        if "sum(" in statement and not told:
+            told.append(claims("h1", own("1"))[0])
+            table.changed("h1", 1, told[0], own("1"))
+
+    reader = session._current().reader
+    sa.event.listen(reader, "after_cursor_execute", tell)
+    assert table.catch_up(decided_with)
+    sa.event.remove(reader, "after_cursor_execute", tell)
+    assert (owners(table), owners(table, "h2")) == ({told[0]: "1"}, {})
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda uuid: compute_nodes.put("h2", {"topology": {"cells": None}}), id="topology"),
+        pytest.param(lambda uuid: containers.update(uuid, {"cpuset": {"cells": [{"node": 0}]}}), id="claim"),
+    ],
+)
+def test_a_host_whose_rows_cannot_be_read_stops_no_other(table, clock, caplog, spoil):
+    node(), node("h2")
+    uuid, _ = claims("h2", own("0"))
+    table.refresh()
+    spoil(uuid)
+    with session.writer() as connection:
+        connection.execute(models.compute_nodes.update().values(generation=7))
+    clock.now += 1
+    table.refresh()
+    assert [(host.hostname, host.generation) for host in table.hosts()] == [("h1", 7)]
+    assert "Host h2 gets no containers: its rows in the database cannot be read" in caplog.text
+    node("h2"), containers.update(uuid, columns(own("1")))
+    clock.now += 1
+    table.refresh()
+    assert owners(table, "h2") == {uuid: "1"}
+
+
 # what hosts tell
 
 A, B, C = (f"00000000-0000-0000-0000-00000000000{letter}" for letter in "abc")

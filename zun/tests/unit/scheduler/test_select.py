@@ -209,6 +209,11 @@ SECRET = "rack7-u12.example.org"
         pytest.param([host(SECRET)], spec(1, labels={"disk": "ssd"}), id="no-label"),
         pytest.param([host(SECRET)], spec(1, availability_zone="gpu"), id="another-zone"),
         pytest.param([host(SECRET)], spec(1, requested_host="h9"), id="another-host-was-asked-for"),
+        pytest.param(
+            [host(SECRET, runtimes=()), host("b"), host("c")],
+            spec(1, runtime="runc", requested_host=SECRET),
+            id="the-host-of-its-volume-has-no-place",
+        ),
         pytest.param([host(SECRET, enable_cpu_pinning=False)], spec(1), id="no-pinning"),
         pytest.param(
             [host(SECRET)],

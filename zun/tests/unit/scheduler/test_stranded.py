@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import threading
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,8 @@ from zun.scheduler.columns import Columns
 from zun.scheduler.request_spec import RequestSpec
 from zun.scheduler.weighers.stranded import StrandedWeigher
 from zun.tests.functional.cloud import machine
-from zun.tests.unit.common.proof import proof
+from zun.tests.unit.common.proof import busy_switching, proof
+from zun.tests.unit.db.rows import together
 from zun.tests.unit.scheduler.hosts import configuration, full, host, spec, used_hosts
 from zun.tests.unit.topology.hosts import random_topology
 from zun.topology import PlacementRequest, Plan, Usage, plan
@@ -140,3 +142,24 @@ def test_a_changed_machine_is_noticed():
     for each in hosts:
         table.put(each)
     assert weights(table, spec(2)) == weights(hosts, spec(2))
+
+
+def test_threads_share_it_while_it_meets_new_machines():
+    """A create and a dry run have tables of their own, and one weigher."""
+    weigher, known = StrandedWeigher(configuration()), Columns([host("a"), full("b", THREE)])
+    met = [host(f"h{number}", machine(memory_mib=1000 + number)) for number in range(1200)]
+    weigher.weigh_all(Columns(met[:600]), spec(2))
+    ended = threading.Event()
+
+    def weigh(thread):
+        if thread:
+            for start in range(600, len(met), 20):
+                weigher.weigh_all(Columns(met[start : start + 20]), spec(2))
+            ended.set()
+            return None
+        while not ended.is_set():
+            assert weigher.weigh_all(known, spec(2)).tolist() == weights(known, spec(2))
+        return None
+
+    with busy_switching():
+        assert together(2, weigh) == [None, None]

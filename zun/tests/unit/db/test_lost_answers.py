@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A connection that is lost while a transaction is committed: the row is there, and nobody was told."""
+
+import pytest
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+from oslo_utils import uuidutils
+
+from zun.common import exceptions
+from zun.common.subnets import Pool
+from zun.db import aggregates, capsules, containers, groups, images, models, networks, quotas, registries, session
+from zun.tests.unit.db.rows import CPUSET, node, values
+
+QUOTA = {"containers": 1, "cpu": 1, "memory": 64, "disk": 0}
+SUBNET = {"cidr": "10.1.2.0/24", "gateway": "10.1.2.1"}
+IMAGE = {"project_id": "demo", "host": "h1", "repo": "r", "tag": "t"}
+OWNER = {"project_id": "demo", "user_id": "alice"}
+GROUP = {**OWNER, "name": "g", "policy": "affinity", "rules": {}}
+
+
+def unnamed(**fields):
+    """What a request says of a container: its uuid comes with the row."""
+    made = values(**OWNER, **fields)
+    del made["uuid"]
+    return made
+
+
+@pytest.fixture
+def losing(database, monkeypatch):
+    """A function that has the answers to so many of the next commits lost."""
+    quotas.make_chargeable("demo")
+    quotas.make_chargeable("all networks")
+    engines, left = session._current(), 0
+    dialect = engines.writer.dialect
+    commit = dialect.do_commit
+
+    def lost(*_arguments):
+        nonlocal left
+        if left:
+            left -= 1
+            raise db_exc.DBConnectionError
+
+    def lossy(connection):
+        commit(connection)
+        lost()
+
+    def lose(commits):
+        nonlocal left
+        left = commits
+
+    monkeypatch.setattr(dialect, "do_commit", lossy)
+    lose.lost = lost
+    return lose
+
+
+@pytest.mark.parametrize(
+    ("add", "table"),
+    [
+        pytest.param(lambda: containers.insert(unnamed(), QUOTA), "containers", id="all-of-a-quota"),
+        pytest.param(lambda: groups.insert(GROUP), "container_groups", id="group"),
+        pytest.param(lambda: aggregates.insert("a", {}), "aggregates", id="aggregate"),
+        pytest.param(
+            lambda: networks.insert({**OWNER, "name": "n"}, [SUBNET], Pool("10.0.0.0/16", 24)), "networks", id="network"
+        ),
+        pytest.param(lambda: registries.insert({**OWNER, "domain": "example.org"}), "registries", id="registry"),
+        pytest.param(lambda: images.insert(IMAGE), "images", id="image"),
+        pytest.param(lambda: images.insert_committed(IMAGE), "images", id="committed-image"),
+    ],
+)
+def test_what_was_added_is_there_once(losing, add, table):
+    losing(1)
+    row = add()
+    with session.reader() as connection:
+        found = session.rows(connection, sa.select(models.metadata.tables[table]))
+    assert found == [row]
+
+
+def test_a_capsule_is_there_once_with_its_members(losing):
+    losing(1)
+    uuid = uuidutils.generate_uuid()
+    row = capsules.insert(values(uuid=uuid, **OWNER), [unnamed(name="one", kind="member")])
+    assert row["uuid"] == uuid
+    assert [member["name"] for member in capsules.members([uuid])[uuid]] == ["one"]
+
+
+def test_what_was_refused_is_refused(losing):
+    containers.insert(unnamed(), QUOTA)
+    losing(1)
+    with pytest.raises(exceptions.OverQuota):
+        containers.insert(unnamed(), QUOTA)
+
+
+CREATING = frozenset({"Creating"})
+
+
+@pytest.fixture
+def losing_single(losing):
+    """As ``losing``; where one statement is a commit, of the next statements."""
+    single = session._current().single
+    if single is not None:
+        sa.event.listen(single, "after_cursor_execute", losing.lost)
+    yield losing
+    if single is not None:
+        sa.event.remove(single, "after_cursor_execute", losing.lost)
+
+
+def test_a_status_that_was_set_is_nobody_else_s(losing_single):
+    row = containers.insert(unnamed())
+    losing_single(1)
+    containers.update(row["uuid"], {"status": "Deleting"}, only_from=CREATING)
+    assert containers.get(row["uuid"])["status"] == "Deleting"
+    with pytest.raises(exceptions.StatusChanged):
+        containers.update(row["uuid"], {"status": "Deleting"}, only_from=CREATING)
+
+
+def test_a_claim_that_was_given_back_is_told(losing):
+    node("h1")
+    row = containers.insert(unnamed())
+    claimed = containers.claim(row["uuid"], "h1", {"cpuset": CPUSET})
+    losing(1)
+    ended = {"status": "Error", "cpuset": None, "host": None}
+    assert containers.change_claim(row["uuid"], "h1", ended, only_from=CREATING) > claimed.generation
+    assert (containers.get(row["uuid"])["status"], containers.claims("h1")) == ("Error", [])
+    with pytest.raises(exceptions.StatusChanged):
+        containers.change_claim(row["uuid"], "h1", ended, only_from=CREATING)
+
+
+def test_a_database_that_is_away_is_asked_ten_times_more(database, monkeypatch):
+    """A wait in another wait would keep a request for minutes."""
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    asked = []
+
+    def away():
+        asked.append(1)
+        raise db_exc.DBConnectionError
+
+    monkeypatch.setattr(session, "reader", away)
+    with pytest.raises(db_exc.DBConnectionError):
+        containers.insert(values(), QUOTA)
+    assert len(asked) == 11
