@@ -138,6 +138,10 @@ def test_says_what_is_wanted_and_free():
         SMT, Usage(), PlacementRequest(2, 10, numa_nodes=2, page_size=2048), {"page_size": None}, id="no-such-pages"
     ),
     pytest.param(
+        host(cell(0, "0", 100, pages={2048: 50})), Usage(), PlacementRequest(1, 64, page_size=1048576),
+        {"page_size": 2048}, id="smaller-pages",
+    ),
+    pytest.param(
         flat_host([4]), Usage(), PlacementRequest(2, 10, thread_policy="require"), {"thread_policy": "prefer"},
         id="no-siblings",
     ),
