@@ -95,11 +95,16 @@ class Claim:
             raise exceptions.ClaimRefused(host=self._resources.hostname, reason="; ".join(lacking))
         return replace(settled, generation=self._resources.generation)
 
+    @property
+    def _nodes(self) -> frozenset[int]:
+        """The host's memory nodes as they are now: limits count what is held on these, not on one that is gone."""
+        return frozenset(cell.id for cell in self._resources.topology.cells)
+
     def _test_memory(self, limit: float | None) -> str | None:
         """Whether all containers together stay within ``limit`` MiB of ordinary pages; huge ones are the plan's."""
         if self._wanted.request.page_size not in (None, "small"):
             return None
-        used = sum(memory_used(self._resources.usage).values())
+        used = sum(mib for node, mib in memory_used(self._resources.usage).items() if node in self._nodes)
         return _over("memory", "MiB", used, self._wanted.request.memory_mib, limit)
 
     def _test_cpu(self, limit: float | None) -> str | None:
@@ -109,8 +114,13 @@ class Claim:
         if request.dedicated:
             used: float = len(usage.held_cpus & self._resources.topology.cpus_for(request.isolation))
         else:
-            shares = (share for _, held in usage if held.cpu_policy == policy for share in held.cells.values())
-            used = sum(share.shared for share in shares)
+            used = sum(
+                share.shared
+                for _, held in usage
+                if held.cpu_policy == policy
+                for node, share in held.cells.items()
+                if node in self._nodes
+            )
         return _over(f"{policy} CPUs", "CPUs", round(used, 6), self._wanted.request.cpus, limit)
 
     def _test_disk(self, limit: float | None) -> str | None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What this host has: the machine as discovered, the operator's settings, the runtime's facts."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from oslo_config import cfg
@@ -18,11 +19,14 @@ class Inventory:
 
 
 def inventory(conf: cfg.ConfigOpts, discovered: HostTopology, facts: HostFacts) -> Inventory:
-    """Raises ValueError, naming the option, for CPU sets that the machine or one another contradict."""
+    """Raises ValueError, naming the option, for CPU sets that can be right on no machine.
+
+    A set of which this machine has no CPU now leaves a note: CPUs go offline, and the agent has to start all the same.
+    """
     compute = conf.compute
     sets = {name: _cpus(name, compute[name]) for name in ("cpu_dedicated_set", "cpu_shared_set", "reserved_host_cpus")}
-    _check(discovered, sets)
-    topology = discovered.configured(
+    _check(sets)
+    topology = replace(discovered, notes=(*discovered.notes, *_absent(discovered, sets))).configured(
         reserved_cpus=sets["reserved_host_cpus"] or CpuSet(""),
         dedicated_set=sets["cpu_dedicated_set"],
         shared_set=sets["cpu_shared_set"],
@@ -58,10 +62,16 @@ def _cpus(name: str, text: str) -> CpuSet | None:
         raise ValueError(f"[compute] {name} = {text}: {exc}") from exc
 
 
-def _check(discovered: HostTopology, sets: dict[str, CpuSet | None]) -> None:
+def _check(sets: Mapping[str, CpuSet | None]) -> None:
     for name, cpus in sets.items():
-        if cpus is not None and not cpus & discovered.cpus:
-            raise ValueError(f"[compute] {name} = {cpus}: none of these CPUs is online here ({discovered.cpus} are)")
+        if cpus is not None and not cpus:
+            raise ValueError(f"[compute] {name} names no CPU that it does not exclude")
     both = (sets["cpu_dedicated_set"] or CpuSet("")) & (sets["cpu_shared_set"] or CpuSet(""))
     if both:
         raise ValueError(f"CPUs {both} are in both cpu_dedicated_set and cpu_shared_set; leave them in one")
+
+
+def _absent(discovered: HostTopology, sets: Mapping[str, CpuSet | None]) -> Iterator[str]:
+    for name, cpus in sets.items():
+        if cpus is not None and not cpus & discovered.cpus:
+            yield f"[compute] {name} = {cpus}: none of these CPUs is online here ({discovered.cpus} are)"

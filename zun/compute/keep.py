@@ -77,7 +77,8 @@ def _with_all_of(here: HostTopology, others: Usage, request: PlacementRequest, k
         answer = _awake(here, answer, keep)
         if keep <= answer.cpus:
             return answer
-        spare = (answer.cpus | answer.withheld) - bound
+        # What a grade keeps idle beyond the candidates cannot be struck off.
+        spare = ((answer.cpus | answer.withheld) & candidates) - bound
         if not spare:
             return None
         # First those that shared containers could use, of which there may be few to give.

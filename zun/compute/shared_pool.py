@@ -41,9 +41,11 @@ class Member:
 def pool_of(topology: HostTopology, usage: Usage, uuid: str, plan: Plan) -> CpuSet:
     """Where the shared container ``uuid`` with ``plan`` may run now: the pool of its cells.
 
-    CPUs that it holds itself are among them: it may be on its way from dedicated to shared.
+    CPUs that it holds itself are among them: it may be on its way from dedicated to shared. A container whose cells
+    have lost all their CPUs runs far from its memory, on the pool of the whole host: somewhere it must.
     """
-    return usage.without(uuid).shared_pool(topology, plan.cpu_cells)
+    others = usage.without(uuid)
+    return others.shared_pool(topology, plan.cpu_cells) or others.shared_pool(topology)
 
 
 class SharedPool:
@@ -152,6 +154,8 @@ class SharedPool:
         if wanted == member.cpus and not member.unsure:
             return
         given_up = (member.cpus | member.perhaps) - wanted
+        if not wanted and not given_up & self._tracker.usage.held_cpus:
+            return  # the host has lost its whole pool: the member is in nobody's way where it is
         if member.leaving:
             if given_up:
                 self._wait_until_left(uuid, given_up)

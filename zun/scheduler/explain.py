@@ -110,7 +110,8 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class _Miss:
-    """A host with too little of something. ``refusal`` is None when only the disk is short."""
+    """A host with too little of something. ``refusal`` is None when the exact plan fits: the disk is short, or what an
+    aggregate's lower allocation ratio leaves."""
 
     host: HostState
     refusal: Refusal | None
@@ -207,7 +208,11 @@ def told(
     counted = ", ".join(f"{name} rejected {count}" for name, count in counts.most_common())
     message = f"No valid host was found. Of {len(hosts)} host{'s' * (len(hosts) > 1)}, {counted}."
     nearest = _nearest_miss(misses, spec)
-    if nearest is None and misses:
+    # Where the plan fits it is the disk, or a ratio that an aggregate lowers.
+    fitting = {miss.host.hostname for miss in misses}
+    if nearest is None and any(
+        each.hostname in fitting and CODES.get(each.filter) is HostCode.DISK for each in rejections
+    ):
         nearest = "Nearest miss: a host has the CPUs and the memory, but not the disk."
     return f"{message} {nearest or _first_reason(rejections)}"
 

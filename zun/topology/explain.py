@@ -56,7 +56,7 @@ def _reason(request: PlacementRequest, question: Question) -> tuple[RefusalCode,
     if together and request.numa_nodes > len(cells):
         have = _count(len(cells), "cell")
         return RefusalCode.TOO_FEW_CELLS, f"the host has {have} with CPUs: {request.numa_nodes} are wanted"
-    if question.dedicated and request.thread_policy == "require" and not any(cell.smt for cell in cells):
+    if question.dedicated and request.thread_policy == "require" and not any(cell.wide_firsts for cell in cells):
         return RefusalCode.NO_SMT, "no core of this host has sibling threads: thread policy require needs them"
     return _short(question) if together else _short_in_all(question)
 
@@ -111,25 +111,27 @@ def _short(question: Question) -> tuple[RefusalCode, str]:
                 return measure.code, f"the host has {question.anywhere} {measure.words}: {needed} are wanted"
             continue
         amounts = sorted(((measure.of(cell), -cell.id) for cell in cells), reverse=True)
-        for rank, wanted in enumerate(sorted((part[measure.which] for part in parts), reverse=True)):
-            if amounts[rank][0] < wanted:
-                return measure.code, _too_little(question, measure, amounts, rank, wanted)
+        wishes = sorted((part[measure.which] for part in parts), reverse=True)
+        for (amount, _), wanted in zip(amounts, wishes, strict=False):
+            if amount < wanted:
+                count = sum(wish >= wanted for wish in wishes)
+                return measure.code, _too_little(question, measure, amounts, wanted, count)
     if len(set(parts)) > 1:
         return RefusalCode.SHAPE, "each part fits on some cell, but not all parts on different cells at once"
     return RefusalCode.APART, _apart(question, *parts[0])
 
 
 def _too_little(
-    question: Question, measure: Measure, amounts: list[tuple[int, int]], rank: int, wanted: int
+    question: Question, measure: Measure, amounts: list[tuple[int, int]], wanted: int, count: int
 ) -> str:
-    """Words for: the cell of this ``rank`` (0 is the one with most) has less than a part wants."""
+    """Words for: fewer cells than ``count`` have what so many parts want. ``amounts`` has the largest first."""
     amount = _amount(question, wanted, measure.which)
-    if rank == 0:
-        most, cell_id = amounts[0]
+    most, cell_id = amounts[0]
+    if most < wanted:
         best = _amount(question, max(0, most), measure.which)
         return f"no cell has {amount} {measure.words}: best is cell {-cell_id} with {best}"
     have = sum(1 for has, _ in amounts if has >= max(0, wanted))
-    return f"only {have} of {len(amounts)} cells can give {amount} {measure.words}: {rank + 1} are wanted"
+    return f"only {have} of {len(amounts)} cells can give {amount} {measure.words}: {count} are wanted"
 
 
 def _amount(question: Question, amount: int, which: int) -> str:

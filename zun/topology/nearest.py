@@ -34,7 +34,7 @@ def nearest(
         return less if _loss(request, less) < _loss(request, fewer) else fewer
     if fewer is not None or less is not None:
         return fewer or less
-    relaxed = next((other for other in _relaxed(request, len(topology.cells)) if fits(other)), None)
+    relaxed = next((other for other in _relaxed(topology, request) if fits(other)), None)
     return relaxed or _less_of_both(request, fits)
 
 
@@ -244,7 +244,7 @@ def _conditions(
         yield Dimension.THREADS, iter((replace(request, thread_policy=ThreadPolicy.PREFER),))
     yield Dimension.ISOLATION, (replace(request, isolation=grade) for grade in _lower_grades(request))
     yield Dimension.PAGES, (replace(request, page_size=size) for size in _smaller_pages(topology, request))
-    if request.mempolicy == MemPolicy.STRICT:
+    if request.dedicated and request.mempolicy == MemPolicy.STRICT:
         yield Dimension.MEMPOLICY, iter((replace(request, mempolicy=MemPolicy.PREFERRED),))
 
 
@@ -278,8 +278,9 @@ def _smaller_pages(topology: HostTopology, request: PlacementRequest) -> list[in
     return [*sorted(smaller, reverse=True), None]
 
 
-def _relaxed(request: PlacementRequest, cells: int) -> Iterator[PlacementRequest]:
+def _relaxed(topology: HostTopology, request: PlacementRequest) -> Iterator[PlacementRequest]:
     """The same amounts with fewer conditions."""
+    cells = len(topology.cells)
     even = replace(request, numa_cpus=None, numa_mem=None)
     if request.numa_affinity == NUMAAffinity.REQUIRE:
         most = min(cells, int(request.cpus)) if request.dedicated else cells
@@ -291,8 +292,8 @@ def _relaxed(request: PlacementRequest, cells: int) -> Iterator[PlacementRequest
         yield replace(even, numa_nodes=1, numa_affinity=NUMAAffinity.NONE, thread_policy=ThreadPolicy.PREFER)
     if request.isolation != "thread":
         yield replace(request, isolation="thread")
-    if request.page_size not in (None, "small"):
-        yield replace(request, page_size=None)
+    for size in _smaller_pages(topology, request):
+        yield replace(request, page_size=size)
 
 
 def _less_of_both(request: PlacementRequest, fits: Fits) -> PlacementRequest | None:

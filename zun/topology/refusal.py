@@ -132,7 +132,7 @@ class Refusal:
         """The nearest request that would have fitted, None when nothing like it would.
 
         Nearest is, in this order: the largest smaller amount of what is short, CPUs or memory; more cells;
-        any cells; no thread policy; no isolation; ordinary pages; less of both.
+        any cells; no thread policy; no isolation; smaller pages; less of both.
         """
         if "nearest" not in self._known:
             self._known["nearest"] = self._find() if self._find else None

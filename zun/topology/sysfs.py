@@ -38,7 +38,11 @@ def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) ->
     nodes = _nodes(tree, online)
     cores = _groups(tree, online, "core", _thread_siblings)
     sockets = _groups(tree, online, "socket", _package)
-    caches = [cache for cpu in online if (cache := _l3(tree, cpu))]
+    caches = _caches(tree, online)
+    distances = {node: _distances(tree, node, list(nodes)) for node in nodes}
+    if any(distances.values()) and not all(distances.values()):
+        silent = CpuSet(node for node, row in distances.items() if not row)
+        tree.note(f"nothing is known of the distances from nodes {silent}: the kernel's defaults are used")
     limits = _process_limits(tree) if process_limits else _Limits(_ALL, _ALL)
     usable = online & limits.cpus
     cells = [
@@ -48,7 +52,7 @@ def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) ->
             siblings=tuple(core & cpus for core in cores),
             l3=tuple(caches),
             memory_mib=_memory_mib(tree, node, len(nodes)) if node in limits.mems else 0,
-            distances=_distances(tree, node, list(nodes)),
+            distances=distances[node],
             pages=_pages(tree, node, len(nodes)) if node in limits.mems else {},
             initiators=_initiators(tree, node),
         )
@@ -220,10 +224,35 @@ def _package(tree: _Tree, cpu: int) -> CpuSet | None:
     return tree.cpus(folder, "package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings")
 
 
+def _caches(tree: _Tree, online: CpuSet) -> list[CpuSet]:
+    """The L3 caches, cut to online CPUs and disjoint.
+
+    Caches that overlap by what different CPUs say count as one, so that nobody takes a part for the whole.
+    """
+    caches: list[CpuSet] = []
+    for cpu in online:
+        cache = _l3(tree, cpu)
+        if not cache:
+            continue
+        if cpu not in cache:
+            tree.note(f"CPU {cpu} is not among its own L3 cache's CPUs {cache}: they are not used")
+            continue
+        cache &= online
+        if cache in caches:
+            continue
+        overlapping = [other for other in caches if other & cache]
+        if overlapping:
+            tree.note(f"the L3 cache of CPU {cpu}, {cache}, overlaps with others: they count as one")
+            caches = [other for other in caches if other not in overlapping]
+            cache = _union((cache, *overlapping))
+        caches.append(cache)
+    return caches
+
+
 def _l3(tree: _Tree, cpu: int) -> CpuSet | None:
     folder = f"{_CPU}/cpu{cpu}/cache"
     for index in tree.ids(folder, "index"):
-        if tree.text(f"{folder}/index{index}/level") == "3":
+        if tree.number(f"{folder}/index{index}/level") == 3:
             return tree.cpus(f"{folder}/index{index}", "shared_cpu_list", "shared_cpu_map")
     return None
 
@@ -236,6 +265,9 @@ def _nodes(tree: _Tree, online: CpuSet) -> dict[int, CpuSet]:
     ids = tree.ids(_NODE, "node")
     listed = tree.cpu_list(f"{_NODE}/online")
     if listed and not listed.isdisjoint(CpuSet(ids)):
+        dropped = CpuSet(ids) - listed
+        if dropped:
+            tree.note(f"nodes {dropped} have folders in /{_NODE} but are not online: they are left out")
         ids = [node for node in ids if node in listed]
     if not ids:
         return {0: online} if online else {}
@@ -308,7 +340,11 @@ def _distances(tree: _Tree, node: int, nodes: list[int]) -> dict[int, int]:
     if any(distance == 0 for distance in row):
         tree.note(f"/{path} has a distance of 0: the row is not used")
         return {}
-    return {other: distance for other, distance in zip(labels, row, strict=True) if other in nodes}
+    distances = dict(zip(labels, row, strict=True))
+    if distances[node] > min(row):
+        tree.note(f"/{path} has another node nearer than node {node} itself: the row is not used")
+        return {}
+    return {other: distance for other, distance in distances.items() if other in nodes}
 
 
 def _row_labels(tree: _Tree, length: int, nodes: list[int]) -> list[int] | None:

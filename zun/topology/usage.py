@@ -102,13 +102,12 @@ class Usage:
         return (self._held, *(frozenset(each.items()) for each in amounts))
 
     def shared_pool(self, topology: HostTopology, cells: Iterable[int] | None = None) -> CpuSet:
-        """CPUs shared containers run on now, of the whole host or of some cells."""
+        """CPUs shared containers run on now, of the whole host or of some cells; a cell that is gone has none."""
         pool = topology.pool_cpus.mask & ~self._held
         if cells is None:
             return CpuSet.from_mask(pool)
-        inside = 0
-        for cell in cells:
-            inside |= topology.cell(cell).cpus.mask
+        wanted = frozenset(cells)
+        inside = sum(cell.cpus.mask for cell in topology.cells if cell.id in wanted)
         return CpuSet.from_mask(pool & inside)
 
     def shared_pools(self, topology: HostTopology) -> dict[int, CpuSet]:

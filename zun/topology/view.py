@@ -53,8 +53,6 @@ class CpuView:
     """The cores that can be had whole: every thread is for dedicated use and within our limits."""
     whole_firsts: int
     """The first thread of each of them."""
-    smt: bool
-    """Some core of ``whole`` has more than one thread."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -222,7 +220,6 @@ def _cell_view(
         wide_firsts=model.wide_firsts << base,
         whole=tuple([core << base for core in model.whole]),
         whole_firsts=model.whole_firsts << base,
-        smt=model.smt,
     )
 
 
@@ -256,7 +253,6 @@ def _cpu_view(cores: tuple[int, ...], caches: tuple[int, ...], limits: _Limits) 
         wide_firsts=sum(core & -core for core in cores if core & (core - 1)),
         whole=whole,
         whole_firsts=sum(core & -core for core in whole),
-        smt=any(core & (core - 1) for core in whole),
     )
 
 

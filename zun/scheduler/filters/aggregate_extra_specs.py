@@ -21,7 +21,7 @@ class AggregateExtraSpecsFilter(HostFilter):
 
     The rules are those of Nova's filter of that purpose. Keys with the scope ``aggregate_instance_extra_specs:`` and
     keys without any scope apply; keys of another scope are for somebody else. A host none of whose aggregates has the
-    key is unfit. Several aggregates give several values, of which one must match.
+    key is unfit. Several aggregates give several values, and so does one with commas in it; one of them must match.
     """
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
@@ -31,7 +31,12 @@ class AggregateExtraSpecsFilter(HostFilter):
                 name = key
             elif scope != SCOPE:
                 continue
-            values = {str(each.metadata[name]) for each in host.aggregates if name in each.metadata}
+            values = {
+                value.strip()
+                for each in host.aggregates
+                if name in each.metadata
+                for value in str(each.metadata[name]).split(",")
+            }
             if not values:
                 return f"none of its aggregates has {name}"
             if not any(matches(value, wanted) for value in values):

@@ -74,6 +74,29 @@ def test_a_sibling_that_comes_online_is_kept_idle_for_its_neighbour(halved, cont
     assert held(cloud, "one")[1] == alone.uuid
 
 
+@pytest.fixture
+def single(database):
+    """One host of two cells."""
+    cloud = Cloud({"one": machine()})
+    yield cloud
+    cloud.stop()
+
+
+def test_an_agent_starts_although_a_node_with_containers_is_gone(single, context):
+    """A shared container of that node runs on what is left, and nobody else notices."""
+    cloud = single
+    there = [cloud.run(context, cpu=2.0, memory=2500) for _ in range(2)]
+    lost = next(each for each in there if each.cpuset["cpuset_mems"] == "1")
+    cloud.stop_agent("one")
+    cloud.machines["one"] = machine(cells=1)
+    cloud.start_agent("one")
+    driver = cloud.drivers["one"]
+    assert CpuSet(driver.show(lost).cpuset_cpus) == CpuSet("0-3")
+    dedicated = cloud.run(context, cpu_policy="dedicated", cpu=1.0, memory=64)
+    assert (dedicated.status, dedicated.status_reason) == ("Running", None)
+    assert {driver.show(each).cpuset_cpus for each in there} == {"1-3"}
+
+
 def test_the_row_of_a_created_container_holds_its_claim(cloud, context):
     container = cloud.run(context, **DEDICATED, request={"run": False})
     assert container.status == "Created"

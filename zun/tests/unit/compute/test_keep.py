@@ -36,6 +36,16 @@ TWO = Plan({0: CellShare(CpuSet("0-3"), 32), 1: CellShare(CpuSet("4-7"), 32)})
         ),
         pytest.param(MACHINE, [], TWO, PlacementRequest(2, 64), "6", "4,6", "", id="on-the-cell-it-is-on"),
         pytest.param(
+            MACHINE,
+            [],
+            Plan({0: CellShare(CpuSet("0-1"), 32, CpuSet("2-3")), 1: CellShare(CpuSet("4-5"), 32, CpuSet("6-7"))}),
+            PlacementRequest(2, 64, numa_nodes=2, isolation="l3"),
+            "1,5",
+            "1,5",
+            "0,2-4,6-7",
+            id="what-the-grade-keeps-is-not-struck-off",
+        ),
+        pytest.param(
             MACHINE.configured(dedicated_set=CpuSet("0-7"), shared_set=CpuSet("0,3"), cpu_allocation_ratio=2.0),
             [("other", shared(1.0))],
             Plan({0: CellShare(CpuSet("2-3"), 32), 1: CellShare(CpuSet("4"), 32)}),

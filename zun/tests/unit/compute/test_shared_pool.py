@@ -7,7 +7,7 @@ import pytest
 from zun.common import exceptions
 from zun.compute.shared_pool import pool_of
 from zun.tests.functional.cloud import machine
-from zun.tests.unit.compute.agent import Agent
+from zun.tests.unit.compute.agent import COLUMNS, Agent
 from zun.topology import CellShare, CpuSet, Plan, Usage
 
 
@@ -38,6 +38,9 @@ SHARED_BOTH = Plan({0: CellShare(shared=1.0), 1: CellShare(shared=1.0)}, "shared
         ),
         pytest.param(Usage({"me": own("1-2"), "a": own("3")}), SHARED_0, "0-2", id="what-it-holds-itself"),
         pytest.param(Usage({"other": SHARED_0}), SHARED_0, "0-3", id="shared-ones-share"),
+        pytest.param(Usage(), Plan({0: CellShare(shared=1.0), 9: CellShare(shared=1.0)}, "shared"), "0-3",
+                     id="one-of-its-cells-is-gone"),
+        pytest.param(Usage({"a": own("0")}), Plan({9: CellShare(shared=1.0)}, "shared"), "1-7", id="its-cell-is-gone"),
     ],
 )
 def test_where_a_shared_container_may_run(usage, plan, expected):
@@ -65,6 +68,23 @@ def test_members_widen_again_after_a_release(agent):
     agent.tracker.release(dedicated.uuid)
     agent.pool.settle()
     assert agent.runs_on(shared) == CpuSet("0-3")
+
+
+@pytest.mark.parametrize(("dedicated", "in_the_way"), [("0-3", False), ("4-7", True)])
+def test_a_host_that_lost_its_whole_pool_takes_dedicated_containers_beside_its_members(
+    context, database, dedicated, in_the_way
+):
+    agent = Agent(context, machine().configured(shared_set=CpuSet("4-5")))
+    shared = agent.run_shared()
+    lost = machine().configured(dedicated_set=CpuSet(dedicated), shared_set=CpuSet("64"))
+    agent.tracker.update_inventory(context, lost, {**COLUMNS, "disk_total": 100})
+    assert agent.claim_dedicated(4)[1] == CpuSet(dedicated)
+    if in_the_way:
+        with pytest.raises(exceptions.ZunError):
+            agent.pool.settle()
+    else:
+        agent.pool.settle()
+    assert agent.told(shared) == CpuSet("4-5")
 
 
 def test_only_who_must_move_is_told(agent):

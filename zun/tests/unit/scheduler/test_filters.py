@@ -435,6 +435,9 @@ SCOPE = "aggregate_instance_extra_specs:"
         pytest.param([{"ssd": "no"}, {"ssd": "true"}], {SCOPE + "ssd": "true"}, True, id="one-of-several-values"),
         pytest.param([{"ssd": "true"}], {"ssd": "true", SCOPE + "net": "10"}, False, id="every-key"),
         pytest.param([{"ssd": "true"}, {"net": "10"}], {"ssd": "true", SCOPE + "net": "10"}, True, id="from-anywhere"),
+        pytest.param([{"disk": "ssd, nvme"}], {"disk": "nvme"}, True, id="one-of-values-with-commas-between"),
+        pytest.param([{"disk": "ssd,nvme"}], {"disk": "ssd,nvme"}, False, id="no-value-has-a-comma"),
+        pytest.param([{"gpus": "1,8"}], {"gpus": ">= 4"}, True, id="one-of-numbers"),
     ],
 )
 def test_aggregate_extra_specs_filter(metadata, extra_specs, passes):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from zun.scheduler import filters, weighers
 from zun.scheduler.explain import NEAREST_MISS_HOSTS, Rejection
+from zun.scheduler.host_state import Aggregate
 from zun.scheduler.select import Choice, NoValidHost, select
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
@@ -172,6 +173,13 @@ COMPUTE = filters.load(["ComputeFilter"], configuration())
             "No valid host was found. Of 1 host, DiskFilter rejected 1. "
             "Nearest miss: a host has the CPUs and the memory, but not the disk.",
             id="only-the-disk-is-short",
+        ),
+        pytest.param(
+            [host("a", aggregates=(Aggregate("u", "n", {"ram_allocation_ratio": "0.5"}),))],
+            spec(1, 4097, "shared"),
+            "No valid host was found. Of 1 host, RamFilter rejected 1. "
+            "Most common reason: it has 4096 MiB left of the 4097 that are wanted.",
+            id="only-the-ratio-of-an-aggregate-is-short",
         ),
         pytest.param(
             [full("a", *[dedicated(1)] * 8)],

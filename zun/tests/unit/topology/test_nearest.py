@@ -61,6 +61,10 @@ def changed(topology, usage, request):
         id="an-even-split",
     ),
     pytest.param(
+        flat_host([2, 2]).configured(shared_set=CpuSet("0-1")), Usage(), PlacementRequest(1, 1500, cpu_policy="shared"),
+        {"memory": {"memory_mib": 1000}}, id="shared-containers-have-no-memory-policy",
+    ),
+    pytest.param(
         host(cell(0, "0 1", 10), cell(4, "2", 99)), Usage(), PlacementRequest(2, 50),
         {"cpus": {"cpus": 1}, "memory": {"memory_mib": 10}, "affinity": {"numa_affinity": "prefer"},
          "mempolicy": {"mempolicy": "preferred"}},
@@ -173,7 +177,7 @@ def conditions(request):
         yield Dimension.ISOLATION, replace(request, isolation="thread")
     if request.page_size not in (None, "small", "any"):
         yield Dimension.PAGES, replace(request, page_size=None)
-    if request.mempolicy == "strict":
+    if request.dedicated and request.mempolicy == "strict":
         yield Dimension.MEMPOLICY, replace(request, mempolicy="preferred")
 
 

@@ -42,6 +42,19 @@ SMT = smt_host(2, 4)  # cells 0-7 and 8-15, cores 0-1, 2-3, ...
         "cpus", "only 1 of 2 cells can give 3 CPUs free: 2 are wanted", id="second-cell",
     ),
     pytest.param(
+        flat_host([2, 2, 2, 2]), used(flat_host([2, 2, 2, 2]), "0-5", memory_mib=0),
+        PlacementRequest(3, 10, numa_nodes=3),
+        "cpus", "only 1 of 4 cells can give 1 CPUs free: 3 are wanted", id="two-cells-more",
+    ),
+    pytest.param(
+        flat_host([4, 4, 1]), Usage(), PlacementRequest(8, 10, numa_cpus=[3, 3, 2]),
+        "cpus", "only 2 of 3 cells can give 2 CPUs free: 3 are wanted", id="third-cell-of-unequal",
+    ),
+    pytest.param(
+        SMT.configured(dedicated_set=CpuSet("0,2,4")), Usage(), PlacementRequest(2, 10, thread_policy="require"),
+        "cores", "no cell has 2 CPUs free on whole cores: best is cell 0 with 0", id="siblings-of-others",
+    ),
+    pytest.param(
         host(cell(0, "0 1", 10), cell(4, "2", 99)), Usage(), PlacementRequest(2, 50),
         "apart", "CPUs and memory are free on different cells: 2 CPUs on cell 0, 50 MiB on cell 4", id="apart",
     ),
@@ -123,6 +136,10 @@ def test_says_what_is_wanted_and_free():
     ),
     pytest.param(
         SMT, Usage(), PlacementRequest(2, 10, numa_nodes=2, page_size=2048), {"page_size": None}, id="no-such-pages"
+    ),
+    pytest.param(
+        host(cell(0, "0", 100, pages={2048: 50})), Usage(), PlacementRequest(1, 64, page_size=1048576),
+        {"page_size": 2048}, id="smaller-pages",
     ),
     pytest.param(
         flat_host([4]), Usage(), PlacementRequest(2, 10, thread_policy="require"), {"thread_policy": "prefer"},

@@ -168,19 +168,53 @@ def test_distances_of_one_node_are_none(found):
 @pytest.mark.parametrize(("row", "files", "distances", "noted"), [
     pytest.param("21 10", {}, {0: 21, 1: 10}, False, id="as-long-as-the-nodes"),
     pytest.param("21 10 33", {f"{NODE}/possible": "0-2"}, {0: 21, 1: 10}, False, id="of-possible-nodes"),
-    pytest.param("33 21 10", {f"{NODE}/online": "0-1,7", f"{NODE}/possible": "0-7"}, {0: 33, 1: 21}, False,
+    pytest.param("33 10 21", {f"{NODE}/online": "0-1,7", f"{NODE}/possible": "0-7"}, {0: 33, 1: 10}, False,
                  id="of-online-nodes-without-a-folder"),
     pytest.param("21 10 33 34", {}, {0: 21, 1: 10}, False, id="longer-than-any-list"),
     pytest.param("21", {}, {}, True, id="too-short"),
     pytest.param("21 x", {}, {}, True, id="no-numbers"),
     pytest.param("0 0", {}, {}, True, id="zeros"),
-    pytest.param("", {}, {}, False, id="empty"),
+    pytest.param("", {}, {}, True, id="empty"),
+    pytest.param("10 21", {}, {}, True, id="of-another-node"),
+    pytest.param("10 10", {}, {0: 10, 1: 10}, False, id="all-equally-near"),
 ])
 def test_distance_rows(found, row, files, distances, noted):
     topology = found(changed(files={f"{NODE}/node1/distance": f"{row}\n", **files}))
     assert topology.cell(1).distances == distances
     assert topology.cell(0).distances == {0: 10, 1: 21}
     assert bool(topology.notes) == noted
+
+
+def test_distances_of_some_nodes_only_leave_a_note(found):
+    topology = found(changed(files={f"{NODE}/node1/distance": None}))
+    assert any("distances from nodes 1" in note for note in topology.notes), topology.notes
+
+
+def cache_files(cpu, text):
+    return {f"{CPU}/cpu{cpu}/cache/index3/shared_cpu_list": text}
+
+
+@pytest.mark.parametrize(("files", "caches", "note"), [
+    pytest.param(cache_files(4, "0-7"), [["0-1,4-5"], ["2-3,6-7"]], "overlaps with others", id="over-two-caches"),
+    pytest.param(cache_files(0, "0,4"), [["0-1,4-5"], ["2-3,6-7"]], "overlaps with others", id="one-inside-another"),
+    pytest.param({**cache_files(0, "0,4"), **cache_files(4, "0,4")}, [["0-1,4-5"], ["2-3,6-7"]],
+                 "overlaps with others", id="some-alone-by-their-own-words"),
+    pytest.param(cache_files(5, "2-3,6-7"), [["0-1,4-5"], ["2-3,6-7"]], "not among its own", id="of-another-cpu"),
+    pytest.param({f"{CPU}/cpu0/cache/index3/level": "three"}, [["0-1,4-5"], ["2-3,6-7"]], "level is not understood",
+                 id="level-not-understood"),
+    pytest.param({f"{CPU}/cpu0/cache/index0/level": "3"}, [["0-1,4-5"], ["2-3,6-7"]], "overlaps with others",
+                 id="two-of-level-3"),
+    pytest.param(cache_files(0, "0-1,4-5,9"), [["0-1,4-5"], ["2-3,6-7"]], None, id="with-a-cpu-that-is-not-there"),
+])
+def test_caches_are_disjoint_and_contradictions_leave_a_note(found, files, caches, note):
+    topology = found(changed(files=files))
+    assert [[str(cache) for cache in part.l3] for part in topology.cells] == caches
+    assert {note is not None and note in words for words in topology.notes} == ({True} if note else set())
+
+
+def test_nobody_has_a_cache_alone_that_another_node_may_share(found):
+    topology = found(changed(files=cache_files(4, "0-7")))
+    assert topology.exposed_l3 == CpuSet("0-7")
 
 
 def test_isolated_cpus(found):
@@ -280,6 +314,8 @@ def test_status_says_nothing_of_isolated_cpus(found):
                  "no node names CPU 7", id="a-cpu-in-no-node"),
     pytest.param({f"{NODE}/node1/cpulist": "2-3,6", f"{CPU}/cpu7/node1/x": ""}, {0: "0-1,4-5", 1: "2-3,6-7"}, None,
                  id="its-own-folder-names-its-node"),
+    pytest.param({f"{NODE}/online": "0", f"{CPU}/cpu2/node1/x": ""}, {0: "0-7"}, "nodes 1 have folders",
+                 id="a-folder-of-an-offline-node"),
     pytest.param({f"{NODE}/node1/meminfo": "garbage"}, {0: "0-1,4-5", 1: "2-3,6-7"}, "memory of node 1",
                  id="memory-not-understood"),
     pytest.param({f"{NODE}/node1/meminfo": b"\xff\xfe\0\x80"}, {0: "0-1,4-5", 1: "2-3,6-7"}, "memory of node 1",
