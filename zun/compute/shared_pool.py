@@ -67,7 +67,7 @@ class SharedPool:
 
     @contextlib.contextmanager
     def leaving(self, uuid: str) -> Iterator[None]:
-        """Inside the block the runtime removes the container. When the block fails it stays a member."""
+        """Inside the block the runtime removes the container, then it is no member. When the block fails it stays."""
         with self._lock:
             self._mark_leaving(uuid, True)
         try:
@@ -76,6 +76,8 @@ class SharedPool:
             with self._lock:
                 self._mark_leaving(uuid, False)
             raise
+        # Now, and not once its claim is given back: what was to be made instead of it may never come.
+        self.leave(uuid)
 
     def leave(self, uuid: str) -> None:
         """Note that the runtime has it no more."""
