@@ -111,7 +111,9 @@ def seen_now_and_then(shown: Container | Image) -> Callable[[str], None]:
         if time.monotonic() - written >= PROGRESS_SECONDS:
             written = time.monotonic()
             shown.status_detail = text[:255]
-            shown.save()
+            # Who is deleted meanwhile must not end the pull: others may wait for it.
+            with contextlib.suppress(exceptions.ContainerNotFound, exceptions.ImageNotFound):
+                shown.save()
 
     return tell
 
@@ -135,10 +137,11 @@ class Images:
         else:
             image.image_id, image.size = facts.image_id, str(facts.size)
             image.status, image.status_detail = "Available", None
-        image.save()
-        if image.image_id is None:
-            return
-        LOG.info("Image %s (%s) is here", uuid, name)
+            LOG.info("Image %s (%s) is here", uuid, name)
+        try:
+            image.save()
+        except exceptions.ImageNotFound:
+            LOG.info("Image %s (%s) was deleted while it was pulled", uuid, name)
 
     def delete(self, context: RequestContext, uuid: str) -> None:
         """Remove the image, and its row once it is gone. One that a container uses stays, and its row says why."""
