@@ -239,6 +239,16 @@ def test_log_of_a_terminal(rig: Rig) -> None:
     assert rig.driver.logs(container) == "tty\r\n"
 
 
+@pytest.mark.parametrize("tty", [False, True])
+def test_log_that_is_too_large(rig: Rig, tty: bool) -> None:
+    script = "head -c 17000000 /dev/zero | tr '\\0' x; echo; echo last"
+    container = rig.running(command=["sh", "-c", script], tty=tty)
+    until(lambda: rig.state(container).status is Status.STOPPED)
+    with pytest.raises(exceptions.Conflict, match="larger than 16 MiB"):
+        rig.driver.logs(container)
+    assert rig.driver.logs(container, tail="1").splitlines() == ["last"]
+
+
 @pytest.mark.parametrize("arguments", ["--nonsense", "-o user"])
 def test_top_with_arguments_ps_refuses(rig: Rig, arguments: str) -> None:
     container = rig.running()
