@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from zun.common import exceptions
+from zun.common.states import Status
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.container.driver import ContainerDriver
 from zun.objects import Container
@@ -153,8 +154,8 @@ class SharedPool:
             self._driver.update(member.container, cpuset_cpus=str(wanted))
         except (exceptions.ContainerNotFound, exceptions.Conflict):
             state = self._driver.show(member.container)
-            if state is not None and state.pid:
-                raise
+            if state is not None and (state.pid or state.status not in (None, Status.DEAD)):
+                raise  # one that has only ended may be started again, also by the runtime
             del self._members[uuid]  # the runtime removes it by itself; it will not run again
             return
         except BaseException:  # a timeout, say: it may have been done, or be done any time now
