@@ -156,6 +156,17 @@ def test_auto_remove_with_a_restart_policy(rig: Rig) -> None:
         rig.driver.create(container, cpuset_cpus="0", cpuset_mems="0")
 
 
+def test_one_that_ends_all_the_time_is_updated(rig: Rig) -> None:
+    """Docker fails in the moment of an end, and starts it again where it was."""
+    container = rig.running(command=["true"], restart_policy={"Name": "always"})
+    for number in range(150):
+        wanted = ("0", "0-1")[number % 2]
+        rig.driver.update(container, cpuset_cpus=wanted)
+        assert rig.state(container).cpuset_cpus == wanted
+        if number % 15 == 0:
+            rig.driver.reboot(container, 0)  # or Docker lets more and more time pass between two starts
+
+
 def test_restart_policy_always_ignores_a_count(rig: Rig, api: docker.APIClient) -> None:
     container = rig.created(restart_policy={"Name": "always", "MaximumRetryCount": "4"})
     assert inspect(api, container)["HostConfig"]["RestartPolicy"] == {"Name": "always", "MaximumRetryCount": 0}
