@@ -94,10 +94,10 @@ def update_arguments(
         )
     if cpu is not None:
         limits = cpu_limits(cpu_policy, cpu, hard=hard_cpu_limit)
-        # A container may have become dedicated: what it carried as a shared one is taken off.
+        # A container may have become dedicated, and the operator may have chosen the other kind of limit since it was
+        # made: what it carried is taken off.
         change["cpu_shares"] = limits.get("CpuShares", DEFAULT_SHARES)
-        if hard_cpu_limit:
-            change["cpu_quota"] = limits.get("CpuQuota", -1)
-            if "CpuPeriod" in limits:
-                change["cpu_period"] = limits["CpuPeriod"]
+        change["cpu_quota"] = limits.get("CpuQuota", -1)
+        if "CpuPeriod" in limits:
+            change["cpu_period"] = limits["CpuPeriod"]
     return change

@@ -91,7 +91,9 @@ def test_cpu_limits(
     assert (host["CpuShares"], host["CpuQuota"]) == (shares, quota)
 
 
-def test_dedicated_loses_its_quota(rig: Rig, api: docker.APIClient, docker_url: str) -> None:
+@pytest.mark.parametrize("hard", [True, False])
+def test_dedicated_loses_its_quota(rig: Rig, api: docker.APIClient, docker_url: str, hard: bool) -> None:
+    """Also where quotas were given up since it was made."""
     driver = variant(rig, docker_url, hard_cpu_limit=True)
     container = rig.sample(cpu=0.5, cpu_policy="shared")
     driver.create(container, cpuset_cpus="0", cpuset_mems="0")
@@ -100,7 +102,8 @@ def test_dedicated_loses_its_quota(rig: Rig, api: docker.APIClient, docker_url: 
     assert not group.exists() or group.read_text() == "50000\n"
     driver.update(container, cpu=1.5)
     assert inspect(api, container)["HostConfig"]["CpuQuota"] == 150_000
-    driver.update(replace(container, cpu_policy="dedicated"), cpu=2.0, cpuset_cpus="0-1")
+    later = variant(rig, docker_url, hard_cpu_limit=hard)
+    later.update(replace(container, cpu_policy="dedicated"), cpu=2.0, cpuset_cpus="0-1")
     assert inspect(api, container)["HostConfig"]["CpuQuota"] == -1
     assert not group.exists() or group.read_text() == "-1\n"
 
