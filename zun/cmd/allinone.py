@@ -5,6 +5,7 @@ Embedded defaults: an SQLite database under ``state_path``, messages inside the 
 loopback. Each of them can be configured to be something else.
 """
 
+import contextlib
 import logging
 import os
 
@@ -32,23 +33,24 @@ def main() -> None:
     if not migration.is_current():
         migration.upgrade()
     transport = rpc.get_transport(conf)
-    # The host first, so that the scheduler knows it when it takes up what an earlier run left.
-    driver = compute.load_driver(conf)
-    agent = ComputeService(conf, driver, compute.load_network_driver(conf))
-    agent.start(transport)
-    scheduler = SchedulerService(conf, alone=True)
-    scheduler.start(transport)
-    server = api.Server(conf, api.build(conf, transport))
-    server.start()
-    proxy = wsproxy.build(conf, driver)
-    proxy.start()
-    LOG.info("zun-allinone is ready on http://%s:%s/v1", conf.api.host_ip, conf.api.port)
-    program.wait_for_signal()
-    server.stop()
-    proxy.stop()
-    scheduler.stop()
-    agent.stop()
-    transport.cleanup()
+    with contextlib.ExitStack() as running:  # whatever fails, what has been started must not keep the process alive
+        running.callback(transport.cleanup)
+        # The host first, so that the scheduler knows it when it takes up what an earlier run left.
+        driver = compute.load_driver(conf)
+        agent = ComputeService(conf, driver, compute.load_network_driver(conf))
+        agent.start(transport)
+        running.callback(agent.stop)
+        scheduler = SchedulerService(conf, alone=True)
+        scheduler.start(transport)
+        running.callback(scheduler.stop)
+        proxy = wsproxy.build(conf, driver)
+        proxy.start()
+        running.callback(proxy.stop)
+        server = api.Server(conf, api.build(conf, transport))
+        server.start()
+        running.callback(server.stop)
+        LOG.info("zun-allinone is ready on http://%s:%s/v1", conf.api.host_ip, conf.api.port)
+        program.wait_for_signal()
 
 
 if __name__ == "__main__":

@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of containers on their way through messages: a transfer is opened, moved on piece by piece, and closed.
 
-So neither side ever holds more than a few pieces, however large the archive is. A transfer that nobody moves on ends by
-itself after ``idle`` seconds.
+Neither side ever holds more than a few pieces in memory, however large the archive is. On the host it goes through a
+file, because a runtime may lock a container for as long as an archive of it is under way: Docker does, and neither
+describes it nor changes its CPUs meanwhile, for which others wait. So the runtime gives and takes at its own pace, and
+never at that of whoever is at the other end. A transfer that nobody moves on ends by itself after ``idle`` seconds.
 """
 
 import base64
 import contextlib
-import queue
+import functools
+import math
+import os
+import pathlib
+import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from oslo_utils import uuidutils
@@ -20,88 +26,148 @@ from zun.container import driver
 from zun.objects import Container
 
 PIECE = 1 << 18  # bytes in one message, before base64
-_AHEAD = 2  # pieces that wait for the runtime
+MIB = 1 << 20
 
 
-class _Reading:
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
-        self._rest = b""
+class Space:
+    """The disk below ``directory``, of which all transfers together take no more than ``limit_mib``."""
+
+    def __init__(self, directory: str | pathlib.Path, limit_mib: int) -> None:
+        self._directory = pathlib.Path(directory)
+        self._limit = limit_mib * MIB
+        self._taken = 0
+        self._lock = threading.Lock()
+
+    def open(self) -> int:
+        """The descriptor of a file that has no name and goes when it is closed. Raises Unavailable."""
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self._directory, buffering=0) as file:
+                return os.dup(file.fileno())
+        except OSError as exc:
+            raise exceptions.Unavailable(f"The host cannot keep archives on their way: {exc}") from exc
+
+    def take(self, size: int) -> None:
+        """Count ``size`` bytes more, or fewer. Unavailable when there is no room for them."""
+        with self._lock:
+            if self._taken + size > self._limit:
+                raise exceptions.Unavailable(
+                    f"The archives under way on this host take {self._limit // MIB} MiB, which is all they may. Try "
+                    "again later, copy less at once, or raise [compute] archive_space_mb."
+                )
+            self._taken += size
+
+
+class _Transfer:
+    """An archive in a file. What is done with the file is done under the lock."""
+
+    def __init__(self, space: Space) -> None:
         self.touched = time.monotonic()
-
-    def next(self) -> bytes:
-        """Up to PIECE bytes, none at the end."""
-        parts, size = [self._rest], len(self._rest)
-        while size < PIECE:
-            chunk = next(self._chunks, b"")
-            if not chunk:
-                break
-            parts.append(chunk)
-            size += len(chunk)
-        whole = b"".join(parts)
-        self._rest = whole[PIECE:]
-        return whole[:PIECE]
-
-    def close(self) -> None:
-        close = getattr(self._chunks, "close", None)
-        if close is not None:
-            close()
-
-
-class _Writing:
-    def __init__(self, archives: driver.Archives, container: Container, path: str, idle: float) -> None:
-        self._idle = idle
-        self._pieces: queue.Queue[bytes | None] = queue.Queue(_AHEAD)
+        self._space = space
+        self._file = space.open()
+        self._size = self._passed = 0
+        self._changed = threading.Condition()
+        self._working = self._closed = False  # whether the runtime is at it; whether nobody wants it any more
         self._error: Exception | None = None
-        self._gone = threading.Event()
-        self.touched = time.monotonic()
-        self._thread = threading.Thread(
-            target=self._put, args=(archives, container, path), name=f"archive-{container.uuid}", daemon=True
-        )
-        self._thread.start()
-
-    def push(self, piece: bytes) -> None:
-        """Raises what made the runtime stop taking pieces."""
-        self._offer(piece)
-
-    def finish(self) -> None:
-        """Wait until everything is written; raises what went wrong."""
-        self._offer(None)
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
 
     def close(self) -> None:
         """Break it off, if it has not ended."""
-        self._gone.set()
+        with self._changed:
+            if not self._closed:
+                self._closed = True
+                self._changed.notify_all()
+                self._let_go()
 
-    def _offer(self, piece: bytes | None) -> None:
-        while self._thread.is_alive():
-            with contextlib.suppress(queue.Full):
-                self._pieces.put(piece, timeout=0.2)
-                return
-        if self._error is not None:
-            raise self._error
+    def _append(self, data: bytes) -> None:
+        with self._changed:
+            self._check_wanted()
+            self._space.take(len(data))
+            try:
+                rest = memoryview(data)
+                while rest:
+                    written = os.pwrite(self._file, rest, self._size)
+                    self._size += written
+                    rest = rest[written:]
+            except OSError as exc:
+                self._space.take(-len(rest))
+                raise exceptions.Unavailable(f"The host cannot keep the archive on its way: {exc}") from exc
+            self._changed.notify_all()
 
-    def _put(self, archives: driver.Archives, container: Container, path: str) -> None:
+    def _next(self) -> bytes:
+        """Up to PIECE bytes of what is there and was not read yet."""
+        with self._changed:
+            self._check_wanted()
+            piece = os.pread(self._file, PIECE, self._passed)
+            self._passed += len(piece)
+            return piece
+
+    def _check_wanted(self) -> None:
+        if self._closed:
+            raise exceptions.Conflict("The archive was broken off before its end.")
+
+    @contextlib.contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """Inside, the runtime has to do with the file."""
         try:
-            archives.put_archive(container, path, self._arriving())
+            yield
         except Exception as exc:
             self._error = exc
+        finally:
+            with self._changed:
+                self._working = False
+                self._changed.notify_all()
+                if self._closed:
+                    self._let_go()
 
-    def _arriving(self) -> Iterator[bytes]:
-        waited = time.monotonic()
-        while True:
+    def _let_go(self) -> None:
+        if not self._working:
+            os.close(self._file)
+            self._space.take(-self._size)
+
+
+class _Reading(_Transfer):
+    def __init__(self, space: Space, chunks: Iterator[bytes], name: str) -> None:
+        super().__init__(space)
+        self._working = True
+        threading.Thread(target=self._fill, args=(chunks,), name=name, daemon=True).start()
+
+    def next(self) -> bytes:
+        """Up to PIECE bytes, none at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._working or self._size - self._passed >= PIECE)
+            if self._error is not None:
+                raise self._error
+            return self._next()
+
+    def _fill(self, chunks: Iterator[bytes]) -> None:
+        with self._at_work():
             try:
-                piece = self._pieces.get(timeout=0.2)
-            except queue.Empty:
-                if self._gone.is_set() or time.monotonic() - waited > self._idle:
-                    raise exceptions.Conflict("The archive was broken off before its end.") from None
-                continue
-            if piece is None:
-                return
-            waited = time.monotonic()
-            yield piece
+                for chunk in chunks:
+                    self._append(chunk)
+            finally:
+                close = getattr(chunks, "close", None)
+                if close is not None:
+                    close()
+
+
+class _Writing(_Transfer):
+    def __init__(self, space: Space, put: Callable[[Iterator[bytes]], None]) -> None:
+        super().__init__(space)
+        self._put = put
+
+    def push(self, piece: bytes) -> None:
+        self._append(piece)
+
+    def finish(self) -> None:
+        """Give it to the runtime and wait until everything is written; raises what went wrong."""
+        with self._changed:
+            self._check_wanted()
+            self._working = True
+            self.touched = math.inf  # however long it takes, it is moved on
+        with self._at_work():
+            self._put(iter(self._next, b""))
+        if self._error is not None:
+            raise self._error
 
 
 T = TypeVar("T", _Reading, _Writing)
@@ -110,8 +176,9 @@ T = TypeVar("T", _Reading, _Writing)
 class Archives:
     """The transfers of one host, by id. Pieces are base64 text."""
 
-    def __init__(self, runtime: driver.Archives, idle: float = 120) -> None:
+    def __init__(self, runtime: driver.Archives, space: Space, idle: float = 120) -> None:
         self._runtime = runtime
+        self._space = space
         self._idle = idle
         self._lock = threading.Lock()
         self._transfers: dict[str, _Reading | _Writing] = {}
@@ -119,10 +186,10 @@ class Archives:
     def open_get(self, container: Container, path: str) -> dict[str, Any]:
         """The transfer's ``id``, what is at the ``path``, and whether."""
         chunks, stat = self._runtime.get_archive(container, path)
-        return {"id": self._add(_Reading(chunks)), "stat": stat}
+        return {"id": self._add(_Reading(self._space, chunks, f"archive-{container.uuid}")), "stat": stat}
 
     def open_put(self, container: Container, path: str) -> str:
-        return self._add(_Writing(self._runtime, container, path, self._idle))
+        return self._add(_Writing(self._space, functools.partial(self._runtime.put_archive, container, path)))
 
     def pull(self, transfer: str) -> str:
         """The next piece; at the end an empty one, and the transfer is over."""
@@ -153,18 +220,23 @@ class Archives:
         if found is not None:
             found.close()
 
+    def sweep(self) -> None:
+        """Close what nobody has moved on for too long."""
+        now = time.monotonic()
+        with self._lock:
+            old = [each for each, found in self._transfers.items() if now - found.touched > self._idle]
+        for each in old:
+            self.close(each)
+
     def running(self) -> int:
         """How many transfers there are."""
         with self._lock:
             return len(self._transfers)
 
     def _add(self, made: _Reading | _Writing) -> str:
-        transfer, now = uuidutils.generate_uuid(), time.monotonic()
+        transfer: str = uuidutils.generate_uuid()
         with self._lock:
-            old = [each for each, found in self._transfers.items() if now - found.touched > self._idle]
             self._transfers[transfer] = made
-        for each in old:
-            self.close(each)
         return transfer
 
     def _find(self, transfer: str, kind: type[T]) -> T:

@@ -130,7 +130,7 @@ class Images:
         try:
             self._pull(Image.get_by_uuid(context, uuid))
         except exceptions.ImageNotFound:
-            LOG.info("Image %s was deleted before it was pulled", uuid)
+            LOG.info("Image %s was deleted before its pull ended", uuid)
 
     def _pull(self, image: Image) -> None:
         """Raises ImageNotFound when its row is gone."""

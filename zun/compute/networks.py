@@ -34,8 +34,8 @@ class Published:
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
-        ports = conf.network.published_ports
-        return cls(conf.network.published_address, ports[0], ports[-1])
+        ports = conf.network.published_ports  # the other way round it is a falling range
+        return cls(conf.network.published_address, min(ports), max(ports))
 
 
 class Networks:

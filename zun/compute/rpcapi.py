@@ -12,6 +12,7 @@ from zun.common.context import RequestContext
 from zun.objects import Container
 
 VERSION = "1.0"
+UNPACK_SECONDS = 3600  # that a host takes at most to unpack an archive
 
 
 class ComputeAPI:
@@ -250,14 +251,19 @@ class ComputeAPI:
             raise
 
     def put_archive(self, context: RequestContext, container: Container, path: str, pieces: Iterable[bytes]) -> None:
-        """Calls, one for each of the ``pieces`` of a tar, which is unpacked at ``path`` as they come."""
+        """Calls, one for each of the ``pieces`` of a tar, which is unpacked at ``path`` when all have come."""
         host = container.host
         transfer = self._call(context, container, "archive_open_put", version="1.2", path=path)
         try:
             for piece in pieces:
                 text = base64.b64encode(piece).decode()
                 self._ask(context, host, "archive_push", version="1.2", transfer=transfer, piece=text)
-            self._ask(context, host, "archive_finish", version="1.2", transfer=transfer)
+            with rpc.answers_from(host):
+                # It may take long, and is waited for as long as the host says that it is there.
+                client = self._client.prepare(
+                    server=host, timeout=UNPACK_SECONDS, call_monitor_timeout=int(self._timeout), version="1.2"
+                )
+                client.call(context, "archive_finish", transfer=transfer)
         except BaseException:
             self._cast(context, host, "archive_close", version="1.2", transfer=transfer)
             raise

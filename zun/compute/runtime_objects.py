@@ -141,7 +141,6 @@ class RuntimeObjects:
             try:
                 with self._pool.leaving(member.uuid):
                     self._driver.delete(member, force=True)
-                self._pool.leave(member.uuid)
             except exceptions.ZunError as exc:
                 failure = exc
         if failure is not None:

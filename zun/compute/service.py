@@ -18,7 +18,7 @@ from zun.common.context import RequestContext, admin_context
 from zun.common.notifications import Notifier
 from zun.common.periodic import Periodic
 from zun.common.states import TRANSITIONAL, Status
-from zun.compute.archives import Archives
+from zun.compute.archives import Archives, Space
 from zun.compute.auditor import Auditor
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.endpoint import ComputeEndpoint
@@ -41,6 +41,7 @@ LOG = logging.getLogger(__name__)
 
 BINARY = "zun-compute"
 LOST_SECONDS = 600  # a message that has not been read for so long is lost: its host is known to be down much sooner
+ARCHIVE_SWEEP_SECONDS = 30
 SPARE_LOOKS = 4  # looks at containers in which nothing is under way, at the same time
 
 
@@ -105,7 +106,7 @@ class ComputeService:
             notifier,
             host_processes=conf.compute.audit_host_processes,
         )
-        self.archives = Archives(self._driver)
+        self.archives = Archives(self._driver, Space(conf.state_path, conf.compute.archive_space_mb))
         proxy = conf.websocket_proxy
         endpoint = ComputeEndpoint(
             self.parts,
@@ -123,6 +124,7 @@ class ComputeService:
             (self._heartbeat, conf.compute.heartbeat_interval),
             (self._update_inventory, conf.compute.inventory_interval),
             (self._sync_all, conf.compute.sync_container_state_interval),
+            (self.archives.sweep, ARCHIVE_SWEEP_SECONDS),
         ]
         if conf.compute.audit_interval:
             tasks.append((self._audit, conf.compute.audit_interval))

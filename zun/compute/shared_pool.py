@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from zun.common import exceptions
+from zun.common.states import Status
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.container.driver import ContainerDriver
 from zun.objects import Container
@@ -69,7 +70,7 @@ class SharedPool:
 
     @contextlib.contextmanager
     def leaving(self, uuid: str) -> Iterator[None]:
-        """Inside the block the runtime removes the container. When the block fails it stays a member."""
+        """Inside the block the runtime removes the container, then it is no member. When the block fails it stays."""
         with self._lock:
             self._mark_leaving(uuid, True)
         try:
@@ -78,6 +79,8 @@ class SharedPool:
             with self._lock:
                 self._mark_leaving(uuid, False)
             raise
+        # Now, and not once its claim is given back: what was to be made instead of it may never come.
+        self.leave(uuid)
 
     def leave(self, uuid: str) -> None:
         """Note that the runtime has it no more."""
@@ -164,8 +167,8 @@ class SharedPool:
             self._driver.update(member.container, cpuset_cpus=str(wanted))
         except (exceptions.ContainerNotFound, exceptions.Conflict):
             state = self._driver.show(member.container)
-            if state is not None and state.pid:
-                raise
+            if state is not None and (state.pid or state.status not in (None, Status.DEAD)):
+                raise  # one that has only ended may be started again, also by the runtime
             del self._members[uuid]  # the runtime removes it by itself; it will not run again
             return
         except BaseException:  # a timeout, say: it may have been done, or be done any time now

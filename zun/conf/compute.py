@@ -77,6 +77,13 @@ OPTS = [
         "containers and new names; what is there already stays.",
     ),
     cfg.IntOpt("workers", default=32, min=1, help="Container operations that may run at the same time on this host."),
+    cfg.IntOpt(
+        "archive_space_mb",
+        default=10240,
+        min=1,
+        help="Disk in MiB below state_path that archives on their way into and out of this host's containers may take "
+        "together. A larger one cannot be copied at once.",
+    ),
     cfg.IntOpt("heartbeat_interval", default=10, min=1, help="Seconds between two signs of life of this service."),
     cfg.IntOpt("inventory_interval", default=60, min=1, help="Seconds between two looks at what this host has."),
     cfg.IntOpt(

@@ -22,11 +22,12 @@ OPTS = [
         max=29,
         help="Length of the prefix of such a subnet: with 24 a network has room for 253 containers.",
     ),
-    cfg.HostAddressOpt(
+    # No host name: Docker publishes at every address of the host when it cannot read this one.
+    cfg.IPOpt(
         "published_address",
         default="127.0.0.1",
-        help="Address of this host at which the exposed ports of its containers are published, so one that their users "
-        "reach. As it is, only this host does.",
+        help="IP address of this host at which the exposed ports of its containers are published, so one that their "
+        "users reach. As it is, only this host does.",
     ),
     cfg.Opt(
         "published_ports",

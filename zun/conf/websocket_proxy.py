@@ -8,8 +8,9 @@ OPTS = [
         "wsproxy_host", default="127.0.0.1", help="Address that the websocket proxy of this host listens on."
     ),
     cfg.PortOpt("wsproxy_port", default=6784, help="Port that the websocket proxy of this host listens on."),
-    cfg.StrOpt(
+    cfg.URIOpt(
         "base_url",
+        schemes=["ws", "wss"],
         default="ws://$wsproxy_host:$wsproxy_port/",
         help="How clients reach the websocket proxy of this host: ws:// or wss://, with a path if a reverse proxy in "
         "front tells the hosts apart by it. zun-compute gives it to clients together with a token.",

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The server: one thread a direction and session, because streams of a runtime block."""
 
+import contextlib
 import http
 import logging
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Collection, Sequence
 
 from websockets import exceptions as websocket_errors
@@ -24,6 +26,7 @@ LOG = logging.getLogger(__name__)
 NORMAL, GOING_AWAY, BROKEN = 1000, 1001, 1011
 BINARY = Subprotocol("binary")
 CONTROL_FRAME_LIMIT = 123  # bytes of a close frame's reason
+STOP_SECONDS = 5.0  # for sessions to end well when the proxy stops
 
 
 class _Session(server.ServerConnection):
@@ -48,7 +51,8 @@ class Proxy:
         self._driver = driver
         self._base_url = base_url
         self._allowed_origins = allowed_origins
-        self._sessions: set[server.ServerConnection] = set()
+        self._sessions: dict[server.ServerConnection, Stream] = {}
+        self._stopped = False
         self._lock = threading.Lock()
         self._server = server.serve(
             self._serve,
@@ -74,14 +78,29 @@ class Proxy:
     def start(self) -> None:
         self._thread.start()
 
+    def running(self) -> int:
+        """How many sessions there are."""
+        with self._lock:
+            return len(self._sessions)
+
     def stop(self) -> None:
-        """Refuse new sessions and end those that run."""
+        """Refuse new sessions and end those that run, within STOP_SECONDS."""
         self._server.shutdown()
         self._thread.join()
         with self._lock:
-            sessions = list(self._sessions)
-        for session in sessions:
-            session.close(GOING_AWAY, "the websocket proxy stops")
+            self._stopped = True
+            sessions = dict(self._sessions)
+        closing = [threading.Thread(target=_leave, args=(session,), daemon=True) for session in sessions]
+        for each in closing:
+            each.start()
+        deadline = time.monotonic() + STOP_SECONDS
+        for each in closing:
+            each.join(max(0.0, deadline - time.monotonic()))
+        # A client or a process that does not read would hold its threads, and with them the program, for ever.
+        for session, stream in sessions.items():
+            stream.close()
+            with contextlib.suppress(OSError):  # it has ended
+                session.socket.shutdown(socket.SHUT_RDWR)
 
     def _check(self, session: server.ServerConnection, request: Request) -> Response | None:
         headers = request.headers
@@ -115,12 +134,18 @@ class Proxy:
         LOG.info("Session with %s from %s", what, _peer(session))
         session.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         with self._lock:
-            self._sessions.add(session)
+            stopped = self._stopped
+            if not stopped:
+                self._sessions[session] = stream
+        if stopped:  # it came in the last moment
+            stream.close()
+            _leave(session)
+            return
         try:
             relay(session, stream)
         finally:
             with self._lock:
-                self._sessions.discard(session)
+                del self._sessions[session]
             LOG.info("Session with %s ended", what)
 
     def _open(self, grant: Grant) -> Stream:
@@ -128,6 +153,10 @@ class Proxy:
         if grant.exec_id is None:
             return self._driver.attach(container)
         return self._driver.open_exec(container, grant.exec_id)
+
+
+def _leave(session: server.ServerConnection) -> None:
+    session.close(GOING_AWAY, "the websocket proxy stops")
 
 
 def relay(session: server.ServerConnection, stream: Stream) -> None:

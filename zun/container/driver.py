@@ -437,7 +437,7 @@ class Console(Protocol):
         tail: str | int | None = "all",
         since: str | int | float | None = None,
     ) -> str:
-        """Return the whole log as text. ``tail`` that is no number means all.
+        """Return the whole log as text. ``tail`` that is no number means all. Conflict when that is too much to hold.
 
         ``since`` is epoch seconds or ``YYYY-MM-DD HH:MM:SS,mmm`` in UTC, else InvalidValue.
         """

@@ -92,7 +92,8 @@ class StopContainer(Each, containers.StopContainer):
     def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
         client.containers.stop(name, parsed_args.timeout)
         if parsed_args.wait:
-            waiting.wait(waiting.until(client, name, "Stopped", "Dead"), f"Stopping {name}")
+            # Who removes itself when it ends is gone then.
+            waiting.wait(waiting.until(client, name, "Stopped", "Dead", waiting.GONE), f"Stopping {name}")
 
 
 class RestartContainer(Each, containers.RestartContainer):

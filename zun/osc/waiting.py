@@ -44,6 +44,8 @@ def until(client: Any, container: str, *wanted: str, **query: Any) -> Callable[[
         try:
             shown = client.containers.get(container, **query)
         except zun_exceptions.NotFound:
+            shown = None
+        if shown is None or shown.status == "Deleted":  # one that removed itself has that status before it has none
             return Seen(GONE in wanted, failed=None if GONE in wanted else f"container {container} is gone")
         status = shown.status or "Creating"
         text = getattr(shown, "status_detail", None) or ""

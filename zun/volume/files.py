@@ -25,8 +25,12 @@ class FileDriver:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._root.chmod(0o700)
-            path.write_bytes(base64.b64decode(mount.source or ""))
-            path.chmod(0o444)  # whoever the image runs as
+            if not path.exists():
+                unfinished = path.with_name("content.new")
+                unfinished.unlink(missing_ok=True)  # of an attempt that was interrupted; it may be read-only already
+                unfinished.write_bytes(base64.b64decode(mount.source or ""))
+                unfinished.chmod(0o444)  # whoever the image runs as
+                unfinished.rename(path)
         except OSError as exc:
             raise exceptions.VolumeError(mount=mount.destination, reason=str(exc)) from exc
         return RuntimeMount("bind", str(path), mount.destination, read_only=True)

@@ -18,7 +18,7 @@ from docker import errors as docker_errors
 
 from zun.common import exceptions
 from zun.container.docker.client import LABEL_UUID, Engine, OnEngine
-from zun.container.docker.kernel import CgroupMount, group_limits, locate, locate_cpuset, steps_below
+from zun.container.docker.kernel import CgroupMount, group_limits, locate, locate_cpuset, own_group, steps_below
 from zun.container.driver import ContainerView, Intruder, ParentGroup, PinningView, RuntimeState, ThreadGroup
 from zun.topology import CpuSet
 
@@ -111,7 +111,7 @@ def pinning_view(root: str | Path, pid: int, container_id: str, mountinfo_text: 
         if memory is None or mount.unified:
             return None
         group = memory.group
-    group = _own_group(group, container_id)
+    group = own_group(group, container_id)
     cpus, mems = group_limits(root, mount, group)
     # Version 1 has the same group once a controller. Whoever leaves the one of the CPUs is still in that of the memory.
     listed = memory.directory if memory is not None and not mount.unified else _directory(root, mount, group)
@@ -137,18 +137,11 @@ def _memory(root: Path, cgroup_text: str, mountinfo_text: str, container_id: str
         mount, group = locate("memory", cgroup_text, mountinfo_text)
         if container_id not in group:
             return None
-        group = _own_group(group, container_id)
+        group = own_group(group, container_id)
         directory = _directory(root, mount, group)
     except ValueError:
         return None
     return _MemoryGroup(group, directory) if (directory / "memory.stat").exists() else None
-
-
-def _own_group(group: str, container_id: str) -> str:
-    """The container's group, when ``group`` may be one that was made inside of it."""
-    steps = group.split("/")
-    last = max(place for place, step in enumerate(steps) if container_id in step)
-    return "/".join(steps[: last + 1])
 
 
 def _directory(root: Path, mount: CgroupMount, group: str) -> Path:

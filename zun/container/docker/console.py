@@ -2,7 +2,7 @@
 """Looking into containers: commands, logs, processes, figures."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from docker import errors as docker_errors
@@ -14,7 +14,8 @@ from zun.container.driver import ContainerView
 from zun.container.logs import since_epoch, tail_lines
 
 MIB = 1 << 20
-#: An agent must not run out of memory because somebody executes "yes".
+#: An agent must not run out of memory because somebody executes "yes", or has run it all night; and brokers refuse
+#: messages that are larger than some times this.
 OUTPUT_LIMIT = 16 * MIB
 _HEADER = 8
 _READ = 64 * 1024
@@ -53,16 +54,16 @@ class DockerConsole(OnEngine):
         tail: str | int | None = "all",
         since: str | int | float | None = None,
     ) -> str:
+        wanted = {
+            "stdout": int(stdout),
+            "stderr": int(stderr),
+            "timestamps": int(timestamps),
+            "tail": tail_lines(tail),
+            "since": since_epoch(since),
+        }
+        refusal = f"The log is larger than {OUTPUT_LIMIT // MIB} MiB. Ask for a part of it with tail or since."
         with self._engine.translated("read the log of", container.uuid):
-            text = self._engine.api.logs(
-                object_name(container),
-                stdout=stdout,
-                stderr=stderr,
-                timestamps=timestamps,
-                tail=tail_lines(tail),
-                since=since_epoch(since),
-            )
-        return text.decode(errors="replace")
+            return whole(self._log(object_name(container), wanted), refusal).decode(errors="replace")
 
     def top(self, container: ContainerView, ps_args: str | None = None) -> dict[str, Any]:
         with self._engine.translated("list the processes of", container.uuid):
@@ -88,6 +89,18 @@ class DockerConsole(OnEngine):
             raise exceptions.Conflict(f"Cannot read the statistics of container {container.uuid}: it is not running.")
         return stats_summary(container.name or object_name(container), sample)
 
+    def _log(self, name: str, wanted: Mapping[str, Any]) -> Iterator[bytes]:
+        """As docker-py's ``logs``, which reads either everything at once or, of a terminal, byte by byte."""
+        api = self._engine.api
+        tty = api.inspect_container(name)["Config"]["Tty"]
+        response = api._get(api._url("/containers/{0}/logs", name), params=wanted, stream=True)
+        try:
+            api._raise_for_status(response)
+            chunks = response.iter_content(_READ)
+            yield from chunks if tty else payload(chunks)
+        finally:
+            response.close()
+
     def _read(self, exec_id: str, deadline: float) -> bytes:
         """Start the command and return its output once it is complete. TimeoutError at ``deadline``."""
         api = self._engine.api
@@ -105,16 +118,20 @@ class DockerConsole(OnEngine):
             return reader.read1(_READ)
 
         try:
-            output = bytearray()
-            for part in payload(iter(read, b"")):
-                output += part
-                if len(output) > OUTPUT_LIMIT:
-                    raise exceptions.Conflict(
-                        f"The command wrote more than {OUTPUT_LIMIT // MIB} MiB. Let it write to a file."
-                    )
-            return bytes(output)
+            refusal = f"The command wrote more than {OUTPUT_LIMIT // MIB} MiB. Let it write to a file."
+            return whole(payload(iter(read, b"")), refusal)
         finally:
             response.close()
+
+
+def whole(parts: Iterable[bytes], refusal: str) -> bytes:
+    """All of them. Conflict, saying ``refusal``, when that is more than OUTPUT_LIMIT."""
+    output = bytearray()
+    for part in parts:
+        output += part
+        if len(output) > OUTPUT_LIMIT:
+            raise exceptions.Conflict(refusal)
+    return bytes(output)
 
 
 def payload(chunks: Iterator[bytes]) -> Iterator[bytes]:

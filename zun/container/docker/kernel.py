@@ -54,7 +54,7 @@ def kernel_view(root: str | Path, pid: int, container_id: str) -> KernelView | N
     mount, group = locate_cpuset((proc / "cgroup").read_text(), Path(root, "proc/self/mountinfo").read_text())
     if container_id and container_id not in group:
         return None
-    cpus, mems = group_limits(Path(root), mount, group)
+    cpus, mems = group_limits(Path(root), mount, own_group(group, container_id))
     return KernelView(
         cpus=CpuSet(status["Cpus_allowed_list"]),
         mems=CpuSet(status["Mems_allowed_list"]),
@@ -109,6 +109,13 @@ def group_limits(root: Path, mount: CgroupMount, group: str) -> tuple[CpuSet, Cp
                 CpuSet(_text(directory / "cpuset.mems.effective")),
             )
     raise ValueError(f"the cpuset controller is off in {top}: add it to cgroup.subtree_control")
+
+
+def own_group(group: str, container_id: str) -> str:
+    """The container's group, when ``group`` may be one that was made inside of it."""
+    steps = group.split("/")
+    last = max(place for place, step in enumerate(steps) if container_id in step)
+    return "/".join(steps[: last + 1])
 
 
 def steps_below(mount: CgroupMount, group: str) -> PurePosixPath:

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changing the limits of a container."""
 
+import re
+import time
+from collections.abc import Mapping
 from typing import Any
 
+from docker import errors as docker_errors
 from oslo_log import log as logging
 
 from zun.common import exceptions
@@ -11,6 +15,10 @@ from zun.container.docker.create import DEFAULT_SHARES, MIB, cpu_limits, memory_
 from zun.container.driver import ContainerView
 
 LOG = logging.getLogger(__name__)
+
+# What containerd and runc say of a process that Docker has not yet noticed to be gone.
+_ENDING = re.compile(r"not running|stopped container|deleted process|task \S+ not found")
+_ENDING_DELAYS = (0.02, 0.05, 0.1, 0.2, 0.4)  # seconds
 
 
 class DockerResources(OnEngine):
@@ -36,9 +44,24 @@ class DockerResources(OnEngine):
         if not change:
             return
         with self._engine.translated("update", container.uuid):
-            answer = self._engine.api.update_container(object_name(container), **change)
+            answer = self._updated(object_name(container), change)
         for warning in answer.get("Warnings") or ():
             LOG.warning("Docker warns about container %s: %s", container.uuid, warning)
+
+    def _updated(self, name: str, change: Mapping[str, Any]) -> Any:
+        """Docker's answer. A process that ends at this moment is no reason to fail.
+
+        Docker then takes back what it had written for the next start, so a container that it starts again would run
+        where it was before. The next attempt finds no process, and only writes.
+        """
+        for delay in _ENDING_DELAYS:
+            try:
+                return self._engine.api.update_container(name, **change)
+            except docker_errors.APIError as exc:
+                if not _ENDING.search(str(exc.explanation)):
+                    raise
+            time.sleep(delay)
+        return self._engine.api.update_container(name, **change)
 
 
 def update_arguments(
@@ -71,10 +94,10 @@ def update_arguments(
         )
     if cpu is not None:
         limits = cpu_limits(cpu_policy, cpu, hard=hard_cpu_limit)
-        # A container may have become dedicated: what it carried as a shared one is taken off.
+        # A container may have become dedicated, and the operator may have chosen the other kind of limit since it was
+        # made: what it carried is taken off.
         change["cpu_shares"] = limits.get("CpuShares", DEFAULT_SHARES)
-        if hard_cpu_limit:
-            change["cpu_quota"] = limits.get("CpuQuota", -1)
-            if "CpuPeriod" in limits:
-                change["cpu_period"] = limits["CpuPeriod"]
+        change["cpu_quota"] = limits.get("CpuQuota", -1)
+        if "CpuPeriod" in limits:
+            change["cpu_period"] = limits["CpuPeriod"]
     return change

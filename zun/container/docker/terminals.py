@@ -8,6 +8,7 @@ precede a raw stream are spoken here.
 import contextlib
 import json
 import socket
+import struct
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -110,10 +111,15 @@ class DockerTerminals(OnEngine):
 
 
 class DockerStream:
-    """A hijacked connection; ``rest`` is what of it has been read already."""
+    """A hijacked connection; ``rest`` is what of it has been read already.
 
-    def __init__(self, connection: socket.socket, rest: bytes, framed: bool) -> None:
+    A process that takes nothing of its input for ``input_seconds`` is as good as gone to whoever sends: OSError.
+    """
+
+    def __init__(self, connection: socket.socket, rest: bytes, framed: bool, input_seconds: int = 300) -> None:
         self._connection = connection
+        # Of sends alone: nothing to receive for however long is no fault.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", input_seconds, 0))
         raw = self._chunks(rest)
         self._incoming = payload(raw) if framed else raw
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole cloud in one process: scheduler and compute services over in-process messages, runtimes in memory."""
 
+import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -45,6 +46,7 @@ def configuration(**options: Any) -> cfg.ConfigOpts:
     conf = zun_conf.register_opts(cfg.CONF)
     conf([], project="zun", default_config_files=[], default_config_dirs=[])
     conf.set_override("reserved_host_memory_mb", 0, group="compute")
+    conf.set_override("state_path", tempfile.gettempdir())
     for name, value in options.items():
         group, _, option = name.rpartition("__")
         conf.set_override(option, value, group=group or None)

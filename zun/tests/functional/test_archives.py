@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Archives through real messages, piece by piece."""
 
+import base64
+import threading
+
 import pytest
 
 from zun.common import exceptions
 from zun.compute import archives
-from zun.tests.fixtures import wait_for
+from zun.tests.fixtures import new_container, wait_for
 from zun.tests.functional.cloud import Cloud, machine
 
 LARGE = bytes(range(256)) * 4096 * 5  # five pieces
@@ -67,12 +70,106 @@ def test_a_reader_that_breaks_off(cloud, context):
     wait_for(lambda: not cloud.agents["one"].archives.running())
 
 
-def test_a_transfer_that_nobody_moves_on_ends(cloud, context):
+@pytest.fixture
+def space(tmp_path):
+    return archives.Space(tmp_path / "archives", limit_mib=1)
+
+
+def test_a_transfer_that_nobody_moves_on_ends(cloud, context, space):
     container = cloud.run(context)
-    cloud.compute_api.put_archive(context, container, "/tmp", [LARGE])
-    transfers = archives.Archives(cloud.drivers["one"], idle=0)
-    forgotten = transfers.open_get(container, "/tmp")["id"]
-    transfers.open_get(container, "/tmp")
-    assert transfers.running() == 1
-    with pytest.raises(exceptions.Conflict, match="took too long"):
-        transfers.pull(forgotten)
+    cloud.compute_api.put_archive(context, container, "/tmp", [b"x"])
+    transfers = archives.Archives(cloud.drivers["one"], space, idle=-1)
+    reading, writing = transfers.open_get(container, "/tmp")["id"], transfers.open_put(container, "/tmp")
+    transfers.sweep()
+    assert transfers.running() == 0
+    for move_on in (lambda: transfers.pull(reading), lambda: transfers.push(writing, "")):
+        with pytest.raises(exceptions.Conflict, match="took too long"):
+            move_on()
+
+
+class Runtime:
+    """Tells what its container's lock is held for."""
+
+    def __init__(self, chunks=()):
+        self.chunks, self.locked, self.got = chunks, False, None
+
+    def get_archive(self, container, path):
+        def locked():
+            self.locked = True
+            try:
+                yield from self.chunks
+            finally:
+                self.locked = False
+
+        return locked(), {}
+
+    def put_archive(self, container, path, chunks):
+        self.locked = True
+        self.got = b"".join(chunks)
+        self.locked = False
+
+
+def test_the_runtime_waits_for_no_reader(database, context, space):
+    """Docker describes no container, and gives it no other CPUs, while an archive of it is under way."""
+    runtime = Runtime([b"x" * 1000] * 1000)
+    transfers = archives.Archives(runtime, space)
+    transfer = transfers.open_get(new_container(context), "/")["id"]
+    first = transfers.pull(transfer)
+    wait_for(lambda: not runtime.locked)
+    rest = list(iter(lambda: transfers.pull(transfer), ""))
+    assert b"".join(base64.b64decode(each) for each in [first, *rest]) == b"x" * 1_000_000
+    assert transfers.running() == 0
+
+
+def test_the_runtime_waits_for_no_sender(database, context, space):
+    runtime = Runtime()
+    transfers = archives.Archives(runtime, space)
+    transfer = transfers.open_put(new_container(context), "/")
+    for _ in range(2):
+        transfers.push(transfer, base64.b64encode(b"piece").decode())
+        assert not runtime.locked and runtime.got is None
+    transfers.finish(transfer)
+    assert (runtime.got, transfers.running()) == (b"piecepiece", 0)
+
+
+def test_one_that_is_closed_while_the_runtime_is_at_it(database, context, space):
+    """It breaks off, and the file goes with the last one who has to do with it."""
+    going, go_on = threading.Event(), threading.Event()
+
+    def chunks():
+        yield b"x"
+        going.set()
+        go_on.wait(60)
+        yield b"x"
+
+    runtime = Runtime(chunks())
+    transfers = archives.Archives(runtime, space)
+    transfer = transfers.open_get(new_container(context), "/")["id"]
+    going.wait(60)
+    transfers.close(transfer)
+    go_on.set()
+    wait_for(lambda: not runtime.locked and is_free(space))
+
+
+def is_free(space):
+    """Whether all of its room can be taken."""
+    try:
+        space.take(1 << 20)
+    except exceptions.Unavailable:
+        return False
+    space.take(-1 << 20)
+    return True
+
+
+def test_there_is_room_for_so_much_and_no_more(database, context, space):
+    transfers = archives.Archives(Runtime([bytes(1 << 19)] * 3), space)
+    transfer = transfers.open_put(new_container(context), "/")
+    whole = base64.b64encode(bytes(1 << 20)).decode()
+    transfers.push(transfer, whole)
+    with pytest.raises(exceptions.Unavailable, match="archive_space_mb"):
+        transfers.push(transfer, "AAAA")
+    transfers.close(transfer)
+    transfer = transfers.open_get(new_container(context), "/")["id"]
+    with pytest.raises(exceptions.Unavailable, match="archive_space_mb"):
+        list(iter(lambda: transfers.pull(transfer), ""))
+    wait_for(lambda: is_free(space))

@@ -105,6 +105,15 @@ def cloud_name(repo):
     return f"default.io/{repo}:1" if "." not in repo else f"{repo}:1"
 
 
+def test_a_pull_goes_on_when_nobody_looks_any_more(cloud, context):
+    """Others may wait for the same one."""
+    uuid = image()
+    cloud.drivers["one"].before("ensure", lambda _: db.destroy(uuid))
+    cloud.compute_api.image_pull(context, "one", uuid)
+    wait_for(lambda: "default.io/a:1" in cloud.drivers["one"].images)
+    assert exists(uuid) is None
+
+
 def test_an_image_in_use_stays(cloud, context):
     uuid = image()
     db.update(uuid, {"image_id": "sha256:1"})

@@ -49,6 +49,15 @@ def test_a_rebuild_that_fails(cloud, context, step):
     assert (again.status, again.status_reason) == ("Running", None)
 
 
+def test_what_a_failed_rebuild_left_without_an_object_stands_in_nobodys_way(cloud, context):
+    """Its CPUs are empty: a dedicated container need not wait for it to leave them."""
+    before = cloud.run(context)
+    cloud.drivers["one"].fail("create", exceptions.DockerError(error="no"))
+    assert rebuild(cloud, context, before).status == "Error"
+    dedicated = cloud.run(context, cpu_policy="dedicated", cpu=2.0)
+    assert (dedicated.status, dedicated.status_reason) == ("Running", None)
+
+
 def test_without_the_image_the_old_object_stays(cloud, context):
     before = cloud.run(context)
     cloud.drivers["one"].fail("ensure", exceptions.ImageNotFound(image="nothing"))

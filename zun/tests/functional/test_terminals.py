@@ -3,6 +3,7 @@
 
 import concurrent.futures
 import contextlib
+import socket
 import threading
 import urllib.parse
 
@@ -13,6 +14,7 @@ from websockets.sync.client import connect
 from zun.cmd import wsproxy
 from zun.common import exceptions
 from zun.console import proxy as console_proxy
+from zun.container.docker.terminals import DockerStream
 from zun.db import console_tokens
 from zun.objects import ConsoleToken
 from zun.tests.fixtures import wait_for
@@ -164,3 +166,50 @@ def test_a_stop_ends_the_sessions(cloud, context, container):
             terminal.recv(timeout=20)
         assert caught.value.rcvd.code == 1001
     wait_for(lambda: "terminal" not in {thread.name for thread in threading.enumerate()})
+
+
+@pytest.fixture
+def process(cloud, monkeypatch):
+    """The other end of a terminal as Docker gives it: what is not read stays in the way."""
+    ours, theirs = socket.socketpair()
+    made = DockerStream(ours, b"", framed=False, input_seconds=1)
+    monkeypatch.setattr(cloud.drivers["host-1"], "attach", lambda container: made)
+    yield theirs
+    theirs.close()
+    ours.close()
+
+
+def flood(send):
+    def run():
+        with contextlib.suppress(OSError, ConnectionClosed):
+            while True:
+                send(bytes(1 << 16))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_a_process_that_reads_nothing_ends_its_session(cloud, proxy, context, container, process):
+    """Or who sends it much and goes would leave threads and connections behind."""
+    with session(proxy, cloud.compute_api.attach(context, container)) as terminal:
+        sending = flood(terminal.send)
+        sending.join(30)
+        assert not sending.is_alive()
+    wait_for(lambda: not proxy.running())
+
+
+@pytest.mark.parametrize("side", ["client", "process"])
+def test_who_does_not_read_keeps_no_proxy_from_stopping(cloud, context, container, process, monkeypatch, side):
+    monkeypatch.setattr(console_proxy, "STOP_SECONDS", 0.2)
+    proxy = wsproxy.build(cloud.conf, cloud.drivers["host-1"])
+    proxy.start()
+    with session(proxy, cloud.compute_api.attach(context, container), ping_interval=None) as terminal:
+        wait_for(proxy.running)
+        full = flood(terminal.send if side == "process" else process.sendall)
+        stopping = threading.Thread(target=proxy.stop, daemon=True)
+        stopping.start()
+        stopping.join(30)
+        full.join(30)
+        assert not stopping.is_alive() and not full.is_alive()
+        wait_for(lambda: not proxy.running())

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import socket
 import uuid
 
 import docker
@@ -241,3 +242,17 @@ def test_it_refuses_to_be_open_to_strangers(program, tmp_path):
     said_yes.start()
     assert said_yes.stop() == 0
     assert os.stat(tmp_path / "state").st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(("group", "option"), [("api", "port"), ("websocket_proxy", "wsproxy_port")])
+def test_it_ends_when_one_of_its_parts_cannot_start(program, tmp_path, group, option):
+    """Those that have been started already must not keep it alive: nothing would start it again."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = {
+            "DEFAULT": {"state_path": tmp_path / "state"},
+            "api": {"port": free_port()},
+            "compute": {"container_driver": "fake"},
+        }
+        settings.setdefault(group, {})[option] = taken.getsockname()[1]
+        code, said = program("allinone", **settings).run_to_end()
+    assert code == 1 and "in use" in said

@@ -8,6 +8,7 @@ import uuid
 
 import pytest
 
+from zun.compute.archives import Archives, Space
 from zun.container.docker import DockerDriver
 from zun.tests.integration.programs import Api, Client, free_port
 from zun.tests.integration.transfers import SECONDS, SIZE, Growth, there_and_back
@@ -85,6 +86,23 @@ def test_bad_paths_and_archives(api):
         assert reply.status_code == 400, (path, reply.text)
     reply = api.request("GET", f"/containers/{uuid_}/get_archive?path=/nothing")
     assert (reply.status_code, reply.json()["errors"][0]["code"]) == (400, "container.invalid-value")
+
+
+def test_who_copies_slowly_holds_nobody_up(docker_url, tmp_path):
+    """Docker locks a container while an archive of it is under way."""
+    driver = DockerDriver(docker_url, f"test-{uuid.uuid4().hex[:8]}", network_mode="none", default_timeout=20)
+    transfers = Archives(driver, Space(tmp_path, 100))
+    container = Sample(command=["sleep", "600"])
+    driver.create(container, cpuset_cpus="0", cpuset_mems="0")
+    try:
+        driver.start(container)
+        driver.execute(container, ["dd", "if=/dev/zero", "of=/large", "bs=1M", "count=32"], 60)
+        transfers.pull(transfers.open_get(container, "/large")["id"])
+        transfers.push(transfers.open_put(container, "/tmp"), base64.b64encode(b"only the begin").decode())
+        driver.update(container, cpuset_cpus="0")
+        assert driver.show(container).pid
+    finally:
+        driver.delete(container, force=True)
 
 
 def test_an_archive_cannot_write_outside_of_its_container(docker_url, tmp_path):

@@ -267,6 +267,12 @@ def test_a_stop_and_a_delete_can_be_waited_for():
     assert server.asked_of_v1[-1].path == "/v1/containers/c-1"
 
 
+@pytest.mark.parametrize("shown", [{}, {("GET", "/v1/containers/web"): (200, {**C, "status": "Deleted"})}])
+def test_a_stop_can_be_waited_for_of_one_that_removes_itself(shown):
+    with serving({("POST", "/v1/containers/web/stop?timeout=10"): (202, None), **shown}) as server:
+        assert execute(each.StopContainer, server, "--wait", "web")[0] == 0
+
+
 IMAGE = {"uuid": "i-1", "repo": "a", "tag": "latest", "image_id": None, "size": None}
 
 

@@ -91,7 +91,9 @@ def test_cpu_limits(
     assert (host["CpuShares"], host["CpuQuota"]) == (shares, quota)
 
 
-def test_dedicated_loses_its_quota(rig: Rig, api: docker.APIClient, docker_url: str) -> None:
+@pytest.mark.parametrize("hard", [True, False])
+def test_dedicated_loses_its_quota(rig: Rig, api: docker.APIClient, docker_url: str, hard: bool) -> None:
+    """Also where quotas were given up since it was made."""
     driver = variant(rig, docker_url, hard_cpu_limit=True)
     container = rig.sample(cpu=0.5, cpu_policy="shared")
     driver.create(container, cpuset_cpus="0", cpuset_mems="0")
@@ -100,7 +102,8 @@ def test_dedicated_loses_its_quota(rig: Rig, api: docker.APIClient, docker_url: 
     assert not group.exists() or group.read_text() == "50000\n"
     driver.update(container, cpu=1.5)
     assert inspect(api, container)["HostConfig"]["CpuQuota"] == 150_000
-    driver.update(replace(container, cpu_policy="dedicated"), cpu=2.0, cpuset_cpus="0-1")
+    later = variant(rig, docker_url, hard_cpu_limit=hard)
+    later.update(replace(container, cpu_policy="dedicated"), cpu=2.0, cpuset_cpus="0-1")
     assert inspect(api, container)["HostConfig"]["CpuQuota"] == -1
     assert not group.exists() or group.read_text() == "-1\n"
 
@@ -154,6 +157,17 @@ def test_auto_remove_with_a_restart_policy(rig: Rig) -> None:
     container = rig.sample(auto_remove=True, restart_policy={"Name": "always", "MaximumRetryCount": "0"})
     with pytest.raises((exceptions.DockerError, exceptions.Conflict), match="AutoRemove"):
         rig.driver.create(container, cpuset_cpus="0", cpuset_mems="0")
+
+
+def test_one_that_ends_all_the_time_is_updated(rig: Rig) -> None:
+    """Docker fails in the moment of an end, and starts it again where it was."""
+    container = rig.running(command=["true"], restart_policy={"Name": "always"})
+    for number in range(150):
+        wanted = ("0", "0-1")[number % 2]
+        rig.driver.update(container, cpuset_cpus=wanted)
+        assert rig.state(container).cpuset_cpus == wanted
+        if number % 15 == 0:
+            rig.driver.reboot(container, 0)  # or Docker lets more and more time pass between two starts
 
 
 def test_restart_policy_always_ignores_a_count(rig: Rig, api: docker.APIClient) -> None:
@@ -237,6 +251,16 @@ def test_log_of_a_terminal(rig: Rig) -> None:
     container = rig.running(command=["echo", "tty"], tty=True)
     until(lambda: rig.state(container).status is Status.STOPPED)
     assert rig.driver.logs(container) == "tty\r\n"
+
+
+@pytest.mark.parametrize("tty", [False, True])
+def test_log_that_is_too_large(rig: Rig, tty: bool) -> None:
+    script = "head -c 17000000 /dev/zero | tr '\\0' x; echo; echo last"
+    container = rig.running(command=["sh", "-c", script], tty=tty)
+    until(lambda: rig.state(container).status is Status.STOPPED)
+    with pytest.raises(exceptions.Conflict, match="larger than 16 MiB"):
+        rig.driver.logs(container)
+    assert rig.driver.logs(container, tail="1").splitlines() == ["last"]
 
 
 @pytest.mark.parametrize("arguments", ["--nonsense", "-o user"])

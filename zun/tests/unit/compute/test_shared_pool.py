@@ -229,6 +229,19 @@ def test_who_is_gone_is_forgotten(agent):
     assert agent.pool.current() == {}
 
 
+def test_who_has_ended_and_could_not_be_told_is_not_forgotten(agent):
+    """The runtime may start it again, where it was."""
+    shared = agent.run_shared()
+    agent.driver.kill(shared)
+    agent.claim_dedicated(2)
+    agent.driver.fail("update", exceptions.Conflict("it is not running"))
+    with pytest.raises(exceptions.Conflict):
+        agent.pool.settle()
+    agent.pool.settle()
+    agent.driver.start(shared)
+    assert agent.runs_on(shared) == CpuSet("2-3")
+
+
 def test_who_left_is_not_told_any_more(agent):
     shared = agent.run_shared()
     agent.pool.leave(shared.uuid)

@@ -102,6 +102,18 @@ def test_version_2_group_without_the_controller_obeys_its_parent(machine: Machin
     assert machine.view() == view("2-3", "1", "2-5", "0-1")
 
 
+def test_a_group_that_was_made_inside_of_the_container(machine: Machine) -> None:
+    """As by a service manager in it: what was given to the container is not what that gives to one of its processes."""
+    machine.process(V1_GROUPS.replace(f"cpuset:/docker/{ID}", f"cpuset:/docker/{ID}/mine"), V1_MOUNTS, cpus="2")
+    machine.v1(f"sys/fs/cgroup/cpuset/docker/{ID}", "2-3", "1")
+    machine.v1(f"sys/fs/cgroup/cpuset/docker/{ID}/mine", "2", "1")
+    assert machine.view() == view("2", "1", "2-3", "1")
+    machine.process(f"0::{V2_GROUP}/init.scope\n", V2_MOUNTS, cpus="2")
+    machine.v2(f"sys/fs/cgroup{V2_GROUP}", "2-3", "1")
+    machine.v2(f"sys/fs/cgroup{V2_GROUP}/init.scope", "2", "1")
+    assert machine.view() == view("2", "1", "2-3", "1")
+
+
 def test_version_2_in_a_private_namespace_of_the_agent(machine: Machine) -> None:
     machine.process(f"0::/../docker-{ID}.scope\n", V2_MOUNTS)
     machine.v2("sys/fs/cgroup", "0-7", "0-1")

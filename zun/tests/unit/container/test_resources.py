@@ -14,7 +14,7 @@ NOTHING: dict[str, Any] = {"cpu": None, "memory": None, "cpuset_cpus": None, "cp
     ("policy", "hard", "change", "expected"),
     [
         pytest.param("shared", False, {}, {}, id="nothing"),
-        pytest.param("shared", False, {"cpu": 2.0}, {"cpu_shares": 2048}, id="weight"),
+        pytest.param("shared", False, {"cpu": 2.0}, {"cpu_shares": 2048, "cpu_quota": -1}, id="weight"),
         pytest.param(
             "shared",
             True,
@@ -22,7 +22,7 @@ NOTHING: dict[str, Any] = {"cpu": None, "memory": None, "cpuset_cpus": None, "cp
             {"cpu_shares": 1024, "cpu_quota": 200_000, "cpu_period": 100_000},
             id="quota",
         ),
-        pytest.param("dedicated", False, {"cpu": 2.0}, {"cpu_shares": 1024}, id="dedicated"),
+        pytest.param("dedicated", False, {"cpu": 2.0}, {"cpu_shares": 1024, "cpu_quota": -1}, id="dedicated"),
         pytest.param("dedicated", True, {"cpu": 2.0}, {"cpu_shares": 1024, "cpu_quota": -1}, id="dedicated-hard"),
         pytest.param(
             "dedicated", False, {"memory": 64}, {"mem_limit": 64 * MIB, "memswap_limit": -1}, id="memory-and-swap"

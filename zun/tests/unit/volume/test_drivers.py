@@ -33,6 +33,25 @@ def test_a_file(tmp_path):
     assert list((tmp_path / "files").iterdir()) == []
 
 
+def test_a_file_that_is_there_is_not_written_again(tmp_path):
+    """An agent that is not root could not."""
+    driver, mount = FileDriver(tmp_path), Mount(Kind.BIND, "/etc/x", base64.b64encode(b"text").decode())
+    path = pathlib.Path(driver.prepare(OWNER, "demo", 0, mount).source)
+    before = path.stat()
+    driver.prepare(OWNER, "demo", 0, mount)
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_a_file_that_was_half_written_is_written_again(tmp_path, monkeypatch):
+    driver, mount = FileDriver(tmp_path), Mount(Kind.BIND, "/etc/x", base64.b64encode(b"text").decode())
+    with monkeypatch.context() as broken:
+        broken.setattr(pathlib.Path, "chmod", lambda path, mode: path.name == "content.new" and 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            driver.prepare(OWNER, "demo", 0, mount)
+    made = driver.prepare(OWNER, "demo", 0, mount)
+    assert pathlib.Path(made.source).read_bytes() == b"text"
+
+
 def test_those_of_the_runtime():
     assert TmpfsDriver().prepare(OWNER, "demo", 0, Mount(Kind.TMPFS, "/d", size_mib=3)) == RuntimeMount(
         "tmpfs", "", "/d", size_bytes=3 * 1024 * 1024
