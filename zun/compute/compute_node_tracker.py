@@ -121,10 +121,11 @@ class ComputeNodeTracker:
             old = self._usage.claim(uuid)
             if old is None:
                 raise exceptions.Conflict(f"Container {uuid} holds no resources of {self._hostname}.")
-            answer = resized(self._topology, self._usage.without(uuid), old, request, keep)
+            usage = self._usage.without(_growth(uuid))  # of one that could be neither done nor undone
+            answer = resized(self._topology, usage.without(uuid), old, request, keep)
             if isinstance(answer, Refusal):
                 raise exceptions.ClaimRefused(host=self._hostname, reason=answer.message)
-            self._usage = self._usage.with_claim(_growth(uuid), increase(old, answer))
+            self._usage = usage.with_claim(_growth(uuid), increase(old, answer))
             return answer
 
     def hold(self, uuid: str, plan: Plan) -> None:

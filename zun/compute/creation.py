@@ -5,6 +5,7 @@ It may run twice for one container: after a crash, or because a message came twi
 before the runtime is touched.
 """
 
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -175,14 +176,18 @@ class Creation:
         self._notifier.status_changed(context, container)
 
     def _give_up(self, context: RequestContext, container: Container, reason: str, *, failed: bool) -> None:
-        """Remove what was made, give back what was claimed, and leave the container in Error with the reason.
+        """Remove what was made, then give back what was claimed, and leave the container in Error with the reason.
 
         What is to be deleted meanwhile keeps its status and its claim until then. ``failed``: another request would
         fail here as well, as far as anybody can tell.
         """
-        self._objects.discard(context, container)
+        removed = self._objects.discard(context, container)
         container.status, container.status_reason, container.task_state = Status.ERROR, reason, None
         container.status_detail = None
+        if not removed:  # it may run, now or later: it keeps what it holds until its deletion finds it gone
+            with contextlib.suppress(exceptions.ContainerNotFound, exceptions.StatusChanged):
+                container.save(only_from=(Status.CREATING,))
+            return
         left = networks_of(container)
         container.cpuset = container.host = container.container_id = container.addresses = None
         if container.kind == Kind.CAPSULE:

@@ -103,6 +103,9 @@ class Lifecycle:
             except exceptions.ContainerNotFound:
                 raise
             except exceptions.ZunError as exc:
+                if isinstance(exc, exceptions.PinningMismatch) and current is not None:
+                    with logged("stop", uuid):
+                        self._driver.kill(current)
                 LOG.warning("Container %s could not be rebuilt: %s", uuid, exc)
                 if current is not None:
                     current.status, current.status_reason, current.status_detail = Status.ERROR, str(exc), None

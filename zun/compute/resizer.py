@@ -106,7 +106,8 @@ class Resizer:
         container.cpu_policy = str(resize.old.cpu_policy)
         with logged("undo the resize of", container.uuid):
             self._pool.change(container, resize.old, cpu=resize.old_cpu, memory=resize.old_memory)
-        self._tracker.hold(container.uuid, resize.old)
+            # Not before: it may run on the new CPUs as long as nobody knows that it left them.
+            self._tracker.hold(container.uuid, resize.old)
         with logged("widen the shared pool after the resize of", container.uuid):
             self._pool.settle()
 

@@ -129,11 +129,14 @@ class RuntimeObjects:
         with self._pool.leaving(container.uuid):
             self._driver.delete(container, force=force)
 
-    def discard(self, context: RequestContext, container: Container) -> None:
-        """Remove what was made of a container that is given up, as far as that goes."""
+    def discard(self, context: RequestContext, container: Container) -> bool:
+        """Remove what was made of a container that is given up. Returns whether nothing of it can run any more."""
+        removed = False
         with logged("remove the object of", container.uuid):
             self.remove(context, container, force=True)
+            removed = True
             self._volumes.remove(container)
+        return removed
 
     def _remove_members(self, context: RequestContext, capsule: Container) -> None:
         failure: exceptions.ZunError | None = None

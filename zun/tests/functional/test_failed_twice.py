@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a runtime that fails twice, for the deed and for its undoing, must not bring about: a CPU with two owners."""
+
+import pytest
+
+from zun.common import exceptions
+from zun.objects import Container
+from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.test_rebuild import rebuild
+from zun.topology import CpuSet
+
+
+@pytest.fixture
+def cloud(database):
+    cloud = Cloud({"one": machine(cells=1)}, compute__audit_interval=0)
+    yield cloud
+    cloud.stop()
+
+
+def test_a_rebuilt_one_that_runs_elsewhere_is_stopped(cloud, context):
+    driver = cloud.drivers["one"]
+    before = cloud.run(context, cpu_policy="dedicated", cpu=2.0)
+    driver.before("start", lambda each: driver.disobey(each.uuid, cpus="0-3"))
+    assert rebuild(cloud, context, before).status == "Error"
+    assert not driver.runtime.objects[before.uuid].pid
+
+
+def test_what_could_not_be_removed_keeps_its_cpus(cloud, context):
+    driver = cloud.drivers["one"]
+    driver.fail("start", exceptions.Unavailable(), after=True)
+    driver.fail("delete", exceptions.Unavailable())
+    failed = cloud.run(context, cpu_policy="dedicated", cpu=2.0)
+    other = cloud.run(context, cpu_policy="dedicated", cpu=2.0)
+    assert other.status == "Running"  # and the first as well, if it is seen to run after all
+    assert not CpuSet(driver.runtime.objects[failed.uuid].cpuset_cpus) & CpuSet(other.cpuset["cpuset_cpus"])
+    cloud.compute_api.delete(context, failed, force=True)
+    cloud.gone(failed)
+    assert cloud.run(context, cpu_policy="dedicated", cpu=2.0).status == "Running"
+
+
+def test_what_could_not_be_moved_back_keeps_both(cloud, context):
+    driver = cloud.drivers["one"]
+    grown = cloud.run(context, cpu_policy="dedicated", cpu=1.0)
+    calls = []
+
+    def fail_the_second(_):
+        calls.append(None)
+        if len(calls) == 2:
+            driver.fail("update", exceptions.Unavailable())
+
+    driver.before("update", fail_the_second)
+    driver.fail("update", exceptions.Unavailable(), after=True)
+    with pytest.raises(exceptions.Unavailable):
+        cloud.compute_api.update(context, Container.get_by_uuid(context, grown.uuid), cpu=2.0, memory=None)
+    other = cloud.run(context, cpu_policy="dedicated", cpu=2.0)
+    assert not CpuSet(driver.runtime.objects[grown.uuid].cpuset_cpus) & CpuSet(other.cpuset["cpuset_cpus"])
+    again = cloud.compute_api.update(context, Container.get_by_uuid(context, grown.uuid), cpu=2.0, memory=None)
+    assert not CpuSet(again.cpuset["cpuset_cpus"]) & CpuSet(other.cpuset["cpuset_cpus"])
