@@ -102,9 +102,10 @@ def _awake(here: HostTopology, answer: Plan, keep: CpuSet) -> Plan:
 def _merged(plans: Sequence[Plan | None]) -> Plan | None:
     """Plans of one container as one. None when a node would give it both ordinary and huge pages."""
     cells: dict[int, CellShare] = {}
-    mems = CpuSet()
+    mems, isolation = CpuSet(), "thread"
     for each in plans:
         assert each is not None, "a matching has no pair that does not go together"
+        isolation = each.isolation
         mems |= each.mems
         for node, share in each.cells.items():
             had = cells.get(node)
@@ -122,4 +123,4 @@ def _merged(plans: Sequence[Plan | None]) -> Plan | None:
                     size: had.pages.get(size, 0) + share.pages.get(size, 0) for size in {*had.pages, *share.pages}
                 },
             )
-    return Plan(cells, mems=mems)
+    return Plan(cells, mems=mems, isolation=isolation)

@@ -108,6 +108,7 @@ def test_what_is_named_stays(topology, others, old, request_, keep, cpus, withhe
     answer = resized(topology, Usage(dict(others)), old, request_, CpuSet(keep))
     assert isinstance(answer, Plan), answer
     assert (answer.cpus, answer.withheld, answer.memory_mib) == (CpuSet(cpus), CpuSet(withheld), request_.memory_mib)
+    assert answer.isolation == request_.isolation
 
 
 @pytest.mark.parametrize(
