@@ -74,7 +74,7 @@ def resized(
         kept = (
             _fewer(here, others, old, request) if request.cpus <= len(old.cpus) else _more(here, others, old, request)
         )
-        if kept is not None and keep <= kept.cpus:
+        if isinstance(kept, Plan) and keep <= kept.cpus:
             return kept
     return keeping(here, others, old, request, keep) if keep else plan(here, others, request)
 
@@ -93,11 +93,16 @@ def _only(here: HostTopology, old: Plan) -> HostTopology:
     return replace(here, dedicated_set=old.cpus | (old.withheld & (here.dedicated_cpus | here.isolated_cpus)))
 
 
-def _more(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | None:
-    """A plan of the old CPUs and others: some that were kept idle for it, or any for a container on one cell."""
+def _more(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | Refusal:
+    """A plan of the old CPUs and others: some that were kept idle for it, or some of its cell, or of all it is on."""
     answer = plan(_only(here, old), others, request)
     if isinstance(answer, Plan) and old.cpus <= answer.cpus:
         return answer
+    return _beside(here, others, old, request) or keeping(here, others, old, request, old.cpus)
+
+
+def _beside(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | None:
+    """A plan of the old CPUs and the best for what is added, for a container on one cell."""
     if len(old.cells) != 1 or request.numa_nodes != 1:
         return None
     ((node, share),) = old.cells.items()

@@ -24,6 +24,9 @@ def dedicated(cpus="0-1", memory=64, cell=0, withheld=""):
     return Plan({cell: CellShare(cpus=CpuSet(cpus), memory_mib=memory, withheld=CpuSet(withheld))})
 
 
+TWO_CELLS = Plan({0: CellShare(CpuSet("3"), 32), 1: CellShare(CpuSet("7"), 32)})
+
+
 def shared(demand=1.0, memory=64, cell=0):
     cpus = MACHINE.cell(cell).cpus
     return Plan({cell: CellShare(cpus=cpus, memory_mib=memory, shared=demand)}, "shared")
@@ -160,6 +163,12 @@ def test_what_no_host_could_do_is_refused_at_once(fields, asked, error, text):
         pytest.param(
             MACHINE, [], dedicated("0-2", withheld="3"), PlacementRequest(1, 64, isolation="l3"), "0", "1-3",
             id="what-isolation-keeps-stays-kept",
+        ),
+        pytest.param(
+            MACHINE, [], TWO_CELLS, PlacementRequest(3, 64, numa_nodes=2), "0,3,7", "", id="more-on-several-cells"
+        ),
+        pytest.param(
+            MACHINE, [], TWO_CELLS, PlacementRequest(4, 64, numa_cpus=[1, 3]), "3-5,7", "", id="more-on-one-of-them"
         ),
         pytest.param(MACHINE, [], shared(), PlacementRequest(3, 64), "0-2", "", id="shared-to-dedicated"),
     ],
