@@ -144,6 +144,7 @@ def test_a_request_whose_message_was_lost_ends(database, context, monkeypatch, c
         asked("stop", container, number=2)
         assert ended(container, "req-2") == ("Error", [])
         assert cloud.settled(container).status == "Running"
-        assert f"Container {container.uuid}: stop of request req-2 never reached this host" in caplog.text
+        said = f"Container {container.uuid}: stop of request req-2 never reached this host"
+        wait_for(lambda: said in caplog.text)  # once it is written
     finally:
         cloud.stop()
