@@ -209,6 +209,8 @@ class ComputeService:
         context = admin_context()
         containers = Container.list_by_host(context, self._host)
         unsettled = self._networks.unsettled(context, containers)
+        for uuid in self.tracker.disagreeing(containers):
+            self._submit(functools.partial(self.parts.resizer.settle, context, uuid))
         for container in containers:
             if container.status in TRANSITIONAL or container.status == Status.DELETED:
                 self._submit(functools.partial(self._take_up, context, container.uuid))
