@@ -211,8 +211,11 @@ class ComputeService:
         unsettled = self._networks.unsettled(context, containers)
         for uuid in self.tracker.disagreeing(containers):
             self._submit(functools.partial(self.parts.resizer.settle, context, uuid))
+        busy = self.parts.operations.locks.wanted()
         for container in containers:
-            if container.status in TRANSITIONAL or container.status == Status.DELETED:
+            # Its operation is over and could not say so: the database was away.
+            left = container.task_state is not None and container.uuid not in busy
+            if left or container.status in TRANSITIONAL or container.status == Status.DELETED:
                 self._submit(functools.partial(self._take_up, context, container.uuid))
             else:
                 if container.uuid in unsettled and container.task_state is None:

@@ -88,3 +88,19 @@ def test_a_deletion(cloud, context, lose):
     cloud.drivers["one"].join_events()
     wait_for(lambda: not cloud.agents["one"].tracker.usage.owners)
     assert Container.list_by_host(context, "one") == []
+
+
+def test_an_operation_that_could_not_write_its_end(cloud, context, monkeypatch):
+    container, real = cloud.run(context), db.update
+
+    def once(uuid, values, **kwargs):
+        if values.get("status") == "Stopped":
+            monkeypatch.setattr(db, "update", real)
+            raise db_exc.DBConnectionError("gone away")
+        real(uuid, values, **kwargs)
+
+    monkeypatch.setattr(db, "update", once)
+    cloud.compute_api.stop(context, container, timeout=1)
+    wait_for(lambda: db.update is real and not cloud.agents["one"].parts.operations.locks.wanted())
+    cloud.drivers["one"].join_events()
+    assert cloud.settled(container).status == "Stopped"
