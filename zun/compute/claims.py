@@ -40,7 +40,8 @@ class Claim:
     the host plans anew within the same request. Without one (a container that comes back, an operator's tool) the host
     plans.
 
-    As a context manager it gives everything back when the work inside raises. ``abort`` does so by hand.
+    As a context manager it gives everything back when the work inside raises one of our own errors. After any other
+    nobody knows whether it was committed: it stays until it is compared with the row. ``abort`` gives back by hand.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Claim:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None:
+        if isinstance(error, exceptions.ZunError):
             self.abort()
 
     def _claim_test(self, limits: Mapping[str, Any]) -> Plan:

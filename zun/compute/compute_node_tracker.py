@@ -6,7 +6,7 @@ memory first, under the lock, so that no two threads can take the same CPU; the 
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from zun.common import exceptions
@@ -17,6 +17,8 @@ from zun.objects import ComputeNode, Container
 from zun.objects.placement import disk_promised, held_plan, placement_request
 from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, kept_up
 from zun.topology.cpuset import NO_CPUS
+
+_GROWTH = "+"
 
 
 class ComputeNodeTracker:
@@ -75,11 +77,7 @@ class ComputeNodeTracker:
 
     def rebuild(self, containers: list[Container]) -> None:
         """Take the claims of ``containers`` as the whole truth: after a start."""
-        held = {
-            container.uuid: plan
-            for container in containers
-            if container.capsule_uuid is None and (plan := held_plan(container)) is not None
-        }
+        held = _claims(containers)
         with self._lock:
             self._members = {each.uuid: each.capsule_uuid for each in containers if each.capsule_uuid in held}
             self._usage = Usage(held)
@@ -133,6 +131,17 @@ class ComputeNodeTracker:
         with self._lock:
             self._usage = self._usage.without(_growth(uuid)).without(uuid).with_claim(uuid, plan)
 
+    def disagrees(self, uuid: str, plan: Plan | None) -> bool:
+        """Whether ``uuid`` holds anything but ``plan``, which may be because it is on its way from one to another."""
+        usage = self._usage
+        return usage.claim(uuid) != plan or usage.claim(_growth(uuid)) is not None
+
+    def disagreeing(self, containers: Iterable[Container]) -> set[str]:
+        """The uuids of those who hold something else than the rows of ``containers`` say, in them or not."""
+        rows = _claims(containers)
+        holders = {owner.removesuffix(_GROWTH) for owner in self._usage.owners}
+        return {uuid for uuid in holders | rows.keys() if self.disagrees(uuid, rows.get(uuid))}
+
     def admit(self, member: str, capsule: str) -> None:
         """Note that the container ``member`` runs on what ``capsule`` holds, until that gives it back."""
         with self._lock:
@@ -150,6 +159,11 @@ class ComputeNodeTracker:
             self._disks.pop(uuid, None)
 
 
+def _claims(containers: Iterable[Container]) -> dict[str, Plan]:
+    """What the rows say that is held; a capsule's claim is that of all its members."""
+    return {each.uuid: plan for each in containers if each.capsule_uuid is None and (plan := held_plan(each))}
+
+
 def _growth(uuid: str) -> str:
     """The owner of what a container takes more while it is resized."""
-    return f"{uuid}+"
+    return uuid + _GROWTH

@@ -91,9 +91,8 @@ class Creation:
                     alternates=alternates,
                 )
                 return
-            if committed is not None:
-                with claim:
-                    self._build(context, container, claim.plan, committed)
+            if committed is not None:  # from here on its row says what it holds
+                self._build(context, container, claim.plan, committed)
 
     def resume(self, context: RequestContext, uuid: str) -> bool:
         """Go on with a creation whose claim was committed. Returns whether the container is being created."""

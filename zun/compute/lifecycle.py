@@ -63,8 +63,7 @@ class Lifecycle:
                     raise exceptions.Conflict(
                         f"Container {current.uuid} holds no resources, since its creation failed. Create it anew."
                     )
-                if plan.cpu_policy == "dedicated":
-                    self._pool.settle()
+                self._pool.ready(current, plan)
                 if networks_of(current):  # somebody may have removed what nothing was running in
                     self._networks.settle(context, current)
                 self._objects.start(current, plan)
@@ -115,6 +114,8 @@ class Lifecycle:
 
     def reboot(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
         def work(current: Container) -> None:
+            if (plan := held_plan(current)) is not None:
+                self._pool.ready(current, plan)
             if networks_of(current):
                 self._networks.settle(context, current)
             self._driver.reboot(current, timeout)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes what a container holds: to what somebody wants, or because the machine has changed."""
 
+import contextlib
 import logging
 from collections.abc import Mapping
 
@@ -14,7 +15,7 @@ from zun.compute.resize import Resize
 from zun.compute.runtime_objects import RuntimeObjects
 from zun.compute.shared_pool import SharedPool
 from zun.objects import Container
-from zun.objects.placement import cpuset_record
+from zun.objects.placement import cpuset_record, held_plan
 from zun.topology import CpuSet, Plan
 from zun.topology.cpuset import NO_CPUS
 
@@ -62,15 +63,17 @@ class Resizer:
                 raise exceptions.ContainerNotFound(container=container.uuid)
             states.check_action("update", current)
             resize = Resize.of(current, cpu, memory, cpu_policy, keep_cpus)
+            self._settle(current, resize.old)
             new = self._tracker.resize(current.uuid, resize.request, resize.keep)
             try:
                 self._apply(current, resize, new)
                 current.cpu, current.memory = resize.cpu, resize.memory
                 current.cpuset = cpuset_record(new, self._tracker.topology)
                 generation = current.save_changed_claim(self._hostname, quota)
-            except Exception:
+            except exceptions.ZunError:
                 self._undo(current, resize)
                 raise
+            # After any other error nobody knows what its row says now: it holds both until ``settle`` has read it.
             self._tracker.hold(current.uuid, new)
             with logged("widen the shared pool after the resize of", current.uuid):
                 self._pool.settle()
@@ -94,6 +97,31 @@ class Resizer:
             self.update(
                 context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy, keep_cpus=keep_cpus, quota=quota
             )
+
+    def settle(self, context: RequestContext, uuid: str) -> None:
+        """Let the container hold here what its row says, and run there: a change of that was neither done nor undone.
+
+        A failure of the runtime is in the log; the next comparison tries again.
+        """
+        with self._operations.undisturbed(context, uuid) as current, logged("settle what is held by", uuid):
+            plan = None if current is None or current.host != self._hostname else held_plan(current)
+            if current is not None and plan is not None:
+                self._settle(current, plan)
+            elif self._tracker.disagrees(uuid, None):
+                LOG.warning("Container %s holds nothing of this host any more, as its row says", uuid)
+                self._holdings.released(context, uuid, None)
+
+    def _settle(self, container: Container, plan: Plan) -> None:
+        if not self._tracker.disagrees(container.uuid, plan):
+            return
+        LOG.warning("Container %s holds CPUs %s, as its row says, and nothing else", container.uuid, plan.cpus)
+        if self._tracker.usage.claim(container.uuid) is None:
+            self._tracker.hold(container.uuid, plan)
+        with contextlib.suppress(exceptions.ContainerNotFound):
+            self._pool.change(container, plan, cpu=container.cpu, memory=container.memory)
+        self._tracker.hold(container.uuid, plan)  # now: until then it may have run on more
+        with logged("widen the shared pool after", container.uuid):
+            self._pool.settle()
 
     def _apply(self, container: Container, resize: Resize, new: Plan) -> None:
         """Move the container to ``new``, and see in the kernel that it moved. It holds the old plan meanwhile."""

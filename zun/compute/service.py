@@ -209,15 +209,28 @@ class ComputeService:
         context = admin_context()
         containers = Container.list_by_host(context, self._host)
         unsettled = self._networks.unsettled(context, containers)
+        for uuid in self.tracker.disagreeing(containers):
+            self._submit(functools.partial(self.parts.resizer.settle, context, uuid))
+        busy = self.parts.operations.locks.wanted()
         for container in containers:
-            if container.status in TRANSITIONAL or container.status == Status.DELETED:
+            # Its operation is over and could not say so: the database was away.
+            left = container.task_state is not None and container.uuid not in busy
+            if left or container.status in TRANSITIONAL or container.status == Status.DELETED:
                 self._submit(functools.partial(self._take_up, context, container.uuid))
             else:
                 if container.uuid in unsettled and container.task_state is None:
                     self._submit(functools.partial(self.parts.attachments.settle, context, container))
                 self._looks.at(container.uuid)
+        self._submit(self._settle_pool)
         self._submit(functools.partial(self._networks.sweep, context))
         self._submit(functools.partial(self._end_lost, context))
+
+    def _settle_pool(self) -> None:
+        """Widen, or narrow, what could not be when something was given back or taken."""
+        try:
+            self._pool.settle()
+        except exceptions.ZunError as exc:
+            LOG.warning("The shared pool could not be settled and is tried again: %s", exc)
 
     def _end_lost(self, context: RequestContext) -> None:
         """Tell who waits for them that messages to this host were lost: with the broker, or with an earlier run."""

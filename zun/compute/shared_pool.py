@@ -68,6 +68,19 @@ class SharedPool:
             self._members[container.uuid] = Member(container, plan, cpus)
             self._settle(container.uuid)
 
+    def ready(self, container: Container, plan: Plan) -> None:
+        """Before its process starts: bring it to the pool as it is now, or others off the CPUs that it has for itself.
+
+        A shared one that could not be made to its end is no member yet, and may be set to run anywhere.
+        """
+        with self._lock:
+            if plan.cpu_policy == "dedicated":
+                self._settle_all()
+                return
+            if container.uuid not in self._members:
+                self._members[container.uuid] = Member(container, plan, NO_CPUS)
+            self._settle(container.uuid)
+
     @contextlib.contextmanager
     def leaving(self, uuid: str) -> Iterator[None]:
         """Inside the block the runtime removes the container, then it is no member. When the block fails it stays."""

@@ -5,6 +5,7 @@ import pytest
 
 from zun.common import exceptions
 from zun.objects import Container
+from zun.tests.fixtures import wait_for
 from zun.tests.functional.cloud import Cloud, machine
 from zun.tests.functional.test_rebuild import rebuild
 from zun.topology import CpuSet
@@ -56,3 +57,30 @@ def test_what_could_not_be_moved_back_keeps_both(cloud, context):
     assert not CpuSet(driver.runtime.objects[grown.uuid].cpuset_cpus) & CpuSet(other.cpuset["cpuset_cpus"])
     again = cloud.compute_api.update(context, Container.get_by_uuid(context, grown.uuid), cpu=2.0, memory=None)
     assert not CpuSet(again.cpuset["cpuset_cpus"]) & CpuSet(other.cpuset["cpuset_cpus"])
+
+
+@pytest.mark.parametrize("action", ["start", "reboot"])
+def test_a_shared_one_that_was_made_all_the_same_runs_in_the_pool(cloud, context, action):
+    driver = cloud.drivers["one"]
+    shared = cloud.run(context)
+    driver.fail("create", exceptions.Unavailable(), after=True)
+    assert rebuild(cloud, context, shared).status == "Error"
+    other = cloud.run(context, cpu_policy="dedicated", cpu=2.0)
+    if action == "reboot":
+        cloud.accept_reboot(shared)
+    getattr(cloud.compute_api, action)(context, shared)
+    wait_for(lambda: driver.runtime.objects[shared.uuid].pid)
+    assert not CpuSet(driver.runtime.objects[shared.uuid].cpuset_cpus) & CpuSet(other.cpuset["cpuset_cpus"])
+
+
+def test_a_pool_that_could_not_be_widened_is_so_later(cloud, context):
+    driver = cloud.drivers["one"]
+    shared = cloud.run(context)
+    dedicated = cloud.run(context, cpu_policy="dedicated", cpu=2.0)
+    assert len(CpuSet(driver.runtime.objects[shared.uuid].cpuset_cpus)) == 2
+    driver.fail("update", exceptions.Unavailable())
+    cloud.compute_api.delete(context, dedicated, force=True)
+    cloud.gone(dedicated)
+    wait_for(lambda: not cloud.agents["one"].parts.operations.locks.wanted())
+    driver.join_events()  # stands for the next comparison of all
+    wait_for(lambda: driver.runtime.objects[shared.uuid].cpuset_cpus == "0-3")

@@ -238,10 +238,17 @@ def test_tenths_of_a_cpu_add_up_to_what_they_are():
 
 def test_what_raises_inside_gives_everything_back():
     back = []
-    with pytest.raises(ZeroDivisionError), claim(resources(), dedicated(1), back=back) as taken:
+    with pytest.raises(exceptions.Conflict), claim(resources(), dedicated(1), back=back) as taken:
         assert (taken.uuid, back) == ("me", [])
-        raise ZeroDivisionError
+        raise exceptions.Conflict("no")
     assert back == ["me"]
+
+
+def test_what_may_be_committed_is_kept():
+    back = []
+    with pytest.raises(ZeroDivisionError), claim(resources(), dedicated(1), back=back):
+        raise ZeroDivisionError
+    assert back == []
 
 
 def test_what_ends_well_is_kept():

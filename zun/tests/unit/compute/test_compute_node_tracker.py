@@ -376,8 +376,8 @@ def test_a_refused_claim_takes_nothing(agent):
 def test_an_aborted_claim_gives_its_disk_back(agent):
     for _ in range(3):
         container = new_container(CONTEXT, disk=60)
-        with pytest.raises(ZeroDivisionError), agent.tracker.container_claim(CONTEXT, container):
-            raise ZeroDivisionError
+        with pytest.raises(exceptions.Conflict), agent.tracker.container_claim(CONTEXT, container):
+            raise exceptions.Conflict("no")
     agent.claim(disk=100)
 
 

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A database that commits and does not get to say so: what is held here is what the row says, and nobody's else."""
+
+import pytest
+from oslo_db import exception as db_exc
+
+from zun.db import containers as db
+from zun.objects import Container
+from zun.objects.placement import held_plan
+from zun.tests.fixtures import wait_for
+from zun.tests.functional.cloud import Cloud, machine
+from zun.topology import CpuSet
+
+TWO = {"cpu_policy": "dedicated", "cpu": 2.0}
+
+
+@pytest.fixture
+def cloud(database):
+    cloud = Cloud({"one": machine(cells=1)}, compute__audit_interval=0)
+    yield cloud
+    cloud.stop()
+
+
+@pytest.fixture
+def lose(monkeypatch):
+    """Lose the answer to the next call of a function of ``zun.db.containers``."""
+
+    def lose(name):
+        real = getattr(db, name)
+
+        def once(*args, **kwargs):
+            monkeypatch.setattr(db, name, real)
+            real(*args, **kwargs)
+            raise db_exc.DBConnectionError("gone away")
+
+        monkeypatch.setattr(db, name, once)
+
+    return lose
+
+
+def compared(cloud, uuid):
+    """Compare everything; gives the CPUs that the container has at the runtime once all that know of them agree."""
+    driver, tracker = cloud.drivers["one"], cloud.agents["one"].tracker
+    driver.join_events()
+
+    def agreed():
+        plan, found = held_plan(db.get(uuid)), driver.runtime.objects.get(uuid)
+        return found is not None and not tracker.disagrees(uuid, plan) and found.cpuset_cpus == str(plan.cpus)
+
+    wait_for(agreed)
+    return CpuSet(driver.runtime.objects[uuid].cpuset_cpus)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1.0, 2.0), (2.0, 1.0)])
+def test_a_resize(cloud, context, lose, before, after):
+    container = cloud.run(context, cpu_policy="dedicated", cpu=before)
+    lose("change_claim")
+    with pytest.raises(db_exc.DBConnectionError):
+        cloud.compute_api.update(context, container, cpu=after, memory=None)
+    other = cloud.run(context, **TWO)  # before anybody has compared
+    cpus = compared(cloud, container.uuid)
+    assert len(cpus) == after and not cpus & held_plan(other).cpus
+
+
+def test_a_resize_after_that(cloud, context, lose):
+    container = cloud.run(context, cpu_policy="dedicated", cpu=1.0)
+    lose("change_claim")
+    with pytest.raises(db_exc.DBConnectionError):
+        cloud.compute_api.update(context, container, cpu=2.0, memory=None)
+    again = cloud.compute_api.update(context, container, cpu=3.0, memory=None)
+    assert len(compared(cloud, container.uuid)) == len(held_plan(again).cpus) == 3
+
+
+def test_a_creation(cloud, context, lose):
+    lose("claim")
+    first = cloud.submit(context, **TWO)
+    wait_for(lambda: db.get(first.uuid)["cpuset"])
+    second = cloud.run(context, **TWO)
+    assert second.status == "Running" and not compared(cloud, first.uuid) & held_plan(second).cpus
+    assert cloud.settled(first).status == "Running"
+
+
+def test_a_deletion(cloud, context, lose):
+    container = cloud.run(context, **TWO)
+    lose("destroy")
+    cloud.compute_api.delete(context, container, force=True)
+    cloud.gone(container)
+    cloud.drivers["one"].join_events()
+    wait_for(lambda: not cloud.agents["one"].tracker.usage.owners)
+    assert Container.list_by_host(context, "one") == []
+
+
+def test_an_operation_that_could_not_write_its_end(cloud, context, monkeypatch):
+    container, real = cloud.run(context), db.update
+
+    def once(uuid, values, **kwargs):
+        if values.get("status") == "Stopped":
+            monkeypatch.setattr(db, "update", real)
+            raise db_exc.DBConnectionError("gone away")
+        real(uuid, values, **kwargs)
+
+    monkeypatch.setattr(db, "update", once)
+    cloud.compute_api.stop(context, container, timeout=1)
+    wait_for(lambda: db.update is real and not cloud.agents["one"].parts.operations.locks.wanted())
+    cloud.drivers["one"].join_events()
+    assert cloud.settled(container).status == "Stopped"
