@@ -52,6 +52,7 @@ _CONTAINER = {
         },
         "volumeMounts": {
             "type": ["array", "null"],
+            "maxItems": 100,
             "items": {
                 "type": "object",
                 "properties": {

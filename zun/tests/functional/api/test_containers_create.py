@@ -553,6 +553,20 @@ def test_mounts_are_stored_and_never_shown(api, scheduler):
     assert stored.request["host"] is None
 
 
+@pytest.mark.parametrize(
+    ("field", "items"),
+    [
+        ("mounts", [{"size": 1, "destination": f"/{number}"} for number in range(101)]),
+        ("nets", [{"network": f"net-{number}"} for number in range(101)]),
+    ],
+)
+def test_what_costs_work_has_an_end(api, field, items):
+    reply = api.post("/v1/containers", {"image": "demo", field: items})
+    assert reply.refusal == (400, "schema-validation-error")
+    assert reply.error["detail"].startswith(f"{field}: ") and "too long" in reply.error["detail"]
+    assert "too long" not in api.post("/v1/containers", {"image": "demo", field: items[1:]}).body.decode()
+
+
 def volume_at(host, name="data", project="demo"):
     with session.writer() as connection:
         volumes.hold(connection, project, [name], host)
