@@ -133,6 +133,11 @@ def test_create_and_show(api, scheduler):
         assert api.get(f"{PATH}/{ident}?anything=goes").json == made
 
 
+def test_who_sees_no_host_sorts_by_none(api, admin_api):
+    assert api.get(f"{PATH}?sort_key=host").refusal == (403, "policy-not-authorized")
+    assert admin_api.get(f"{PATH}?sort_key=host").status == 200
+
+
 @pytest.mark.parametrize(
     ("value", "said"),
     [
