@@ -91,7 +91,7 @@ _VOLUME = {
         },
         "volume": {
             "type": "object",
-            "properties": {"name": _VOLUME_NAME},
+            "properties": {"name": {**_VOLUME_NAME, "maxLength": 128}},  # as in mounts: a runtime adds to it
             "required": ["name"],
             "additionalProperties": False,
         },

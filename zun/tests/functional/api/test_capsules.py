@@ -274,6 +274,7 @@ BAD = [
             ("spec.volumes.0.local.size", 0),
             ("spec.volumes.0.local.size", "2T"),
             ("spec.volumes.1.volume.name", "/etc"),
+            ("spec.volumes.1.volume.name", "v" * 129),
         ]
     ),
     (changed("spec.initContainers", [{"command": ["true"]}]), "image"),
