@@ -5,15 +5,13 @@ Query parameters and members of the JSON body mean the same; ``Call.arguments`` 
 values make sense is for ``zun.api.schemas``.
 """
 
-import json
-import math
 import re
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
-from zun.api import errors
+from zun.api import errors, json_text
 from zun.api.microversion import Version
 from zun.api.policy import Access
 from zun.common import exceptions
@@ -161,19 +159,17 @@ def body_arguments(environ: Environ, limit: int = MAX_BODY_BYTES) -> Arguments:
     if not raw:
         return {}
     try:
-        value = json.loads(raw.decode("utf-8-sig"), parse_constant=_refuse_constant, parse_float=_finite)
-    except (ValueError, RecursionError) as exc:
+        value = json_text.read(raw)
+    except ValueError as exc:
         if not is_json(environ):
             return {}
-        raise exceptions.ValidationError(detail=f"The body is not valid JSON: {_told(exc)}.") from None
+        raise exceptions.ValidationError(detail=f"The body is {exc}.") from None
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise exceptions.ValidationError(
             detail=f'The body must be a JSON object such as {{"name": "web"}}, not {_kind(value)}.'
         )
-    if b"\\u" in raw:
-        _check_characters(value)
     return value
 
 
@@ -208,46 +204,5 @@ def _read(environ: Environ, limit: int) -> bytes:
     return raw
 
 
-def _refuse_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON number")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError("a number is too large")
-    return value
-
-
-def _told(exc: Exception) -> str:
-    if isinstance(exc, RecursionError):
-        return "it is nested too deeply"
-    return str(exc)[:200]
-
-
 def _kind(value: Any) -> str:
     return {list: "an array", str: "a string", bool: "a boolean"}.get(type(value), "a number")
-
-
-def _check_characters(value: Any) -> None:
-    """ValidationError for text that no database and no program takes: NUL, and halves of surrogate pairs."""
-    pending = [value]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, dict):
-            pending += item.keys()
-            pending += item.values()
-        elif isinstance(item, list):
-            pending += item
-        elif isinstance(item, str) and ("\0" in item or (not item.isascii() and not _encodes(item))):
-            raise exceptions.ValidationError(
-                detail="The body has a NUL character or half of a surrogate pair in a text. Remove it."
-            )
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -99,9 +99,9 @@ class ImageAlreadyExists(Conflict):
 
 
 class ClaimRefused(Conflict):
-    """A host cannot hold what was asked. The text is the allocator's reason."""
+    """A host cannot hold what was asked. The text is the allocator's reason; users see it, and not which host it is."""
 
-    msg_fmt = "Host {host} refused the claim: {reason}"
+    msg_fmt = "The host refused the claim: {reason}"
 
 
 class GroupRuleBroken(ClaimRefused):
@@ -185,9 +185,11 @@ class Unavailable(ZunError):
 
 
 class HostUnavailable(Unavailable):
+    """Its text is for users, who are not told which host it is."""
+
     msg_fmt = (
-        "The compute service on host {host} does not answer. Check it with 'openstack appcontainer service list' and "
-        "try again once it is up."
+        "The compute service on the host does not answer. Try again once it is up, as an administrator sees with "
+        "'openstack appcontainer service list'."
     )
 
 
@@ -196,7 +198,7 @@ class SchedulerUnavailable(Unavailable):
 
 
 class VolumeElsewhere(ClaimRefused):
-    msg_fmt = "Host {host} refused the claim: volume {volume} of the project is on another host"
+    msg_fmt = "The host refused the claim: volume {volume} of the project is on another host"
 
 
 class VolumeError(ZunError):

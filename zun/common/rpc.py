@@ -147,6 +147,6 @@ def answers_from(host: str | None) -> Iterator[None]:
     except oslo_messaging.RemoteError as exc:
         if exc.exc_type == db_exc.DBConnectionError.__name__:
             raise exceptions.Unavailable(
-                f"The database does not answer {host}. Try again; tell the operator if it stays so."
+                "The database does not answer the service that was asked. Try again; tell the operator if it stays so."
             ) from None
         raise exceptions.ZunError(f"Host {host} failed: {exc.exc_type}: {exc.value}") from None

@@ -140,7 +140,7 @@ class Networks:
                 taken.add(port)
                 return {"host_ip": where.address, "host_port": port}
         raise exceptions.Conflict(
-            f"No port from {where.first} to {where.last} is free on host {self._hostname} to publish an exposed port "
+            f"No port from {where.first} to {where.last} is free on the container's host to publish an exposed port "
             "at. Delete containers that expose ports, or enlarge [network] published_ports."
         )
 

@@ -14,7 +14,7 @@ RULES = (
         f"GET {_LIST}",
     ),
     rule("capsule:get", READER, "Show a capsule and its containers.", f"GET {_ITEM}"),
-    rule("capsule:get:host", ADMIN, "See the host of a capsule.", f"GET {_LIST}", f"GET {_ITEM}"),
+    rule("capsule:get:host", ADMIN, "See the host of a capsule, and sort by it.", f"GET {_LIST}", f"GET {_ITEM}"),
     rule("capsule:delete", MEMBER, "Delete a capsule and its containers.", f"DELETE {_ITEM}"),
     rule("capsule:delete_all_projects", ADMIN, "Delete a capsule of any project.", f"DELETE {_ITEM}"),
 )

@@ -21,7 +21,7 @@ RULES = (
     rule("container:get_all_all_projects", ADMIN, "List the containers of every project.", _LIST),
     rule("container:get_one", READER, "Show a container.", f"GET {_ITEM}"),
     rule("container:get_one_all_projects", ADMIN, "Show a container of any project.", f"GET {_ITEM}"),
-    rule("container:get_one:host", ADMIN, "See the host of a container, and filter by it.", *_SHOWN),
+    rule("container:get_one:host", ADMIN, "See the host of a container, and filter or sort by it.", *_SHOWN),
     rule("container:get_one:image_pull_policy", ADMIN, "See when the image of a container is pulled.", *_SHOWN),
     rule("container:get_one:privileged", ADMIN, "See whether a container is privileged.", *_SHOWN),
     rule("container:get_one:runtime", ADMIN, "See the runtime of a container.", *_SHOWN),

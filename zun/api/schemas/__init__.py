@@ -6,6 +6,7 @@ Clients send numbers and booleans in several spellings (``"512"``, ``"True"``); 
 only one.
 """
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -15,6 +16,9 @@ import jsonschema
 
 from zun.api.microversion import Version
 from zun.common import exceptions
+
+# Among so many the one to tell is looked for. A list in a body has room for hundreds of thousands.
+_MOST_ERRORS = 1000
 
 
 def _same(value: Any) -> Any:
@@ -96,7 +100,8 @@ class Schema:
         }
 
     def _refuse(self, arguments: Mapping[str, Any]) -> None:
-        error = jsonschema.exceptions.best_match(self._validator.iter_errors(arguments))
+        found = itertools.islice(self._validator.iter_errors(arguments), _MOST_ERRORS)
+        error = jsonschema.exceptions.best_match(found)
         where = ".".join(str(part) for part in error.absolute_path)
         text = error.message if len(error.message) <= 300 else f"{error.message[:140]} ... {error.message[-140:]}"
         if error.validator == "additionalProperties" and not where:

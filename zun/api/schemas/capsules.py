@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The template of a capsule. Names are those of the template's own language, which is Kubernetes'."""
 
-import json
 from typing import Any
 
+from zun.api import json_text
 from zun.api.schemas import Field, Schema, placement, scalars
 
 RESTART_POLICIES = {"Always": "always", "OnFailure": "on-failure", "Never": "no"}
@@ -52,6 +52,7 @@ _CONTAINER = {
         },
         "volumeMounts": {
             "type": ["array", "null"],
+            "maxItems": 100,
             "items": {
                 "type": "object",
                 "properties": {
@@ -90,7 +91,7 @@ _VOLUME = {
         },
         "volume": {
             "type": "object",
-            "properties": {"name": _VOLUME_NAME},
+            "properties": {"name": {**_VOLUME_NAME, "maxLength": 128}},  # as in mounts: a runtime adds to it
             "required": ["name"],
             "additionalProperties": False,
         },
@@ -130,9 +131,9 @@ _TEMPLATE = Schema(
 def _template(value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            raise ValueError("it is a text and no JSON") from None
+            value = json_text.read(value)
+        except ValueError as exc:
+            raise ValueError(f"it is a text and {exc}") from None
         if not isinstance(value, dict):
             raise ValueError("it is no object")
     return _TEMPLATE(value)

@@ -88,6 +88,7 @@ def update(settings: Settings) -> Schema:
 # Create.
 
 _PORT_OR_NETWORK = {"type": "string", "minLength": 1, "maxLength": 255}
+_MOST = 100  # networks, and mounts, of one container: each network is looked up, each mount made ready
 _FIXED_IPS = {"v4-fixed-ip": 4, "v6-fixed-ip": 6}
 
 
@@ -100,9 +101,11 @@ def _nets(value: list[dict[str, str]] | None) -> list[dict[str, str]] | None:
     return value
 
 
+# The limit goes before the items, which are then not looked at one by one.
 _NETS = Field(
     {
         "type": ["array", "null"],
+        "maxItems": _MOST,
         "items": {
             "type": "object",
             "properties": {
@@ -120,6 +123,7 @@ _NETS = Field(
 _MOUNTS = Field(
     {
         "type": ["array", "null"],
+        "maxItems": _MOST,
         "items": {
             "type": "object",
             "properties": {

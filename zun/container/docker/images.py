@@ -2,6 +2,7 @@
 """Having the image of a container on the host."""
 
 import contextlib
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -22,6 +23,8 @@ LOG = logging.getLogger(__name__)
 #: "ifnotpresent": a pull costs a network timeout on a cloud without a registry, at every one of many runs of
 #: one image, and an image built on the host could never run.
 _LOCAL_FIRST = (None, "", "ifnotpresent")
+
+_SHORT_ID = re.compile("(sha256:)?[0-9a-f]{1,63}")
 
 
 class DockerImages(OnEngine):
@@ -56,7 +59,7 @@ class DockerImages(OnEngine):
     def _find(self, image: str) -> ImageFacts | None:
         with self._engine.translated(f"inspect image {image}"):
             try:
-                return image_facts(self._engine.api.inspect_image(image))
+                return image_facts(self._engine.api.inspect_image(by_name(image)))
             except docker_errors.NotFound:
                 return None
 
@@ -99,6 +102,14 @@ class DockerImages(OnEngine):
                         progress(str(layers))
             except docker_errors.APIError as exc:
                 raise _pull_failed(image, str(exc.explanation)) from exc
+
+
+def by_name(image: str) -> str:
+    """What to inspect, so that ``image`` is taken for a name and nothing else.
+
+    Docker takes the first digits of an id, two suffice, for whichever image of the host has them: somebody else's.
+    """
+    return f"docker.io/library/{image}" if _SHORT_ID.fullmatch(image) else image
 
 
 def forgotten(container: ContainerView) -> list[str]:

@@ -51,6 +51,8 @@ class Capsules:
         wanted = paging.boolean("all_projects", call.query.get("all_projects"))
         # Who may not see the others is not told so, as in the reference.
         all_projects = wanted and call.access.allows("capsule:get_all_all_projects")
+        if call.query.get("sort_key") == "host":  # in their order one sees which are together
+            call.access.require("capsule:get:host")
         page = paging.Page.read(call.query, default_key="id", max_limit=self._settings.max_limit)
         rows = db.page(
             call.context,

@@ -202,7 +202,7 @@ class Containers:
         all_projects = paging.boolean("all_projects", query.get("all_projects"))
         if all_projects:
             call.access.require("container:get_all_all_projects")
-        if "host" in query:
+        if "host" in query or query.get("sort_key") == "host":  # in their order one sees which are together
             call.access.require("container:get_one:host")
         page = paging.Page.read(query, default_key="id", max_limit=self._settings.max_limit)
         given = {name: query[name] for name in _FILTERS if name in query}

@@ -133,6 +133,31 @@ def test_create_and_show(api, scheduler):
         assert api.get(f"{PATH}/{ident}?anything=goes").json == made
 
 
+def test_who_sees_no_host_sorts_by_none(api, admin_api):
+    assert api.get(f"{PATH}?sort_key=host").refusal == (403, "policy-not-authorized")
+    assert admin_api.get(f"{PATH}?sort_key=host").status == 200
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("NaN", "NaN is no JSON number"),
+        ("Infinity", "Infinity is no JSON number"),
+        ("1e999", "too large"),
+        ("9" * 4000, "too large"),
+        (r'"\u0000"', "NUL"),
+        (r'"\ud800"', "surrogate"),
+        ("[" * 40 + "]" * 40, "nested too deeply"),
+        ("", "not valid JSON"),
+    ],
+)
+def test_a_template_in_a_text_is_held_to_the_same(api, value, said):
+    text = json.dumps({**TEMPLATE, "metadata": {"annotations": {"a": "VALUE"}}}).replace('"VALUE"', value)
+    reply = api.post(PATH, {"template": text})
+    assert reply.refusal == (400, "schema-validation-error")
+    assert said in reply.error["detail"]
+
+
 def test_what_is_stored(api):
     uuid = api.post(PATH, {"template": json.dumps(TEMPLATE)}).json["uuid"]
     capsule = Container.get_by_uuid(admin_context(), uuid)
@@ -249,6 +274,7 @@ BAD = [
             ("spec.volumes.0.local.size", 0),
             ("spec.volumes.0.local.size", "2T"),
             ("spec.volumes.1.volume.name", "/etc"),
+            ("spec.volumes.1.volume.name", "v" * 129),
         ]
     ),
     (changed("spec.initContainers", [{"command": ["true"]}]), "image"),

@@ -80,7 +80,7 @@ def test_nobody_waits_for_a_host_that_is_down(api, placed, compute):
     for verb, action in (("GET", "logs"), ("GET", "top"), ("GET", "stats"), ("POST", "execute?command=ls")):
         reply = api.send(verb, f"/v1/containers/{container.uuid}/{action}")
         assert reply.refusal == (503, "host-unavailable")
-        assert "host-1" in reply.error["detail"]
+        assert "host-1" not in reply.body.decode()  # which host it is, is an administrator's business
     assert compute.sent == []
 
 

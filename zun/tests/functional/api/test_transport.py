@@ -201,6 +201,8 @@ def test_other_verbs_do_not_care_for_the_content_type(api, placed, compute, cont
         (b'{"image": "demo", "cpu": ' + b"9" * 5000 + b"}", "not valid JSON"),
         (b"\xff\xfe{}", "not valid JSON"),
         (b"[" * 100000, "nested too deeply"),
+        (b'{"image": "demo", "hints": ' + b'{"a":' * 30 + b"1" + b"}" * 31, "nested too deeply"),
+        (b'{"image": "demo", "hints": {"a": ' + b"9" * 4000 + b"}}", "too large"),
         (b"[]", "an array"),
         (b'"image"', "a string"),
         (b"7", "a number"),
@@ -216,6 +218,11 @@ def test_bodies_that_are_no_json_object(api, placed, raw, said):
         reply = api.send(method, where, raw=raw)
         assert reply.refusal == (400, "validation-error")
         assert said in reply.error["detail"]
+
+
+def test_values_that_are_just_possible(api):
+    body = b'{"image": "demo", "hints": ' + b'{"a":' * 28 + b"[" + b"9" * 300 + b"]" + b"}" * 29
+    assert api.post("/v1/containers", raw=body).status == 202
 
 
 def test_text_beyond_ascii_arrives(api):

@@ -137,7 +137,7 @@ TREE = [
         409,
         "Conflict",
         {"host": "h1", "reason": "full"},
-        "Host h1 refused the claim: full",
+        "The host refused the claim: full",
     ),
     (
         "GroupRuleBroken",
@@ -145,7 +145,7 @@ TREE = [
         409,
         "ClaimRefused",
         {"host": "h1", "reason": "one is there"},
-        "Host h1 refused the claim: one is there",
+        "The host refused the claim: one is there",
     ),
     (
         "VolumeElsewhere",
@@ -153,7 +153,7 @@ TREE = [
         409,
         "ClaimRefused",
         {"host": "h1", "volume": "data"},
-        "Host h1 refused the claim: volume data of the project is on another host",
+        "The host refused the claim: volume data of the project is on another host",
     ),
     ("Invalid", "invalid", 400, "ZunError", {}, "The request is invalid."),
     (
@@ -218,8 +218,8 @@ TREE = [
         503,
         "Unavailable",
         {"host": "h1"},
-        "The compute service on host h1 does not answer. Check it with 'openstack appcontainer service list' and try "
-        "again once it is up.",
+        "The compute service on the host does not answer. Try again once it is up, as an administrator sees with "
+        "'openstack appcontainer service list'.",
     ),
     (
         "SchedulerUnavailable",

@@ -75,7 +75,7 @@ def remote(error, *args):
         pytest.param(
             oslo_messaging.RemoteError("DBConnectionError", "(2013, 'Lost')\n[SQL: secret]", ["Traceback ..."]),
             exceptions.Unavailable,
-            "The database does not answer h1. Try again; tell the operator if it stays so.",
+            "The database does not answer the service that was asked. Try again; tell the operator if it stays so.",
             id="database-away",
         ),
         pytest.param(
@@ -110,7 +110,7 @@ def test_our_own_mistakes_are_not_dressed_up():
 
 
 def test_nobody_there_is_an_unavailable_host(client):
-    with pytest.raises(exceptions.HostUnavailable, match="on host h2 does not answer"), rpc.answers_from("h2"):
+    with pytest.raises(exceptions.HostUnavailable, match="on the host does not answer"), rpc.answers_from("h2"):
         client.prepare(server="h2", timeout=0.05).call(CONTEXT, "who")
 
 

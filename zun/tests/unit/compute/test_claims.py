@@ -52,7 +52,7 @@ def refusal(host, request, limits=None, disk=0):
     with pytest.raises(exceptions.ClaimRefused) as caught:
         claim(host, request, limits, disk)
     head, _, reason = str(caught.value).partition(": ")
-    assert head == "Host h1 refused the claim"
+    assert head == "The host refused the claim"
     return reason
 
 

@@ -1,10 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
 import threading
+import types
 from typing import Any
 
 import pytest
+from docker import errors as docker_errors
 
-from zun.container.docker.images import Layers, SingleFlight, forgotten, image_facts, local_images, search_result
+from zun.common import exceptions
+from zun.container.docker.images import (
+    DockerImages,
+    Layers,
+    SingleFlight,
+    forgotten,
+    image_facts,
+    local_images,
+    search_result,
+)
 from zun.container.driver import ImageFacts, LocalImage, RegistryAuth
 from zun.tests.unit.container.samples import Sample
 
@@ -19,6 +31,39 @@ from zun.tests.unit.container.samples import Sample
 )
 def test_image_facts(config: dict[str, Any] | None, expected: ImageFacts) -> None:
     assert image_facts({"Id": "sha256:1", "Config": config}) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("ab", False),
+        ("abc1a", False),
+        ("sha256:abc", False),
+        (f"sha256:{'abc1' * 16}", True),
+        ("busybox", True),
+        ("feed/beef", True),
+    ],
+)
+def test_digits_of_an_id_are_no_image(asked: str, found: bool) -> None:
+    """Docker finds an image of the host by them, whoever made it."""
+    there = {"busybox", "feed/beef"}
+
+    def inspect(image: str) -> dict[str, Any]:
+        if image not in there and not ("abc1" * 16).startswith(image.removeprefix("sha256:")):
+            raise docker_errors.ImageNotFound(image)
+        return {"Id": "sha256:1"}
+
+    engine: Any = types.SimpleNamespace(
+        api=types.SimpleNamespace(inspect_image=inspect),
+        translated=lambda *_: contextlib.nullcontext(),
+        settings=types.SimpleNamespace(host_label="h1"),
+    )
+    images = DockerImages(engine)
+    if found:
+        assert images.ensure(asked, "never") == ImageFacts("sha256:1")
+    else:
+        with pytest.raises(exceptions.ImageNotFound):
+            images.ensure(asked, "never")
 
 
 def test_size_of_an_image() -> None:

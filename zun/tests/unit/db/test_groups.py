@@ -129,7 +129,7 @@ def test_anti_affinity_leaves_room_for_max_per_host():
     members = [container(group_uuid=row["uuid"]) for _ in range(4)]
     node("h1"), node("h2")
     claim(members[0], "h1"), claim(members[1], "h1"), claim(members[2], "h2")
-    with pytest.raises(exceptions.GroupRuleBroken, match="Host h1 refused the claim: it has 2 containers"):
+    with pytest.raises(exceptions.GroupRuleBroken, match="The host refused the claim: it has 2 containers"):
         claim(members[3], "h1")
     # Nothing of a refused claim stays: the container waits as before.
     assert containers.get(members[3]["uuid"]) == members[3]

@@ -278,7 +278,7 @@ def test_the_first_alternate_that_is_still_good_is_next(endpoint, hosts, context
     (second,) = hosts.handed
     assert (second.host, second.limits) == ("mid", first.alternates[0]["limits"])
     assert second.alternates == first.alternates[1:]
-    assert second.tried == {"big": "Host big refused the claim: no cell has 2 CPUs free"}
+    assert second.tried == {"big": "The host refused the claim: no cell has 2 CPUs free"}
 
 
 def test_an_alternate_whose_cpus_are_gone_is_passed_over(endpoint, hosts, context):
@@ -317,7 +317,7 @@ def test_a_host_that_refused_is_not_tried_again(endpoint, hosts, context):
     status, host, reason, _ = row_of(container)
     assert (status, host) == ("Error", None)
     assert "Of 3 hosts, RetryFilter rejected 3" in reason and "refused the claim before" in reason
-    said = " Of the hosts that refused: Host a host refused the claim: no cell has 2 CPUs free"
+    said = " Of the hosts that refused: The host refused the claim: no cell has 2 CPUs free"
     assert reason.endswith(said) and explanations.get(container.uuid)["record"]["reason"] == reason
 
 
@@ -353,8 +353,8 @@ def test_after_so_many_refusals_the_container_ends_with_each_reason(hosts, conte
     explained = explanations.get(container.uuid)["record"]
     assert explained["codes"] == {"refused-before": 2}
     assert {each["host"]: each["reason"] for each in explained["details"]} == {
-        first.host: f"Host {first.host} refused the claim: free memory 0 MiB < requested 64 MiB",
-        second.host: f"Host {second.host} refused the claim: no cell has 2 CPUs free",
+        first.host: "The host refused the claim: free memory 0 MiB < requested 64 MiB",
+        second.host: "The host refused the claim: no cell has 2 CPUs free",
     }
 
 

@@ -30,7 +30,7 @@ def shared(cpus, memory=0):
 
 @pytest.mark.parametrize(
     ("tried", "refused"),
-    [({}, False), ({"h2": "full"}, False), ({"h1": "Host h1 refused the claim: full"}, True), ({"h1": ""}, True)],
+    [({}, False), ({"h2": "full"}, False), ({"h1": "The host refused the claim: full"}, True), ({"h1": ""}, True)],
 )
 def test_retry_filter(tried, refused):
     reason = load("RetryFilter").reject(host(), spec(tried=tried))
