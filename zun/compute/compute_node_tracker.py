@@ -18,6 +18,8 @@ from zun.objects.placement import disk_promised, held_plan, placement_request
 from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, kept_up
 from zun.topology.cpuset import NO_CPUS
 
+GROWTH = "+"  # behind the uuid of a container: the owner of what it takes more while it is resized
+
 
 class ComputeNodeTracker:
     """One host's inventory and claims. Thread-safe; its lock is never held over I/O."""
@@ -138,6 +140,10 @@ class ComputeNodeTracker:
         with self._lock:
             self._members[member] = capsule
 
+    def holders(self) -> set[str]:
+        """The containers that hold something of this host."""
+        return {owner for owner in self._usage.owners if not owner.endswith(GROWTH)}
+
     def may_run(self, uuid: str) -> bool:
         """Whether the container holds something of this host, or belongs to a capsule that does."""
         return self._usage.claim(self._members.get(uuid, uuid)) is not None
@@ -152,4 +158,4 @@ class ComputeNodeTracker:
 
 def _growth(uuid: str) -> str:
     """The owner of what a container takes more while it is resized."""
-    return f"{uuid}+"
+    return uuid + GROWTH

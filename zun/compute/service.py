@@ -216,6 +216,8 @@ class ComputeService:
                 if container.uuid in unsettled and container.task_state is None:
                     self._submit(functools.partial(self.parts.attachments.settle, context, container))
                 self._looks.at(container.uuid)
+        for uuid in self.tracker.holders() - {container.uuid for container in containers}:
+            self._submit(functools.partial(self.parts.creation.forget, context, uuid))
         self._submit(functools.partial(self._networks.sweep, context))
         self._submit(functools.partial(self._end_lost, context))
 
