@@ -127,6 +127,31 @@ def test_a_full_queue_is_an_unavailable_host(client):
         nobody.cast(CONTEXT, "who")
 
 
+def test_one_who_reads_no_more_keeps_nothing_from_the_others():
+    heard = threading.Event()
+
+    class Ear:
+        @rpc.quick
+        def hear(self, context):
+            heard.set()
+
+    transport = rpc.get_transport(cfg.CONF, f"inproc:///{__name__}.fanout")
+    gone, there = (rpc.get_server(transport, "topic", name, [Ear()]) for name in ("gone", "there"))
+    for server in (gone, there):
+        server.start()
+    gone.stop()
+    gone.wait()
+    client = rpc.get_client(transport, "topic", "1.0")
+    try:
+        for _ in range(QUEUE_LIMIT):
+            client.prepare(server="gone").cast(CONTEXT, "hear")
+        client.prepare(fanout=True).cast(CONTEXT, "hear")
+        assert heard.wait(60)
+    finally:
+        there.stop()
+        there.wait()
+
+
 def test_what_is_quick_waits_for_nothing_and_keeps_its_order():
     """Even when every thread is busy with something else."""
     seen, done, free = [], threading.Event(), threading.Event()
