@@ -79,6 +79,12 @@ def remote(error, *args):
             id="database-away",
         ),
         pytest.param(
+            oslo_messaging.RemoteError("UnsupportedVersion", "Endpoint does not support RPC version 1.4.", []),
+            exceptions.Unavailable,
+            "Host h1 runs an older release that cannot do this. Try again when it is upgraded.",
+            id="older-release",
+        ),
+        pytest.param(
             oslo_messaging.RemoteError("OperationalError", "database is away", ["Traceback ...", "secret"]),
             exceptions.ZunError,
             "Host h1 failed: OperationalError: database is away",
@@ -107,6 +113,12 @@ def test_what_can_go_wrong_with_a_call_becomes_our_own_failure(raised, expected,
 def test_our_own_mistakes_are_not_dressed_up():
     with pytest.raises(ZeroDivisionError), rpc.answers_from("h1"):
         raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("version", ["1.1", "2.0"])
+def test_an_older_release_over_there_is_said_to_be_one(client, version):
+    with pytest.raises(exceptions.Unavailable, match="Host h1 runs an older release"), rpc.answers_from("h1"):
+        client.prepare(version=version).call(CONTEXT, "who")
 
 
 def test_nobody_there_is_an_unavailable_host(client):
