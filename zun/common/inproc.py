@@ -43,8 +43,10 @@ class _Exchange:
             self.arrived.notify_all()
 
     def servers_of(self, topic: str) -> list[str]:
+        """But for those that are full: nobody may read them any more, and what is for all must reach the others."""
+        own = f"{topic}@"
         with self.arrived:
-            return [name for name in self.queues if name.startswith(topic + "@")]
+            return [name for name, kept in self.queues.items() if name.startswith(own) and len(kept) < QUEUE_LIMIT]
 
 
 class _Incoming(base.RpcIncomingMessage):

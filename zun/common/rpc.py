@@ -144,9 +144,18 @@ def answers_from(host: str | None) -> Iterator[None]:
         # oslo.messaging rebuilds a remote error as a class of its own whose text ends in the remote traceback.
         original = exceptions.by_name(type(exc).__name__.removesuffix("_Remote"))
         raise (original or exceptions.ZunError)(exc.args[0]) from None
+    except oslo_messaging.UnsupportedVersion:  # from a server in this process
+        raise _older_release(host) from None
     except oslo_messaging.RemoteError as exc:
+        if exc.exc_type == oslo_messaging.UnsupportedVersion.__name__:
+            raise _older_release(host) from None
         if exc.exc_type == db_exc.DBConnectionError.__name__:
             raise exceptions.Unavailable(
                 "The database does not answer the service that was asked. Try again; tell the operator if it stays so."
             ) from None
         raise exceptions.ZunError(f"Host {host} failed: {exc.exc_type}: {exc.value}") from None
+
+
+def _older_release(host: str | None) -> exceptions.Unavailable:
+    text = f"Host {host} runs an older release that cannot do this. Try again when it is upgraded."
+    return exceptions.Unavailable(text)

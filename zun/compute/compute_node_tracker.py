@@ -18,7 +18,7 @@ from zun.objects.placement import disk_promised, held_plan, placement_request
 from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, kept_up
 from zun.topology.cpuset import NO_CPUS
 
-_GROWTH = "+"
+_GROWTH = "+"  # behind the uuid of a container: the owner of what it takes more while it is resized
 
 
 class ComputeNodeTracker:

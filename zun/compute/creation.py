@@ -10,7 +10,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from zun.common import exceptions
+from oslo_db import exception as db_exc
+
+from zun.common import exceptions, outages
 from zun.common.context import RequestContext
 from zun.common.kinds import Kind
 from zun.common.notifications import Notifier
@@ -106,7 +108,8 @@ class Creation:
 
     def _commit(self, context: RequestContext, container: Container, claim: Claim) -> Claimed | None:
         """Write the claim to the row, and that the creation begins. None when the container does not wait for this
-        host any more.
+        host any more, and when the database does not say whether the claim is written: then it is kept until the next
+        comparison of the rows, which goes on with the creation or has it forgotten.
 
         Raises ClaimRefused: whether one more of its group may be here, and which host has a volume, is known for
         certain only now.
@@ -125,6 +128,9 @@ class Creation:
             self._scheduler_api.host_changed(
                 context, host=self._hostname, generation=self._tracker.generation, uuid=container.uuid
             )
+            return None
+        except db_exc.DBConnectionError as exc:
+            LOG.warning("Container %s may hold what it claimed, or not: %s", container.uuid, outages.reason(exc))
             return None
         LOG.info(
             "Claimed CPUs %s and memory nodes %s for container %s",

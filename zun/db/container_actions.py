@@ -32,6 +32,7 @@ OPEN = (
     .order_by(sa.case((_OF_REQUEST, 0), else_=1), table.c.id.desc())
     .limit(1)
 )
+_ASKED = OPEN.where(_OF_REQUEST)
 _FINISH = table.update().where(table.c.id == sa.bindparam("this_action"))
 _THIS_EVENT = _events.c.id == sa.bindparam("this_event")
 _FINISH_OF_EVENT = table.update().where(
@@ -41,8 +42,10 @@ _START_EVENT = _events.insert()
 _FINISH_EVENT = _events.update().where(_THIS_EVENT)
 
 
-@session.retry
-def start(container_uuid: str, action: str, *, request_id: str, user_id: str | None, project_id: str | None) -> None:
+@session.retry_again
+def start(
+    again: bool, container_uuid: str, action: str, *, request_id: str, user_id: str | None, project_id: str | None
+) -> None:
     """Note that ``action`` was asked for. A container that is already gone is no error."""
     values = {
         "action": action,
@@ -54,6 +57,8 @@ def start(container_uuid: str, action: str, *, request_id: str, user_id: str | N
     }
     try:
         with session.writer() as connection:
+            if again and connection.execute(_ASKED, open_parameters(container_uuid, request_id, action)).first():
+                return
             connection.execute(table.insert().values(**values))
     except db_exc.DBReferenceError:
         pass
@@ -97,20 +102,31 @@ def end_lost(hostname: str, before: datetime.datetime) -> list[session.Row]:
         ]
 
 
-@session.retry
-def start_event(container_uuid: str, request_id: str, action: str, event: str) -> int | None:
+@session.retry_again
+def start_event(again: bool, container_uuid: str, request_id: str, action: str, event: str) -> int | None:
     """Note that a step of ``action`` begins. Gives its id, None when nobody asked for the action or it is gone."""
     try:
         with session.writer() as connection:
-            return start_event_in(connection, _open(connection, container_uuid, request_id, action), event)
+            action_id = _open(connection, container_uuid, request_id, action)
+            return start_event_in(connection, action_id, event, again=again)
     except db_exc.DBReferenceError:  # since it was looked for: its container was deleted
         return None
 
 
-def start_event_in(connection: sa.Connection, action_id: int | None, event: str) -> int | None:
-    """Note that a step of the action ``action_id`` begins, in a transaction that does more. Gives its id."""
+def start_event_in(connection: sa.Connection, action_id: int | None, event: str, *, again: bool) -> int | None:
+    """Note that a step of the action ``action_id`` begins, in a transaction that does more. Gives its id.
+
+    ``again``: an earlier attempt may have noted it.
+    """
     if action_id is None:
         return None
+    if again:
+        begun = sa.select(_events.c.id).where(
+            _events.c.action_id == action_id, _events.c.event == event, _events.c.finish_time.is_(None)
+        )
+        noted = connection.execute(begun.order_by(_events.c.id.desc()).limit(1)).scalar()
+        if noted is not None:
+            return int(noted)
     values = {"action_id": action_id, "event": event, "start_time": timeutils.utcnow()}
     key = connection.execute(_START_EVENT, values).inserted_primary_key
     return None if key is None else int(key[0])

@@ -301,19 +301,29 @@ def rename(uuid: str, name: str, project_id: str, unique: Scope | None) -> None:
         _update(connection, uuid, {"name": name}, None)
 
 
-@session.retry
 def update_if(uuid: str, expected: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     """Set ``values`` if every column in ``expected`` still holds what it says. Returns whether it did."""
+    return _update_if_once(uuid, expected, {**values, **_now()})
+
+
+@session.retry_again
+def _update_if_once(again: bool, uuid: str, expected: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     conditions = [
         table.c[name].is_(None) if value is None else table.c[name] == value for name, value in expected.items()
     ]
     statement = table.update().where(table.c.uuid == uuid, *conditions)
     with session.single() as connection:
-        return bool(connection.execute(statement.values(**values, updated_at=timeutils.utcnow())).rowcount)
+        if connection.execute(statement.values(**values)).rowcount:
+            return True
+    if not again:
+        return False
+    with session.reader() as connection:
+        return _is_written(connection, uuid, values)
 
 
-@session.retry
+@session.retry_again
 def claim(
+    again: bool,
     uuid: str,
     hostname: str,
     values: Mapping[str, Any],
@@ -342,7 +352,7 @@ def claim(
         project_volumes.hold(connection, *volumes, hostname)
         request_id, action, event = step or (None, None, "")
         after = connection.execute(_AFTER_CLAIM, container_actions.open_parameters(uuid, request_id, action)).one()
-        event_id = container_actions.start_event_in(connection, after.action_id, event)
+        event_id = container_actions.start_event_in(connection, after.action_id, event, again=again)
         return Claimed(_next_generation(connection, hostname), event_id, bool(after.in_networks))
 
 
@@ -381,15 +391,19 @@ def _change_claim_once(
         return _next_generation(connection, hostname)
 
 
-@session.retry
 def end_unplaced(uuid: str, reason: str, record: Mapping[str, Any] | None = None) -> bool:
     """Put what waits for a host in Error, a capsule with its members, and keep ``record`` as its explanation. Returns
     whether it did: somebody else may have decided about it meanwhile.
     """
     ended = {"status": states.Status.ERROR, "status_reason": reason, "task_state": None, **_now()}
+    return _end_unplaced_once(uuid, ended, record)
+
+
+@session.retry_again
+def _end_unplaced_once(again: bool, uuid: str, ended: Mapping[str, Any], record: Mapping[str, Any] | None) -> bool:
     with session.writer() as connection:
         if not connection.execute(table.update().where(table.c.uuid == uuid, *_WAITING).values(**ended)).rowcount:
-            return False
+            return again and _is_written(connection, uuid, ended)
         connection.execute(table.update().where(table.c.capsule_uuid == uuid).values(**ended))
         if record:
             explanations.put_in(connection, uuid, record)
@@ -409,8 +423,8 @@ def destroy(uuid: str) -> int | None:
         return _next_generation(connection, host) if host else None
 
 
-@session.retry
-def destroy_unplaced(uuid: str) -> bool:
+@session.retry_again
+def destroy_unplaced(again: bool, uuid: str) -> bool:
     """Remove the container if no host has it. Returns whether it did."""
     statement = table.delete().where(table.c.uuid == uuid, table.c.host.is_(None))
     with session.writer() as connection:
@@ -418,6 +432,8 @@ def destroy_unplaced(uuid: str) -> bool:
         if removed:
             connection.execute(table.delete().where(table.c.capsule_uuid == uuid))
             explanations.remove_in(connection, uuid)
+        elif again:
+            return connection.execute(sa.select(table.c.id).where(table.c.uuid == uuid)).first() is None
         return removed
 
 
@@ -440,6 +456,12 @@ def _check_group(connection: sa.Connection, group_uuid: str, uuid: str, hostname
 
 def _now() -> dict[str, Any]:
     return {"updated_at": timeutils.utcnow()}
+
+
+def _is_written(connection: sa.Connection, uuid: str, values: Mapping[str, Any]) -> bool:
+    """Whether an earlier attempt wrote ``values``, which have ``updated_at``, and nobody wrote anything since."""
+    written = connection.execute(sa.select(table.c.updated_at).where(table.c.uuid == uuid)).scalar()
+    return bool(written == values["updated_at"])
 
 
 def _update(

@@ -17,6 +17,7 @@ def called(table: sa.Table, ident: str, name: str = "name") -> sa.ColumnElement[
 
 def only(rows: Sequence[session.Row], ident: str, missing: exceptions.ZunError) -> session.Row:
     """The one row of ``rows`` that ``ident`` calls. Raises ``missing`` for none, and Conflict for several."""
+    rows = [row for row in rows if ident in row.values()]  # MariaDB does not count blanks at the end
     if not rows:
         raise missing
     if len(rows) > 1:

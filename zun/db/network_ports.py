@@ -46,7 +46,7 @@ def allot(connection: sa.Connection, container_uuid: str, wanted: Iterable[Wante
     for each in asked:
         network = found[each["network"]]
         values = {
-            "uuid": uuidutils.generate_uuid(),
+            "uuid": each.get("uuid") or uuidutils.generate_uuid(),
             "network_uuid": network["uuid"],
             "container_uuid": container_uuid,
             "created_at": timeutils.utcnow(),
@@ -90,12 +90,16 @@ def _address(
     return fixed_ip
 
 
-@session.retry
 def attach(container_uuid: str, wanted: Wanted) -> session.Row:
     """Put the container into one more network. Returns the port as ``of_container`` does.
 
     Raises ContainerNotFound, Invalid when it is in it already, and what ``allot`` raises.
     """
+    return _attach_once(container_uuid, {**wanted, "uuid": uuidutils.generate_uuid()})
+
+
+@session.retry
+def _attach_once(container_uuid: str, wanted: Wanted) -> session.Row:
     with session.writer() as connection:
         # Locked, so that two requests for one network do not both find that it is not in it.
         there = sa.select(_containers.c.id).where(_containers.c.uuid == container_uuid).with_for_update()
@@ -103,6 +107,8 @@ def attach(container_uuid: str, wanted: Wanted) -> session.Row:
             raise exceptions.ContainerNotFound(container=container_uuid)
         same = _WHOLE.where(table.c.container_uuid == container_uuid, table.c.network_uuid == wanted["network"])
         before = session.first(connection, same)
+        if before is not None and before["uuid"] == wanted["uuid"]:
+            return before  # an earlier attempt added it, and lost its connection before it was told
         if before is not None and before["leaving"]:
             raise exceptions.Conflict(f"Container {container_uuid} is just leaving network {wanted['network']}. Wait.")
         if before is not None:
@@ -111,12 +117,14 @@ def attach(container_uuid: str, wanted: Wanted) -> session.Row:
         return session.rows(connection, same)[0]
 
 
-@session.retry
-def set_leaving(uuid: str, leaving: bool) -> bool:
+@session.retry_again
+def set_leaving(again: bool, uuid: str, leaving: bool) -> bool:
     """Say that the container is to leave the network, or is not. Returns whether that is news; a gone port has none."""
     same = sa.and_(table.c.uuid == uuid, table.c.leaving.is_(not leaving))
     with session.writer() as connection:
-        return bool(connection.execute(table.update().where(same).values(leaving=leaving)).rowcount)
+        if connection.execute(table.update().where(same).values(leaving=leaving)).rowcount:
+            return True
+        return again and connection.execute(sa.select(table.c.id).where(table.c.uuid == uuid)).first() is not None
 
 
 @session.retry

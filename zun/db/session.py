@@ -38,6 +38,7 @@ Row = Mapping[str, Any]
 Columns = dict[str, Sequence[Any]]
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
+R = TypeVar("R")
 Adds = Callable[Concatenate[Mapping[str, Any], P], Row]
 
 ROWS_AT_A_TIME = 50  # of those that are used up piece by piece; 20 to 200 take the same time, 1000 a tenth more
@@ -161,6 +162,26 @@ def retry(function: F) -> F:
         exception_checker=_may_work_again,
     )(function)
     return functools.wraps(function)(wrapped)  # type: ignore[return-value]
+
+
+def retry_again(function: Callable[Concatenate[bool, P], R]) -> Callable[P, R]:
+    """As ``retry``, for a function whose first argument says whether this was tried before.
+
+    A connection that is lost while a transaction is committed leaves open whether it was. So what is tried again may be
+    there already, and its answer must be the one that was lost.
+    """
+
+    @retry
+    def attempt(before: list[None], *arguments: P.args, **named: P.kwargs) -> R:
+        again = bool(before)
+        before.append(None)
+        return function(again, *arguments, **named)
+
+    @functools.wraps(function)
+    def run(*arguments: P.args, **named: P.kwargs) -> R:
+        return attempt([], *arguments, **named)
+
+    return run
 
 
 def retry_adding(table: sa.Table) -> Callable[[Adds[P]], Adds[P]]:

@@ -79,7 +79,9 @@ class ZunObject(_DictAccess, ovo.VersionedObject):
     def _obj_from_primitive(cls, context: Any, objver: str, primitive: dict[str, Any]) -> Self:
         """As the library has it, for fields whose values JSON carries as they are: those are stored, not coerced.
 
-        Whoever sent them had coerced them when they were set.
+        Whoever sent them had coerced them when they were set. Services of two releases work side by side during an
+        upgrade, so fields are added with a default and without a new version: what an older service does not send has
+        its default, and what a newer one sends more is left aside.
         """
         made = cls(context)
         made.VERSION = objver
@@ -91,6 +93,10 @@ class ZunObject(_DictAccess, ovo.VersionedObject):
                 if value is not None and isinstance(field, TimeField):
                     value = field.from_primitive(made, name, value)
                 kept[f"_obj_{name}"] = value
+            elif field.default is not ovo_fields.UnspecifiedDefault:
+                kept[f"_obj_{name}"] = field.default
+            elif field.nullable:
+                kept[f"_obj_{name}"] = None
         changes = cls._obj_primitive_field(primitive, "changes", ())
         made._changed_fields = {name for name in changes if name in cls.fields}
         return made

@@ -77,5 +77,10 @@ def is_up(service: Mapping[str, Any], now: datetime.datetime, service_down_time:
     """
     if service["forced_down"]:
         return False
+    return abs(silent_seconds(service, now)) <= service_down_time
+
+
+def silent_seconds(service: Mapping[str, Any], now: datetime.datetime) -> float:
+    """Since its last sign of life, by its host's clock then and by that of ``now``: below 0 if they do not agree."""
     seen = service["last_seen_up"] or service["updated_at"] or service["created_at"]
-    return abs((now.replace(tzinfo=None) - seen.replace(tzinfo=None)).total_seconds()) <= service_down_time
+    return float((now.replace(tzinfo=None) - seen.replace(tzinfo=None)).total_seconds())

@@ -6,7 +6,7 @@ import numpy as np
 from oslo_config import cfg
 from oslo_utils import timeutils
 
-from zun.objects.service import is_up
+from zun.objects.service import is_up, silent_seconds
 from zun.scheduler.columns import Bools, Columns, microseconds
 from zun.scheduler.filters import HostFilter
 from zun.scheduler.host_state import HostState
@@ -30,7 +30,11 @@ class ComputeFilter(HostFilter):
             return f"its compute service is disabled: {service['disabled_reason'] or 'no reason given'}"
         if service["forced_down"]:
             return "its compute service is forced down"
-        if not is_up(service, self._now(), self._down_seconds):
+        now = self._now()
+        if not is_up(service, now, self._down_seconds):
+            ahead = -silent_seconds(service, now)
+            if ahead > 0:
+                return f"its compute service reported {ahead:.0f} s from now: its clock differs from the scheduler's"
             return f"its compute service has not reported for {self._down_seconds} s"
         return None
 

@@ -105,6 +105,7 @@ def _normalised(
     weights = weighted.weigher.weigh_all(table, spec)
     if weights is table.nothing:
         return None
+    weights = np.asarray(weights, np.float64)  # a weigher may answer with whole numbers
     if rows is not None:
         weights = weights.take(rows)
     low, high = np.minimum.reduce(weights), np.maximum.reduce(weights)

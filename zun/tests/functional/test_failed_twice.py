@@ -2,19 +2,27 @@
 """What a runtime that fails twice, for the deed and for its undoing, must not bring about: a CPU with two owners."""
 
 import pytest
+from oslo_db import exception as db_exc
 
 from zun.common import exceptions
+from zun.db import containers as db
 from zun.objects import Container
-from zun.tests.fixtures import wait_for
+from zun.tests.fixtures import new_container, wait_for
 from zun.tests.functional.cloud import Cloud, machine
 from zun.tests.functional.test_rebuild import rebuild
 from zun.topology import CpuSet
 
+NEVER = 3600
+TWO = {"cpu_policy": "dedicated", "cpu": 2.0}
+
 
 @pytest.fixture
 def cloud(database):
-    cloud = Cloud({"one": machine(cells=1)}, compute__audit_interval=0)
+    cloud = Cloud(
+        {"one": machine(cells=1)}, compute__audit_interval=0, compute__sync_container_state_interval=NEVER
+    )
     yield cloud
+    cloud.conf.clear_override("sync_container_state_interval", group="compute")
     cloud.stop()
 
 
@@ -84,3 +92,44 @@ def test_a_pool_that_could_not_be_widened_is_so_later(cloud, context):
     wait_for(lambda: not cloud.agents["one"].parts.operations.locks.wanted())
     driver.join_events()  # stands for the next comparison of all
     wait_for(lambda: driver.runtime.objects[shared.uuid].cpuset_cpus == "0-3")
+
+
+@pytest.fixture
+def unanswered(cloud, context, monkeypatch):
+    """A function that has the database go away for good at the next claim, carried out or not; gives its container."""
+    agent, really = cloud.agents["one"], db.claim
+
+    def claim(carried_out):
+        def once(*arguments, **named):
+            monkeypatch.setattr(db, "claim", really)
+            if carried_out:
+                really(*arguments, **named)
+            raise db_exc.DBConnectionError
+
+        monkeypatch.setattr(db, "claim", once)
+        made = cloud.submit(context, **TWO)
+        wait_for(lambda: db.claim is really and made.uuid not in agent.parts.operations.locks.wanted())
+        return made
+
+    return claim
+
+
+def test_a_claim_that_may_be_committed_is_not_given_to_another(cloud, context, unanswered):
+    first = unanswered(carried_out=True)
+    other = new_container(context, **TWO)
+    # Schedulers have the first one booked, but for one that has just started.
+    cloud.compute_api.create(context, "one", other, limits={}, alternates=[], tried={})
+    other = cloud.settled(other)
+    cloud.agents["one"]._sync_all()
+    assert not CpuSet(cloud.settled(first).cpuset["cpuset_cpus"]) & CpuSet(other.cpuset["cpuset_cpus"])
+    assert [db.get(each.uuid)["status"] for each in (first, other)] == ["Running", "Running"]
+
+
+def test_a_claim_that_was_not_committed_is_given_back(cloud, context, unanswered):
+    first = unanswered(carried_out=False)
+    agent = cloud.agents["one"]
+    assert agent.tracker.usage.owners == (first.uuid,)
+    agent._sync_all()
+    wait_for(lambda: not agent.tracker.usage.owners)
+    cloud.compute_api.create(context, "one", first, limits={}, alternates=[], tried={})  # as it is swept up
+    assert cloud.settled(first).status == "Running"

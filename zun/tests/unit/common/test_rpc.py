@@ -79,6 +79,12 @@ def remote(error, *args):
             id="database-away",
         ),
         pytest.param(
+            oslo_messaging.RemoteError("UnsupportedVersion", "Endpoint does not support RPC version 1.4.", []),
+            exceptions.Unavailable,
+            "Host h1 runs an older release that cannot do this. Try again when it is upgraded.",
+            id="older-release",
+        ),
+        pytest.param(
             oslo_messaging.RemoteError("OperationalError", "database is away", ["Traceback ...", "secret"]),
             exceptions.ZunError,
             "Host h1 failed: OperationalError: database is away",
@@ -109,6 +115,12 @@ def test_our_own_mistakes_are_not_dressed_up():
         raise ZeroDivisionError
 
 
+@pytest.mark.parametrize("version", ["1.1", "2.0"])
+def test_an_older_release_over_there_is_said_to_be_one(client, version):
+    with pytest.raises(exceptions.Unavailable, match="Host h1 runs an older release"), rpc.answers_from("h1"):
+        client.prepare(version=version).call(CONTEXT, "who")
+
+
 def test_nobody_there_is_an_unavailable_host(client):
     with pytest.raises(exceptions.HostUnavailable, match="on the host does not answer"), rpc.answers_from("h2"):
         client.prepare(server="h2", timeout=0.05).call(CONTEXT, "who")
@@ -125,6 +137,31 @@ def test_a_full_queue_is_an_unavailable_host(client):
         nobody.cast(CONTEXT, "who")
     with pytest.raises(exceptions.HostUnavailable), rpc.answers_from("nobody-reads"):
         nobody.cast(CONTEXT, "who")
+
+
+def test_one_who_reads_no_more_keeps_nothing_from_the_others():
+    heard = threading.Event()
+
+    class Ear:
+        @rpc.quick
+        def hear(self, context):
+            heard.set()
+
+    transport = rpc.get_transport(cfg.CONF, f"inproc:///{__name__}.fanout")
+    gone, there = (rpc.get_server(transport, "topic", name, [Ear()]) for name in ("gone", "there"))
+    for server in (gone, there):
+        server.start()
+    gone.stop()
+    gone.wait()
+    client = rpc.get_client(transport, "topic", "1.0")
+    try:
+        for _ in range(QUEUE_LIMIT):
+            client.prepare(server="gone").cast(CONTEXT, "hear")
+        client.prepare(fanout=True).cast(CONTEXT, "hear")
+        assert heard.wait(60)
+    finally:
+        there.stop()
+        there.wait()
 
 
 def test_what_is_quick_waits_for_nothing_and_keeps_its_order():

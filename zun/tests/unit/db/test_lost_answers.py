@@ -8,7 +8,20 @@ from oslo_utils import uuidutils
 
 from zun.common import exceptions
 from zun.common.subnets import Pool
-from zun.db import aggregates, capsules, containers, groups, images, models, networks, quotas, registries, session
+from zun.db import (
+    aggregates,
+    capsules,
+    container_actions,
+    containers,
+    groups,
+    images,
+    models,
+    network_ports,
+    networks,
+    quotas,
+    registries,
+    session,
+)
 from zun.tests.unit.db.rows import CPUSET, node, values
 
 QUOTA = {"containers": 1, "cpu": 1, "memory": 64, "disk": 0}
@@ -123,6 +136,102 @@ def test_a_claim_that_was_given_back_is_told(losing):
     assert (containers.get(row["uuid"])["status"], containers.claims("h1")) == ("Error", [])
     with pytest.raises(exceptions.StatusChanged):
         containers.change_claim(row["uuid"], "h1", ended, only_from=CREATING)
+
+
+def test_a_claim_begins_its_step_once(losing):
+    node("h1")
+    row = containers.insert(unnamed())
+    container_actions.start(row["uuid"], "create", request_id="req-1", user_id=None, project_id="demo")
+    losing(1)
+    claimed = containers.claim(row["uuid"], "h1", {"cpuset": CPUSET}, step=("req-1", "create", "do_create"))
+    assert [event["id"] for event in container_actions.find(row["uuid"], "req-1")[1]] == [claimed.event_id]
+    assert [claim["uuid"] for claim in containers.claims("h1")] == [row["uuid"]]
+
+
+def test_a_claim_of_what_is_deleted_meanwhile_is_refused(losing, monkeypatch):
+    node("h1")
+    row = containers.insert(unnamed())
+
+    def accept_delete(_seconds):
+        containers.update(row["uuid"], {"status": "Deleting"}, only_from=CREATING)
+
+    monkeypatch.setattr("time.sleep", accept_delete)
+    losing(1)
+    with pytest.raises(exceptions.Conflict):
+        containers.claim(row["uuid"], "h1", {"cpuset": CPUSET})
+    assert containers.get(row["uuid"])["host"] == "h1", "which finds it by that when it deletes it"
+
+
+def test_a_larger_claim_is_charged_once(losing):
+    node("h1")
+    row = containers.insert(unnamed(), QUOTA)
+    containers.claim(row["uuid"], "h1", {"cpuset": CPUSET})
+    losing(1)
+    larger = {**QUOTA, "containers": 2, "cpu": 2, "memory": 2 * 64}
+    containers.change_claim(row["uuid"], "h1", {"cpu": 1.5}, larger)
+    locks = models.quota_locks
+    with session.reader() as connection:
+        assert connection.execute(sa.select(locks.c.cpu).where(locks.c.project_id == "demo")).scalar() == 1.5
+    containers.insert(unnamed(cpu=0.5), larger)
+    with pytest.raises(exceptions.OverQuota):
+        containers.insert(unnamed(cpu=0.5), larger)
+
+
+def test_an_action_and_its_step_are_noted_once(losing):
+    row = containers.insert(unnamed())
+    losing(1)
+    container_actions.start(row["uuid"], "stop", request_id="req-1", user_id=None, project_id="demo")
+    assert [action["request_id"] for action in container_actions.of_container(row["uuid"])] == ["req-1"]
+    losing(1)
+    event = container_actions.start_event(row["uuid"], "req-1", "stop", "do_stop")
+    assert [each["id"] for each in container_actions.find(row["uuid"], "req-1")[1]] == [event]
+
+
+def test_a_step_that_is_done_again_is_noted_again(losing):
+    row = containers.insert(unnamed())
+    container_actions.start(row["uuid"], "stop", request_id="req-1", user_id=None, project_id="demo")
+    first = container_actions.start_event(row["uuid"], "req-1", "stop", "do_stop")
+    assert container_actions.start_event(row["uuid"], "req-1", "stop", "do_stop") != first
+
+
+def test_who_changed_a_row_is_told_so(losing_single):
+    row = containers.insert(unnamed())
+    expected = {"status": "Creating", "host": None, "updated_at": None}
+    losing_single(1)
+    assert containers.update_if(row["uuid"], expected, {})
+    losing_single(1)
+    assert not containers.update_if(row["uuid"], expected, {}), "it is somebody else who asks now"
+
+
+def test_who_ended_what_waited_is_told_so(losing):
+    row = containers.insert(unnamed())
+    losing(1)
+    assert containers.end_unplaced(row["uuid"], "no host")
+    losing(1)
+    assert not containers.end_unplaced(row["uuid"], "no host")
+
+
+def test_who_removed_what_waited_is_told_so(losing):
+    node("h1")
+    row, placed = containers.insert(unnamed()), containers.insert(unnamed())
+    containers.claim(placed["uuid"], "h1", {"cpuset": CPUSET})
+    losing(1)
+    assert containers.destroy_unplaced(row["uuid"])
+    losing(1)
+    assert not containers.destroy_unplaced(placed["uuid"])
+
+
+def test_who_joined_and_left_a_network_is_told_so(losing):
+    network = networks.insert({**OWNER, "name": "n"}, [SUBNET], Pool("10.0.0.0/16", 24))
+    row = containers.insert(unnamed())
+    losing(1)
+    port = network_ports.attach(row["uuid"], {"network": network["uuid"]})
+    assert network_ports.of_container(row["uuid"]) == [port]
+    with pytest.raises(exceptions.Invalid):
+        network_ports.attach(row["uuid"], {"network": network["uuid"]})
+    losing(1)
+    assert network_ports.set_leaving(port["uuid"], True)
+    assert not network_ports.set_leaving(port["uuid"], True)
 
 
 def test_a_database_that_is_away_is_asked_ten_times_more(database, monkeypatch):

@@ -56,6 +56,14 @@ def test_names_are_exact_and_of_the_project():
         db.find(DEMO, "Web")
 
 
+def test_blanks_behind_a_name_count():
+    backend, blank = network(), network(name="other ")
+    assert [db.find(DEMO, name)["uuid"] for name in ("backend", "other ")] == [backend, blank]
+    for name in ("backend ", "other"):
+        with pytest.raises(exceptions.NetworkNotFound):
+            db.find(DEMO, name)
+
+
 def test_subnets_are_given_out_once():
     answers = together(6, lambda number: network())
     cidrs = {db.find(DEMO, uuid)["subnets"][0]["cidr"] for uuid in answers}

@@ -34,8 +34,24 @@ def test_an_object_travels_as_the_library_would_have_it(values, unchanged):
     theirs = ovo.VersionedObject.obj_to_primitive(container)
     assert {**message, changes: set(message.get(changes, ()))} == {**theirs, changes: set(theirs.get(changes, ()))}
     found = rpc.ObjectSerializer().deserialize_entity(None, message)
-    assert dict(found.items()) == dict(container.items()) == values
+    assert {name: found[name] for name in values} == dict(container.items()) == values
     assert found.obj_what_changed() == container.obj_what_changed() == set(values) - unchanged
+
+
+def test_what_an_older_service_does_not_know_has_its_default(context):
+    """So that a service of this release understands the messages of the one before."""
+    sent = Container(context, uuid="7c1e4b2a-5d3f-4c6e-9a8b-0f1e2d3c4b5a", name="c1").obj_to_primitive()
+    found = rpc.ObjectSerializer().deserialize_entity(context, sent)
+    assert (found.name, found.kind, found.volume_disk, found.request, found.mounts) == ("c1", "container", 0, {}, None)
+    assert not found.obj_attr_is_set("memory"), "which every release has, and no default would be right"
+    assert found.obj_what_changed() == {"uuid", "name"}
+
+
+def test_what_a_newer_service_sends_is_left_aside(context):
+    """It says that the object is of the same version as ours: fields are added without a new one."""
+    sent = Container(context, name="c1").obj_to_primitive()
+    sent["zun_object.data"]["colour"] = "blue"
+    assert rpc.ObjectSerializer().deserialize_entity(context, sent).name == "c1"
 
 
 KINDS = [each for (each,) in base.Registry.obj_classes().values()]

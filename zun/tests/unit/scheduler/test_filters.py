@@ -58,6 +58,12 @@ def test_retry_filter(tried, refused):
             "its compute service has not reported for 30 s",
             id="not-seen",
         ),
+        pytest.param({**UP, "last_seen_up": NOW + datetime.timedelta(seconds=30)}, None, id="a-clock-a-little-ahead"),
+        pytest.param(
+            {**UP, "last_seen_up": NOW + datetime.timedelta(seconds=300)},
+            "its compute service reported 300 s from now: its clock differs from the scheduler's",
+            id="a-clock-far-ahead",
+        ),
     ],
 )
 def test_compute_filter(service, reason):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +32,21 @@ def by(multiplier, **weights):
 
 def ranked(hosts, *weighted):
     return "".join(each.hostname for each in weighers.order(hosts, spec(), weighted))
+
+
+class Counted(Told):
+    """As somebody may write one: its numbers are whole."""
+
+    def weigh_all(self, table, spec):
+        return np.array([self.weights[host.hostname] for host in table])
+
+
+@pytest.mark.parametrize("multiplier", [1.0, -2.5])
+def test_whole_numbers_and_truths_are_weights_as_any(multiplier):
+    hosts = named("abcd")
+    for weights in ({"a": 1, "b": 4, "c": 2, "d": 4}, {"a": False, "b": True, "c": False, "d": True}):
+        counted = Weighted(Counted(weights), multiplier)
+        assert ranked(hosts, counted) == ranked(hosts, by(multiplier, **weights))
 
 
 def named(names):
