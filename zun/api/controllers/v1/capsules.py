@@ -8,14 +8,13 @@ from typing import Any
 from oslo_utils import timeutils, uuidutils
 
 from zun.api import capsules, nets, paging
-from zun.api.controllers.v1 import requested
+from zun.api.controllers.v1 import one_container, requested
 from zun.api.controllers.v1.parts import Parts
 from zun.api.request import Call
 from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
 from zun.api.schemas import Schema
 from zun.api.schemas import capsules as schemas
 from zun.api.views import capsules as views
-from zun.api.views import containers as container_views
 from zun.common.context import admin_context
 from zun.common.states import Status
 from zun.db import capsules as db
@@ -24,8 +23,6 @@ from zun.objects import Container
 
 _LIST = paging.parameters(all_projects=paging.FLAG)
 _ALL_PROJECTS = Schema({"all_projects": paging.FLAG})
-
-UNREACHABLE = "The scheduler could not be reached. Delete it and try again."
 
 
 class Capsules:
@@ -88,11 +85,7 @@ class Capsules:
         owner = {"project_id": call.context.project_id, "user_id": call.context.user_id}
         # As of the reference's: always the default choice of network.
         row = db.insert({**fields, **owner}, asked.members, nets.wanted(str(call.context.project_id), None))
-        try:
-            self._scheduler.create(call.context, Container.from_row(call.context, row))
-        except Exception:
-            db_containers.end_unplaced(row["uuid"], UNREACHABLE)
-            raise
+        one_container.schedule(self._scheduler, call.context, Container.from_row(call.context, row))
         location = f"{call.base_url}/v1/capsules/{row['uuid']}"
         return Answer(self._shown(row, db.members([row["uuid"]])[row["uuid"]], call), 202, {"Location": location})
 
@@ -118,13 +111,12 @@ class Capsules:
         return NO_CONTENT
 
     def _shown(self, row: Mapping[str, Any], members: Sequence[Mapping[str, Any]], call: Call) -> views.Capsule:
-        restricted = container_views.RESTRICTED
         return views.show(
             row,
             members,
             call.version,
             now=timeutils.utcnow(),
             host=call.access.allows("capsule:get:host", row),
-            visible=frozenset(name for name in restricted if call.access.allows(f"container:get_one:{name}", row)),
+            visible=one_container.visible(call.access, row),
             base_url=call.base_url,
         )

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/v1/containers/{ident}/...``: what can be done with a container."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from zun.api import archives, committed, creation, microversion, nets
+from zun.api.controllers.v1 import one_container
+from zun.api.controllers.v1.one_container import Given
+from zun.api.controllers.v1.parts import Parts
+from zun.api.microversion import Version, v1
+from zun.api.request import Call
+from zun.api.routes import ACCEPTED, Answer, Route
+from zun.api.schemas import Schema
+from zun.api.schemas import containers as schemas
+from zun.api.views import containers as views
+from zun.api.views import placement as placement_views
+from zun.common import exceptions, states
+from zun.common.states import Status, TaskState
+from zun.db import explanations
+from zun.db import images as db_images
+from zun.db import network_ports as db_ports
+from zun.objects import Container
+from zun.objects.image import COMMITTED
+
+_NO_BODY = Schema({})
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A sub-action of a container: its name is also that of its policy and of its row in the table of
+    statuses.
+
+    ``perform`` gets the container, the checked arguments and the call, and answers with a body of the type ``returns``
+    and with ``status``. With a ``body`` the ``schema`` is that of the query alone. ``waits`` is for those whose
+    response is the answer of the container's host: when that is known to be down nobody waits for it. ``recorded`` are
+    listed among the container's actions.
+    """
+
+    verb: str
+    name: str
+    schema: Schema
+    perform: Callable[[Container, Given, Call], Answer]
+    returns: Any = None
+    status: int = 202
+    waits: bool = False
+    recorded: bool = False
+    streams: bool = False
+    any_status: bool = False
+    body: Schema | None = None
+    since: Version = microversion.MIN
+    until: Version = microversion.MAX
+
+
+class SubActions:
+    def __init__(self, parts: Parts) -> None:
+        self._compute = parts.compute_api
+        self._settings = parts.settings
+        self._update_schema = schemas.update(parts.settings)
+
+    def routes(self) -> Sequence[Route]:
+        return [
+            Route(
+                action.verb,
+                f"containers/{{ident}}/{action.name}",
+                self._handler(action),
+                action.since,
+                action.until,
+                streams=action.streams,
+                query=None if action.body is None else action.schema,
+                body=action.body,
+                arguments=action.schema if action.body is None else None,
+                returns=action.returns,
+                status=action.status,
+            )
+            for action in self._actions()
+        ]
+
+    def _actions(self) -> Sequence[Action]:
+        return (
+            Action("POST", "start", schemas.NONE, self._start, recorded=True),
+            Action("POST", "stop", schemas.TIMEOUT, self._stop, recorded=True),
+            Action("POST", "reboot", schemas.TIMEOUT, self._reboot, recorded=True),
+            Action("POST", "rebuild", schemas.REBUILD, self._rebuild, recorded=True),
+            Action("POST", "pause", schemas.NONE, self._pause, recorded=True),
+            Action("POST", "unpause", schemas.NONE, self._unpause, recorded=True),
+            Action("POST", "kill", schemas.KILL, self._kill, recorded=True),
+            Action("POST", "rename", schemas.RENAME, self._rename, views.Container, 200, any_status=True, until=v1(13)),
+            Action(
+                "POST", "resize_container", self._update_schema, self._resize_container, views.Container, since=v1(19)
+            ),
+            Action("POST", "execute", schemas.EXECUTE, self._execute, views.Executed, 200, waits=True),
+            Action("POST", "execute_resize", schemas.EXECUTE_RESIZE, self._resize_terminal, status=200, waits=True),
+            Action("POST", "resize", schemas.RESIZE, self._resize_terminal, status=200, waits=True),
+            Action("GET", "attach", schemas.NONE, self._attach, str, 200, waits=True),
+            Action("GET", "logs", schemas.LOGS, self._logs, str, 200, waits=True),
+            Action("GET", "top", schemas.TOP, self._top, views.Processes, 200, waits=True),
+            Action("GET", "stats", schemas.NONE, self._stats, views.Stats, 200, waits=True),
+            Action("GET", "get_archive", schemas.GET_ARCHIVE, self._get_archive, views.Archive, 200, waits=True),
+            Action(
+                "POST",
+                "put_archive",
+                schemas.PUT_ARCHIVE,
+                self._put_archive,
+                None,
+                200,
+                waits=True,
+                streams=True,
+                body=schemas.PUT_ARCHIVE_BODY,
+            ),
+            Action(
+                "POST",
+                "commit",
+                schemas.COMMIT,
+                self._commit,
+                views.Committed,
+                waits=True,
+                recorded=True,
+                body=_NO_BODY,
+            ),
+            Action(
+                "POST", "network_attach", schemas.ATTACH, self._network_attach, None, 200, any_status=True, since=v1(8)
+            ),
+            Action("POST", "network_detach", schemas.DETACH, self._network_detach, any_status=True, since=v1(6)),
+            Action(
+                "GET",
+                "network_list",
+                schemas.NONE,
+                self._network_list,
+                views.Networks,
+                200,
+                any_status=True,
+                since=v1(13),
+            ),
+            Action("POST", "add_security_group", schemas.SECURITY_GROUP, self._security_group, until=v1(14)),
+            Action("POST", "remove_security_group", schemas.SECURITY_GROUP, self._security_group, until=v1(14)),
+            Action(
+                "GET",
+                "explain",
+                schemas.NONE,
+                self._explain,
+                placement_views.Explanation,
+                200,
+                any_status=True,
+                since=microversion.QUESTIONS,
+            ),
+        )
+
+    def _handler(self, action: Action) -> Callable[[Call], Answer]:
+        def handler(call: Call) -> Answer:
+            given = action.schema(call.arguments)
+            container = one_container.found(call)
+            call.access.require(f"container:{action.name}", container)
+            if not action.any_status:
+                states.check_action(action.name, container)
+                one_container.require_host(container)
+            if action.waits:
+                one_container.require_host_up(container, self._settings)
+            if not action.recorded:
+                return action.perform(container, given, call)
+            with one_container.recorded(call, container, action.name):
+                return action.perform(container, given, call)
+
+        return handler
+
+    def _start(self, container: Container, given: Given, call: Call) -> Answer:
+        self._compute.start(call.context, container)
+        return ACCEPTED
+
+    def _stop(self, container: Container, given: Given, call: Call) -> Answer:
+        self._compute.stop(call.context, container, timeout=given.get("timeout"))
+        return ACCEPTED
+
+    def _reboot(self, container: Container, given: Given, call: Call) -> Answer:
+        # By this the host knows that it is not the runtime which restarts it.
+        container.task_state = TaskState.REBOOTING
+        one_container.save_status(container, Status.RESTARTING, "reboot")
+        self._compute.reboot(call.context, container, timeout=given.get("timeout"))
+        return ACCEPTED
+
+    def _rebuild(self, container: Container, given: Given, call: Call) -> Answer:
+        driver = given.get("image_driver")
+        if driver and driver not in self._settings.image_drivers:
+            raise exceptions.ValidationError(
+                detail=f"image_driver: '{driver[:64]}' is none of {', '.join(self._settings.image_drivers)}."
+            )
+        request = {**container.request, "run": container.status == Status.RUNNING}
+        if given.get("image"):
+            container.image = given["image"]
+            request.pop(COMMITTED, None)
+            request |= committed.wanted(
+                container.project_id, container.image, registry=container.registry_id, host=container.host
+            )
+        container.image_driver = driver or container.image_driver
+        # Written, so that a rebuild that is taken up after a restart knows it too.
+        container.request = request
+        one_container.save_status(container, Status.REBUILDING, "rebuild")
+        self._compute.rebuild(call.context, container)
+        return ACCEPTED
+
+    def _pause(self, container: Container, given: Given, call: Call) -> Answer:
+        self._compute.pause(call.context, container)
+        return ACCEPTED
+
+    def _unpause(self, container: Container, given: Given, call: Call) -> Answer:
+        self._compute.unpause(call.context, container)
+        return ACCEPTED
+
+    def _kill(self, container: Container, given: Given, call: Call) -> Answer:
+        self._compute.kill(call.context, container, signal=given.get("signal"))
+        return ACCEPTED
+
+    def _rename(self, container: Container, given: Given, call: Call) -> Answer:
+        name = given["name"]
+        if name is None:
+            raise exceptions.SchemaValidationError(detail="name: it is null; give the new name.")
+        if name == container.name:
+            raise exceptions.Conflict(f"Container {container.uuid} already has the name {name}.")
+        one_container.describe(container, given, self._settings)
+        return Answer(one_container.shown(container, call))
+
+    def _resize_container(self, container: Container, given: Given, call: Call) -> Answer:
+        size = one_container.new_size(container, given, call, self._settings)
+        one_container.describe(container, given, self._settings)
+        shown = one_container.shown(container, call)
+        if size:
+            self._compute.resize(call.context, container, **size, quota=self._settings.quota)
+        return Answer(shown, 202)
+
+    def _execute(self, container: Container, given: Given, call: Call) -> Answer:
+        command = creation.split(given["command"], "command")
+        if not command:
+            raise exceptions.InvalidValue("command: it is empty.")
+        if given.get("run", True):
+            output, exit_code = self._compute.execute(call.context, container, command=command)
+            return Answer({"output": output, "exit_code": exit_code, "exec_id": None, "proxy_url": None})
+        exec_id, url = self._compute.prepare_exec(
+            call.context, container, command, interactive=given.get("interactive", False)
+        )
+        return Answer({"output": None, "exit_code": None, "exec_id": exec_id, "proxy_url": url})
+
+    def _attach(self, container: Container, given: Given, call: Call) -> Answer:
+        if not container.interactive:
+            raise exceptions.NoInteractiveFlag(container=container.uuid)
+        return Answer(self._compute.attach(call.context, container))
+
+    def _resize_terminal(self, container: Container, given: Given, call: Call) -> Answer:
+        """Of the container, or of the command ``exec_id`` in it."""
+        self._compute.resize_terminal(
+            call.context, container, width=given["w"], height=given["h"], exec_id=given.get("exec_id")
+        )
+        return Answer(None)
+
+    def _logs(self, container: Container, given: Given, call: Call) -> Answer:
+        text = self._compute.logs(
+            call.context,
+            container,
+            stdout=given.get("stdout", True),
+            stderr=given.get("stderr", True),
+            timestamps=given.get("timestamps", False),
+            tail=given.get("tail", "all"),
+            since=given.get("since"),
+        )
+        return Answer(text)
+
+    def _top(self, container: Container, given: Given, call: Call) -> Answer:
+        return Answer(self._compute.top(call.context, container, ps_args=given.get("ps_args")))
+
+    def _stats(self, container: Container, given: Given, call: Call) -> Answer:
+        return Answer(self._compute.stats(call.context, container))
+
+    def _commit(self, container: Container, given: Given, call: Call) -> Answer:
+        reference = committed.reference(given["repository"], given.get("tag"))
+        if call.body:
+            raise exceptions.SchemaValidationError(detail="repository and tag belong in the query, not in the body.")
+        row = db_images.insert_committed(
+            {
+                "project_id": container.project_id,
+                "host": container.host,
+                "repo": reference.repo,
+                "tag": reference.version,
+            }
+        )
+        try:
+            self._compute.commit(call.context, container, row["uuid"])
+        except Exception:
+            db_images.destroy(row["uuid"])
+            raise
+        return Answer({"uuid": row["uuid"]}, 202)
+
+    def _explain(self, container: Container, given: Given, call: Call) -> Answer:
+        row = explanations.get(container.uuid)
+        return Answer(placement_views.explanation(row, hosts=call.access.allows("container:explain:host", container)))
+
+    def _network_attach(self, container: Container, given: Given, call: Call) -> Answer:
+        wanted = nets.wanted_more(container.project_id, given)
+        one_container.require_host(container)
+        port = db_ports.attach(container.uuid, wanted)["uuid"]
+        try:
+            with one_container.recorded(call, container, "network_attach"):
+                self._compute.network_attach(call.context, container, port)
+        except Exception:
+            db_ports.destroy(port)
+            raise
+        return Answer()
+
+    def _network_detach(self, container: Container, given: Given, call: Call) -> Answer:
+        one_container.require_host(container)
+        port = nets.port_to_leave(container, given)
+        try:
+            with one_container.recorded(call, container, "network_detach"):
+                self._compute.network_detach(call.context, container, port)
+        except Exception:
+            db_ports.set_leaving(port, False)
+            raise
+        return ACCEPTED
+
+    def _network_list(self, container: Container, given: Given, call: Call) -> Answer:
+        return Answer({"networks": views.networks(container.addresses or {}, call.version)})
+
+    def _security_group(self, container: Container, given: Given, call: Call) -> Answer:
+        raise nets.no_security_groups("name")
+
+    def _get_archive(self, container: Container, given: Given, call: Call) -> Answer:
+        path = archives.check_path(given["path"])
+        stat, pieces = self._compute.get_archive(call.context, container, path)
+        return Answer(archives.answer(stat, pieces, encoded=call.version >= v1(25)))
+
+    def _put_archive(self, container: Container, given: Given, call: Call) -> Answer:
+        body = archives.Body(call.stream or ())
+        members = {**given, **body.members}
+        if members.keys() != {"path"} or given.keys() & body.members.keys():
+            raise exceptions.SchemaValidationError(
+                detail="path: give it once, in the query or in the body before 'data', and nothing else besides."
+            )
+        if not body.has_data:
+            raise exceptions.SchemaValidationError(detail="data: it is missing. It is the archive.")
+        path = archives.check_path(members["path"])
+        pieces = archives.archive(body.data(), encoded=call.version >= v1(25))
+        self._compute.put_archive(call.context, container, path, pieces)
+        return Answer()
