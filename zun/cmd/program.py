@@ -15,7 +15,7 @@ from oslo_log import log as oslo_log
 
 from zun import conf as zun_conf
 from zun import version
-from zun.common import rpc
+from zun.common import exceptions, rpc
 from zun.db import migration, session
 
 LOG = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ def open_database(conf: cfg.ConfigOpts) -> None:
         with session.reader():
             pass
     except (db_exc.DBError, sa.exc.SQLAlchemyError, OSError, ValueError) as exc:
-        reason = str(exc).partition("\n")[0]
+        reason = exceptions.first_line(exc)
         raise SystemExit(f"The database of [database] connection cannot be used: {reason}") from exc
 
 

@@ -235,3 +235,8 @@ def by_name(name: str) -> type[ZunError] | None:
     """The class of this tree called ``name``, for errors that arrive as text over RPC."""
     found = globals().get(name)
     return found if isinstance(found, type) and issubclass(found, ZunError) else None
+
+
+def first_line(error: Exception) -> str:
+    """What an error says. In the lines after the first, those of a database have the statement that met it."""
+    return str(error).partition("\n")[0]

@@ -12,8 +12,3 @@ OUTAGES = (
     oslo_messaging.MessagingTimeout,
     exceptions.Unavailable,
 )
-
-
-def reason(error: Exception) -> str:
-    """What an outage says, without the statement that met it."""
-    return str(error).partition("\n")[0]

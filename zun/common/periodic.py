@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from futurist import periodics
 
-from zun.common import outages
+from zun.common import exceptions, outages
 
 LOG = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def _own_function(task: Callable[[], object], seconds: float) -> Callable[[], No
             task()
             return
         except outages.OUTAGES as exc:
-            reason = outages.reason(exc)
+            reason = exceptions.first_line(exc)
         # Out here, because oslo.log says once more what is being handled.
         LOG.warning("%s failed and runs again in %g s: %s", name, seconds, reason)
 

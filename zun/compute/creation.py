@@ -12,7 +12,7 @@ from typing import Any
 
 from oslo_db import exception as db_exc
 
-from zun.common import exceptions, outages
+from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.kinds import Kind
 from zun.common.notifications import Notifier
@@ -130,7 +130,7 @@ class Creation:
             )
             return None
         except db_exc.DBConnectionError as exc:
-            LOG.warning("Container %s may hold what it claimed, or not: %s", container.uuid, outages.reason(exc))
+            LOG.warning("Container %s may hold what it claimed, or not: %s", container.uuid, exceptions.first_line(exc))
             return None
         LOG.info(
             "Claimed CPUs %s and memory nodes %s for container %s",

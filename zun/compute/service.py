@@ -261,7 +261,7 @@ class ComputeService:
             try:
                 work()
             except outages.OUTAGES as exc:
-                LOG.warning("Background work failed and is taken up again: %s", outages.reason(exc))
+                LOG.warning("Background work failed and is taken up again: %s", exceptions.first_line(exc))
             except Exception:
                 LOG.exception("Background work failed; the next comparison with the runtime takes it up again")
 

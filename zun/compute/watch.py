@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from zun.common import outages
+from zun.common import exceptions, outages
 from zun.container.driver import RESYNC, EventSource
 
 LOG = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Looks:
             try:
                 self._look(uuid)
             except outages.OUTAGES as exc:
-                LOG.warning("Container %s could not be looked at: %s", uuid, outages.reason(exc))
+                LOG.warning("Container %s could not be looked at: %s", uuid, exceptions.first_line(exc))
             except Exception:
                 LOG.exception("Container %s could not be looked at; the next comparison of all does it again", uuid)
             with self._lock:

@@ -30,6 +30,7 @@ from oslo_db import exception as db_exc
 from oslo_db.sqlalchemy import exc_filters
 from oslo_utils import uuidutils
 
+from zun.common import exceptions
 from zun.db import mysql
 
 LOG = logging.getLogger(__name__)
@@ -193,20 +194,19 @@ def retry_adding(table: sa.Table) -> Callable[[Adds[P]], Adds[P]]:
     """
 
     def adding(function: Adds[P]) -> Adds[P]:
-        @retry
-        def attempt(before: list[str], values: Mapping[str, Any], *more: P.args, **named: P.kwargs) -> Row:
-            if before:
+        @retry_again
+        def attempt(again: bool, values: Mapping[str, Any], *more: P.args, **named: P.kwargs) -> Row:
+            if again:
                 with reader() as connection:
                     added = first(connection, sa.select(table).where(table.c.uuid == values["uuid"]))
                 if added is not None:
                     return added
-            before.append(values["uuid"])
             return function(values, *more, **named)
 
         @functools.wraps(function)
         def add(values: Mapping[str, Any], *more: P.args, **named: P.kwargs) -> Row:
             whole = {**values, "uuid": values.get("uuid") or uuidutils.generate_uuid()}
-            return attempt([], whole, *more, **named)
+            return attempt(whole, *more, **named)
 
         return add
 
@@ -263,7 +263,7 @@ def _reach(server: sa.Engine) -> None:
         except db_exc.DBConnectionError as exc:
             if not left:
                 raise
-            reason = str(exc).partition("\n")[0]
+            reason = exceptions.first_line(exc)
         where = server.url.render_as_string()
         # Out here, because oslo.log says once more what is being handled.
         LOG.warning("Database %s does not answer, asking again in %g s: %s", where, SERVER_WAIT_SECONDS, reason)
