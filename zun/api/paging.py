@@ -10,6 +10,7 @@ import orjson
 
 from zun.api.schemas import Field, Schema
 from zun.common import exceptions
+from zun.db.paging import Place
 
 FLAG = Field({"type": "boolean"})  # any of the spellings below
 TEXT = Field({"type": "string"})
@@ -65,6 +66,11 @@ class Page:
     sort_key: str
     sort_dir: str
     resource_url: str | None
+
+    @property
+    def place(self) -> Place:
+        """As the queries want it."""
+        return {"limit": self.limit, "marker": self.marker, "sort_key": self.sort_key, "sort_dir": self.sort_dir}
 
     @classmethod
     def read(cls, query: Mapping[str, str], *, default_key: str, max_limit: int) -> Self:

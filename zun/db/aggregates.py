@@ -6,7 +6,7 @@ depends on the others, as a host may be in one availability zone only.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -26,10 +26,8 @@ def all_aggregates() -> list[session.Row]:
         return session.rows(connection, sa.select(table).order_by(table.c.id))
 
 
-def page(*, limit: int, marker: str | None = None, sort_key: str = "id", sort_dir: str = "asc") -> list[session.Row]:
-    """Up to ``limit`` aggregates behind the one whose uuid is ``marker``."""
-    missing = exceptions.AggregateNotFound(aggregate=marker)
-    return paging.behind(table, [], limit=limit, marker=marker, missing=missing, sort_key=sort_key, sort_dir=sort_dir)
+def page(**place: Unpack[paging.Place]) -> list[session.Row]:
+    return paging.behind(table, [], missing=exceptions.AggregateNotFound(aggregate=place.get("marker")), **place)
 
 
 def find(ident: str) -> session.Row:

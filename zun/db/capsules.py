@@ -2,7 +2,7 @@
 """Queries of capsules and their members, which are rows of the containers' table. Each function is one transaction."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import sqlalchemy as sa
 from oslo_utils import timeutils, uuidutils
@@ -51,20 +51,10 @@ def find(context: RequestContext, ident: str, *, all_projects: bool) -> session.
 
 
 def page(
-    context: RequestContext,
-    *,
-    limit: int,
-    marker: str | None = None,
-    sort_key: str = "id",
-    sort_dir: str = "asc",
-    all_projects: bool = False,
+    context: RequestContext, *, all_projects: bool = False, **place: Unpack[paging.Place]
 ) -> list[session.Row]:
-    """Up to ``limit`` capsules behind the one whose uuid is ``marker``."""
-    missing = exceptions.ContainerNotFound(f"Capsule {marker} could not be found.")
-    visible = _visible(context, all_projects)
-    return paging.behind(
-        table, visible, limit=limit, marker=marker, missing=missing, sort_key=sort_key, sort_dir=sort_dir
-    )
+    missing = exceptions.ContainerNotFound(f"Capsule {place.get('marker')} could not be found.")
+    return paging.behind(table, _visible(context, all_projects), missing=missing, **place)
 
 
 def members(uuids: Collection[str]) -> dict[str, list[session.Row]]:

@@ -3,7 +3,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -55,12 +55,9 @@ def find(ident: str) -> session.Row:
     return idents.only(rows, ident, exceptions.ComputeNodeNotFound(compute_node=ident))
 
 
-def page(
-    *, limit: int, marker: str | None = None, sort_key: str = "hostname", sort_dir: str = "asc"
-) -> list[session.Row]:
-    """Up to ``limit`` nodes behind the one whose uuid is ``marker``."""
-    missing = exceptions.ComputeNodeNotFound(compute_node=marker)
-    return paging.behind(table, [], limit=limit, marker=marker, missing=missing, sort_key=sort_key, sort_dir=sort_dir)
+def page(**place: Unpack[paging.Place]) -> list[session.Row]:
+    missing = exceptions.ComputeNodeNotFound(compute_node=place.get("marker"))
+    return paging.behind(table, [], missing=missing, **place)
 
 
 def all_nodes() -> list[session.Row]:

@@ -5,7 +5,7 @@ import datetime
 import enum
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import orjson
 import sqlalchemy as sa
@@ -177,15 +177,11 @@ def page(
     names: Sequence[str],
     *,
     filters: Mapping[str, Any] | None = None,
-    limit: int,
-    marker: str | None = None,
-    sort_key: str = "id",
-    sort_dir: str = "asc",
     all_projects: bool = False,
     unread: Set[str] = frozenset(),
+    **place: Unpack[paging.Place],
 ) -> Iterator[session.Columns]:
-    """The columns ``names`` of up to ``limit`` rows behind the container whose uuid is ``marker``, some rows at a time.
-    ``filters`` compare for equality.
+    """The columns ``names`` of a page, some rows at a time. ``filters`` compare for equality.
 
     Those that are in ``unread`` can be written to an answer and not be looked into: JSON is as it is stored, and times
     are text, as ``str`` has them.
@@ -196,12 +192,9 @@ def page(
             table,
             _visible(context, all_projects),
             filters=[table.c[name] == value for name, value in (filters or {}).items()],
-            limit=limit,
-            marker=marker,
-            missing=exceptions.ContainerNotFound(container=marker),
-            sort_key=sort_key,
-            sort_dir=sort_dir,
+            missing=exceptions.ContainerNotFound(container=place.get("marker")),
             columns=[_UNREAD[name] for name in names],
+            **place,
         )
         for found in session.columns(connection, statement):
             for name in names:

@@ -6,7 +6,7 @@ locks the group's row first (``lock``), so the rule that is checked under it is 
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -58,20 +58,10 @@ def find(context: RequestContext, ident: str, *, all_projects: bool = False) -> 
 
 
 def page(
-    context: RequestContext,
-    *,
-    limit: int,
-    marker: str | None = None,
-    sort_key: str = "id",
-    sort_dir: str = "asc",
-    all_projects: bool = False,
+    context: RequestContext, *, all_projects: bool = False, **place: Unpack[paging.Place]
 ) -> list[session.Row]:
-    """Up to ``limit`` groups behind the one whose uuid is ``marker``."""
-    missing = exceptions.GroupNotFound(group=marker)
-    visible = _visible(context, all_projects)
-    return paging.behind(
-        table, visible, limit=limit, marker=marker, missing=missing, sort_key=sort_key, sort_dir=sort_dir
-    )
+    missing = exceptions.GroupNotFound(group=place.get("marker"))
+    return paging.behind(table, _visible(context, all_projects), missing=missing, **place)
 
 
 def members(uuids: Collection[str]) -> dict[str, list[str]]:

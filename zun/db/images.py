@@ -3,7 +3,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -101,11 +101,10 @@ def get(uuid: str, project_id: str | None = None) -> session.Row:
     return row
 
 
-def page(context: RequestContext, *, limit: int, marker: str | None, sort_key: str, sort_dir: str) -> list[session.Row]:
-    """Up to ``limit`` images of the project behind the one whose uuid is ``marker``."""
-    own = [table.c.project_id == context.project_id]
-    missing = exceptions.ImageNotFound(image=marker)
-    return paging.behind(table, own, limit=limit, marker=marker, missing=missing, sort_key=sort_key, sort_dir=sort_dir)
+def page(context: RequestContext, **place: Unpack[paging.Place]) -> list[session.Row]:
+    """Those of the project."""
+    missing = exceptions.ImageNotFound(image=place.get("marker"))
+    return paging.behind(table, [table.c.project_id == context.project_id], missing=missing, **place)
 
 
 @session.retry

@@ -6,7 +6,7 @@ Networks are made and removed one after the other in the whole cloud, so that no
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import sqlalchemy as sa
 from oslo_utils import timeutils, uuidutils
@@ -98,25 +98,9 @@ def default(project_id: str) -> session.Row | None:
         return session.first(connection, _DEFAULT, {"this_project": project_id})
 
 
-def page(
-    context: RequestContext,
-    *,
-    limit: int,
-    marker: str | None,
-    sort_key: str,
-    sort_dir: str,
-    all_projects: bool,
-) -> list[session.Row]:
-    """Up to ``limit`` rows behind the network whose uuid is ``marker``."""
-    return paging.behind(
-        table,
-        _visible(context, all_projects),
-        limit=limit,
-        marker=marker,
-        missing=exceptions.NetworkNotFound(network=marker),
-        sort_key=sort_key,
-        sort_dir=sort_dir,
-    )
+def page(context: RequestContext, *, all_projects: bool, **place: Unpack[paging.Place]) -> list[session.Row]:
+    missing = exceptions.NetworkNotFound(network=place.get("marker"))
+    return paging.behind(table, _visible(context, all_projects), missing=missing, **place)
 
 
 @session.retry

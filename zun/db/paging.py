@@ -2,7 +2,7 @@
 """One page of a table: sorted by any column, starting behind a row."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any, NotRequired, TypedDict, Unpack
 
 import sqlalchemy as sa
 
@@ -16,12 +16,12 @@ def sortable(table: sa.Table) -> frozenset[str]:
 
 
 class Place(TypedDict):
-    """Which page of a table: see ``selected``."""
+    """Which page of a table, for ``page`` of each noun: see ``selected``, which has the defaults."""
 
     limit: int
-    marker: str | None
-    sort_key: str
-    sort_dir: str
+    marker: NotRequired[str | None]
+    sort_key: NotRequired[str]
+    sort_dir: NotRequired[str]
 
 
 def behind(
@@ -47,9 +47,9 @@ def selected(
     filters: Sequence[sa.ColumnElement[bool]] = (),
     missing: exceptions.ZunError,
     limit: int,
-    marker: str | None,
-    sort_key: str,
-    sort_dir: str,
+    marker: str | None = None,
+    sort_key: str = "id",
+    sort_dir: str = "asc",
     columns: Sequence[sa.ColumnElement[Any]] = (),
 ) -> sa.Select[Any]:
     """The statement for up to ``limit`` rows, ``visible`` and passing the ``filters``, behind the one whose uuid is

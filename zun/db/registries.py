@@ -2,7 +2,7 @@
 """Queries of registries. Each function is one transaction."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import sqlalchemy as sa
 from oslo_utils import timeutils
@@ -48,26 +48,12 @@ def find(context: RequestContext, ident: str) -> session.Row:
 
 
 def page(
-    context: RequestContext,
-    *,
-    filters: Mapping[str, Any],
-    limit: int,
-    marker: str | None,
-    sort_key: str,
-    sort_dir: str,
-    all_projects: bool,
+    context: RequestContext, *, filters: Mapping[str, Any], all_projects: bool, **place: Unpack[paging.Place]
 ) -> list[session.Row]:
-    """Up to ``limit`` rows behind the registry whose uuid is ``marker``. ``filters`` compare for equality."""
-    return paging.behind(
-        table,
-        _visible(context, all_projects),
-        filters=[table.c[name] == value for name, value in filters.items()],
-        limit=limit,
-        marker=marker,
-        missing=exceptions.RegistryNotFound(registry=marker),
-        sort_key=sort_key,
-        sort_dir=sort_dir,
-    )
+    """``filters`` compare for equality."""
+    missing = exceptions.RegistryNotFound(registry=place.get("marker"))
+    equal = [table.c[name] == value for name, value in filters.items()]
+    return paging.behind(table, _visible(context, all_projects), filters=equal, missing=missing, **place)
 
 
 @session.retry

@@ -47,7 +47,7 @@ class Aggregates:
     def index(self, call: Call) -> Answer:
         call.access.require("aggregate:get_all")
         page = paging.Page.read(call.query, default_key="id", max_limit=self._settings.max_limit)
-        rows = db.page(limit=page.limit, marker=page.marker, sort_key=page.sort_key, sort_dir=page.sort_dir)
+        rows = db.page(**page.place)
         following = page.next_link(call.base_url, views.NOUN, [row["uuid"] for row in rows], {})
         return Answer({"aggregates": [views.show(row, call.base_url) for row in rows], "next": following})
 

@@ -51,14 +51,7 @@ class Capsules:
         if call.query.get("sort_key") == "host":  # in their order one sees which are together
             call.access.require("capsule:get:host")
         page = paging.Page.read(call.query, default_key="id", max_limit=self._settings.max_limit)
-        rows = db.page(
-            call.context,
-            limit=page.limit,
-            marker=page.marker,
-            sort_key=page.sort_key,
-            sort_dir=page.sort_dir,
-            all_projects=all_projects,
-        )
+        rows = db.page(call.context, all_projects=all_projects, **page.place)
         uuids = [row["uuid"] for row in rows]
         members = db.members(uuids)
         carried = {"all_projects": "true"} if all_projects else {}

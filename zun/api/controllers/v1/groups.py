@@ -38,14 +38,7 @@ class Groups:
         if all_projects:
             call.access.require("group:get_all_all_projects")
         page = paging.Page.read(call.query, default_key="id", max_limit=self._settings.max_limit)
-        rows = db.page(
-            call.context,
-            limit=page.limit,
-            marker=page.marker,
-            sort_key=page.sort_key,
-            sort_dir=page.sort_dir,
-            all_projects=all_projects,
-        )
+        rows = db.page(call.context, all_projects=all_projects, **page.place)
         uuids = [row["uuid"] for row in rows]
         members = db.members(uuids)
         carried = {"all_projects": "true"} if all_projects else {}

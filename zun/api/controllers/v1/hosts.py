@@ -43,7 +43,7 @@ class Hosts:
     def index(self, call: Call) -> Answer:
         call.access.require("host:get_all")
         page = paging.Page.read(call.query, default_key="hostname", max_limit=self._settings.max_limit)
-        rows = db.page(limit=page.limit, marker=page.marker, sort_key=page.sort_key, sort_dir=page.sort_dir)
+        rows = db.page(**page.place)
         usage = db.usage([row["hostname"] for row in rows])
         shown = [views.show(row, usage.get(row["hostname"], NOTHING_HELD), call.base_url) for row in rows]
         following = page.next_link(call.base_url, views.NOUN, [row["uuid"] for row in rows], {})

@@ -45,9 +45,7 @@ class Images:
     def index(self, call: Call) -> Answer:
         call.access.require("image:get_all")
         page = paging.Page.read(call.query, default_key="id", max_limit=self._settings.max_limit)
-        rows = db.page(
-            call.context, limit=page.limit, marker=page.marker, sort_key=page.sort_key, sort_dir=page.sort_dir
-        )
+        rows = db.page(call.context, **page.place)
         following = page.next_link(call.base_url, views.NOUN, [row["uuid"] for row in rows], {})
         return Answer({"images": [views.show(row, call.version, call.base_url) for row in rows], "next": following})
 

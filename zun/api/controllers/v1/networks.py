@@ -46,14 +46,7 @@ class Networks:
         if all_projects:
             call.access.require("network:get_all_all_projects")
         page = paging.Page.read(query, default_key="id", max_limit=self._settings.max_limit)
-        rows = db.page(
-            call.context,
-            limit=page.limit,
-            marker=page.marker,
-            sort_key=page.sort_key,
-            sort_dir=page.sort_dir,
-            all_projects=all_projects,
-        )
+        rows = db.page(call.context, all_projects=all_projects, **page.place)
         carried = {"all_projects": "true"} if all_projects else {}
         following = page.next_link(call.base_url, views.NOUN, [row["uuid"] for row in rows], carried)
         return Answer({"networks": [views.show(row, call.version) for row in rows], "next": following})

@@ -47,15 +47,7 @@ class Registries:
             call.access.require("registry:get_all_all_projects")
         page = paging.Page.read(query, default_key="id", max_limit=self._settings.max_limit)
         given = {name: query[name] for name in sorted(db.FILTERS) if name in query}
-        rows = db.page(
-            call.context,
-            filters=given,
-            limit=page.limit,
-            marker=page.marker,
-            sort_key=page.sort_key,
-            sort_dir=page.sort_dir,
-            all_projects=all_projects,
-        )
+        rows = db.page(call.context, filters=given, all_projects=all_projects, **page.place)
         carried = {**({"all_projects": "true"} if all_projects else {}), **given}
         following = page.next_link(call.base_url, views.NOUN, [row["uuid"] for row in rows], carried)
         return Answer({"registries": [views.show(row) for row in rows], "next": following})
