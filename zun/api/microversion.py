@@ -55,7 +55,7 @@ class UnsupportedVersion(errors.RoutingError):
 def negotiate(header: str | None) -> Version:
     """The version that a request with this header speaks.
 
-    Raises NotAcceptable for a header that cannot be read and UnsupportedVersion for a version out of range.
+    Raises VersionNotAcceptable for a header that cannot be read and UnsupportedVersion for a version out of range.
     The service word is not looked at before ``latest``: clients of the reference rely on nothing there, so it
     is not refused either.
     """
@@ -103,7 +103,7 @@ def response_headers(version: Version) -> list[tuple[str, str]]:
 
 
 def require(version: Version, since: Version, until: Version, what: Any) -> None:
-    """Raise NotAcceptable unless ``version`` is in the window in which ``what`` exists."""
+    """Raise VersionNotAcceptable unless ``version`` is in the window in which ``what`` exists."""
     if not since <= version <= until:
         window = f"from version {since}" if until == MAX else f"from version {since} to {until}"
         raise errors.VersionNotAcceptable(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tree of failures.
 
-Six families, each knowing its HTTP status. A class's name, split at capitals and joined with dashes, is the slug that
+Five families, each knowing its HTTP status. A class's name, split at capitals and joined with dashes, is the slug that
 clients see (``ContainerNotFound`` becomes ``container-not-found``), so class names are part of the API.
 An outcome that is expected, such as a host that is full, is a value (``Refusal``) and not an exception.
 """
@@ -156,11 +156,6 @@ class Base64Exception(Invalid):
 class UnsupportedMediaType(Invalid):
     code = 415
     msg_fmt = "Content type {content_type} is not supported: send application/json."
-
-
-class NotAcceptable(ZunError):
-    code = 406
-    msg_fmt = "Request not acceptable."
 
 
 class Forbidden(ZunError):

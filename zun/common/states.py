@@ -77,7 +77,7 @@ ALLOWED: dict[str, frozenset[Status]] = {
 # What a runtime can turn a container into by itself: it dies, is paused by hand, restarts, vanishes.
 _SEEN = frozenset({S.CREATED, S.RUNNING, S.STOPPED, S.PAUSED, S.ERROR, S.UNKNOWN, S.RESTARTING, S.DEAD, S.DELETED})
 
-# Status -> the statuses that may follow. Every save of a status goes through this table.
+# Status -> the statuses that may follow; staying is always legal. Every save of a status goes through this table.
 TRANSITIONS: dict[Status, frozenset[Status]] = {
     # A short command has ended, and a failing one is being restarted, before anybody could see it run.
     S.CREATING: frozenset({S.CREATED, S.RUNNING, S.STOPPED, S.RESTARTING, S.ERROR, S.DELETING}),
@@ -107,9 +107,3 @@ def check_action(action: str, container: HasStatus) -> None:
     """Raise InvalidStateException unless ``container`` may be ``action``-ed in its present status."""
     if container.status not in ALLOWED[action]:
         raise exceptions.InvalidStateException(action=action, uuid=container.uuid, status=container.status)
-
-
-def check_transition(uuid: str, old: str, new: str) -> None:
-    """Raise IllegalTransition unless a container may go from ``old`` to ``new`` (staying is always legal)."""
-    if old != new and Status(new) not in TRANSITIONS[Status(old)]:
-        raise exceptions.IllegalTransition(uuid=uuid, old=old, new=new)

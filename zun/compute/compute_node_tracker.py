@@ -53,12 +53,12 @@ class ComputeNodeTracker:
 
         ``inventory`` holds the columns of the compute node besides topology and host name.
         """
-        node = ComputeNode.put(context, self._hostname, {**inventory, "topology": topology.to_dict()})
+        generation = ComputeNode.put(context, self._hostname, {**inventory, "topology": topology.to_dict()})
         with self._lock:
             self._topology = topology
             self._disk_total = int(inventory["disk_total"])
-            self._generation = max(self._generation, node.generation)
-        return node.generation
+            self._generation = max(self._generation, generation)
+        return generation
 
     def keep_up(self, uuid: str) -> tuple[Plan, Plan] | None:
         """Withhold for ``uuid`` the CPUs that came online since its claim and that its grade of isolation keeps.

@@ -57,7 +57,7 @@ def _cpus(name: str, text: str) -> CpuSet | None:
     if not text.strip():
         return None
     try:
-        return CpuSet.parse_config(text)
+        return CpuSet(text)
     except ValueError as exc:
         raise ValueError(f"[compute] {name} = {text}: {exc}") from exc
 

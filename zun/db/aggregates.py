@@ -17,7 +17,6 @@ from zun.db import idents, models, paging, session
 
 table = models.aggregates
 nodes = models.compute_nodes
-SORTABLE = paging.sortable(table)
 
 
 def all_aggregates() -> list[session.Row]:

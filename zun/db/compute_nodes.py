@@ -13,7 +13,6 @@ from zun.common import exceptions
 from zun.db import idents, models, paging, session
 
 table = models.compute_nodes
-SORTABLE = paging.sortable(table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +57,6 @@ def find(ident: str) -> session.Row:
 def page(**place: Unpack[paging.Place]) -> list[session.Row]:
     missing = exceptions.ComputeNodeNotFound(compute_node=place.get("marker"))
     return paging.behind(table, [], missing=missing, **place)
-
-
-def all_nodes() -> list[session.Row]:
-    with session.reader() as connection:
-        return session.rows(connection, sa.select(table))
 
 
 def inventories(hostnames: Collection[str]) -> list[session.Row]:

@@ -46,7 +46,6 @@ FILTERS = frozenset(
         "uuid",
     }
 )
-SORTABLE = paging.sortable(table)
 
 # What the scheduler and the trackers must know of a container that holds resources.
 CLAIM_COLUMNS = (

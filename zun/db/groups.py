@@ -18,7 +18,6 @@ from zun.db import idents, models, paging, session
 
 table = models.container_groups
 containers = models.containers
-SORTABLE = paging.sortable(table)
 
 
 @session.retry_adding(table)

@@ -248,8 +248,3 @@ class Container(base.ZunObject):
     def end_members(self, reason: str) -> None:
         """This capsule ends in Error: so do its members."""
         db_capsules.end_members(self.uuid, reason)
-
-    @base.remotable_classmethod
-    def unplaced(cls, context: RequestContext) -> list[Self]:
-        """Accepted containers that have no host yet, oldest first."""
-        return [cls.from_row(context, row) for row in db.unplaced()]

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Usage, grade_of
-from zun.topology.view import view_of
 
 
 def placement_request(container: Mapping[str, Any], **changes: Any) -> PlacementRequest:
@@ -78,10 +77,3 @@ def memory_used(usage: Usage) -> dict[int, int]:
         for node, share in held.cells.items():
             used[node] = used.get(node, 0) + (0 if share.pages else share.memory_mib)
     return used
-
-
-def memory_room(topology: HostTopology, usage: Usage, *, dedicated: bool) -> int:
-    """MiB of ordinary pages that may still be promised on all cells together, over-committed for shared containers."""
-    view = view_of(topology)
-    rooms = (usage.free_memory(view, node, None, overcommit=not dedicated) for node in view.small_mib)
-    return sum(max(0, room) for room in rooms)

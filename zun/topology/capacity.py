@@ -40,21 +40,6 @@ def fill(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Ite
         yield Filled(answer, usage)
 
 
-def capacity(topology: HostTopology, usage: Usage, request: PlacementRequest, most: int) -> tuple[int, Refusal | None]:
-    """How many times ``fill`` finds a place, counted up to ``most``, and what refuses the next one.
-
-    The refusal is None when ``most`` was reached.
-    """
-    count = 0
-    for item in fill(topology, usage, request):
-        if isinstance(item, Refusal):
-            return count, item
-        count += 1
-        if count >= most:
-            break
-    return count, None
-
-
 def holdings(usage: Usage) -> str:
     """A text that is equal for two usages that hold the same, whoever the owners are: they get the same plans."""
     records = []

@@ -48,11 +48,6 @@ class CpuSet:
         _set_mask(new, mask)
         return new
 
-    @classmethod
-    def parse_config(cls, text: str) -> Self:
-        """The set an operator wrote, e.g. ``0-15,^3``; ValueError says what is wrong with it."""
-        return cls(text)
-
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"CpuSet is immutable, cannot set {name!r}")
 
@@ -128,9 +123,6 @@ class CpuSet:
 
     def __xor__(self, other: CpuSet) -> CpuSet:
         return CpuSet.from_mask(self.mask ^ other.mask) if isinstance(other, CpuSet) else NotImplemented
-
-    def issubset(self, other: CpuSet) -> bool:
-        return self <= other
 
     def isdisjoint(self, other: CpuSet) -> bool:
         return not self.mask & other.mask

@@ -110,10 +110,6 @@ class Usage:
         inside = sum(cell.cpus.mask for cell in topology.cells if cell.id in wanted)
         return CpuSet.from_mask(pool & inside)
 
-    def shared_pools(self, topology: HostTopology) -> dict[int, CpuSet]:
-        """The shared pool by cell id, for every cell that has CPUs."""
-        return {cell.id: CpuSet.from_mask(cell.pool & ~self._held) for cell in view_of(topology).cells}
-
     def free(self, topology: HostTopology) -> dict[int, CellFree]:
         """What is left, by cell id; memory can be negative after the machine lost some."""
         view = view_of(topology)

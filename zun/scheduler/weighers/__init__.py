@@ -68,16 +68,11 @@ def load(settings: Sequence[str], conf: cfg.ConfigOpts) -> list[Weighted]:
     return [Weighted(extension.obj, multipliers[extension.name]) for extension in manager]
 
 
-def order(hosts: Sequence[HostState], spec: RequestSpec, weighers: Sequence[Weighted]) -> list[HostState]:
-    """``hosts`` best first: by the falling sum of multiplier times weight (scaled to 0..1), then by name."""
-    table = hosts if isinstance(hosts, Columns) else Columns(hosts)
-    return [table[row] for row in best_first(table, spec, weighers, table.everything)]
-
-
 def best_first(
     table: Columns, spec: RequestSpec, weighers: Sequence[Weighted], admitted: np.typing.NDArray[np.bool_]
 ) -> Iterator[int]:
-    """The rows that are ``admitted``, best first, of equals the first name. Sorts only when many are wanted."""
+    """The rows that are ``admitted``, best first: by the falling sum of multiplier times weight (scaled to 0..1), then
+    by name. Sorts only when many are wanted."""
     count = len(table) if admitted is table.everything else np.count_nonzero(admitted)
     rows = None if count == len(table) else np.flatnonzero(admitted)
     totals: Floats | None = None

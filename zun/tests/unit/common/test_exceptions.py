@@ -192,7 +192,6 @@ TREE = [
         {"content_type": "text/plain"},
         "Content type text/plain is not supported: send application/json.",
     ),
-    ("NotAcceptable", "not-acceptable", 406, "ZunError", {}, "Request not acceptable."),
     ("Forbidden", "forbidden", 403, "ZunError", {}, "Forbidden."),
     (
         "PolicyNotAuthorized",

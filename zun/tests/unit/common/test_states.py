@@ -100,23 +100,18 @@ def test_every_outcome_of_an_allowed_action_is_a_legal_way(action):
             if action == "commit" and start != Status.RUNNING:
                 continue
             for old, new in zip([start, *way], way, strict=False):
-                states.check_transition("some-uuid", old, new)
+                assert new == old or new in states.TRANSITIONS[old]
 
 
 @pytest.mark.parametrize("new", ["Created", "Running", "Stopped", "Restarting", "Error", "Deleting"])
 def test_a_creation_may_end_in_whatever_a_first_process_makes_of_it(new):
-    states.check_transition("some-uuid", "Creating", new)
+    assert new in states.TRANSITIONS[Status.CREATING]
 
 
 @pytest.mark.parametrize("old", sorted(set(Status) - {Status.CREATING, Status.DELETING, Status.DELETED}))
 def test_what_the_runtime_shows_of_a_container_that_was_made_is_legal(old):
-    for seen in ("Running", "Stopped", "Paused", "Error", "Unknown", "Restarting", "Dead", "Deleted"):
-        states.check_transition("some-uuid", old, seen)
-
-
-@pytest.mark.parametrize("status", Status)
-def test_staying_is_legal(status):
-    states.check_transition("some-uuid", status, status)
+    seen = {"Running", "Stopped", "Paused", "Error", "Unknown", "Restarting", "Dead", "Deleted"}
+    assert seen <= states.TRANSITIONS[old]
 
 
 @pytest.mark.parametrize(
@@ -133,10 +128,8 @@ def test_staying_is_legal(status):
         pytest.param("Paused", "Rebuilding", id="unpause-first"),
     ],
 )
-def test_an_illegal_way_is_refused(old, new):
-    with pytest.raises(exceptions.IllegalTransition) as caught:
-        states.check_transition("c-1", old, new)
-    assert str(caught.value) == f"Container c-1 cannot go from {old} to {new}."
+def test_there_is_no_such_way(old, new):
+    assert new not in states.TRANSITIONS[old]
 
 
 def test_every_status_has_a_way_on_and_none_leads_back_to_creating():

@@ -48,8 +48,8 @@ def test_what_is_seen_is_a_legal_next_status(status):
     given = [state(seen, error=error) for seen in (*SEEN, None) for error in (None, "it says")]
     for each in (*given, None):
         for ends in ({}, {"auto_remove": True}, {"auto_heal": True}):
-            found = observed(row(status, **ends), each)
-            states.check_transition("some-uuid", status, found.get("status", status))
+            new = observed(row(status, **ends), each).get("status", status)
+            assert new == status or new in states.TRANSITIONS[status]
 
 
 @pytest.mark.parametrize(

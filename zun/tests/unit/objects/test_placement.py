@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from zun.objects.placement import cpuset_record, held_plan, memory_room, memory_used, placement_request
+from zun.objects.placement import cpuset_record, held_plan, memory_used, placement_request
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage, plan
@@ -188,46 +188,11 @@ def test_what_is_held_is_read_back_as_it_was_planned(request, generation):
     assert (record["cpuset_cpus"], record["cpuset_mems"]) == (str(read.cpus), str(read.mems))
 
 
-# memory in ordinary pages
-
-PAGED = HostTopology(tuple(NUMACell(**{**_fields(cell), "pages": {2048: 100}}) for cell in machine().cells))
-HALF_AGAIN = PAGED.configured(reserved_memory_mib={0: 96}, ram_allocation_ratio=1.5)
-HELD = Usage(
-    {
+def test_memory_in_huge_pages_is_not_counted_with_the_rest():
+    assert memory_used(Usage()) == {}
+    held = {
         "a": Plan({0: CellShare(memory_mib=1000), 1: CellShare(memory_mib=24)}),
         "b": Plan({0: CellShare(memory_mib=200, pages={2048: 100})}),
         "c": Plan({0: CellShare(memory_mib=76)}, "shared"),
     }
-)
-
-
-def test_memory_in_huge_pages_is_not_counted_with_the_rest():
-    assert memory_used(Usage()) == {}
-    assert memory_used(HELD) == {0: 1076, 1: 24}
-
-
-@pytest.mark.parametrize(
-    ("topology", "usage", "dedicated", "expected"),
-    [
-        pytest.param(machine(), Usage(), True, 2 * 4096, id="an-empty-machine"),
-        pytest.param(PAGED, Usage(), True, 2 * 3896, id="what-huge-pages-leave"),
-        pytest.param(PAGED, HELD, True, 2 * 3896 - 1100, id="what-others-leave"),
-        pytest.param(HALF_AGAIN, HELD, True, 2 * 3896 - 96 - 1100, id="dedicated-memory-is-promised-once"),
-        pytest.param(HALF_AGAIN, HELD, False, 3800 * 3 // 2 + 3896 * 3 // 2 - 1100, id="shared-memory-more-often"),
-        pytest.param(
-            HALF_AGAIN,
-            Usage({"a": Plan({0: CellShare(memory_mib=5000)}, "shared")}),
-            True,
-            3896,
-            id="a-cell-that-is-over-full-takes-nothing-from-the-others",
-        ),
-        pytest.param(
-            machine(cells=1, memory_mib=100).configured(reserved_memory_mib=512), Usage(), True, 0, id="all-is-reserved"
-        ),
-        pytest.param(
-            machine(cells=1, memory_mib=100).configured(ram_allocation_ratio=1.15), Usage(), False, 115, id="exactly"
-        ),
-    ],
-)
-def test_how_much_memory_may_still_be_promised(topology, usage, dedicated, expected):
-    assert memory_room(topology, usage, dedicated=dedicated) == expected
+    assert memory_used(Usage(held)) == {0: 1076, 1: 24}

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from oslo_config import cfg
 
 from zun import conf as zun_conf
+from zun.scheduler import weighers
+from zun.scheduler.columns import Columns
 from zun.scheduler.host_table import HostState
 from zun.scheduler.request_spec import RequestSpec
 from zun.tests.functional.cloud import machine
@@ -65,6 +67,12 @@ def spec(cpus=2, memory=64, policy="dedicated", *, placement=None, **fields):
     """A request for ``cpus`` CPUs and ``memory`` MiB; ``placement`` has more members of a PlacementRequest."""
     request = PlacementRequest(cpus, memory, cpu_policy=policy, **(placement or {}))
     return RequestSpec("some-uuid", request, **fields)
+
+
+def ranked(hosts, spec, weights):
+    """``hosts`` best first."""
+    table = Columns(hosts)
+    return [table[row] for row in weighers.best_first(table, spec, weights, table.everything)]
 
 
 def holding(topology, *requests):

@@ -20,7 +20,7 @@ from zun.scheduler.select import NoValidHost, informed, select
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.scheduler.hosts import ALL_FILTERS, UP, configuration, host, placements, spec, used_hosts
-from zun.topology import CpuSet, PlacementRequest, Plan, Refusal, Usage, plan
+from zun.topology import CellShare, CpuSet, PlacementRequest, Plan, Refusal, Usage, plan
 
 CONF = configuration()
 FILTERS = filters.load(sorted(importlib.metadata.entry_points(group=filters.NAMESPACE).names), CONF)
@@ -336,3 +336,43 @@ def test_equal_hosts_share_plans_whatever_their_aggregates_and_no_room_where_one
     assert first.answer(PlacementRequest(2, 64)) is second.answer(PlacementRequest(2, 64))
     assert first.room == second.room
     assert third.room == first.room._replace(shared=first.room.shared // 2, memory_shared=first.room.memory_shared // 2)
+
+
+PAGED = replace(machine(), cells=tuple(replace(cell, pages={2048: 100}) for cell in machine().cells))
+HALF_AGAIN = PAGED.configured(reserved_memory_mib={0: 96}, ram_allocation_ratio=1.5)
+HELD = Usage(
+    {
+        "a": Plan({0: CellShare(memory_mib=1000), 1: CellShare(memory_mib=24)}),
+        "b": Plan({0: CellShare(memory_mib=200, pages={2048: 100})}),
+        "c": Plan({0: CellShare(memory_mib=76)}, "shared"),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("topology", "usage", "dedicated", "shared"),
+    [
+        pytest.param(machine(), Usage(), 2 * 4096, 2 * 4096, id="an-empty-machine"),
+        pytest.param(PAGED, Usage(), 2 * 3896, 2 * 3896, id="what-huge-pages-leave"),
+        pytest.param(PAGED, HELD, 2 * 3896 - 1100, 2 * 3896 - 1100, id="what-others-leave"),
+        pytest.param(
+            HALF_AGAIN, HELD, 2 * 3896 - 96 - 1100, 3800 * 3 // 2 + 3896 * 3 // 2 - 1100, id="shared-memory-more-often"
+        ),
+        pytest.param(
+            HALF_AGAIN,
+            Usage({"a": Plan({0: CellShare(memory_mib=6000)}, "shared")}),
+            3896,
+            3896 * 3 // 2,
+            id="a-cell-that-is-over-full-takes-nothing-from-the-others",
+        ),
+        pytest.param(
+            machine(cells=1, memory_mib=100).configured(reserved_memory_mib=512), Usage(), 0, 0, id="all-is-reserved"
+        ),
+        pytest.param(
+            machine(cells=1, memory_mib=100).configured(ram_allocation_ratio=1.15), Usage(), 100, 115, id="exactly"
+        ),
+    ],
+)
+def test_how_much_memory_may_still_be_promised(topology, usage, dedicated, shared):
+    room = host("h1", topology, usage=usage).room
+    assert (room.memory_dedicated, room.memory_shared) == (dedicated, shared)

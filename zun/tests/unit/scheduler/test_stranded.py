@@ -13,7 +13,7 @@ from zun.scheduler.weighers.stranded import StrandedWeigher
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import busy_switching, proof
 from zun.tests.unit.db.rows import together
-from zun.tests.unit.scheduler.hosts import configuration, full, host, spec, used_hosts
+from zun.tests.unit.scheduler.hosts import configuration, full, host, ranked, spec, used_hosts
 from zun.tests.unit.topology.hosts import random_topology
 from zun.topology import PlacementRequest, Plan, Usage, plan
 
@@ -24,7 +24,7 @@ WEIGHER = StrandedWeigher(configuration())
 
 
 def first(hosts, wanted, settings):
-    return weighers.order(hosts, wanted, weighers.load(settings, configuration()))[0].hostname
+    return ranked(hosts, wanted, weighers.load(settings, configuration()))[0].hostname
 
 
 def weights(hosts, wanted):

@@ -12,7 +12,7 @@ from zun.scheduler.weighers import HostWeigher, Weighted
 from zun.scheduler.weighers.failure import FailureWeigher
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
-from zun.tests.unit.scheduler.hosts import configuration, full, host, spec
+from zun.tests.unit.scheduler.hosts import configuration, full, host, ranked, spec
 from zun.topology import CellShare, CpuSet, PlacementRequest, Plan
 
 
@@ -30,8 +30,8 @@ def by(multiplier, **weights):
     return Weighted(Told(weights), multiplier)
 
 
-def ranked(hosts, *weighted):
-    return "".join(each.hostname for each in weighers.order(hosts, spec(), weighted))
+def names(hosts, *weighted):
+    return "".join(each.hostname for each in ranked(hosts, spec(), weighted))
 
 
 class Counted(Told):
@@ -46,7 +46,7 @@ def test_whole_numbers_and_truths_are_weights_as_any(multiplier):
     hosts = named("abcd")
     for weights in ({"a": 1, "b": 4, "c": 2, "d": 4}, {"a": False, "b": True, "c": False, "d": True}):
         counted = Weighted(Counted(weights), multiplier)
-        assert ranked(hosts, counted) == ranked(hosts, by(multiplier, **weights))
+        assert names(hosts, counted) == names(hosts, by(multiplier, **weights))
 
 
 def named(names):
@@ -76,7 +76,7 @@ def named(names):
     ],
 )
 def test_hosts_are_ordered_by_the_sum_of_their_scaled_weights(weighted, expected):
-    assert ranked(named("dbca"), *weighted) == expected
+    assert names(named("dbca"), *weighted) == expected
 
 
 @proof(60)
@@ -88,11 +88,11 @@ def test_hosts_are_ordered_by_the_sum_of_their_scaled_weights(weighted, expected
 def test_units_make_no_difference(weights, factor, shift):
     hosts = named(weights)
     other = {name: weight * factor + shift for name, weight in weights.items()}
-    assert ranked(hosts, by(1.0, **weights)) == ranked(hosts[::-1], by(1.0, **other))
+    assert names(hosts, by(1.0, **weights)) == names(hosts[::-1], by(1.0, **other))
 
 
 def test_no_hosts_have_an_order():
-    assert weighers.order([], spec(), weighers.load(["FreeCPUWeigher=1.0"], configuration())) == []
+    assert ranked([], spec(), weighers.load(["FreeCPUWeigher=1.0"], configuration())) == []
 
 
 @pytest.mark.parametrize(

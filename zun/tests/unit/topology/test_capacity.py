@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -11,9 +12,16 @@ from zun.tests.unit.common.proof import proof
 from zun.tests.unit.topology.build import cell, demanding, flat_host, holding, host, smt_host, used
 from zun.tests.unit.topology.hosts import random_case
 from zun.topology import PlacementRequest, Plan, Refusal, Usage, plan
-from zun.topology.capacity import Filled, capacity, fill, holdings
+from zun.topology.capacity import Filled, fill, holdings
 
 SMT = smt_host(2, 4)
+
+
+def counted(topology, usage, request, most):
+    """How many there is a place for, of ``most`` at most, and what refuses one more."""
+    found = list(itertools.islice(fill(topology, usage, request), most))
+    refusal = found.pop() if isinstance(found[-1], Refusal) else None
+    return len(found), refusal
 
 
 @pytest.mark.parametrize(("topology", "usage", "request_", "count", "code"), [
@@ -30,13 +38,13 @@ SMT = smt_host(2, 4)
     ),
 ])
 def test_how_many_fit_and_what_is_used_up_then(topology, usage, request_, count, code):
-    found, refusal = capacity(topology, usage, request_, 1000)
+    found, refusal = counted(topology, usage, request_, 1000)
     assert (found, str(refusal.code)) == (count, code)
 
 
 def test_counting_ends_where_it_is_told_to():
     nothing = PlacementRequest(0, 0, cpu_policy="shared")
-    assert capacity(SMT, Usage(), nothing, 50) == (50, None)
+    assert counted(SMT, Usage(), nothing, 50) == (50, None)
 
 
 @proof(300)
@@ -61,7 +69,7 @@ def test_each_place_is_the_one_a_create_would_get_then(rng):
 
 def test_the_names_of_those_who_are_there_do_not_matter():
     taken = Usage().with_claim("one-more-0", holding("0", SMT)).with_claim("one-more-2", holding("1", SMT))
-    assert capacity(SMT, taken, PlacementRequest(1, 1), 100)[0] == 14
+    assert counted(SMT, taken, PlacementRequest(1, 1), 100)[0] == 14
 
 
 def test_equal_holdings_are_equal_by_what_is_held():
@@ -80,4 +88,4 @@ def test_hosts_of_the_same_holdings_take_the_same():
         topology, usage, request = random_case(rng)
         renamed = Usage({f"other-{owner}": held for owner, held in reversed(list(usage))})
         assert holdings(renamed) == holdings(usage)
-        assert capacity(topology, renamed, request, 9) == capacity(topology, usage, request, 9)
+        assert counted(topology, renamed, request, 9) == counted(topology, usage, request, 9)

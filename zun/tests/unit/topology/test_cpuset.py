@@ -33,7 +33,6 @@ IDS = st.sets(st.integers(0, 300))
 ])
 def test_reads_lists(text, cpus):
     assert list(CpuSet(text)) == cpus
-    assert CpuSet.parse_config(text) == CpuSet(cpus)
 
 
 @pytest.mark.parametrize("text", [
@@ -74,7 +73,6 @@ def test_is_a_set(a, b):
     assert (set(x | y), set(x & y), set(x - y), set(x ^ y)) == (a | b, a & b, a - b, a ^ b)
     assert (x <= y, x < y, x >= y, x > y, x == y) == (a <= b, a < b, a >= b, a > b, a == b)
     assert x.isdisjoint(y) == a.isdisjoint(b)
-    assert x.issubset(y) == a.issubset(b)
     assert (len(x), bool(x), list(x)) == (len(a), bool(a), sorted(a))
     assert all((cpu in x) == (cpu in a) for cpu in range(-1, 302))
 

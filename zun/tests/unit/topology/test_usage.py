@@ -37,7 +37,6 @@ def test_claims_by_owner():
     assert usage.held_cpus == CpuSet("0-3"), "siblings that isolate withholds are held too"
     assert usage.shared_pool(SMT) == CpuSet("4-15")
     assert usage.shared_pool(SMT, [1]) == CpuSet("8-15")
-    assert usage.shared_pools(SMT) == {0: CpuSet("4-7"), 1: CpuSet("8-15")}
     assert len(usage) == 2
 
 
@@ -145,7 +144,7 @@ def check_ledger(topology: HostTopology, usage: Usage) -> None:
     owned = [cpu for claim in dedicated.values() for cpu in (*claim.cpus, *claim.withheld)]
     assert len(owned) == len(set(owned)), "a CPU in two claims"
     assert set(owned) == set(usage.held_cpus)
-    free, pools = usage.free(topology), usage.shared_pools(topology)
+    free = usage.free(topology)
     for part in topology.cells:
         mine = [claim.cells[part.id] for claim in claims.values() if part.id in claim.cells]
         taken = {cpu for cpu in owned if cpu in part.cpus}
@@ -160,7 +159,7 @@ def check_ledger(topology: HostTopology, usage: Usage) -> None:
             assert free[part.id].pages[size] + sum(share.pages.get(size, 0) for share in mine) == count
             assert free[part.id].pages[size] >= 0
         if part.cpus:
-            pool = pools[part.id]
+            pool = usage.shared_pool(topology, [part.id])
             assert not set(pool) & set(owned), "the shared pool runs on somebody's own CPU"
             demand = sum(share.shared for share in mine)
             assert demand <= len(pool) * topology.cpu_allocation_ratio + 1e-6, "shared demand was starved"
