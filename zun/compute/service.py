@@ -33,13 +33,13 @@ from zun.compute.watch import Looks, follow
 from zun.container.driver import ContainerDriver
 from zun.network.driver import NetworkDriver
 from zun.objects import Container, ContainerActionEvent, Image, ZunService
+from zun.objects.service import COMPUTE_BINARY
 from zun.scheduler.rpcapi import SchedulerAPI
 from zun.topology import HostTopology, discover
 from zun.volume.volumes import Volumes
 
 LOG = logging.getLogger(__name__)
 
-BINARY = "zun-compute"
 LOST_SECONDS = 600  # a message that has not been read for so long is lost: its host is known to be down much sooner
 ARCHIVE_SWEEP_SECONDS = 30
 SPARE_LOOKS = 4  # looks at containers in which nothing is under way, at the same time
@@ -76,7 +76,7 @@ class ComputeService:
         """Register the host, take up what an earlier run left, then answer messages. Returns when it does."""
         conf = self._conf
         self._scheduler_api = SchedulerAPI(transport)
-        notifier = Notifier(conf, f"{BINARY}.{self._host}")
+        notifier = Notifier(conf, f"{COMPUTE_BINARY}.{self._host}")
         accounts = Accounts.from_conf(conf)
         self._networks = Networks(self._host, self._network_driver, Published.from_conf(conf))
         self.parts = Parts.of_host(
@@ -145,7 +145,7 @@ class ComputeService:
 
     def _heartbeat(self) -> None:
         zone = self._conf.compute.availability_zone or self._conf.default_availability_zone
-        ZunService.heartbeat(admin_context(), self._host, BINARY, zone)
+        ZunService.heartbeat(admin_context(), self._host, COMPUTE_BINARY, zone)
 
     def _update_inventory(self) -> None:
         context = admin_context()

@@ -9,6 +9,8 @@ from zun.common.context import RequestContext
 from zun.db import services as db
 from zun.objects import base
 
+COMPUTE_BINARY = "zun-compute"
+
 
 @base.register
 class ZunService(base.ZunObject):

@@ -25,6 +25,7 @@ import numpy as np
 
 from zun.common import zones
 from zun.db import aggregates, compute_nodes, containers, services
+from zun.objects.service import COMPUTE_BINARY
 from zun.scheduler.columns import Columns
 from zun.scheduler.host_state import Aggregate, Held, HostState
 from zun.topology import ClaimConflict, HostTopology, Usage
@@ -33,7 +34,6 @@ __all__ = ["Aggregate", "Held", "HostState", "HostTable"]
 
 LOG = logging.getLogger(__name__)
 
-COMPUTE_BINARY = "zun-compute"
 COMPARE_PAUSE = 20  # times as long as comparing took: it is no more than a twentieth of the work
 COMPARE_TOGETHER = 100  # hosts: a few milliseconds, in which nobody else has the interpreter
 READ_TOGETHER = 200  # hosts: the rows of a whole cloud at once would take more memory than the table itself

@@ -5,9 +5,7 @@ from oslo_utils import timeutils
 
 from zun.common import exceptions
 from zun.db import services as db
-from zun.objects.service import is_up
-
-COMPUTE_BINARY = "zun-compute"
+from zun.objects.service import COMPUTE_BINARY, is_up
 
 
 def require(host: str, service_down_time: int) -> None:

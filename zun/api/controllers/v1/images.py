@@ -20,7 +20,7 @@ from zun.db import compute_nodes as db_nodes
 from zun.db import images as db
 from zun.db import services as db_services
 from zun.db.session import Row
-from zun.objects.service import is_up
+from zun.objects.service import COMPUTE_BINARY, is_up
 
 
 class Images:
@@ -119,7 +119,7 @@ class Images:
     def _any_host(self) -> str:
         """A host that answers: each sees the same registries."""
         now, limit = timeutils.utcnow(), self._settings.service_down_time
-        hosts = [row["host"] for row in db_services.all_services(alive.COMPUTE_BINARY) if is_up(row, now, limit)]
+        hosts = [row["host"] for row in db_services.all_services(COMPUTE_BINARY) if is_up(row, now, limit)]
         if not hosts:
             raise exceptions.Unavailable("No compute host is up that could ask the registries. Try again later.")
         return str(self._random.choice(hosts))
