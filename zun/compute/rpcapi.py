@@ -24,6 +24,11 @@ class ComputeAPI:
         self._timeout = timeout
 
     def _cast(
+        self, context: RequestContext, container: Container, method: str, version: str = VERSION, **arguments: Any
+    ) -> None:
+        self._tell(context, container.host, method, version, container=container, **arguments)
+
+    def _tell(
         self, context: RequestContext, host: str | None, method: str, version: str = VERSION, **arguments: Any
     ) -> None:
         with rpc.answers_from(host):
@@ -52,7 +57,7 @@ class ComputeAPI:
         tried: Mapping[str, str],
     ) -> None:
         """Cast: claim what ``limits`` say and create the container, started if its request says run."""
-        self._cast(
+        self._tell(
             context,
             host,
             "create",
@@ -71,29 +76,29 @@ class ComputeAPI:
         stop_timeout: int | None = None,
     ) -> None:
         """Cast. ``stop_timeout``: stop it first, killing it after so many seconds; None: do not stop it."""
-        self._cast(context, container.host, "delete", container=container, force=force, stop_timeout=stop_timeout)
+        self._cast(context, container, "delete", force=force, stop_timeout=stop_timeout)
 
     def start(self, context: RequestContext, container: Container) -> None:
-        self._cast(context, container.host, "start", container=container)
+        self._cast(context, container, "start")
 
     def stop(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
-        self._cast(context, container.host, "stop", container=container, timeout=timeout)
+        self._cast(context, container, "stop", timeout=timeout)
 
     def reboot(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
-        self._cast(context, container.host, "reboot", container=container, timeout=timeout)
+        self._cast(context, container, "reboot", timeout=timeout)
 
     def rebuild(self, context: RequestContext, container: Container) -> None:
         """Cast: make it anew of what its row says now. Since version 1.2."""
-        self._cast(context, container.host, "rebuild", version="1.2", container=container)
+        self._cast(context, container, "rebuild", version="1.2")
 
     def pause(self, context: RequestContext, container: Container) -> None:
-        self._cast(context, container.host, "pause", container=container)
+        self._cast(context, container, "pause")
 
     def unpause(self, context: RequestContext, container: Container) -> None:
-        self._cast(context, container.host, "unpause", container=container)
+        self._cast(context, container, "unpause")
 
     def kill(self, context: RequestContext, container: Container, signal: str | None = None) -> None:
-        self._cast(context, container.host, "kill", container=container, signal=signal)
+        self._cast(context, container, "kill", signal=signal)
 
     def resize(
         self,
@@ -108,7 +113,7 @@ class ComputeAPI:
     ) -> None:
         """Cast: as ``update``, for callers that do not wait for the outcome."""
         size = {"cpu": cpu, "memory": memory, "cpu_policy": cpu_policy, "keep_cpus": keep_cpus or "", "quota": quota}
-        self._cast(context, container.host, "resize", version="1.2", container=container, **size)
+        self._cast(context, container, "resize", version="1.2", **size)
 
     def update(
         self,
@@ -169,21 +174,15 @@ class ComputeAPI:
 
     def attach(self, context: RequestContext, container: Container) -> str:
         """Call: the URL that opens the container's terminal, token included. Since version 1.2."""
-        url: str = self._ask(context, container.host, "attach", version="1.2", container=container)
+        url: str = self._call(context, container, "attach", version="1.2")
         return url
 
     def prepare_exec(
         self, context: RequestContext, container: Container, command: list[str], *, interactive: bool
     ) -> tuple[str, str]:
         """Call: the id of the command, not yet started, and the URL that starts it. Since version 1.2."""
-        exec_id, url = self._ask(
-            context,
-            container.host,
-            "prepare_exec",
-            version="1.2",
-            container=container,
-            command=command,
-            interactive=interactive,
+        exec_id, url = self._call(
+            context, container, "prepare_exec", version="1.2", command=command, interactive=interactive
         )
         return exec_id, url
 
@@ -191,15 +190,8 @@ class ComputeAPI:
         self, context: RequestContext, container: Container, *, width: int, height: int, exec_id: str | None = None
     ) -> None:
         """Call: the size in characters, of the container's terminal or of a command's. Since version 1.2."""
-        self._ask(
-            context,
-            container.host,
-            "resize_terminal",
-            version="1.2",
-            container=container,
-            exec_id=exec_id,
-            width=width,
-            height=height,
+        self._call(
+            context, container, "resize_terminal", version="1.2", exec_id=exec_id, width=width, height=height
         )
 
     def audit(self, context: RequestContext, host: str, *, repair: bool = False) -> dict[str, Any]:
@@ -212,23 +204,23 @@ class ComputeAPI:
 
     def network_attach(self, context: RequestContext, container: Container, port: str) -> None:
         """Cast: plug the container into the network of its port with this uuid. Since version 1.3, as the next."""
-        self._cast(context, container.host, "network_attach", version="1.3", container=container, port=port)
+        self._cast(context, container, "network_attach", version="1.3", port=port)
 
     def network_detach(self, context: RequestContext, container: Container, port: str) -> None:
         """Cast: unplug it, whose port with this uuid is leaving."""
-        self._cast(context, container.host, "network_detach", version="1.3", container=container, port=port)
+        self._cast(context, container, "network_detach", version="1.3", port=port)
 
     def image_pull(self, context: RequestContext, host: str, image: str) -> None:
         """Cast: bring the image with this uuid to ``host``. Since version 1.2, as the next two."""
-        self._cast(context, host, "image_pull", version="1.2", image=image)
+        self._tell(context, host, "image_pull", version="1.2", image=image)
 
     def image_delete(self, context: RequestContext, host: str, image: str) -> None:
         """Cast: remove the image with this uuid from ``host``, and its row when it is gone."""
-        self._cast(context, host, "image_delete", version="1.2", image=image)
+        self._tell(context, host, "image_delete", version="1.2", image=image)
 
     def commit(self, context: RequestContext, container: Container, image: str) -> None:
         """Cast: make the image with this uuid of the container. Since version 1.2."""
-        self._cast(context, container.host, "commit", version="1.2", container=container, image=image)
+        self._cast(context, container, "commit", version="1.2", image=image)
 
     def image_search(self, context: RequestContext, host: str, name: str, *, exact: bool) -> list[dict[str, Any]]:
         """Call: what registries know under ``name``, as ``host`` sees them."""
@@ -247,7 +239,7 @@ class ComputeAPI:
             while piece := self._ask(context, host, "archive_pull", version="1.2", transfer=transfer):
                 yield base64.b64decode(piece)
         except GeneratorExit:
-            self._cast(context, host, "archive_close", version="1.2", transfer=transfer)
+            self._tell(context, host, "archive_close", version="1.2", transfer=transfer)
             raise
 
     def put_archive(self, context: RequestContext, container: Container, path: str, pieces: Iterable[bytes]) -> None:
@@ -265,5 +257,5 @@ class ComputeAPI:
                 )
                 client.call(context, "archive_finish", transfer=transfer)
         except BaseException:
-            self._cast(context, host, "archive_close", version="1.2", transfer=transfer)
+            self._tell(context, host, "archive_close", version="1.2", transfer=transfer)
             raise
