@@ -13,6 +13,7 @@ from typing import Any
 
 from zun.container.driver import Intruder, ParentGroup, PinningView, RuntimeState, ThreadGroup
 from zun.topology import CpuSet
+from zun.topology.cpuset import NO_CPUS, union
 
 # A page or two elsewhere says nothing: the kernel may have filled a shared page before the container was made.
 REMOTE_PERCENT = 1.0
@@ -152,14 +153,12 @@ def trespasses(owners: Mapping[str, tuple[str, CpuSet]], intruders: Sequence[Int
         for kind, layer in (("container", Layer.CONTAINER), ("process", Layer.PROCESS)):
             inside = [each for each in intruders if each.kind == kind and each.cpus & own]
             if inside:
-                found.append(_trespass(Planned(uuid, name, own, CpuSet()), layer, inside))
+                found.append(_trespass(Planned(uuid, name, own, NO_CPUS), layer, inside))
     return tuple(found)
 
 
 def _trespass(owner: Planned, layer: Layer, inside: Sequence[Intruder]) -> Finding:
-    shared = CpuSet()
-    for each in inside:
-        shared |= each.cpus & owner.cpus
+    shared = union(each.cpus for each in inside) & owner.cpus
     if layer is Layer.CONTAINER:
         told = _some(f"{each.name} ({each.id}, CPUs {each.cpus})" for each in inside)
         detail = f"its dedicated CPUs {shared} are also allowed to containers that are not of this service: {told}"

@@ -105,7 +105,7 @@ class Auditor:
         return seen
 
     def _isolation(self, names: Mapping[str, str]) -> Iterator[Isolated]:
-        dedicated = [(uuid, plan) for uuid, plan in self._tracker.usage if plan.cpu_policy == "dedicated"]
+        dedicated = [(uuid, plan) for uuid, plan in self._tracker.usage if plan.dedicated]
         seen = interrupts() if dedicated else None
         for uuid, plan in dedicated:
             if uuid in names and seen is not None:
@@ -177,7 +177,7 @@ class Auditor:
         owners = {
             uuid: (names[uuid], plan.cpus | plan.withheld)
             for uuid, plan in usage
-            if uuid in names and plan.cpu_policy == "dedicated" and self._tracker.usage.claim(uuid) == plan
+            if uuid in names and plan.dedicated and self._tracker.usage.claim(uuid) == plan
         }
         return audit.trespasses(owners, intruders)
 
@@ -204,7 +204,7 @@ def _planned(container: Container, told: Mapping[str, CpuSet]) -> Planned | None
     plan = held_plan(container)
     if plan is None or container.status not in _SETTLED or container.task_state:
         return None
-    if plan.cpu_policy == "dedicated":
+    if plan.dedicated:
         return Planned(container.uuid, container.name, plan.cpus, plan.mems)
     cpus = told.get(container.uuid)
     return None if cpus is None else Planned(container.uuid, container.name, cpus, plan.mems)

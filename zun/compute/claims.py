@@ -8,7 +8,8 @@ from typing import Any, Self
 
 from zun.common import exceptions
 from zun.objects.placement import memory_used
-from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
+from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
+from zun.topology.cpuset import NO_CPUS
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ class Claim:
     def _test_cpuset_mem(self, proposed: Plan) -> str | None:
         """Whether every cell has the memory and pages that the proposed plan takes there."""
         memory_only = {
-            node: replace(share, cpus=CpuSet(), withheld=CpuSet(), shared=0.0) for node, share in proposed.cells.items()
+            node: replace(share, cpus=NO_CPUS, withheld=NO_CPUS, shared=0.0) for node, share in proposed.cells.items()
         }
         return self._refused(replace(proposed, cells=memory_only))
 

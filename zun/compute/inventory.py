@@ -9,6 +9,7 @@ from oslo_config import cfg
 
 from zun.container.driver import HostFacts
 from zun.topology import CpuSet, HostTopology
+from zun.topology.cpuset import NO_CPUS
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ def inventory(conf: cfg.ConfigOpts, discovered: HostTopology, facts: HostFacts) 
     sets = {name: _cpus(name, compute[name]) for name in ("cpu_dedicated_set", "cpu_shared_set", "reserved_host_cpus")}
     _check(sets)
     topology = replace(discovered, notes=(*discovered.notes, *_absent(discovered, sets))).configured(
-        reserved_cpus=sets["reserved_host_cpus"] or CpuSet(""),
+        reserved_cpus=sets["reserved_host_cpus"] or NO_CPUS,
         dedicated_set=sets["cpu_dedicated_set"],
         shared_set=sets["cpu_shared_set"],
         reserved_memory_mib=compute.reserved_host_memory_mb,
@@ -66,7 +67,7 @@ def _check(sets: Mapping[str, CpuSet | None]) -> None:
     for name, cpus in sets.items():
         if cpus is not None and not cpus:
             raise ValueError(f"[compute] {name} names no CPU that it does not exclude")
-    both = (sets["cpu_dedicated_set"] or CpuSet("")) & (sets["cpu_shared_set"] or CpuSet(""))
+    both = (sets["cpu_dedicated_set"] or NO_CPUS) & (sets["cpu_shared_set"] or NO_CPUS)
     if both:
         raise ValueError(f"CPUs {both} are in both cpu_dedicated_set and cpu_shared_set; leave them in one")
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from zun.topology import CellShare, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, RefusalCode, Usage, plan
+from zun.topology.cpuset import NO_CPUS
 from zun.topology.matching import cheapest_matching
 
 
@@ -69,7 +70,7 @@ def _with_all_of(here: HostTopology, others: Usage, request: PlacementRequest, k
     if request.thread_policy != "prefer":  # whole cores: they stay or go as one
         for cell in here.cells:
             for core in cell.siblings:
-                bound |= core if core & keep else CpuSet()
+                bound |= core if core & keep else NO_CPUS
     while True:
         answer = plan(replace(here, dedicated_set=candidates), others, request)
         if isinstance(answer, Refusal):
@@ -102,7 +103,7 @@ def _awake(here: HostTopology, answer: Plan, keep: CpuSet) -> Plan:
 def _merged(plans: Sequence[Plan | None]) -> Plan | None:
     """Plans of one container as one. None when a node would give it both ordinary and huge pages."""
     cells: dict[int, CellShare] = {}
-    mems, isolation = CpuSet(), "thread"
+    mems, isolation = NO_CPUS, "thread"
     for each in plans:
         assert each is not None, "a matching has no pair that does not go together"
         isolation = each.isolation

@@ -59,7 +59,7 @@ class Reconciler:
         for container, plan in held:
             state = runtime[container.uuid]
             right = CpuSet(state.cpuset_cpus) == plan.cpus and CpuSet(state.cpuset_mems) == plan.mems
-            if plan.cpu_policy == "dedicated" and not right:
+            if plan.dedicated and not right:
                 LOG.warning(
                     "Container %s holds CPUs %s and is on %s; moving it back",
                     container.uuid,
@@ -69,7 +69,7 @@ class Reconciler:
                 with logged("move back", container.uuid):
                     self._pool.change(container, plan, cpu=container.cpu, memory=container.memory)
         for container, plan in held:
-            if plan.cpu_policy != "dedicated":
+            if not plan.dedicated:
                 with logged("bring to the shared pool", container.uuid):
                     self._pool.enter(container, plan, CpuSet(runtime[container.uuid].cpuset_cpus))
 

@@ -70,7 +70,7 @@ def resized(
     """
     cells = tuple(cell for cell in topology.cells if cell.id in old.cells or cell.id in old.mems)
     here = replace(topology, cells=cells)
-    if request.dedicated and old.cpu_policy == "dedicated":
+    if request.dedicated and old.dedicated:
         kept = (
             _fewer(here, others, old, request) if request.cpus <= len(old.cpus) else _more(here, others, old, request)
         )
@@ -124,7 +124,7 @@ def increase(old: Plan, new: Plan) -> Plan:
     cells = {}
     for node, share in new.cells.items():
         had = old.cells.get(node, CellShare())
-        taken = had.cpus | had.withheld if old.cpu_policy == "dedicated" else CpuSet("")
+        taken = had.cpus | had.withheld if old.dedicated else NO_CPUS
         cells[node] = replace(
             share,
             cpus=share.cpus - taken,

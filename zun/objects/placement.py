@@ -61,7 +61,7 @@ def keep_problem(keep: CpuSet, held: Plan | None, cpus: float | None) -> str | N
     """
     if not keep:
         return None
-    if held is None or held.cpu_policy == "shared" or cpus is None:
+    if held is None or not held.dedicated or cpus is None:
         return "only a container that has dedicated CPUs, and shall have some, can keep any; leave it out"
     if not keep <= held.cpus:
         return f"CPUs {keep - held.cpus} are not among those it has, {held.cpus}"

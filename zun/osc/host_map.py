@@ -8,10 +8,11 @@ import dataclasses
 import enum
 import itertools
 import string
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zun.topology import CpuSet
+from zun.topology.cpuset import union
 
 
 class Mark(enum.StrEnum):
@@ -107,7 +108,7 @@ class HostMap:
     @property
     def taken(self) -> CpuSet:
         """CPUs of dedicated containers, with the siblings kept idle for them."""
-        return _union(claim.cpus | claim.withheld for claim in self.dedicated)
+        return union(claim.cpus | claim.withheld for claim in self.dedicated)
 
     def free_cpus(self, cell: Cell) -> CpuSet:
         """CPUs of ``cell`` that no dedicated container holds and that work for containers at all."""
@@ -115,10 +116,10 @@ class HostMap:
 
     def marks(self) -> dict[int, str]:
         """Return what to draw for each CPU of a cell.  What keeps a CPU from work wins over who uses it."""
-        drawn = _union(cpus for cell in self.cells for cpus in (cell.cpus, *cell.cores))
+        drawn = union(cpus for cell in self.cells for cpus in (cell.cpus, *cell.cores))
         layers: list[tuple[CpuSet, str]] = [
             (drawn, Mark.FREE),
-            (self.pool & _union(claim.cpus for claim in self.shared), Mark.SHARED),
+            (self.pool & union(claim.cpus for claim in self.shared), Mark.SHARED),
             *((claim.withheld, Mark.WITHHELD) for claim in self.dedicated),
             *((claim.cpus, claim.letter) for claim in self.dedicated),
             (self.reserved, Mark.RESERVED),
@@ -158,13 +159,6 @@ def _letters() -> Iterator[str]:
     for length in itertools.count(1):
         for letters in itertools.product(string.ascii_uppercase, repeat=length):
             yield "".join(letters)
-
-
-def _union(sets: Iterable[CpuSet]) -> CpuSet:
-    total = CpuSet("")
-    for one in sets:
-        total = total | one
-    return total
 
 
 # The table.

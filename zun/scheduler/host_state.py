@@ -8,7 +8,8 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from zun.objects.placement import disk_promised, held_plan
-from zun.topology import CellShare, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
+from zun.topology import CellShare, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
+from zun.topology.cpuset import NO_CPUS
 from zun.topology.holes import Hole, Shape, holes, shapes
 from zun.topology.request import MICRO
 from zun.topology.view import view_of
@@ -74,7 +75,7 @@ def interned(claim: Plan) -> Plan:
         if len(_plans) >= KNOWN:
             _plans.clear()
         bare: dict[int, CellShare] = {
-            node: replace(share, pinned=CpuSet()) if share.pinned else share for node, share in claim.cells.items()
+            node: replace(share, pinned=NO_CPUS) if share.pinned else share for node, share in claim.cells.items()
         }
         known = _plans[key] = replace(claim, cells=bare, generation=None)
     return known

@@ -134,6 +134,14 @@ _set_mask = CpuSet.__dict__["mask"].__set__
 NO_CPUS = CpuSet()
 
 
+def union(sets: Iterable[CpuSet]) -> CpuSet:
+    """What is in any of ``sets``."""
+    mask = 0
+    for each in sets:
+        mask |= each.mask
+    return CpuSet.from_mask(mask)
+
+
 def _checked(cpu: object) -> int:
     # bool is an int: CpuSet([True]) is a mistake, not CPU 1.
     if not isinstance(cpu, int) or isinstance(cpu, bool):

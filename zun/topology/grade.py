@@ -20,7 +20,7 @@ def grade_of(topology: HostTopology, plan: Plan) -> str | None:
     host has changed since, for instance when a sibling that was offline is online. ``isolated`` where every CPU
     is isolated by the kernel.
     """
-    if plan.cpu_policy != "dedicated":
+    if not plan.dedicated:
         return None
     if plan.cpus and plan.cpus <= topology.isolated:
         return "isolated"
@@ -33,7 +33,7 @@ def kept_up(topology: HostTopology, usage: Usage, plan: Plan) -> Plan:
     A CPU that came online is withheld like its neighbours, if nobody holds it and shared containers can do without
     it. The same plan when there is no such CPU.
     """
-    if plan.cpu_policy != "dedicated" or plan.isolation in ("thread", "isolated"):
+    if not plan.dedicated or plan.isolation in ("thread", "isolated"):
         return plan
     view, cells = view_of(topology), dict(plan.cells)
     for node, share in plan.cells.items():

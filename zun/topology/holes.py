@@ -120,7 +120,7 @@ def shapes(usage: Usage) -> Counter[Shape]:
     """How often each kind of dedicated container is there. Huge pages count as no memory."""
     found: Counter[Shape] = Counter()
     for _, plan in usage:
-        if plan.cpu_policy != "shared":
+        if plan.dedicated:
             shares = [share for share in plan.cells.values() if share.cpus]
             found[_shape([Hole(len(share.cpus), 0 if share.pages else share.memory_mib) for share in shares])] += 1
     return found

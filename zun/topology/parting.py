@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from zun.topology.allocator import plan
 from zun.topology.cells import HostTopology
-from zun.topology.cpuset import CpuSet
 from zun.topology.placement import CellShare, Plan
 from zun.topology.refusal import Refusal
 from zun.topology.request import PlacementRequest
@@ -25,7 +24,7 @@ def parted(topology: HostTopology, whole: Plan, requests: Sequence[tuple[float, 
     Its memory is on its own cells, or, where the others left too little there, on the nearest of ``whole``.
     Shared parts all run where ``whole`` does. ``whole`` has no huge pages.
     """
-    if whole.cpu_policy == "shared":
+    if not whole.dedicated:
         return tuple(_share(whole, cpus, memory) for cpus, memory in requests)
     usage = Usage().with_claim(_OTHERS, _all_but(topology, whole))
     parts: dict[int, Plan] = {}
@@ -58,7 +57,7 @@ def _all_but(topology: HostTopology, whole: Plan) -> Plan:
     for node, free in Usage().free(topology).items():
         own = whole.cells.get(node, CellShare())
         cells[node] = CellShare(
-            cpus=CpuSet(topology.cell(node).cpus - own.cpus),
+            cpus=topology.cell(node).cpus - own.cpus,
             memory_mib=free.memory_mib - own.memory_mib,
         )
     return Plan(cells)

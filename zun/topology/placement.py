@@ -52,6 +52,10 @@ class Plan:
             object.__setattr__(self, "mems", CpuSet(self.cells))
 
     @property
+    def dedicated(self) -> bool:
+        return self.cpu_policy == "dedicated"
+
+    @property
     def cpus(self) -> CpuSet:
         """CPUs the container may run on (``cpuset_cpus``)."""
         mask = 0

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from zun.topology.cells import HostTopology, NUMACell
-from zun.topology.cpuset import MAX_ID, CpuSet
+from zun.topology.cpuset import MAX_ID, NO_CPUS, CpuSet, union
 
 _CPU = "sys/devices/system/cpu"
 _NODE = "sys/devices/system/node"
@@ -62,9 +62,9 @@ def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) ->
         cells=tuple(cells),
         sockets=tuple(socket & usable for socket in sockets if socket & usable),
         offline=offline,
-        isolated=(tree.cpu_list(f"{_CPU}/isolated") or CpuSet()) & usable,
-        exposed=_union(core & usable for core in cores if not any(core <= cell.cpus for cell in cells)),
-        exposed_l3=_union(
+        isolated=(tree.cpu_list(f"{_CPU}/isolated") or NO_CPUS) & usable,
+        exposed=union(core & usable for core in cores if not any(core <= cell.cpus for cell in cells)),
+        exposed_l3=union(
             cache & usable for cache in caches if not any(cache & online <= cell.cpus for cell in cells)
         ),
         page_kib=_page_kib(tree.root),
@@ -159,13 +159,6 @@ def _cpu_map(text: str) -> CpuSet:
     return CpuSet.from_mask(mask)
 
 
-def _union(sets: Iterable[CpuSet]) -> CpuSet:
-    union = CpuSet()
-    for cpus in sets:
-        union |= cpus
-    return union
-
-
 # CPUs
 
 
@@ -206,7 +199,7 @@ def _groups(
         named = members(tree, cpu)
         if named is not None and cpu not in named:
             tree.note(f"CPU {cpu} is not among its own {kind}'s CPUs {named}")
-        group = ((named or CpuSet()) & left) | CpuSet((cpu,))
+        group = ((named or NO_CPUS) & left) | CpuSet((cpu,))
         if named is not None and group != (named & online) | CpuSet((cpu,)):
             tree.note(f"the {kind} of CPU {cpu} shares CPUs {(named & online) - group} with another {kind}")
         groups.append(group)
@@ -244,7 +237,7 @@ def _caches(tree: _Tree, online: CpuSet) -> list[CpuSet]:
         if overlapping:
             tree.note(f"the L3 cache of CPU {cpu}, {cache}, overlaps with others: they count as one")
             caches = [other for other in caches if other not in overlapping]
-            cache = _union((cache, *overlapping))
+            cache = union((cache, *overlapping))
         caches.append(cache)
     return caches
 
@@ -363,7 +356,7 @@ def _initiators(tree: _Tree, node: int) -> CpuSet:
     for access in ("access1", "access0"):
         if found := tree.ids(f"{_NODE}/node{node}/{access}/initiators", "node"):
             return CpuSet(found)
-    return CpuSet()
+    return NO_CPUS
 
 
 def _page_kib(root: Path) -> int:

@@ -6,7 +6,8 @@ from typing import Any, TypedDict
 
 from zun.api.views import links
 from zun.db.compute_nodes import HostUsage
-from zun.topology import CpuSet, HostTopology, NUMACell, Plan
+from zun.topology import HostTopology, NUMACell, Plan
+from zun.topology.cpuset import union
 
 NOUN = "hosts"
 
@@ -114,10 +115,7 @@ def topology(node: Mapping[str, Any], claims: Iterable[Mapping[str, Any]]) -> To
     """
     host = HostTopology.from_dict(node["topology"])
     plans = [(row, Plan.from_dict(row["cpuset"])) for row in claims]
-    own = CpuSet()
-    for _, plan in plans:
-        if plan.cpu_policy == "dedicated":
-            own |= plan.cpus | plan.withheld
+    own = union(plan.cpus | plan.withheld for _, plan in plans if plan.dedicated)
     return {
         "host": node["hostname"],
         "uuid": node["uuid"],

@@ -71,11 +71,10 @@ def dry_run(answer: Mapping[str, Any], *, hosts: bool) -> DryRun:
 
 def _placement(placed: Mapping[str, Any], *, hosts: bool) -> Placed:
     plan = Plan.from_dict(placed["cpuset"])
-    dedicated = plan.cpu_policy != "shared"
     cells = []
     for node, share in plan.cells.items():
         shown: PlacedCell = {
-            "cpus": len(share.cpus) if dedicated else share.shared,
+            "cpus": len(share.cpus) if plan.dedicated else share.shared,
             "withheld": len(share.withheld),
             "memory_mib": share.memory_mib,
             "pages": {str(size): count for size, count in share.pages.items()},
