@@ -56,7 +56,7 @@ class Parts:
         volumes = volumes or Volumes({})
         holdings = Holdings(hostname, tracker, pool, scheduler_api)
         operations = Operations(hostname, notifier, holdings)
-        objects = RuntimeObjects(tracker, pool, driver, networks, accounts, volumes)
+        objects = RuntimeObjects(pool, driver, networks, accounts, volumes)
         members = CapsuleMembers(hostname, tracker, driver, objects)
         creation = Creation(
             hostname, tracker, driver, scheduler_api, notifier, networks, operations, holdings, objects, members

@@ -10,12 +10,11 @@ from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.kinds import Kind
 from zun.common.states import Status
-from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.images import Accounts, seen_now_and_then
 from zun.compute.networks import Networks
 from zun.compute.reconcile import take_over, told_by_runtime
 from zun.compute.record import logged
-from zun.compute.shared_pool import SharedPool, pool_of
+from zun.compute.shared_pool import SharedPool
 from zun.compute.verify import disagreements
 from zun.container.driver import ContainerDriver, RuntimeState
 from zun.objects import Container, NetworkPort
@@ -33,14 +32,12 @@ class RuntimeObjects:
 
     def __init__(
         self,
-        tracker: ComputeNodeTracker,
         pool: SharedPool,
         driver: ContainerDriver,
         networks: Networks,
         accounts: Accounts,
         volumes: Volumes,
     ) -> None:
-        self._tracker = tracker
         self._pool = pool
         self._driver = driver
         self._networks = networks
@@ -73,11 +70,7 @@ class RuntimeObjects:
         if instead:  # the image is here: from now on nothing slow can fail
             with self._pool.leaving(container.uuid):
                 self._driver.delete(container, force=True)
-        if plan.cpu_policy == "dedicated":
-            self._pool.settle()
-            cpus = plan.cpus
-        else:
-            cpus = pool_of(self._tracker.topology, self._tracker.usage, container.uuid, plan)
+        cpus = self._pool.cpus_for(container.uuid, plan)
         joins = container.capsule_uuid is not None  # the network is its capsule's
         ports = NetworkPort.list_by_container(context, container.uuid) if in_networks and not joins else []
         plug = None if joins else self._networks.prepare(context, container, ports)
@@ -94,7 +87,7 @@ class RuntimeObjects:
             self._networks.settle(context, container, ports)
         entrypoint, command = image.invocation(container.entrypoint, container.command)
         container.entrypoint, container.command = entrypoint or [], command or []
-        if plan.cpu_policy != "dedicated":
+        if not plan.dedicated:
             self._pool.enter(container, plan, cpus)
 
     def start(self, container: Container, plan: Plan) -> None:

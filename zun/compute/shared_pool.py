@@ -74,8 +74,8 @@ class SharedPool:
         A shared one that could not be made to its end is no member yet, and may be set to run anywhere.
         """
         with self._lock:
-            if plan.cpu_policy == "dedicated":
-                self._settle_all()
+            if plan.dedicated:
+                self.settle()
                 return
             if container.uuid not in self._members:
                 self._members[container.uuid] = Member(container, plan, NO_CPUS)
@@ -107,22 +107,26 @@ class SharedPool:
         Raises PinningMismatch when one did not.
         """
         with self._lock:
-            self._settle_all()
+            for uuid in list(self._members):
+                self._settle(uuid)
 
-    def change(self, container: Container, plan: Plan, *, cpu: float, memory: int) -> CpuSet:
+    def cpus_for(self, uuid: str, plan: Plan) -> CpuSet:
+        """Where ``uuid`` may run now. When this returns, others have left what a dedicated one has for itself."""
+        if plan.dedicated:
+            self.settle()
+            return plan.cpus
+        return pool_of(self._tracker.topology, self._tracker.usage, uuid, plan)
+
+    def change(self, container: Container, plan: Plan, *, cpu: float, memory: int) -> None:
         """Move a container at the runtime to ``plan``, which it holds already, and give it other limits.
 
-        Returns the CPUs it was told to run on. ``container.cpu_policy`` is the plan's. Emptying the CPUs and moving the
-        container is one step for everybody else who wants CPUs of the pool.
+        ``container.cpu_policy`` is the plan's. Emptying the CPUs and moving the container is one step for everybody
+        else who wants CPUs of the pool.
         """
         with self._lock:
             before = self._members.pop(container.uuid, None)
             try:
-                if plan.cpu_policy == "dedicated":
-                    self._settle_all()
-                    cpus = plan.cpus
-                else:
-                    cpus = pool_of(self._tracker.topology, self._tracker.usage, container.uuid, plan)
+                cpus = self.cpus_for(container.uuid, plan)
                 self._driver.update(
                     container, cpu=cpu, memory=memory, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems)
                 )
@@ -130,9 +134,8 @@ class SharedPool:
                 if before is not None:  # it goes on following the pool
                     self._members[container.uuid] = replace(before, unsure=True)
                 raise
-            if plan.cpu_policy != "dedicated":
+            if not plan.dedicated:
                 self._members[container.uuid] = Member(container, plan, cpus)
-        return cpus
 
     def current(self) -> Mapping[str, CpuSet]:
         """Member -> the CPUs it was last told to run on."""
@@ -157,10 +160,6 @@ class SharedPool:
     def _mark_leaving(self, uuid: str, leaving: bool) -> None:
         if uuid in self._members:
             self._members[uuid] = replace(self._members[uuid], leaving=leaving)
-
-    def _settle_all(self) -> None:
-        for uuid in list(self._members):
-            self._settle(uuid)
 
     def _settle(self, uuid: str) -> None:
         member = self._members.get(uuid)

@@ -2,7 +2,7 @@
 """The parts of one host's agent around a runtime in memory and real rows."""
 
 from zun.compute.compute_node_tracker import ComputeNodeTracker
-from zun.compute.shared_pool import SharedPool, pool_of
+from zun.compute.shared_pool import SharedPool
 from zun.container.fake import InMemoryDriver
 from zun.objects.placement import cpuset_record
 from zun.tests.fixtures import new_container
@@ -33,7 +33,7 @@ class Agent:
     def run_shared(self, cpu=1.0, memory=16, **fields):
         """A running shared container, a member of the pool."""
         container, plan = self.claim(cpu=cpu, memory=memory, **fields)
-        cpus = pool_of(self.tracker.topology, self.tracker.usage, container.uuid, plan)
+        cpus = self.pool.cpus_for(container.uuid, plan)
         self.driver.create(container, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems))
         self.pool.enter(container, plan, cpus)
         self.driver.start(container)

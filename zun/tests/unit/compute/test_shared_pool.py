@@ -265,7 +265,7 @@ def test_others_leave_the_cpus_before_one_of_them_gets_them_alone(agent):
     seen = []
     agent.driver.before("update", lambda each: seen.append((each.uuid, agent.runs_on(other))))
     plan = dedicated_plan(agent, mover, "0-1")
-    assert agent.pool.change(mover, plan, cpu=2.0, memory=32) == CpuSet("0-1")
+    agent.pool.change(mover, plan, cpu=2.0, memory=32)
     assert [uuid for uuid, _ in seen] == [other.uuid, mover.uuid]
     assert seen[1] == (mover.uuid, CpuSet("2-3"))
     assert agent.runs_on(mover) == CpuSet("0-1")
@@ -288,7 +288,8 @@ def test_a_container_that_becomes_shared_runs_on_the_pool_and_follows_it(agent):
     agent.driver.start(mover)
     plan = Plan({0: CellShare(cpus=CpuSet("0-3"), memory_mib=16, shared=2.0)}, "shared")
     # It holds its CPUs until the change is done; they are the pool's for it already.
-    assert agent.pool.change(mover, plan, cpu=2.0, memory=16) == CpuSet("0-3")
+    agent.pool.change(mover, plan, cpu=2.0, memory=16)
+    assert agent.told(mover) == CpuSet("0-3")
     agent.tracker.hold(mover.uuid, plan)
     _, taken = agent.claim_dedicated(1)
     agent.pool.settle()
