@@ -12,13 +12,12 @@ import contextlib
 import gc
 import json
 import logging
-import math
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,15 +25,16 @@ import numpy as np
 from zun.common import zones
 from zun.db import aggregates, compute_nodes, containers, services
 from zun.objects.service import COMPUTE_BINARY
+from zun.scheduler.bookings import Booking, Bookings
 from zun.scheduler.columns import Columns
 from zun.scheduler.host_state import Aggregate, Held, HostState
+from zun.scheduler.pace import Pace
 from zun.topology import ClaimConflict, HostTopology, Usage
 
 __all__ = ["Aggregate", "Held", "HostState", "HostTable"]
 
 LOG = logging.getLogger(__name__)
 
-COMPARE_PAUSE = 20  # times as long as comparing took: it is no more than a twentieth of the work
 COMPARE_TOGETHER = 100  # hosts: a few milliseconds, in which nobody else has the interpreter
 READ_TOGETHER = 200  # hosts: the rows of a whole cloud at once would take more memory than the table itself
 MANY = 100  # hosts: fewer do not keep the garbage collector busy
@@ -42,15 +42,8 @@ YOUNG = 5_000  # objects more, which a hundred decisions leave, before it looks 
 SURVIVED = (2, 50)  # such looks before one at what they left, 15,000 objects at once; and of those before one at all
 
 
-@dataclass(frozen=True, slots=True)
-class _Booking:
-    hostname: str
-    held: Held
-    deadline: float
-
-
 class HostTable:
-    """Every known host. Thread-safe; only ``refresh`` and ``catch_up`` do I/O, and hold no lock meanwhile."""
+    """Every known host. Thread-safe; only ``refresh`` and ``catch_up`` do I/O, and nothing else waits for that."""
 
     def __init__(
         self,
@@ -63,8 +56,6 @@ class HostTable:
         background: Executor | None = None,
     ) -> None:
         """``background`` (a thread of its own) is for what no request shall wait for."""
-        self._booking_seconds = booking_seconds
-        self._fresh_seconds = fresh_seconds
         self._failure_seconds = failure_seconds
         self._clock = clock
         self._lock = threading.RLock()
@@ -73,19 +64,15 @@ class HostTable:
         self._hosts = Columns()
         self._read_at: dict[str, Any] = {}  # host -> updated_at of the row last read
         self._ids: dict[str, int] = {}  # host -> id of that row
-        self._bookings: dict[str, _Booking] = {}  # in the order of their deadlines
-        self._booked_on: dict[str, dict[str, None]] = {}  # host -> containers booked there, in the same order
+        self._bookings = Bookings(booking_seconds, clock)
         self._stale: set[str] = set()
         self._comparing = threading.Lock()  # held over I/O; nobody waits for it once the table has hosts
         self._filled = False
         self._settled = MANY
-        self._compare_together = compare_together
+        self._pace = Pace(fresh_seconds, compare_together, clock)
         self._background = background or ThreadPoolExecutor(1, thread_name_prefix="compare")
         self._asked = False  # whether the background has slices to compare
-        self._compared = float("-inf")  # moves on by a slice's part of the pause with each slice
         self._behind = 0  # the id behind which the next slice begins
-        self._comparison_seconds = 0.0  # of the slices of this round
-        self._compare_seconds = 0.0  # of the last round
         self._topologies: dict[str, HostTopology] = {}
         self._aggregates: Sequence[Mapping[str, Any]] = ()
         self._in_aggregates: dict[str, tuple[Aggregate, ...]] = {}
@@ -119,8 +106,7 @@ class HostTable:
             choice = choose(self._hosts)
             if choice is not None:
                 hostname, held = choice
-                self._bookings[uuid] = _Booking(hostname, held, self._clock() + self._booking_seconds)
-                self._booked_on.setdefault(hostname, {})[uuid] = None
+                self._bookings.add(uuid, hostname, held)
                 self._put(hostname, uuid, held)
 
     def unbook(self, uuid: str) -> None:
@@ -149,7 +135,7 @@ class HostTable:
                 return
             if generation <= state.generation:
                 return
-            booking = self._pop_booking(uuid)
+            booking = self._bookings.pop(uuid)
             claims = self._held.setdefault(hostname, {})
             before = claims.pop(uuid, None)
             if held is not None:
@@ -170,11 +156,13 @@ class HostTable:
         less often. While requests come, it is compared slice by slice in the background: all at once would keep the
         interpreter from them for too long.
         """
-        due = self._due()
-        if due >= self._slices() and self._comparing.acquire(blocking=not self._filled):
+        due, slices = self._pace.due(len(self._hosts)), self._pace.slices(len(self._hosts))
+        if due >= slices and self._comparing.acquire(blocking=not self._filled):
             try:
-                if self._due() >= self._slices():
-                    self._compare_whole()
+                if self._pace.due(len(self._hosts)) >= self._pace.slices(len(self._hosts)):
+                    with self._pace.whole():
+                        self._behind = 0
+                        self._compare(None)
             finally:
                 self._comparing.release()
         elif due and not self._asked:
@@ -190,7 +178,7 @@ class HostTable:
         database that something was given back may ask for it before its host's word is here.
         """
         opened = self._opened()
-        together = self._compare_together
+        together = self._pace.together
         known: Counter[int] = Counter()
         with self._lock:
             for state in self._hosts:
@@ -216,29 +204,10 @@ class HostTable:
             closed = {state.hostname for state in there if state.service is not None}
         return closed - services.closed(COMPUTE_BINARY) if closed else closed
 
-    def _slices(self) -> int:
-        return max(1, math.ceil(len(self._hosts) / self._compare_together))
-
-    def _pause(self) -> float:
-        """Seconds from one comparison of a host to the next."""
-        return max(self._fresh_seconds, COMPARE_PAUSE * self._compare_seconds) if self._fresh_seconds else 0.0
-
-    def _due(self) -> int:
-        """How many slices should have been compared again by now."""
-        late, pause = self._clock() - self._compared, self._pause()
-        return self._slices() if late >= pause else int(late * self._slices() / pause)
-
-    def _compare_whole(self) -> None:
-        start = self._clock()
-        self._behind = 0
-        self._compare(None)
-        self._compared = self._clock()
-        self._compare_seconds, self._comparison_seconds = self._compared - start, 0.0
-
     def _compare_due(self) -> None:
         """The work of the background: nobody waits for it, nor hears of its failure."""
         try:
-            for _ in range(self._due()):
+            for _ in range(self._pace.due(len(self._hosts))):
                 with self._comparing:
                     self._compare_slice()
             self._read_stale()
@@ -248,12 +217,10 @@ class HostTable:
             self._asked = False
 
     def _compare_slice(self) -> None:
-        start = self._clock()
-        self._compared += self._pause() / self._slices()  # also where it fails: the next attempt has time
-        self._compare(self._compare_together)
-        self._comparison_seconds += self._clock() - start
+        with self._pace.slice(len(self._hosts)):
+            self._compare(self._pace.together)
         if not self._behind:
-            self._compare_seconds, self._comparison_seconds = self._comparison_seconds, 0.0
+            self._pace.end_round()
 
     def _compare(self, limit: int | None) -> None:
         """Note which hosts are not as the database has them, among all or the next ``limit``.
@@ -316,7 +283,7 @@ class HostTable:
             except (AttributeError, KeyError, TypeError, ValueError) as exc:  # no version of this code wrote them
                 LOG.warning("Host %s gets no containers: its rows in the database cannot be read: %r", name, exc)
         with self._lock:
-            carried_out: list[_Booking] = []
+            carried_out: list[Booking] = []
             for node in nodes:
                 name = node["hostname"]
                 if name not in held:
@@ -330,7 +297,7 @@ class HostTable:
                 self._read_at[name], self._ids[name] = node["updated_at"], node["id"]
                 self._held[name] = held[name]
                 # A choice that was carried out, here or by another scheduler elsewhere, is no booking any more.
-                carried_out += [booking for uuid in held[name] if (booking := self._pop_booking(uuid)) is not None]
+                carried_out += [booking for uuid in held[name] if (booking := self._bookings.pop(uuid)) is not None]
                 self._own_zones[name] = node["availability_zone"]
                 state = self._state(node, topologies[name], known)
                 self._hosts.put(self._with_claims(replace(state, service=rows.get(name))))
@@ -419,40 +386,26 @@ class HostTable:
         except ClaimConflict:  # an old change came after the database had been read: read it again
             self._stale.add(state.hostname)
             usage, claims = _without_conflicts(claims)
-        for uuid in list(self._booked_on.get(state.hostname, ())):
-            booking = self._bookings[uuid]
+        for uuid, held in self._bookings.on(state.hostname):
             if uuid in claims:
                 continue
-            if usage.fits(state.topology, booking.held.plan) is None:
-                usage = usage.with_claim(uuid, booking.held.plan)
-                claims[uuid] = booking.held
+            if usage.fits(state.topology, held.plan) is None:
+                usage = usage.with_claim(uuid, held.plan)
+                claims[uuid] = held
             else:  # somebody else was quicker; the host will refuse this one
-                self._pop_booking(uuid)
+                self._bookings.pop(uuid)
         groups = Counter(held.group for held in claims.values() if held.group is not None)
         images = Counter(held.image for held in claims.values() if held.image is not None)
         disk = sum(held.disk for held in claims.values())
         return replace(state, usage=usage, disk_used=disk, groups=dict(groups), images=dict(images))
 
-    def _pop_booking(self, uuid: str) -> _Booking | None:
-        booking = self._bookings.pop(uuid, None)
-        if booking is not None:
-            on_host = self._booked_on[booking.hostname]
-            del on_host[uuid]
-            if not on_host:
-                del self._booked_on[booking.hostname]
-        return booking
-
     def _unbook(self, uuid: str) -> None:
-        booking = self._pop_booking(uuid)
+        booking = self._bookings.pop(uuid)
         if booking is not None:
             self._recount(booking.hostname)
 
     def _drop_old_bookings(self) -> None:
-        now = self._clock()
-        while self._bookings:
-            uuid, booking = next(iter(self._bookings.items()))
-            if booking.deadline > now:
-                return
+        for uuid in self._bookings.late():
             self._unbook(uuid)
 
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """From an accepted request to a pinned container, over real messages and a real database."""
 
+import time
 from dataclasses import replace
 
 import pytest
 
 from zun.common import exceptions
 from zun.db import containers as db
+from zun.scheduler.bookings import Bookings
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.cloud import Cloud, machine
 from zun.topology import CpuSet
@@ -146,7 +148,7 @@ def test_a_host_that_refuses_is_left_for_another(cloud, context):
     for _ in range(2):
         cloud.run(context, cpu_policy="dedicated", cpu=4.0, memory=64, request={"run": True, "host": "one"})
     with table._lock:
-        table._held["one"], table._bookings, table._booked_on = {}, {}, {}
+        table._held["one"], table._bookings = {}, Bookings(60, time.monotonic)
         table._hosts.put(full)
     assert len(agent.tracker.usage) == 2
     container = cloud.run(context, cpu_policy="dedicated", cpu=4.0, memory=64)

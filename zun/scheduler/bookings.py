@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scheduler's own choices, from when they are made until their hosts confirm or refuse them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import takewhile
+
+from zun.scheduler.host_state import Held
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    hostname: str
+    held: Held
+    deadline: float
+
+
+class Bookings:
+    """One a container. Each is good for ``seconds``. Not thread-safe."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._bookings: dict[str, Booking] = {}  # in the order of their deadlines
+        self._on: dict[str, dict[str, None]] = {}  # host -> containers, in the same order
+
+    def __contains__(self, uuid: str) -> bool:
+        return uuid in self._bookings
+
+    def add(self, uuid: str, hostname: str, held: Held) -> None:
+        """The container must not have one."""
+        self._bookings[uuid] = Booking(hostname, held, self._clock() + self._seconds)
+        self._on.setdefault(hostname, {})[uuid] = None
+
+    def pop(self, uuid: str) -> Booking | None:
+        booking = self._bookings.pop(uuid, None)
+        if booking is not None:
+            on_host = self._on[booking.hostname]
+            del on_host[uuid]
+            if not on_host:
+                del self._on[booking.hostname]
+        return booking
+
+    def on(self, hostname: str) -> list[tuple[str, Held]]:
+        """What is booked there, by container, in the order in which it was."""
+        return [(uuid, self._bookings[uuid].held) for uuid in self._on.get(hostname, ())]
+
+    def late(self) -> list[str]:
+        """The containers whose deadline has passed."""
+        now = self._clock()
+        return [uuid for uuid, _ in takewhile(lambda each: each[1].deadline <= now, self._bookings.items())]
