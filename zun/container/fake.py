@@ -9,19 +9,14 @@ Every operation on one container costs the same however many there are.
 import queue
 import signal as signals
 import threading
-import time
 import uuid as uuids
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC
-from typing import Any, Self
+from typing import Self
 
 from oslo_config import cfg
 
 from zun.common import exceptions
-from zun.common.image_reference import LOCAL
 from zun.container.driver import (
     RESYNC,
     ContainerView,
@@ -29,28 +24,25 @@ from zun.container.driver import (
     ImageFacts,
     Intruder,
     KernelView,
-    LocalImage,
     PinningView,
     Plug,
-    RegistryAuth,
     RuntimeEvent,
     RuntimeMount,
     RuntimeState,
-    Stream,
 )
+from zun.container.fake_archives import InMemoryArchives
 from zun.container.fake_audit import AuditedKernel
+from zun.container.fake_console import InMemoryConsole
+from zun.container.fake_images import InMemoryImages
 from zun.container.fake_runtime import (
     KILLED,
     TERMINATED,
     InMemoryRuntime,
-    Outcome,
     RuntimeObject,
-    pretend,
     signal_number,
     utcnow,
 )
-from zun.container.fake_terminals import Echo, PreparedCommand
-from zun.container.logs import since_epoch, tail_lines
+from zun.container.fake_terminals import InMemoryTerminals
 from zun.topology import CpuSet
 
 DEFAULT_FACTS = HostFacts(
@@ -88,20 +80,11 @@ class Disobedience:
     repairable: bool
 
 
-@dataclass(slots=True)
-class _Failure:
-    error: Exception
-    times: int
-    after: bool
-
-
-class InMemoryDriver:
+class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemoryTerminals):
     """Containers that only exist here; threads may share it.
 
-    ``latency`` is what every operation takes, in seconds, outside of any lock. ``images`` are those on the
-    host (None: any image is), ``registry`` those a pull brings. ``cpus`` and ``mems`` are the ids the kernel
-    knows; given, others are refused as Docker does. ``runtime`` is shared by drivers that stand for agents on
-    one daemon.
+    ``cpus`` and ``mems`` are the ids the kernel knows; given, others are refused as Docker does. ``runtime`` is shared
+    by drivers that stand for agents on one daemon.
 
     Beyond the Protocols: :meth:`fail` and :meth:`before` disturb an operation, :meth:`disobey` the kernel,
     :meth:`cut_events` and :meth:`join_events` the stream of events, :meth:`exit` ends a process;
@@ -120,24 +103,18 @@ class InMemoryDriver:
         execute_timeout: float = 5.0,
         runtime: InMemoryRuntime | None = None,
     ) -> None:
-        self.host_facts = host_facts
-        self.latency = latency
-        self.images = None if images is None else dict(images)
-        self.registry = dict(registry or {})
-        self.runtime = runtime or InMemoryRuntime()
+        super().__init__(
+            images=images,
+            registry=registry,
+            execute_timeout=execute_timeout,
+            host_facts=host_facts,
+            latency=latency,
+            runtime=runtime or InMemoryRuntime(),
+        )
         self.updates: list[Update] = []
-        self.archives: dict[tuple[str, str], bytes] = {}
-        self.pulls: list[str] = []
-        self.commits: dict[str, str] = {}  # name of an image -> the container it was made of
-        self.credentials: list[RegistryAuth | None] = []
         self.kernel = AuditedKernel()
         self._cpus, self._mems = cpus, mems
-        self._execute_timeout = execute_timeout
-        self._failures: dict[str, list[_Failure]] = defaultdict(list)
-        self._hooks: dict[str, list[Callable[[ContainerView | None], None]]] = defaultdict(list)
         self._disobedient: dict[str, Disobedience] = {}
-        self.commands: dict[str, PreparedCommand] = {}
-        self.terminal_sizes: dict[str, tuple[int, int]] = {}
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
@@ -145,16 +122,6 @@ class InMemoryDriver:
         return cls(replace(DEFAULT_FACTS, name=conf.host), execute_timeout=conf.docker.execute_timeout)
 
     # What tests do to it.
-
-    def fail(self, operation: str, error: Exception, times: int = 1, *, after: bool = False) -> None:
-        """Let the next ``times`` calls of a method raise ``error``, instead of their work or ``after`` it."""
-        with self.runtime.lock:
-            self._failures[operation].append(_Failure(error, times, after))
-
-    def before(self, operation: str, hook: Callable[[ContainerView | None], None]) -> None:
-        """Call ``hook`` with the container before every call of a method; it may block or raise."""
-        with self.runtime.lock:
-            self._hooks[operation].append(hook)
 
     def disobey(
         self,
@@ -364,172 +331,6 @@ class InMemoryDriver:
             if cpuset_cpus or cpuset_mems:
                 self._repair(found)
 
-    # Console
-
-    def execute(
-        self, container: ContainerView, command: Sequence[str], timeout: float | None = None
-    ) -> tuple[str, int]:
-        with self._operation("execute", container):
-            found = self._running(container, "execute a command in")
-            if found.paused:
-                raise exceptions.Conflict(f"Cannot execute a command in container {found.uuid}: it is paused")
-        outcome = pretend(command) or Outcome("", 0)
-        limit = self._execute_timeout if timeout is None else timeout
-        if outcome.seconds > limit:
-            # Raised at once: the wait would prove nothing.
-            raise exceptions.Conflict(f"The command did not end within {limit:g} seconds in {container.uuid}")
-        return outcome.output, outcome.code
-
-    def logs(
-        self,
-        container: ContainerView,
-        *,
-        stdout: bool = True,
-        stderr: bool = True,
-        timestamps: bool = False,
-        tail: str | int | None = "all",
-        since: str | int | float | None = None,
-    ) -> str:
-        with self._operation("logs", container):
-            lines = tuple(self._find(container).log) if stdout else ()
-        start, count = since_epoch(since), tail_lines(tail)
-        if start is not None:
-            lines = tuple(line for line in lines if line[0].replace(tzinfo=UTC).timestamp() >= start)
-        if isinstance(count, int):
-            lines = lines[len(lines) - min(count, len(lines)) :]
-        return "".join(f"{when.isoformat()}Z {text}\n" if timestamps else f"{text}\n" for when, text in lines)
-
-    def top(self, container: ContainerView, ps_args: str | None = None) -> dict[str, Any]:
-        with self._operation("top", container):
-            found = self._running(container, "list the processes of")
-            row = ["root", str(found.pid), "1", "0", "00:00", "?", "00:00:00", " ".join(found.command)]
-            return {"Titles": ["UID", "PID", "PPID", "C", "STIME", "TTY", "TIME", "CMD"], "Processes": [row]}
-
-    def stats(self, container: ContainerView) -> dict[str, Any]:
-        with self._operation("stats", container):
-            found = self._running(container, "read the statistics of")
-            limit = found.memory or self.host_facts.mem_total_mib
-            return {
-                "CONTAINER": container.name or f"zun-{found.uuid}",
-                "CPU %": 0.0,
-                "MEM USAGE(MiB)": 1.0,
-                "MEM LIMIT(MiB)": float(limit),
-                "MEM %": 100.0 / limit,
-                "BLOCK I/O(B)": "0/0",
-                "NET I/O(B)": "0/0",
-            }
-
-    # Archives
-
-    def get_archive(self, container: ContainerView, path: str) -> tuple[Iterator[bytes], dict[str, Any]]:
-        """What was last put to this path, byte for byte."""
-        with self._operation("get_archive", container):
-            found = self._find(container)
-            data = self.archives.get((found.uuid, path))
-            if data is None:
-                raise exceptions.InvalidValue(f"path: there is no '{path}' in container {found.uuid}")
-        stat = {"name": path.rpartition("/")[2], "size": len(data), "mode": 493, "mtime": "", "linkTarget": ""}
-        return (data[start : start + 1000] for start in range(0, len(data), 1000)), stat
-
-    def put_archive(self, container: ContainerView, path: str, chunks: Iterable[bytes]) -> None:
-        with self._operation("put_archive", container):
-            found = self._find(container)
-        data = b"".join(chunks)
-        with self.runtime.lock:
-            self.archives[found.uuid, path] = data
-
-    # Terminals
-
-    def attach(self, container: ContainerView) -> Stream:
-        with self._operation("attach", container):
-            self._running(container, "attach to")
-            return Echo()
-
-    def create_exec(self, container: ContainerView, command: Sequence[str], *, interactive: bool) -> str:
-        with self._operation("create_exec", container):
-            self._running(container, "execute a command in")
-            exec_id = uuids.uuid4().hex * 2
-            self.commands[exec_id] = PreparedCommand(container.uuid)
-            return exec_id
-
-    def open_exec(self, container: ContainerView, exec_id: str) -> Stream:
-        with self._operation("open_exec", container):
-            command = self._command(container, exec_id)
-            if command.started:
-                raise exceptions.Conflict(f"Cannot execute a command in container {container.uuid}: it was started")
-            command.started = True
-            return Echo()
-
-    def resize(self, container: ContainerView, *, width: int, height: int) -> None:
-        with self._operation("resize", container):
-            self._running(container, "resize the terminal of")
-            self.terminal_sizes[container.uuid] = (width, height)
-
-    def resize_exec(self, container: ContainerView, exec_id: str, *, width: int, height: int) -> None:
-        with self._operation("resize_exec", container):
-            self._command(container, exec_id).size = (width, height)
-
-    def _command(self, container: ContainerView, exec_id: str) -> PreparedCommand:
-        found = self.commands.get(exec_id)
-        if found is None or found.container_uuid != container.uuid:
-            raise exceptions.InvalidValue(f"exec_id: container {container.uuid} has no command {exec_id}.")
-        return found
-
-    # Images
-
-    def ensure(
-        self,
-        image: str,
-        policy: str | None = None,
-        auth: RegistryAuth | None = None,
-        progress: Callable[[str], None] | None = None,
-    ) -> ImageFacts:
-        with self._operation("ensure", None):
-            if self.images is None:
-                return ImageFacts(image_id=f"sha256:{image}")
-            if policy != "always" and image in self.images:
-                return self.images[image]
-            if policy not in (None, "", "ifnotpresent", "always"):
-                raise exceptions.ImageNotFound(image=image)
-            self.pulls.append(image)
-            self.credentials.append(auth)
-            if progress is not None:
-                progress(f"Pulling {image}")
-            if image not in self.registry:
-                raise exceptions.ImageNotFound(image=image)
-            self.images[image] = self.registry[image]
-            return self.images[image]
-
-    def remove_image(self, image: str) -> None:
-        with self._operation("remove_image", None):
-            if self.images is not None:
-                self.images.pop(image, None)
-
-    def commit(self, container: ContainerView, name: str) -> ImageFacts:
-        with self._operation("commit", container):
-            found = self._find(container)
-            self.commits[name] = found.uuid
-            facts = ImageFacts(f"sha256:{name}", size=1000)
-            if self.images is not None:
-                self.images[name] = facts
-            return facts
-
-    def find_images(self, term: str) -> Sequence[LocalImage]:
-        with self._operation("find_images", None):
-            named = sorted((*name.rpartition(":")[::2], facts) for name, facts in (self.images or {}).items())
-            return [
-                LocalImage(name, (tag,), facts.image_id, facts.size)
-                for name, tag, facts in named
-                if term in name and name != LOCAL
-            ]
-
-    def search_images(self, term: str) -> Sequence[Mapping[str, Any]]:
-        with self._operation("search_images", None):
-            metadata = {"is_official": False, "star_count": 0}
-            return [
-                {"name": name, "description": "", "metadata": metadata} for name in self.registry if term in name
-            ]
-
     # EventSource
 
     def events(self, stop: threading.Event) -> Iterator[RuntimeEvent]:
@@ -553,44 +354,6 @@ class InMemoryDriver:
     def facts(self) -> HostFacts:
         with self._operation("facts", None):
             return self.host_facts
-
-    @contextmanager
-    def _operation(self, name: str, container: ContainerView | None) -> Iterator[None]:
-        """Everything that happens around the work of one method; the work holds the runtime's lock."""
-        for hook in tuple(self._hooks.get(name, ())):
-            hook(container)
-        if self.latency:
-            time.sleep(self.latency)
-        failure = self._next_failure(name)
-        if failure is not None and not failure.after:
-            raise failure.error
-        with self.runtime.lock:
-            yield
-        if failure is not None:
-            raise failure.error
-
-    def _next_failure(self, name: str) -> _Failure | None:
-        with self.runtime.lock:
-            pending = self._failures.get(name)
-            if not pending:
-                return None
-            failure = pending[0]
-            failure.times -= 1
-            if failure.times <= 0:
-                pending.pop(0)
-            return failure
-
-    def _find(self, container: ContainerView) -> RuntimeObject:
-        found = self.runtime.objects.get(container.uuid)
-        if found is None:
-            raise exceptions.ContainerNotFound(container=container.uuid)
-        return found
-
-    def _running(self, container: ContainerView, action: str) -> RuntimeObject:
-        found = self._find(container)
-        if not found.pid:
-            raise exceptions.Conflict(f"Cannot {action} container {found.uuid}: it is not running")
-        return found
 
     def _start(self, stopped: RuntimeObject) -> None:
         self._repair(stopped)

@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A terminal in memory."""
+"""Terminals of the in-memory driver."""
 
 import queue
+import uuid as uuids
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+from zun.common import exceptions
+from zun.container.driver import ContainerView, Stream
+from zun.container.fake_operations import OnRuntime
 
 END_OF_INPUT = b"\x04"
 
@@ -37,3 +44,45 @@ class Echo:
 
     def close(self) -> None:
         self._typed.put(b"")
+
+
+class InMemoryTerminals(OnRuntime):
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**more)
+        self.commands: dict[str, PreparedCommand] = {}
+        self.terminal_sizes: dict[str, tuple[int, int]] = {}
+
+    def attach(self, container: ContainerView) -> Stream:
+        with self._operation("attach", container):
+            self._running(container, "attach to")
+            return Echo()
+
+    def create_exec(self, container: ContainerView, command: Sequence[str], *, interactive: bool) -> str:
+        with self._operation("create_exec", container):
+            self._running(container, "execute a command in")
+            exec_id = uuids.uuid4().hex * 2
+            self.commands[exec_id] = PreparedCommand(container.uuid)
+            return exec_id
+
+    def open_exec(self, container: ContainerView, exec_id: str) -> Stream:
+        with self._operation("open_exec", container):
+            command = self._command(container, exec_id)
+            if command.started:
+                raise exceptions.Conflict(f"Cannot execute a command in container {container.uuid}: it was started")
+            command.started = True
+            return Echo()
+
+    def resize(self, container: ContainerView, *, width: int, height: int) -> None:
+        with self._operation("resize", container):
+            self._running(container, "resize the terminal of")
+            self.terminal_sizes[container.uuid] = (width, height)
+
+    def resize_exec(self, container: ContainerView, exec_id: str, *, width: int, height: int) -> None:
+        with self._operation("resize_exec", container):
+            self._command(container, exec_id).size = (width, height)
+
+    def _command(self, container: ContainerView, exec_id: str) -> PreparedCommand:
+        found = self.commands.get(exec_id)
+        if found is None or found.container_uuid != container.uuid:
+            raise exceptions.InvalidValue(f"exec_id: container {container.uuid} has no command {exec_id}.")
+        return found

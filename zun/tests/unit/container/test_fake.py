@@ -9,7 +9,7 @@ import pytest
 
 from zun.common import exceptions
 from zun.common.states import Status
-from zun.container import fake
+from zun.container import fake_operations
 from zun.container.driver import ContainerView, ImageFacts, KernelView
 from zun.container.fake import DEFAULT_FACTS, InMemoryDriver, Update
 from zun.container.fake_runtime import pretend, signal_number
@@ -164,7 +164,7 @@ def test_latency_is_not_taken_under_the_lock(monkeypatch: pytest.MonkeyPatch) ->
         together.wait()
         slept.append(seconds)
 
-    monkeypatch.setattr(fake, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(fake_operations, "time", SimpleNamespace(sleep=sleep))
     driver = InMemoryDriver(latency=0.2)
     threads = [threading.Thread(target=driver.facts) for _ in range(20)]
     for thread in threads:

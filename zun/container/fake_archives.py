@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of containers of the in-memory driver."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from zun.common import exceptions
+from zun.container.driver import ContainerView
+from zun.container.fake_operations import OnRuntime
+
+
+class InMemoryArchives(OnRuntime):
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**more)
+        self.archives: dict[tuple[str, str], bytes] = {}
+
+    def get_archive(self, container: ContainerView, path: str) -> tuple[Iterator[bytes], dict[str, Any]]:
+        """What was last put to this path, byte for byte."""
+        with self._operation("get_archive", container):
+            found = self._find(container)
+            data = self.archives.get((found.uuid, path))
+            if data is None:
+                raise exceptions.InvalidValue(f"path: there is no '{path}' in container {found.uuid}")
+        stat = {"name": path.rpartition("/")[2], "size": len(data), "mode": 493, "mtime": "", "linkTarget": ""}
+        return (data[start : start + 1000] for start in range(0, len(data), 1000)), stat
+
+    def put_archive(self, container: ContainerView, path: str, chunks: Iterable[bytes]) -> None:
+        with self._operation("put_archive", container):
+            found = self._find(container)
+        data = b"".join(chunks)
+        with self.runtime.lock:
+            self.archives[found.uuid, path] = data

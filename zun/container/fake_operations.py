@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every operation of the in-memory driver is done inside: its time, and how tests disturb it."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from zun.common import exceptions
+from zun.container.driver import ContainerView, HostFacts
+from zun.container.fake_runtime import InMemoryRuntime, RuntimeObject
+
+
+@dataclass(slots=True)
+class _Failure:
+    error: Exception
+    times: int
+    after: bool
+
+
+class OnRuntime:
+    """A capability of a host. Several combine into a driver and share the runtime.
+
+    ``latency`` is what every operation takes, in seconds, outside of any lock.
+    """
+
+    def __init__(self, *, host_facts: HostFacts, latency: float, runtime: InMemoryRuntime) -> None:
+        self.host_facts = host_facts
+        self.latency = latency
+        self.runtime = runtime
+        self._failures: dict[str, list[_Failure]] = defaultdict(list)
+        self._hooks: dict[str, list[Callable[[ContainerView | None], None]]] = defaultdict(list)
+
+    def fail(self, operation: str, error: Exception, times: int = 1, *, after: bool = False) -> None:
+        """Let the next ``times`` calls of a method raise ``error``, instead of their work or ``after`` it."""
+        with self.runtime.lock:
+            self._failures[operation].append(_Failure(error, times, after))
+
+    def before(self, operation: str, hook: Callable[[ContainerView | None], None]) -> None:
+        """Call ``hook`` with the container before every call of a method; it may block or raise."""
+        with self.runtime.lock:
+            self._hooks[operation].append(hook)
+
+    @contextmanager
+    def _operation(self, name: str, container: ContainerView | None) -> Iterator[None]:
+        """Everything that happens around the work of one method; the work holds the runtime's lock."""
+        for hook in tuple(self._hooks.get(name, ())):
+            hook(container)
+        if self.latency:
+            time.sleep(self.latency)
+        failure = self._next_failure(name)
+        if failure is not None and not failure.after:
+            raise failure.error
+        with self.runtime.lock:
+            yield
+        if failure is not None:
+            raise failure.error
+
+    def _next_failure(self, name: str) -> _Failure | None:
+        with self.runtime.lock:
+            pending = self._failures.get(name)
+            if not pending:
+                return None
+            failure = pending[0]
+            failure.times -= 1
+            if failure.times <= 0:
+                pending.pop(0)
+            return failure
+
+    def _find(self, container: ContainerView) -> RuntimeObject:
+        found = self.runtime.objects.get(container.uuid)
+        if found is None:
+            raise exceptions.ContainerNotFound(container=container.uuid)
+        return found
+
+    def _running(self, container: ContainerView, action: str) -> RuntimeObject:
+        found = self._find(container)
+        if not found.pid:
+            raise exceptions.Conflict(f"Cannot {action} container {found.uuid}: it is not running")
+        return found
