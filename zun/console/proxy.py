@@ -26,7 +26,7 @@ LOG = logging.getLogger(__name__)
 NORMAL, GOING_AWAY, BROKEN = 1000, 1001, 1011
 BINARY = Subprotocol("binary")
 CONTROL_FRAME_LIMIT = 123  # bytes of a close frame's reason
-STOP_SECONDS = 5.0  # for sessions to end well when the proxy stops
+END_SECONDS = 5.0  # for a session to end well, and for all of them when the proxy stops
 
 
 class _Session(server.ServerConnection):
@@ -65,6 +65,7 @@ class Proxy:
             compression=None,
             # The client in use stops reading its keyboard while it waits for data after any frame, and a ping is one.
             ping_interval=None,
+            close_timeout=END_SECONDS,
             max_size=1 << 20,
         )
         self._thread = threading.Thread(target=self._server.serve_forever, name="wsproxy", daemon=True)
@@ -84,7 +85,7 @@ class Proxy:
             return len(self._sessions)
 
     def stop(self) -> None:
-        """Refuse new sessions and end those that run, within STOP_SECONDS."""
+        """Refuse new sessions and end those that run, within END_SECONDS."""
         self._server.shutdown()
         self._thread.join()
         with self._lock:
@@ -93,7 +94,7 @@ class Proxy:
         closing = [threading.Thread(target=_leave, args=(session,), daemon=True) for session in sessions]
         for each in closing:
             each.start()
-        deadline = time.monotonic() + STOP_SECONDS
+        deadline = time.monotonic() + END_SECONDS
         for each in closing:
             each.join(max(0.0, deadline - time.monotonic()))
         # A client or a process that does not read would hold its threads, and with them the program, for ever.

@@ -190,7 +190,13 @@ def flood(send):
     return thread
 
 
-def test_a_process_that_reads_nothing_ends_its_session(cloud, proxy, context, container, process):
+@pytest.fixture
+def hasty(monkeypatch):
+    """Who does not read would be waited for as long as it takes a session to end well."""
+    monkeypatch.setattr(console_proxy, "END_SECONDS", 0.2)
+
+
+def test_a_process_that_reads_nothing_ends_its_session(cloud, hasty, proxy, context, container, process):
     """Or who sends it much and goes would leave threads and connections behind."""
     with session(proxy, cloud.compute_api.attach(context, container)) as terminal:
         sending = flood(terminal.send)
@@ -200,8 +206,7 @@ def test_a_process_that_reads_nothing_ends_its_session(cloud, proxy, context, co
 
 
 @pytest.mark.parametrize("side", ["client", "process"])
-def test_who_does_not_read_keeps_no_proxy_from_stopping(cloud, context, container, process, monkeypatch, side):
-    monkeypatch.setattr(console_proxy, "STOP_SECONDS", 0.2)
+def test_who_does_not_read_keeps_no_proxy_from_stopping(cloud, hasty, context, container, process, side):
     proxy = wsproxy.build(cloud.conf, cloud.drivers["host-1"])
     proxy.start()
     with session(proxy, cloud.compute_api.attach(context, container), ping_interval=None) as terminal:
