@@ -71,7 +71,7 @@ class Socket(io.RawIOBase):
 
 def read(kind, sent, sizes, number, converters):
     """The rows that a result of this kind reads from a connection, or the failure; and what it says of itself."""
-    connection = connections.Connection(defer_connect=True)
+    connection = connections.Connection(defer_connect=True, ssl_disabled=True)  # to prepare TLS takes all the time
     connection._rfile = io.BufferedReader(Socket(sent, [*sizes]), 64)
     connection._current_timeout = connection._read_timeout
     connection._next_seq_id = number
