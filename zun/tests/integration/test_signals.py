@@ -10,13 +10,18 @@ import pytest
 
 # Delivers the signal to a thread that is not the main one, which the kernel may do at any time.
 PROGRAM = """
-import signal, threading, time
+import linecache, os, signal, sys, threading
 from zun.cmd import program
 
+def main_is_asleep():
+    frame = sys._current_frames()[threading.main_thread().ident]
+    with open(f"/proc/self/task/{os.getpid()}/stat") as stat:
+        state = stat.read().rpartition(")")[2].split()[0]
+    return state == "S" and "os.read(" in linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+
 def hit():
-    while signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-        time.sleep(0.01)
-    time.sleep(0.2)  # the main thread is asleep by now
+    while not main_is_asleep():
+        pass
     signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
     threading.Event().wait()
 
