@@ -163,6 +163,7 @@ class Lifecycle:
         """
         with (
             recorded(context, container.uuid, "commit") as step,
+            self._operations.locks(image_uuid),  # tells that it is being made
             self._operations.undisturbed(context, container.uuid) as current,
         ):
             try:
@@ -181,7 +182,8 @@ class Lifecycle:
                 LOG.warning("No image could be made of container %s: %s", container.uuid, exc)
                 image.destroy()
                 return
-            image.image_id, image.size, image.status = facts.image_id, str(facts.size), "Available"
+            image.image_id, image.size = facts.image_id, str(facts.size)
+            image.status, image.status_detail = "Available", None
             try:
                 image.save()
             except exceptions.ImageNotFound as exc:  # it was deleted meanwhile, when there was nothing to remove
