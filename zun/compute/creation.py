@@ -29,7 +29,7 @@ from zun.compute.runtime_objects import RuntimeObjects
 from zun.container.driver import ContainerDriver
 from zun.objects import Container
 from zun.objects.container import Claimed
-from zun.objects.placement import cpuset_record, held_plan
+from zun.objects.placement import cpuset_record, disk_promised, held_plan
 from zun.scheduler.rpcapi import SchedulerAPI
 from zun.topology import Plan
 
@@ -102,7 +102,7 @@ class Creation:
             plan = None if current is None else held_plan(current)
             if current is None or plan is None or current.status != Status.CREATING:
                 return False
-            self._tracker.hold(uuid, plan)
+            self._tracker.hold(uuid, plan, disk_promised(current))
             self._build(context, current, plan)
             return True
 

@@ -84,8 +84,10 @@ def _plain_addresses(addresses: Sequence[str]) -> list[dict[str, Any]]:
 def _vanished(row: Mapping[str, Any]) -> dict[str, Any]:
     if row["auto_remove"] and row["status"] != Status.ERROR:
         return {"status": Status.DELETED, "cpuset": None}
-    if row["status"] == Status.ERROR or row["container_id"] is None:
+    if row["status"] == Status.ERROR:
         return {}
+    if row["container_id"] is None:  # it was never made: a reboot was tried all the same, and told why it failed
+        return {"status": Status.ERROR}
     if row["auto_heal"] and row["status"] in _HEALED:
         request = {**row["request"], "run": row["status"] == Status.RUNNING}
         return {"status": Status.REBUILDING, "status_reason": HEALING, "request": request}

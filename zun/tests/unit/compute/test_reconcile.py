@@ -128,7 +128,7 @@ REMOVED = {"status": Status.DELETED, "cpuset": None}
     [
         pytest.param({}, VANISHED, {}, id="it-vanished"),
         pytest.param({"auto_remove": True}, REMOVED, {}, id="it-removed-itself"),
-        pytest.param({"container_id": None}, {}, {}, id="it-was-never-made"),
+        pytest.param({"container_id": None}, {"status": Status.ERROR}, {}, id="it-was-never-made"),
         pytest.param({"container_id": None, "auto_remove": True}, REMOVED, {}, id="it-removed-itself-at-once"),
     ],
 )
@@ -148,7 +148,7 @@ def test_what_vanished_and_is_to_be_healed(status):
     if status not in LEFT_ALONE | {Status.ERROR}:
         assert observed(row(status, auto_heal=True, auto_remove=True), None) == REMOVED
         never_made = row(status, auto_heal=True, container_id=None)
-        assert observed(never_made, None) == {}
+        assert observed(never_made, None) == {"status": Status.ERROR}
 
 
 AT_WORK = {
