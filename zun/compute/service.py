@@ -182,8 +182,8 @@ class ComputeService:
         parts, lifecycle = self.parts, self.parts.lifecycle
         steps: dict[Step, Callable[[RequestContext, Container], object]] = {
             Step.RESUME_CREATE: lambda ctx, each: parts.creation.resume(ctx, each.uuid),
-            # What was accepted is deleted, whatever the runtime says: the user cannot ask for it a second time.
-            Step.DELETE: lambda ctx, each: lifecycle.delete(ctx, each, force=True),
+            # What was accepted is deleted: the user cannot ask for it a second time, or meant it to be stopped before.
+            Step.DELETE: lambda ctx, each: lifecycle.delete(ctx, each, kill=True),
             Step.START: lifecycle.start,
             Step.STOP: lifecycle.stop,
             Step.REBOOT: lifecycle.reboot,

@@ -47,6 +47,21 @@ def test_what_could_not_be_removed_keeps_its_cpus(cloud, context):
     assert cloud.run(context, cpu_policy="dedicated", cpu=2.0).status == "Running"
 
 
+def test_an_interrupted_deletion_that_fails_keeps_its_cpus(cloud, context):
+    driver = cloud.drivers["one"]
+    container = cloud.run(context, **TWO)
+    cloud.stop_agent("one")
+    db.update(container.uuid, {"status": "Deleting"})
+    driver.fail("delete", exceptions.Unavailable(), times=1000)
+    agent = cloud.start_agent("one")
+    wait_for(lambda: "could not be deleted" in (db.get(container.uuid)["status_reason"] or ""))
+    assert driver.runtime.objects[container.uuid].pid and agent.tracker.usage.claim(container.uuid) is not None
+    driver.end_failures("delete")
+    agent._sync_all()
+    cloud.gone(container)
+    assert driver.list() == {}
+
+
 def test_what_could_not_be_moved_back_keeps_both(cloud, context):
     driver = cloud.drivers["one"]
     grown = cloud.run(context, cpu_policy="dedicated", cpu=1.0)
