@@ -17,6 +17,8 @@ GONE = (
 )
 HEALING = "The container did not exist at the runtime any more. It is being made anew."
 
+ROUNDED = 0.005  # CPUs
+
 _ALIVE = frozenset({Status.RUNNING, Status.PAUSED})
 # Not in an error: its reason would be lost, and what cannot be made would be tried again for ever.
 _HEALED = ALLOWED["rebuild"] - {Status.ERROR}
@@ -79,6 +81,16 @@ def _plain_addresses(addresses: Sequence[str]) -> list[dict[str, Any]]:
     """Of a network that is the runtime's own: it has neither a port nor a subnet that anybody could name."""
     none = {"port": None, "subnet_id": None, "preserve_on_delete": False}
     return [{"addr": addr, "version": 6 if ":" in addr else 4, **none} for addr in addresses]
+
+
+def limited_otherwise(row: Mapping[str, Any], state: RuntimeState) -> bool:
+    """Whether the runtime limits the container to other CPUs or memory than ``row`` says: a resize did not end.
+
+    Runtimes round. They limit the memory of all, and the CPUs of none that has some for itself.
+    """
+    if state.memory != (row["memory"] or None):
+        return True
+    return row["cpu_policy"] == "shared" and state.cpu is not None and abs(state.cpu - row["cpu"]) > ROUNDED
 
 
 def _vanished(row: Mapping[str, Any]) -> dict[str, Any]:
