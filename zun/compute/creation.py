@@ -192,6 +192,8 @@ class Creation:
         if not removed:  # it may run, now or later: it keeps what it holds until its deletion finds it gone
             with contextlib.suppress(exceptions.ContainerNotFound, exceptions.StatusChanged):
                 container.save(only_from=(Status.CREATING,))
+                if container.kind == Kind.CAPSULE:
+                    container.end_members(reason, removed=False)
             return
         left = networks_of(container)
         container.cpuset = container.host = container.container_id = container.addresses = None

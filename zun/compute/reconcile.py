@@ -90,7 +90,7 @@ def limited_otherwise(row: Mapping[str, Any], state: RuntimeState) -> bool:
     """
     if state.memory != (row["memory"] or None):
         return True
-    return row["cpu_policy"] == "shared" and state.cpu is not None and abs(state.cpu - row["cpu"]) > ROUNDED
+    return row["cpu_policy"] == "shared" and (state.cpu is None or abs(state.cpu - row["cpu"]) > ROUNDED)
 
 
 def _vanished(row: Mapping[str, Any]) -> dict[str, Any]:

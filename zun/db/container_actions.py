@@ -38,9 +38,8 @@ _ASKED = OPEN.where(_OF_REQUEST)
 _OPEN_AND_WHOSE = OPEN.add_columns(table.c.request_id)
 _FINISH = table.update().where(table.c.id == sa.bindparam("this_action"))
 _THIS_EVENT = _events.c.id == sa.bindparam("this_event")
-_FINISH_OF_EVENT = table.update().where(
-    table.c.id == sa.select(_events.c.action_id).where(_THIS_EVENT).scalar_subquery()
-)
+_ACTION_OF_EVENT = sa.select(_events.c.action_id).where(_THIS_EVENT)
+_FINISH_OF_EVENT = table.update().where(table.c.id == _ACTION_OF_EVENT.scalar_subquery())
 _START_EVENT = _events.insert()
 _FINISH_EVENT = _events.update().where(_THIS_EVENT)
 
@@ -100,14 +99,12 @@ def end_lost(hostname: str, before: datetime.datetime, busy: Collection[str] = (
     if not found:
         return []
     now = timeutils.utcnow()
-    unended = _events.update().where(_events.c.finish_time.is_(None))
     with session.writer() as connection:
         ended = []
         for each in found:
             this = table.update().where(table.c.id == each["id"], *open_still)
             if connection.execute(this.values(finish_time=now, message=ERROR)).rowcount:
-                left = unended.where(_events.c.action_id == each["id"])
-                connection.execute(left.values(finish_time=now, result=ERROR, traceback=UNKNOWN_END))
+                _end_steps(connection, each["id"], now)
                 ended.append(each)
         return ended
 
@@ -158,10 +155,20 @@ def finish_event_in(
     connection: sa.Connection, event_id: int, result: str, traceback: str | None, *, last: bool
 ) -> None:
     """As ``finish_event``, in a transaction that does more."""
-    this = {"this_event": event_id, "finish_time": timeutils.utcnow()}
+    now = timeutils.utcnow()
+    this = {"this_event": event_id, "finish_time": now}
     connection.execute(_FINISH_EVENT, {**this, "result": result, "traceback": traceback})
     if last or result == ERROR:
         connection.execute(_FINISH_OF_EVENT, {**this, "message": ERROR if result == ERROR else None})
+    if result == ERROR:  # before an interruption it may have come further: that step is not come to any more
+        found = connection.execute(_ACTION_OF_EVENT, {"this_event": event_id}).scalar()
+        _end_steps(connection, found, now)
+
+
+def _end_steps(connection: sa.Connection, action_id: int | None, now: datetime.datetime) -> None:
+    """Those of the action that have not ended: nobody will say how they do."""
+    left = _events.update().where(_events.c.action_id == action_id, _events.c.finish_time.is_(None))
+    connection.execute(left.values(finish_time=now, result=ERROR, traceback=UNKNOWN_END))
 
 
 def of_container(container_uuid: str) -> list[session.Row]:

@@ -221,6 +221,21 @@ def test_delete(cloud, context, when):
     assert wait_for(lambda: len(cloud.agents["one"].tracker.usage) == 0)
 
 
+def test_what_failed_and_could_not_be_removed_is_in_an_error_with_its_members(cloud, context):
+    driver = cloud.drivers["one"]
+    driver.fail("start", exceptions.Unavailable())
+    driver.fail("delete", exceptions.Unavailable(), times=1000)
+    uuid = submit(cloud, context, member(1.0))
+    _, (only,) = settled(cloud, uuid, "Error")
+    wait_for(lambda: db.get(only["uuid"])["status"] == "Error")
+    assert cloud.agents["one"].tracker.usage.claim(uuid) is not None
+    driver.end_failures("delete")
+    capsule = Container.from_row(context, db.get(uuid))
+    cloud.compute_api.delete(context, capsule)
+    cloud.gone(capsule)
+    assert driver.list() == {}
+
+
 def test_what_could_not_be_deleted_keeps_what_it_holds(cloud, context):
     uuid = submit(cloud, context, member(1.0), member(1.0))
     settled(cloud, uuid, "Running")

@@ -7,7 +7,7 @@ import pytest
 
 from zun.common import states
 from zun.common.states import Status, TaskState
-from zun.compute.reconcile import GONE, HEALING, Step, first_step, observed
+from zun.compute.reconcile import GONE, HEALING, Step, first_step, limited_otherwise, observed
 from zun.container.driver import RuntimeState
 
 THEN = datetime.datetime(2026, 3, 4, 12, 0, 0, 5)
@@ -116,6 +116,25 @@ def test_what_is_seen_is_a_legal_next_status(status):
 )
 def test_what_is_wrong_in_the_row_and_nothing_else(fields, seen, expected):
     assert observed(row(**fields), seen) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "limits", "expected"),
+    [
+        ("shared", (1.5, 64), False),
+        ("shared", (1.4990234375, 64), False),  # a weight is a whole number
+        ("shared", (1.25, 64), True),
+        ("shared", (None, 64), True),  # it was about to be a dedicated one
+        ("shared", (1.5, 32), True),
+        ("dedicated", (None, 64), False),
+        ("dedicated", (1.0, 64), False),  # what is left of a weight
+        ("dedicated", (None, None), True),
+    ],
+)
+def test_limits_that_are_not_those_of_the_row(policy, limits, expected):
+    cpu, memory = limits
+    there = state(Status.RUNNING, cpu=cpu, memory=memory)
+    assert limited_otherwise({"cpu_policy": policy, "cpu": 1.5, "memory": 64}, there) is expected
 
 
 VANISHED = {"status": Status.ERROR, "status_reason": GONE}

@@ -127,6 +127,19 @@ def test_an_error_ends_an_action_and_a_step_in_between_does_not():
     ]
 
 
+def test_an_error_ends_a_step_that_was_interrupted_further_on():
+    uuid = container()["uuid"]
+    start(uuid, "rebuild")
+    for event in ("one", "two"):
+        step = db.start_event(uuid, "req-1", "rebuild", event)
+        if event == "one":
+            db.finish_event(step, "Success", None, last=False)
+    again = db.start_event(uuid, "req-background", "rebuild", "one")
+    db.finish_event(again, "Error", "trace", last=False)
+    found = [(each["event"], each["result"], each["traceback"]) for each in db.find(uuid, "req-1")[1]]
+    assert found == [("one", "Success", None), ("two", "Error", db.UNKNOWN_END), ("one", "Error", "trace")]
+
+
 def test_another_request_takes_up_what_has_not_ended():
     uuid = container()["uuid"]
     for number in (1, 2, 3):
