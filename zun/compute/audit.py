@@ -41,6 +41,7 @@ class Layer(StrEnum):
     """Where it was seen."""
 
     CONFIG = "config"
+    LIMIT = "limit"
     CGROUP = "cgroup"
     THREAD = "thread"
     PAGES = "pages"
@@ -52,12 +53,16 @@ class Layer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What the ledger says of a container: the CPUs it may run on now and the nodes its memory comes from."""
+    """What the ledger says of a container: the CPUs it may run on now and the nodes its memory comes from.
+
+    ``memory`` is in MiB, 0 where none is promised.
+    """
 
     uuid: str
     name: str
     cpus: CpuSet
     mems: CpuSet
+    memory: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +130,12 @@ class Isolated:
 def examine(planned: Planned, state: RuntimeState, view: PinningView | None) -> tuple[Finding, ...]:
     """What is wrong with one container. ``view`` is None while it has no process: then only its configuration is."""
     if view is None:
-        return tuple(_drift(planned, state, None, hole=False))
+        return (*_drift(planned, state, None, hole=False), *_limit(planned, state))
     holes = tuple(_holes(planned, view.parents))
     return (
         *holes,
         *_drift(planned, state, view, hole=bool(holes)),
+        *_limit(planned, state),
         *_threads(planned, view),
         *_pages(planned, view.pages),
     )
@@ -226,6 +232,20 @@ def _drift(planned: Planned, state: RuntimeState, view: PinningView | None, *, h
     group = (view.cgroup_cpus, view.cgroup_mems)
     if group not in [plan, config] and group not in (_what_parents_leave(each, view) for each in (plan, config)):
         yield _drifted(planned, Layer.CGROUP, "its control group allows", *group, repairable=not hole)
+
+
+def _limit(planned: Planned, state: RuntimeState) -> Iterable[Finding]:
+    if state.memory != (planned.memory or None):
+        limit = "no limit of memory" if state.memory is None else f"a limit of {state.memory} MiB"
+        yield _finding(
+            planned,
+            Verdict.DRIFTED,
+            Layer.LIMIT,
+            f"the runtime is configured for {limit}, it holds {planned.memory} MiB",
+            f"one update through the runtime sets {planned.memory} MiB again",
+            repairable=planned.memory > 0,
+            subject=limit,
+        )
 
 
 def _what_parents_leave(sets: tuple[CpuSet, CpuSet], view: PinningView) -> tuple[CpuSet, CpuSet]:

@@ -17,7 +17,7 @@ from zun.common.context import RequestContext
 from zun.common.notifications import Notifier
 from zun.common.states import Status
 from zun.compute import audit
-from zun.compute.audit import CODES, Finding, Isolated, Planned, Verdict
+from zun.compute.audit import CODES, Finding, Isolated, Layer, Planned, Verdict
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.interrupts import interrupts
 from zun.compute.operations import Operations
@@ -143,7 +143,9 @@ class Auditor:
         planned = _planned(container, told)
         assert planned is not None  # it was examined
         try:
-            self._driver.update(container, cpuset_cpus=str(planned.cpus), cpuset_mems=str(planned.mems))
+            cpus, mems = str(planned.cpus), str(planned.mems)
+            memory = planned.memory if any(each.layer is Layer.LIMIT for each in found) else None
+            self._driver.update(container, memory=memory, cpuset_cpus=cpus, cpuset_mems=mems)
             left = self._examined(container, told, self._driver.show(container)) or ()
         except exceptions.ZunError as exc:
             return tuple(
@@ -205,9 +207,9 @@ def _planned(container: Container, told: Mapping[str, CpuSet]) -> Planned | None
     if plan is None or container.status not in _SETTLED or container.task_state:
         return None
     if plan.dedicated:
-        return Planned(container.uuid, container.name, plan.cpus, plan.mems)
+        return Planned(container.uuid, container.name, plan.cpus, plan.mems, container.memory)
     cpus = told.get(container.uuid)
-    return None if cpus is None else Planned(container.uuid, container.name, cpus, plan.mems)
+    return None if cpus is None else Planned(container.uuid, container.name, cpus, plan.mems, container.memory)
 
 
 def _log(finding: Finding) -> None:

@@ -126,10 +126,15 @@ class ComputeNodeTracker:
             self._usage = usage.with_claim(_growth(uuid), increase(old, answer))
             return answer
 
-    def hold(self, uuid: str, plan: Plan) -> None:
-        """Let ``uuid`` hold exactly ``plan`` from now on. Raises ClaimConflict when somebody else holds a CPU of it."""
+    def hold(self, uuid: str, plan: Plan, disk: int | None = None) -> None:
+        """Let ``uuid`` hold exactly ``plan`` from now on. Raises ClaimConflict when somebody else holds a CPU of it.
+
+        ``disk`` (GiB) is for one that may hold nothing yet.
+        """
         with self._lock:
             self._usage = self._usage.without(_growth(uuid)).without(uuid).with_claim(uuid, plan)
+            if disk is not None:
+                self._disks[uuid] = disk
 
     def disagrees(self, uuid: str, plan: Plan | None) -> bool:
         """Whether ``uuid`` holds anything but ``plan``, which may be because it is on its way from one to another."""

@@ -29,7 +29,7 @@ from zun.compute.runtime_objects import RuntimeObjects
 from zun.container.driver import ContainerDriver
 from zun.objects import Container
 from zun.objects.container import Claimed
-from zun.objects.placement import cpuset_record, held_plan
+from zun.objects.placement import cpuset_record, disk_promised, held_plan
 from zun.scheduler.rpcapi import SchedulerAPI
 from zun.topology import Plan
 
@@ -102,7 +102,7 @@ class Creation:
             plan = None if current is None else held_plan(current)
             if current is None or plan is None or current.status != Status.CREATING:
                 return False
-            self._tracker.hold(uuid, plan)
+            self._tracker.hold(uuid, plan, disk_promised(current))
             self._build(context, current, plan)
             return True
 
@@ -192,6 +192,8 @@ class Creation:
         if not removed:  # it may run, now or later: it keeps what it holds until its deletion finds it gone
             with contextlib.suppress(exceptions.ContainerNotFound, exceptions.StatusChanged):
                 container.save(only_from=(Status.CREATING,))
+                if container.kind == Kind.CAPSULE:
+                    container.end_members(reason, removed=False)
             return
         left = networks_of(container)
         container.cpuset = container.host = container.container_id = container.addresses = None

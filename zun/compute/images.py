@@ -13,6 +13,7 @@ from oslo_config import cfg
 from zun.common import exceptions, secrets
 from zun.common.context import RequestContext
 from zun.common.image_reference import LOCAL, Reference, join
+from zun.common.locks import KeyedLocks
 from zun.common.secrets import Cipher
 from zun.container import driver
 from zun.container.driver import RegistryAuth
@@ -121,14 +122,17 @@ def seen_now_and_then(shown: Container | Image) -> Callable[[str], None]:
 class Images:
     """What is asked of the images of one host as such."""
 
-    def __init__(self, runtime: driver.Images, accounts: Accounts) -> None:
+    def __init__(self, runtime: driver.Images, accounts: Accounts, locks: KeyedLocks) -> None:
+        """``locks`` tell which images are being pulled."""
         self._runtime = runtime
         self._accounts = accounts
+        self._locks = locks
 
     def pull(self, context: RequestContext, uuid: str) -> None:
         """Bring the image; its row says how far that is, and in the end that it is there or why it is not."""
         try:
-            self._pull(Image.get_by_uuid(context, uuid))
+            with self._locks(uuid):
+                self._pull(Image.get_by_uuid(context, uuid))
         except exceptions.ImageNotFound:
             LOG.info("Image %s was deleted before its pull ended", uuid)
 

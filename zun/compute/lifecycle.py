@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
+from zun.common.kinds import Kind
 from zun.common.notifications import Notifier
 from zun.common.states import Status, TaskState
 from zun.compute.holdings import Holdings
@@ -163,6 +164,7 @@ class Lifecycle:
         """
         with (
             recorded(context, container.uuid, "commit") as step,
+            self._operations.locks(image_uuid),  # tells that it is being made
             self._operations.undisturbed(context, container.uuid) as current,
         ):
             try:
@@ -181,7 +183,8 @@ class Lifecycle:
                 LOG.warning("No image could be made of container %s: %s", container.uuid, exc)
                 image.destroy()
                 return
-            image.image_id, image.size, image.status = facts.image_id, str(facts.size), "Available"
+            image.image_id, image.size = facts.image_id, str(facts.size)
+            image.status, image.status_detail = "Available", None
             try:
                 image.save()
             except exceptions.ImageNotFound as exc:  # it was deleted meanwhile, when there was nothing to remove
@@ -197,15 +200,21 @@ class Lifecycle:
         container: Container,
         *,
         force: bool = False,
+        kill: bool = False,
         stop_timeout: int | None = None,
     ) -> None:
-        """Remove the container, its object first and its row last; what it held is free when no process is left."""
+        """Remove the container, its object first and its row last; what it held is free when no process is left.
+
+        When that fails it keeps what it holds and is in Error. ``kill``: also while it runs, as a capsule always is;
+        when that fails it stays Deleting, and the next comparison tries again. ``force``: whatever the runtime says.
+        """
         with (
             self._operations.undisturbed(context, container.uuid) as current,
             recorded(context, container.uuid, "delete") as step,
         ):
             if current is None:
                 return
+            kill = kill or current.kind == Kind.CAPSULE
             if current.status != Status.DELETING:
                 current.status = Status.DELETING
             current.task_state = TaskState.DELETING
@@ -213,12 +222,14 @@ class Lifecycle:
             try:
                 if stop_timeout is not None:
                     self._stop_if_there(current, stop_timeout)
-                self._objects.remove(context, current, force=force)
+                self._objects.remove(context, current, force=force or kill)
             except exceptions.ZunError as exc:
                 step.failed(exc)
                 if not force:
                     LOG.warning("Container %s could not be deleted: %s", current.uuid, exc)
-                    current.status, current.task_state = Status.ERROR, None
+                    if not kill:  # what runs would soon be Running again, and its deletion forgotten
+                        current.status = Status.ERROR
+                    current.task_state = None
                     current.status_reason = f"It could not be deleted: {exc}"
                     current.save()
                     return

@@ -17,6 +17,8 @@ GONE = (
 )
 HEALING = "The container did not exist at the runtime any more. It is being made anew."
 
+ROUNDED = 0.005  # CPUs
+
 _ALIVE = frozenset({Status.RUNNING, Status.PAUSED})
 # Not in an error: its reason would be lost, and what cannot be made would be tried again for ever.
 _HEALED = ALLOWED["rebuild"] - {Status.ERROR}
@@ -81,11 +83,23 @@ def _plain_addresses(addresses: Sequence[str]) -> list[dict[str, Any]]:
     return [{"addr": addr, "version": 6 if ":" in addr else 4, **none} for addr in addresses]
 
 
+def limited_otherwise(row: Mapping[str, Any], state: RuntimeState) -> bool:
+    """Whether the runtime limits the container to other CPUs or memory than ``row`` says: a resize did not end.
+
+    Runtimes round. They limit the memory of all, and the CPUs of none that has some for itself.
+    """
+    if state.memory != (row["memory"] or None):
+        return True
+    return row["cpu_policy"] == "shared" and (state.cpu is None or abs(state.cpu - row["cpu"]) > ROUNDED)
+
+
 def _vanished(row: Mapping[str, Any]) -> dict[str, Any]:
     if row["auto_remove"] and row["status"] != Status.ERROR:
         return {"status": Status.DELETED, "cpuset": None}
-    if row["status"] == Status.ERROR or row["container_id"] is None:
+    if row["status"] == Status.ERROR:
         return {}
+    if row["container_id"] is None:  # it was never made: a reboot was tried all the same, and told why it failed
+        return {"status": Status.ERROR}
     if row["auto_heal"] and row["status"] in _HEALED:
         request = {**row["request"], "run": row["status"] == Status.RUNNING}
         return {"status": Status.REBUILDING, "status_reason": HEALING, "request": request}

@@ -12,7 +12,7 @@ from zun.common.states import Status
 from zun.compute.capsules import CapsuleMembers
 from zun.compute.creation import Creation
 from zun.compute.operations import Operations
-from zun.compute.reconcile import awaits_reboot, take_over
+from zun.compute.reconcile import awaits_reboot, limited_otherwise, take_over
 from zun.compute.record import logged
 from zun.compute.shared_pool import SharedPool
 from zun.container.driver import ContainerDriver, RuntimeState
@@ -59,12 +59,15 @@ class Reconciler:
         for container, plan in held:
             state = runtime[container.uuid]
             right = CpuSet(state.cpuset_cpus) == plan.cpus and CpuSet(state.cpuset_mems) == plan.mems
+            right &= not limited_otherwise(container, state)
             if plan.dedicated and not right:
                 LOG.warning(
-                    "Container %s holds CPUs %s and is on %s; moving it back",
+                    "Container %s holds CPUs %s and %s MiB and has %s and %s; it gets what it holds",
                     container.uuid,
                     plan.cpus,
+                    container.memory,
                     state.cpuset_cpus,
+                    state.memory,
                 )
                 with logged("move back", container.uuid):
                     self._pool.change(container, plan, cpu=container.cpu, memory=container.memory)
@@ -72,6 +75,9 @@ class Reconciler:
             if not plan.dedicated:
                 with logged("bring to the shared pool", container.uuid):
                     self._pool.enter(container, plan, CpuSet(runtime[container.uuid].cpuset_cpus))
+                    if limited_otherwise(container, runtime[container.uuid]):
+                        LOG.warning("Container %s has other limits than it holds; it gets these", container.uuid)
+                        self._pool.change(container, plan, cpu=container.cpu, memory=container.memory)
 
     def sync(self, context: RequestContext, uuid: str) -> bool:
         """Bring the row to what the runtime says. Returns whether the container is to be made anew, by ``rebuild``."""

@@ -15,7 +15,7 @@ from zun.compute.resize import Resize
 from zun.compute.runtime_objects import RuntimeObjects
 from zun.compute.shared_pool import SharedPool
 from zun.objects import Container
-from zun.objects.placement import cpuset_record, held_plan
+from zun.objects.placement import cpuset_record, disk_promised, held_plan
 from zun.topology import CpuSet, Plan
 from zun.topology.cpuset import NO_CPUS
 
@@ -116,7 +116,7 @@ class Resizer:
             return
         LOG.warning("Container %s holds CPUs %s, as its row says, and nothing else", container.uuid, plan.cpus)
         if self._tracker.usage.claim(container.uuid) is None:
-            self._tracker.hold(container.uuid, plan)
+            self._tracker.hold(container.uuid, plan, disk_promised(container))
         with contextlib.suppress(exceptions.ContainerNotFound):
             self._pool.change(container, plan, cpu=container.cpu, memory=container.memory)
         self._tracker.hold(container.uuid, plan)  # now: until then it may have run on more

@@ -115,7 +115,7 @@ class ComputeService:
             TerminalDesk(self._driver, proxy.base_url, proxy.token_ttl),
             self._workers,
             conf.docker.execute_timeout,
-            Images(self._driver, accounts),
+            Images(self._driver, accounts, self.parts.operations.locks),
             self.archives,
         )
         self._server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, self._host, [endpoint])
@@ -182,8 +182,8 @@ class ComputeService:
         parts, lifecycle = self.parts, self.parts.lifecycle
         steps: dict[Step, Callable[[RequestContext, Container], object]] = {
             Step.RESUME_CREATE: lambda ctx, each: parts.creation.resume(ctx, each.uuid),
-            # What was accepted is deleted, whatever the runtime says: the user cannot ask for it a second time.
-            Step.DELETE: lambda ctx, each: lifecycle.delete(ctx, each, force=True),
+            # What was accepted is deleted: the user cannot ask for it a second time, or meant it to be stopped before.
+            Step.DELETE: lambda ctx, each: lifecycle.delete(ctx, each, kill=True),
             Step.START: lifecycle.start,
             Step.STOP: lifecycle.stop,
             Step.REBOOT: lifecycle.reboot,
@@ -233,14 +233,18 @@ class ComputeService:
             LOG.warning("The shared pool could not be settled and is tried again: %s", exc)
 
     def _end_lost(self, context: RequestContext) -> None:
-        """Tell who waits for them that messages to this host were lost: with the broker, or with an earlier run."""
+        """Tell who waits for them what will not end: messages were lost, or an end that the database was not told."""
         before = timeutils.utcnow() - datetime.timedelta(seconds=LOST_SECONDS)
-        for lost in ContainerActionEvent.end_lost(context, self._host, before):
+        busy = list(self.parts.operations.locks.wanted())
+        reason = "The compute service could not note how it ended. Delete the image and try again."
+        Image.fail_unfinished(context, self._host, reason, before, busy)
+        for lost in ContainerActionEvent.end_lost(context, self._host, before, busy):
             LOG.warning(
-                "Container %s: %s of request %s never reached this host; whoever asked for it must ask again",
+                "Container %s: %s of request %s %s; whoever asked for it must look, and ask again if need be",
                 lost["container_uuid"],
                 lost["action"],
                 lost["request_id"],
+                "began, and nobody could note its end" if lost["begun"] else "never reached this host",
             )
 
     def _audit(self) -> None:

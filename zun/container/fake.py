@@ -200,6 +200,7 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
                 restart=dict(container.restart_policy or {}),
                 cpuset_cpus=cpuset_cpus,
                 cpuset_mems=cpuset_mems,
+                cpu=_limit(container, container.cpu),
                 memory=container.memory,
                 hostname=container.hostname,
                 plug=plug,
@@ -328,6 +329,7 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
             found.cpuset_cpus = cpuset_cpus or found.cpuset_cpus
             found.cpuset_mems = cpuset_mems or found.cpuset_mems
             found.memory = memory or found.memory
+            found.cpu = found.cpu if cpu is None else _limit(container, cpu)
             if cpuset_cpus or cpuset_mems:
                 self._repair(found)
 
@@ -377,3 +379,8 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
                 raise exceptions.DockerError(
                     f"Requested {what} of container {uuid} are not available - asked {asked}, known {known}"
                 )
+
+
+def _limit(container: ContainerView, cpu: float | None) -> float | None:
+    """A dedicated container has its CPUs for itself: its time on them has no limit."""
+    return cpu if container.cpu_policy in (None, "shared") else None

@@ -37,6 +37,11 @@ class OnRuntime:
         with self.runtime.lock:
             self._failures[operation].append(_Failure(error, times, after))
 
+    def end_failures(self, operation: str) -> None:
+        """Let a method work again."""
+        with self.runtime.lock:
+            self._failures.pop(operation, None)
+
     def before(self, operation: str, hook: Callable[[ContainerView | None], None]) -> None:
         """Call ``hook`` with the container before every call of a method; it may block or raise."""
         with self.runtime.lock:

@@ -37,6 +37,7 @@ class RuntimeObject:
     restart: Mapping[str, str]
     cpuset_cpus: str
     cpuset_mems: str
+    cpu: float | None
     memory: int | None
     hostname: str | None = None
     plug: Plug | None = None
@@ -76,6 +77,8 @@ class RuntimeObject:
             cpuset_mems=self.cpuset_mems,
             hostname=self.hostname or self.container_id[:12],
             addresses={},
+            cpu=self.cpu,
+            memory=self.memory or None,
         )
 
     @property

@@ -68,9 +68,11 @@ def members(uuids: Collection[str]) -> dict[str, list[session.Row]]:
 
 
 @session.retry
-def end_members(uuid: str, reason: str) -> None:
-    """The capsule ends in Error: so do its members, which hold nothing and are nowhere."""
+def end_members(uuid: str, reason: str, removed: bool = True) -> None:
+    """The capsule ends in Error: so do its members, which, once ``removed``, hold nothing and are nowhere."""
     mine = table.update().where(table.c.capsule_uuid == uuid)
-    values = {"status": Status.ERROR, "status_reason": reason, "task_state": None, "container_id": None}
+    values = {"status": Status.ERROR, "status_reason": reason, "task_state": None, "updated_at": timeutils.utcnow()}
+    if removed:
+        values |= {"container_id": None, "cpuset": None, "host": None}
     with session.writer() as connection:
-        connection.execute(mine.values(**values, cpuset=None, host=None, updated_at=timeutils.utcnow()))
+        connection.execute(mine.values(values))

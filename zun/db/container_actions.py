@@ -3,10 +3,11 @@
 
 An action is one request; its events are the steps that a compute host does for it. They go with their container. An
 action is found by container and request id. Work that a restart interrupted is taken up under another request id: it
-then belongs to the newest action of its name that has not ended.
+then belongs to the newest action of its name that has not ended, and goes on with the step of that which has not.
 """
 
 import datetime
+from collections.abc import Collection
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,6 +19,7 @@ from zun.db import models, session
 
 ERROR = "Error"
 SUCCESS = "Success"
+UNKNOWN_END = "Its host could not note how it ended. What became of it is to be seen in the container's status."
 
 table = models.container_actions
 _events = models.container_action_events
@@ -33,11 +35,11 @@ OPEN = (
     .limit(1)
 )
 _ASKED = OPEN.where(_OF_REQUEST)
+_OPEN_AND_WHOSE = OPEN.add_columns(table.c.request_id)
 _FINISH = table.update().where(table.c.id == sa.bindparam("this_action"))
 _THIS_EVENT = _events.c.id == sa.bindparam("this_event")
-_FINISH_OF_EVENT = table.update().where(
-    table.c.id == sa.select(_events.c.action_id).where(_THIS_EVENT).scalar_subquery()
-)
+_ACTION_OF_EVENT = sa.select(_events.c.action_id).where(_THIS_EVENT)
+_FINISH_OF_EVENT = table.update().where(table.c.id == _ACTION_OF_EVENT.scalar_subquery())
 _START_EVENT = _events.insert()
 _FINISH_EVENT = _events.update().where(_THIS_EVENT)
 
@@ -70,45 +72,55 @@ def fail(container_uuid: str, request_id: str, action: str) -> None:
     with session.writer() as connection:
         found = _open(connection, container_uuid, request_id, action)
         if found is not None:
-            _finish(connection, found, ERROR)
+            _finish(connection, found.id, ERROR)
 
 
 @session.retry
-def end_lost(hostname: str, before: datetime.datetime) -> list[session.Row]:
-    """End in an error what was asked of the host's containers before ``before`` and never began there.
+def end_lost(hostname: str, before: datetime.datetime, busy: Collection[str] = ()) -> list[session.Row]:
+    """End in an error what was asked before ``before`` of containers of this host, or of none, and nobody works on.
 
-    A container that is being worked on is left alone: what waits may begin yet, and what begins late all the same is
-    found by its request. Gives ``container_uuid``, ``action`` and ``request_id``.
+    Its message was lost, or whoever did it could not write that it ended. A container that is being worked on is left
+    alone, as are those of ``busy`` and a step that began since: what waits may begin yet, and what begins late all the
+    same is found by its request. Gives ``container_uuid``, ``action``, ``request_id`` and whether it had ``begun``.
     """
-    never_began = (table.c.finish_time.is_(None), ~sa.exists().where(_events.c.action_id == table.c.id))
+    steps = sa.select(_events.c.id).where(_events.c.action_id == table.c.id)
+    open_still = (table.c.finish_time.is_(None), ~steps.where(_events.c.start_time >= before).exists())
     lost = (
         sa.select(table.c.id, table.c.container_uuid, table.c.action, table.c.request_id)
+        .add_columns(steps.exists().label("begun"))
         .join(_containers, _containers.c.uuid == table.c.container_uuid)
-        .where(_containers.c.host == hostname, _containers.c.task_state.is_(None))
-        .where(_containers.c.status.not_in(states.TRANSITIONAL))
-        .where(table.c.start_time < before, *never_began)
+        .where(sa.or_(_containers.c.host == hostname, _containers.c.host.is_(None)))
+        .where(_containers.c.task_state.is_(None), _containers.c.status.not_in(states.TRANSITIONAL))
+        .where(table.c.start_time < before, *open_still)
         .order_by(table.c.id)
     )
     with session.reader() as connection:
-        found = session.rows(connection, lost)
+        found = [each for each in session.rows(connection, lost) if each["container_uuid"] not in busy]
     if not found:
         return []
-    ended = {"finish_time": timeutils.utcnow(), "message": ERROR}
+    now = timeutils.utcnow()
     with session.writer() as connection:
-        return [
-            each
-            for each in found
-            if connection.execute(table.update().where(table.c.id == each["id"], *never_began).values(ended)).rowcount
-        ]
+        ended = []
+        for each in found:
+            this = table.update().where(table.c.id == each["id"], *open_still)
+            if connection.execute(this.values(finish_time=now, message=ERROR)).rowcount:
+                _end_steps(connection, each["id"], now)
+                ended.append(each)
+        return ended
 
 
 @session.retry_again
 def start_event(again: bool, container_uuid: str, request_id: str, action: str, event: str) -> int | None:
-    """Note that a step of ``action`` begins. Gives its id, None when nobody asked for the action or it is gone."""
+    """Note that a step of ``action`` begins, or goes on under another request, which takes up what was interrupted.
+
+    Gives its id, None when nobody asked for the action or it is gone.
+    """
     try:
         with session.writer() as connection:
-            action_id = _open(connection, container_uuid, request_id, action)
-            return start_event_in(connection, action_id, event, again=again)
+            found = _open(connection, container_uuid, request_id, action)
+            if found is None:
+                return None
+            return start_event_in(connection, found.id, event, again=again or found.request_id != request_id)
     except db_exc.DBReferenceError:  # since it was looked for: its container was deleted
         return None
 
@@ -116,7 +128,7 @@ def start_event(again: bool, container_uuid: str, request_id: str, action: str, 
 def start_event_in(connection: sa.Connection, action_id: int | None, event: str, *, again: bool) -> int | None:
     """Note that a step of the action ``action_id`` begins, in a transaction that does more. Gives its id.
 
-    ``again``: an earlier attempt may have noted it.
+    ``again``: it may have been noted before.
     """
     if action_id is None:
         return None
@@ -143,10 +155,20 @@ def finish_event_in(
     connection: sa.Connection, event_id: int, result: str, traceback: str | None, *, last: bool
 ) -> None:
     """As ``finish_event``, in a transaction that does more."""
-    this = {"this_event": event_id, "finish_time": timeutils.utcnow()}
+    now = timeutils.utcnow()
+    this = {"this_event": event_id, "finish_time": now}
     connection.execute(_FINISH_EVENT, {**this, "result": result, "traceback": traceback})
     if last or result == ERROR:
         connection.execute(_FINISH_OF_EVENT, {**this, "message": ERROR if result == ERROR else None})
+    if result == ERROR:  # before an interruption it may have come further: that step is not come to any more
+        found = connection.execute(_ACTION_OF_EVENT, {"this_event": event_id}).scalar()
+        _end_steps(connection, found, now)
+
+
+def _end_steps(connection: sa.Connection, action_id: int | None, now: datetime.datetime) -> None:
+    """Those of the action that have not ended: nobody will say how they do."""
+    left = _events.update().where(_events.c.action_id == action_id, _events.c.finish_time.is_(None))
+    connection.execute(left.values(finish_time=now, result=ERROR, traceback=UNKNOWN_END))
 
 
 def of_container(container_uuid: str) -> list[session.Row]:
@@ -172,9 +194,9 @@ def open_parameters(container_uuid: str, request_id: str | None, action: str | N
     return {"this_uuid": container_uuid, "this_action": action, "this_request": request_id}
 
 
-def _open(connection: sa.Connection, container_uuid: str, request_id: str, action: str) -> Any:
-    """The id of the action, None if there is none."""
-    return connection.execute(OPEN, open_parameters(container_uuid, request_id, action)).scalar()
+def _open(connection: sa.Connection, container_uuid: str, request_id: str, action: str) -> sa.Row[Any] | None:
+    """``id`` and ``request_id`` of the action, None if there is none."""
+    return connection.execute(_OPEN_AND_WHOSE, open_parameters(container_uuid, request_id, action)).first()
 
 
 def _finish(connection: sa.Connection, action_id: int, message: str | None) -> None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries of the images that were pulled to hosts or made there of containers. Each function is one transaction."""
 
+import datetime
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Unpack
 
 import sqlalchemy as sa
@@ -108,12 +109,19 @@ def page(context: RequestContext, **place: Unpack[paging.Place]) -> list[session
 
 
 @session.retry
-def fail_unfinished(host: str, reason: str) -> None:
-    """Nothing pulls or makes these images of ``host`` any more."""
-    under_way = (table.c.host == host) & table.c.status.in_(("Pulling", "Committing"))
+def fail_unfinished(
+    host: str, reason: str, before: datetime.datetime | None = None, busy: Collection[str] = ()
+) -> None:
+    """Nothing pulls or makes these images of ``host`` any more: all, or those asked for ``before`` and not ``busy``."""
+    under_way = (table.c.host == host) & table.c.status.in_(("Pulling", "Committing")) & table.c.uuid.not_in(busy)
+    if before is not None:
+        under_way &= table.c.created_at < before
     values = {"status": "Error", "status_detail": reason, "updated_at": timeutils.utcnow()}
-    with session.writer() as connection:
-        connection.execute(table.update().where(under_way).values(values))
+    with session.reader() as connection:
+        found = list(connection.execute(sa.select(table.c.uuid).where(under_way)).scalars())
+    if found:
+        with session.writer() as connection:
+            connection.execute(table.update().where(table.c.uuid.in_(found), under_way).values(values))
 
 
 @session.retry

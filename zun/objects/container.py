@@ -245,6 +245,6 @@ class Container(base.ZunObject):
         return [cls.from_row(context, row) for row in db_capsules.members([uuid])[uuid]]
 
     @base.remotable
-    def end_members(self, reason: str) -> None:
-        """This capsule ends in Error: so do its members."""
-        db_capsules.end_members(self.uuid, reason)
+    def end_members(self, reason: str, removed: bool = True) -> None:
+        """This capsule ends in Error: so do its members, which keep what they have unless they are ``removed``."""
+        db_capsules.end_members(self.uuid, reason, removed)

@@ -2,6 +2,7 @@
 """The steps that a compute host does for an action, as it notes them."""
 
 import datetime
+from collections.abc import Collection
 from typing import Any
 
 from zun.common.context import RequestContext
@@ -33,9 +34,12 @@ class ContainerActionEvent(base.ZunObject):
         db.finish_event(event_id, result, traceback, last=last)
 
     @base.remotable_classmethod
-    def end_lost(cls, context: RequestContext, hostname: str, before: datetime.datetime) -> list[dict[str, Any]]:
-        """End in an error what was asked of the host's containers before ``before`` and never began; gives its actions.
+    def end_lost(
+        cls, context: RequestContext, hostname: str, before: datetime.datetime, busy: Collection[str] = ()
+    ) -> list[dict[str, Any]]:
+        """End in an error what was asked of the host's containers before ``before`` and will not end by itself.
 
-        Each has ``container_uuid``, ``action`` and ``request_id``.
+        Those of ``busy`` are left alone. Gives the actions, each with ``container_uuid``, ``action``, ``request_id``
+        and whether it had ``begun``.
         """
-        return [dict(row) for row in db.end_lost(hostname, before)]
+        return [dict(row) for row in db.end_lost(hostname, before, busy)]

@@ -2,7 +2,7 @@
 """An image that was pulled to a host, or made there of a container."""
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Self
 
 from oslo_versionedobjects import fields
@@ -74,9 +74,16 @@ class Image(base.ZunObject):
         return cls.from_row(context, db.get(uuid))
 
     @base.remotable_classmethod
-    def fail_unfinished(cls, context: RequestContext, host: str, reason: str) -> None:
-        """Every image that is on its way to ``host`` will not come."""
-        db.fail_unfinished(host, reason)
+    def fail_unfinished(
+        cls,
+        context: RequestContext,
+        host: str,
+        reason: str,
+        before: datetime.datetime | None = None,
+        busy: Collection[str] = (),
+    ) -> None:
+        """Every image that is on its way to ``host``, or was ``before`` and is none of ``busy``, will not come."""
+        db.fail_unfinished(host, reason, before, busy)
 
     @base.remotable
     def save(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from zun.common.states import Status
 from zun.container.docker.client import NAME_PREFIX
+from zun.container.docker.create import MIB, QUOTA_PERIOD_US, SHARES_PER_CPU
 from zun.container.driver import KEPT_WHEN_NEVER_STARTED, OUT_OF_MEMORY, RuntimeState
 
 _ENDED = frozenset({"exited", "removing"})
@@ -32,7 +33,16 @@ def runtime_state(inspected: Mapping[str, Any], current: Status | str | None) ->
         cpuset_mems=config.get("CpusetMems") or "",
         hostname=(inspected.get("Config") or {}).get("Hostname") or None,
         addresses=_own_addresses((inspected.get("NetworkSettings") or {}).get("Networks") or {}),
+        cpu=_cpu(config),
+        memory=(config.get("Memory") or 0) // MIB or None,
     )
+
+
+def _cpu(config: Mapping[str, Any]) -> float | None:
+    """A quota, which is less than nothing once it was taken off, or a weight."""
+    if (quota := config.get("CpuQuota") or 0) > 0:
+        return float(quota / (config.get("CpuPeriod") or QUOTA_PERIOD_US))
+    return (config.get("CpuShares") or 0) / SHARES_PER_CPU or None
 
 
 def _own_addresses(networks: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

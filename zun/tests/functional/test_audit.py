@@ -101,6 +101,13 @@ def test_drift_is_seen_once_and_repaired_once(cloud, context, driver, dedicated,
     assert (answer["totals"]["drifted"], answer["totals"]["repaired"]) == (1, 1)
 
 
+def test_another_memory_limit_is_repaired(cloud, context, driver, dedicated):
+    driver.update(dedicated, memory=1024)
+    assert told(audit(cloud, context)) == [(dedicated.uuid, "drifted", "limit", False)]
+    assert told(audit(cloud, context, repair=True)) == [(dedicated.uuid, "drifted", "limit", True)]
+    assert (driver.show(dedicated).memory, told(audit(cloud, context))) == (512, [])
+
+
 def test_a_restart_is_audited_like_any_other_process(cloud, context, driver, dedicated):
     out_of_band(driver, dedicated, "0-7")
     driver.reboot(dedicated)

@@ -2,8 +2,10 @@
 """Images made of containers, over real messages, with a runtime in memory: who has them, and what becomes of them."""
 
 import pytest
+from oslo_db import exception as db_exc
 
 from zun.common import exceptions
+from zun.compute import service
 from zun.container.driver import ImageFacts
 from zun.db import container_actions as db_actions
 from zun.db import containers as db_containers
@@ -117,6 +119,30 @@ def test_a_commit_that_a_restart_lost_is_an_error(cloud, context):
     cloud.start_agent("one")
     row = db.get(uuid)
     assert row["status"] == "Error" and "restarted" in row["status_detail"]
+
+
+def test_one_that_could_not_note_its_end_is_an_error(cloud, context, monkeypatch):
+    """But neither the image nor the action while it is being made: the container's row does not tell that it is."""
+    agent, source, seen = cloud.agents["one"], cloud.run(context), []
+
+    def compare(_):
+        monkeypatch.setattr(service, "LOST_SECONDS", -60)
+        agent._end_lost(context)
+        (row,) = db.page(context, limit=9, marker=None, sort_key="id", sort_dir="asc")
+        seen.append((row["status"], db_actions.of_container(source.uuid)[0]["finish_time"]))
+
+    def gone_away(*_):
+        raise db_exc.DBConnectionError("gone away")
+
+    cloud.drivers["one"].before("commit", compare)
+    with monkeypatch.context() as patch:
+        patch.setattr(db, "update", gone_away)
+        uuid = commit(cloud, context, source)
+        assert ended(source)[0] == "Error"
+    wait_for(lambda: not agent.parts.operations.locks.wanted())
+    assert (seen, db.get(uuid)["status"]) == ([("Committing", None)], "Committing")
+    agent._end_lost(context)
+    assert db.get(uuid)["status"] == "Error"
 
 
 def test_search_finds_what_is_on_the_host_and_no_commits(cloud, context):

@@ -134,7 +134,8 @@ def test_an_interrupted_operation_ends_under_its_own_action(cloud, context):
     assert ended(container, "req-2") == (None, [("compute__do_container_stop", "Success")])
 
 
-def test_a_request_whose_message_was_lost_ends(database, context, monkeypatch, caplog):
+@pytest.mark.parametrize("begun", [False, True], ids=["its message was lost", "its end could not be noted"])
+def test_a_request_that_will_not_end_is_ended(database, context, monkeypatch, caplog, begun):
     """Whoever waits for its end is told, and the container is as it was."""
     monkeypatch.setattr(service, "LOST_SECONDS", 0)
     often = {"compute__audit_interval": 0, "compute__sync_container_state_interval": 1}
@@ -142,9 +143,13 @@ def test_a_request_whose_message_was_lost_ends(database, context, monkeypatch, c
     try:
         container = create(cloud, context)
         asked("stop", container, number=2)
-        assert ended(container, "req-2") == ("Error", [])
+        if begun:
+            db.start_event(container.uuid, "req-2", "stop", "compute__do_container_stop")
+        assert ended(container, "req-2")[0] == "Error"
+        assert db.find(container.uuid, "req-2")[1] == [] or begun
         assert cloud.settled(container).status == "Running"
-        said = f"Container {container.uuid}: stop of request req-2 never reached this host"
+        how = "began, and nobody could note its end" if begun else "never reached this host"
+        said = f"Container {container.uuid}: stop of request req-2 {how}"
         wait_for(lambda: said in caplog.text)  # once it is written
     finally:
         cloud.stop()

@@ -47,6 +47,21 @@ def test_what_could_not_be_removed_keeps_its_cpus(cloud, context):
     assert cloud.run(context, cpu_policy="dedicated", cpu=2.0).status == "Running"
 
 
+def test_an_interrupted_deletion_that_fails_keeps_its_cpus(cloud, context):
+    driver = cloud.drivers["one"]
+    container = cloud.run(context, **TWO)
+    cloud.stop_agent("one")
+    db.update(container.uuid, {"status": "Deleting"})
+    driver.fail("delete", exceptions.Unavailable(), times=1000)
+    agent = cloud.start_agent("one")
+    wait_for(lambda: "could not be deleted" in (db.get(container.uuid)["status_reason"] or ""))
+    assert driver.runtime.objects[container.uuid].pid and agent.tracker.usage.claim(container.uuid) is not None
+    driver.end_failures("delete")
+    agent._sync_all()
+    cloud.gone(container)
+    assert driver.list() == {}
+
+
 def test_what_could_not_be_moved_back_keeps_both(cloud, context):
     driver = cloud.drivers["one"]
     grown = cloud.run(context, cpu_policy="dedicated", cpu=1.0)
@@ -81,6 +96,18 @@ def test_a_shared_one_that_was_made_all_the_same_runs_in_the_pool(cloud, context
     assert not CpuSet(driver.runtime.objects[shared.uuid].cpuset_cpus) & CpuSet(other.cpuset["cpuset_cpus"])
 
 
+def test_a_reboot_of_what_was_never_made_is_an_error_again(cloud, context):
+    driver = cloud.drivers["one"]
+    driver.fail("create", exceptions.Unavailable())
+    driver.fail("delete", exceptions.Unavailable())  # so that it keeps its host
+    never_made = cloud.run(context)
+    assert (never_made.status, never_made.host, never_made.container_id) == ("Error", "one", None)
+    cloud.accept_reboot(never_made)
+    cloud.compute_api.reboot(context, never_made, timeout=1)
+    after = cloud.settled(never_made)
+    assert after.status == "Error" and after.status_reason.startswith("reboot failed: ")
+
+
 def test_a_pool_that_could_not_be_widened_is_so_later(cloud, context):
     driver = cloud.drivers["one"]
     shared = cloud.run(context)
@@ -99,7 +126,7 @@ def unanswered(cloud, context, monkeypatch):
     """A function that has the database go away for good at the next claim, carried out or not; gives its container."""
     agent, really = cloud.agents["one"], db.claim
 
-    def claim(carried_out):
+    def claim(carried_out, **fields):
         def once(*arguments, **named):
             monkeypatch.setattr(db, "claim", really)
             if carried_out:
@@ -107,7 +134,7 @@ def unanswered(cloud, context, monkeypatch):
             raise db_exc.DBConnectionError
 
         monkeypatch.setattr(db, "claim", once)
-        made = cloud.submit(context, **TWO)
+        made = cloud.submit(context, **TWO, **fields)
         wait_for(lambda: db.claim is really and made.uuid not in agent.parts.operations.locks.wanted())
         return made
 
@@ -133,3 +160,13 @@ def test_a_claim_that_was_not_committed_is_given_back(cloud, context, unanswered
     wait_for(lambda: not agent.tracker.usage.owners)
     cloud.compute_api.create(context, "one", first, limits={}, alternates=[], tried={})  # as it is swept up
     assert cloud.settled(first).status == "Running"
+
+
+def test_what_is_given_back_and_came_after_all_counts_its_disk(cloud, context, unanswered):
+    first = unanswered(carried_out=True, disk=60)
+    agent = cloud.agents["one"]
+    agent.tracker.release(first.uuid)  # as when the row was compared before the answer that was lost came to be
+    agent._sync_all()
+    assert cloud.settled(first).status == "Running"
+    with pytest.raises(exceptions.ClaimRefused, match="free disk 40 GiB"):
+        agent.tracker.container_claim(context, new_container(context, disk=60))

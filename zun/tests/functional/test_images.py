@@ -5,6 +5,7 @@ import pytest
 
 from zun.common import exceptions
 from zun.common.secrets import Cipher
+from zun.compute import service
 from zun.container.driver import ImageFacts, RegistryAuth
 from zun.db import containers as db_containers
 from zun.db import images as db
@@ -47,6 +48,23 @@ def registry(database):
 
 def image(repo="a", tag="1"):
     return db.insert({"project_id": "admin", "host": "one", "repo": repo, "tag": tag})["uuid"]
+
+
+def test_a_pull_that_could_not_note_its_end_is_an_error(cloud, context, monkeypatch):
+    """And not while it is under way."""
+    lost, uuid, agent = image(), image("b"), cloud.agents["one"]
+    seen = []
+
+    def compare(_):
+        monkeypatch.setattr(service, "LOST_SECONDS", -60)
+        agent._end_lost(context)
+        seen.append([db.get(each)["status"] for each in (lost, uuid)])
+
+    cloud.drivers["one"].registry["default.io/b:1"] = FACTS
+    cloud.drivers["one"].before("ensure", compare)
+    cloud.compute_api.image_pull(context, "one", uuid)
+    wait_for(lambda: db.get(uuid)["status"] == "Available")
+    assert seen == [["Error", "Pulling"]]
 
 
 def test_a_pull_fills_the_row(cloud, context):

@@ -62,6 +62,24 @@ def test_a_resize(cloud, context, lose, before, after):
     assert len(cpus) == after and not cpus & held_plan(other).cpus
 
 
+@pytest.mark.parametrize("policy", ["shared", "dedicated"])
+@pytest.mark.parametrize(("cpu", "memory"), [(3.0, 96), (2.0, 96), (3.0, 64), (1.0, 32)])
+def test_a_resize_that_a_restart_cut_off_has_not_been(cloud, context, policy, cpu, memory):
+    """The runtime was told, and the row was not."""
+    driver = cloud.drivers["one"]
+    container = cloud.run(context, cpu_policy=policy, cpu=2.0, memory=64)
+    before = driver.show(container)
+    cloud.stop_agent("one")
+    cpus = "0-2" if policy == "dedicated" and cpu != 2.0 else before.cpuset_cpus
+    driver.update(container, cpu=cpu, memory=memory, cpuset_cpus=cpus)
+    cloud.start_agent("one")
+    assert driver.show(container) == before
+    driver.updates.clear()
+    cloud.stop_agent("one")
+    cloud.start_agent("one")
+    assert driver.updates == []
+
+
 def test_a_resize_after_that(cloud, context, lose):
     container = cloud.run(context, cpu_policy="dedicated", cpu=1.0)
     lose("change_claim")

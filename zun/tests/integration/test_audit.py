@@ -184,7 +184,9 @@ def test_a_parent_group_that_lost_a_cpu(parent_group, docker_url, database, ever
         # The driver adopts what an earlier attempt left behind, which is how it comes by another parent group.
         host.engine.create_container(
             "zun-demo", ["sleep", "1000"], name=f"zun-{mine}", labels={"zun.uuid": mine, "zun.host": host.name},
-            host_config=host.engine.create_host_config(network_mode="none", cgroup_parent=f"/{parent_group}"),
+            host_config=host.engine.create_host_config(
+                network_mode="none", cgroup_parent=f"/{parent_group}", mem_limit=f"{SHARED['memory']}m"
+            ),
         )  # fmt: skip
         container = host.run(**SHARED, uuid=mine)
         group = group_of(host.pid(container))

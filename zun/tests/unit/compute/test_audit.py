@@ -8,11 +8,11 @@ from zun.container.driver import Intruder, ParentGroup, PinningView, RuntimeStat
 from zun.topology import CpuSet
 
 MIB = 1 << 20
-PLAN = Planned("c-1", "web", CpuSet("2-3"), CpuSet("1"))
+PLAN = Planned("c-1", "web", CpuSet("2-3"), CpuSet("1"), 64)
 
 
-def state(cpus="2-3", mems="1"):
-    return RuntimeState("id", None, None, None, None, None, 42, cpus, mems)
+def state(cpus="2-3", mems="1", memory=64):
+    return RuntimeState("id", None, None, None, None, None, 42, cpus, mems, memory=memory)
 
 
 def threads(*sets):
@@ -41,6 +41,9 @@ CASES = {
     "no process, as planned": (state(), None, []),
     "no process, another configuration": (state("0-7"), None, [("drifted", "config", True)]),
     "no configuration": (state("", ""), view(), [("drifted", "config", True)]),
+    "no process, another limit": (state(memory=32), None, [("drifted", "limit", True)]),
+    "another limit": (state(memory=128), view(), [("drifted", "limit", True)]),
+    "no limit": (state(memory=None), view(), [("drifted", "limit", True)]),
     "only the nodes of the configuration": (state(mems="0-1"), None, [("drifted", "config", True)]),
     "out-of-band update: the group follows": (state("0-7"), view("0-7/1"), [("drifted", "config", True)]),
     "file written by hand": (state(), view("0-7/1"), [("drifted", "cgroup", True)]),
@@ -121,7 +124,7 @@ def test_a_migration_is_spelled_out():
 
 def test_many_threads_are_told_as_a_few():
     seen = view("0-7/1", inside=[f"{cpu}/1" for cpu in range(8)])
-    (finding,) = examine(Planned("c", "n", CpuSet("0-7"), CpuSet("1")), state("0-7"), seen)
+    (finding,) = examine(Planned("c", "n", CpuSet("0-7"), CpuSet("1"), 64), state("0-7"), seen)
     assert finding.detail.startswith("8 threads") and finding.detail.endswith("and 5 more")
 
 

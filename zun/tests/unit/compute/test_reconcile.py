@@ -7,7 +7,7 @@ import pytest
 
 from zun.common import states
 from zun.common.states import Status, TaskState
-from zun.compute.reconcile import GONE, HEALING, Step, first_step, observed
+from zun.compute.reconcile import GONE, HEALING, Step, first_step, limited_otherwise, observed
 from zun.container.driver import RuntimeState
 
 THEN = datetime.datetime(2026, 3, 4, 12, 0, 0, 5)
@@ -118,6 +118,25 @@ def test_what_is_wrong_in_the_row_and_nothing_else(fields, seen, expected):
     assert observed(row(**fields), seen) == expected
 
 
+@pytest.mark.parametrize(
+    ("policy", "limits", "expected"),
+    [
+        ("shared", (1.5, 64), False),
+        ("shared", (1.4990234375, 64), False),  # a weight is a whole number
+        ("shared", (1.25, 64), True),
+        ("shared", (None, 64), True),  # it was about to be a dedicated one
+        ("shared", (1.5, 32), True),
+        ("dedicated", (None, 64), False),
+        ("dedicated", (1.0, 64), False),  # what is left of a weight
+        ("dedicated", (None, None), True),
+    ],
+)
+def test_limits_that_are_not_those_of_the_row(policy, limits, expected):
+    cpu, memory = limits
+    there = state(Status.RUNNING, cpu=cpu, memory=memory)
+    assert limited_otherwise({"cpu_policy": policy, "cpu": 1.5, "memory": 64}, there) is expected
+
+
 VANISHED = {"status": Status.ERROR, "status_reason": GONE}
 REMOVED = {"status": Status.DELETED, "cpuset": None}
 
@@ -128,7 +147,7 @@ REMOVED = {"status": Status.DELETED, "cpuset": None}
     [
         pytest.param({}, VANISHED, {}, id="it-vanished"),
         pytest.param({"auto_remove": True}, REMOVED, {}, id="it-removed-itself"),
-        pytest.param({"container_id": None}, {}, {}, id="it-was-never-made"),
+        pytest.param({"container_id": None}, {"status": Status.ERROR}, {}, id="it-was-never-made"),
         pytest.param({"container_id": None, "auto_remove": True}, REMOVED, {}, id="it-removed-itself-at-once"),
     ],
 )
@@ -148,7 +167,7 @@ def test_what_vanished_and_is_to_be_healed(status):
     if status not in LEFT_ALONE | {Status.ERROR}:
         assert observed(row(status, auto_heal=True, auto_remove=True), None) == REMOVED
         never_made = row(status, auto_heal=True, container_id=None)
-        assert observed(never_made, None) == {}
+        assert observed(never_made, None) == {"status": Status.ERROR}
 
 
 AT_WORK = {

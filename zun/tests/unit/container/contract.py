@@ -127,6 +127,7 @@ class DriverContract:
             cpuset_mems="0",
             hostname=container_id[:12],
             addresses={},
+            memory=container.memory,
         )
 
     @pytest.mark.parametrize(

@@ -60,30 +60,55 @@ def test_a_container_that_goes_while_a_step_begins(monkeypatch):
     assert count(models.container_action_events) == 0
 
 
-def test_what_never_reached_the_host_ends(monkeypatch):
+STOP = ("req-1", "stop", "compute__do_container_stop")
+
+
+def test_what_nobody_works_on_ends(monkeypatch):
+    """Whether it never reached the host or began there; but not while it may be at work."""
     idle = {"status": "Running", "host": "h1"}
-    lost, begun, late = (container(**idle)["uuid"] for _ in range(3))
+    lost, begun, homeless = (container(**{**idle, **each})["uuid"] for each in ({}, {}, {"host": None}))
+    late, begun_late, busy = (container(**idle)["uuid"] for _ in range(3))
     spared = [
+        late,
+        begun_late,
+        busy,
         container(**{**idle, "task_state": "container_stopping"})["uuid"],
         container(**{**idle, "status": "Rebuilding"})["uuid"],
         container(**{**idle, "host": "h2"})["uuid"],
     ]
-    for uuid in (lost, begun, *spared):
+    for uuid in (lost, begun, homeless, *spared[1:]):
         start(uuid)
-    db.start_event(begun, "req-1", "stop", "compute__do_container_stop")
+    for uuid in (begun, busy):
+        db.start_event(uuid, *STOP)
     before = timeutils.utcnow() + datetime.timedelta(seconds=1)
     monkeypatch.setattr(timeutils, "utcnow", lambda: before)
     start(late)
-    assert [(each["container_uuid"], each["action"], each["request_id"]) for each in db.end_lost("h1", before)] == [
-        (lost, "stop", "req-1")
-    ]
-    assert db.end_lost("h1", before) == []
-    ended = db.find(lost, "req-1")[0]
-    assert (ended["message"], ended["finish_time"] is not None) == ("Error", True)
-    assert [db.find(uuid, "req-1")[0]["finish_time"] for uuid in (begun, late, *spared)] == [None] * 5
-    event = db.start_event(lost, "req-1", "stop", "compute__do_container_stop")  # it was only late
+    db.start_event(begun_late, *STOP)
+    found = db.end_lost("h1", before, [busy])
+    assert {(each["container_uuid"], each["action"], each["request_id"], bool(each["begun"])) for each in found} == {
+        (lost, "stop", "req-1", False),
+        (begun, "stop", "req-1", True),
+        (homeless, "stop", "req-1", False),
+    }
+    assert db.end_lost("h1", before, [busy]) == []
+    for uuid in (lost, begun, homeless):
+        ended = db.find(uuid, "req-1")[0]
+        assert (ended["message"], ended["finish_time"] is not None) == ("Error", True)
+    (step,) = db.find(begun, "req-1")[1]
+    assert (step["result"], step["traceback"], step["finish_time"]) == ("Error", db.UNKNOWN_END, before)
+    assert [db.find(uuid, "req-1")[0]["finish_time"] for uuid in spared] == [None] * len(spared)
+    event = db.start_event(lost, *STOP)  # it was only late
     db.finish_event(event, "Success", None, last=True)
     assert db.find(lost, "req-1")[0]["message"] is None
+
+
+def test_what_is_taken_up_goes_on_with_its_step():
+    uuid = container()["uuid"]
+    start(uuid)
+    interrupted = db.start_event(uuid, *STOP)
+    assert db.start_event(uuid, "req-background", *STOP[1:]) == interrupted
+    db.finish_event(interrupted, "Success", None, last=True)
+    assert [each["result"] for each in db.find(uuid, "req-1")[1]] == ["Success"]
 
 
 def test_an_error_ends_an_action_and_a_step_in_between_does_not():
@@ -100,6 +125,19 @@ def test_an_error_ends_an_action_and_a_step_in_between_does_not():
         ("one", "Success", None),
         ("two", "Error", "trace"),
     ]
+
+
+def test_an_error_ends_a_step_that_was_interrupted_further_on():
+    uuid = container()["uuid"]
+    start(uuid, "rebuild")
+    for event in ("one", "two"):
+        step = db.start_event(uuid, "req-1", "rebuild", event)
+        if event == "one":
+            db.finish_event(step, "Success", None, last=False)
+    again = db.start_event(uuid, "req-background", "rebuild", "one")
+    db.finish_event(again, "Error", "trace", last=False)
+    found = [(each["event"], each["result"], each["traceback"]) for each in db.find(uuid, "req-1")[1]]
+    assert found == [("one", "Success", None), ("two", "Error", db.UNKNOWN_END), ("one", "Error", "trace")]
 
 
 def test_another_request_takes_up_what_has_not_ended():
