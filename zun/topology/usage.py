@@ -114,9 +114,12 @@ class Usage:
         """The shared pool by cell id, for every cell that has CPUs."""
         return {cell.id: CpuSet.from_mask(cell.pool & ~self._held) for cell in view_of(topology).cells}
 
-    def free(self, topology: HostTopology) -> dict[int, CellFree]:
-        """What is left, by cell id; memory can be negative after the machine lost some."""
-        view = view_of(topology)
+    def free(self, topology: HostTopology, isolation: str = "thread") -> dict[int, CellFree]:
+        """What is left for a container of this isolation grade, by cell id.
+
+        Memory can be negative after the machine lost some.
+        """
+        view = view_of(topology, isolation)
         return {cell.id: self._free_on(view, cell.id) for cell in topology.cells}
 
     def _free_on(self, view: HostView, node: int) -> CellFree:
@@ -175,7 +178,7 @@ class Usage:
                 problem = self._cpu_problem(view, node, share, plan) or self._memory_problem(view, node, share, plan)
             if problem is not None:
                 code, words = problem
-                return Refusal(code, words, _free=partial(self.free, topology))
+                return Refusal(code, words, _free=partial(self.free, topology, plan.isolation))
         return None
 
     def _cpu_problem(self, view: HostView, node: int, share: CellShare, plan: Plan) -> Problem | None:
