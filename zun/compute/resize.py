@@ -101,7 +101,7 @@ def _only(here: HostTopology, old: Plan) -> HostTopology:
 
 def _beside(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | None:
     """A plan of the old CPUs and the best for what is added, for a container on one cell."""
-    if len(old.cells) != 1 or request.numa_nodes != 1:
+    if len(old.cells) != 1 or request.numa_nodes != 1 or not old.cpus <= here.cpus:
         return None
     ((node, share),) = old.cells.items()
     holding = others.with_claim("kept", replace(old, cells={node: replace(share, memory_mib=0, pages={})}))

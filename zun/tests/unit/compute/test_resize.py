@@ -188,6 +188,10 @@ def test_what_no_host_could_do_is_refused_at_once(fields, asked, error, text):
         pytest.param(
             MACHINE, [], TWO_CELLS, PlacementRequest(4, 64, numa_cpus=[1, 3]), "3-5,7", "", id="more-on-one-of-them"
         ),
+        pytest.param(
+            MACHINE, [], Plan({0: CellShare(CpuSet("2,9"), 64)}), PlacementRequest(3, 64), "0-2", "",
+            id="what-went-offline-is-not-kept",
+        ),
         pytest.param(MACHINE, [], shared(), PlacementRequest(3, 64), "0-2", "", id="shared-to-dedicated"),
     ],
 )
