@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from zun.common import exceptions
-from zun.compute.keep import keeping
 from zun.objects import Container
 from zun.objects.placement import held_plan, keep_problem, placement_request
 from zun.topology import CellShare, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
 from zun.topology.cpuset import NO_CPUS
+from zun.topology.keep import keeping
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +70,25 @@ def resized(
     """
     cells = tuple(cell for cell in topology.cells if cell.id in old.cells or cell.id in old.mems)
     here = replace(topology, cells=cells)
-    if request.dedicated and old.dedicated:
-        kept = (
-            _fewer(here, others, old, request) if request.cpus <= len(old.cpus) else _more(here, others, old, request)
-        )
-        if isinstance(kept, Plan) and keep <= kept.cpus:
-            return kept
-    return keeping(here, others, old, request, keep) if keep else plan(here, others, request)
+    if not request.dedicated or not old.dedicated:
+        return plan(here, others, request)
+    fewer = request.cpus <= len(old.cpus)
+    answer = _among_its_own(here, others, old, request) or (None if fewer else _beside(here, others, old, request))
+    if answer is not None and keep <= answer.cpus:
+        return answer
+    if not fewer:
+        grown = keeping(here, others, old, request, old.cpus)
+        if isinstance(grown, Plan):
+            return grown
+    return keeping(here, others, old, request, keep)
 
 
-def _fewer(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | None:
-    """A plan whose CPUs are some of the old ones."""
+def _among_its_own(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | None:
+    """The best plan whose CPUs are some of the old ones, or all of them and some that were kept idle for it."""
     answer = plan(_only(here, old), others, request)
-    return answer if isinstance(answer, Plan) and answer.cpus <= old.cpus else None
+    if isinstance(answer, Plan) and (answer.cpus <= old.cpus or old.cpus <= answer.cpus):
+        return answer
+    return None
 
 
 def _only(here: HostTopology, old: Plan) -> HostTopology:
@@ -93,17 +99,9 @@ def _only(here: HostTopology, old: Plan) -> HostTopology:
     return replace(here, dedicated_set=old.cpus | (old.withheld & (here.dedicated_cpus | here.isolated_cpus)))
 
 
-def _more(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | Refusal:
-    """A plan of the old CPUs and others: some that were kept idle for it, or some of its cell, or of all it is on."""
-    answer = plan(_only(here, old), others, request)
-    if isinstance(answer, Plan) and old.cpus <= answer.cpus:
-        return answer
-    return _beside(here, others, old, request) or keeping(here, others, old, request, old.cpus)
-
-
 def _beside(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | None:
     """A plan of the old CPUs and the best for what is added, for a container on one cell."""
-    if len(old.cells) != 1 or request.numa_nodes != 1:
+    if len(old.cells) != 1 or request.numa_nodes != 1 or not old.cpus <= here.cpus:
         return None
     ((node, share),) = old.cells.items()
     holding = others.with_claim("kept", replace(old, cells={node: replace(share, memory_mib=0, pages={})}))

@@ -323,7 +323,8 @@ def _report(rejection: Rejection, spec: RequestSpec, code: str, miss: _Miss | No
             {"cpus": each.cpus, "memory_mib": each.memory_mib, "page_kib": each.page_kib}
             for each in refusal.wanted[:MAX_NODES]
         ]
-    report["free"] = [_cell(node, free) for node, free in sorted(host.usage.free(host.topology).items())]
+    left = host.usage.free(host.topology, spec.placement.isolation)
+    report["free"] = [_cell(node, free) for node, free in sorted(left.items())]
     report["disk_free"] = host.free_disk
     report["changes"] = list(_changes(host, spec, refusal, fits))
     return report

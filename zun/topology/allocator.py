@@ -67,7 +67,7 @@ def _in_its_shape(questions: list[Question]) -> Plan | None:
             return None
         taken = _one_cell(question) if request.numa_nodes == 1 else _several_cells(question)
         if taken is not None:
-            return _plan(question, taken)
+            return book(question, taken)
     return None
 
 
@@ -230,15 +230,15 @@ def _in_few_cells(questions: list[Question]) -> Plan | None:
         taken = fewest_cells(question, most)
         if taken is not None:
             # The next page size must do with fewer.
-            best, most = _plan(question, taken), len(taken) - 1
+            best, most = book(question, taken), len(taken) - 1
     return best
 
 
 # The answer
 
 
-def _plan(question: Question, taken: list[Taken]) -> Plan:
-    """The answer as exact CPUs and amounts of memory by cell."""
+def book(question: Question, taken: list[Taken]) -> Plan:
+    """An answer as exact CPUs and amounts of memory by cell."""
     drawn = _draw(question, taken)
     given = {entry.cell.id: entry for entry in taken}
     page_kib = question.page_kib

@@ -166,7 +166,7 @@ class _Cover:
     def _taken(self, chosen: Chosen) -> list[Taken]:
         offers = self._offers(chosen)
         weights = [offer.cpus.bit_count() for offer in offers]
-        units = _share_out(self.need, weights, [self.own[c] for c in chosen], [self.reach[c] for c in chosen])
+        units = share_out(self.need, weights, [self.own[c] for c in chosen], [self.reach[c] for c in chosen])
         mibs = in_mib(self.question.request.memory_mib, self.question.page_kib, units)
         return [
             Taken(self.cells[c], offer, need, mib)
@@ -178,7 +178,7 @@ def _top(amounts: Sequence[int], count: int) -> int:
     return sum(sorted(amounts, reverse=True)[:count])
 
 
-def _share_out(need: int, weights: Sequence[int], own: Sequence[int], reach: Sequence[int]) -> list[int]:
+def share_out(need: int, weights: Sequence[int], own: Sequence[int], reach: Sequence[int]) -> list[int]:
     """``need`` units over cells: by their CPUs first, then where there is own memory, then attached memory."""
     shares, seen, given, whole = [], 0, 0, sum(weights)
     for weight, room in zip(weights, own, strict=True):

@@ -13,7 +13,7 @@ from zun.topology.question import Question
 from zun.topology.refusal import Refusal, RefusalCode, Wanted
 from zun.topology.request import MICRO, PlacementRequest
 from zun.topology.usage import Usage
-from zun.topology.view import CellView
+from zun.topology.view import CellView, view_of
 
 _UNBOUNDED = 1 << 62
 _MOST_NODES = 1024
@@ -27,12 +27,11 @@ def explain(
     page_kib = questions[-1].page_kib if questions else None
     # Of a request for more cells than any machine has, the parts are nothing to look at.
     parts = request.parts if request.numa_nodes <= _MOST_NODES else ()
-    if questions:
-        code, message = _reason(request, questions[-1])
-    else:
-        code, message = RefusalCode.PAGE_SIZE, _no_such_pages(topology, request)
+    code, message = _unfit(request, view_of(topology, request.isolation).cells) or (
+        _reason(questions[-1]) if questions else (RefusalCode.PAGE_SIZE, _no_such_pages(topology, request))
+    )
     wanted = tuple(_wanted(request, cpus, mib, page_kib) for cpus, mib in parts)
-    return Refusal(code, message, wanted, _free=partial(usage.free, topology))
+    return Refusal(code, message, wanted, _free=partial(usage.free, topology, request.isolation))
 
 
 def _wanted(request: PlacementRequest, cpus: int, mib: int, page_kib: int | None) -> Wanted:
@@ -46,19 +45,22 @@ def _no_such_pages(topology: HostTopology, request: PlacementRequest) -> str:
     return f"the host has no {wanted}: its huge pages are {there}"
 
 
-def _reason(request: PlacementRequest, question: Question) -> tuple[RefusalCode, str]:
-    cells = question.view.cells
-    if not any(cell.dedicated if question.dedicated else cell.pool for cell in cells):
+def _unfit(request: PlacementRequest, cells: Sequence[CellView]) -> tuple[RefusalCode, str] | None:
+    """The reason of a host that would not take the request if it were empty, pages apart."""
+    if not any(cell.dedicated if request.dedicated else cell.pool for cell in cells):
         if request.isolation == "isolated":
             return RefusalCode.NO_CPUS, "the kernel isolates no CPU of this host that is for dedicated containers"
         return RefusalCode.NO_CPUS, f"no CPU of this host is for {request.cpu_policy} containers"
-    together = request.numa_affinity == "require"
-    if together and request.numa_nodes > len(cells):
+    if request.numa_affinity == "require" and request.numa_nodes > len(cells):
         have = _count(len(cells), "cell")
         return RefusalCode.TOO_FEW_CELLS, f"the host has {have} with CPUs: {request.numa_nodes} are wanted"
-    if question.dedicated and request.thread_policy == "require" and not any(cell.wide_firsts for cell in cells):
+    if request.dedicated and request.thread_policy == "require" and not any(cell.wide_firsts for cell in cells):
         return RefusalCode.NO_SMT, "no core of this host has sibling threads: thread policy require needs them"
-    return _short(question) if together else _short_in_all(question)
+    return None
+
+
+def _reason(question: Question) -> tuple[RefusalCode, str]:
+    return _short(question) if question.request.numa_affinity == "require" else _short_in_all(question)
 
 
 class Measure(NamedTuple):

@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -43,7 +44,7 @@ def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) ->
     if any(distances.values()) and not all(distances.values()):
         silent = CpuSet(node for node, row in distances.items() if not row)
         tree.note(f"nothing is known of the distances from nodes {silent}: the kernel's defaults are used")
-    limits = _process_limits(tree) if process_limits else _Limits(_ALL, _ALL)
+    limits = _process_limits(tree, online | offline) if process_limits else _Limits(_ALL, _ALL)
     usable = online & limits.cpus
     cells = [
         NUMACell(
@@ -62,7 +63,7 @@ def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) ->
         cells=tuple(cells),
         sockets=tuple(socket & usable for socket in sockets if socket & usable),
         offline=offline,
-        isolated=(tree.cpu_list(f"{_CPU}/isolated") or NO_CPUS) & usable,
+        isolated=_isolated(tree, online | offline) & usable,
         exposed=union(core & usable for core in cores if not any(core <= cell.cpus for cell in cells)),
         exposed_l3=union(
             cache & usable for cache in caches if not any(cache & online <= cell.cpus for cell in cells)
@@ -185,6 +186,32 @@ def _processors(tree: _Tree) -> list[int]:
     lines = (tree.text("proc/cpuinfo") or "").splitlines()
     matches = (re.fullmatch(r"processor\s*:\s*(\d{1,6})", line.strip(_SPACE)) for line in lines)
     return [int(match[1]) for match in matches if match]
+
+
+def _isolated(tree: _Tree, present: CpuSet) -> CpuSet:
+    """CPUs the kernel does not balance: by its own file, which kernels before 4.2 lack, else by its command line."""
+    listed = tree.cpu_list(f"{_CPU}/isolated")
+    if listed is not None:
+        return listed
+    found = NO_CPUS
+    for word in (tree.text("proc/cmdline") or "").split():
+        name, _, value = word.partition("=")
+        if name == "isolcpus":
+            try:
+                found = _isolcpus(value.strip('"'), max(present, default=0))
+            except ValueError:
+                tree.note(f"/proc/cmdline: {word[:40]!r} is not understood")
+    return found
+
+
+def _isolcpus(value: str, last: int) -> CpuSet:
+    """A list behind flags (kernel-parameters.rst), of which ``domain``, the default, takes CPUs out of balancing."""
+    parts = value.split(",")
+    flags = [*takewhile(lambda part: part in ("nohz", "domain", "managed_irq"), parts)]
+    if flags and "domain" not in flags:
+        return NO_CPUS
+    text = ",".join(parts[len(flags):])
+    return CpuSet(re.sub(r"\bN\b", str(last), re.sub(r"\ball\b", "0-N", text)))
 
 
 def _groups(
@@ -377,7 +404,7 @@ class _Limits(NamedTuple):
     mems: CpuSet
 
 
-def _process_limits(tree: _Tree) -> _Limits:
+def _process_limits(tree: _Tree, present: CpuSet) -> _Limits:
     cpus = mems = None
     for folder, name in _cpuset_folders(tree):
         cpus = cpus or _first(tree, folder, name("cpus"))
@@ -385,7 +412,7 @@ def _process_limits(tree: _Tree) -> _Limits:
         if cpus and mems:
             break
     if not cpus and not mems:
-        cpus, mems = _status_limits(tree)
+        cpus, mems = _status_limits(tree, present)
     return _Limits(cpus or _ALL, mems or _ALL)
 
 
@@ -446,7 +473,7 @@ def _cgroup_paths(tree: _Tree) -> dict[str, str]:
     return paths
 
 
-def _status_limits(tree: _Tree) -> tuple[CpuSet | None, CpuSet | None]:
+def _status_limits(tree: _Tree, present: CpuSet) -> tuple[CpuSet | None, CpuSet | None]:
     text = tree.text("proc/self/status") or ""
     found: list[CpuSet | None] = []
     for name in ("Cpus", "Mems"):
@@ -456,8 +483,7 @@ def _status_limits(tree: _Tree) -> tuple[CpuSet | None, CpuSet | None]:
         except ValueError:
             tree.note(f"/proc/self/status: {name}_allowed_list is not understood")
             found.append(None)
-    isolated = tree.cpu_list(f"{_CPU}/isolated")
-    if found[0] and isolated:
+    if found[0]:
         # Without a cpuset, the kernel keeps every process off isolated CPUs by affinity, not by a limit.
-        found[0] |= isolated
+        found[0] |= _isolated(tree, present)
     return found[0], found[1]

@@ -110,9 +110,12 @@ class Usage:
         inside = sum(cell.cpus.mask for cell in topology.cells if cell.id in wanted)
         return CpuSet.from_mask(pool & inside)
 
-    def free(self, topology: HostTopology) -> dict[int, CellFree]:
-        """What is left, by cell id; memory can be negative after the machine lost some."""
-        view = view_of(topology)
+    def free(self, topology: HostTopology, isolation: str = "thread") -> dict[int, CellFree]:
+        """What is left for a container of this isolation grade, by cell id.
+
+        Memory can be negative after the machine lost some.
+        """
+        view = view_of(topology, isolation)
         return {cell.id: self._free_on(view, cell.id) for cell in topology.cells}
 
     def _free_on(self, view: HostView, node: int) -> CellFree:
@@ -171,7 +174,7 @@ class Usage:
                 problem = self._cpu_problem(view, node, share, plan) or self._memory_problem(view, node, share, plan)
             if problem is not None:
                 code, words = problem
-                return Refusal(code, words, _free=partial(self.free, topology))
+                return Refusal(code, words, _free=partial(self.free, topology, plan.isolation))
         return None
 
     def _cpu_problem(self, view: HostView, node: int, share: CellShare, plan: Plan) -> Problem | None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from zun.compute.resize import Resize, resized
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
-from zun.tests.unit.compute.test_resize import MACHINE, SMT, container, dedicated, shared
+from zun.tests.unit.compute.test_resize import MACHINE, SMT, TWO_SMT_CELLS, container, dedicated, shared
 from zun.tests.unit.scheduler.hosts import placements, used_hosts
 from zun.topology import CellShare, CpuSet, PlacementRequest, Plan, Refusal, Usage, plan
 
@@ -102,6 +102,26 @@ TWO = Plan({0: CellShare(CpuSet("0-3"), 32), 1: CellShare(CpuSet("4-7"), 32)})
         ),
         pytest.param(
             MACHINE, [], TWO, PlacementRequest(4, 64, numa_affinity="prefer"), "0,7", "0-2,7", "", id="on-any-cells"
+        ),
+        pytest.param(
+            TWO_SMT_CELLS,
+            [],
+            TWO,
+            PlacementRequest(2, 64, numa_affinity="prefer", isolation="core"),
+            "1,6",
+            "1,6",
+            "0,7",
+            id="on-two-cells-though-one-would-do",
+        ),
+        pytest.param(
+            SMT,
+            [],
+            dedicated("0-3"),
+            PlacementRequest(2, 64, isolation="core"),
+            "0,3",
+            "0,3",
+            "1-2",
+            id="with-more-idle-siblings-than-need-be",
         ),
     ],
 )

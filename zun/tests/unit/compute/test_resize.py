@@ -24,6 +24,7 @@ def dedicated(cpus="0-1", memory=64, cell=0, withheld=""):
     return Plan({cell: CellShare(cpus=CpuSet(cpus), memory_mib=memory, withheld=CpuSet(withheld))})
 
 
+TWO_SMT_CELLS = machine(cells=2, cores=2, threads=2, memory_mib=32)
 TWO_CELLS = Plan({0: CellShare(CpuSet("3"), 32), 1: CellShare(CpuSet("7"), 32)})
 
 
@@ -165,10 +166,31 @@ def test_what_no_host_could_do_is_refused_at_once(fields, asked, error, text):
             id="what-isolation-keeps-stays-kept",
         ),
         pytest.param(
+            MACHINE, [], dedicated("2-3", withheld="0-1"), PlacementRequest(1, 64, isolation="l3"), "2", "0-1,3",
+            id="not-what-was-kept-idle-but-what-it-ran-on",
+        ),
+        pytest.param(
+            SMT, [], dedicated("7", withheld="0-6"), PlacementRequest(3, 64, isolation="node"), "0,6-7", "1-5",
+            id="it-runs-on-what-it-ran-on-and-more",
+        ),
+        pytest.param(
+            SMT, [], dedicated("0,2", withheld="1,3"), PlacementRequest(2, 32, isolation="core"), "0,2", "1,3",
+            id="less-memory-alone-moves-nothing",
+        ),
+        pytest.param(
+            TWO_SMT_CELLS, [], Plan({0: CellShare(CpuSet("1"), 32, CpuSet("0")), 1: CellShare(CpuSet("4-5"), 32)}),
+            PlacementRequest(3, 64, thread_policy="require", numa_affinity="none"), "1,4-5", "0",
+            id="the-same-on-any-cells",
+        ),
+        pytest.param(
             MACHINE, [], TWO_CELLS, PlacementRequest(3, 64, numa_nodes=2), "0,3,7", "", id="more-on-several-cells"
         ),
         pytest.param(
             MACHINE, [], TWO_CELLS, PlacementRequest(4, 64, numa_cpus=[1, 3]), "3-5,7", "", id="more-on-one-of-them"
+        ),
+        pytest.param(
+            MACHINE, [], Plan({0: CellShare(CpuSet("2,9"), 64)}), PlacementRequest(3, 64), "0-2", "",
+            id="what-went-offline-is-not-kept",
         ),
         pytest.param(MACHINE, [], shared(), PlacementRequest(3, 64), "0-2", "", id="shared-to-dedicated"),
     ],
@@ -179,6 +201,17 @@ def test_a_container_stays_where_it_can(topology, others, old, request_, cpus, w
     assert isinstance(answer, Plan)
     assert (answer.cpus, answer.withheld, answer.memory_mib) == (CpuSet(cpus), CpuSet(withheld), request_.memory_mib)
     assert answer.cells.keys() == old.cells.keys()
+
+
+def test_its_memory_stays_in_pages_of_one_size():
+    """Pages that only one of its cells has do not make it a container of two kinds of memory."""
+    paged, plain = MACHINE.cells
+    topology = replace(MACHINE, cells=(replace(paged, pages={2048: 100}), plain))
+    request_ = PlacementRequest(4, 64, numa_nodes=2, page_size="any")
+    answer = resized(topology, Usage(), TWO_CELLS, request_)
+    assert isinstance(answer, Plan)
+    assert TWO_CELLS.cpus <= answer.cpus
+    assert {cell: (share.memory_mib, share.pages) for cell, share in answer.cells.items()} == {0: (32, {}), 1: (32, {})}
 
 
 def test_a_dedicated_container_that_becomes_shared_runs_on_the_pool_of_its_cell():

@@ -72,6 +72,14 @@ SMT = smt_host(2, 4)  # cells 0-7 and 8-15, cores 0-1, 2-3, ...
         "no-smt", "no core of this host has sibling threads: thread policy require needs them", id="smt",
     ),
     pytest.param(
+        flat_host([2]), Usage(), PlacementRequest(2, 10, thread_policy="require", page_size=2048),
+        "no-smt", "no core of this host has sibling threads: thread policy require needs them", id="smt-before-pages",
+    ),
+    pytest.param(
+        SMT, Usage(), PlacementRequest(6, 10, numa_nodes=3, page_size="large"),
+        "too-few-cells", "the host has 2 cells with CPUs: 3 are wanted", id="cells-before-pages",
+    ),
+    pytest.param(
         host(cell(0, "0", pages={2048: 5, 64: 0})), Usage(), PlacementRequest(1, 1, page_size=1048576),
         "page-size", "the host has no pages of 1048576 KiB: its huge pages are 2048 KiB", id="page-size",
     ),
@@ -116,6 +124,13 @@ def test_says_what_is_wanted_and_free():
     assert {c: (str(f.cpus), len(f.cores), f.memory_mib, f.shared) for c, f in refusal.free.items()} == {
         0: ("4-7", 2, 600, 4.0), 1: ("8-15", 4, 1000, 8.0),
     }
+
+
+def test_what_is_free_is_what_the_grade_could_get():
+    topology = replace(SMT, isolated=CpuSet("2-3,12"))
+    free = plan(topology, used(SMT, "3"), PlacementRequest(3, 10, isolation="isolated")).free
+    assert {c: (str(f.cpus), f.cores) for c, f in free.items()} == {0: ("2", ()), 1: ("12", ())}
+    assert str(plan(topology, Usage(), PlacementRequest(9, 10)).free[0].cpus) == "0-1,4-7"
 
 
 @pytest.mark.parametrize(("topology", "usage", "request_", "changed"), [

@@ -221,6 +221,28 @@ def test_isolated_cpus(found):
     assert found(changed(isolated="2-3,6-9")).isolated == CpuSet("2-3,6-7")
 
 
+@pytest.mark.parametrize(("cmdline", "isolated", "notes"), [
+    ("quiet isolcpus=2-3,6-9 nohz_full=1-7", "2-3,6-7", False),
+    ("isolcpus=domain,2", "2", False),
+    ("isolcpus=managed_irq,domain,2-N", "2-7", False),
+    ("isolcpus=nohz,managed_irq,2-3", "", False),  # these CPUs are balanced
+    ("isolcpus=0-7:2/4", "0-1,4-5", False),
+    ("isolcpus=all", "0-7", False),
+    ("isolcpus=N", "7", False),
+    ("isolcpus=", "", False),
+    ("nohz_full=2-3 rcu_nocbs=all", "", False),
+    ("isolcpus=domain,x", "", True),
+])
+def test_isolated_cpus_of_a_kernel_without_their_file(found, cmdline, isolated, notes):
+    topology = found(changed(files={"proc/cmdline": cmdline + "\n"}))
+    assert str(topology.isolated) == isolated
+    assert bool(topology.notes) == notes
+
+
+def test_the_kernels_own_list_of_isolated_cpus_counts_before_its_command_line(found):
+    assert str(found(changed(isolated="", files={"proc/cmdline": "isolcpus=2-3\n"})).isolated) == ""
+
+
 V1 = "cgroup /sys/fs/cgroup/cpuset cgroup rw,nosuid,cpuset 0 0\n"
 V2 = "cgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0\n"
 BOTH = "tmpfs /sys/fs/cgroup tmpfs ro 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n" + V1

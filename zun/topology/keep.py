@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans in which given CPUs stay, for containers that are resized.
+
+``plan`` takes the best CPUs whoever had them. Here the first thing is that CPUs stay, then that others of the old ones
+do, then what is best. A choice with the CPUs that must stay is found whenever there is one, with more idle siblings
+than ``plan`` would ever leave if need be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from zun.topology.allocator import book, page_sizes, plan
+from zun.topology.cells import HostTopology
+from zun.topology.cores import kept_with
+from zun.topology.cover import share_out
+from zun.topology.cpuset import CpuSet
+from zun.topology.matching import cheapest_matching
+from zun.topology.placement import CellShare, Plan
+from zun.topology.question import Offer, Question, Taken, in_mib
+from zun.topology.refusal import Refusal, RefusalCode
+from zun.topology.request import PlacementRequest
+from zun.topology.usage import Usage
+from zun.topology.view import CellView, view_of
+
+
+def keeping(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest, keep: CpuSet) -> Plan | Refusal:
+    """A plan for ``request`` with all CPUs of ``keep``, which ``old`` holds; beside them old ones where that can be.
+
+    ``here`` are the cells it may use, ``others`` the host's usage without the container.
+    """
+    for only_old in (True, False):
+        for size in page_sizes(here, request):
+            question = Question(view_of(here, request.isolation), others, request, size, {})
+            found = _Keeping(here, question, old.cpus, keep, only_old).plan()
+            if found is not None and others.fits(here, found) is None:
+                return found
+    without = plan(here, others, request)
+    if isinstance(without, Refusal) or keep <= without.cpus:
+        return without
+    return Refusal(
+        RefusalCode.SHAPE,
+        f"CPUs {keep} cannot all stay together with what else is asked; without that, it would get CPUs {without.cpus}",
+    )
+
+
+class _Keeping:
+    """The search in one page size; with ``only_old`` for CPUs that the container holds already."""
+
+    def __init__(self, here: HostTopology, question: Question, old: CpuSet, keep: CpuSet, only_old: bool) -> None:
+        self.here, self.question, self.request = here, question, question.request
+        # What the host has lost, or would not give any more, cannot be had again.
+        self.old, self.keep, self.only_old = old.mask & question.view.dedicated, keep.mask, only_old
+        self.cells = question.view.cells
+        self._shares: dict[tuple[int, int], CellShare | None] = {}
+
+    def plan(self) -> Plan | None:
+        taken = None
+        if self.request.numa_affinity != "none":
+            taken = self._in_its_shape()
+        if taken is None and self.request.numa_affinity != "require":
+            taken = self._on_any_cells()
+        return None if taken is None else book(self.question, taken)
+
+    # Which cells
+
+    def _in_its_shape(self) -> list[Taken] | None:
+        """Each part of the request on a cell of its own."""
+        question, cells = self.question, self.cells
+        parts = [(cpus, question.need(mib), mib) for cpus, mib in self.request.parts]
+        if len(parts) > len(cells) or (not question.strict and sum(part[1] for part in parts) > question.anywhere):
+            return None
+        costs = [
+            [
+                self._cost(cell, cpus) if question.remembers(cell, need) and self._share(cell, cpus) else None
+                for cell in cells
+            ]
+            for cpus, need, _ in parts
+        ]
+        matched = cheapest_matching(costs)
+        if matched is None or self.keep & ~sum(cells[c].online for c in matched.columns):
+            return None
+        return [
+            self._taken(cells[c], cpus, need, mib) for (cpus, need, mib), c in zip(parts, matched.columns, strict=True)
+        ]
+
+    def _cost(self, cell: CellView, cpus: int) -> int:
+        """A cell of CPUs that must stay goes before any other, then one that has many of the old."""
+        moved = cpus - min(cpus, (self.old & cell.online).bit_count())
+        return moved if self.keep & cell.online else moved + (1 << 32)
+
+    def _on_any_cells(self) -> list[Taken] | None:
+        """No more cells than are needed, those first that have most of the old CPUs."""
+        question, cpus = self.question, int(self.request.cpus)
+        need = question.need(self.request.memory_mib)
+        least = {cell: (self.keep & cell.online).bit_count() for cell in self.cells}
+        most = {cell: self._most(cell, cpus) for cell in self.cells}
+
+        def serve(cells: Sequence[CellView]) -> bool:
+            room = sum(question.reach(cell) for cell in cells) if question.strict else question.anywhere
+            return room >= need and sum(most[cell] for cell in cells) >= cpus
+
+        chosen = list(self.cells)
+        if not serve(chosen) or any(least[cell] > most[cell] for cell in chosen):
+            return None
+        for cell in sorted(chosen, key=lambda cell: ((self.old & cell.online).bit_count(), -cell.id)):
+            fewer = [other for other in chosen if other is not cell]
+            if not least[cell] and serve(fewer):
+                chosen = fewer
+        amounts = [least[cell] for cell in chosen]
+        for limits in ({cell: (self.old & cell.online).bit_count() for cell in chosen}, most):
+            for c, cell in enumerate(chosen):
+                more = min(limits[cell], most[cell]) - amounts[c]
+                amounts[c] += max(0, min(more, cpus - sum(amounts)))
+        own = [question.room(cell.id) for cell in chosen]
+        reach = [question.reach(cell) if question.strict else need for cell in chosen]
+        units = share_out(need, amounts, own, reach)
+        mibs = in_mib(self.request.memory_mib, question.page_kib, units)
+        return [self._taken(*entry) for entry in zip(chosen, amounts, units, mibs, strict=True)]
+
+    def _most(self, cell: CellView, cpus: int) -> int:
+        """How many CPUs ``cell`` can give, ``cpus`` at most; fewer than must stay there when it cannot give these."""
+        least = (self.keep & cell.online).bit_count()
+        there = self.old if self.only_old else cell.dedicated & ~self.question.held
+        for amount in range(min(cpus, (there & cell.online).bit_count()), least - 1, -1):
+            if self._share(cell, amount) is not None:
+                return amount
+        return -1
+
+    def _taken(self, cell: CellView, cpus: int, need: int, mib: int) -> Taken:
+        share = self._share(cell, cpus)
+        assert share is not None, "it was looked at"
+        return Taken(cell, Offer(0, share.cpus.mask, share.withheld.mask, cpus), need, mib)
+
+    # Which CPUs of a cell
+
+    def _share(self, cell: CellView, cpus: int) -> CellShare | None:
+        """``cpus`` CPUs of the cell with those that must stay; None when it cannot give them."""
+        key = (cell.index, cpus)
+        if key not in self._shares:
+            shares = (self._around(cell, base, cpus) for base in self._bases(cell, cpus))
+            self._shares[key] = next((share for share in shares if share and self._fits(cell, share)), None)
+        return self._shares[key]
+
+    def _fits(self, cell: CellView, share: CellShare) -> bool:
+        return self.question.usage.fits(self.here, self._claim(cell, share)) is None
+
+    def _claim(self, cell: CellView, share: CellShare) -> Plan:
+        return Plan({cell.id: share}, isolation=self.request.isolation)
+
+    def _bases(self, cell: CellView, cpus: int) -> Iterator[int]:
+        """CPUs to start from: as many of the old as may be, those that must stay first; then these alone."""
+        keep = self.keep & cell.online
+        if keep.bit_count() > cpus:
+            return
+        order = sorted(
+            (not core & keep, -(core & self.old).bit_count(), core & -core, 1 << cpu)
+            for core in cell.cores
+            for cpu in CpuSet.from_mask(core & self.old & ~keep)
+        )
+        base = keep | sum(cpu for *_, cpu in order[: cpus - keep.bit_count()])
+        if not self.only_old or base.bit_count() == cpus:
+            yield base
+        if not self.only_old:
+            yield keep
+
+    def _around(self, cell: CellView, base: int, cpus: int) -> CellShare | None:
+        """``base`` and as many more as make ``cpus``: of its cores, of what the grade keeps with them, of the cell."""
+        if not cpus:
+            return CellShare()
+        policy, isolation = self.request.thread_policy, self.request.isolation
+        if policy == "prefer" and isolation in ("thread", "isolated"):
+            return self._beside(cell, CellShare(CpuSet.from_mask(base)), cpus)
+        free = ~self.question.held
+        cores = [core for core in cell.whole if core & free == core and (policy != "require" or core & core - 1)]
+        mine = [core for core in cores if core & base]
+        if base & ~sum(mine):
+            return None
+        held = kept_with(cell, base, isolation)
+        if held is None:
+            return None
+        given = base
+        for core in [*mine, *(core for core in cores if core & held and not core & base)]:
+            for cpu in CpuSet.from_mask(core):
+                if given.bit_count() < cpus and not (policy == "isolate" and core & given):
+                    given |= 1 << cpu
+        if policy == "isolate" and any((core & given).bit_count() > 1 for core in mine):
+            return None
+        held |= sum(mine)
+        return self._beside(cell, CellShare(CpuSet.from_mask(given), 0, CpuSet.from_mask(held & ~given)), cpus)
+
+    def _beside(self, cell: CellView, share: CellShare, cpus: int) -> CellShare | None:
+        """``share`` and the best that the rest of the cell has for what is missing."""
+        missing = cpus - len(share.cpus)
+        if not missing:
+            return share
+        if missing < 0 or (share.cpus and not self._fits(cell, share)):
+            return None
+        narrowed = replace(self.here, dedicated_set=CpuSet.from_mask(cell.dedicated))
+        rest = replace(
+            self.request, cpus=missing, memory_mib=0, numa_nodes=1, numa_cpus=None, numa_mem=None,
+            numa_affinity="require", page_size=None,
+        )
+        answer = plan(narrowed, self.question.usage.with_claim("kept", self._claim(cell, share)), rest)
+        if isinstance(answer, Refusal):
+            return None
+        (more,) = answer.cells.values()
+        return CellShare(share.cpus | more.cpus, 0, share.withheld | more.withheld)
