@@ -221,6 +221,10 @@ class PinningMismatch(ZunError):
     msg_fmt = "The kernel does not agree with the plan: {reason}"
 
 
+class Misconfigured(ZunError):
+    """A service cannot start with what its configuration says. The text names the option."""
+
+
 class IllegalTransition(ZunError):
     """A status change that the lifecycle table does not know: a defect of the caller."""
 

@@ -261,6 +261,7 @@ TREE = [
         {"reason": "CPU 3"},
         "The kernel does not agree with the plan: CPU 3",
     ),
+    ("Misconfigured", "misconfigured", 500, "ZunError", {}, "An unknown error occurred."),
     (
         "IllegalTransition",
         "illegal-transition",
