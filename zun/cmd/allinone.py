@@ -18,6 +18,7 @@ from zun.scheduler.service import SchedulerService
 LOG = logging.getLogger(__name__)
 
 
+@program.without_traceback
 def main() -> None:
     conf = program.configure(
         "zun-allinone",
@@ -27,10 +28,13 @@ def main() -> None:
         auth_encryption_key_file="$state_path/encryption-keys",
     )
     api.check_noauth(conf)
-    os.makedirs(conf.state_path, mode=0o700, exist_ok=True)
-    secrets.make_key_file(conf.auth_encryption_key_file)
+    try:
+        os.makedirs(conf.state_path, mode=0o700, exist_ok=True)
+        secrets.make_key_file(conf.auth_encryption_key_file)
+    except OSError as exc:
+        raise SystemExit(f"{exc}. Set [DEFAULT] state_path to a folder that this user may write.") from exc
     program.open_database(conf)
-    if not migration.is_current():
+    if migration.is_behind():
         migration.upgrade()
     transport = rpc.get_transport(conf)
     with contextlib.ExitStack() as running:  # whatever fails, what has been started must not keep the process alive

@@ -63,8 +63,11 @@ class Server:
         self._thread = threading.Thread(target=self._server.serve, name="api", daemon=True)
 
     def start(self) -> None:
-        """Listen; raises OSError when the port is taken."""
-        self._server.prepare()
+        """Listen. SystemExit with the reason when the port is taken."""
+        try:
+            self._server.prepare()
+        except OSError as exc:
+            raise SystemExit(f"{exc}. See [api] host_ip and port.") from exc
         self._thread.start()
 
     def stop(self) -> None:
@@ -72,6 +75,7 @@ class Server:
         self._thread.join()
 
 
+@program.without_traceback
 def main() -> None:
     conf = program.configure("zun-api")
     program.connect_database(conf)

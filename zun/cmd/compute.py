@@ -37,6 +37,7 @@ def _load(conf: cfg.ConfigOpts, option: str, name: str, kind: str) -> Any:
     return factory.from_conf(conf)
 
 
+@program.without_traceback
 def main() -> None:
     conf = program.configure("zun-compute")
     program.connect_database(conf)

@@ -6,13 +6,14 @@ from typing import Any
 from oslo_config import cfg
 
 from zun.cmd import program
-from zun.db import migration
+from zun.db import migration, session
 
 
 def _upgrade() -> None:
     before = migration.current()
     migration.upgrade(cfg.CONF.command.revision)
-    print(f"upgraded from {before or 'an empty database'} to {migration.current()}")
+    where = session.engine().url.render_as_string(hide_password=True)
+    print(f"upgraded {where} from {before or 'an empty database'} to {migration.current()}")
 
 
 def _version() -> None:
@@ -33,6 +34,7 @@ def _add_commands(commands: Any) -> None:
     revision.set_defaults(run=_revision)
 
 
+@program.without_traceback
 def main() -> None:
     option = cfg.SubCommandOpt("command", title="commands", dest="command", handler=_add_commands)
     cfg.CONF.register_cli_opt(option)

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every program does first and last: configuration, logging, signals."""
 
+import functools
 import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import oslo_messaging
 import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_db import exception as db_exc
@@ -31,6 +33,30 @@ QUIET = (
     "stevedore=INFO",
     "websockets=WARN",
 )
+
+
+#: What stops a program at its start and is not to be mended in its code.
+_NOT_OURS = (
+    cfg.Error,
+    exceptions.Misconfigured,
+    exceptions.Unavailable,
+    oslo_messaging.DriverLoadFailure,
+    oslo_messaging.InvalidTransportURL,
+)
+
+
+def without_traceback(main: Callable[[], None]) -> Callable[[], None]:
+    """``main``, ending with one line where the configuration is wrong or what the program needs does not answer."""
+
+    @functools.wraps(main)
+    def run() -> None:
+        try:
+            main()
+        except _NOT_OURS as exc:
+            LOG.debug("Cannot go on", exc_info=True)
+            raise SystemExit(str(exc)) from exc
+
+    return run
 
 
 def configure(program: str, argv: Sequence[str] | None = None, **defaults: Any) -> cfg.ConfigOpts:
@@ -59,19 +85,28 @@ def open_database(conf: cfg.ConfigOpts) -> None:
         session.configure(database.connection, **{name: value for name, value in sizes.items() if value is not None})
         with session.reader():
             pass
-    except (db_exc.DBError, sa.exc.SQLAlchemyError, OSError, ValueError) as exc:
+    except (db_exc.DBError, sa.exc.SQLAlchemyError, OSError, ValueError, ModuleNotFoundError) as exc:
         reason = exceptions.first_line(exc)
+        if isinstance(exc, ModuleNotFoundError):
+            reason += ". Install the database's driver; that of PostgreSQL is in this project's extra 'postgresql'"
         raise SystemExit(f"The database of [database] connection cannot be used: {reason}") from exc
 
 
 def connect_database(conf: cfg.ConfigOpts) -> None:
-    """``open_database``, and stop the program when the schema is not the one this code was written for."""
+    """``open_database``, and stop the program when the schema is older than the one this code was written for.
+
+    A newer one is that of an upgrade under way: the services of the release before work with it, also after a restart.
+    """
     open_database(conf)
-    if not migration.is_current():
+    found, ours = migration.current(), migration.head()
+    database = session.engine().url.render_as_string(hide_password=True)
+    if migration.is_behind():
         raise SystemExit(
-            f"The database has schema {migration.current() or 'none'}, this program needs {migration.head()}. "
-            "Stop the services and run 'zun-db-manage upgrade'."
+            f"The database {database} has schema {found or 'none'}, this program needs {ours}. Run this release's "
+            "'zun-db-manage upgrade'; if it is another database that was meant, see [database] connection."
         )
+    if found != ours:
+        LOG.warning("The database has schema %s, newer than %s of this program: upgrade the program", found, ours)
 
 
 def wait_for_signal() -> None:

@@ -10,6 +10,7 @@ from zun.scheduler.service import THREADS, SchedulerService
 LOG = logging.getLogger(__name__)
 
 
+@program.without_traceback
 def main() -> None:
     conf = program.configure("zun-scheduler", executor_thread_pool_size=THREADS)
     program.connect_database(conf)

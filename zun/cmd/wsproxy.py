@@ -43,6 +43,7 @@ def _tls(conf: cfg.ConfigOpts) -> ssl.SSLContext | None:
     return context
 
 
+@program.without_traceback
 def main() -> None:
     conf = program.configure("zun-wsproxy")
     program.connect_database(conf)

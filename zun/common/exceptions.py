@@ -46,11 +46,13 @@ class ExplanationNotFound(NotFound):
 
 
 class ComputeNodeNotFound(NotFound):
-    msg_fmt = "Compute node {compute_node} could not be found."
+    msg_fmt = "Compute node {compute_node} could not be found. List them with 'openstack appcontainer host list'."
 
 
 class ZunServiceNotFound(NotFound):
-    msg_fmt = "Zun service {binary} on host {host} could not be found."
+    msg_fmt = (
+        "Zun service {binary} on host {host} could not be found. List them with 'openstack appcontainer service list'."
+    )
 
 
 class RequestedHostNotFound(NotFound):
@@ -58,7 +60,7 @@ class RequestedHostNotFound(NotFound):
 
 
 class AggregateNotFound(NotFound):
-    msg_fmt = "Host aggregate {aggregate} could not be found."
+    msg_fmt = "Host aggregate {aggregate} could not be found. List them with 'openstack appcontainer aggregate list'."
 
 
 class AggregateHostNotFound(NotFound):
@@ -66,15 +68,15 @@ class AggregateHostNotFound(NotFound):
 
 
 class GroupNotFound(NotFound):
-    msg_fmt = "Container group {group} could not be found."
+    msg_fmt = "Container group {group} could not be found. List them with 'openstack appcontainer group list'."
 
 
 class RegistryNotFound(NotFound):
-    msg_fmt = "Registry {registry} could not be found."
+    msg_fmt = "Registry {registry} could not be found. List them with 'openstack appcontainer registry list'."
 
 
 class NetworkNotFound(NotFound):
-    msg_fmt = "Network {network} could not be found."
+    msg_fmt = "Network {network} could not be found. List them with 'openstack appcontainer network list'."
 
 
 class PortNotFound(NotFound):
@@ -212,6 +214,10 @@ class PinningMismatch(ZunError):
     """The kernel runs a container elsewhere than its plan says."""
 
     msg_fmt = "The kernel does not agree with the plan: {reason}"
+
+
+class Misconfigured(ZunError):
+    """A service cannot start with what its configuration says. The text names the option."""
 
 
 class IllegalTransition(ZunError):

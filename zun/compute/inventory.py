@@ -7,6 +7,7 @@ from typing import Any
 
 from oslo_config import cfg
 
+from zun.common import exceptions
 from zun.container.driver import HostFacts
 from zun.topology import CpuSet, HostTopology
 from zun.topology.cpuset import NO_CPUS
@@ -20,7 +21,7 @@ class Inventory:
 
 
 def inventory(conf: cfg.ConfigOpts, discovered: HostTopology, facts: HostFacts) -> Inventory:
-    """Raises ValueError, naming the option, for CPU sets that can be right on no machine.
+    """Raises Misconfigured, naming the option, for CPU sets that can be right on no machine.
 
     A set of which this machine has no CPU now leaves a note: CPUs go offline, and the agent has to start all the same.
     """
@@ -60,16 +61,18 @@ def _cpus(name: str, text: str) -> CpuSet | None:
     try:
         return CpuSet(text)
     except ValueError as exc:
-        raise ValueError(f"[compute] {name} = {text}: {exc}") from exc
+        raise exceptions.Misconfigured(f"[compute] {name} = {text}: {exc}") from exc
 
 
 def _check(sets: Mapping[str, CpuSet | None]) -> None:
     for name, cpus in sets.items():
         if cpus is not None and not cpus:
-            raise ValueError(f"[compute] {name} names no CPU that it does not exclude")
+            raise exceptions.Misconfigured(f"[compute] {name} names no CPU that it does not exclude")
     both = (sets["cpu_dedicated_set"] or NO_CPUS) & (sets["cpu_shared_set"] or NO_CPUS)
     if both:
-        raise ValueError(f"CPUs {both} are in both cpu_dedicated_set and cpu_shared_set; leave them in one")
+        raise exceptions.Misconfigured(
+            f"CPUs {both} are in both cpu_dedicated_set and cpu_shared_set; leave them in one"
+        )
 
 
 def _absent(discovered: HostTopology, sets: Mapping[str, CpuSet | None]) -> Iterator[str]:

@@ -49,8 +49,10 @@ def head() -> str:
     return max(path.name.partition("_")[0] for path in (FOLDER / "versions").glob("[0-9]*.py"))
 
 
-def is_current() -> bool:
-    return current() == head()
+def is_behind() -> bool:
+    """Whether the database wants an upgrade to this code's revision. Newer ones are for a later release's code."""
+    found = current()
+    return found is None or found < head()
 
 
 def _config(connection: sa.Connection) -> "Config":

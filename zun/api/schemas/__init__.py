@@ -19,6 +19,8 @@ from zun.common import exceptions
 
 # Among so many the one to tell is looked for. A list in a body has room for hundreds of thousands.
 _MOST_ERRORS = 1000
+# What these refuse is told in the words of the schema's description, which can be read after "is not".
+_FORMS = ("type", "pattern", "minLength", "anyOf")
 
 
 def _same(value: Any) -> Any:
@@ -103,7 +105,11 @@ class Schema:
         found = itertools.islice(self._validator.iter_errors(arguments), _MOST_ERRORS)
         error = jsonschema.exceptions.best_match(found)
         where = ".".join(str(part) for part in error.absolute_path)
-        text = error.message if len(error.message) <= 300 else f"{error.message[:140]} ... {error.message[-140:]}"
+        text = error.message
+        if error.validator in _FORMS and "description" in error.schema:
+            text = f"{error.instance!r} is not {error.schema['description']}"
+        if len(text) > 300:
+            text = f"{text[:140]} ... {text[-140:]}"
         if error.validator == "additionalProperties" and not where:
             text += f"; possible are {', '.join(sorted(self._fields)) or 'none'}"
         raise exceptions.SchemaValidationError(detail=f"{where}: {text}" if where else text)

@@ -8,7 +8,7 @@ from zun.api.schemas import Field, Schema, scalars
 from zun.common import zones
 
 _ZONE = Field({"type": "string", "minLength": 1, "maxLength": 255})
-_KEY = {"pattern": r"^[a-zA-Z0-9_.:-]{1,255}\Z"}
+_KEY = {"pattern": r"^[a-zA-Z0-9_.:-]{1,255}\Z", "description": "a key of letters, digits, '_', '.', ':' and '-'"}
 _TEXT = {"type": "string", "maxLength": 255}
 _TEXT_OR_NULL = {"type": ["string", "null"], "maxLength": 255}
 

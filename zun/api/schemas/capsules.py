@@ -41,7 +41,11 @@ _CONTAINER = {
             "items": {
                 "type": "object",
                 "properties": {
-                    "containerPort": {"type": ["integer", "string"], "pattern": r"^[0-9]{1,5}\Z"},
+                    "containerPort": {
+                        "type": ["integer", "string"],
+                        "pattern": r"^[0-9]{1,5}\Z",
+                        "description": "the number of a port",
+                    },
                     "hostPort": {},
                     "name": {},
                     "protocol": {"enum": ["TCP", "UDP"]},

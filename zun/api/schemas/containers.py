@@ -33,7 +33,17 @@ def _none_text(value: str | None) -> str | None:
 
 # Options of ps and process ids. Docker runs ps on the host with these, so nothing else gets through.
 TOP = Schema(
-    {"ps_args": Field({"type": ["string", "null"], "maxLength": 255, "pattern": r"^[a-zA-Z0-9 ,+_:=-]*\Z"}, _none_text)}
+    {
+        "ps_args": Field(
+            {
+                "type": ["string", "null"],
+                "maxLength": 255,
+                "pattern": r"^[a-zA-Z0-9 ,+_:=-]*\Z",
+                "description": "options of ps, in letters, digits, blanks and ,+_:=-",
+            },
+            _none_text,
+        )
+    }
 )
 
 _PATH = Field({"type": "string", "minLength": 1})
@@ -143,14 +153,19 @@ _RESTART_POLICY = Field(
         "type": ["object", "null"],
         "properties": {
             "Name": {"enum": ["no", "always", "on-failure", "unless-stopped"]},
-            "MaximumRetryCount": {"type": ["integer", "string", "null"], "minimum": 0, "pattern": r"^[0-9]{1,9}\Z"},
+            "MaximumRetryCount": {
+                "type": ["integer", "string", "null"],
+                "minimum": 0,
+                "pattern": r"^[0-9]{1,9}\Z",
+                "description": "a whole number",
+            },
         },
         "additionalProperties": False,
         "required": ["Name"],
     }
 )
 _SECURITY_GROUPS = Field({"type": ["array", "null"], "items": {"type": "string", "minLength": 1, "maxLength": 255}})
-_REGISTRY = Field({"type": "string", "minLength": 2, "maxLength": 255, "pattern": r"^[a-zA-Z0-9][a-zA-Z0-9_.-]+\Z"})
+_REGISTRY = Field({**scalars.NAME.schema, "type": "string", "description": "the name or uuid of a registry"})
 _BOOLEAN = Field({"type": ["boolean", "null"]})
 
 

@@ -7,7 +7,7 @@ from zun.api import microversion
 from zun.api.schemas import Field, Schema, scalars
 from zun.common import subnets
 
-_LABEL = Field({"type": ["string", "null"], "minLength": 2, "maxLength": 255, "pattern": "[a-zA-Z0-9][a-zA-Z0-9_.-]"})
+_LABEL = Field({**scalars.IMAGE.schema, "type": ["string", "null"], "description": "a name of letters and digits"})
 
 
 def _subnets(value: list[dict[str, str]] | None) -> list[dict[str, str]]:

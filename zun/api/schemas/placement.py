@@ -33,7 +33,15 @@ def _cpu_list(value: Any) -> str | None:
     return str(CpuSet(value)) or None if value else None
 
 
-CPU_LIST = Field({"type": ["string", "null"], "maxLength": 4096, "pattern": r"^[0-9,\s-]*\Z"}, _cpu_list)
+CPU_LIST = Field(
+    {
+        "type": ["string", "null"],
+        "maxLength": 4096,
+        "pattern": r"^[0-9,\s-]*\Z",
+        "description": "a list of CPUs, for example '2-3,8'",
+    },
+    _cpu_list,
+)
 
 _PER_NODE = Field(
     {
@@ -41,9 +49,12 @@ _PER_NODE = Field(
         "items": {"type": "integer", "minimum": 1, "maximum": 10**12},
         "minItems": 1,
         "maxItems": _MAX_NODES,
+        "description": "a list with one whole number for each node, for example [2, 3]",
     },
     _list,
 )
+
+_PAGE_SIZE_WORDS = "small, large, any, or a number of KiB"
 
 FIELDS = {
     "cpu_thread_policy": optional_one_of("prefer", "isolate", "require"),
@@ -58,8 +69,9 @@ FIELDS = {
             "anyOf": [
                 {"enum": ["small", "large", "any", None]},
                 {"type": "integer", "minimum": 4, "maximum": 2**40},
-                {"type": "string", "pattern": r"^[0-9]{1,12}\Z"},
-            ]
+                {"type": "string", "pattern": r"^[0-9]{1,12}\Z", "description": _PAGE_SIZE_WORDS},
+            ],
+            "description": _PAGE_SIZE_WORDS,
         },
         _page_size,
     ),

@@ -16,6 +16,14 @@ def _limit(value: Any) -> int:
     return number
 
 
-_LIMIT = Field({"type": ["integer", "string"], "pattern": r"^-?[0-9]+\Z", "maxLength": 15}, _limit)
+_LIMIT = Field(
+    {
+        "type": ["integer", "string"],
+        "pattern": r"^-?[0-9]+\Z",
+        "maxLength": 15,
+        "description": "a whole number, or -1 for no limit",
+    },
+    _limit,
+)
 
 UPDATE = Schema(dict.fromkeys(db.RESOURCES, _LIMIT))

@@ -18,7 +18,16 @@ from zun.api.settings import Range
 ANYTHING = Field({})
 
 _NAME_PATTERN = r"^[a-zA-Z0-9][a-zA-Z0-9_.-]+\Z"
-NAME = Field({"type": ["string", "null"], "minLength": 2, "maxLength": 255, "pattern": _NAME_PATTERN})
+_NAME_WORDS = "a name of at least two letters, digits, '.', '_' and '-', the first a letter or a digit"
+NAME = Field(
+    {
+        "type": ["string", "null"],
+        "minLength": 2,
+        "maxLength": 255,
+        "pattern": _NAME_PATTERN,
+        "description": _NAME_WORDS,
+    }
+)
 
 
 def _no_uuid(value: str) -> str:
@@ -28,8 +37,24 @@ def _no_uuid(value: str) -> str:
 
 
 REQUIRED_NAME = Field({**NAME.schema, "type": "string"}, _no_uuid)
-IMAGE = Field({"type": "string", "minLength": 2, "maxLength": 255, "pattern": "[a-zA-Z0-9][a-zA-Z0-9_.-]"})
-HOST = Field({"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[a-zA-Z0-9._-]*\Z"})
+IMAGE = Field(
+    {
+        "type": "string",
+        "minLength": 2,
+        "maxLength": 255,
+        "pattern": "[a-zA-Z0-9][a-zA-Z0-9_.-]",
+        "description": "the name of an image",
+    }
+)
+HOST = Field(
+    {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 255,
+        "pattern": r"^[a-zA-Z0-9._-]*\Z",
+        "description": "a name of letters, digits, '.', '_' and '-'",
+    }
+)
 LABEL = Field({"type": "string", "minLength": 1, "maxLength": 255})  # binary, reason, zone
 OPTIONAL_LABEL = Field({"type": ["string", "null"], "minLength": 1, "maxLength": 255})
 OPTIONAL_TEXT = Field({"type": ["string", "null"], "maxLength": 255})
@@ -60,7 +85,10 @@ _MAX_DIGITS = 15  # nothing we count is longer, and no int() of this costs anyth
 def _within(bounds: Range, unit: str) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
         if not bounds.lowest <= value <= bounds.highest:
-            raise ValueError(f"{value:g} is not between {bounds.lowest:g} and {bounds.highest:g} {unit}")
+            raise ValueError(
+                f"{value:.12g} is not between {bounds.lowest:.12g} and {bounds.highest:.12g} {unit}, which the "
+                "operator allows one container"
+            )
         return value
 
     return check
@@ -75,6 +103,7 @@ def cpus(bounds: Range) -> Field:
             "pattern": r"^[0-9]*(\.([0-9]+))?\Z",
             "minLength": 1,
             "maxLength": _MAX_DIGITS,
+            "description": "a number of CPUs, for example 2 or 0.5",
         },
         lambda value: None if value is None else check(_float(value)),
     )
@@ -99,7 +128,12 @@ def amount(bounds: Range, unit: str) -> Field:
         return check(int(value))
 
     return Field(
-        {"type": ["integer", "string", "null"], "pattern": _DIGITS, "maxLength": _MAX_DIGITS},
+        {
+            "type": ["integer", "string", "null"],
+            "pattern": _DIGITS,
+            "maxLength": _MAX_DIGITS,
+            "description": f"a whole number of {unit}, written without the unit",
+        },
         convert,
     )
 
@@ -113,7 +147,15 @@ def _uint(lowest: int, highest: int = 2**31 - 1, *, needed: bool = False) -> Fie
             raise ValueError(f"a whole number from {lowest} to {highest} is wanted")
         return number
 
-    return Field({"type": ["integer", "string"], "pattern": r"^[0-9]*\Z", "maxLength": _MAX_DIGITS}, convert)
+    return Field(
+        {
+            "type": ["integer", "string"],
+            "pattern": r"^[0-9]*\Z",
+            "maxLength": _MAX_DIGITS,
+            "description": "a whole number",
+        },
+        convert,
+    )
 
 
 def whole(lowest: int, highest: int) -> Field:
@@ -123,7 +165,7 @@ def whole(lowest: int, highest: int) -> Field:
 
 UINT0 = _uint(0)  # empty text is None: clients send it for "not given"
 CHARACTERS = _uint(1, 2**16 - 1, needed=True)  # the kernel's limit for either side of a terminal
-EXEC_ID = Field({"type": "string", "pattern": r"^[a-f0-9]{64}\Z"})
+EXEC_ID = Field({"type": "string", "pattern": r"^[a-f0-9]{64}\Z", "description": "the exec_id that execute answered"})
 
 
 def driver(names: Iterable[str]) -> Field:

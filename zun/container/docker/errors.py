@@ -48,6 +48,11 @@ def translate(exc: Exception, action: str, uuid: str, url: str) -> exceptions.Zu
             f"Docker at {url} did not {target} in time; it may still do so. Raise [docker] default_timeout "
             f"if its host is slow rather than stuck."
         )
+    if _unreachable(exc) and isinstance(_root(exc), PermissionError):
+        return exceptions.Unavailable(
+            f"Cannot {target}: this user may not use Docker at {url} ({_root(exc)}). Put it into the group of the "
+            f"socket, mostly 'docker', and start the service again, or correct [docker] api_url."
+        )
     if _unreachable(exc):
         return exceptions.Unavailable(
             f"Cannot {target}: Docker does not answer at {url} ({_root(exc)}). Start it with "

@@ -12,6 +12,7 @@ import numpy as np
 from oslo_config import cfg
 from stevedore import named
 
+from zun.common import exceptions
 from zun.scheduler.columns import Columns, Floats
 from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
@@ -51,20 +52,21 @@ class Weighted:
 
 
 def load(settings: Sequence[str], conf: cfg.ConfigOpts) -> list[Weighted]:
-    """The weighers of settings such as ``FreeCPUWeigher=1.0``. Raises RuntimeError for an unknown or malformed one."""
+    """The weighers of settings such as ``FreeCPUWeigher=1.0``. Raises Misconfigured for an unknown or malformed one."""
     multipliers: dict[str, float] = {}
     for setting in settings:
         name, _, multiplier = setting.partition("=")
         try:
             multipliers[name.strip()] = float(multiplier or 1.0)
         except ValueError:
-            raise RuntimeError(f"[scheduler] weighers: '{setting}' is not NAME=MULTIPLIER") from None
+            raise exceptions.Misconfigured(f"[scheduler] weighers: '{setting}' is not NAME=MULTIPLIER") from None
     manager: Any = named.NamedExtensionManager(
         NAMESPACE, list(multipliers), invoke_on_load=True, invoke_args=(conf,), name_order=True
     )
     missing = multipliers.keys() - set(manager.names())
     if missing:
-        raise RuntimeError(f"no such scheduler weigher: {', '.join(sorted(missing))}; see [scheduler] weighers")
+        named_so = ", ".join(sorted(missing))
+        raise exceptions.Misconfigured(f"no such scheduler weigher: {named_so}; see [scheduler] weighers")
     return [Weighted(extension.obj, multipliers[extension.name]) for extension in manager]
 
 

@@ -90,6 +90,21 @@ def test_every_operation_has_a_summary():
     assert [each["operationId"] for each in operations if not each["summary"]] == []
 
 
+def nameless_patterns(schema):
+    """The patterns of a schema whose refusal would show the client a regular expression."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("pattern"), str) and "description" not in schema:
+            yield schema["pattern"]
+        schema = schema.values()
+    if not isinstance(schema, str | int | float | None):
+        for each in schema:
+            yield from nameless_patterns(each)
+
+
+def test_a_pattern_is_told_in_words():
+    assert set(nameless_patterns(document()["paths"])) == set()
+
+
 def test_patterns_are_those_of_ecmascript():
     assert r"\\Z" not in json.dumps(document())
 

@@ -180,3 +180,24 @@ def test_messages_stay_short():
     with pytest.raises(SchemaValidationError) as caught:
         schema({"name": "x" * 10**6})
     assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ({"memory": "1024M"}, "memory: '1024M' is not a whole number of MiB, written without the unit"),
+        ({"memory": 0.5}, "memory: 0.5 is not a whole number of MiB, written without the unit"),
+        (
+            {"memory": 1048577},
+            "memory: 1048577 is not between 4 and 8192 MiB, which the operator allows one container",
+        ),
+        ({"cpu": "two"}, "cpu: 'two' is not a number of CPUs, for example 2 or 0.5"),
+        ({"numa_cpus": "2"}, "numa_cpus: '2' is not a list with one whole number for each node, for example [2, 3]"),
+        ({"mem_page_size": "2M"}, "mem_page_size: '2M' is not small, large, any, or a number of KiB"),
+        ({"mem_page_size": 2.5}, "mem_page_size: 2.5 is not small, large, any, or a number of KiB"),
+    ],
+)
+def test_a_wrong_form_is_told_in_words(schemas, argument, said):
+    with pytest.raises(SchemaValidationError) as caught:
+        schemas[v1(41)]({"image": "demo", **argument})
+    assert str(caught.value) == said

@@ -1,10 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
+import sys
+
+import oslo_messaging
 import pytest
+import sqlalchemy as sa
 from oslo_config import cfg
 
 from zun.cmd import program
+from zun.common import exceptions
 from zun.conf import database
-from zun.db import session
+from zun.db import migration, session
+
+
+def configuration(url):
+    conf = cfg.ConfigOpts()
+    database.register_opts(conf)
+    conf([], default_config_files=[], default_config_dirs=[])
+    conf.set_override("connection", url, group="database")
+    return conf
 
 
 @pytest.fixture
@@ -15,11 +28,7 @@ def opened(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("hello" * 1000)
 
     def opened(url):
-        conf = cfg.ConfigOpts()
-        database.register_opts(conf)
-        conf([], default_config_files=[], default_config_dirs=[])
-        conf.set_override("connection", url.replace("FILE", str(tmp_path / "file")), group="database")
-        program.open_database(conf)
+        program.open_database(configuration(url.replace("FILE", str(tmp_path / "file"))))
 
     yield opened
     session.dispose()
@@ -50,3 +59,52 @@ def test_a_server_that_is_not_up_is_asked_again_and_told_about(opened, caplog):
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(said) == 2  # and the third attempt is the last
     assert all(f"127.0.0.1:{port}" in line and "asking again" in line and "secret" not in line for line in said)
+
+
+def test_a_driver_that_is_not_installed_is_told_with_where_it_comes_from(opened, monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(SystemExit, match=r"psycopg.*extra 'postgresql'"):
+        opened("postgresql+psycopg://zun@127.0.0.1:1/zun")
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [(None, "schema none, .*zun-db-manage upgrade"), ("0001", "schema 0001, .*zun-db-manage upgrade"), ("9999", "")],
+)
+def test_only_an_older_schema_stops_a_program(opened, tmp_path, caplog, schema, said):
+    """In an upgrade the schema is the first to be new, and services of the release before may be restarted."""
+    url = f"sqlite:///{tmp_path}/zun.sqlite"
+    opened(url)
+    if schema is not None:
+        migration.upgrade("0001")
+        with session.writer() as connection:
+            connection.execute(sa.text("UPDATE alembic_version SET version_num = :schema"), {"schema": schema})
+    if said:
+        with pytest.raises(SystemExit, match=said):
+            program.connect_database(configuration(url))
+    else:
+        program.connect_database(configuration(url))
+        assert "upgrade the program" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        cfg.ConfigFilesNotFoundError(["/etc/zun/zun.conf"]),
+        exceptions.Misconfigured("no such scheduler filter: A"),
+        exceptions.Unavailable("Docker does not answer"),
+        oslo_messaging.InvalidTransportURL("rabbit//", "no scheme"),
+    ],
+)
+def test_what_the_operator_mends_is_told_in_one_line(error):
+    def main():
+        raise error
+
+    with pytest.raises(SystemExit) as told:
+        program.without_traceback(main)()
+    assert told.value.code == str(error) and "\n" not in str(error)
+
+
+def test_a_defect_keeps_its_traceback():
+    with pytest.raises(KeyError):
+        program.without_traceback(lambda: {}["defect"])()

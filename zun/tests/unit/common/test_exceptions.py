@@ -38,7 +38,7 @@ TREE = [
         404,
         "NotFound",
         {"compute_node": "h1"},
-        "Compute node h1 could not be found.",
+        "Compute node h1 could not be found. List them with 'openstack appcontainer host list'.",
     ),
     (
         "ZunServiceNotFound",
@@ -46,7 +46,7 @@ TREE = [
         404,
         "NotFound",
         {"binary": "zun-compute", "host": "h1"},
-        "Zun service zun-compute on host h1 could not be found.",
+        "Zun service zun-compute on host h1 could not be found. List them with 'openstack appcontainer service list'.",
     ),
     (
         "RequestedHostNotFound",
@@ -62,7 +62,7 @@ TREE = [
         404,
         "NotFound",
         {"aggregate": "ssd"},
-        "Host aggregate ssd could not be found.",
+        "Host aggregate ssd could not be found. List them with 'openstack appcontainer aggregate list'.",
     ),
     (
         "AggregateHostNotFound",
@@ -78,7 +78,7 @@ TREE = [
         404,
         "NotFound",
         {"group": "web"},
-        "Container group web could not be found.",
+        "Container group web could not be found. List them with 'openstack appcontainer group list'.",
     ),
     (
         "RegistryNotFound",
@@ -86,9 +86,16 @@ TREE = [
         404,
         "NotFound",
         {"registry": "r"},
-        "Registry r could not be found.",
+        "Registry r could not be found. List them with 'openstack appcontainer registry list'.",
     ),
-    ("NetworkNotFound", "network-not-found", 404, "NotFound", {"network": "n"}, "Network n could not be found."),
+    (
+        "NetworkNotFound",
+        "network-not-found",
+        404,
+        "NotFound",
+        {"network": "n"},
+        "Network n could not be found. List them with 'openstack appcontainer network list'.",
+    ),
     ("PortNotFound", "port-not-found", 404, "NotFound", {"port": "p"}, "Port p could not be found."),
     (
         "PortInUse",
@@ -253,6 +260,7 @@ TREE = [
         {"reason": "CPU 3"},
         "The kernel does not agree with the plan: CPU 3",
     ),
+    ("Misconfigured", "misconfigured", 500, "ZunError", {}, "An unknown error occurred."),
     (
         "IllegalTransition",
         "illegal-transition",

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from zun.common import exceptions
 from zun.compute.inventory import inventory
 from zun.container.fake import DEFAULT_FACTS
 from zun.tests.functional.cloud import machine
@@ -90,7 +91,7 @@ def test_a_host_of_no_zone_is_in_the_default_one():
     ],
 )
 def test_a_setting_that_cannot_be_is_named_with_its_option(options, text):
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(exceptions.Misconfigured) as caught:
         found(**options)
     assert str(caught.value).startswith(text)
 

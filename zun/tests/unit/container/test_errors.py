@@ -49,11 +49,18 @@ def test_translated(error: Exception, expected: type[exceptions.ZunError], text:
     assert caught.value.__cause__ is error
 
 
-def test_failed_negotiation_is_an_unreachable_daemon() -> None:
-    with pytest.raises(exceptions.Unavailable, match="no socket"), translated("connect", "", URL):
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        (FileNotFoundError("no socket"), "no socket.*systemctl start docker"),
+        (PermissionError("denied"), "denied.*group of the socket"),
+    ],
+)
+def test_failed_negotiation_is_an_unreachable_daemon(reason: OSError, told: str) -> None:
+    with pytest.raises(exceptions.Unavailable, match=told), translated("connect", "", URL):
         try:
-            raise FileNotFoundError("no socket")
-        except FileNotFoundError as exc:
+            raise reason
+        except OSError as exc:
             raise docker.errors.DockerException("Error while fetching server API version") from exc
 
 

@@ -27,14 +27,14 @@ def test_the_migrations_give_what_the_models_say():
 
 
 def test_an_upgrade_tells_where_it_stands_and_does_nothing_twice():
-    assert (migration.current(), migration.is_current()) == (None, False)
+    assert (migration.current(), migration.is_behind()) == (None, True)
     migration.upgrade()
     row = container(status="Running", host="h1", cpuset=CPUSET)
-    assert (migration.current(), migration.is_current()) == (migration.head(), True)
+    assert (migration.current(), migration.is_behind()) == (migration.head(), False)
     migration.upgrade()
     migration.upgrade(migration.head())
     assert containers.get(row["uuid"]) == row
-    assert migration.is_current() and differences() == []
+    assert not migration.is_behind() and differences() == []
 
 
 def test_the_migrated_tables_work():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zun.common import exceptions
 from zun.scheduler import filters
 from zun.scheduler.columns import Columns
 from zun.scheduler.filters.aggregate_extra_specs import matches
@@ -648,7 +649,7 @@ def test_filters_that_measure_what_is_left():
     [(["NoFilter"], "NoFilter"), (["CPUFilter", "B", "A"], "A, B"), (["cpufilter"], "cpufilter"), ([""], "")],
 )
 def test_an_unknown_filter_is_named_with_its_option(names, told):
-    with pytest.raises(RuntimeError) as caught:
+    with pytest.raises(exceptions.Misconfigured) as caught:
         filters.load(names, configuration())
     assert str(caught.value) == f"no such scheduler filter: {told}; see [scheduler] enabled_filters"
 

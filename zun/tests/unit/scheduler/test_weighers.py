@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zun.common import exceptions
 from zun.scheduler import weighers
 from zun.scheduler.request_spec import Group
 from zun.scheduler.weighers import HostWeigher, Weighted
@@ -206,6 +207,6 @@ def test_the_default_weighers_are_there():
     ],
 )
 def test_a_setting_that_cannot_be_is_named_with_its_option(settings, text):
-    with pytest.raises(RuntimeError) as caught:
+    with pytest.raises(exceptions.Misconfigured) as caught:
         weighers.load(settings, configuration())
     assert str(caught.value) == text

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lists and commands of the pages, against what there is."""
+
+import fnmatch
+import importlib.metadata
+import pathlib
+import re
+import shlex
+import types
+
+import pytest
+from oslo_config import cfg
+
+from zun import conf as zun_conf
+from zun.api import microversion
+from zun.common import exceptions
+from zun.conf import opts
+from zun.scheduler.explain import HostCode
+from zun.tests.unit.api.test_openapi import ROUTES
+from zun.tests.unit.test_entry_points import GROUPS
+from zun.topology.refusal import RefusalCode
+
+ROOT = pathlib.Path(__file__).parents[3]
+SOURCE = ROOT / "doc" / "source"
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in [*sorted(SOURCE.rglob("*.rst")), ROOT / "README.rst", ROOT / "CONTRIBUTING.rst"]
+}
+
+
+def page(name):
+    return PAGES[f"doc/source/{name}.rst"]
+
+
+def section(text, title):
+    """What is below a heading, up to the next one of its kind."""
+    found = re.search(rf"^{re.escape(title)}\n=+\n(.*?)(?=^[^\n]+\n=+\n|\Z)", text, re.DOTALL | re.MULTILINE)
+    assert found is not None, title
+    return found[1]
+
+
+def first_cells(text):
+    """The literals in the first cells of list tables."""
+    cells = re.findall(r"^   \* - (.*)$", text, re.MULTILINE)
+    return [word for cell in cells for word in re.findall(r"``([\w-]+)``", cell)]
+
+
+def test_the_reference_has_the_routes_and_their_versions():
+    row = r"^(GET|POST|PUT|PATCH|DELETE) +/v1/(\S+) +(1\.\d+ -(?: 1\.\d+)?)(?: |$)"
+    rows = re.findall(row, page("reference/api"), re.MULTILINE)
+    real = [
+        (route.method, route.path, f"{route.since} -" + ("" if route.until >= microversion.MAX else f" {route.until}"))
+        for route in ROUTES
+    ]
+    assert sorted(rows) == sorted(real)
+
+
+def test_the_reference_has_errors_that_there_are():
+    told = set(re.findall(r"^\d{3} +``([a-z-]+)``", section(page("reference/api"), "Errors"), re.MULTILINE))
+    ours = {each.slug() for each in vars(exceptions).values() if hasattr(each, "slug")}
+    assert told - ours == {"request-too-large"}  # a class of webob's
+
+
+def test_every_code_of_a_refusal_is_explained():
+    assert sorted(first_cells(page("admin/no-valid-host"))) == sorted([*HostCode, *RefusalCode])
+
+
+@pytest.mark.parametrize("kind", ["filter", "weigher"])
+def test_every_filter_and_weigher_is_explained(kind):
+    points = GROUPS["entry_points"][f"zun.scheduler.{kind}"].strip().splitlines()
+    told = first_cells(section(page("admin/scheduler"), f"{kind.capitalize()}s"))
+    assert sorted(told) == sorted(point.partition(" =")[0] for point in points)
+
+
+@pytest.fixture(scope="module")
+def conf():
+    conf = zun_conf.register_opts(cfg.ConfigOpts())
+    conf([], project="zun-test", default_config_files=[], default_config_dirs=[])
+    return conf
+
+
+def test_the_filters_run_as_the_page_has_them_and_its_weighers_are_on(conf):
+    text = page("admin/scheduler")
+    assert first_cells(section(text, "Filters")) == conf.scheduler.enabled_filters
+    rows = re.split(r"^   \* - ", section(text, "Weighers"), flags=re.MULTILINE)[1:]
+    on = {name for row in rows if "on by default" in row for name in re.findall(r"``(\w+Weigher)``", row)}
+    assert on == {setting.partition("=")[0] for setting in conf.scheduler.weighers}
+
+
+def test_the_quotas_are_those_of_a_fresh_installation(conf):
+    told = dict(re.findall(r"^``(\w+)`` +\w+ +(\d+) ", page("admin/quotas"), re.MULTILINE))
+    assert told == {name: str(conf.quota[name]) for name in ("containers", "cpu", "memory", "disk")}
+
+
+OPTIONS = {(group, option.dest) for group, options in opts.list_opts() for option in options}
+# Of libraries, which register their options where they are used.
+FOREIGN = {"keystone_authtoken", "oslo_messaging_rabbit", "oslo_messaging_notifications", "database"}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_options_that_a_page_names_are_there(name):
+    prose = re.sub(r"\s+", " ", PAGES[name])
+    named = set(re.findall(r"``\[(\w+)\] (\w+)", prose))
+    for block in re.findall(r"^\.\. code-block:: ini\n\n((?:   .*\n|\n)+)", PAGES[name], re.MULTILINE):
+        for group, lines in re.findall(r"^   \[(\w+)\]\n((?:   [^\[\n].*\n)+)", block, re.MULTILINE):
+            named |= {(group, option) for option in re.findall(r"^   (\w+) =", lines, re.MULTILINE)}
+    unknown = {(group, option) for group, option in named if group not in FOREIGN} - OPTIONS
+    assert unknown - {("DEFAULT", "transport_url")} == set()
+
+
+def commands():
+    """The words of each command -> its entry point, ours where the client has one of the same name."""
+    found = {}
+    for group in ("openstack.container.v1", "openstack.extension"):
+        for point in importlib.metadata.entry_points(group=group):
+            if point.name.startswith("appcontainer"):
+                found[point.name.replace("_", " ")] = point
+    return found
+
+
+COMMANDS = commands()
+
+
+def parser(point):
+    app = types.SimpleNamespace(client_manager=None, options=None, stdout=None)
+    return point.load()(app, None).get_parser(point.name)
+
+
+def command_lines():
+    for name, text in PAGES.items():
+        # Those in prose may leave arguments out, those in a block may not.
+        for line in re.findall(r"``(?:openstack )?(appcontainer [a-z][^`]*)``", text):
+            yield pytest.param(" ".join(line.split()), False, id=f"{name}: {line}")
+        shell = r"^ +(?:\$ )?openstack(?: +--os-\S+ \S+)*\s+(appcontainer .*)$"
+        for line in re.findall(shell, text.replace("\\\n", ""), re.MULTILINE):
+            yield pytest.param(line.split(" # ")[0], True, id=f"{name}: {line}")
+
+
+@pytest.mark.parametrize(("line", "whole"), command_lines())
+def test_a_command_of_a_page_is_understood(capsys, line, whole):
+    words = shlex.split(line)
+    known = [end for end in range(len(words), 0, -1) if " ".join(words[:end]) in COMMANDS]
+    assert known, "there is no such command"
+    parsing = parser(COMMANDS[" ".join(words[: known[0]])])
+    try:
+        parsing.parse_args(words[known[0] :])
+    except SystemExit:
+        said = capsys.readouterr().err
+        assert not whole and "arguments are required" in said, said
+
+
+def options(point):
+    return {option for action in parser(point)._actions for option in action.option_strings}
+
+
+def test_the_command_line_page_has_every_command_that_is_new_or_takes_more():
+    stock = {point.name: point for point in importlib.metadata.entry_points(group="openstack.container.v1")}
+    ours = [point for point in COMMANDS.values() if point.value.startswith("zun.")]
+    wanted = {
+        point.name.replace("_", " ")
+        for point in ours
+        if point.name not in stock or options(point) - options(stock[point.name])
+    }
+    shown = re.findall(r":command: (.*)", page("cli/index"))
+    assert {name for name in wanted if not any(fnmatch.fnmatch(name, each) for each in shown)} == set()
+
+
+def test_every_argument_of_our_commands_says_what_it_is():
+    for point in COMMANDS.values():
+        if point.value.startswith("zun."):
+            assert [action.dest for action in parser(point)._actions if not action.help] == [], point.name
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_paths_that_a_page_names_are_there(name):
+    named = set(re.findall(r"``((?:zun|tools|benchmarks|doc)/[\w./*-]+)``", PAGES[name]))
+    assert {path for path in named if not list(ROOT.glob(path))} == set()
