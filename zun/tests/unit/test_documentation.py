@@ -92,6 +92,13 @@ def test_the_quotas_are_those_of_a_fresh_installation(conf):
     assert told == {name: str(conf.quota[name]) for name in ("containers", "cpu", "memory", "disk")}
 
 
+def test_the_sizes_of_one_container_are_those_of_a_fresh_installation(conf):
+    told = re.findall(r"``(minimum_\w+)`` to ``(maximum_\w+)``\s+\(([\d.]+) to (\d+)", page("admin/quotas"))
+    assert len(told) == 3
+    for lowest, highest, low, high in told:
+        assert (float(low), float(high)) == (conf[lowest], conf[highest])
+
+
 OPTIONS = {(group, option.dest) for group, options in opts.list_opts() for option in options}
 # Of libraries, which register their options where they are used.
 FOREIGN = {"keystone_authtoken", "oslo_messaging_rabbit", "oslo_messaging_notifications", "database"}
