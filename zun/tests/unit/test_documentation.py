@@ -115,6 +115,26 @@ def test_options_that_a_page_names_are_there(name):
     assert unknown - {("DEFAULT", "transport_url")} == set()
 
 
+def told_defaults():
+    """Every number and truth that follows an option of the pages in brackets. The option may be without its group where
+    only one has an option of that name.
+    """
+    told = r"``(?:\[(\w+)\]\s+)?(\w+)``\s+\((\d[\d.]*|true|false)\)"
+    groups = {}
+    for group, option in OPTIONS:
+        groups.setdefault(option, []).append(group)
+    for name, text in PAGES.items():
+        for group, option, value in re.findall(told, text):
+            if option in groups and (group or len(groups[option]) == 1):
+                yield pytest.param(group or groups[option][0], option, value, id=f"{name}: {option}")
+
+
+@pytest.mark.parametrize(("group", "option", "value"), told_defaults())
+def test_a_default_that_a_page_tells_is_the_default(conf, group, option, value):
+    real = conf[option] if group == "DEFAULT" else conf[group][option]
+    assert str(real).lower() == value if isinstance(real, bool) else real == float(value)
+
+
 def commands():
     """The words of each command -> its entry point, ours where the client has one of the same name."""
     found = {}
