@@ -33,9 +33,10 @@ NAME_PREFIX = "zun-"
 class Settings:
     """What the operator decides about every container of this host.
 
-    ``execute_timeout`` and ``default_timeout`` are seconds, ``memory_swap_mib`` is memory plus swap (-1:
-    unlimited), ``runtime`` is used for containers that name none and ``network_mode`` is Docker's network of
-    all (None: Docker's default of both), ``root`` is where the host's ``/proc`` and ``/sys`` are found.
+    ``host_label`` is the agent's host name: it marks this agent's objects. ``execute_timeout`` and ``default_timeout``
+    are seconds, ``memory_swap_mib`` is memory plus swap (-1: unlimited), ``runtime`` is used for containers that name
+    none and ``network_mode`` is Docker's network of all (None: Docker's default of both), ``root`` is where the host's
+    ``/proc`` and ``/sys`` are found.
     """
 
     api_url: str = "unix:///var/run/docker.sock"
