@@ -270,7 +270,7 @@ class HostTable:
     def _read(self, names: set[str]) -> None:
         nodes = compute_nodes.inventories(names)
         claims: dict[str, list[Mapping[str, Any]]] = {row["hostname"]: [] for row in nodes}
-        for claim in containers.claims(hostnames=names):
+        for claim in containers.claims(names):
             claims.get(claim["host"], []).append(claim)
         rows = {row["host"]: row for row in services.all_services(COMPUTE_BINARY, names)}
         held: dict[str, dict[str, Held]] = {}

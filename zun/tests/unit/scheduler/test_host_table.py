@@ -769,7 +769,7 @@ class World:
         """The table is what the database says, and beside it nothing but choices under way."""
         for name in HOSTS:
             row, found = compute_nodes.find(name), self.table.host(name)
-            held = {claim["uuid"]: Held.of(claim) for claim in containers.claims(name)}
+            held = {claim["uuid"]: Held.of(claim) for claim in containers.claims([name])}
             told = {uuid: what for uuid, what in found.usage if not self.table.is_booked(uuid)}
             assert told == {uuid: what.plan for uuid, what in held.items()}
             assert (found.generation, found.disk_total) == (row["generation"], row["disk_total"])
