@@ -260,8 +260,14 @@ class HostTable:
         with self._reading:
             with self._lock:
                 names, self._stale = sorted(self._stale), set()
-            for start_at in range(0, len(names), READ_TOGETHER):
-                self._read(set(names[start_at : start_at + READ_TOGETHER]))
+            while names:
+                try:
+                    self._read(set(names[:READ_TOGETHER]))
+                except BaseException:
+                    with self._lock:
+                        self._stale.update(names)
+                    raise
+                del names[:READ_TOGETHER]
             self._filled = True
             if len(self._hosts) > self._settled:
                 self._settled = 2 * len(self._hosts)

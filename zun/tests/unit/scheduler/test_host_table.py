@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
+from oslo_db import exception as db_exc
 
 from zun.common.context import RequestContext
 from zun.db import aggregates, compute_nodes, containers, groups, models, services, session
@@ -384,6 +385,24 @@ def test_a_slice_that_fails_is_tried_again(sliced, clock, caplog):
     clock.now += 0.5
     sliced.refresh()
     assert list(owners(sliced).values()) == ["0"]
+
+
+def test_what_could_not_be_read_is_read_the_next_time(table):
+    node()
+    table.refresh()
+    claims("h1", own("0"))
+    table.changed("h1", 9, A, None)  # the word before was lost
+
+    def fail(*_args):
+        raise RuntimeError("no database")
+
+    reader = session._current().reader
+    sa.event.listen(reader, "before_cursor_execute", fail)
+    with pytest.raises(db_exc.DBError, match="no database"):
+        table.refresh()
+    sa.event.remove(reader, "before_cursor_execute", fail)
+    table.refresh()
+    assert list(owners(table).values()) == ["0"]
 
 
 def test_members_of_groups_and_images_are_counted(table):
