@@ -129,7 +129,7 @@ class Engine:
         One that somebody renamed gets its name back: by it every operation finds its object, and no second one
         can be made. Raises docker-py's errors.
         """
-        name = object_name(container)
+        name = object_name(container.uuid)
         try:
             found = self.api.inspect_container(name)
         except docker_errors.NotFound:
@@ -165,6 +165,6 @@ class OnEngine:
         return self._engine.settings
 
 
-def object_name(container: ContainerView) -> str:
-    """Return the name of the container's object. Names are unique at a daemon, which stops a second one."""
-    return f"{NAME_PREFIX}{container.uuid}"
+def object_name(uuid: str) -> str:
+    """Return the name of a container's object. Names are unique at a daemon, which stops a second one."""
+    return f"{NAME_PREFIX}{uuid}"
