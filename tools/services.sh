@@ -267,7 +267,7 @@ keystone_settled() { ended keystone || listens "$1"; }
 start_registry() {
     local dir port password
     ! running registry || return 0
-    have docker-registry && have htpasswd || die "No registry is installed; run: sudo tools/services.sh install"
+    { have docker-registry && have htpasswd; } || die "No registry is installed; run: sudo tools/services.sh install"
     dir=$(data_dir)/registry
     rm -rf "$dir"
     mkdir -p "$dir/images"

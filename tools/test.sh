@@ -36,7 +36,7 @@ stage_types() {
     "$VENV/bin/mypy"
 }
 stage_docs() {
-    "$VENV/bin/sphinx-build" -q -W --keep-going -b html doc/source .run/html
+    "$VENV/bin/sphinx-build" -q -W -n --keep-going -b html doc/source .run/html
 }
 stage_unit() {
     "$VENV/bin/pytest" -p no:cacheprovider -q -n 2 zun/tests/unit

@@ -112,11 +112,21 @@ def _unauthorized(start_response: Callable[..., Any], challenge: str) -> Iterabl
 
 
 def _keystone(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
-    """Have keystone's middleware check the token; it answers 401 itself."""
+    """Have keystone's middleware check the token; it answers 401 itself.
+
+    SystemExit where the configuration lacks what the middleware reaches keystone with: each request would be a 500.
+    """
+    import keystoneauth1.exceptions
     from keystonemiddleware import auth_token  # 14 MiB that only this strategy needs
 
     for group, options in auth_token.list_opts():
         conf.register_opts(options, group=group)
+    keystone = conf.keystone_authtoken
+    if not keystone.auth_type and not keystone.auth_section:
+        raise SystemExit(
+            "[api] auth_strategy = keystone needs [keystone_authtoken] auth_type, mostly 'password', and with it "
+            "auth_url, username and password. For an installation without keystone choose another auth_strategy."
+        )
     # A service token lets an expired token pass; without this any token is one.
     conf.set_default("service_token_roles_required", True, group="keystone_authtoken")
 
@@ -129,7 +139,10 @@ def _keystone(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
             )
         return app(environ, start_response)
 
-    checked = auth_token.AuthProtocol(identified, {"oslo_config_config": conf})
+    try:
+        checked = auth_token.AuthProtocol(identified, {"oslo_config_config": conf})
+    except keystoneauth1.exceptions.ClientException as exc:
+        raise SystemExit(f"[keystone_authtoken]: {exc}") from exc
 
     def middleware(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if environ["zun.path"] in request.DOCUMENTS:

@@ -29,6 +29,7 @@ QUIET = (
     "oslo_messaging=INFO",
     "urllib3=WARN",
     "docker=WARN",
+    "oslo_middleware.basic_auth=WARN",  # tells of each wrong password, as we do with the address
     "oslo_db.api=CRITICAL",  # a traceback of each error that outlasts its retries, which whoever gets it logs too
     "stevedore=INFO",
     "websockets=WARN",

@@ -110,6 +110,10 @@ class GroupRuleBroken(ClaimRefused):
     """One more container of its group on this host would break the group's rule."""
 
 
+class VolumeElsewhere(ClaimRefused):
+    msg_fmt = "The host refused the claim: volume {volume} of the project is on another host"
+
+
 class Invalid(ZunError):
     code = 400
     msg_fmt = "The request is invalid."
@@ -192,10 +196,6 @@ class HostUnavailable(Unavailable):
 
 class SchedulerUnavailable(Unavailable):
     msg_fmt = "No scheduler answered within {seconds:g} s. Check that zun-scheduler runs, then try again."
-
-
-class VolumeElsewhere(ClaimRefused):
-    msg_fmt = "The host refused the claim: volume {volume} of the project is on another host"
 
 
 class VolumeError(ZunError):

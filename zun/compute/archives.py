@@ -184,7 +184,7 @@ class Archives:
         self._transfers: dict[str, _Reading | _Writing] = {}
 
     def open_get(self, container: Container, path: str) -> dict[str, Any]:
-        """The transfer's ``id``, what is at the ``path``, and whether."""
+        """The transfer's ``id``, and ``stat`` of what is at ``path``."""
         chunks, stat = self._runtime.get_archive(container, path)
         return {"id": self._add(_Reading(self._space, chunks, f"archive-{container.uuid}")), "stat": stat}
 

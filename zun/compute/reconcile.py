@@ -10,6 +10,7 @@ from oslo_utils import uuidutils
 from zun.common.states import ALLOWED, TRANSITIONAL, Status, TaskState
 from zun.container.driver import RuntimeState
 from zun.objects import Container
+from zun.objects.base import naive
 
 GONE = (
     "The container does not exist at the runtime any more: it was removed behind this service's back. Delete it here "
@@ -54,7 +55,7 @@ def observed(row: Mapping[str, Any], state: RuntimeState | None) -> dict[str, An
         right["status"] = state.status
         if state.status != row["status"]:
             right["status_reason"] = state.error or None
-    return {name: value for name, value in right.items() if _plain(row[name]) != value}
+    return {name: value for name, value in right.items() if naive(row[name]) != value}
 
 
 def take_over(container: Container, state: RuntimeState | None) -> None:
@@ -104,10 +105,6 @@ def _vanished(row: Mapping[str, Any]) -> dict[str, Any]:
         request = {**row["request"], "run": row["status"] == Status.RUNNING}
         return {"status": Status.REBUILDING, "status_reason": HEALING, "request": request}
     return {"status": Status.ERROR, "status_reason": GONE}
-
-
-def _plain(value: Any) -> Any:
-    return value.replace(tzinfo=None) if hasattr(value, "tzinfo") else value
 
 
 class Step(StrEnum):

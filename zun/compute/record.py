@@ -21,7 +21,7 @@ class Begun:
         self.event_id = event_id
 
 
-class Step:
+class RecordedStep:
     """``failed`` says that it did not work, where no exception does."""
 
     def __init__(self, event_id: int | None, last: bool) -> None:
@@ -56,14 +56,14 @@ def recorded(
     *,
     last: bool = True,
     begun: Begun | None = None,
-) -> Iterator[Step]:
+) -> Iterator[RecordedStep]:
     """The block is the step ``event`` (named like the action, unless said) of ``action`` on the container ``uuid``.
 
     ``last``: the action ends with it. An exception is noted and goes on.
     """
     if begun is None:
         begun = Begun(ContainerActionEvent.start(context, uuid, action, event_of(event or action)))
-    step = Step(begun.event_id, last)
+    step = RecordedStep(begun.event_id, last)
     try:
         yield step
     except BaseException as exc:

@@ -225,11 +225,9 @@ def of_host(hostname: str) -> list[session.Row]:
         return session.rows(connection, sa.select(table).where(table.c.host == hostname))
 
 
-def claims(hostname: str | None = None, *, hostnames: Collection[str] | None = None) -> list[session.Row]:
-    """CLAIM_COLUMNS of the containers that hold resources, of one host, of ``hostnames``, or of all."""
+def claims(hostnames: Collection[str] | None = None) -> list[session.Row]:
+    """CLAIM_COLUMNS of the containers that hold resources, of these hosts or of all."""
     statement = sa.select(*(table.c[name] for name in CLAIM_COLUMNS)).where(table.c.cpuset.is_not(None), _BY_ITSELF)
-    if hostname is not None:
-        statement = statement.where(table.c.host == hostname)
     if hostnames is not None:
         statement = statement.where(table.c.host.in_(hostnames))
     with session.reader() as connection:

@@ -14,7 +14,7 @@ from docker.types import IPAMConfig, IPAMPool
 from oslo_config import cfg
 
 from zun.common import exceptions, subnets
-from zun.container.docker.client import LABEL_HOST, NAME_PREFIX, Engine, OnEngine, Settings
+from zun.container.docker.client import LABEL_HOST, NAME_PREFIX, Engine, OnEngine, Settings, object_name
 from zun.container.driver import Plug
 from zun.network.driver import Plugged, PortView
 
@@ -47,7 +47,7 @@ class DockerNetworks(OnEngine):
         return Plug(bridge_name(port.network_uuid), port.ipv4, port.ipv6)
 
     def plug(self, container: Plugged, ports: Sequence[PortView]) -> None:
-        name = f"{NAME_PREFIX}{container.uuid}"
+        name = object_name(container.uuid)
         with self._engine.translated("change the networks of", container.uuid):
             api = self._engine.api
             now = api.inspect_container(name)["NetworkSettings"]["Networks"] or {}
@@ -59,7 +59,7 @@ class DockerNetworks(OnEngine):
             for network, port in wanted.items():
                 if network not in right:
                     api.connect_container_to_network(name, network, ipv4_address=port.ipv4, ipv6_address=port.ipv6)
-            if not wanted and now and not any(each for each in now if not each.startswith(NAME_PREFIX)):
+            if not wanted and now and all(each.startswith(NAME_PREFIX) for each in now):
                 api.connect_container_to_network(name, NOWHERE)
 
     def _agrees(self, network: str, endpoint: Mapping[str, Any], port: PortView) -> bool:

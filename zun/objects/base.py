@@ -145,7 +145,7 @@ class ZunObject(_DictAccess, ovo.VersionedObject):
     def columns(self, names: Iterable[str] | None = None) -> dict[str, Any]:
         """The set fields as a row wants them, all or only ``names``."""
         wanted = self.fields if names is None else names
-        return {name: _naive(getattr(self, name)) for name in wanted if self.obj_attr_is_set(name)}
+        return {name: naive(getattr(self, name)) for name in wanted if self.obj_attr_is_set(name)}
 
     def refresh_from(self, row: Mapping[str, Any]) -> None:
         for name in self.fields:
@@ -153,5 +153,6 @@ class ZunObject(_DictAccess, ovo.VersionedObject):
         self.obj_reset_changes()
 
 
-def _naive(value: Any) -> Any:
+def naive(value: Any) -> Any:
+    """A time without its zone, as rows have it; anything else as it is."""
     return value.replace(tzinfo=None) if hasattr(value, "tzinfo") else value

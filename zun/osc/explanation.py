@@ -16,8 +16,8 @@ def lines(document: Document) -> list[str]:
 
 
 def _counts(document: Document) -> Iterator[str]:
-    counts = ", ".join(f"{count} {code}" for code, count in document["codes"].items())
-    yield f"{_count(document['hosts'], 'host')} by what binds first: {counts or 'none'}"
+    counts = ", ".join(f"{hosts} {code}" for code, hosts in document["codes"].items())
+    yield f"{count(document['hosts'], 'host')} by what binds first: {counts or 'none'}"
 
 
 def _changes(changes: Sequence[Document]) -> Iterator[str]:
@@ -60,7 +60,7 @@ def _details(document: Document) -> Iterator[str]:
             yield f"  would take {options(change['change'])}"
     if document.get("details_left_out"):
         yield ""
-        yield f"{_count(document['details_left_out'], 'host')} more, none nearer."
+        yield f"{count(document['details_left_out'], 'host')} more, none nearer."
 
 
 def _wanted(wanted: Mapping[str, Any]) -> str:
@@ -69,10 +69,10 @@ def _wanted(wanted: Mapping[str, Any]) -> str:
 
 
 def _free(free: Mapping[str, Any]) -> str:
-    pages = "".join(f", {count} pages of {size} KiB" for size, count in free["pages"].items())
-    cores = f"{free['cpus']} CPUs free ({_count(free['whole_cores'], 'whole core')})"
+    pages = "".join(f", {number} pages of {size} KiB" for size, number in free["pages"].items())
+    cores = f"{free['cpus']} CPUs free ({count(free['whole_cores'], 'whole core')})"
     return f"{cores}, {free['shared']:g} in the shared pool, {free['memory_mib']} MiB{pages}"
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

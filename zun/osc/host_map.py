@@ -11,6 +11,7 @@ import string
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from zun.osc.explanation import count
 from zun.topology import CpuSet
 from zun.topology.cpuset import union
 
@@ -243,7 +244,7 @@ def picture(host: HostMap, *, width: int = 80, border: Border = BOX, colour: boo
         codes[claim.letter] = f"1;{code}"
     paint = _Paint(codes if colour else {})
     generation = "" if host.generation is None else f", generation {host.generation}"
-    lines = [f"{host.name}: {_count(len(host.cells), 'cell')}{generation}"]
+    lines = [f"{host.name}: {count(len(host.cells), 'cell')}{generation}"]
     for cell in host.cells:
         lines += ["", *_cell_lines(cell, marks, width, border, paint)]
     lines += ["", *_legend(host, marks, paint)]
@@ -327,10 +328,6 @@ def _legend(host: HostMap, marks: Mapping[int, str], paint: _Paint) -> Iterator[
         yield f"{paint(str(mark), f'{mark!s:<{width}}')}  {meaning}{users}"
     if stray := host.offline - CpuSet(marks):
         yield f"{Mark.OFFLINE!s:<{width}}  {MEANINGS[Mark.OFFLINE]}, of no cell: {stray}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _plural(noun: str, listed: str) -> str:

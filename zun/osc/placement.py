@@ -13,8 +13,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "placement",
         "CPUs and memory nodes of the container, and its group. Any of these options needs a server with microversion "
-        "1.41; "
-        "those about CPUs and memory nodes need --cpu-policy dedicated.",
+        "1.41; those about CPUs and memory nodes need --cpu-policy dedicated.",
     )
     group.add_argument(
         "--cpu-policy",

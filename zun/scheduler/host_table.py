@@ -260,8 +260,14 @@ class HostTable:
         with self._reading:
             with self._lock:
                 names, self._stale = sorted(self._stale), set()
-            for start_at in range(0, len(names), READ_TOGETHER):
-                self._read(set(names[start_at : start_at + READ_TOGETHER]))
+            while names:
+                try:
+                    self._read(set(names[:READ_TOGETHER]))
+                except BaseException:
+                    with self._lock:
+                        self._stale.update(names)
+                    raise
+                del names[:READ_TOGETHER]
             self._filled = True
             if len(self._hosts) > self._settled:
                 self._settled = 2 * len(self._hosts)
@@ -270,7 +276,7 @@ class HostTable:
     def _read(self, names: set[str]) -> None:
         nodes = compute_nodes.inventories(names)
         claims: dict[str, list[Mapping[str, Any]]] = {row["hostname"]: [] for row in nodes}
-        for claim in containers.claims(hostnames=names):
+        for claim in containers.claims(names):
             claims.get(claim["host"], []).append(claim)
         rows = {row["host"]: row for row in services.all_services(COMPUTE_BINARY, names)}
         held: dict[str, dict[str, Held]] = {}

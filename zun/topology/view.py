@@ -287,7 +287,6 @@ def _by_cache(cores: tuple[int, ...], caches: tuple[int, ...]) -> tuple[tuple[in
     return tuple(group for group in groups if group)
 
 
-
 def id_bits(view: HostView) -> tuple[int, int]:
     """Width of the cell ids and of the CPU ids at the low end of a key."""
     return len(view.cells), max(1, (view.dedicated | view.pool).bit_length())

@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from zun.common import exceptions
@@ -30,20 +31,22 @@ class LocalDriver:
 
     def prepare(self, owner: str, project_id: str, number: int, mount: Mount) -> RuntimeMount:
         place = self._place(owner, number)
-        if not (place / "image").exists():
-            self._make_image(place, (mount.size_mib or 0) * MIB)
-        self._mount(place)
-        data = place / "fs" / "data"
-        if not data.exists():
-            data.mkdir()
-            data.chmod(0o777)  # whoever the image runs as; nobody else on the host gets this far
+        with _translated(place):
+            if not (place / "image").exists():
+                self._make_image(place, (mount.size_mib or 0) * MIB)
+            self._mount(place)
+            data = place / "fs" / "data"
+            if not data.exists():
+                data.mkdir()
+                data.chmod(0o777)  # whoever the image runs as; nobody else on the host gets this far
         return RuntimeMount("bind", str(data), mount.destination)
 
     def restore(self, owner: str, number: int, mount: Mount) -> None:
         place = self._place(owner, number)
-        if not (place / "image").exists():
-            raise exceptions.VolumeError(mount=mount.destination, reason=f"{place / 'image'} is missing")
-        self._mount(place)
+        with _translated(place):
+            if not (place / "image").exists():
+                raise exceptions.VolumeError(mount=mount.destination, reason=f"{place / 'image'} is missing")
+            self._mount(place)
 
     def remove(self, owner: str, number: int, mount: Mount) -> None:
         place = self._place(owner, number)
@@ -61,16 +64,13 @@ class LocalDriver:
 
     def _make_image(self, place: Path, size: int) -> None:
         unfinished = place / "image.new"
-        try:
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._root.chmod(0o700)
-            with unfinished.open("wb") as image:
-                image.truncate(size)
-            # -m 0: nothing set aside for root. The blocks are taken from the disk when they are written.
-            _run("mkfs.ext4", "-q", "-F", "-m", "0", str(unfinished))
-            unfinished.rename(place / "image")
-        except OSError as exc:
-            raise exceptions.VolumeError(mount=str(place), reason=str(exc)) from exc
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._root.chmod(0o700)
+        with unfinished.open("wb") as image:
+            image.truncate(size)
+        # -m 0: nothing set aside for root. The blocks are taken from the disk when they are written.
+        _run("mkfs.ext4", "-q", "-F", "-m", "0", str(unfinished))
+        unfinished.rename(place / "image")
 
     @staticmethod
     def _mount(place: Path) -> None:
@@ -78,6 +78,14 @@ class LocalDriver:
         target.mkdir(mode=0o700, exist_ok=True)
         if not os.path.ismount(target):
             _run("mount", "-o", "loop,nodev", str(place / "image"), str(target))
+
+
+@contextlib.contextmanager
+def _translated(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        raise exceptions.VolumeError(mount=str(place), reason=str(exc)) from exc
 
 
 def _run(*command: str) -> None:

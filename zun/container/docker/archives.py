@@ -17,7 +17,7 @@ class DockerArchives(OnEngine):
     def get_archive(self, container: ContainerView, path: str) -> tuple[Iterator[bytes], dict[str, Any]]:
         with self._engine.translated("read files of", container.uuid):
             try:
-                chunks, stat = self._engine.api.get_archive(object_name(container), path)
+                chunks, stat = self._engine.api.get_archive(object_name(container.uuid), path)
             except docker_errors.APIError as exc:
                 raise _path_error(exc, path) from exc
         return self._translated_chunks(container, chunks), dict(stat)
@@ -25,7 +25,7 @@ class DockerArchives(OnEngine):
     def put_archive(self, container: ContainerView, path: str, chunks: Iterable[bytes]) -> None:
         with self._engine.translated("write files of", container.uuid):
             try:
-                self._engine.api.put_archive(object_name(container), path, chunks)
+                self._engine.api.put_archive(object_name(container.uuid), path, chunks)
             except docker_errors.APIError as exc:
                 raise _path_error(exc, path) from exc
 

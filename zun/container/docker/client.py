@@ -33,9 +33,10 @@ NAME_PREFIX = "zun-"
 class Settings:
     """What the operator decides about every container of this host.
 
-    ``execute_timeout`` and ``default_timeout`` are seconds, ``memory_swap_mib`` is memory plus swap (-1:
-    unlimited), ``runtime`` is used for containers that name none and ``network_mode`` is Docker's network of
-    all (None: Docker's default of both), ``root`` is where the host's ``/proc`` and ``/sys`` are found.
+    ``host_label`` is the agent's host name: it marks this agent's objects. ``execute_timeout`` and ``default_timeout``
+    are seconds, ``memory_swap_mib`` is memory plus swap (-1: unlimited), ``runtime`` is used for containers that name
+    none and ``network_mode`` is Docker's network of all (None: Docker's default of both), ``root`` is where the host's
+    ``/proc`` and ``/sys`` are found.
     """
 
     api_url: str = "unix:///var/run/docker.sock"
@@ -128,7 +129,7 @@ class Engine:
         One that somebody renamed gets its name back: by it every operation finds its object, and no second one
         can be made. Raises docker-py's errors.
         """
-        name = object_name(container)
+        name = object_name(container.uuid)
         try:
             found = self.api.inspect_container(name)
         except docker_errors.NotFound:
@@ -164,6 +165,6 @@ class OnEngine:
         return self._engine.settings
 
 
-def object_name(container: ContainerView) -> str:
-    """Return the name of the container's object. Names are unique at a daemon, which stops a second one."""
-    return f"{NAME_PREFIX}{container.uuid}"
+def object_name(uuid: str) -> str:
+    """Return the name of a container's object. Names are unique at a daemon, which stops a second one."""
+    return f"{NAME_PREFIX}{uuid}"

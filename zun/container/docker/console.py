@@ -29,7 +29,7 @@ class DockerConsole(OnEngine):
         deadline = time.monotonic() + seconds
         api = self._engine.api
         with self._engine.translated("execute a command in", container.uuid):
-            exec_id = api.exec_create(object_name(container), list(command))["Id"]
+            exec_id = api.exec_create(object_name(container.uuid), list(command))["Id"]
             try:
                 output = self._read(exec_id, deadline)
                 while (code := api.exec_inspect(exec_id)["ExitCode"]) is None:
@@ -63,12 +63,12 @@ class DockerConsole(OnEngine):
         }
         refusal = f"The log is larger than {OUTPUT_LIMIT // MIB} MiB. Ask for a part of it with tail or since."
         with self._engine.translated("read the log of", container.uuid):
-            return whole(self._log(object_name(container), wanted), refusal).decode(errors="replace")
+            return whole(self._log(object_name(container.uuid), wanted), refusal).decode(errors="replace")
 
     def top(self, container: ContainerView, ps_args: str | None = None) -> dict[str, Any]:
         with self._engine.translated("list the processes of", container.uuid):
             try:
-                found = self._engine.api.top(object_name(container), ps_args)
+                found = self._engine.api.top(object_name(container.uuid), ps_args)
             except docker_errors.APIError as exc:
                 # Docker passes on what ps says, as a failure of its own.
                 if str(exc.explanation).startswith("ps:") or "PID field" in str(exc.explanation):
@@ -84,10 +84,10 @@ class DockerConsole(OnEngine):
             # Without one_shot Docker waits a second for the difference of two samples, which nobody asks for
             # here.
             one_shot = True if version_gte(api.api_version, "1.41") else None
-            sample = api.stats(object_name(container), stream=False, one_shot=one_shot)
+            sample = api.stats(object_name(container.uuid), stream=False, one_shot=one_shot)
         if not (sample.get("memory_stats") or {}).get("usage"):
             raise exceptions.Conflict(f"Cannot read the statistics of container {container.uuid}: it is not running.")
-        return stats_summary(container.name or object_name(container), sample)
+        return stats_summary(container.name or object_name(container.uuid), sample)
 
     def _log(self, name: str, wanted: Mapping[str, Any]) -> Iterator[bytes]:
         """As docker-py's ``logs``, which reads either everything at once or, of a terminal, byte by byte."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from zun.common import exceptions
 from zun.common.kinds import Kind
-from zun.container.docker.client import LABEL_HOST, LABEL_UUID, Settings
+from zun.container.docker.client import LABEL_HOST, LABEL_UUID, Settings, object_name
 from zun.container.driver import ContainerView, Plug, RuntimeMount
 
 MIB = 1 << 20
@@ -66,7 +66,7 @@ def request_body(
         body["WorkingDir"] = container.workdir
     if join is not None:
         # Docker refuses a host name and ports of its own beside a network that is another's.
-        other = f"container:zun-{join}"
+        other = f"container:{object_name(join)}"
         body["HostConfig"] |= {"NetworkMode": other, "IpcMode": other}
         return body
     if container.kind == Kind.CAPSULE:

@@ -30,44 +30,15 @@ class DockerDriver(
     DockerEvents,
     DockerFacts,
 ):
-    """Runs containers on one Docker daemon. Threads may share it; it connects at first use.
+    """Runs containers on one Docker daemon. Threads may share it; it connects at first use."""
 
-    ``host_label`` is the agent's host name: it marks this agent's objects. ``root`` is where the host's
-    ``/proc`` and ``/sys`` are mounted. The rest is described by
-    :class:`~zun.container.docker.client.Settings`.
-    """
-
-    def __init__(
-        self,
-        api_url: str = "unix:///var/run/docker.sock",
-        host_label: str = "localhost",
-        execute_timeout: float = 5.0,
-        default_timeout: float = 60.0,
-        memory_swap_mib: int = -1,
-        hard_cpu_limit: bool = False,
-        runtime: str | None = None,
-        network_mode: str | None = None,
-        root: str = "/",
-        connections: int = 32,
-    ) -> None:
-        settings = Settings(
-            api_url=api_url,
-            host_label=host_label,
-            execute_timeout=execute_timeout,
-            default_timeout=default_timeout,
-            memory_swap_mib=memory_swap_mib,
-            hard_cpu_limit=hard_cpu_limit,
-            runtime=runtime,
-            network_mode=network_mode,
-            root=root,
-            connections=connections,
-        )
+    def __init__(self, settings: Settings) -> None:
         super().__init__(Engine(settings))
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
         """Return the driver that the operator configured; the entry point of ``[compute] container_driver``."""
-        return cls(
+        settings = Settings(
             api_url=conf.docker.api_url,
             host_label=conf.host,
             execute_timeout=conf.docker.execute_timeout,
@@ -77,3 +48,4 @@ class DockerDriver(
             # One for each worker, and for the event stream, the periodic tasks and the calls that are answered.
             connections=conf.compute.workers + 8,
         )
+        return cls(settings)

@@ -70,7 +70,7 @@ class DockerImages(OnEngine):
     def commit(self, container: ContainerView, name: str) -> ImageFacts:
         repository, _, tag = name.rpartition(":")
         with self._engine.translated("make an image of", container.uuid), self._engine.patient() as api:
-            api.commit(object_name(container), repository, tag or "latest", changes=forgotten(container))
+            api.commit(object_name(container.uuid), repository, tag or "latest", changes=forgotten(container))
             return image_facts(api.inspect_image(name))
 
     def find_images(self, term: str) -> Sequence[LocalImage]:

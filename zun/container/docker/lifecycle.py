@@ -50,7 +50,7 @@ class DockerLifecycle(OnEngine):
         )
         if image is not None:
             body["Image"] = image
-        name = object_name(container)
+        name = object_name(container.uuid)
         with self._engine.translated("create", container.uuid):
             try:
                 answer = self._engine.api.create_container_from_config(body, name)
@@ -68,28 +68,28 @@ class DockerLifecycle(OnEngine):
 
     def start(self, container: ContainerView) -> None:
         with self._engine.translated("start", container.uuid):
-            self._engine.api.start(object_name(container))
+            self._engine.api.start(object_name(container.uuid))
 
     def stop(self, container: ContainerView, timeout: int | None = None) -> None:
         with self._engine.translated("stop", container.uuid):
-            self._engine.api.stop(object_name(container), timeout)
+            self._engine.api.stop(object_name(container.uuid), timeout)
 
     def reboot(self, container: ContainerView, timeout: int | None = None) -> None:
         with self._engine.translated("restart", container.uuid):
-            self._engine.api.restart(object_name(container), STOP_TIMEOUT if timeout is None else timeout)
+            self._engine.api.restart(object_name(container.uuid), STOP_TIMEOUT if timeout is None else timeout)
 
     def pause(self, container: ContainerView) -> None:
         with self._engine.translated("pause", container.uuid):
-            self._engine.api.pause(object_name(container))
+            self._engine.api.pause(object_name(container.uuid))
 
     def unpause(self, container: ContainerView) -> None:
         with self._engine.translated("unpause", container.uuid):
-            self._engine.api.unpause(object_name(container))
+            self._engine.api.unpause(object_name(container.uuid))
 
     def kill(self, container: ContainerView, signal: str | None = None) -> None:
         with self._engine.translated("kill", container.uuid):
             try:
-                self._engine.api.kill(object_name(container), signal or "SIGKILL")
+                self._engine.api.kill(object_name(container.uuid), signal or "SIGKILL")
             except docker_errors.APIError as exc:
                 reason = str(exc.explanation)
                 if "Invalid signal" in reason or "does not support signal" in reason:
@@ -110,7 +110,7 @@ class DockerLifecycle(OnEngine):
         labels = found["Config"]["Labels"] or {}
         if labels.get(LABEL_UUID) != container.uuid or not self._engine.owns(labels):
             raise exceptions.ContainerAlreadyExists(
-                f"Docker object {object_name(container)} exists and is not of this host's agent. Remove or "
+                f"Docker object {object_name(container.uuid)} exists and is not of this host's agent. Remove or "
                 f"rename it, then create the container again."
             )
         if found["State"]["Status"] in _LEAVING:
@@ -127,7 +127,7 @@ class DockerLifecycle(OnEngine):
 
     def _inspect(self, container: ContainerView) -> dict[str, Any] | None:
         try:
-            return self._engine.api.inspect_container(object_name(container))
+            return self._engine.api.inspect_container(object_name(container.uuid))
         except docker_errors.NotFound:
             return None
 

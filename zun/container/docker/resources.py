@@ -44,7 +44,7 @@ class DockerResources(OnEngine):
         if not change:
             return
         with self._engine.translated("update", container.uuid):
-            answer = self._updated(object_name(container), change)
+            answer = self._updated(object_name(container.uuid), change)
         for warning in answer.get("Warnings") or ():
             LOG.warning("Docker warns about container %s: %s", container.uuid, warning)
 

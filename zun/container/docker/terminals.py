@@ -29,17 +29,17 @@ class DockerTerminals(OnEngine):
     def attach(self, container: ContainerView) -> Stream:
         wanted = {"stream": 1, "stdin": 1, "stdout": 1, "stderr": 1}
         with self._engine.translated("attach to", container.uuid):
-            found = self._engine.api.inspect_container(object_name(container))
+            found = self._engine.api.inspect_container(object_name(container.uuid))
             if not found["State"]["Running"]:  # Docker would wait until somebody starts it
                 raise exceptions.Conflict(f"Cannot attach to container {container.uuid}: it is not running.")
             tty = found["Config"]["Tty"]
-            path = f"/containers/{object_name(container)}/attach?{urllib.parse.urlencode(wanted)}"
+            path = f"/containers/{object_name(container.uuid)}/attach?{urllib.parse.urlencode(wanted)}"
             return self._hijack(path, None, framed=not tty)
 
     def create_exec(self, container: ContainerView, command: Sequence[str], *, interactive: bool) -> str:
         with self._engine.translated("execute a command in", container.uuid):
             made = self._engine.api.exec_create(
-                object_name(container), list(command), stdin=interactive, tty=interactive
+                object_name(container.uuid), list(command), stdin=interactive, tty=interactive
             )
         return str(made["Id"])
 
@@ -55,7 +55,7 @@ class DockerTerminals(OnEngine):
 
     def resize(self, container: ContainerView, *, width: int, height: int) -> None:
         with self._engine.translated("resize the terminal of", container.uuid):
-            self._engine.api.resize(object_name(container), height=height, width=width)
+            self._engine.api.resize(object_name(container.uuid), height=height, width=width)
 
     def resize_exec(self, container: ContainerView, exec_id: str, *, width: int, height: int) -> None:
         with self._engine.translated("resize a terminal in", container.uuid):
@@ -69,7 +69,7 @@ class DockerTerminals(OnEngine):
             found: dict[str, Any] = api.exec_inspect(exec_id)
         except docker_errors.NotFound:
             found = {}
-        if not found or found["ContainerID"] != api.inspect_container(object_name(container))["Id"]:
+        if not found or found["ContainerID"] != api.inspect_container(object_name(container.uuid))["Id"]:
             raise exceptions.InvalidValue(f"exec_id: container {container.uuid} has no command {exec_id}.")
         return found
 

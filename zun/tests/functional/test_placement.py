@@ -102,7 +102,7 @@ def test_an_agent_starts_although_a_node_with_containers_is_gone(single, context
 def test_the_row_of_a_created_container_holds_its_claim(cloud, context):
     container = cloud.run(context, **DEDICATED, request={"run": False})
     assert container.status == "Created"
-    assert [row["uuid"] for row in db.claims(container.host)] == [container.uuid]
+    assert [row["uuid"] for row in db.claims([container.host])] == [container.uuid]
 
 
 def test_many_at_once_get_what_there_is_and_no_cpu_twice(cloud, context):

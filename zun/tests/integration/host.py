@@ -9,6 +9,7 @@ import docker
 
 from zun.common.context import RequestContext
 from zun.container.docker import DockerDriver
+from zun.container.docker.client import Settings
 from zun.container.docker.kernel import locate_cpuset, steps_below
 from zun.tests.functional.cloud import Cloud
 from zun.topology import discover
@@ -29,7 +30,7 @@ class Host:
         self.engine = docker.APIClient(url, version="auto")
         self.cloud = Cloud({}, compute__audit_interval=0, **options)
         self.cloud.drivers[self.name] = self.driver = wrapped(
-            DockerDriver(url, self.name, network_mode="none")
+            DockerDriver(Settings(url, self.name, network_mode="none"))
         )
         self.cloud.machines[self.name] = discover()
         self.cloud.start_agent(self.name)

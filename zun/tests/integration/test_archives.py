@@ -10,6 +10,7 @@ import pytest
 
 from zun.compute.archives import Archives, Space
 from zun.container.docker import DockerDriver
+from zun.container.docker.client import Settings
 from zun.tests.integration.programs import Api, Client, free_port
 from zun.tests.integration.transfers import SECONDS, SIZE, Growth, there_and_back
 from zun.tests.unit.container.samples import Sample
@@ -90,7 +91,7 @@ def test_bad_paths_and_archives(api):
 
 def test_who_copies_slowly_holds_nobody_up(docker_url, tmp_path):
     """Docker locks a container while an archive of it is under way."""
-    driver = DockerDriver(docker_url, f"test-{uuid.uuid4().hex[:8]}", network_mode="none", default_timeout=20)
+    driver = DockerDriver(Settings(docker_url, f"test-{uuid.uuid4().hex[:8]}", network_mode="none", default_timeout=20))
     transfers = Archives(driver, Space(tmp_path, 100))
     container = Sample(command=["sleep", "600"])
     driver.create(container, cpuset_cpus="0", cpuset_mems="0")
@@ -107,7 +108,7 @@ def test_who_copies_slowly_holds_nobody_up(docker_url, tmp_path):
 
 def test_an_archive_cannot_write_outside_of_its_container(docker_url, tmp_path):
     """Neither by names that climb nor through links. /tmp of the host would show it."""
-    driver = DockerDriver(docker_url, f"test-{uuid.uuid4().hex[:8]}", network_mode="none")
+    driver = DockerDriver(Settings(docker_url, f"test-{uuid.uuid4().hex[:8]}", network_mode="none"))
     container, target = Sample(), tmp_path / "written"
     driver.create(container, cpuset_cpus="0", cpuset_mems="0")
     try:

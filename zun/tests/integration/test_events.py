@@ -13,6 +13,7 @@ import pytest
 
 from zun.compute.reconcile import GONE
 from zun.container.docker import DockerDriver
+from zun.container.docker.client import Settings
 from zun.container.driver import OUT_OF_MEMORY
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for
@@ -186,7 +187,7 @@ def test_after_a_crash_of_docker_everything_is_compared(database, own_daemon):
 def test_after_a_lost_connection_everything_is_compared(database, docker_url, tmp_path):
     with proxied(tmp_path / "docker.sock", docker_url) as proxy:
         host = Alone(proxy.url)
-        behind = DockerDriver(docker_url, host.name, network_mode="none")
+        behind = DockerDriver(Settings(docker_url, host.name, network_mode="none"))
         try:
             killed, removed = host.run(cpu=0.2), host.run(cpu=0.2)
             proxy.cut()

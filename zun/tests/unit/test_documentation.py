@@ -92,6 +92,13 @@ def test_the_quotas_are_those_of_a_fresh_installation(conf):
     assert told == {name: str(conf.quota[name]) for name in ("containers", "cpu", "memory", "disk")}
 
 
+def test_the_sizes_of_one_container_are_those_of_a_fresh_installation(conf):
+    told = re.findall(r"``(minimum_\w+)`` to ``(maximum_\w+)``\s+\(([\d.]+) to (\d+)", page("admin/quotas"))
+    assert len(told) == 3
+    for lowest, highest, low, high in told:
+        assert (float(low), float(high)) == (conf[lowest], conf[highest])
+
+
 OPTIONS = {(group, option.dest) for group, options in opts.list_opts() for option in options}
 # Of libraries, which register their options where they are used.
 FOREIGN = {"keystone_authtoken", "oslo_messaging_rabbit", "oslo_messaging_notifications", "database"}
@@ -106,6 +113,26 @@ def test_options_that_a_page_names_are_there(name):
             named |= {(group, option) for option in re.findall(r"^   (\w+) =", lines, re.MULTILINE)}
     unknown = {(group, option) for group, option in named if group not in FOREIGN} - OPTIONS
     assert unknown - {("DEFAULT", "transport_url")} == set()
+
+
+def told_defaults():
+    """Every number and truth that follows an option of the pages in brackets. The option may be without its group where
+    only one has an option of that name.
+    """
+    told = r"``(?:\[(\w+)\]\s+)?(\w+)``\s+\((\d[\d.]*|true|false)\)"
+    groups = {}
+    for group, option in OPTIONS:
+        groups.setdefault(option, []).append(group)
+    for name, text in PAGES.items():
+        for group, option, value in re.findall(told, text):
+            if option in groups and (group or len(groups[option]) == 1):
+                yield pytest.param(group or groups[option][0], option, value, id=f"{name}: {option}")
+
+
+@pytest.mark.parametrize(("group", "option", "value"), told_defaults())
+def test_a_default_that_a_page_tells_is_the_default(conf, group, option, value):
+    real = conf[option] if group == "DEFAULT" else conf[group][option]
+    assert str(real).lower() == value if isinstance(real, bool) else real == float(value)
 
 
 def commands():

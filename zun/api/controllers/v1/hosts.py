@@ -58,7 +58,7 @@ class Hosts:
     def topology(self, call: Call) -> Answer:
         call.access.require("host:topology")
         row = db.find(call.parameters["host"])
-        return Answer(views.topology(row, db_containers.claims(row["hostname"])))
+        return Answer(views.topology(row, db_containers.claims([row["hostname"]])))
 
     def audit(self, call: Call) -> Answer:
         """The answer is the host's, as it gives it."""

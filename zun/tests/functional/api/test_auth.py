@@ -192,6 +192,19 @@ def test_a_token_for_no_project(guarded):
     assert "OS_PROJECT_NAME" in reply.error["detail"]
 
 
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [("", "auth_type, mostly"), ("auth_type = password\n", "auth_url"), ("auth_type = pasword\n", "pasword")],
+)
+def test_no_start_without_a_way_to_keystone(configuration, database, scheduler, compute, tmp_path, lines, said):
+    file = tmp_path / "zun.conf"
+    file.write_text(f"[keystone_authtoken]\n{lines}")
+    configuration([], project="zun-test", default_config_files=[str(file)], default_config_dirs=[])
+    configuration.set_override("auth_strategy", "keystone", group="api")
+    with pytest.raises(SystemExit, match=said):
+        api_app.build(configuration, scheduler_api=scheduler, compute_api=compute)
+
+
 def test_keystone_is_gone(guarded, keystone_server):
     keystone_server.shutdown()
     keystone_server.server_close()

@@ -14,7 +14,9 @@ from zun.tests.unit.api.test_openapi import ROUTES
 
 
 @pytest.mark.parametrize("path", ["/v1/openapi.json", "/openapi.json", "/v1/openapi"])
-def test_anybody_may_read_it(database, configuration, scheduler, compute, path):
+def test_anybody_may_read_it(database, configuration, scheduler, compute, tmp_path, path):
+    (tmp_path / "zun.conf").write_text("[keystone_authtoken]\nauth_type = none\n")
+    configuration([], project="zun-test", default_config_files=[str(tmp_path / "zun.conf")], default_config_dirs=[])
     configuration.set_override("auth_strategy", "keystone", group="api")
     application = api_app.build(configuration, scheduler_api=scheduler, compute_api=compute)
     reply = Client(application).get(path)

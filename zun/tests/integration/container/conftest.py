@@ -6,6 +6,7 @@ import docker
 import pytest
 
 from zun.container.docker import DockerDriver
+from zun.container.docker.client import Settings
 from zun.tests.integration.container.daemon import docker_url
 from zun.tests.unit.container.contract import Rig
 
@@ -25,7 +26,7 @@ def rig(docker_url: str) -> Iterator[Rig]:
     """Two agents' drivers on one daemon. Their host names are of this test only, so are its objects."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     # No network: these tests are about everything else, and then need no bridge on the machine.
-    one, two = (DockerDriver(docker_url, f"{name}-{agent}", network_mode="none") for agent in ("one", "two"))
+    one, two = (DockerDriver(Settings(docker_url, f"{name}-{agent}", network_mode="none")) for agent in ("one", "two"))
     made = Rig(one, two)
     yield made
     made.clean()

@@ -13,6 +13,7 @@ import pytest
 from zun.common import exceptions
 from zun.common.states import Status
 from zun.container.docker import DockerDriver
+from zun.container.docker.client import Settings
 from zun.container.driver import RESYNC, RuntimeEvent
 from zun.tests.integration.container.proxy import proxied
 from zun.tests.unit.container.contract import Rig, listening
@@ -29,7 +30,7 @@ def inspect(api: docker.APIClient, container: Sample) -> dict[str, Any]:
 
 def variant(rig: Rig, url: str, **settings: Any) -> DockerDriver:
     """Return a driver for the rig's host with other settings; the rig removes what it makes."""
-    return DockerDriver(url, rig.driver.facts().name, network_mode="none", **settings)
+    return DockerDriver(Settings(url, rig.driver.facts().name, network_mode="none", **settings))
 
 
 def test_object_has_all_that_was_asked(rig: Rig, api: docker.APIClient) -> None:
@@ -303,7 +304,7 @@ def test_pid_of_another_process_is_not_ours(rig: Rig) -> None:
 
 
 def test_no_daemon(tmp_path: pathlib.Path) -> None:
-    driver = DockerDriver(f"unix://{tmp_path}/none.sock", "host")
+    driver = DockerDriver(Settings(f"unix://{tmp_path}/none.sock", "host"))
     with pytest.raises(exceptions.Unavailable, match=r"systemctl start docker.*api_url"):
         driver.facts()
     with pytest.raises(exceptions.Unavailable):
@@ -358,7 +359,7 @@ def test_events_after_a_lost_connection(rig: Rig, docker_url: str, tmp_path: pat
 
 
 def test_events_stop_without_a_daemon(tmp_path: pathlib.Path) -> None:
-    driver = DockerDriver(f"unix://{tmp_path}/none.sock", "host")
+    driver = DockerDriver(Settings(f"unix://{tmp_path}/none.sock", "host"))
     stop = threading.Event()
     thread = threading.Thread(target=lambda: list(driver.events(stop)), daemon=True)
     thread.start()

@@ -235,7 +235,7 @@ class TrackerLife(RuleBasedStateMachine):
         """Counted from the records alone, by code that shares nothing with what is tested."""
         usage, topology = self.tracker.usage, self.topology.to_dict()
         Books((owner.rstrip("+"), held.to_dict()) for owner, held in usage).check(topology, usage.free(self.topology))
-        rows = Books((row["uuid"], row["cpuset"]) for row in containers.claims("h1"))
+        rows = Books((row["uuid"], row["cpuset"]) for row in containers.claims(["h1"]))
         held = Books((uuid, told.to_dict()) for uuid, told in self.plans.items() if uuid not in self.claims)
         assert (rows.owner, rows.mib, rows.pages) == (held.owner, held.mib, held.pages)
         for uuid, (_, new) in self.moves.items():  # on its way it owns all of both
@@ -252,7 +252,7 @@ class TrackerLife(RuleBasedStateMachine):
 
     @invariant()
     def the_rows_say_the_same(self):
-        rows = {row["uuid"]: held_plan(row) for row in containers.claims("h1")}
+        rows = {row["uuid"]: held_plan(row) for row in containers.claims(["h1"])}
         assert rows == {uuid: self.plans[uuid] for uuid in self.plans if uuid not in self.claims}
 
     @invariant()

@@ -413,9 +413,9 @@ def test_claims_are_the_rows_that_hold_something():
     held = [container(host=host, cpuset=CPUSET, name=name) for host, name in [("h1", "a"), ("h1", "b"), ("h2", "c")]]
     container(host="h1"), container()
     assert sorted(row["name"] for row in containers.claims()) == ["a", "b", "c"]
-    assert sorted(row["name"] for row in containers.claims("h1")) == ["a", "b"]
-    assert containers.claims("h3") == []
-    (row,) = containers.claims("h2")
+    assert sorted(row["name"] for row in containers.claims(["h1"])) == ["a", "b"]
+    assert containers.claims(["h3"]) == []
+    (row,) = containers.claims(["h2"])
     assert dict(row) == {name: held[2][name] for name in containers.CLAIM_COLUMNS}
 
 

@@ -177,7 +177,7 @@ def test_other_groups_and_containers_do_not_count():
     first, second = group(), group()
     for each in (first["uuid"], second["uuid"], None):
         claim(container(group_uuid=each), "h1")
-    assert len(containers.claims("h1")) == 3
+    assert len(containers.claims(["h1"])) == 3
 
 
 @pytest.mark.parametrize("limit", [1, 3])

@@ -133,7 +133,7 @@ def test_a_claim_that_was_given_back_is_told(losing):
     losing(1)
     ended = {"status": "Error", "cpuset": None, "host": None}
     assert containers.change_claim(row["uuid"], "h1", ended, only_from=CREATING) > claimed.generation
-    assert (containers.get(row["uuid"])["status"], containers.claims("h1")) == ("Error", [])
+    assert (containers.get(row["uuid"])["status"], containers.claims(["h1"])) == ("Error", [])
     with pytest.raises(exceptions.StatusChanged):
         containers.change_claim(row["uuid"], "h1", ended, only_from=CREATING)
 
@@ -145,7 +145,7 @@ def test_a_claim_begins_its_step_once(losing):
     losing(1)
     claimed = containers.claim(row["uuid"], "h1", {"cpuset": CPUSET}, step=("req-1", "create", "do_create"))
     assert [event["id"] for event in container_actions.find(row["uuid"], "req-1")[1]] == [claimed.event_id]
-    assert [claim["uuid"] for claim in containers.claims("h1")] == [row["uuid"]]
+    assert [claim["uuid"] for claim in containers.claims(["h1"])] == [row["uuid"]]
 
 
 def test_a_claim_of_what_is_deleted_meanwhile_is_refused(losing, monkeypatch):

@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
+from oslo_db import exception as db_exc
 
 from zun.common.context import RequestContext
 from zun.db import aggregates, compute_nodes, containers, groups, models, services, session
@@ -384,6 +385,24 @@ def test_a_slice_that_fails_is_tried_again(sliced, clock, caplog):
     clock.now += 0.5
     sliced.refresh()
     assert list(owners(sliced).values()) == ["0"]
+
+
+def test_what_could_not_be_read_is_read_the_next_time(table):
+    node()
+    table.refresh()
+    claims("h1", own("0"))
+    table.changed("h1", 9, A, None)  # the word before was lost
+
+    def fail(*_args):
+        raise RuntimeError("no database")
+
+    reader = session._current().reader
+    sa.event.listen(reader, "before_cursor_execute", fail)
+    with pytest.raises(db_exc.DBError, match="no database"):
+        table.refresh()
+    sa.event.remove(reader, "before_cursor_execute", fail)
+    table.refresh()
+    assert list(owners(table).values()) == ["0"]
 
 
 def test_members_of_groups_and_images_are_counted(table):
@@ -769,7 +788,7 @@ class World:
         """The table is what the database says, and beside it nothing but choices under way."""
         for name in HOSTS:
             row, found = compute_nodes.find(name), self.table.host(name)
-            held = {claim["uuid"]: Held.of(claim) for claim in containers.claims(name)}
+            held = {claim["uuid"]: Held.of(claim) for claim in containers.claims([name])}
             told = {uuid: what for uuid, what in found.usage if not self.table.is_booked(uuid)}
             assert told == {uuid: what.plan for uuid, what in held.items()}
             assert (found.generation, found.disk_total) == (row["generation"], row["disk_total"])

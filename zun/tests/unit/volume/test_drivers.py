@@ -74,3 +74,12 @@ def test_a_local_one_that_is_gone_is_not_replaced_by_an_empty_one(tmp_path):
     with pytest.raises(exceptions.VolumeError, match="missing"):
         LocalDriver(tmp_path).restore(OWNER, 0, Mount(Kind.LOCAL, "/d", size_mib=1))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("work", ["prepare", "restore"])
+def test_a_disk_that_fails_is_a_failure_of_the_mount(tmp_path, work):
+    """Or what cannot be restored would keep the agent from starting."""
+    driver, mount = LocalDriver(tmp_path), Mount(Kind.LOCAL, "/d", size_mib=1)
+    nowhere = "x" * 300  # no disk has a folder of this name
+    with pytest.raises(exceptions.VolumeError, match="File name too long"):
+        driver.restore(nowhere, 0, mount) if work == "restore" else driver.prepare(nowhere, "demo", 0, mount)
