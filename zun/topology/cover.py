@@ -8,6 +8,7 @@ decides how many cells are needed, the CPUs come from as few of them as possible
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from zun.topology.cost import CACHES, CORE_LEFT, CORES, DISTANCE, PACK, REMOTE, mirrored
 from zun.topology.question import Offer, Question, Taken, in_mib
@@ -97,15 +98,27 @@ class _Cover:
         return [cost << self.bits for cost in self.full], (least - saved - 1) << self.bits
 
     def _leaf(self, chosen: Chosen, limit: int | None) -> int | None:
-        caps, full = self.caps, self.full
-        if sum([self.reach[c] for c in chosen]) < self.need or sum([caps[c] for c in chosen]) < self.cpus:
+        if sum([self.reach[c] for c in chosen]) < self.need or sum([self.caps[c] for c in chosen]) < self.cpus:
             return None
-        givers = self._givers(chosen)
-        cost = sum([full[c] for c in givers])
+        memory = self.question.memory_cost(sum([self.own[c] for c in chosen]), self.need)
+        least: int | None = None
+        for givers in self._givers(chosen):
+            cost = self._given(chosen, givers, memory, limit)
+            if cost is not None and (least is None or cost < least):
+                least = cost
+                limit = least << self.bits if limit is None else min(limit, least << self.bits)
+        if least is None:
+            return None
+        low_cells = sum([1 << (self.bits - 1 - self.cells[c].index) for c in chosen])
+        return (least << self.bits) - low_cells
+
+    def _given(self, chosen: Chosen, givers: Sequence[int], cost: int, limit: int | None) -> int | None:
+        """``cost`` and that of the CPUs, None when it is certain to be over ``limit``."""
+        caps, full = self.caps, self.full
+        cost += sum([full[c] for c in givers])
         if len(givers) < len(chosen):
             cost += sum([self._cost(c, 0) for c in chosen if c not in givers])
         kept = sum([caps[c] for c in givers]) - self.cpus
-        cost += self.question.memory_cost(sum([self.own[c] for c in chosen]), self.need)
         if kept:
             saved = [(self.question.least_cost(self.cells[c], caps[c] - kept) - full[c], c) for c in givers]
             if limit is not None and (cost + min(saved)[0] - 1) << self.bits >= limit:
@@ -116,41 +129,43 @@ class _Cover:
                     spared = self._cost(c, caps[c] - kept) - full[c]
                     least = spared if least is None else min(least, spared)
             cost += least or 0
-        low_cells = sum([1 << (self.bits - 1 - self.cells[c].index) for c in chosen])
-        return (cost << self.bits) - low_cells
+        return cost
 
-    def _givers(self, chosen: Chosen) -> Sequence[int]:
-        """Those of ``chosen`` that CPUs are taken from: the fewest, with the most CPUs."""
+    def _givers(self, chosen: Chosen) -> Sequence[Sequence[int]]:
+        """Those of ``chosen`` that CPUs are taken from: the fewest, with the most CPUs.
+
+        Of equals that not all are needed, each is once the one that may keep some, beside those that cost least.
+        """
         caps = self.caps
         amounts = [caps[c] for c in chosen]
         if sum(amounts) - min(amounts) < self.cpus:
-            return chosen
-        givers, total = [], 0
-        for c in sorted(chosen, key=lambda c: (-caps[c], c)):
-            givers.append(c)
-            total += caps[c]
-            if total >= self.cpus:
-                break
-        return givers
+            return (chosen,)
+        amounts.sort(reverse=True)
+        number = next(n for n, total in enumerate(accumulate(amounts), 1) if total >= self.cpus)
+        last = amounts[number - 1]
+        certain = [c for c in chosen if caps[c] > last]
+        equals = [c for c in chosen if caps[c] == last]
+        if len(certain) + len(equals) == number:
+            return ([*certain, *equals],)
+        equals.sort(key=lambda c: (self.full[c] - self._cost(c, 0), c))
+        rest = number - len(certain) - 1
+        return [[*certain, *[other for other in equals if other != c][:rest], c] for c in equals]
 
     def _offers(self, chosen: Chosen) -> list[Offer]:
         """What each chosen cell gives, with the best of the givers keeping what is not needed."""
-        givers = self._givers(chosen)
-        kept = sum(self.caps[c] for c in givers) - self.cpus
         _, width = id_bits(self.question.view)
-        spared = {c: self._cost(c, self.caps[c] - kept) - self._cost(c, self.caps[c]) for c in givers}
         best: list[Offer] = []
-        best_ids = None
-        for last in reversed(givers):  # of equals, the lower ids give all they can
-            if spared[last] > min(spared.values()):
-                continue
-            amounts = [self.caps[c] - (kept if c == last else 0) if c in givers else 0 for c in chosen]
-            offers = [self._offer(c, amount) for c, amount in zip(chosen, amounts, strict=True)]
-            ids = mirrored(sum(offer.cpus for offer in offers), width) if self.question.dedicated else 0
-            if best_ids is None or ids > best_ids:
-                best, best_ids = offers, ids
-            if not kept:
-                break
+        best_key = None
+        for givers in self._givers(chosen):
+            kept = sum(self.caps[c] for c in givers) - self.cpus
+            for last in givers if kept else givers[:1]:
+                amounts = [self.caps[c] - (kept if c == last else 0) if c in givers else 0 for c in chosen]
+                offers = [self._offer(c, amount) for c, amount in zip(chosen, amounts, strict=True)]
+                ids = mirrored(sum(offer.cpus for offer in offers), width) if self.question.dedicated else 0
+                # Of equals the lower ids give all they can.
+                key = sum(offer.cost for offer in offers), -ids, [-amount for amount in amounts]
+                if best_key is None or key < best_key:
+                    best, best_key = offers, key
         return best
 
     def _offer(self, c: int, amount: int) -> Offer:

@@ -132,6 +132,20 @@ def test_affinity(affinity, nodes, cpus, expected):
     assert given(plan(X86, Usage(), request)) == expected
 
 
+@pytest.mark.parametrize(("held", "cpus", "expected"), [
+    ("", 2, "4-5"),  # an L3 group of its own, where cell 0 would be left with half of one
+    ("0,4", 1, "5"),  # likewise, of two broken cores
+    ("4-7", 2, "0-1"),
+])
+def test_of_cells_with_as_many_cpus_those_give_that_give_best(held, cpus, expected):
+    """Memory needs both cells, either has the CPUs."""
+    topology = host(cell(0, "0-1 2-3", 500), cell(1, "4-5 6-7", 500, l3="4-5 6-7"))
+    usage = used(topology, held, memory_mib=0) if held else Usage()
+    answer = plan(topology, usage, PlacementRequest(cpus, 1000, numa_affinity="none"))
+    assert (answer.cpus, answer.memory_mib) == (CpuSet(expected), 1000)
+    assert [share.memory_mib for share in answer.cells.values()] == [500, 500]
+
+
 def test_memory_over_cells_follows_the_cpus():
     answer = plan(X86, Usage(), PlacementRequest(10, 1000, numa_affinity="prefer"))
     assert {c: share.memory_mib for c, share in answer.cells.items()} == {0: 800, 1: 200}
