@@ -11,7 +11,7 @@ from zun.common.context import RequestContext
 from zun.common.kinds import Kind
 from zun.common.states import Status
 from zun.compute.compute_node_tracker import ComputeNodeTracker
-from zun.compute.images import Accounts, seen_now_and_then
+from zun.compute.images import Accounts, ImageStore, seen_now_and_then
 from zun.compute.networks import Networks
 from zun.compute.reconcile import take_over, told_by_runtime
 from zun.compute.record import logged
@@ -38,6 +38,7 @@ class RuntimeObjects:
         driver: ContainerDriver,
         networks: Networks,
         accounts: Accounts,
+        images: ImageStore,
         volumes: Volumes,
     ) -> None:
         self._tracker = tracker
@@ -45,6 +46,7 @@ class RuntimeObjects:
         self._driver = driver
         self._networks = networks
         self._accounts = accounts
+        self._images = images
         self._volumes = volumes
 
     def make(
@@ -64,7 +66,7 @@ class RuntimeObjects:
         source = self._accounts.source(context, container)
         name = source.name
         try:
-            image = self._driver.ensure(name, source.policy, source.auth, seen_now_and_then(container))
+            image = self._images.ensure(context, container.project_id, source, seen_now_and_then(container))
         except (exceptions.ImageNotFound, exceptions.DockerError) as exc:
             if container.kind != Kind.CAPSULE:
                 raise
