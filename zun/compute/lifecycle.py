@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
+from zun.common.kinds import Kind
 from zun.common.notifications import Notifier
 from zun.common.states import Status, TaskState
 from zun.compute.holdings import Holdings
@@ -199,13 +200,17 @@ class Lifecycle:
         force: bool = False,
         stop_timeout: int | None = None,
     ) -> None:
-        """Remove the container, its object first and its row last; what it held is free when no process is left."""
+        """Remove the container, its object first and its row last; what it held is free when no process is left.
+
+        One that the runtime fails to remove by force is a leftover from then on, and the next comparison tries again.
+        """
         with (
             self._operations.undisturbed(context, container.uuid) as current,
             recorded(context, container.uuid, "delete") as step,
         ):
             if current is None:
                 return
+            leftover, networks = current.kind == Kind.LEFTOVER, networks_of(current)
             if current.status != Status.DELETING:
                 current.status = Status.DELETING
             current.task_state = TaskState.DELETING
@@ -213,22 +218,31 @@ class Lifecycle:
             try:
                 if stop_timeout is not None:
                     self._stop_if_there(current, stop_timeout)
-                self._objects.remove(context, current, force=force)
+                self._objects.remove(context, current, force=force or leftover)
             except exceptions.ZunError as exc:
                 step.failed(exc)
-                if not force:
+                if not force and not leftover:
                     LOG.warning("Container %s could not be deleted: %s", current.uuid, exc)
                     current.status, current.task_state = Status.ERROR, None
                     current.status_reason = f"It could not be deleted: {exc}"
                     current.save()
                     return
-                LOG.warning("Container %s is deleted by force although the runtime failed: %s", current.uuid, exc)
+                LOG.warning("Container %s is deleted and may still run: it keeps what it holds: %s", current.uuid, exc)
+                if not leftover:
+                    self._holdings.tell(context, current, current.abandon())
+                    self._gone(context, current, networks)
+                return
             self._volumes.remove(current)
             self._holdings.released(context, current.uuid, current.destroy())
-            self._networks.left(context, networks_of(current))
             LOG.info("Container %s is deleted", current.uuid)
-            current.status = Status.DELETED
-            self._notifier.status_changed(context, current)
+            if not leftover:
+                self._gone(context, current, networks)
+
+    def _gone(self, context: RequestContext, container: Container, networks: set[str]) -> None:
+        """Nobody sees it any more."""
+        self._networks.left(context, networks)
+        container.status = Status.DELETED
+        self._notifier.status_changed(context, container)
 
     def _stop_if_there(self, container: Container, timeout: int) -> None:
         with contextlib.suppress(exceptions.ContainerNotFound):

@@ -126,7 +126,7 @@ class RuntimeObjects:
 
     def remove(self, context: RequestContext, container: Container, *, force: bool) -> None:
         """Remove it, and those of a capsule's members before: all that can be, raising what went wrong with one."""
-        if container.kind == Kind.CAPSULE:
+        if container.kind in (Kind.CAPSULE, Kind.LEFTOVER):
             self._remove_members(context, container)
         with self._pool.leaving(container.uuid):
             self._driver.delete(container, force=force)

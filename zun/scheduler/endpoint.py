@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """RPC surface of zun-scheduler, and the work behind each message."""
 
+import contextlib
 import datetime
 import logging
 import random
@@ -23,7 +24,7 @@ from zun.objects import Container
 from zun.scheduler import capacity, dry_run, explain, filters, select, weighers
 from zun.scheduler.columns import Columns
 from zun.scheduler.host_state import Held
-from zun.scheduler.host_table import HostTable
+from zun.scheduler.host_table import COMPUTE_BINARY, HostTable
 from zun.scheduler.peers import Peers
 from zun.scheduler.request_spec import GROUP_HINT, Group, RequestSpec
 from zun.topology import Plan
@@ -174,6 +175,13 @@ class SchedulerEndpoint:
                 context = admin_context()
                 # Who keeps its best host may be who loses it: one that cannot reach the database, say, still speaks.
                 self._place(context, Container.from_row(context, row), {}, (), may_hand_over=False)
+
+    def abandon(self) -> None:
+        """End what waits to be deleted by hosts whose compute services administrators have removed."""
+        for uuid in db.stranded(COMPUTE_BINARY):
+            with contextlib.suppress(exceptions.ContainerNotFound):
+                db.abandon(uuid)
+                LOG.warning("Container %s is deleted without its host, which has no compute service any more", uuid)
 
     def _place(
         self,

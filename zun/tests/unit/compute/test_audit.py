@@ -189,6 +189,7 @@ def test_the_list_of_codes_is_closed():
     assert [str(code) for code in CODES] == [
         "self-pinned",
         "remote-pages",
+        "leftover",
         "foreign",
         "cgroup-hole",
         "drifted",
