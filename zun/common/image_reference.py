@@ -49,6 +49,13 @@ class Reference:
         """The digest if there is one, else the tag, ``latest`` unless it says otherwise."""
         return self.digest or self.tag or "latest"
 
+    @property
+    def origin(self) -> str:
+        """``repo`` in the one spelling for all names that Docker takes for the same."""
+        if self.domain not in (None, "docker.io", "index.docker.io"):
+            return self.repo
+        return f"docker.io/{self.path}" if "/" in self.path else f"docker.io/library/{self.path}"
+
     def at(self, domain: str | None) -> Self:
         """The same at the registry ``domain``, unless it names one itself."""
         return self if self.domain is not None or not domain else replace(self, domain=domain)

@@ -13,3 +13,6 @@ class Kind(StrEnum):
     """One of a capsule. It runs on its part of the capsule's claim, and holds nothing by itself."""
     INIT = "init"
     """One of a capsule that runs to its end before the members start."""
+    LEFTOVER = "leftover"
+    """A container or capsule that was deleted, and that its host may run all the same. Its project has it no more; it
+    holds what it held until the host finds it gone."""

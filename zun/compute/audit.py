@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from zun.container.driver import Intruder, ParentGroup, PinningView, RuntimeState, ThreadGroup
+from zun.container.driver import ContainerView, Intruder, ParentGroup, PinningView, RuntimeState, ThreadGroup
 from zun.topology import CpuSet
 from zun.topology.cpuset import NO_CPUS, union
 
@@ -27,6 +27,7 @@ class Verdict(StrEnum):
     OK = "ok"
     SELF_PINNED = "self-pinned"
     REMOTE_PAGES = "remote-pages"
+    LEFTOVER = "leftover"
     FOREIGN = "foreign"
     CGROUP_HOLE = "cgroup-hole"
     DRIFTED = "drifted"
@@ -149,6 +150,20 @@ def unreadable(planned: Planned, reason: str) -> Finding:
         Layer.KERNEL,
         f"where it runs could not be read: {reason}",
         "nothing can be repaired before it can be read",
+    )
+
+
+def left_over(container: ContainerView, state: RuntimeState) -> Finding:
+    """For a container that was deleted and that the runtime has all the same."""
+    return Finding(
+        code=Verdict.LEFTOVER,
+        container=container.uuid,
+        name=container.name or "",
+        layer=Layer.CONTAINER,
+        detail=f"it was deleted by force, the runtime failed to remove its object {state.container_id}, and it keeps "
+        "what it holds on the host until that is gone",
+        repair="its removal is tried again with each comparison, and the log of zun-compute says why it fails: "
+        "'docker rm -f ID', or a restart of the runtime or the host, may help",
     )
 
 

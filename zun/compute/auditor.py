@@ -14,6 +14,7 @@ from typing import Any
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
+from zun.common.kinds import Kind
 from zun.common.notifications import Notifier
 from zun.common.states import Status
 from zun.compute import audit
@@ -91,7 +92,12 @@ class Auditor:
         containers = Container.list_by_host(context, self._hostname)
         told, states = self._pool.current(), self._driver.list()
         for container in containers:
-            found = self._examined(container, told, states.get(container.uuid))
+            state = states.get(container.uuid)
+            found: tuple[Finding, ...] | None
+            if container.kind == Kind.LEFTOVER and state is not None:
+                found = (audit.left_over(container, state),)
+            else:
+                found = self._examined(container, told, state)
             if found is not None and any(finding.code in _DOUBTFUL for finding in found):
                 found = self._second_look(context, container.uuid, repair)
             if found is None:

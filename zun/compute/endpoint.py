@@ -234,7 +234,7 @@ class ComputeEndpoint:
 
     @expected
     def image_search(self, context: RequestContext, *, name: str, exact: bool) -> list[Mapping[str, Any]]:
-        return self._images.search(name, exact=exact)
+        return self._images.search(context, name, exact=exact)
 
     def _submit(
         self,

@@ -200,13 +200,11 @@ class Lifecycle:
         container: Container,
         *,
         force: bool = False,
-        kill: bool = False,
         stop_timeout: int | None = None,
     ) -> None:
         """Remove the container, its object first and its row last; what it held is free when no process is left.
 
-        When that fails it keeps what it holds and is in Error. ``kill``: also while it runs, as a capsule always is;
-        when that fails it stays Deleting, and the next comparison tries again. ``force``: whatever the runtime says.
+        One that the runtime fails to remove by force is a leftover from then on, and the next comparison tries again.
         """
         with (
             self._operations.undisturbed(context, container.uuid) as current,
@@ -214,7 +212,7 @@ class Lifecycle:
         ):
             if current is None:
                 return
-            kill = kill or current.kind == Kind.CAPSULE
+            leftover, networks = current.kind == Kind.LEFTOVER, networks_of(current)
             if current.status != Status.DELETING:
                 current.status = Status.DELETING
             current.task_state = TaskState.DELETING
@@ -222,24 +220,31 @@ class Lifecycle:
             try:
                 if stop_timeout is not None:
                     self._stop_if_there(current, stop_timeout)
-                self._objects.remove(context, current, force=force or kill)
+                self._objects.remove(context, current, force=force or leftover)
             except exceptions.ZunError as exc:
                 step.failed(exc)
-                if not force:
+                if not force and not leftover:
                     LOG.warning("Container %s could not be deleted: %s", current.uuid, exc)
-                    if not kill:  # what runs would soon be Running again, and its deletion forgotten
-                        current.status = Status.ERROR
-                    current.task_state = None
+                    current.status, current.task_state = Status.ERROR, None
                     current.status_reason = f"It could not be deleted: {exc}"
                     current.save()
                     return
-                LOG.warning("Container %s is deleted by force although the runtime failed: %s", current.uuid, exc)
+                LOG.warning("Container %s is deleted and may still run: it keeps what it holds: %s", current.uuid, exc)
+                if not leftover:
+                    self._holdings.tell(context, current, current.abandon())
+                    self._gone(context, current, networks)
+                return
             self._volumes.remove(current)
             self._holdings.released(context, current.uuid, current.destroy())
-            self._networks.left(context, networks_of(current))
             LOG.info("Container %s is deleted", current.uuid)
-            current.status = Status.DELETED
-            self._notifier.status_changed(context, current)
+            if not leftover:
+                self._gone(context, current, networks)
+
+    def _gone(self, context: RequestContext, container: Container, networks: set[str]) -> None:
+        """Nobody sees it any more."""
+        self._networks.left(context, networks)
+        container.status = Status.DELETED
+        self._notifier.status_changed(context, container)
 
     def _stop_if_there(self, container: Container, timeout: int) -> None:
         with contextlib.suppress(exceptions.ContainerNotFound):

@@ -10,7 +10,7 @@ from zun.compute.capsules import CapsuleMembers
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.creation import Creation
 from zun.compute.holdings import Holdings
-from zun.compute.images import Accounts
+from zun.compute.images import Accounts, ImageStore
 from zun.compute.lifecycle import Lifecycle
 from zun.compute.network_attachments import NetworkAttachments
 from zun.compute.networks import Networks
@@ -34,6 +34,7 @@ class Parts:
     resizer: Resizer
     attachments: NetworkAttachments
     reconciler: Reconciler
+    images: ImageStore
 
     @classmethod
     def of_host(
@@ -53,10 +54,11 @@ class Parts:
         ``volumes`` makes what containers mount; without it nothing can be mounted.
         """
         accounts = accounts or Accounts(Cipher(()))
+        images = ImageStore(hostname, driver)
         volumes = volumes or Volumes({})
         holdings = Holdings(hostname, tracker, pool, scheduler_api)
         operations = Operations(hostname, notifier, holdings)
-        objects = RuntimeObjects(pool, driver, networks, accounts, volumes)
+        objects = RuntimeObjects(pool, driver, networks, accounts, images, volumes)
         members = CapsuleMembers(hostname, tracker, driver, objects)
         creation = Creation(
             hostname, tracker, driver, scheduler_api, notifier, networks, operations, holdings, objects, members
@@ -68,4 +70,5 @@ class Parts:
             Resizer(hostname, tracker, pool, operations, holdings, objects),
             NetworkAttachments(networks, operations),
             Reconciler(hostname, pool, driver, notifier, volumes, operations, members, creation),
+            images,
         )

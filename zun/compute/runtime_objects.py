@@ -10,7 +10,7 @@ from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.kinds import Kind
 from zun.common.states import Status
-from zun.compute.images import Accounts, seen_now_and_then
+from zun.compute.images import Accounts, ImageStore, seen_now_and_then
 from zun.compute.networks import Networks
 from zun.compute.reconcile import take_over, told_by_runtime
 from zun.compute.record import logged
@@ -36,12 +36,14 @@ class RuntimeObjects:
         driver: ContainerDriver,
         networks: Networks,
         accounts: Accounts,
+        images: ImageStore,
         volumes: Volumes,
     ) -> None:
         self._pool = pool
         self._driver = driver
         self._networks = networks
         self._accounts = accounts
+        self._images = images
         self._volumes = volumes
 
     def make(
@@ -61,7 +63,7 @@ class RuntimeObjects:
         source = self._accounts.source(context, container)
         name = source.name
         try:
-            image = self._driver.ensure(name, source.policy, source.auth, seen_now_and_then(container))
+            image = self._images.ensure(context, container.project_id, source, seen_now_and_then(container))
         except (exceptions.ImageNotFound, exceptions.DockerError) as exc:
             if container.kind != Kind.CAPSULE:
                 raise
@@ -117,7 +119,7 @@ class RuntimeObjects:
 
     def remove(self, context: RequestContext, container: Container, *, force: bool) -> None:
         """Remove it, and those of a capsule's members before: all that can be, raising what went wrong with one."""
-        if container.kind == Kind.CAPSULE:
+        if container.kind in (Kind.CAPSULE, Kind.LEFTOVER):
             self._remove_members(context, container)
         with self._pool.leaving(container.uuid):
             self._driver.delete(container, force=force)

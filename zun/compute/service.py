@@ -42,6 +42,7 @@ LOG = logging.getLogger(__name__)
 
 LOST_SECONDS = 600  # a message that has not been read for so long is lost: its host is known to be down much sooner
 ARCHIVE_SWEEP_SECONDS = 30
+IMAGE_SWEEP_SECONDS = 3600
 SPARE_LOOKS = 4  # looks at containers in which nothing is under way, at the same time
 
 
@@ -115,7 +116,7 @@ class ComputeService:
             TerminalDesk(self._driver, proxy.base_url, proxy.token_ttl),
             self._workers,
             conf.docker.execute_timeout,
-            Images(self._driver, accounts, self.parts.operations.locks),
+            Images(self._driver, accounts, self.parts.images, self.parts.operations.locks),
             self.archives,
         )
         self._server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, self._host, [endpoint])
@@ -125,6 +126,7 @@ class ComputeService:
             (self._update_inventory, conf.compute.inventory_interval),
             (self._sync_all, conf.compute.sync_container_state_interval),
             (self.archives.sweep, ARCHIVE_SWEEP_SECONDS),
+            (self._sweep_images, IMAGE_SWEEP_SECONDS),
         ]
         if conf.compute.audit_interval:
             tasks.append((self._audit, conf.compute.audit_interval))
@@ -182,8 +184,8 @@ class ComputeService:
         parts, lifecycle = self.parts, self.parts.lifecycle
         steps: dict[Step, Callable[[RequestContext, Container], object]] = {
             Step.RESUME_CREATE: lambda ctx, each: parts.creation.resume(ctx, each.uuid),
-            # What was accepted is deleted: the user cannot ask for it a second time, or meant it to be stopped before.
-            Step.DELETE: lambda ctx, each: lifecycle.delete(ctx, each, kill=True),
+            # What was accepted is deleted, whatever the runtime says: the user cannot ask for it a second time.
+            Step.DELETE: lambda ctx, each: lifecycle.delete(ctx, each, force=True),
             Step.START: lifecycle.start,
             Step.STOP: lifecycle.stop,
             Step.REBOOT: lifecycle.reboot,
@@ -252,6 +254,12 @@ class ComputeService:
             self.auditor.audit(admin_context(), repair=self._conf.compute.audit_repair)
         except exceptions.ZunError as exc:
             LOG.warning("This host could not be audited: %s", exc)
+
+    def _sweep_images(self) -> None:
+        try:
+            self.parts.images.sweep(admin_context())
+        except exceptions.ZunError as exc:
+            LOG.warning("The images of this host could not be looked through and are the next time: %s", exc)
 
     def _look(self, uuid: str) -> None:
         if self.parts.reconciler.sync(admin_context(), uuid):

@@ -265,13 +265,15 @@ class RegistryAuth:
 class ImageFacts:
     """What an image brings along. ``entrypoint`` and ``command`` are empty when the image sets none.
 
-    ``size`` is in bytes, as far as it is known.
+    ``size`` is in bytes, as far as it is known. ``digests`` are what registries call it, NAME@DIGEST each, in the
+    runtime's own spelling; what was never at a registry has none.
     """
 
     image_id: str
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     size: int = 0
+    digests: tuple[str, ...] = ()
 
     def invocation(
         self, entrypoint: Sequence[str] | None, command: Sequence[str] | None
@@ -289,12 +291,13 @@ class ImageFacts:
 
 @dataclass(frozen=True, slots=True)
 class LocalImage:
-    """An image on the host under one name. ``size`` is in bytes."""
+    """An image on the host under one name. ``size`` is in bytes, ``digests`` as for ImageFacts."""
 
     name: str
     tags: tuple[str, ...]
     image_id: str
     size: int
+    digests: tuple[str, ...] = ()
 
 
 class Lifecycle(Protocol):
@@ -516,20 +519,29 @@ class Terminals(Protocol):
 class Images(Protocol):
     """Brings images to the host."""
 
-    def ensure(
-        self,
-        image: str,
-        policy: str | None = None,
-        auth: RegistryAuth | None = None,
-        progress: Callable[[str], None] | None = None,
+    def find_image(self, image: str) -> ImageFacts | None:
+        """Return what the host has under this name or whole id, None when that is nothing."""
+        ...
+
+    def image_digest(self, image: str, auth: RegistryAuth | None = None) -> str:
+        """Return the digest that the registry has for ``image`` now. ImageNotFound when it has none for ``auth``."""
+        ...
+
+    def pull_image(
+        self, image: str, auth: RegistryAuth | None = None, progress: Callable[[str], None] | None = None
     ) -> ImageFacts:
-        """Make ``image`` present and tell about it; ImageNotFound when that is impossible.
+        """Bring what the registry has for ``image`` now, and tell about it; ImageNotFound when that is nothing.
 
-        ``progress`` is called with a text for people as a pull goes on, often.
-
-        ``policy``: ``never`` uses what is here, ``ifnotpresent`` and None pull only what is missing,
-        ``always`` pulls every time and fails if that fails.
+        ``progress`` is called with a text for people as the pull goes on, often.
         """
+        ...
+
+    def tag_image(self, image: str, name: str) -> None:
+        """Let ``name``, which has a tag or none, be a name of ``image``, and of no other."""
+        ...
+
+    def image_digests(self) -> Sequence[str]:
+        """Return ``digests`` of all images on the host."""
         ...
 
     def remove_image(self, image: str) -> None:

@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images of the in-memory driver's host."""
 
+import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from zun.common import exceptions
 from zun.common.image_reference import LOCAL
 from zun.container.driver import ContainerView, ImageFacts, LocalImage, RegistryAuth
 from zun.container.fake_operations import OnRuntime
+
+_UNTAGGED = re.compile(r":[^:/@]+@")
 
 
 class InMemoryImages(OnRuntime):
@@ -21,35 +26,66 @@ class InMemoryImages(OnRuntime):
         self.registry = dict(registry or {})
         self.pulls: list[str] = []
         self.credentials: list[RegistryAuth | None] = []
+        self.accounts: dict[str, RegistryAuth] = {}  # domain of a registry -> what it wants to see
         self.commits: dict[str, str] = {}  # name of an image -> the container it was made of
 
-    def ensure(
-        self,
-        image: str,
-        policy: str | None = None,
-        auth: RegistryAuth | None = None,
-        progress: Callable[[str], None] | None = None,
+    def find_image(self, image: str) -> ImageFacts | None:
+        with self._operation("find_image", None):
+            return self._here(image)
+
+    def _here(self, image: str) -> ImageFacts | None:
+        if self.images is None:
+            return ImageFacts(image_id=f"sha256:{image}")
+        untagged = _UNTAGGED.sub("@", image)  # a digest goes before a tag
+        known = (each for each in self.images.values() if untagged in (each.image_id, *each.digests))
+        return self.images.get(image) or next(known, None)
+
+    def image_digest(self, image: str, auth: RegistryAuth | None = None) -> str:
+        with self._operation("image_digest", None):
+            return self._at_registry(image, auth).digests[0].partition("@")[2]
+
+    def pull_image(
+        self, image: str, auth: RegistryAuth | None = None, progress: Callable[[str], None] | None = None
     ) -> ImageFacts:
-        with self._operation("ensure", None):
+        with self._operation("pull_image", None):
             if self.images is None:
                 return ImageFacts(image_id=f"sha256:{image}")
-            if policy != "always" and image in self.images:
-                return self.images[image]
-            if policy not in (None, "", "ifnotpresent", "always"):
-                raise exceptions.ImageNotFound(image=image)
             self.pulls.append(image)
             self.credentials.append(auth)
             if progress is not None:
                 progress(f"Pulling {image}")
-            if image not in self.registry:
-                raise exceptions.ImageNotFound(image=image)
-            self.images[image] = self.registry[image]
+            self.images[image] = self._at_registry(image, auth)
             return self.images[image]
+
+    def _at_registry(self, image: str, auth: RegistryAuth | None) -> ImageFacts:
+        """What the registry has of this name, or under one that it was made known with."""
+        wanted = self.accounts.get(image.partition("/")[0])
+        for name, facts in self.registry.items():
+            repository = name.rpartition(":")[0]
+            digest = f"{repository}@sha256:{hashlib.sha256(facts.image_id.encode()).hexdigest()}"
+            if image in (name, digest) and wanted in (None, auth):
+                return replace(facts, digests=(digest,))
+        raise exceptions.ImageNotFound(image=image)
+
+    def tag_image(self, image: str, name: str) -> None:
+        with self._operation("tag_image", None):
+            found = self._here(image)
+            if found is None:
+                raise exceptions.ImageNotFound(image=image)
+            if self.images is not None:
+                self.images[name] = found
+
+    def image_digests(self) -> Sequence[str]:
+        with self._operation("image_digests", None):
+            return [digest for facts in (self.images or {}).values() for digest in facts.digests]
 
     def remove_image(self, image: str) -> None:
         with self._operation("remove_image", None):
-            if self.images is not None:
-                self.images.pop(image, None)
+            if self.images is not None and (gone := self.images.pop(image, None)) is not None:
+                names = [name for name, facts in self.images.items() if facts.image_id == gone.image_id]
+                if all("@" in name for name in names):  # as at Docker: they go with the last tag
+                    for name in names:
+                        del self.images[name]
 
     def commit(self, container: ContainerView, name: str) -> ImageFacts:
         with self._operation("commit", container):
@@ -64,9 +100,9 @@ class InMemoryImages(OnRuntime):
         with self._operation("find_images", None):
             named = sorted((*name.rpartition(":")[::2], facts) for name, facts in (self.images or {}).items())
             return [
-                LocalImage(name, (tag,), facts.image_id, facts.size)
+                LocalImage(name, (tag,), facts.image_id, facts.size, facts.digests)
                 for name, tag, facts in named
-                if term in name and name != LOCAL
+                if term in name and name != LOCAL and "@" not in name
             ]
 
     def search_images(self, term: str) -> Sequence[Mapping[str, Any]]:

@@ -31,6 +31,7 @@ from zun.db import volumes as project_volumes
 
 table = models.containers
 nodes = models.compute_nodes
+services = models.services
 
 FILTERS = frozenset(
     {
@@ -411,6 +412,36 @@ def destroy(uuid: str) -> int | None:
         connection.execute(table.delete().where(sa.or_(table.c.uuid == uuid, table.c.capsule_uuid == uuid)))
         explanations.remove_in(connection, uuid)
         return _next_generation(connection, host) if host else None
+
+
+def abandon(uuid: str) -> int:
+    """Make a leftover of the container: nobody but its host, which may run it all the same, knows it any more.
+
+    Returns the host's new generation. Raises ContainerNotFound.
+    """
+    nobodys = {"group_uuid": None, "registry_id": None, "addresses": None, "task_state": None}
+    return _abandon_once(uuid, {"kind": Kind.LEFTOVER, "status": states.Status.DELETING, **nobodys, **_now()})
+
+
+@session.retry
+def _abandon_once(uuid: str, values: Mapping[str, Any]) -> int:
+    ports, tokens = network_ports.table, models.console_tokens
+    with session.writer() as connection:
+        _update(connection, uuid, values, None)
+        connection.execute(ports.delete().where(ports.c.container_uuid == uuid))
+        connection.execute(tokens.delete().where(tokens.c.container_uuid == uuid))
+        explanations.remove_in(connection, uuid)
+        host = connection.execute(sa.select(table.c.host).where(table.c.uuid == uuid)).scalar()
+        return _next_generation(connection, host) if host else 0
+
+
+def stranded(binary: str) -> list[str]:
+    """What is to be deleted on hosts that have no service ``binary``: an administrator has removed it."""
+    serving = sa.select(services.c.host).where(services.c.binary == binary)
+    deleting = (table.c.status == states.Status.DELETING, table.c.kind != Kind.LEFTOVER, _BY_ITSELF)
+    statement = sa.select(table.c.uuid).where(*deleting, table.c.host.is_not(None), table.c.host.not_in(serving))
+    with session.reader() as connection:
+        return list(connection.execute(statement).scalars())
 
 
 @session.retry_again

@@ -350,6 +350,20 @@ images = sa.Table(
     sa.Index("ix_images_project_id", "project_id"),
 )
 
+# A project that has shown a registry credentials which get it an image that its host pulled with such. One without any
+# row is for all projects.
+image_grants = sa.Table(
+    "image_grants",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("host", text(255), nullable=False),
+    sa.Column("image", text(450), nullable=False),  # ORIGIN@DIGEST
+    sa.Column("project_id", text(255), nullable=False),
+    sa.Column("updated_at", Time, nullable=False),  # when it was shown last
+    sa.Index("ix_image_grants_image", "image", "host"),
+    sa.Index("ix_image_grants_host", "host"),
+)
+
 # Permission to open one terminal, until it expires. Only a digest of the token is kept.
 console_tokens = sa.Table(
     "console_tokens",

@@ -225,6 +225,13 @@ class Container(base.ZunObject):
         """Remove the row. Returns the new generation of the host that had it, if any."""
         return db.destroy(self.uuid)
 
+    @base.remotable
+    def abandon(self) -> int:
+        """Make a leftover of it. Returns its host's new generation. Raises ContainerNotFound."""
+        generation = db.abandon(self.uuid)
+        self.refresh_from(db.get(self.uuid))
+        return generation
+
     @base.remotable_classmethod
     def get_by_uuid(cls, context: RequestContext, uuid: str) -> Self:
         """Whoever owns it: for the services themselves. Raises ContainerNotFound."""

@@ -8,6 +8,7 @@ from typing import Any, Self
 from oslo_versionedobjects import fields
 
 from zun.common.context import RequestContext
+from zun.db import image_grants as db_grants
 from zun.db import images as db
 from zun.objects import base
 
@@ -84,6 +85,28 @@ class Image(base.ZunObject):
     ) -> None:
         """Every image that is on its way to ``host``, or was ``before`` and is none of ``busy``, will not come."""
         db.fail_unfinished(host, reason, before, busy)
+
+    @base.remotable_classmethod
+    def grant(cls, context: RequestContext, host: str, image: str, project_id: str) -> None:
+        """The project has shown credentials for ``image`` (ORIGIN@DIGEST), which ``host`` has or is to pull."""
+        db_grants.grant(host, image, project_id)
+
+    @base.remotable_classmethod
+    def granted_to(cls, context: RequestContext, host: str, images: Sequence[str]) -> list[str]:
+        """The projects that may use what ``host`` has under these names; none: all projects may."""
+        return sorted(db_grants.projects(host, images))
+
+    @base.remotable_classmethod
+    def granted_before(cls, context: RequestContext, host: str, time: datetime.datetime) -> list[str]:
+        """The images for which nobody has shown credentials since ``time``."""
+        return sorted(db_grants.images_before(host, time))
+
+    @base.remotable_classmethod
+    def end_grants(
+        cls, context: RequestContext, host: str, images: Sequence[str], before: datetime.datetime | None = None
+    ) -> None:
+        """They are not on ``host`` any more, or everybody can have them. ``before`` spares what was shown since."""
+        db_grants.remove(host, images, before)
 
     @base.remotable
     def save(self) -> None:

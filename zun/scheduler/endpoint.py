@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """RPC surface of zun-scheduler, and the work behind each message."""
 
+import contextlib
 import datetime
 import logging
 import random
@@ -20,6 +21,7 @@ from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.db import groups, volumes
 from zun.objects import Container
+from zun.objects.service import COMPUTE_BINARY
 from zun.scheduler import capacity, dry_run, explain, filters, select, weighers
 from zun.scheduler.columns import Columns
 from zun.scheduler.host_state import Held
@@ -174,6 +176,13 @@ class SchedulerEndpoint:
                 context = admin_context()
                 # Who keeps its best host may be who loses it: one that cannot reach the database, say, still speaks.
                 self._place(context, Container.from_row(context, row), {}, (), may_hand_over=False)
+
+    def abandon(self) -> None:
+        """End what waits to be deleted by hosts whose compute services administrators have removed."""
+        for uuid in db.stranded(COMPUTE_BINARY):
+            with contextlib.suppress(exceptions.ContainerNotFound):
+                db.abandon(uuid)
+                LOG.warning("Container %s is deleted without its host, which has no compute service any more", uuid)
 
     def _place(
         self,

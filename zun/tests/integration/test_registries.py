@@ -96,6 +96,49 @@ def test_a_container_of_a_private_image(allinone, registry, pushed, engine):
     assert registry.password not in service.log.read_text()
 
 
+def test_a_private_image_is_for_those_who_have_an_account(allinone, registry, pushed, engine):
+    """On its host as at its registry, after a restart of the service too."""
+    service, ours = allinone()
+    theirs = Api(ours.url, "theirs")
+    whole = f"{registry.domain}/{pushed}"
+
+    def account(api, name, password):
+        body = {"domain": registry.domain, "name": name, "username": registry.username, "password": password}
+        assert api.request("POST", "/registries", json={"registry": body}).status_code == 201
+
+    def outcome(api, image, **fields):
+        container = api.settled(api.run(image=image, **fields))
+        return container["status"], container["status_reason"] or ""
+
+    account(ours, "right", registry.password)
+    account(theirs, "their-wrong", "not-" + registry.password)
+    account(theirs, "their-right", registry.password)
+    assert outcome(ours, pushed, registry="right") == ("Running", "")
+    inspected = engine.inspect_image(whole)
+    (digest,) = (each for each in inspected["RepoDigests"] if each.startswith(registry.domain))
+    service.stop()
+    service.start()
+    assert outcome(ours, whole, image_pull_policy="never") == ("Running", "")
+    for image in (whole, digest):
+        assert outcome(ours, image) == ("Running", "")
+        status, reason = outcome(theirs, image)
+        assert (status, "registry create" in reason) == ("Error", True), reason
+        status, reason = outcome(theirs, image, image_pull_policy="never")
+        assert (status, "with credentials of a project" in reason) == ("Error", True), reason
+    # Others have pushed the same from this host, so its id has names of theirs as well.
+    assert outcome(theirs, inspected["Id"])[0] == "Error"
+    assert outcome(theirs, "zun-demo", image_pull_policy="never") == ("Running", "")
+    status, reason = outcome(theirs, pushed, registry="their-wrong")
+    assert (status, "cannot be pulled" in reason) == ("Error", True), reason
+    assert outcome(theirs, whole)[0] == "Error"
+    assert outcome(theirs, pushed, registry="their-right") == ("Running", "")
+    assert outcome(theirs, whole) == outcome(theirs, digest) == ("Running", "")
+    for api in (ours, theirs):
+        api.delete_all()
+    service.stop()
+    assert registry.password not in service.log.read_text()
+
+
 def test_an_image_for_a_host(allinone, registry, pushed, engine):
     service, api = allinone(
         default_registry=registry.domain,

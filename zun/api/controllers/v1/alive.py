@@ -8,11 +8,16 @@ from zun.db import services as db
 from zun.objects.service import COMPUTE_BINARY, is_up
 
 
-def require(host: str, service_down_time: int) -> None:
-    """Raise HostUnavailable when the compute service of ``host`` is known to be down."""
+def alive(host: str, service_down_time: int) -> bool:
+    """Whether the compute service of ``host`` is not known to be down."""
     try:
         service = db.get(host, COMPUTE_BINARY)
     except exceptions.ZunServiceNotFound:
-        raise exceptions.HostUnavailable(host=host) from None
-    if not is_up(service, timeutils.utcnow(), service_down_time):
+        return False
+    return is_up(service, timeutils.utcnow(), service_down_time)
+
+
+def require(host: str, service_down_time: int) -> None:
+    """Raise HostUnavailable when the compute service of ``host`` is known to be down."""
+    if not alive(host, service_down_time):
         raise exceptions.HostUnavailable(host=host)

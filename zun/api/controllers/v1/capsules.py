@@ -100,7 +100,7 @@ class Capsules:
         # Saved before the message is sent: a lost one is found by its status and repeated.
         capsule.status = Status.DELETING
         capsule.save()
-        self._compute.delete(call.context, capsule)
+        self._compute.delete(call.context, capsule, force=True)
         return NO_CONTENT
 
     def _shown(self, row: Mapping[str, Any], members: Sequence[Mapping[str, Any]], call: Call) -> views.Capsule:

@@ -367,7 +367,7 @@ def test_delete(admin_api, api, compute, small, status):
     deleter = admin_api if status == "Running" else api
     assert deleter.delete(f"{PATH}/{small}{'?all_projects=1' if deleter is admin_api else ''}").status == 204
     assert api.get(f"{PATH}/{small}").json["status"] == "Deleting"
-    assert compute.sent == [("delete", small, {"force": False, "stop_timeout": None})]
+    assert compute.sent == [("delete", small, {"force": True, "stop_timeout": None})]
 
 
 def test_without_a_scheduler_it_says_so(api, scheduler):

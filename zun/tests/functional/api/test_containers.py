@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Listing, showing, changing and deleting containers."""
 
+import datetime
 import urllib.parse
 
 import pytest
+from oslo_utils import timeutils
 
 from zun.common import exceptions
 from zun.common.context import admin_context
 from zun.common.states import ALLOWED, Status
 from zun.db import containers as db
+from zun.db import quotas, services
 from zun.objects import Container
 from zun.objects.placement import cpuset_record
 from zun.topology import CellShare, CpuSet, Plan
@@ -459,7 +462,7 @@ def test_bad_queries_of_delete(api, placed, query):
     assert api.delete(f"/v1/containers/{placed('Stopped').uuid}?{query}").status == 400
 
 
-def test_what_the_host_is_told(api, admin_api, placed, compute):
+def test_what_the_host_is_told(api, admin_api, placed, compute, host_up):
     cases = [
         (api, "Stopped", "", {"force": False, "stop_timeout": None}),
         (api, "Running", "stop=True", {"force": False, "stop_timeout": 10}),
@@ -474,6 +477,34 @@ def test_what_the_host_is_told(api, admin_api, placed, compute):
         assert (reply.status, reply.body) == (204, b"")
         assert compute.sent.pop() == ("delete", container.uuid, arguments)
         assert api.get(f"/v1/containers/{container.uuid}").json["status"] == "Deleting"
+
+
+@pytest.mark.parametrize("status", ["Running", "Deleting"])
+@pytest.mark.parametrize("why", ["silent", "forced down", "deleted"])
+def test_what_is_forced_does_not_wait_for_a_host_that_is_down(api, admin_api, placed, compute, host_up, status, why):
+    container = placed(status, cpuset={"cells": []})
+    if why == "deleted":
+        services.destroy("host-1", "zun-compute")
+    else:
+        long_ago = timeutils.utcnow() - datetime.timedelta(days=1)
+        services.update(
+            "host-1", "zun-compute", {"forced_down": True} if why == "forced down" else {"last_seen_up": long_ago}
+        )
+    quota = {"containers": 1}
+    with pytest.raises(exceptions.OverQuota):
+        quotas.check("demo", {"containers": 1}, {**dict.fromkeys(quotas.RESOURCES, -1), **quota})
+    if status == "Running":
+        assert api.delete(f"/v1/containers/{container.uuid}?stop=1").status == 204
+        assert api.get(f"/v1/containers/{container.uuid}").json["status"] == "Deleting"
+        compute.sent.clear()
+    assert admin_api.delete(f"/v1/containers/{container.uuid}?force=1").status == 204
+    assert (api.get("/v1/containers").json["containers"], compute.sent) == ([], [])
+    for client in (api, admin_api):
+        assert client.get(f"/v1/containers/{container.uuid}").status == 404
+    assert admin_api.get("/v1/containers?all_projects=1").json["containers"] == []
+    quotas.check("demo", {"containers": 1}, {**dict.fromkeys(quotas.RESOURCES, -1), **quota})
+    row = db.get(container.uuid)  # for the host, should it come back
+    assert (row["kind"], row["status"], row["cpuset"]) == ("leftover", "Deleting", {"cells": []})
 
 
 def test_force_is_for_administrators_also_beside_stop(api, placed, compute):
@@ -502,7 +533,7 @@ def test_a_container_that_is_being_scheduled(api, admin_api, placed):
 @pytest.mark.parametrize(
     ("query", "key"), [("", "delete"), ("?force=1", "delete_force"), ("?stop=1", "delete_after_stop")]
 )
-def test_statuses_that_allow_deletion(admin_api, placed, compute, status, query, key):
+def test_statuses_that_allow_deletion(admin_api, placed, compute, host_up, status, query, key):
     container = placed(str(status))
     reply = admin_api.delete(f"/v1/containers/{container.uuid}{query}")
     if status in ALLOWED[key]:
@@ -531,7 +562,7 @@ def test_somebody_else_was_quicker(api, placed, compute, monkeypatch):
     assert compute.sent == []
 
 
-def test_a_host_takes_it_while_it_is_deleted(admin_api, placed, compute, monkeypatch):
+def test_a_host_takes_it_while_it_is_deleted(admin_api, placed, compute, host_up, monkeypatch):
     container = placed("Creating", host=None)
     original, calls = Container.get_by_ident, []
 

@@ -374,15 +374,20 @@ def test_events_stop_without_a_daemon(tmp_path: pathlib.Path) -> None:
 def test_image_that_cannot_be_pulled_says_what_to_do(rig: Rig) -> None:
     with pytest.raises(exceptions.DockerError, match=r"put the image on the host, .* any pull policy but always"):
         # Nothing listens there.
-        rig.driver.ensure("127.0.0.1:9/zun-demo:1")
+        rig.driver.pull_image("127.0.0.1:9/zun-demo:1")
 
 
-def test_explicit_always_does_not_fall_back(rig: Rig, api: docker.APIClient) -> None:
+def test_a_registry_that_does_not_answer_has_no_digest(rig: Rig) -> None:
+    with pytest.raises(exceptions.DockerError, match="cannot be pulled"):
+        rig.driver.image_digest("127.0.0.1:9/zun-demo:1")
+
+
+def test_a_pull_does_not_fall_back(rig: Rig, api: docker.APIClient) -> None:
     api.tag("zun-demo", "127.0.0.1:9/zun-demo", "1")
     try:
-        assert rig.driver.ensure("127.0.0.1:9/zun-demo:1").image_id
+        assert rig.driver.find_image("127.0.0.1:9/zun-demo:1") is not None
         with pytest.raises(exceptions.DockerError):
-            rig.driver.ensure("127.0.0.1:9/zun-demo:1", "always")
+            rig.driver.pull_image("127.0.0.1:9/zun-demo:1")
     finally:
         api.remove_image("127.0.0.1:9/zun-demo:1")
 
@@ -392,8 +397,8 @@ def test_image_facts_are_the_images_own(rig: Rig, api: docker.APIClient) -> None
     try:
         changes = ['ENTRYPOINT ["/bin/sh"]', 'CMD ["-c", "true"]']
         api.commit(made, "zun-demo-facts", "1", changes=changes)
-        facts = rig.driver.ensure("zun-demo-facts:1", "never")
-        assert (facts.entrypoint, facts.command) == (("/bin/sh",), ("-c", "true"))
+        facts = rig.driver.find_image("zun-demo-facts:1")
+        assert facts is not None and (facts.entrypoint, facts.command) == (("/bin/sh",), ("-c", "true"))
         api.remove_image("zun-demo-facts:1")
     finally:
         api.remove_container(made)

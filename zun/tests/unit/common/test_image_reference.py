@@ -29,6 +29,20 @@ def test_names(text, reference, repo, version):
 
 
 @pytest.mark.parametrize(
+    ("names", "origin"),
+    [
+        (["a", "a:1", "library/a", "docker.io/a", "docker.io/library/a:2", "index.docker.io/a"], "docker.io/library/a"),
+        (["b/a", "docker.io/b/a", "index.docker.io/b/a"], "docker.io/b/a"),
+        (["localhost/a"], "localhost/a"),
+        (["q.io/a", f"q.io/a:1@{DIGEST}"], "q.io/a"),
+        (["q.io/library/a"], "q.io/library/a"),
+    ],
+)
+def test_names_of_one_origin(names, origin):
+    assert {Reference.parse(name).origin for name in names} == {origin}
+
+
+@pytest.mark.parametrize(
     "text",
     ["", "Busy", "a/B", "a b", "a:", ":x", "a@sha256:12", "a//b", "/a", "a/", "Q/a", "x" * 256, "0" * 64, DIGEST],
 )

@@ -192,6 +192,7 @@ def test_the_list_of_codes_is_closed():
     assert [str(code) for code in CODES] == [
         "self-pinned",
         "remote-pages",
+        "leftover",
         "foreign",
         "cgroup-hole",
         "drifted",

@@ -613,14 +613,20 @@ class DriverContract:
         rig.driver.remove_image("zun-no-such-image:1")
 
     def test_image_on_the_host(self, rig: Rig) -> None:
-        facts = rig.driver.ensure("zun-demo")
-        assert facts.image_id.startswith("sha256:")
-        assert facts == rig.driver.ensure("zun-demo", "ifnotpresent") == rig.driver.ensure("zun-demo", "never")
+        facts = rig.driver.find_image("zun-demo")
+        assert facts is not None and facts.image_id.startswith("sha256:")
+        assert facts == rig.driver.find_image("zun-demo") == rig.driver.find_image(facts.image_id)
+        assert set(facts.digests) <= set(rig.driver.image_digests())
 
-    @pytest.mark.parametrize("policy", ["never", "Always"])
-    def test_image_that_is_not_pulled(self, rig: Rig, policy: str) -> None:
-        with pytest.raises(exceptions.ImageNotFound, match="zun-no-such-image"):
-            rig.driver.ensure("zun-no-such-image:1", policy)
+    def test_image_that_is_not_on_the_host(self, rig: Rig) -> None:
+        assert rig.driver.find_image("zun-no-such-image:1") is None
+
+    def test_another_name_for_an_image(self, rig: Rig) -> None:
+        rig.driver.tag_image("zun-demo", "localhost/zun-demo-tagged:1")
+        try:
+            assert rig.driver.find_image("localhost/zun-demo-tagged:1") == rig.driver.find_image("zun-demo")
+        finally:
+            rig.driver.remove_image("localhost/zun-demo-tagged:1")
 
     def test_facts(self, rig: Rig) -> None:
         mine, theirs = rig.driver.facts(), rig.neighbour.facts()

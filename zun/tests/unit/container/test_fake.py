@@ -10,7 +10,7 @@ import pytest
 from zun.common import exceptions
 from zun.common.states import Status
 from zun.container import fake_operations
-from zun.container.driver import ContainerView, ImageFacts, KernelView
+from zun.container.driver import ContainerView, ImageFacts, KernelView, RegistryAuth
 from zun.container.fake import DEFAULT_FACTS, InMemoryDriver, Update
 from zun.container.fake_runtime import pretend, signal_number
 from zun.tests.unit.container.contract import listening
@@ -40,7 +40,7 @@ def view(driver: InMemoryDriver, container: Sample) -> KernelView:
 def test_any_ids_and_any_image_unless_told(driver: InMemoryDriver) -> None:
     container = running(driver, Sample(image="whatever"), cpus="900", mems="72-73")
     assert view(driver, container).cgroup_mems == CpuSet("72-73")
-    assert driver.ensure("whatever", "never").image_id
+    assert driver.find_image("whatever") is not None
 
 
 def test_failures_are_counted(driver: InMemoryDriver) -> None:
@@ -147,14 +147,27 @@ def test_command_that_ends_at_once_and_is_always_restarted(driver: InMemoryDrive
     assert state is not None and state.status is Status.STOPPED
 
 
-@pytest.mark.parametrize("policy", [None, "ifnotpresent", "always"])
-def test_pull_from_the_registry(policy: str | None) -> None:
-    facts = ImageFacts("sha256:1", command=("serve",))
-    driver = InMemoryDriver(images={}, registry={"web:1": facts})
-    assert driver.ensure("web:1", policy) == facts == driver.ensure("web:1", policy)
-    assert driver.pulls == ["web:1"] * (2 if policy == "always" else 1)
+def test_pull_from_the_registry() -> None:
+    driver = InMemoryDriver(images={}, registry={"web:1": ImageFacts("sha256:1", command=("serve",))})
+    assert driver.find_image("web:1") is None
+    facts = driver.pull_image("web:1")
+    assert facts.command == ("serve",) and facts == driver.find_image("web:1")
+    assert facts.digests == (f"web@{driver.image_digest('web:1')}",) == tuple(driver.image_digests())
+    assert driver.pull_image(facts.digests[0]) == facts == driver.find_image("sha256:1")
+    assert driver.pulls == ["web:1", *facts.digests]
     with pytest.raises(exceptions.ImageNotFound):
-        driver.ensure("web:2", policy)
+        driver.pull_image("web:2")
+
+
+def test_a_registry_that_wants_an_account() -> None:
+    driver = InMemoryDriver(images={}, registry={"own.io/web:1": ImageFacts("sha256:1")})
+    driver.accounts["own.io"] = mine = RegistryAuth("me", "1")
+    for auth in (None, RegistryAuth("me", "2")):
+        with pytest.raises(exceptions.ImageNotFound):
+            driver.pull_image("own.io/web:1", auth)
+        with pytest.raises(exceptions.ImageNotFound):
+            driver.image_digest("own.io/web:1", auth)
+    assert driver.pull_image("own.io/web:1", mine).digests[0].endswith(driver.image_digest("own.io/web:1", mine))
 
 
 def test_latency_is_not_taken_under_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from docker import errors as docker_errors
 
-from zun.common import exceptions
 from zun.container.docker.images import (
     DockerImages,
     Layers,
@@ -59,11 +58,7 @@ def test_digits_of_an_id_are_no_image(asked: str, found: bool) -> None:
         settings=types.SimpleNamespace(host_label="h1"),
     )
     images = DockerImages(engine)
-    if found:
-        assert images.ensure(asked, "never") == ImageFacts("sha256:1")
-    else:
-        with pytest.raises(exceptions.ImageNotFound):
-            images.ensure(asked, "never")
+    assert images.find_image(asked) == (ImageFacts("sha256:1") if found else None)
 
 
 def test_size_of_an_image() -> None:
@@ -208,4 +203,7 @@ def test_images_on_the_host() -> None:
     web = [LocalImage("reg:5000/lib/web", ("1", "2"), "1", 7), LocalImage("reg:5000/lib/web", ("old",), "2", 8)]
     assert local_images(listed, "lib/web") == web
     assert local_images(listed, "") == [LocalImage("other", ("1",), "1", 7), *web]
+    digests = ["other@sha256:1", "reg:5000/lib/web@sha256:1"]
+    told = local_images([{**each, "RepoDigests": digests} for each in listed], "other")
+    assert [each.digests for each in told] == [tuple(digests)]
     assert local_images(listed, "old") == local_images(listed, "zun-commit") == local_images(listed, "none") == []

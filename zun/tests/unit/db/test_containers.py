@@ -10,7 +10,7 @@ from oslo_utils import uuidutils
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
 from zun.common.states import Status
-from zun.db import compute_nodes, containers, models, session
+from zun.db import compute_nodes, containers, models, services, session
 from zun.tests.unit.db.rows import CPUSET, container, node, together, values
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -466,3 +466,31 @@ def test_unplaced_are_those_that_wait_for_a_host_oldest_first():
     names = [container(name=name)["name"] for name in ("c", "a", "b")]
     container(host="h1"), container(status="Error"), container(status="Deleting")
     assert [row["name"] for row in containers.unplaced()] == names
+
+
+def test_a_leftover_is_its_hosts_alone():
+    node("h1")
+    row, other = (container(status="Running", host="h1", cpuset=CPUSET) for _ in range(2))
+    containers.update(row["uuid"], {"registry_id": "r", "group_uuid": "g", "addresses": {"n": []}})
+    containers.abandon(row["uuid"])
+    assert containers.abandon(row["uuid"]) == 2
+    left = containers.get(row["uuid"])
+    assert (left["kind"], left["status"], left["cpuset"]) == ("leftover", "Deleting", CPUSET)
+    assert left["registry_id"] is left["group_uuid"] is left["addresses"] is None
+    assert {each["uuid"] for each in containers.claims("h1")} == {row["uuid"], other["uuid"]}
+    with pytest.raises(exceptions.ContainerNotFound):
+        containers.find(RequestContext(project_id=row["project_id"], is_admin=True), row["uuid"])
+    with pytest.raises(exceptions.ContainerNotFound):
+        containers.abandon("nobody")
+
+
+def test_what_hosts_without_a_service_were_to_delete():
+    services.heartbeat("h1", "zun-compute", "nova")
+    services.heartbeat("h2", "zun-scheduler", "nova")
+    for host in ("h1", "h2", None):
+        for status in ("Running", "Deleting"):
+            container(status=status, host=host, name=f"{host} {status}")
+    (uuid,) = containers.stranded("zun-compute")
+    assert containers.get(uuid)["name"] == "h2 Deleting"
+    containers.abandon(uuid)
+    assert containers.stranded("zun-compute") == []

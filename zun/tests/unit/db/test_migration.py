@@ -75,6 +75,7 @@ def test_what_must_be_there_once_is_there_once_after_a_migration():
         "quota_locks": set(),
         "registries": {("uuid",)},
         "images": {("uuid",), ("pulled",)},
+        "image_grants": set(),
         "container_actions": set(),
         "container_action_events": set(),
         "console_tokens": set(),

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which projects may use what a host pulled with credentials"""
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import mysql
+
+revision = "0014"
+down_revision = "0013"
+branch_labels = None
+depends_on = None
+
+
+def text(length):
+    return sa.String(length).with_variant(mysql.VARCHAR(length, collation="utf8mb4_bin"), "mysql", "mariadb")
+
+
+Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+
+
+def upgrade() -> None:
+    op.create_table(
+        "image_grants",
+        sa.Column("id", Id, nullable=False),
+        sa.Column("host", text(255), nullable=False),
+        sa.Column("image", text(450), nullable=False),
+        sa.Column("project_id", text(255), nullable=False),
+        sa.Column("updated_at", Time, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_image_grants"),
+    )
+    op.create_index("ix_image_grants_image", "image_grants", ["image", "host"])
+    op.create_index("ix_image_grants_host", "image_grants", ["host"])
