@@ -69,7 +69,7 @@ def test_a_pull_that_could_not_note_its_end_is_an_error(cloud, context, monkeypa
         seen.append([db.get(each)["status"] for each in (lost, uuid)])
 
     cloud.drivers["one"].registry["default.io/b:1"] = FACTS
-    cloud.drivers["one"].before("ensure", compare)
+    cloud.drivers["one"].before("pull_image", compare)
     cloud.compute_api.image_pull(context, "one", uuid)
     wait_for(lambda: db.get(uuid)["status"] == "Available")
     assert seen == [["Error", "Pulling"]]
