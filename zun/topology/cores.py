@@ -217,7 +217,7 @@ class CellStock:
             else:
                 taken = self._lowest_in_groups(want, number, best)
         cost = self._priced(number, cores, left, free, want)
-        return None if cost is None else Pick(cost, taken.cpus, taken.withheld)
+        return None if cost is None else Pick(cost, *taken)
 
     def _lowest_in_groups(self, want: int, number: int, best: Best) -> Take:
         lowest, first = None, 0
@@ -226,8 +226,8 @@ class CellStock:
             if lowest is not None and free_there & -free_there > first:
                 continue  # even the first of them is above what was found
             found = self._threads.take(want, best.cores, best.left, union)
-            if lowest is None or lower(found.cpus, lowest.cpus):
-                lowest, first = found, found.cpus & -found.cpus
+            if lowest is None or lower(found[0], lowest[0]):
+                lowest, first = found, found[0] & -found[0]
         assert lowest is not None, "some groups are best"
         return lowest
 
