@@ -127,7 +127,8 @@ Rows = list[list[int | None]]
 def _same_parts(view: HostView, rows: Rows, cells: list[CellView]) -> Sequence[int] | None:
     """Equal parts, so any order of the chosen cells is the same answer: positions of the cells, by part."""
     costs = [cost for cost in rows[0] if cost is not None]
-    keys = [_key(view, cell, cost) for cell, cost in zip(cells, costs, strict=True)]
+    bits = id_bits(view)[0]
+    keys = [_key(bits, cell, cost) for cell, cost in zip(cells, costs, strict=True)]
 
     def leaf(chosen: Chosen, limit: int | None) -> int:
         return sum(keys[c] for c in chosen)
@@ -144,8 +145,9 @@ def _other_parts(
         every = cheapest_matching(rows)
         return None if every is None else _lowest_cpus(question, parts, rows, cells, tuple(range(len(cells))), every)
     # The ids of the cells are in the costs: so the cheapest matching of all is on the best cells, distances apart.
+    bits = id_bits(view)[0]
     keys: Rows = [
-        [None if cost is None else _key(view, cell, cost) for cell, cost in zip(cells, row, strict=True)]
+        [None if cost is None else _key(bits, cell, cost) for cell, cost in zip(cells, row, strict=True)]
         for row in rows
     ]
     overall = cheapest_matching(keys)
@@ -212,10 +214,9 @@ def _set_search(
     )
 
 
-def _key(view: HostView, cell: CellView, cost: int) -> int:
-    """Cost, then low cell ids, as one number that can be added up over cells."""
-    cell_bits, _ = id_bits(view)
-    return (cost << cell_bits) - (1 << (cell_bits - 1 - cell.index))
+def _key(bits: int, cell: CellView, cost: int) -> int:
+    """Cost, then low cell ids in so many bits, as one number that can be added up over cells."""
+    return (cost << bits) - (1 << (bits - 1 - cell.index))
 
 
 # Any cells

@@ -12,16 +12,15 @@ both add up.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable
-from itertools import accumulate
 from typing import NamedTuple
 
 from zun.topology.cost import CACHES, CORE_LEFT, CORES, Weights, mirrored
 from zun.topology.threads import units_of
 from zun.topology.view import CpuView
 
-_CPU = 1 << 32
+_CPU = 1 << 15
+"""More CPUs than a cell has, and small: so a place has one digit of Python's integers, which are quick."""
 
 _MANY = 64
 """Fewer states than these are not worth the sorting."""
@@ -40,31 +39,35 @@ class _Group(NamedTuple):
 class BudgetTables:
     """The cores of one cell and the ways to use each."""
 
-    __slots__ = ("_by_size", "_free", "_groups", "_policy", "_pool", "_reach", "_units", "_unpaid", "_weights",
+    __slots__ = ("_budget", "_by_size", "_free", "_groups", "_keys", "_policy", "_pool", "_size", "_units", "_weights",
                  "_width")
 
-    def __init__(self, cell: CpuView, free: int, rules: tuple[str, bool, Weights]) -> None:
-        """``rules`` are the thread policy, whether whole L3 groups are kept, and the weights."""
+    def __init__(self, cell: CpuView, free: int, rules: tuple[str, bool, Weights], budget: int) -> None:
+        """``rules`` are the thread policy, whether whole L3 groups are kept, and the weights.
+
+        ``budget`` CPUs of the pool must suffice.
+        """
         self._policy, keep, self._weights = rules
-        self._free, self._width = free, cell.dedicated.bit_length()
+        self._free, self._width, self._budget = free, cell.dedicated.bit_length(), budget
         self._pool = 0 if keep else cell.pool  # a group that is kept whole costs the same whatever is used of it
         self._by_size: dict[int, list[int]] = {}
         self._units: list[int] = []
-        self._groups, sizes, unpaid = [], [], []
+        self._groups: list[_Group] = []
+        self._keys: dict[int, int] = {}
         for cache in cell.caches:
             units = units_of(cache, free, self._policy)
             price = (cache.kept & cell.pool).bit_count() if keep else 0
             first = CACHES + (cache.mask & free).bit_count() * self._weights.cache_left
-            self._groups.append(_Group((price, first << self._width), [self._options(unit) for unit in units]))
+            cores = [options for unit in units if (options := self._options(unit))]
+            self._groups.append(_Group((price, first << self._width), cores))
             self._units += units
-            sizes.append(len(units) if self._policy == "isolate" else sum(units).bit_count())
-            unpaid.append((sum(units) & ~self._pool).bit_count())
-        # What the largest, the two largest, ... groups can give, and how much they have that is not of the pool.
-        self._reach = [*accumulate(sorted(sizes, reverse=True))]
-        self._unpaid = [*accumulate(sorted(unpaid, reverse=True))]
+        self._size = sum([options[-1][0] // _CPU for group in self._groups for options in group.cores])
 
     def _options(self, unit: int) -> list[Option]:
-        """The ways to use one unit: so many CPUs that the pool pays and so many others, each the lowest there are."""
+        """The ways to use one unit: so many CPUs that the pool pays and so many others, each the lowest there are.
+
+        The last has most CPUs.
+        """
         if self._policy == "prefer":
             price, inside, outside = 0, self._ids(unit & self._pool), self._ids(unit & ~self._pool)
         else:
@@ -76,7 +79,7 @@ class BudgetTables:
             ((paid + unpaid) * _CPU + paid + price, costs[paid + unpaid] - first - other)
             for paid, first in enumerate(inside)
             for unpaid, other in enumerate(outside)
-            if paid or unpaid
+            if (paid or unpaid) and paid + price <= self._budget
         ]
 
     def _ids(self, mask: int) -> list[int]:
@@ -99,11 +102,12 @@ class BudgetTables:
             ]
         return self._by_size[size]
 
-    def best(self, want: int, budget: int) -> tuple[int, int, int]:
-        """Cost, CPUs given and CPUs withheld, where ``budget`` CPUs of the pool suffice."""
-        fewest = 1 + max(bisect_left(self._reach, want), bisect_left(self._unpaid, want - budget))
-        several = (self._keys(want, budget, number) for number in range(fewest, len(self._groups) + 1))
-        key = min(next(filter(None, several)).values())
+    def best(self, want: int) -> tuple[int, int, int]:
+        """Cost, CPUs given and CPUs withheld. There must be such a choice."""
+        if want not in self._keys:
+            # Requests in equal parts, and who looks what a cell may keep, often ask for one less as well.
+            self._keys |= self._lowest(want - 1, want)
+        key = self._keys[want]
         cost = -(-key >> self._width)  # rounds up: the ids were taken off
         cpus = mirrored(-key & (1 << self._width) - 1, self._width)
         withheld = 0
@@ -112,37 +116,38 @@ class BudgetTables:
         left = (self._free & ~(cpus | withheld)).bit_count()
         return cost + left * self._weights.cell_left, cpus, withheld
 
-    def _keys(self, want: int, budget: int, most: int) -> dict[int, int]:
-        """The lowest keys of ``most`` groups or fewer by their places, all of ``want`` CPUs."""
-        keys, later = {0: 0}, self._reach[-1]
-        # To spread makes what is less than a core negative; together it is less than a core.
-        limit = (most + 1) * CACHES - CORES << self._width
+    def _lowest(self, fewest: int, most: int) -> dict[int, int]:
+        """The lowest key of each number of CPUs from ``fewest`` to ``most`` that can be had."""
+        keys, budget = {0: 0}, self._budget
+        least = fewest - self._size  # what there must be already, so that all that comes makes ``fewest``
         for group in self._groups:
             price, first = group.first
-            inside = {
-                place + price: key + first
-                for place, key in keys.items()
-                if place % _CPU + price <= budget and key + first < limit
-            }
+            inside = {place + price: key + first for place, key in keys.items() if place % _CPU + price <= budget}
             for options in group.cores:
-                later -= options[-1][0] // _CPU
-                _use(inside, options, want, budget)
+                least += options[-1][0] // _CPU
+                inside = _with(inside, options, least * _CPU, most * _CPU, budget)
                 if len(inside) > _MANY:
-                    inside = _worth(inside.items(), (want - later) * _CPU)
-            keys = _worth([*keys.items(), *inside.items()], (want - later) * _CPU)
-        return keys
+                    inside = _worth(inside.items(), 0)
+            keys = _worth([*keys.items(), *inside.items()], least * _CPU)
+        # Of places with as many CPUs the last has the lowest key: the pool pays most there.
+        return {place // _CPU: key for place, key in keys.items()}
 
 
-def _use(keys: dict[int, int], options: list[Option], want: int, budget: int) -> None:
-    """Add to ``keys``, the lowest by place, what becomes possible by using a core in one of these ways."""
-    most = want * _CPU + budget
-    for place, key in list(keys.items()):
+def _with(keys: dict[int, int], options: list[Option], least: int, most: int, budget: int) -> dict[int, int]:
+    """``keys``, the lowest by place, and what becomes possible by using a core in one of these ways.
+
+    Only places of ``least`` to ``most``, for which the pool pays no more than ``budget``.
+    """
+    found = {place: key for place, key in keys.items() if place >= least}
+    most += budget
+    for place, key in keys.items():
         for more, more_key in options:
             new = place + more
-            if new <= most and new % _CPU <= budget:
+            if least <= new <= most and new % _CPU <= budget:
                 lower = key + more_key
-                if new not in keys or lower < keys[new]:
-                    keys[new] = lower
+                if new not in found or lower < found[new]:
+                    found[new] = lower
+    return found
 
 
 def _worth(found: Iterable[tuple[int, int]], least: int) -> dict[int, int]:

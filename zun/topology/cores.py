@@ -79,7 +79,8 @@ class CellStock:
         if rules.keep:
             able = _keepable(cell, held, rules.keep, budget)
         self._able, self._number = able, self._free.bit_count()
-        self._threads = threads = threads_of(cell, able, rules.policy)
+        usable = able if budget else _unpaid(cell, able, rules.policy)
+        self._threads = threads = threads_of(cell, usable, rules.policy)
         self._most_used: int | None = None
         self._most_free: int | None = None
         self._hard = self._slow = False
@@ -96,7 +97,7 @@ class CellStock:
             # What the largest, the two largest, ... groups can give.
             self._reach = list(accumulate(sorted(self._groups.sizes, reverse=True)))
             self._chosen: dict[int, tuple[int, Best] | None] = {}
-        if rules.keep == "l3" or (able & cell.pool).bit_count() > budget:
+        if rules.keep == "l3" or (usable & cell.pool).bit_count() > budget:
             self._look_at_budget()
         self._budgeted: BudgetTables | None = None
         self._capacity: int | None = None
@@ -129,7 +130,7 @@ class CellStock:
         if want in self._costs:
             return self._costs[want]
         cost = None
-        if self._hard or self._slow:
+        if self._slow or (self._hard and not self._affords_any(want)):
             found = self.pick(want)
             cost = None if found is None else found.cost
         elif self._alone is not None:
@@ -142,6 +143,17 @@ class CellStock:
                 cost = self._priced(number, best.cores, best.left, best.free, want)
         self._costs[want] = cost
         return cost
+
+    def _affords_any(self, want: int) -> bool:
+        """Whether the pool could pay for a pick even if all of it were of the pool."""
+        policy, keep, _ = self._rules
+        if keep:
+            return False
+        if policy == "isolate":
+            want *= self._cell.widest
+        elif policy != "prefer":
+            want += self._cell.widest - 1  # with as many left over it would do with a core less
+        return want <= self._budget
 
     def _priced(self, number: int, cores: int, left: int, free: int, want: int) -> int | None:
         """The cost of ``number`` L3 groups with ``free`` CPUs and of so many cores with so much left over."""
@@ -217,7 +229,7 @@ class CellStock:
             else:
                 taken = self._lowest_in_groups(want, number, best)
         cost = self._priced(number, cores, left, free, want)
-        return None if cost is None else Pick(cost, taken.cpus, taken.withheld)
+        return None if cost is None else Pick(cost, *taken)
 
     def _lowest_in_groups(self, want: int, number: int, best: Best) -> Take:
         lowest, first = None, 0
@@ -226,8 +238,8 @@ class CellStock:
             if lowest is not None and free_there & -free_there > first:
                 continue  # even the first of them is above what was found
             found = self._threads.take(want, best.cores, best.left, union)
-            if lowest is None or lower(found.cpus, lowest.cpus):
-                lowest, first = found, found.cpus & -found.cpus
+            if lowest is None or lower(found[0], lowest[0]):
+                lowest, first = found, found[0] & -found[0]
         assert lowest is not None, "some groups are best"
         return lowest
 
@@ -241,8 +253,8 @@ class CellStock:
             return None
         policy, keep, weights = self._rules
         if self._budgeted is None:
-            self._budgeted = BudgetTables(self._cell, self._able, (policy, bool(keep), weights))
-        cost, cpus, withheld = self._budgeted.best(want, self._budget)
+            self._budgeted = BudgetTables(self._cell, self._able, (policy, bool(keep), weights), self._budget)
+        cost, cpus, withheld = self._budgeted.best(want)
         # Groups out of reach are left as well.
         return Pick(cost + (self._free & ~self._able).bit_count() * weights.cell_left, cpus, withheld)
 
@@ -359,6 +371,16 @@ def kept_with(cell: CpuView, cpus: int, isolation: str) -> int | None:
                 return None
             kept |= cache.kept
     return kept
+
+
+def _unpaid(cell: CpuView, able: int, policy: str) -> int:
+    """What can be taken of ``able`` where the pool can pay for nothing; all where that is not so simple.
+
+    CPUs of the pool beside others of their core are left over there, which costs something.
+    """
+    paid = able & cell.pool
+    mixed = policy == "prefer" and any(core & paid and core & able & ~paid for core in cell.cores)
+    return able if mixed else able & ~paid
 
 
 def _keepable(cell: CpuView, held: int, keep: str, budget: int) -> int:

@@ -15,15 +15,8 @@ from typing import NamedTuple
 
 from zun.topology.view import CacheView, CpuView
 
-
-class Take(NamedTuple):
-    """CPUs given and withheld (masks), the number of cores they are on, and the threads left over on those."""
-
-    cores: int
-    left: int
-    cpus: int
-    withheld: int
-
+Take = tuple[int, int]
+"""CPUs given and withheld (masks)."""
 
 Kind = tuple[int, ...]
 """How many units there are of each size."""
@@ -76,15 +69,15 @@ class Regular(NamedTuple):
         if policy == "isolate":
             used = want - ones.bit_count() if ones else want
             if used <= 0:
-                return Take(cores, left, lowest(ones, want), 0)
+                return lowest(ones, want), 0
             firsts = lowest(firsts, used)
-            return Take(cores, left, firsts | ones, firsts * (pattern ^ 1))
+            return firsts | ones, firsts * (pattern ^ 1)
         # An odd thread comes from a core that is already broken.
         used = (want + left - cores) // (pattern.bit_count() - 1) if firsts else 0
         union = lowest(firsts, used) * pattern
         if used < cores:
             union |= lowest(ones, cores - used)
-        return _trimmed(union, cores, left, policy) if left else Take(cores, 0, union, 0)
+        return _trimmed(union, left, policy) if left else (union, 0)
 
 
 class Units:
@@ -126,8 +119,8 @@ class Units:
         union = sum(chosen)
         if self.policy == "isolate":
             cpus = sum([unit & -unit for unit in chosen])
-            return Take(cores, left, cpus, union ^ cpus)
-        return _trimmed(union, cores, left, self.policy)
+            return cpus, union ^ cpus
+        return _trimmed(union, left, self.policy)
 
 
 def _lowest(units: Sequence[int], cores: int, threads: int) -> Sequence[int]:
@@ -269,13 +262,13 @@ def _first(unit: int) -> int:
     return unit & -unit
 
 
-def _trimmed(union: int, cores: int, left: int, policy: str) -> Take:
-    """The union of ``cores`` units without its ``left`` highest threads, which go idle where cores are whole."""
+def _trimmed(union: int, left: int, policy: str) -> Take:
+    """The union of units without its ``left`` highest threads, which go idle where cores are whole."""
     cpus = union
     for _ in range(left):
         cpus ^= 1 << (cpus.bit_length() - 1)
     withheld = 0 if policy == "prefer" else union ^ cpus
-    return Take(cores, left, cpus, withheld)
+    return cpus, withheld
 
 
 def lowest(mask: int, count: int) -> int:

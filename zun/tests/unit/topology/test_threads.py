@@ -61,10 +61,10 @@ def test_cpus_of_a_cell_are_the_fewest_cores_and_the_lowest_ids(policy, smt):
                     continue
                 cores, left, choices = expected
                 assert price == (cores, left), (seed, want)
-                taken = threads.take(want, cores, left)
-                assert tuple(_ids(taken.cpus)) == min(choices), (seed, want)
-                assert not taken.cpus & taken.withheld
-                assert taken.withheld.bit_count() == (0 if policy == "prefer" else left)
+                cpus, withheld = threads.take(want, cores, left)
+                assert tuple(_ids(cpus)) == min(choices), (seed, want)
+                assert not cpus & withheld
+                assert withheld.bit_count() == (0 if policy == "prefer" else left)
     assert Regular in forms
     assert Units in forms or max(smt) < 4, "nothing here was a mix"
 
@@ -93,6 +93,23 @@ def test_like_cells_share_what_they_have():
                 assert (one is None) == (other is None) == (want > own.capacity()), (seed, want)
                 assert one is None or one == (other.cost, other.cpus << cell.base, other.withheld << cell.base)
     assert shared > proof_size(200) // 4
+
+
+def test_a_cost_is_that_of_the_pick():
+    """Also where it is told without looking for the CPUs, because the pool can pay for any of them, or for none."""
+    for seed in range(proof_size(600)):
+        rng = random.Random(seed)
+        topology = random_topology(rng, cells=1, smt=(1, 2, 4), most_cpus=40, settings=0)
+        sets = [CpuSet(cpu for cpu in topology.cpus if rng.random() < share) for share in (0.5, 0.8)]
+        topology = replace(topology, dedicated_set=sets[0], shared_set=sets[1])
+        policy, grade = rng.choice(("prefer", "isolate", "require")), rng.choice(("thread", "core", "l3"))
+        rules = rules_of(PlacementRequest(1, 0, thread_policy=policy, isolation=grade))
+        for cell in view_of(topology).cells:
+            pool = rng.choice((0, rng.randint(0, cell.pool.bit_count())))
+            asked, looked = (CellStock(cell, 0, rules, pool) for _ in range(2))
+            for want in range(1, len(CpuSet.from_mask(cell.online)) + 1):
+                cost, pick = asked.cost(want), looked.pick(want)
+                assert cost == (None if pick is None else pick.cost), (seed, want)
 
 
 def test_what_is_dropped_early_was_no_part_of_the_best(monkeypatch):
