@@ -4,7 +4,8 @@ from oslo_db import options
 
 GROUP = "database"
 OPTS: list[cfg.Opt] = []  # oslo.db's own; listed by its own entry point
+CONNECTION = "sqlite:////var/lib/zun/zun.sqlite"
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    options.set_defaults(conf, connection="sqlite:////var/lib/zun/zun.sqlite")
+    options.set_defaults(conf, connection=CONNECTION)

@@ -94,6 +94,9 @@ def _within(bounds: Range, unit: str) -> Callable[[Any], Any]:
     return check
 
 
+_CPUS_WORDS = "a number of CPUs, for example 2 or 0.5"
+
+
 def cpus(bounds: Range) -> Field:
     """A number of CPUs as float, or None."""
     check = _within(bounds, "CPUs")
@@ -103,7 +106,7 @@ def cpus(bounds: Range) -> Field:
             "pattern": r"^[0-9]*(\.([0-9]+))?\Z",
             "minLength": 1,
             "maxLength": _MAX_DIGITS,
-            "description": "a number of CPUs, for example 2 or 0.5",
+            "description": _CPUS_WORDS,
         },
         lambda value: None if value is None else check(_float(value)),
     )
@@ -114,25 +117,32 @@ def _float(value: Any) -> float:
         return float(value)
     except OverflowError:  # an int of three hundred digits
         raise ValueError("the number is too large") from None
+    except ValueError:  # only where the pattern was not asked: templates of capsules
+        raise ValueError(f"{value!r} is not {_CPUS_WORDS}") from None
 
 
 def amount(bounds: Range, unit: str) -> Field:
     """A whole number of ``unit`` as int, or None."""
     check = _within(bounds, unit)
+    words = f"a whole number of {unit}, written without the unit"
 
     def convert(value: Any) -> int | None:
         if value is None:
             return None
         if isinstance(value, int) and abs(value) >= 10**_MAX_DIGITS:
             raise ValueError("the number is too large")
-        return check(int(value))
+        try:
+            number = int(value)
+        except ValueError:
+            raise ValueError(f"{value!r} is not {words}") from None
+        return check(number)
 
     return Field(
         {
             "type": ["integer", "string", "null"],
             "pattern": _DIGITS,
             "maxLength": _MAX_DIGITS,
-            "description": f"a whole number of {unit}, written without the unit",
+            "description": words,
         },
         convert,
     )

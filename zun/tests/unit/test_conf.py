@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 from oslo_config import cfg
+from oslo_db import options as oslo_db_options
 
 from zun import conf as zun_conf
 from zun.compute.networks import Published
+from zun.conf import database, opts
 
 
 def read(tmp_path, group, **options):
@@ -35,3 +37,11 @@ def test_values_that_would_only_fail_later_are_refused(tmp_path, group, option, 
 def test_published_ports(tmp_path, ports):
     conf = read(tmp_path, "network", published_address="::1", published_ports=ports)
     assert Published.from_conf(conf) == Published("::1", 40000, 40010)
+
+
+def test_the_sample_has_the_database_that_is_used(monkeypatch):
+    option = next(each for each in oslo_db_options.database_opts if each.dest == "connection")
+    monkeypatch.setattr(option, "default", None)
+    opts.set_defaults()
+    (listed,) = (each for _, group in oslo_db_options.list_opts() for each in group if each.dest == "connection")
+    assert listed.default == database.CONNECTION

@@ -3,8 +3,12 @@
 
 import copy
 import json
+import pathlib
+import re
+import textwrap
 
 import pytest
+import yaml
 
 from zun.common import exceptions
 from zun.common.context import admin_context
@@ -14,6 +18,7 @@ from zun.db import session, volumes
 from zun.objects import Container
 from zun.tests.functional.api.conftest import HOST
 
+PAGE = pathlib.Path(__file__).parents[4] / "doc" / "source" / "user" / "capsules.rst"
 PATH = "/v1/capsules"
 MISSING = "6f2f36d6-0e5c-4a25-9d3b-6f5a1c2d3e4f"
 TEMPLATE = {
@@ -383,3 +388,18 @@ def test_it_goes_where_its_volumes_are(api):
         volumes.hold(connection, "demo", ["data"], HOST)
     uuid = api.post(PATH, {"template": TEMPLATE}).json["uuid"]
     assert Container.get_by_uuid(admin_context(), uuid).request["host"] == HOST
+
+
+def test_the_example_of_the_guide_is_a_capsule(api):
+    (example,) = re.findall(r"code-block:: yaml\n\n((?:    .*\n)+)", PAGE.read_text())
+    reply = api.at("1.41").post(PATH, {"template": yaml.safe_load(textwrap.dedent(example))})
+    assert reply.status == 202 and reply.json["cpu"] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [({"cpu": "two"}, "'two' is not a number of CPUs"), ({"memory": "1g"}, "'1g' is not a whole number of MiB")],
+)
+def test_a_wrong_size_is_told_in_words(api, size, said):
+    reply = api.post(PATH, spec({"image": "demo", "resources": {"requests": size}}))
+    assert reply.status == 400 and said in reply.error["detail"]
