@@ -42,8 +42,9 @@ questions get equal answers. The search is exact (``sets`` says what that means 
 - ``isolation`` ``core`` gives whole cores under every thread policy. ``l3`` and ``node`` give whole cores of L3 groups
   (of cells) of which nobody holds a CPU, and withhold the rest of them from everybody, the shared pool included.
   CPUs that the operator reserved may lie there, since no container does. A CPU without L3 shares one with all such CPUs
-  of its cell; an L3 that reaches beyond its cell is nobody's alone. What a grade keeps is part of the claim, so
-  nothing that comes later can break it. ``grade_of`` tells which grade a claim reaches.
+  of its cell; an L3 that reaches beyond its cell is nobody's alone, nor is a cell with CPUs this process may not use.
+  What a grade keeps is part of the claim, so nothing that comes later can break it. ``grade_of`` tells which grade a
+  claim reaches.
 - ``numa_affinity`` ``require`` is exactly ``numa_nodes`` cells, each part of the request on one of them. ``prefer``
   tries that, then as few cells as possible; ``none`` begins there. Then all cells but one give every CPU they can.
 - Memory is the cell's own. A node without CPUs belongs to its nearest cell and lends to it only what that cell lacks;

@@ -114,6 +114,8 @@ class HostTopology:
     """CPUs whose core has threads in another cell or outside this process's limits: never a whole core to us."""
     exposed_l3: CpuSet = NO_CPUS
     """CPUs whose L3 cache also serves CPUs of another cell or outside this process's limits: never a whole L3 to us."""
+    exposed_nodes: CpuSet = NO_CPUS
+    """CPUs whose cell has CPUs outside this process's limits: never a whole cell to us."""
     page_kib: int = 4
     """Size of an ordinary page."""
     notes: tuple[str, ...] = ()
@@ -242,6 +244,7 @@ class HostTopology:
             "isolated": str(self.isolated),
             "exposed": str(self.exposed),
             "exposed_l3": str(self.exposed_l3),
+            "exposed_nodes": str(self.exposed_nodes),
             "page_kib": self.page_kib,
             "notes": list(self.notes),
             "reserved": str(self.reserved),
@@ -268,6 +271,7 @@ class HostTopology:
             isolated=CpuSet(record.get("isolated", "")),
             exposed=CpuSet(record.get("exposed", "")),
             exposed_l3=CpuSet(record.get("exposed_l3", "")),
+            exposed_nodes=CpuSet(record.get("exposed_nodes", "")),
             page_kib=int(record.get("page_kib", 4)),
             notes=tuple(record.get("notes", ())),
             reserved=CpuSet(record.get("reserved", "")),

@@ -346,7 +346,7 @@ def _most(goods: Sequence[tuple[int, int]], budget: int) -> int:
 def may_keep(cell: CpuView, cache: CacheView, held: int, keep: str) -> bool:
     """Whether one container can have all of this L3 group (for ``node``: all of its cell) to itself."""
     if keep == "node":
-        return not cell.online & held
+        return not cell.exposed and not cell.online & held
     return cache.kept > 0 and not cache.mask & held
 
 
@@ -364,7 +364,7 @@ def kept_with(cell: CpuView, cpus: int, isolation: str) -> int | None:
                 return None
             kept |= core
     if isolation == "node":
-        return kept | cell.everyone
+        return None if cell.exposed else kept | cell.everyone
     for cache in cell.caches if isolation == "l3" else ():
         if cache.mask & cpus:
             if not cache.kept:

@@ -35,6 +35,8 @@ class CpuView:
     """Mask of the shared pool while nothing is pinned."""
     everyone: int
     """Mask of the CPUs that any container may get."""
+    exposed: bool
+    """Whether the cell has CPUs outside our limits, so that nobody can have it to himself."""
     online: int
     caches: tuple[CacheView, ...]
     """At least one: a cell without L3 is one group."""
@@ -102,6 +104,7 @@ class _Limits(NamedTuple):
     everyone: int
     exposed: int
     exposed_l3: int
+    exposed_nodes: int
 
 
 _Cpus = tuple[tuple[int, ...], tuple[int, ...], _Limits]
@@ -130,6 +133,7 @@ def _build(topology: HostTopology, dedicated: int) -> HostView:
         (topology.dedicated_cpus | topology.isolated_cpus | topology.pool_cpus).mask,
         topology.exposed.mask,
         topology.exposed_l3.mask,
+        topology.exposed_nodes.mask,
     )
     models: dict[_Cpus, CpuView] = {}
     cells = tuple(
@@ -210,6 +214,7 @@ def _cell_view(
         dedicated=model.dedicated << base,
         pool=model.pool << base,
         everyone=model.everyone << base,
+        exposed=model.exposed,
         online=online,
         caches=caches,
         cache_masks=tuple([cache.mask for cache in caches]),
@@ -243,6 +248,7 @@ def _cpu_view(cores: tuple[int, ...], caches: tuple[int, ...], limits: _Limits) 
         dedicated=dedicated,
         pool=limits.pool,
         everyone=limits.everyone,
+        exposed=limits.exposed_nodes > 0,
         online=sum(cores),
         caches=groups,
         cache_masks=tuple(cache.mask for cache in groups),

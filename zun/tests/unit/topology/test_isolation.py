@@ -78,6 +78,10 @@ def asked(cpus: int, isolation: str, **fields) -> PlacementRequest:
         replace(X, exposed_l3=CpuSet("0-1,8-9")), Usage(), asked(2, "l3"), "2,10", "3,11", id="l3-beyond-the-cell",
     ),
     pytest.param(
+        replace(X, exposed_nodes=CpuSet("0-3,8-11")), Usage(), asked(2, "node"), "4,12", "5-7,13-15",
+        id="cell-beyond-our-limits",
+    ),
+    pytest.param(
         X, Usage().with_claim("s", demanding({0: 1.0})), asked(2, "node"), "4,12", "5-7,13-15",
         id="not-where-shared-containers-would-starve",
     ),
@@ -161,6 +165,8 @@ def test_a_plan_that_does_not_keep_its_grade_is_no_claim():
     assert Usage().fits(X, less).code == "isolation"
     assert Usage().fits(replace(X, exposed=CpuSet("8")), held).code == "isolation"
     assert Usage().fits(replace(X, exposed_l3=CpuSet("8")), held).code == "isolation"
+    node = plan(X, Usage(), asked(2, "node"))
+    assert Usage().fits(replace(X, exposed_nodes=CpuSet("8")), node).code == "isolation"
     assert Usage().fits(replace(X, isolated=CpuSet("1,9")), held) is None
     assert Usage().fits(replace(X, isolated=CpuSet("0")), held).code == "cpus-gone"
     assert used(X, "9").fits(X, held).code == "cpus-taken"
@@ -193,6 +199,7 @@ def test_the_grade_of_isolated_cpus():
     assert grade_of(topology, plan(topology, Usage(), asked(2, "isolated"))) == "isolated"
     assert grade_of(replace(X, exposed=CpuSet("0")), holding("0,8", X)) == "thread"
     assert grade_of(replace(X, exposed_l3=CpuSet("0")), holding("0-1,8-9", X)) == "core"
+    assert grade_of(replace(X, exposed_nodes=CpuSet("0")), holding("0-3,8-11", X)) == "l3"
 
 
 def test_the_grade_is_in_the_record():
@@ -211,7 +218,7 @@ def test_only_dedicated_cpus_are_isolated(isolation):
 
 def test_topologies_of_an_older_record_have_no_exposed_cache():
     record = X.to_dict()
-    del record["exposed_l3"], record["strategy"]
+    del record["exposed_l3"], record["exposed_nodes"], record["strategy"]
     assert HostTopology.from_dict(record) == X
 
 

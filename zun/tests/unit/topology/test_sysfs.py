@@ -293,9 +293,13 @@ def test_limits_of_the_process(found, files):
         (4096, {2048: 512, 1048576: 0}), (0, {}),
     ]
     assert limited.exposed_l3 == CpuSet("0,4,6")
+    assert limited.exposed_nodes == CpuSet("0,4,6"), "others may run on the rest of these nodes"
     assert limited.exposed == CpuSet("6"), "the other thread of its core is not ours to keep idle"
     assert limited.sockets == (CpuSet("0,4"), CpuSet("6"))
     assert found(machine, process_limits=False) == EXPECTED
+    without_caches = {f"sys/devices/system/cpu/cpu{cpu}/cache": None for cpu in range(8)}
+    bare = found(changed(files={**files, **without_caches}), process_limits=True)
+    assert bare.exposed_l3 == CpuSet("0,4,6"), "what shares a cache with these is not known to be ours"
     refused = plan(limited, Usage(), PlacementRequest(2, 10, numa_nodes=2, thread_policy="isolate"))
     assert refused.code == "cores"
 
