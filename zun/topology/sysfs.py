@@ -46,7 +46,7 @@ def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) ->
         tree.note(f"nothing is known of the distances from nodes {silent}: the kernel's defaults are used")
     limits = _process_limits(tree, online | offline) if process_limits else _Limits(_ALL, _ALL)
     usable = online & limits.cpus
-    cut = _union(cpus for cpus in nodes.values() if not cpus <= usable)
+    cut = union(cpus for cpus in nodes.values() if not cpus <= usable)
     cells = [
         NUMACell(
             id=node,
@@ -70,7 +70,7 @@ def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) ->
             cache & usable for cache in caches if not any(cache & online <= cell.cpus for cell in cells)
         )
         # CPUs without an L3 share one with all such CPUs of their node.
-        | (cut & usable - _union(caches)),
+        | (cut & usable - union(caches)),
         exposed_nodes=cut & usable,
         page_kib=_page_kib(tree.root),
         notes=tuple(tree.notes),
