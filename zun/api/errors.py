@@ -11,10 +11,9 @@ import logging
 import uuid
 from typing import Any, TypedDict
 
-import oslo_messaging
 from oslo_db import exception as db_exc
 
-from zun.common import exceptions
+from zun.common import exceptions, rpc
 
 LOG = logging.getLogger(__name__)
 
@@ -59,7 +58,7 @@ class RequestTooLarge(exceptions.Invalid):
 def translate(exc: Exception) -> exceptions.ZunError | None:
     """``exc`` as an error that a client may see, or None when it is nobody's business but the operator's."""
     match exc:
-        case oslo_messaging.MessagingTimeout() | oslo_messaging.MessageDeliveryFailure():
+        case _ if isinstance(exc, rpc.UNDELIVERED):
             return exceptions.Unavailable(
                 "The message queue does not deliver, so no service could be reached. Try again; tell the operator if "
                 "it stays so."

@@ -20,6 +20,10 @@ from zun.scheduler.rpcapi import SchedulerAPI
 
 LOG = logging.getLogger(__name__)
 
+BROKER_RETRIES = 6
+"""Half a minute, as oslo.messaging waits 1, 3, 5 ... s between two: a restart of the broker goes unnoticed. Who waits
+for longer keeps a thread from those who only read."""
+
 
 def check_noauth(conf: cfg.ConfigOpts) -> None:
     """Stop the program rather than let strangers in: noauth is for loopback."""
@@ -45,8 +49,8 @@ def build(conf: cfg.ConfigOpts, transport: oslo_messaging.Transport) -> Any:
     """The WSGI application."""
     made = app.build(
         conf,
-        scheduler_api=SchedulerAPI(transport),
-        compute_api=ComputeAPI(transport, conf.api.rpc_timeout),
+        scheduler_api=SchedulerAPI(transport, retries=BROKER_RETRIES),
+        compute_api=ComputeAPI(transport, conf.api.rpc_timeout, retries=BROKER_RETRIES),
     )
     gc.freeze()  # what is there now stays, so the collector need not walk through it in the middle of a large page
     return made

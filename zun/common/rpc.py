@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+import kombu.exceptions
 import oslo_messaging
 from oslo_config import cfg
 from oslo_db import exception as db_exc
@@ -28,6 +29,12 @@ except (AttributeError, ImportError) as exc:
     LOG.warning("Messages cost more than they need, as oslo.messaging, kombu or amqp has changed: %s", exc)
 
 F = TypeVar("F", bound=Callable[..., object])
+
+UNDELIVERED = (
+    oslo_messaging.MessagingTimeout,
+    oslo_messaging.MessageDeliveryFailure,
+    kombu.exceptions.OperationalError,  # as the library lets it through when it makes a new connection
+)
 
 SCHEDULER_TOPIC = "zun.scheduler"
 COMPUTE_TOPIC = "zun.compute"
@@ -85,9 +92,12 @@ def get_transport(conf: cfg.ConfigOpts, url: str | None = None) -> oslo_messagin
     return oslo_messaging.get_rpc_transport(conf, url=url, allowed_remote_exmods=[exceptions.__name__])
 
 
-def get_client(transport: oslo_messaging.Transport, topic: str, version: str) -> oslo_messaging.RPCClient:
+def get_client(
+    transport: oslo_messaging.Transport, topic: str, version: str, retries: int | None = None
+) -> oslo_messaging.RPCClient:
+    """``retries`` of reaching a broker that is away, then one of UNDELIVERED; None: for ever."""
     target = oslo_messaging.Target(topic=topic, version=version)
-    return oslo_messaging.get_rpc_client(transport, target, serializer=ContextSerializer())
+    return oslo_messaging.get_rpc_client(transport, target, serializer=ContextSerializer(), retry=retries)
 
 
 def quick(method: F) -> F:
@@ -138,7 +148,7 @@ def answers_from(host: str | None) -> Iterator[None]:
     """Turn what can go wrong with a call to ``host`` into our own errors, rebuilt as raised over there."""
     try:
         yield
-    except (oslo_messaging.MessagingTimeout, oslo_messaging.MessageDeliveryFailure) as exc:
+    except UNDELIVERED as exc:
         raise exceptions.HostUnavailable(host=host) from exc
     except exceptions.ZunError as exc:
         # oslo.messaging rebuilds a remote error as a class of its own whose text ends in the remote traceback.

@@ -19,8 +19,11 @@ class ComputeAPI:
     """Casts return at once; their outcome is the container's status. Calls wait ``timeout`` seconds for the answer and
     raise HostUnavailable when none comes."""
 
-    def __init__(self, transport: oslo_messaging.Transport, timeout: float = 60) -> None:
-        self._client = rpc.get_client(transport, rpc.COMPUTE_TOPIC, VERSION)
+    def __init__(
+        self, transport: oslo_messaging.Transport, timeout: float = 60, *, retries: int | None = None
+    ) -> None:
+        """``retries`` as of ``rpc.get_client``."""
+        self._client = rpc.get_client(transport, rpc.COMPUTE_TOPIC, VERSION, retries)
         self._timeout = timeout
 
     def _cast(

@@ -21,8 +21,11 @@ choices are booked."""
 class SchedulerAPI:
     """Casts return at once. Calls wait ``timeout`` seconds for any scheduler and raise SchedulerUnavailable then."""
 
-    def __init__(self, transport: oslo_messaging.Transport, timeout: float = 60) -> None:
-        self._client = rpc.get_client(transport, rpc.SCHEDULER_TOPIC, VERSION)
+    def __init__(
+        self, transport: oslo_messaging.Transport, timeout: float = 60, *, retries: int | None = None
+    ) -> None:
+        """``retries`` as of ``rpc.get_client``."""
+        self._client = rpc.get_client(transport, rpc.SCHEDULER_TOPIC, VERSION, retries)
         self._timeout = timeout
         self._changes = Outbox(self._hosts_changed, TOGETHER_SECONDS)
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import socket
 import threading
 from types import SimpleNamespace
 
@@ -10,6 +11,9 @@ from oslo_messaging._drivers import amqpdriver
 from zun.common import exceptions, rpc
 from zun.common.context import RequestContext
 from zun.common.inproc import QUEUE_LIMIT
+from zun.compute.rpcapi import ComputeAPI
+from zun.objects import Container
+from zun.scheduler.rpcapi import SchedulerAPI
 
 CONTEXT = RequestContext(user_id="alice", project_id="demo", roles=["member"])
 
@@ -198,3 +202,17 @@ def test_what_is_quick_waits_for_nothing_and_keeps_its_order():
 def test_a_listener_of_the_broker_sleeps_as_long_as_we_say():
     listener = amqpdriver.RpcAMQPListener(SimpleNamespace(prefetch_size=0), None)
     assert listener._current_timeout == rpc.LISTEN_SECONDS
+
+
+def test_nobody_waits_for_ever_for_a_broker_that_is_away():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    transport = rpc.get_transport(cfg.CONF, f"rabbit://zun:zun@127.0.0.1:{port}/")
+    container = Container(CONTEXT, uuid="1a4f3c1e-8f0e-4a86-9d4f-3a1b6c2d5e7f", host="h1")
+    for send in (
+        lambda: SchedulerAPI(transport, retries=0).create(CONTEXT, container),
+        lambda: ComputeAPI(transport, retries=0).start(CONTEXT, container),
+        lambda: ComputeAPI(transport, retries=0).top(CONTEXT, container),
+    ):
+        with pytest.raises((*rpc.UNDELIVERED, exceptions.HostUnavailable)):
+            send()

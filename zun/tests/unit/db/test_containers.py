@@ -477,7 +477,7 @@ def test_a_leftover_is_its_hosts_alone():
     left = containers.get(row["uuid"])
     assert (left["kind"], left["status"], left["cpuset"]) == ("leftover", "Deleting", CPUSET)
     assert left["registry_id"] is left["group_uuid"] is left["addresses"] is None
-    assert {each["uuid"] for each in containers.claims("h1")} == {row["uuid"], other["uuid"]}
+    assert {each["uuid"] for each in containers.claims(["h1"])} == {row["uuid"], other["uuid"]}
     with pytest.raises(exceptions.ContainerNotFound):
         containers.find(RequestContext(project_id=row["project_id"], is_admin=True), row["uuid"])
     with pytest.raises(exceptions.ContainerNotFound):
