@@ -148,21 +148,19 @@ def start_event_in(connection: sa.Connection, action_id: int | None, event: str,
 def finish_event(event_id: int, result: str, traceback: str | None, *, last: bool) -> None:
     """Note how a step ended. ``last``: the action has ended with it; after an error it always has."""
     with session.writer() as connection:
-        finish_event_in(connection, event_id, result, traceback, last=last)
+        session.together(connection, *ending(event_id, result, traceback, last=last))
+        if result == ERROR:  # before an interruption it may have come further: that step is not come to any more
+            found = connection.execute(_ACTION_OF_EVENT, {"this_event": event_id}).scalar()
+            _end_steps(connection, found, timeutils.utcnow())
 
 
-def finish_event_in(
-    connection: sa.Connection, event_id: int, result: str, traceback: str | None, *, last: bool
-) -> None:
-    """As ``finish_event``, in a transaction that does more."""
-    now = timeutils.utcnow()
-    this = {"this_event": event_id, "finish_time": now}
-    connection.execute(_FINISH_EVENT, {**this, "result": result, "traceback": traceback})
-    if last or result == ERROR:
-        connection.execute(_FINISH_OF_EVENT, {**this, "message": ERROR if result == ERROR else None})
-    if result == ERROR:  # before an interruption it may have come further: that step is not come to any more
-        found = connection.execute(_ACTION_OF_EVENT, {"this_event": event_id}).scalar()
-        _end_steps(connection, found, now)
+def ending(event_id: int, result: str, traceback: str | None, *, last: bool) -> list[session.Statement]:
+    """What ``finish_event`` does, for a transaction that does more."""
+    this = {"this_event": event_id, "finish_time": timeutils.utcnow()}
+    event = (_FINISH_EVENT, {**this, "result": result, "traceback": traceback})
+    if not last and result != ERROR:
+        return [event]
+    return [event, (_FINISH_OF_EVENT, {**this, "message": ERROR if result == ERROR else None})]
 
 
 def _end_steps(connection: sa.Connection, action_id: int | None, now: datetime.datetime) -> None:

@@ -82,14 +82,16 @@ _IS_UNPLACED = sa.select(table.c.id).where(_THIS, *_WAITING)
 _CLAIM = table.update().where(
     _THIS, table.c.status == states.Status.CREATING, sa.or_(table.c.host.is_(None), table.c.host == _HERE)
 )
+_NODE = nodes.update().where(nodes.c.hostname == _HERE)
+_COUNT_GENERATION = _NODE.values(generation=nodes.c.generation + 1)
+_NEXT_GENERATION = _COUNT_GENERATION.returning(nodes.c.generation)
+_NEXT_GENERATION_AS_ID = _NODE.values(generation=sa.func.last_insert_id(nodes.c.generation + 1))
 # What a claim goes on with: the action that its first step belongs to, and whether the container is in any network.
 _AFTER_CLAIM = sa.select(
     container_actions.OPEN.scalar_subquery().label("action_id"),
     sa.exists().where(network_ports.table.c.container_uuid == sa.bindparam("this_uuid")).label("in_networks"),
+    sa.select(nodes.c.generation).where(nodes.c.hostname == _HERE).scalar_subquery().label("generation"),
 )
-_NODE = nodes.update().where(nodes.c.hostname == _HERE)
-_NEXT_GENERATION = _NODE.values(generation=nodes.c.generation + 1).returning(nodes.c.generation)
-_NEXT_GENERATION_AS_ID = _NODE.values(generation=sa.func.last_insert_id(nodes.c.generation + 1))
 
 
 class Scope(enum.StrEnum):
@@ -272,11 +274,12 @@ def _update_once(
         with session.single() as connection:
             if connection.execute(_setting(values.get("status"), only_from), {**values, "this_uuid": uuid}).rowcount:
                 return
+    end = [] if step_done is None else container_actions.ending(step_done, container_actions.SUCCESS, None, last=last)
     with session.writer() as connection:
         if values:
-            _update(connection, uuid, values, only_from)
-        if step_done is not None:
-            container_actions.finish_event_in(connection, step_done, container_actions.SUCCESS, None, last=last)
+            _update(connection, uuid, values, only_from, *end)
+        elif end:
+            session.together(connection, *end)
 
 
 @session.retry
@@ -331,20 +334,27 @@ def claim(
     member here. The group's claims come one after the other, whichever hosts make them, so that each sees those before
     it.
     """
-    parameters = {**values, "host": hostname, "this_uuid": uuid, "this_host": hostname, **_now()}
+    request_id, action, event = step or (None, None, "")
+    here = {"this_host": hostname}
+    parameters = {**values, "host": hostname, "this_uuid": uuid, **here, **_now()}
     with session.writer() as connection:
         if group_uuid is not None:
             _check_group(connection, group_uuid, uuid, hostname)
-        if not connection.execute(_CLAIM, parameters).rowcount:
+        (claimed, *_), found = session.together(
+            connection,
+            (_CLAIM, parameters),
+            (_COUNT_GENERATION, here),
+            (_AFTER_CLAIM, {**here, **container_actions.open_parameters(uuid, request_id, action)}),
+        )
+        if not claimed:
             row = connection.execute(sa.select(table.c.status, table.c.host).where(table.c.uuid == uuid)).first()
             if row is None:
                 raise exceptions.ContainerNotFound(container=uuid)
             raise exceptions.Conflict(f"Container {uuid} is {row.status} on host {row.host}; it waits for no host.")
         project_volumes.hold(connection, *volumes, hostname)
-        request_id, action, event = step or (None, None, "")
-        after = connection.execute(_AFTER_CLAIM, container_actions.open_parameters(uuid, request_id, action)).one()
+        after = found.one()
         event_id = container_actions.start_event_in(connection, after.action_id, event, again=again)
-        return Claimed(_next_generation(connection, hostname), event_id, bool(after.in_networks))
+        return Claimed(after.generation or 0, event_id, bool(after.in_networks))
 
 
 def change_claim(
@@ -486,10 +496,16 @@ def _is_written(connection: sa.Connection, uuid: str, values: Mapping[str, Any])
 
 
 def _update(
-    connection: sa.Connection, uuid: str, values: Mapping[str, Any], only_from: frozenset[str] | None
+    connection: sa.Connection,
+    uuid: str,
+    values: Mapping[str, Any],
+    only_from: frozenset[str] | None,
+    *more: session.Statement,
 ) -> None:
-    """``values`` have ``updated_at``, the same at each attempt."""
-    if connection.execute(_setting(values.get("status"), only_from), {**values, "this_uuid": uuid}).rowcount:
+    """``values`` have ``updated_at``, the same at each attempt. ``more`` travels with that."""
+    change = (_setting(values.get("status"), only_from), {**values, "this_uuid": uuid})
+    (changed, *_), _ = session.together(connection, change, *more)
+    if changed:
         return
     row = connection.execute(sa.select(table.c.status, table.c.updated_at).where(table.c.uuid == uuid)).first()
     if row is None:

@@ -11,8 +11,8 @@ import datetime
 from typing import Any
 
 import pymysql
-from pymysql import connections, converters
-from pymysql.constants import FIELD_TYPE
+from pymysql import connections, converters, cursors
+from pymysql.constants import CLIENT, FIELD_TYPE
 
 _NULL = 251  # the first byte of a value says that there is none, or how many bytes behind it say how long it is
 _LENGTH_BYTES = {252: 2, 253: 3, 254: 8}
@@ -89,8 +89,25 @@ class _Connection(connections.Connection):
         return result.affected_rows
 
 
+class _Cursor(cursors.Cursor):
+    """Reads what each of several statements answers, which PyMySQL leaves to be asked for one by one.
+
+    Then the cursor is at the answer of the last one; ``rowcounts`` are those of all. The server stops at the first that
+    fails.
+    """
+
+    def execute(self, query: Any, args: Any = None) -> int:
+        super().execute(query, args)
+        self.rowcounts = [self.rowcount]
+        while self.nextset():
+            self.rowcounts.append(self.rowcount)
+        return self.rowcount
+
+
 def connect(**arguments: Any) -> pymysql.Connection:
     """A connection, from what ``pymysql.connect`` takes."""
     read = datetime.datetime.fromisoformat  # PyMySQL takes times apart with an expression and in Python
     times = {FIELD_TYPE.DATETIME: read, FIELD_TYPE.TIMESTAMP: read}
-    return _Connection(**arguments, conv={**converters.conversions, **times})
+    flags = arguments.pop("client_flag", 0) | CLIENT.MULTI_STATEMENTS
+    conv = {**converters.conversions, **times}
+    return _Connection(**arguments, client_flag=flags, cursorclass=_Cursor, conv=conv)

@@ -37,6 +37,7 @@ LOG = logging.getLogger(__name__)
 
 Row = Mapping[str, Any]
 Columns = dict[str, Sequence[Any]]
+Statement = tuple[sa.Executable, Mapping[str, Any]]  # and its parameters
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -144,6 +145,41 @@ def first(
     return cast(Row | None, connection.execute(statement, parameters).mappings().first())
 
 
+def together(connection: sa.Connection, *statements: Statement) -> tuple[list[int], sa.CursorResult[Any]]:
+    """Run statements with their parameters one after the other, PyMySQL's in one message. Returns how many rows each
+    has changed, and what the last finds: values as the driver has them.
+
+    None may need the answer of another one or the default of a column, and the transaction must fail if one does.
+    """
+    if connection.dialect.driver != "pymysql":
+        results = [connection.execute(*each) for each in statements]
+        return [each.rowcount for each in results], results[-1]
+    texts: list[str] = []
+    values: list[Any] = []
+    for statement, parameters in statements:
+        text, fixed, places = _text(statement, connection.dialect, frozenset(parameters))
+        given = {**fixed, **parameters}
+        texts.append(text)
+        values += [given[name] if write is None else write(given[name]) for name, write in places]
+    result = connection.exec_driver_sql(";".join(texts), tuple(values))
+    answered: Any = result.context
+    return answered.cursor.rowcounts, result
+
+
+@functools.lru_cache(maxsize=100)
+def _text(
+    statement: sa.Executable, dialect: sa.Dialect, names: frozenset[str]
+) -> tuple[str, Mapping[str, Any], list[tuple[str, Callable[[Any], Any] | None]]]:
+    """A statement with parameters of these ``names``: its text, the values it has besides them, and the name of the
+    value of each place in the text with what makes it one that the driver takes.
+    """
+    made = cast(Any, statement).compile(dialect=dialect, column_keys=list(names))
+    if made.prefetch:
+        raise ValueError(f"nobody would fill in the default of {', '.join(map(str, made.prefetch))}")
+    write = {name: bound.type.dialect_impl(dialect).bind_processor(dialect) for name, bound in made.binds.items()}
+    return made.string, made.params, [(name, write[name]) for name in made.positiontup]
+
+
 def _may_work_again(exc: Exception) -> bool:
     # MariaDB ends the whole transaction that loses a deadlock; going back to its savepoint then fails, which is the
     # error that is seen, with the deadlock as its cause.
@@ -218,6 +254,8 @@ def _server(url: sa.URL, **pool: int) -> _Engines:
     if is_mysql:
         # Without it, or with the "utf8" of old advice, a character of four bytes in a request is a failure.
         url = url.update_query_dict({"charset": "utf8mb4"})
+    # Places without names, as "format" has them: texts and values of several statements can be put side by side.
+    own = {"paramstyle": "format"} if is_mysql and url.get_dialect().driver == "pymysql" else {}
 
     def make(**more: Any) -> sa.Engine:
         made = sa.create_engine(
@@ -226,6 +264,7 @@ def _server(url: sa.URL, **pool: int) -> _Engines:
             pool_reset_on_return=None,
             json_deserializer=orjson.loads,
             **pool,
+            **own,
             **more,
         )
         if made.dialect.driver == "pymysql":

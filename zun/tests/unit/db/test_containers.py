@@ -332,6 +332,16 @@ def test_a_claim_is_written_and_the_host_grows_older():
     )
 
 
+def test_what_of_a_claim_needs_no_answer_is_one_message_to_mariadb():
+    node("h1")
+    row, sent = container(), []
+    engine = session.engine()
+    sa.event.listen(engine, "before_cursor_execute", lambda _connection, _cursor, statement, *_: sent.append(statement))
+    assert claim(row) == 1
+    own = [statement for statement in sent if not statement.startswith("BEGIN")]  # which SQLite is sent as well
+    assert len(own) == (1 if engine.dialect.driver == "pymysql" else 3)
+
+
 def test_the_same_host_may_claim_again():
     node("h1")
     row = container()

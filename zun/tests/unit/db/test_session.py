@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import datetime
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -122,6 +123,62 @@ def test_one_statement_is_kept_without_more(database):
                 assert count_of(other, "h1") == 3
     with session.reader() as connection:
         assert count_of(connection, "h1") == 3
+
+
+AWKWARD = ["plain", "it's; DELETE FROM services; -- ", "100 % %s %(host)s", "back\\slash\\", 'quoted "é" 🚀', "? :name"]
+
+
+THIS = table.c.host == sa.bindparam("this_host")
+CHANGE = table.update().where(THIS)
+
+
+@pytest.mark.parametrize("text", AWKWARD)
+def test_statements_that_travel_together_do_what_each_does_alone(database, text):
+    moment = datetime.datetime(2026, 1, 31, 12, 0, 0, 5)
+    find = sa.select(table.c.report_count, table.c.disabled_reason).where(THIS)
+    with session.writer() as connection:
+        add(connection, text)
+        counts, found = session.together(
+            connection,
+            (CHANGE, {"this_host": text, "report_count": 7, "disabled_reason": text, "last_seen_up": moment}),
+            (CHANGE, {"this_host": "nobody's", "report_count": 8}),
+            (find, {"this_host": text}),
+        )
+        assert (counts[:2], tuple(found.one())) == ([1, 0], (7, text))
+    with session.reader() as connection:
+        kept = connection.execute(sa.select(table.c.host, table.c.disabled_reason, table.c.last_seen_up)).all()
+    assert kept == [(text, text, moment)]
+
+
+def test_json_that_travels_together_is_stored_as_json(database):
+    uuid = container(labels={"old": "1"}, cpuset={"a": 1})["uuid"]
+    columns = models.containers.c
+    change = models.containers.update().where(columns.uuid == uuid)
+    with session.writer() as connection:
+        assert session.together(connection, (change, {"labels": {"a": 'b"; %s'}, "cpuset": None}))[0] == [1]
+    with session.reader() as connection:
+        found = sa.select(columns.labels).where(columns.cpuset.is_(None))
+        assert connection.execute(found).scalar() == {"a": 'b"; %s'}
+
+
+def test_of_statements_that_travel_together_none_is_kept_when_one_fails(database):
+    with session.writer() as connection:
+        add(connection, "h1")
+        add(connection, "h2")
+    count, name = {"this_host": "h1", "report_count": 7}, {"this_host": "h2", "host": "h1"}
+    with pytest.raises(db_exc.DBDuplicateEntry), session.writer() as connection:
+        session.together(connection, (CHANGE, count), (CHANGE, name), (CHANGE, count))
+    with session.writer() as connection:
+        assert count_of(connection, "h1") == 0
+        assert session.together(connection, (CHANGE, count), (CHANGE, count))[0] == [1, 1]
+    with session.reader() as connection:
+        assert count_of(connection, "h1") == 7
+
+
+def test_a_column_whose_default_nobody_would_fill_in_does_not_travel_together():
+    dialect = sa.create_engine("mysql+pymysql://", paramstyle="format").dialect
+    with pytest.raises(ValueError, match="default"):
+        session._text(table.insert(), dialect, frozenset({"host", "binary", "created_at"}))
 
 
 def test_what_is_there_twice_is_told_alike_by_every_database(database):
