@@ -24,9 +24,11 @@ _GROWTH = "+"  # behind the uuid of a container: the owner of what it takes more
 class ComputeNodeTracker:
     """One host's inventory and claims. Thread-safe; its lock is never held over I/O."""
 
-    def __init__(self, hostname: str, *, enable_cpu_pinning: bool = True) -> None:
+    def __init__(self, hostname: str, *, enable_cpu_pinning: bool = True, default_disk: int = 0) -> None:
         self._hostname = hostname
         self._enable_cpu_pinning = enable_cpu_pinning
+        self._default_disk = default_disk
+        self._limits_disk = False
         self._lock = threading.Lock()
         self._topology = HostTopology()
         self._usage = Usage()
@@ -48,6 +50,11 @@ class ComputeNodeTracker:
         """The host's, as far as this agent knows."""
         return self._generation
 
+    @property
+    def default_disk(self) -> int:
+        """GiB of a container that names none: 0 where the runtime does not limit disks."""
+        return self._default_disk if self._limits_disk else 0
+
     def update_inventory(self, context: RequestContext, topology: HostTopology, inventory: Mapping[str, Any]) -> int:
         """Write what the host has now to its row, and work with it from now on. Returns the host's generation.
 
@@ -57,6 +64,7 @@ class ComputeNodeTracker:
         with self._lock:
             self._topology = topology
             self._disk_total = int(inventory["disk_total"])
+            self._limits_disk = bool(inventory["disk_quota_supported"])
             self._generation = max(self._generation, generation)
         return generation
 

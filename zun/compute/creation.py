@@ -75,6 +75,7 @@ class Creation:
             if self._tracker.usage.claim(container.uuid) is not None:
                 LOG.info("Container %s is on this host already: its message came twice", container.uuid)
                 return
+            by_default = self._set_default_disk(container)
             try:
                 claim = self._tracker.container_claim(context, container, limits)
                 with claim:
@@ -82,6 +83,9 @@ class Creation:
             except exceptions.ClaimRefused as exc:
                 LOG.info("Container %s does not fit: %s", container.uuid, exc)
                 container.cpuset = container.task_state = None
+                if by_default:  # the next host may have another default, or none
+                    container.disk = 0
+                    container.obj_reset_changes(["disk"])
                 # Whoever sent it here believed something else of this host; without this it would do so again.
                 self._scheduler_api.host_changed(context, host=self._hostname, generation=self._tracker.generation)
                 self._scheduler_api.claim_refused(
@@ -105,6 +109,14 @@ class Creation:
             self._tracker.hold(uuid, plan, disk_promised(current))
             self._build(context, current, plan)
             return True
+
+    def _set_default_disk(self, container: Container) -> bool:
+        """Whether the container names no disk and gets this host's default: a change, for its claim to save."""
+        disk = self._tracker.default_disk
+        if not disk or container.disk or container.kind != Kind.CONTAINER:
+            return False
+        container.disk = disk
+        return True
 
     def _commit(self, context: RequestContext, container: Container, claim: Claim) -> Claimed | None:
         """Write the claim to the row, and that the creation begins. None when the container does not wait for this

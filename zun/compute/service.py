@@ -69,7 +69,9 @@ class ComputeService:
         self._machine = machine
         self._volumes = volumes or Volumes.of_host(pathlib.Path(conf.state_path, "volumes"))
         self._host: str = host or conf.host
-        self.tracker = ComputeNodeTracker(self._host, enable_cpu_pinning=conf.compute.enable_cpu_pinning)
+        self.tracker = ComputeNodeTracker(
+            self._host, enable_cpu_pinning=conf.compute.enable_cpu_pinning, default_disk=conf.default_disk
+        )
         self._pool = SharedPool(self.tracker, driver)
         self._stopping = threading.Event()
 

@@ -32,7 +32,13 @@ OPTS = [
         default=8192,
         help="Largest memory in MiB that a request may name. Raise it where hosts give more to one container.",
     ),
-    cfg.IntOpt("default_disk", default=10, help="Disk in GiB where a quota is supported and a request names none."),
+    cfg.IntOpt(
+        "default_disk",
+        default=10,
+        min=0,
+        help="Disk in GiB that a container whose request names none gets when it is created on a host whose runtime "
+        "limits disks. 0: it gets none, as on any other host. Read by zun-compute.",
+    ),
     cfg.IntOpt("minimum_disk", default=1, help="Smallest disk in GiB that a request may name."),
     cfg.IntOpt("maximum_disk", default=160, help="Largest disk in GiB that a request may name."),
     cfg.ListOpt("image_driver_list", default=["glance", "docker"], help="Image drivers that a request may name."),

@@ -325,6 +325,7 @@ def claim(
     group_uuid: str | None = None,
     step: tuple[str, str, str] | None = None,
     volumes: tuple[str, Collection[str]] = ("", ()),
+    added_disk: tuple[str, int] = ("", 0),
 ) -> Claimed:
     """Commit that ``hostname`` holds the container's resources, ``values['cpuset']`` among them.
 
@@ -332,12 +333,15 @@ def claim(
     when the container was deleted meanwhile and Conflict when it is no longer waiting for a host or another one has it:
     then nothing may be started. Raises GroupRuleBroken when the container's group ``group_uuid`` must not have one more
     member here. The group's claims come one after the other, whichever hosts make them, so that each sees those before
-    it.
+    it. ``added_disk`` is a project and how many GiB more ``values`` let it use, whatever its quota.
     """
     request_id, action, event = step or (None, None, "")
     here = {"this_host": hostname}
     parameters = {**values, "host": hostname, "this_uuid": uuid, **here, **_now()}
+    project_id, gib = added_disk
     with session.writer() as connection:
+        if gib:  # before the group, in the order of ``insert``, whose locks these are
+            quotas.add_disk(connection, project_id, gib)
         if group_uuid is not None:
             _check_group(connection, group_uuid, uuid, hostname)
         (claimed, *_), found = session.together(

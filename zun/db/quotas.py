@@ -44,6 +44,7 @@ _OWNER: sa.BindParameter[str] = sa.bindparam("owner")
 _ROW = sa.select(*(_locks.c[name] for name in RESOURCES)).where(_locks.c.project_id == _OWNER)
 _LOCKED_ROW = _ROW.with_for_update()
 _SET_CEILING = _locks.update().where(_locks.c.project_id == _OWNER)
+_RAISE_DISK = _SET_CEILING.values(disk=_locks.c.disk + sa.bindparam("gib", type_=sa.BigInteger))
 _CLASS = sa.select(_of_classes.c.resource, _of_classes.c.hard_limit, sa.literal_column("0").label("nearness"))
 _PROJECT = sa.select(_of_projects.c.resource, _of_projects.c.hard_limit, sa.literal_column("1").label("nearness"))
 _LIMITS = _CLASS.where(_of_classes.c.class_name == DEFAULT_CLASS).union_all(
@@ -155,6 +156,14 @@ def forget(connection: sa.Connection, project_id: str) -> None:
     As with ``charge``, nobody else adds until this transaction ends, and the row comes from ``make_chargeable``.
     """
     connection.execute(_SET_CEILING, {"owner": project_id, **_UNKNOWN})
+
+
+def add_disk(connection: sa.Connection, project_id: str, gib: int) -> None:
+    """A container that was counted without a disk gets one of ``gib`` without ``charge``: raise the ceiling by that.
+
+    As with ``charge``, nobody else adds until this transaction ends. The row is there since the container was added.
+    """
+    connection.execute(_RAISE_DISK, {"owner": project_id, "gib": gib})
 
 
 def lock(connection: sa.Connection, name: str) -> Ceiling:

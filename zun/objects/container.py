@@ -196,12 +196,17 @@ class Container(base.ZunObject):
     def save_claim(self, hostname: str, step: tuple[str, str, str] | None = None) -> Claimed:
         """Write what changed as the claim of ``hostname``; ``step`` (request id, action, event) begins with it.
 
+        A disk that changed is the host's default, of a container that had none.
+
         Raises ContainerNotFound or Conflict when the container no longer waits for this host, GroupRuleBroken when
         its group must not have one more member there, and VolumeElsewhere when a volume that it mounts is not there.
         """
         changed = self.columns(self.obj_what_changed() - {"host"})
         volumes = (self.project_id, volume_names(mounts_of(self)))
-        claimed = db.claim(self.uuid, hostname, changed, group_uuid=self.group_uuid, step=step, volumes=volumes)
+        added_disk = (self.project_id, changed.get("disk", 0))
+        claimed = db.claim(
+            self.uuid, hostname, changed, group_uuid=self.group_uuid, step=step, volumes=volumes, added_disk=added_disk
+        )
         self.host = hostname
         self.obj_reset_changes()
         return claimed

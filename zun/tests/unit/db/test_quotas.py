@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
+
 import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
@@ -7,7 +9,7 @@ from oslo_utils import timeutils
 
 from zun.common import exceptions
 from zun.db import containers, models, quotas, session
-from zun.tests.unit.db.rows import CPUSET, clear, container, node, together, values
+from zun.tests.unit.db.rows import CPUSET, clear, container, group, node, together, values
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -151,6 +153,7 @@ STEPS = st.one_of(
     st.tuples(st.just("create"), st.fixed_dictionaries(SIZES)),
     st.tuples(st.just("create unasked"), st.fixed_dictionaries(SIZES)),
     st.tuples(st.just("resize"), st.fixed_dictionaries({"cpu": SIZES["cpu"], "memory": SIZES["memory"]})),
+    st.tuples(st.just("default disk"), st.integers(1, 2)),
     st.tuples(st.just("delete"), st.none()),
     st.tuples(st.just("limit"), LIMITS),
     st.tuples(st.just("default limit"), LIMITS),
@@ -201,6 +204,9 @@ def test_what_fits_is_let_through_and_nothing_else(database, steps, pick):
             growth = {name: size - sizes[uuid][name] for name, size in given_.items()}
             if tried(growth, containers.change_claim, uuid, "h1", given_) is not None:
                 sizes[uuid] = {**sizes[uuid], **given_}
+        elif uuid is not None and step == "default disk":
+            sizes[uuid] = {**sizes[uuid], "disk": sizes[uuid]["disk"] + given_}
+            containers.claim(uuid, "h1", {"disk": sizes[uuid]["disk"]}, added_disk=("demo", given_))
         elif uuid is not None:
             containers.destroy(uuid)
             del sizes[uuid]
@@ -212,28 +218,97 @@ def test_what_fits_is_let_through_and_nothing_else(database, steps, pick):
             assert ceiling.get(name) is None or ceiling[name] >= used[name] - 1e-6
 
 
-def test_many_containers_are_not_added_up_while_there_is_room(database):
-    """A create costs the same however many there are: sums are for what comes near a limit."""
-    limits = {**UNLIMITED, "containers": 8, "memory": 1000, "cpu": 20}
-    sums, engine = [], session.engine()
+@contextlib.contextmanager
+def written():
+    """Every statement that the writers send meanwhile."""
+    statements, engine = [], session.engine()
 
     def note(connection, cursor, statement, parameters, context, many):
-        sums.extend([statement] if "count(" in statement else [])
+        statements.append(statement)
 
     sa.event.listen(engine, "before_cursor_execute", note)
     try:
+        yield statements
+    finally:
+        sa.event.remove(engine, "before_cursor_execute", note)
+
+
+def sums(statements):
+    return [statement for statement in statements if "count(" in statement or "sum(" in statement]
+
+
+def test_a_disk_that_a_claim_adds_is_counted_whatever_the_limit():
+    node("h1")
+    limits = {**UNLIMITED, "disk": 25}
+    rows = [containers.insert(values(), limits) for _ in range(3)]
+    for row in rows:
+        containers.claim(row["uuid"], "h1", {"cpuset": CPUSET, "disk": 10}, added_disk=("demo", 10))
+    assert quotas.usage("demo")["disk"] == 30
+    containers.insert(values(), limits)
+    with pytest.raises(exceptions.OverQuota, match="disk: limit 25, in use 30"):
+        containers.insert(values(disk=1), limits)
+    containers.destroy(rows[0]["uuid"])
+    containers.insert(values(disk=5), limits)
+
+
+def test_a_disk_that_a_claim_adds_is_one_statement_and_no_sum():
+    node("h1")
+    containers.insert(values(disk=1), DEFAULTS)  # counts
+    plain, given_one = (containers.insert(values(), DEFAULTS)["uuid"] for _ in range(2))
+    with written() as without:
+        containers.claim(plain, "h1", {"cpuset": CPUSET}, added_disk=("demo", 0))
+    with written() as with_it:
+        containers.claim(given_one, "h1", {"cpuset": CPUSET, "disk": 10}, added_disk=("demo", 10))
+    assert not any("quota" in statement for statement in without)
+    (more,) = [statement for statement in with_it if "quota" in statement]
+    assert more.startswith("UPDATE quota_locks") and len(with_it) == len(without) + 1
+    with written() as afterwards:
+        containers.insert(values(disk=1), DEFAULTS)
+    assert not sums(afterwards)
+
+
+def test_a_claim_that_is_refused_adds_no_disk():
+    row = containers.insert(values(disk=1), DEFAULTS)
+    containers.destroy(row["uuid"])
+    with pytest.raises(exceptions.ContainerNotFound):
+        containers.claim(row["uuid"], "h1", {"cpuset": CPUSET, "disk": 10}, added_disk=("demo", 10))
+    with session.reader() as connection:
+        assert connection.execute(sa.select(models.quota_locks.c.disk)).scalar() == 1
+
+
+def test_claims_that_add_disk_and_creates_of_one_group_do_not_lose_each_other():
+    node("h1")
+    team = group("affinity")["uuid"]
+    limits = {**UNLIMITED, "disk": 1000}
+    rows = [containers.insert(values(group_uuid=team), limits) for _ in range(8)]
+
+    def work(number):
+        if number % 2:
+            return containers.insert(values(group_uuid=team, disk=1), limits)["disk"]
+        changed = {"cpuset": CPUSET, "disk": 10}
+        uuid = rows[number // 2]["uuid"]
+        return containers.claim(uuid, "h1", changed, group_uuid=team, added_disk=("demo", 10)).event_id
+
+    assert together(16, work) == [None, 1] * 8
+    with session.reader() as connection:
+        assert connection.execute(sa.select(models.quota_locks.c.disk)).scalar() == 88
+    assert quotas.usage("demo")["disk"] == 88
+
+
+def test_many_containers_are_not_added_up_while_there_is_room(database):
+    """A create costs the same however many there are: sums are for what comes near a limit."""
+    limits = {**UNLIMITED, "containers": 8, "memory": 1000, "cpu": 20}
+    with written() as statements:
         rows = [containers.insert(values(), limits) for _ in range(8)]
-        assert len(sums) == 1  # of the first: nobody had counted before
+        assert len(sums(statements)) == 1  # of the first: nobody had counted before
         with pytest.raises(exceptions.OverQuota):
             containers.insert(values(), limits)
-        assert len(sums) == 2
+        assert len(sums(statements)) == 2
         for row in rows[:3]:
             containers.destroy(row["uuid"])
         for _ in range(3):
             containers.insert(values(), limits)
-        assert len(sums) == 3  # the next, which found room for three
-    finally:
-        sa.event.remove(engine, "before_cursor_execute", note)
+        assert len(sums(statements)) == 3  # the next, which found room for three
 
 
 def test_a_limit_that_is_written_has_the_containers_counted_anew(database):

@@ -9,7 +9,7 @@ from zun.common.context import RequestContext
 from zun.db import compute_nodes, containers
 from zun.objects import Container
 from zun.tests.fixtures import new_container
-from zun.tests.unit.db.rows import CPUSET, NODE
+from zun.tests.unit.db.rows import CPUSET, NODE, values
 
 pytestmark = pytest.mark.usefixtures("database")
 UTC = datetime.UTC
@@ -142,6 +142,19 @@ def test_a_claim_is_saved_with_what_changed(context):
     assert (container.host, container.obj_what_changed()) == ("h1", set())
     row = containers.get(container.uuid)
     assert (row["host"], row["cpuset"], row["task_state"]) == ("h1", CPUSET, "container_creating")
+
+
+def test_a_disk_that_a_claim_adds_counts_for_the_next_who_adds(context):
+    compute_nodes.put("h1", NODE)
+    limits = {"containers": -1, "memory": -1, "cpu": -1, "disk": 10}
+    container, other = (Container(context, **values(disk=disk)) for disk in (0, 1))
+    other.create(limits)  # counts
+    container.create(limits)
+    container.cpuset, container.disk = CPUSET, 9
+    container.save_claim("h1")
+    assert containers.get(container.uuid)["disk"] == 9
+    with pytest.raises(exceptions.OverQuota, match="in use 10,"):
+        Container(context, **values(disk=1)).create(limits)
 
 
 def test_a_claim_of_what_another_host_has_leaves_the_object_as_it_was(context):
