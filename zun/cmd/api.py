@@ -20,8 +20,8 @@ from zun.scheduler.rpcapi import SchedulerAPI
 
 LOG = logging.getLogger(__name__)
 
-BROKER_RETRIES = 6
-"""Half a minute, as oslo.messaging waits 1, 3, 5 ... s between two: a restart of the broker goes unnoticed. Who waits
+BROKER_RETRIES = 5
+"""Half a minute: oslo.messaging waits two seconds longer each time. A restart of the broker goes unnoticed. Who waits
 for longer keeps a thread from those who only read."""
 
 

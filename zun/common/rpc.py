@@ -96,6 +96,17 @@ def get_client(
     transport: oslo_messaging.Transport, topic: str, version: str, retries: int | None = None
 ) -> oslo_messaging.RPCClient:
     """``retries`` of reaching a broker that is away, then one of UNDELIVERED; None: for ever."""
+    driver = transport._driver
+    if retries is not None and isinstance(driver, amqpdriver.AMQPDriverBase):
+        make = driver._get_reply_q
+
+        def reply_queue() -> str:
+            """For its first call a client makes the queue of its answers, and the library waits for ever for that."""
+            if driver._reply_q is None:
+                driver._get_connection(retry=retries).close()
+            return str(make())
+
+        driver._get_reply_q = reply_queue
     target = oslo_messaging.Target(topic=topic, version=version)
     return oslo_messaging.get_rpc_client(transport, target, serializer=ContextSerializer(), retry=retries)
 
