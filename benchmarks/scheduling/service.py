@@ -59,7 +59,7 @@ class SharedQueue(ComputeAPI):
 
     def create(self, context: RequestContext, host: str, container: Container, **arguments: Any) -> None:
         arguments["limits"] = {**arguments["limits"], HOST: host}
-        self._cast(context, AGENTS, "create", container=container, **arguments)
+        self._tell(context, AGENTS, "create", container=container, **arguments)
 
 
 class Witness(SchedulerAPI):
