@@ -97,7 +97,7 @@ def get_client(
 ) -> oslo_messaging.RPCClient:
     """``retries`` of reaching a broker that is away, then one of UNDELIVERED; None: for ever."""
     driver = transport._driver
-    if retries is not None and isinstance(driver, amqpdriver.AMQPDriverBase):
+    if retries is not None and hasattr(driver, "_get_reply_q"):
         make = driver._get_reply_q
 
         def reply_queue() -> str:
