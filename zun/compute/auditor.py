@@ -92,12 +92,7 @@ class Auditor:
         containers = Container.list_by_host(context, self._hostname)
         told, states = self._pool.current(), self._driver.list()
         for container in containers:
-            state = states.get(container.uuid)
-            found: tuple[Finding, ...] | None
-            if container.kind == Kind.LEFTOVER and state is not None:
-                found = (audit.left_over(container, state),)
-            else:
-                found = self._examined(container, told, state)
+            found = self._examined(container, told, states.get(container.uuid))
             if found is not None and any(finding.code in _DOUBTFUL for finding in found):
                 found = self._second_look(context, container.uuid, repair)
             if found is None:
@@ -123,8 +118,12 @@ class Auditor:
         self, container: Container, told: Mapping[str, CpuSet], state: RuntimeState | None
     ) -> tuple[Finding, ...] | None:
         """What is wrong with it; None when this is not the time to ask."""
+        if state is None:
+            return None
+        if container.kind == Kind.LEFTOVER:
+            return (audit.left_over(container, state),)
         planned = _planned(container, told)
-        if planned is None or state is None:
+        if planned is None:
             return None
         try:
             view = self._driver.pinning_view(container, state) if state.pid else None

@@ -213,6 +213,7 @@ class Lifecycle:
             if current is None:
                 return
             leftover, networks = current.kind == Kind.LEFTOVER, networks_of(current)
+            force = force or leftover
             if current.status != Status.DELETING:
                 current.status = Status.DELETING
             current.task_state = TaskState.DELETING
@@ -220,10 +221,10 @@ class Lifecycle:
             try:
                 if stop_timeout is not None:
                     self._stop_if_there(current, stop_timeout)
-                self._objects.remove(context, current, force=force or leftover)
+                self._objects.remove(context, current, force=force)
             except exceptions.ZunError as exc:
                 step.failed(exc)
-                if not force and not leftover:
+                if not force:
                     LOG.warning("Container %s could not be deleted: %s", current.uuid, exc)
                     current.status, current.task_state = Status.ERROR, None
                     current.status_reason = f"It could not be deleted: {exc}"
