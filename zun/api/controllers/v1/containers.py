@@ -13,8 +13,7 @@ from typing import Any
 from oslo_utils import timeutils, uuidutils
 
 from zun.api import committed, creation, hints, nets, paging
-from zun.api.controllers.v1 import one_container, requested
-from zun.api.controllers.v1.alive import alive
+from zun.api.controllers.v1 import host_up, one_container, requested
 from zun.api.controllers.v1.parts import Parts
 from zun.api.controllers.v1.sub_actions import SubActions
 from zun.api.microversion import v1
@@ -193,7 +192,7 @@ class Containers:
         with one_container.recorded(call, container, "delete"):
             # Saved before the message is sent: a lost one is found by its status and repeated.
             one_container.save_status(container, Status.DELETING, "delete", allowed)
-            if force and container.host and not alive(container.host, self._settings.service_down_time):
+            if force and container.host and not host_up.is_up(container.host, self._settings):
                 container.abandon()  # its host removes it when it comes back, if ever
                 return NO_CONTENT
             self._compute.delete(call.context, container, force=force, stop_timeout=timeout)

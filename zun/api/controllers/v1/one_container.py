@@ -8,7 +8,7 @@ from typing import Any
 from oslo_utils import timeutils
 
 from zun.api import placement as placement_rules
-from zun.api.controllers.v1 import alive
+from zun.api.controllers.v1 import host_up
 from zun.api.policy import Access
 from zun.api.request import Call
 from zun.api.schemas import containers as schemas
@@ -131,4 +131,4 @@ def require_host(container: Container) -> str:
 
 def require_host_up(container: Container, settings: Settings) -> None:
     """Raise HostUnavailable when the container's host is known to be down, instead of waiting for it."""
-    alive.require(require_host(container), settings.service_down_time)
+    host_up.require(require_host(container), settings)
