@@ -23,10 +23,8 @@ NEIGHBOURS = ("same_host", "different_host")
 def check_gates(hints: Mapping[str, Any], version: Version) -> None:
     """Raise InvalidParamInVersion for a hint that is newer than the request's version."""
     for name in (GROUP, *NEIGHBOURS):
-        if hints.get(name) is not None and version < microversion.GROUPS:
-            raise exceptions.InvalidParamInVersion(
-                param=f"hints.{name}", req_version=version, min_version=microversion.GROUPS
-            )
+        if hints.get(name) is not None:
+            microversion.require_for(f"hints.{name}", version, microversion.GROUPS)
 
 
 def resolved(context: RequestContext, hints: Mapping[str, Any]) -> dict[str, Any]:

@@ -251,14 +251,15 @@ def shape(settings: Settings, **others: Field) -> Schema:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A field of create that older versions know and refuse. ``if_empty``: also when it is empty or false."""
+    """A field of create that only versions from ``since`` on take. ``if_empty``: also when it is empty or false."""
 
     field: str
     since: Version
     if_empty: bool = True
 
-    def refuses(self, value: Any, version: Version) -> bool:
-        return version < self.since and (value is not None if self.if_empty else bool(value))
+    def asked(self, value: Any) -> bool:
+        """Whether something is asked with ``value``."""
+        return value is not None if self.if_empty else bool(value)
 
 
 CREATE_GATES = (

@@ -12,7 +12,7 @@ from typing import Any
 
 from oslo_utils import timeutils, uuidutils
 
-from zun.api import all_projects, committed, creation, hints, nets, paging
+from zun.api import all_projects, committed, creation, hints, microversion, nets, paging
 from zun.api.controllers.v1 import host_up, one_container, requested
 from zun.api.controllers.v1.parts import Parts
 from zun.api.controllers.v1.sub_actions import SubActions
@@ -188,8 +188,8 @@ class Containers:
     def _check_delete_gates(self, call: Call, container: Container, *, force: bool, stop: bool) -> None:
         """Each of the two is asked for, also when both are given: the reference lets ``stop`` hide ``force``."""
         for name, wanted, since in (("stop", stop, v1(12)), ("force", force, v1(7))):
-            if wanted and call.version < since:
-                raise exceptions.InvalidParamInVersion(param=name, req_version=call.version, min_version=since)
+            if wanted:
+                microversion.require_for(name, call.version, since)
         if stop and container.status == Status.RUNNING:
             call.access.require("container:stop", container)
         if force:

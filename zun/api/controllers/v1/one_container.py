@@ -7,6 +7,7 @@ from typing import Any
 
 from oslo_utils import timeutils
 
+from zun.api import microversion
 from zun.api import placement as placement_rules
 from zun.api.controllers.v1 import host_up
 from zun.api.policy import Access
@@ -85,8 +86,8 @@ def new_size(container: Container, given: Given, call: Call, settings: Settings)
     names = ("cpu", "memory", "cpu_policy", "keep_cpus")
     size = {name: given[name] for name in names if given.get(name) is not None}
     for name, since in schemas.UPDATE_SINCE.items():
-        if name in size and call.version < since:
-            raise exceptions.InvalidParamInVersion(param=name, req_version=call.version, min_version=since)
+        if name in size:
+            microversion.require_for(name, call.version, since)
     if size:
         placement_rules.resized(container, **size)
         require_host(container)
