@@ -7,8 +7,7 @@ from typing import Any
 
 from oslo_utils import timeutils
 
-from zun.api import microversion
-from zun.api import placement as placement_rules
+from zun.api import microversion, placement
 from zun.api.controllers.v1 import host_up
 from zun.api.policy import Access
 from zun.api.request import Call
@@ -89,7 +88,7 @@ def new_size(container: Container, given: Given, call: Call, settings: Settings)
         if name in size:
             microversion.require_for(name, call.version, since)
     if size:
-        placement_rules.resized(container, **size)
+        placement.check_resized(container, **size)
         require_host(container)
         # The host checks again when it writes: this spares it the work, and tells those who do not wait for it.
         growth = {name: float(size[name] - container[name]) for name in size.keys() & {"cpu", "memory"}}
