@@ -33,21 +33,6 @@ table = models.containers
 nodes = models.compute_nodes
 services = models.services
 
-FILTERS = frozenset(
-    {
-        "name",
-        "image",
-        "project_id",
-        "user_id",
-        "memory",
-        "host",
-        "task_state",
-        "status",
-        "auto_remove",
-        "uuid",
-    }
-)
-
 # What the scheduler and the trackers must know of a container that holds resources.
 CLAIM_COLUMNS = (
     "uuid",
