@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one connection of a driver to its Docker daemon."""
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -12,7 +13,6 @@ from docker import APIClient
 from docker import errors as docker_errors
 from docker.transport import UnixHTTPAdapter
 from docker.transport.unixconn import UnixHTTPConnectionPool
-from oslo_log import log as logging
 
 from zun.container.docker.errors import translated
 from zun.container.driver import ContainerView
