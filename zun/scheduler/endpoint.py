@@ -15,6 +15,7 @@ from oslo_utils import timeutils
 
 from zun.common import exceptions, rpc
 from zun.common.context import RequestContext, admin_context
+from zun.common.groups import Group
 from zun.common.mounts import mounts_of, volume_names
 from zun.compute.rpcapi import ComputeAPI
 from zun.db import container_actions as db_actions
@@ -27,7 +28,7 @@ from zun.scheduler.columns import Columns
 from zun.scheduler.host_state import Held
 from zun.scheduler.host_table import HostTable
 from zun.scheduler.peers import Peers
-from zun.scheduler.request_spec import GROUP_HINT, Group, RequestSpec
+from zun.scheduler.request_spec import GROUP_HINT, RequestSpec
 from zun.topology import Plan
 
 LOG = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from zun.common.groups import Policy
+from zun.common.groups import Group
 from zun.objects.placement import disk_promised, placement_request
 from zun.topology import PlacementRequest
 from zun.topology.holes import Demand
@@ -18,45 +18,12 @@ GROUP_HINT = "group"
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """The container group that a request belongs to. ``max_per_host`` matters to anti-affinity only.
-
-    ``members`` counts the members that hold something, by host; ``select`` fills it in from the hosts it is given.
-    """
-
-    uuid: str
-    policy: str
-    max_per_host: int = 1
-    name: str = ""
-    members: Mapping[str, int] = field(default_factory=dict, hash=False)
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> "Group":
-        return cls(row["uuid"], row["policy"], int((row["rules"] or {}).get("max_per_host") or 1), row["name"])
-
-    @property
-    def is_soft(self) -> bool:
-        """Its members go to the best host there is, not only to those that its policy allows."""
-        return self.policy in (Policy.SOFT_AFFINITY, Policy.SOFT_ANTI_AFFINITY)
-
-    @property
-    def row(self) -> Mapping[str, Any]:
-        """As ``zun.common.groups`` wants it."""
-        return {
-            "uuid": self.uuid,
-            "name": self.name or self.uuid,
-            "policy": self.policy,
-            "rules": {"max_per_host": self.max_per_host},
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class RequestSpec:
     """``disk`` is in GiB; all ``labels`` must be on the host; ``tried`` are hosts that refused, with their reasons.
 
     ``same_host`` and ``different_host`` are uuids of containers. ``extra_specs`` are asked of the host's aggregates,
     ``image_properties`` (architecture, os_type, runtime) of the host itself. ``demand`` says what the next requests
-    will probably be; ``select`` fills it in from the hosts it is given.
+    will probably be; ``select`` fills it in from the hosts it is given, and the members of the ``group``.
     """
 
     uuid: str
