@@ -14,10 +14,10 @@ from zun.api import microversion
 from zun.api.microversion import Version
 from zun.common import exceptions
 from zun.common.context import RequestContext
+from zun.common.hints import DIFFERENT_HOST, GROUP, SAME_HOST
 from zun.db import containers, groups
 
-GROUP = "group"
-NEIGHBOURS = ("same_host", "different_host")
+NEIGHBOURS = (SAME_HOST, DIFFERENT_HOST)
 
 
 def check_gates(hints: Mapping[str, Any], version: Version) -> None:

@@ -5,16 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from zun.common import hints
 from zun.common.groups import Group
 from zun.objects.placement import disk_promised, placement_request
 from zun.topology import PlacementRequest
 from zun.topology.holes import Demand
-
-LABEL_HINT = "label:"
-IMAGE_HINT = "image:"
-SAME_HOST_HINT = "same_host"
-DIFFERENT_HOST_HINT = "different_host"
-GROUP_HINT = "group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +55,14 @@ class RequestSpec:
         scheduler's own; those that it does not know ask for nothing.
         """
         asked = container.request
-        hints = asked.get("hints") or {}
-        scoped = {name: str(value) for name, value in hints.items() if ":" in name}
+        given = asked.get("hints") or {}
+        scoped = {name: str(value) for name, value in given.items() if ":" in name}
         labels, properties, specs = {}, {}, {}
         for name, value in scoped.items():
-            if name.startswith(LABEL_HINT):
-                labels[name.removeprefix(LABEL_HINT)] = value
-            elif name.startswith(IMAGE_HINT):
-                properties[name.removeprefix(IMAGE_HINT)] = value
+            if name.startswith(hints.LABEL):
+                labels[name.removeprefix(hints.LABEL)] = value
+            elif name.startswith(hints.IMAGE):
+                properties[name.removeprefix(hints.IMAGE)] = value
             else:
                 specs[name] = value
         return cls(
@@ -82,8 +77,8 @@ class RequestSpec:
             project_id=container.project_id,
             image=container.get("image", None),  # who only asks where it would go may leave it out
             group=group,
-            same_host=_uuids(hints.get(SAME_HOST_HINT)),
-            different_host=_uuids(hints.get(DIFFERENT_HOST_HINT)),
+            same_host=_uuids(given.get(hints.SAME_HOST)),
+            different_host=_uuids(given.get(hints.DIFFERENT_HOST)),
             extra_specs=specs,
             image_properties=properties,
         )
