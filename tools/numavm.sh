@@ -67,11 +67,10 @@ build() {
     local root=$DIR/rootfs
     rm -rf disk.* state.* vmlinuz initrd.img img.????
     [ -f rootfs.done ] || rm -rf "$root"        # a half-done build resumes at the image
-    local pk=systemd-sysv,systemd-resolved,dbus,udev,kmod,openssh-server,iproute2,iputils-ping,procps
+    local pk=systemd-sysv,dbus,udev,kmod,openssh-server,iproute2,iputils-ping,procps
     pk=$pk,ca-certificates,curl,tar,xz-utils,busybox-static,numactl,util-linux,hwloc-nox
     pk=$pk,docker.io,iptables,python3,python3-venv,python3-pip,python3-dev,gcc,libc6-dev
     pk=$pk,initramfs-tools,zstd,git,stress-ng${NUMAVM_EXTRA:+,$NUMAVM_EXTRA}
-    pk=${pk//,systemd-resolved/}
     local t; t=$(now)
     if [ ! -f rootfs.done ]; then
     debootstrap --variant=minbase --include="$pk" "$suite" "$root" "$mirror" > debootstrap.log 2>&1 \

@@ -74,9 +74,10 @@ class Body:
         if not self.has_data:
             return
         yield from self._string()
-        while self._token() == ",":
-            self._name()
+        token = self._token()
+        if token == ",":
             raise exceptions.ValidationError(detail="'data' must be the last member of the body.")
+        self._end(token)
 
     def _read_to_data(self) -> None:
         first = self._token(optional=True)
@@ -85,7 +86,7 @@ class Body:
         if first != "{":
             raise self._broken("an object is wanted")
         if self._peek() == "}":
-            self._token()
+            self._end(self._token())
             return
         while True:
             name = self._name()
@@ -97,8 +98,17 @@ class Body:
             if self._token() != '"':
                 raise exceptions.SchemaValidationError(detail=f"{name[:64]}: it is not a text.")
             self.members[name] = self._short()
-            if self._token() != ",":
+            token = self._token()
+            if token != ",":
+                self._end(token)
                 return
+
+    def _end(self, token: str | None) -> None:
+        """Check that ``token`` ends the object, and the object the body."""
+        if token != "}":
+            raise self._broken("a comma or the end of the object is wanted")
+        if self._token(optional=True) is not None:
+            raise self._broken("something follows its end")
 
     def _name(self) -> str:
         if self._token() != '"':

@@ -46,7 +46,7 @@ def _noauth(app: WsgiApp, *, anybody: bool) -> WsgiApp:
     def middleware(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if environ["zun.path"] not in request.DOCUMENTS:
             client = environ.get("REMOTE_ADDR") or ""
-            if not anybody and not _is_loopback(client):
+            if not anybody and not is_loopback(client):
                 LOG.warning("Refused a request from %s, as [api] auth_strategy is noauth", client or "a local socket")
                 raise exceptions.Forbidden(
                     "This server checks nobody's identity ([api] auth_strategy = noauth), so it answers clients on its "
@@ -62,7 +62,8 @@ def _noauth(app: WsgiApp, *, anybody: bool) -> WsgiApp:
     return middleware
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can use the address; False for what is none."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

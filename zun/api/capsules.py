@@ -107,10 +107,7 @@ def _sum(members: Sequence[Fields], what: str) -> Any:
 def _placement(given: Mapping[str, Any] | None, version: Version) -> dict[str, Any]:
     if not given:
         return {}
-    if version < microversion.PLACEMENT:
-        raise exceptions.InvalidParamInVersion(
-            param="template.spec.placement", req_version=version, min_version=microversion.PLACEMENT
-        )
+    microversion.require_for("template.spec.placement", version, microversion.PLACEMENT)
     try:
         return schemas.PLACEMENT(given)
     except exceptions.SchemaValidationError as exc:

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from zun.api import nets
+from zun.api import microversion, nets
 from zun.api.microversion import Version, v1
 from zun.api.mounts import mounts
 from zun.api.placement import placement
@@ -35,8 +35,8 @@ def generated_name(choose: random.Random) -> str:
 def check_gates(given: Mapping[str, Any], version: Version) -> None:
     """Raise InvalidParamInVersion for a field that is newer than the request's version."""
     for gate in CREATE_GATES:
-        if gate.refuses(given.get(gate.field), version):
-            raise exceptions.InvalidParamInVersion(param=gate.field, req_version=version, min_version=gate.since)
+        if gate.asked(given.get(gate.field)):
+            microversion.require_for(gate.field, version, gate.since)
 
 
 def container_fields(given: Mapping[str, Any], *, run: bool, version: Version, settings: Settings) -> dict[str, Any]:

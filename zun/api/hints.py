@@ -14,19 +14,17 @@ from zun.api import microversion
 from zun.api.microversion import Version
 from zun.common import exceptions
 from zun.common.context import RequestContext
+from zun.common.hints import DIFFERENT_HOST, GROUP, SAME_HOST
 from zun.db import containers, groups
 
-GROUP = "group"
-NEIGHBOURS = ("same_host", "different_host")
+NEIGHBOURS = (SAME_HOST, DIFFERENT_HOST)
 
 
 def check_gates(hints: Mapping[str, Any], version: Version) -> None:
     """Raise InvalidParamInVersion for a hint that is newer than the request's version."""
     for name in (GROUP, *NEIGHBOURS):
-        if hints.get(name) is not None and version < microversion.GROUPS:
-            raise exceptions.InvalidParamInVersion(
-                param=f"hints.{name}", req_version=version, min_version=microversion.GROUPS
-            )
+        if hints.get(name) is not None:
+            microversion.require_for(f"hints.{name}", version, microversion.GROUPS)
 
 
 def resolved(context: RequestContext, hints: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zun.api import errors
+from zun.common import exceptions
 
 SERVICE = "container"
 HEADER = "OpenStack-API-Version"
@@ -110,3 +111,9 @@ def require(version: Version, since: Version, until: Version, what: Any) -> None
             f"Version {version} is not supported by this API: {what} exists {window}. Send the header "
             f"'{HEADER}: {SERVICE} {until}'."
         )
+
+
+def require_for(param: str, version: Version, since: Version) -> None:
+    """Raise InvalidParamInVersion for a parameter of a request that is newer than its ``version``."""
+    if version < since:
+        raise exceptions.InvalidParamInVersion(param=param, req_version=version, min_version=since)

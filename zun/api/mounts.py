@@ -70,10 +70,7 @@ def _mount(item: Mapping[str, Any], version: Version, memory_mib: int, disk: Ran
     if kind == "bind":
         return _file(target, source, size)
     if kind == "tmpfs":
-        if version < microversion.MOUNTS:
-            raise exceptions.InvalidParamInVersion(
-                param="mounts.type tmpfs", req_version=version, min_version=microversion.MOUNTS
-            )
+        microversion.require_for("mounts.type tmpfs", version, microversion.MOUNTS)
         if source is not None:
             raise _wrong(f"{target}: a tmpfs has a size and no source")
         return Mount(Kind.TMPFS, target, size_mib=_size(target, size, 1, memory_mib, suffixes=True))

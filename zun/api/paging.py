@@ -24,7 +24,6 @@ _PARAMETERS: Mapping[str, Field] = {
     "expand": Field({}),
     "resource_url": TEXT,
 }
-PARAMETERS = frozenset(_PARAMETERS)
 
 
 def parameters(**others: Field) -> Schema:

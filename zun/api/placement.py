@@ -46,11 +46,11 @@ def placement(given: Mapping[str, Any]) -> dict[str, Any]:
             "memory", "a dedicated container needs its memory in MiB, for example 1024, to have it on its nodes"
         )
     placed = {**DEFAULTS, **asked, "numa_nodes": _nodes(asked)}
-    check_shape(placed, int(cpu), memory)
+    _check_shape(placed, int(cpu), memory)
     return placed
 
 
-def check_shape(placed: Mapping[str, Any], cpu: int, memory: int) -> None:
+def _check_shape(placed: Mapping[str, Any], cpu: int, memory: int) -> None:
     """Raise InvalidValue unless ``cpu`` CPUs and ``memory`` MiB can be spread as ``placed`` says."""
     nodes = placed["numa_nodes"]
     if nodes > cpu:
@@ -62,7 +62,7 @@ def check_shape(placed: Mapping[str, Any], cpu: int, memory: int) -> None:
     _check_pages(placed, memory)
 
 
-def resized(
+def check_resized(
     row: Mapping[str, Any],
     cpu: float | None = None,
     memory: int | None = None,
@@ -82,7 +82,7 @@ def resized(
         return
     if new_cpu < 1 or new_cpu != int(new_cpu):
         raise _refusal("cpu", f"{_WHOLE}; {new_cpu:g} is not one")
-    check_shape({**DEFAULTS, **row["placement"]}, int(new_cpu), row["memory"] if memory is None else memory)
+    _check_shape({**DEFAULTS, **row["placement"]}, int(new_cpu), row["memory"] if memory is None else memory)
 
 
 def _nodes(asked: Mapping[str, Any]) -> int:

@@ -2,7 +2,6 @@
 """zun-api: the REST API on its own server. Behind uWSGI or gunicorn use ``zun.wsgi.api:application``."""
 
 import gc
-import ipaddress
 import logging
 import socket
 import threading
@@ -12,7 +11,7 @@ import oslo_messaging
 from cheroot import wsgi
 from oslo_config import cfg
 
-from zun.api import app
+from zun.api import app, auth
 from zun.cmd import program
 from zun.common import rpc
 from zun.compute.rpcapi import ComputeAPI
@@ -38,11 +37,12 @@ def check_noauth(conf: cfg.ConfigOpts) -> None:
 
 
 def _is_loopback(host: str) -> bool:
+    """Whether all addresses of a name are."""
     try:
         addresses = {str(found[4][0]) for found in socket.getaddrinfo(host, None)}
     except OSError:
         return False
-    return all(ipaddress.ip_address(address.split("%")[0]).is_loopback for address in addresses)
+    return all(map(auth.is_loopback, addresses))
 
 
 def build(conf: cfg.ConfigOpts, transport: oslo_messaging.Transport) -> Any:

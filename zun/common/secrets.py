@@ -16,17 +16,19 @@ KEY_CHARACTERS = 32
 
 
 def keys(conf: cfg.ConfigOpts) -> tuple[str, ...]:
-    """The operator's keys, the one that encrypts first. Raises ValueError for one that is too short."""
-    found = [conf.auth_encryption_key] if conf.auth_encryption_key else []
+    """The operator's keys, the one that encrypts first. Raises Misconfigured, naming the option."""
+    found = [("auth_encryption_key", conf.auth_encryption_key)] if conf.auth_encryption_key else []
     if conf.auth_encryption_key_file:
+        option = "auth_encryption_key_file"
         try:
             lines = pathlib.Path(conf.auth_encryption_key_file).read_text().splitlines()
-        except OSError as exc:
-            raise ValueError(f"[DEFAULT] auth_encryption_key_file cannot be read: {exc}") from None
-        found += [line.strip() for line in lines if line.strip()]
-    if any(len(key.encode()) < KEY_CHARACTERS or not key.isascii() for key in found):
-        raise ValueError(f"[DEFAULT] an encryption key has at least {KEY_CHARACTERS} ASCII characters.")
-    return tuple(found)
+        except (OSError, UnicodeError) as exc:
+            raise exceptions.Misconfigured(f"[DEFAULT] {option} cannot be read: {exc}") from None
+        found += [(option, line.strip()) for line in lines if line.strip()]
+    for option, key in found:
+        if len(key) < KEY_CHARACTERS or not key.isascii():
+            raise exceptions.Misconfigured(f"[DEFAULT] {option}: a key has at least {KEY_CHARACTERS} ASCII characters.")
+    return tuple(key for _, key in found)
 
 
 def make_key_file(path: str) -> None:

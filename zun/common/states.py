@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container's status may be, what may be done in it, and where it may go next.
+"""What a container's status may be, what may be done in it, and where it may go next; and the statuses of an image.
 
 Source: the lifecycle contract of Zun's API v1. The tables are the only place that knows these rules.
 """
@@ -23,6 +23,15 @@ class Status(StrEnum):
     DELETING = "Deleting"
     DELETED = "Deleted"
     DEAD = "Dead"
+
+
+class ImageStatus(StrEnum):
+    """Of an image that a host has or is to have."""
+
+    PULLING = "Pulling"
+    COMMITTING = "Committing"
+    AVAILABLE = "Available"
+    ERROR = "Error"
 
 
 class TaskState(StrEnum):

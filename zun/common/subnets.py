@@ -28,10 +28,15 @@ class Pool:
     prefix: int
 
     def __post_init__(self) -> None:
-        """ValueError for what gives no blocks, in the words of the operator's options."""
-        whole = ipaddress.IPv4Network(self.cidr)
+        """Raises Misconfigured, naming the operator's option, for what gives no blocks."""
+        try:
+            whole = ipaddress.IPv4Network(self.cidr)
+        except ValueError as exc:
+            raise exceptions.Misconfigured(
+                f"[network] subnet_pool = {self.cidr}: it is no IPv4 block such as 10.224.0.0/12 ({exc})"
+            ) from None
         if not whole.prefixlen <= self.prefix:
-            raise ValueError(
+            raise exceptions.Misconfigured(
                 f"[network] subnet_prefix = {self.prefix} is shorter than the prefix of subnet_pool = {self.cidr}"
             )
 

@@ -91,9 +91,7 @@ class ComputeNodeTracker:
             self._usage = Usage(held)
             self._disks = {each.uuid: disk_promised(each) for each in containers if each.uuid in held}
 
-    def container_claim(
-        self, context: RequestContext, container: Container, limits: Mapping[str, Any] | None = None
-    ) -> Claim:
+    def container_claim(self, container: Container, limits: Mapping[str, Any] | None = None) -> Claim:
         """Take for ``container`` what ``limits`` plan, or what fits instead. Raises ClaimRefused.
 
         Nothing is persisted: commit ``claim.plan`` with the container, or let the claim abort. Raises Conflict for a

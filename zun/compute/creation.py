@@ -77,7 +77,7 @@ class Creation:
                 return
             by_default = self._set_default_disk(container)
             try:
-                claim = self._tracker.container_claim(context, container, limits)
+                claim = self._tracker.container_claim(container, limits)
                 with claim:
                     committed = self._commit(context, container, claim)
             except exceptions.ClaimRefused as exc:

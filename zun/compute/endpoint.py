@@ -4,7 +4,7 @@
 import concurrent.futures
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import oslo_messaging
 
@@ -14,10 +14,10 @@ from zun.compute.archives import Archives
 from zun.compute.auditor import Auditor
 from zun.compute.images import Images
 from zun.compute.parts import Parts
+from zun.compute.size import Size
 from zun.compute.terminals import TerminalDesk
 from zun.container.driver import Console
 from zun.objects import Container
-from zun.topology import CpuSet
 
 LOG = logging.getLogger(__name__)
 
@@ -97,49 +97,12 @@ class ComputeEndpoint:
         self._submit(self._parts.lifecycle.kill, context, container, signal)
 
     @rpc.quick
-    def resize(
-        self,
-        context: RequestContext,
-        *,
-        container: Container,
-        cpu: float | None,
-        memory: int | None,
-        cpu_policy: str | None = None,
-        keep_cpus: str = "",
-        quota: Mapping[str, int] | None = None,
-    ) -> None:
-        self._submit(
-            self._parts.resizer.resize,
-            context,
-            container,
-            cpu=cpu,
-            memory=memory,
-            cpu_policy=cpu_policy,
-            keep_cpus=CpuSet(keep_cpus),
-            quota=quota,
-        )
+    def resize(self, context: RequestContext, *, container: Container, **size: Unpack[Size]) -> None:
+        self._submit(self._parts.resizer.resize, context, container, **size)
 
     @expected
-    def update(
-        self,
-        context: RequestContext,
-        *,
-        container: Container,
-        cpu: float | None,
-        memory: int | None,
-        cpu_policy: str | None = None,
-        keep_cpus: str = "",
-        quota: Mapping[str, int] | None = None,
-    ) -> Container:
-        return self._parts.resizer.update(
-            context,
-            container,
-            cpu=cpu,
-            memory=memory,
-            cpu_policy=cpu_policy,
-            keep_cpus=CpuSet(keep_cpus),
-            quota=quota,
-        )
+    def update(self, context: RequestContext, *, container: Container, **size: Unpack[Size]) -> Container:
+        return self._parts.resizer.update(context, container, **size)
 
     @expected
     def logs(

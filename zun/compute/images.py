@@ -17,6 +17,7 @@ from zun.common.context import RequestContext
 from zun.common.image_reference import LOCAL, Reference, join
 from zun.common.locks import KeyedLocks
 from zun.common.secrets import Cipher
+from zun.common.states import ImageStatus
 from zun.container import driver
 from zun.container.driver import ImageFacts, RegistryAuth
 from zun.objects import Container, Image, Registry
@@ -252,12 +253,11 @@ class Images:
         try:
             facts = self._store.bring(context, name, auth, seen_now_and_then(image))
         except exceptions.ZunError as exc:
-            image.status, image.status_detail = "Error", str(exc)[:255]
+            image.status, image.status_detail = ImageStatus.ERROR, str(exc)[:255]
             image.save()
             LOG.warning("Image %s (%s) could not be pulled: %s", image.uuid, name, exc)
             return
-        image.image_id, image.size = facts.image_id, str(facts.size)
-        image.status, image.status_detail = "Available", None
+        image.set_available(facts.image_id, facts.size)
         image.save()
         LOG.info("Image %s (%s) is here", image.uuid, name)
 

@@ -183,8 +183,7 @@ class Lifecycle:
                 LOG.warning("No image could be made of container %s: %s", container.uuid, exc)
                 image.destroy()
                 return
-            image.image_id, image.size = facts.image_id, str(facts.size)
-            image.status, image.status_detail = "Available", None
+            image.set_available(facts.image_id, facts.size)
             try:
                 image.save()
             except exceptions.ImageNotFound as exc:  # it was deleted meanwhile, when there was nothing to remove

@@ -4,6 +4,7 @@
 import contextlib
 import logging
 from collections.abc import Mapping
+from typing import Unpack
 
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
@@ -14,10 +15,10 @@ from zun.compute.record import logged
 from zun.compute.resize import Resize
 from zun.compute.runtime_objects import RuntimeObjects
 from zun.compute.shared_pool import SharedPool
+from zun.compute.size import Size
 from zun.objects import Container
 from zun.objects.placement import cpuset_record, disk_promised, held_plan
 from zun.topology import CpuSet, Plan
-from zun.topology.cpuset import NO_CPUS
 
 LOG = logging.getLogger(__name__)
 
@@ -47,22 +48,20 @@ class Resizer:
         cpu: float | None = None,
         memory: int | None = None,
         cpu_policy: str | None = None,
-        keep_cpus: CpuSet = NO_CPUS,
+        keep_cpus: str = "",
         quota: Mapping[str, int] | None = None,
     ) -> Container:
-        """Change CPUs, memory (MiB) or CPU policy of a container, running or not, on the cells it is on.
-
-        The CPUs of ``keep_cpus`` stay with it.
+        """Change CPUs, memory or CPU policy of a container, running or not, on the cells it is on, as a ``Size`` says.
 
         New CPUs are claimed and emptied before they are used, old ones given back after they were left. When a step
         fails everything is as before. Raises ClaimRefused when the host has not got what is wanted, and with ``quota``
-        (the default limits of projects) OverQuota when the project may not have it.
+        OverQuota when the project may not have it.
         """
         with self._operations.undisturbed(context, container.uuid) as current:
             if current is None:
                 raise exceptions.ContainerNotFound(container=container.uuid)
             states.check_action("update", current)
-            resize = Resize.of(current, cpu, memory, cpu_policy, keep_cpus)
+            resize = Resize.of(current, cpu, memory, cpu_policy, CpuSet(keep_cpus))
             self._settle(current, resize.old)
             new = self._tracker.resize(current.uuid, resize.request, resize.keep)
             try:
@@ -81,22 +80,10 @@ class Resizer:
             LOG.info("Container %s is %s on CPUs %s with %s MiB", current.uuid, resize.policy, new.cpus, resize.memory)
             return current
 
-    def resize(
-        self,
-        context: RequestContext,
-        container: Container,
-        *,
-        cpu: float | None,
-        memory: int | None,
-        cpu_policy: str | None = None,
-        keep_cpus: CpuSet = NO_CPUS,
-        quota: Mapping[str, int] | None = None,
-    ) -> None:
+    def resize(self, context: RequestContext, container: Container, **size: Unpack[Size]) -> None:
         """As ``update``, for a caller that does not wait: a failure is in the log and leaves everything as it was."""
         with logged("resize", container.uuid):
-            self.update(
-                context, container, cpu=cpu, memory=memory, cpu_policy=cpu_policy, keep_cpus=keep_cpus, quota=quota
-            )
+            self.update(context, container, **size)
 
     def settle(self, context: RequestContext, uuid: str) -> None:
         """Let the container hold here what its row says, and run there: a change of that was neither done nor undone.

@@ -3,12 +3,13 @@
 
 import base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import oslo_messaging
 
 from zun.common import rpc
 from zun.common.context import RequestContext
+from zun.compute.size import Size
 from zun.objects import Container
 
 VERSION = "1.0"
@@ -103,40 +104,16 @@ class ComputeAPI:
     def kill(self, context: RequestContext, container: Container, signal: str | None = None) -> None:
         self._cast(context, container, "kill", signal=signal)
 
-    def resize(
-        self,
-        context: RequestContext,
-        container: Container,
-        *,
-        cpu: float | None = None,
-        memory: int | None = None,
-        cpu_policy: str | None = None,
-        keep_cpus: str | None = None,
-        quota: Mapping[str, int] | None = None,
-    ) -> None:
+    def resize(self, context: RequestContext, container: Container, **size: Unpack[Size]) -> None:
         """Cast: as ``update``, for callers that do not wait for the outcome."""
-        size = {"cpu": cpu, "memory": memory, "cpu_policy": cpu_policy, "keep_cpus": keep_cpus or "", "quota": quota}
-        self._cast(context, container, "resize", version="1.2", **size)
+        self._cast(context, container, "resize", version="1.2", **_whole(size))
 
-    def update(
-        self,
-        context: RequestContext,
-        container: Container,
-        *,
-        cpu: float | None = None,
-        memory: int | None = None,
-        cpu_policy: str | None = None,
-        keep_cpus: str | None = None,
-        quota: Mapping[str, int] | None = None,
-    ) -> Container:
+    def update(self, context: RequestContext, container: Container, **size: Unpack[Size]) -> Container:
         """Call: change what the container has; the answer is the changed one. ClaimRefused if it cannot be held.
 
-        ``keep_cpus``, in the kernel's list form, names those of its CPUs that it must keep. ``quota`` are the default
-        limits of projects: OverQuota if it is more than the project may have when the change is written. Both since
-        version 1.2.
+        ``keep_cpus`` and ``quota`` since version 1.2.
         """
-        size = {"cpu": cpu, "memory": memory, "cpu_policy": cpu_policy, "keep_cpus": keep_cpus or "", "quota": quota}
-        changed: Container = self._call(context, container, "update", version="1.2", **size)
+        changed: Container = self._call(context, container, "update", version="1.2", **_whole(size))
         return changed
 
     def logs(
@@ -262,3 +239,8 @@ class ComputeAPI:
         except BaseException:
             self._tell(context, host, "archive_close", version="1.2", transfer=transfer)
             raise
+
+
+def _whole(size: Size) -> dict[str, Any]:
+    """With what stays as it is: a host of an older release does not know it otherwise."""
+    return {"cpu": None, "memory": None, "cpu_policy": None, "keep_cpus": "", "quota": None, **size}

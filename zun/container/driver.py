@@ -423,13 +423,11 @@ class Resources(Protocol):
 class Console(Protocol):
     """Looks into a container and runs commands inside it."""
 
-    def execute(
-        self, container: ContainerView, command: Sequence[str], timeout: float | None = None
-    ) -> tuple[str, int]:
+    def execute(self, container: ContainerView, command: Sequence[str], timeout: float) -> tuple[str, int]:
         """Run ``command`` without a shell; return its output, both streams as they came, and its exit code.
 
-        ``timeout`` in seconds, None: the driver's default. When it is over the command is abandoned (it goes
-        on inside the container) and Conflict is raised.
+        When ``timeout`` (seconds) is over the command is abandoned (it goes on inside the container) and Conflict is
+        raised.
         """
         ...
 

@@ -100,13 +100,11 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
         registry: Mapping[str, ImageFacts] | None = None,
         cpus: CpuSet | None = None,
         mems: CpuSet | None = None,
-        execute_timeout: float = 5.0,
         runtime: InMemoryRuntime | None = None,
     ) -> None:
         super().__init__(
             images=images,
             registry=registry,
-            execute_timeout=execute_timeout,
             host_facts=host_facts,
             latency=latency,
             runtime=runtime or InMemoryRuntime(),
@@ -119,7 +117,7 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
         """Return an empty runtime of this host; the entry point of ``[compute] container_driver = fake``."""
-        return cls(replace(DEFAULT_FACTS, name=conf.host), execute_timeout=conf.docker.execute_timeout)
+        return cls(replace(DEFAULT_FACTS, name=conf.host))
 
     # What tests do to it.
 

@@ -13,22 +13,15 @@ from zun.container.logs import since_epoch, tail_lines
 
 
 class InMemoryConsole(OnRuntime):
-    def __init__(self, *, execute_timeout: float, **more: Any) -> None:
-        super().__init__(**more)
-        self._execute_timeout = execute_timeout
-
-    def execute(
-        self, container: ContainerView, command: Sequence[str], timeout: float | None = None
-    ) -> tuple[str, int]:
+    def execute(self, container: ContainerView, command: Sequence[str], timeout: float) -> tuple[str, int]:
         with self._operation("execute", container):
             found = self._running(container, "execute a command in")
             if found.paused:
                 raise exceptions.Conflict(f"Cannot execute a command in container {found.uuid}: it is paused")
         outcome = pretend(command) or Outcome("", 0)
-        limit = self._execute_timeout if timeout is None else timeout
-        if outcome.seconds > limit:
+        if outcome.seconds > timeout:
             # Raised at once: the wait would prove nothing.
-            raise exceptions.Conflict(f"The command did not end within {limit:g} seconds in {container.uuid}")
+            raise exceptions.Conflict(f"The command did not end within {timeout:g} seconds in {container.uuid}")
         return outcome.output, outcome.code
 
     def logs(

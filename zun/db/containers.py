@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from oslo_utils import timeutils
 
 from zun.common import exceptions, states
-from zun.common import groups as group_rules
 from zun.common.context import RequestContext
+from zun.common.groups import Group
 from zun.common.kinds import Kind
 from zun.db import (
     container_actions,
@@ -32,21 +32,6 @@ from zun.db import volumes as project_volumes
 table = models.containers
 nodes = models.compute_nodes
 services = models.services
-
-FILTERS = frozenset(
-    {
-        "name",
-        "image",
-        "project_id",
-        "user_id",
-        "memory",
-        "host",
-        "task_state",
-        "status",
-        "auto_remove",
-        "uuid",
-    }
-)
 
 # What the scheduler and the trackers must know of a container that holds resources.
 CLAIM_COLUMNS = (
@@ -483,8 +468,8 @@ def _check_name(connection: sa.Connection, name: str, unique: Scope, project_id:
 
 
 def _check_group(connection: sa.Connection, group_uuid: str, uuid: str, hostname: str) -> None:
-    group = groups.lock(connection, group_uuid)
-    reason = group_rules.broken_by(group, groups.held(connection, group_uuid, without=uuid), hostname)
+    group = Group.of(groups.lock(connection, group_uuid))
+    reason = group.broken_by(groups.held(connection, group_uuid, without=uuid), hostname)
     if reason is not None:
         raise exceptions.GroupRuleBroken(host=hostname, reason=reason)
 

@@ -13,6 +13,7 @@ from oslo_utils import timeutils, uuidutils
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.image_reference import LOCAL, Reference
+from zun.common.states import ImageStatus
 from zun.db import models, paging, session
 
 table = models.images
@@ -34,7 +35,7 @@ def insert(values: Mapping[str, Any]) -> session.Row:
 
     Raises ImageAlreadyExists when the host has this repo and tag.
     """
-    values = {"status": "Pulling", **values}
+    values = {"status": ImageStatus.PULLING, **values}
     try:
         with session.writer() as connection:
             whole = {**values, "pulled": _digest(values), "created_at": timeutils.utcnow()}
@@ -49,7 +50,7 @@ def insert_committed(values: Mapping[str, Any]) -> session.Row:
     """Add an image that is being made of a container. Names are not unique: the newest of a name is meant by it."""
     whole = {
         **values,
-        "status": "Committing",
+        "status": ImageStatus.COMMITTING,
         "local_name": f"{LOCAL}:{values['uuid']}",
         "created_at": timeutils.utcnow(),
     }
@@ -113,10 +114,11 @@ def fail_unfinished(
     host: str, reason: str, before: datetime.datetime | None = None, busy: Collection[str] = ()
 ) -> None:
     """Nothing pulls or makes these images of ``host`` any more: all, or those asked for ``before`` and not ``busy``."""
-    under_way = (table.c.host == host) & table.c.status.in_(("Pulling", "Committing")) & table.c.uuid.not_in(busy)
+    unfinished = (ImageStatus.PULLING, ImageStatus.COMMITTING)
+    under_way = (table.c.host == host) & table.c.status.in_(unfinished) & table.c.uuid.not_in(busy)
     if before is not None:
         under_way &= table.c.created_at < before
-    values = {"status": "Error", "status_detail": reason, "updated_at": timeutils.utcnow()}
+    values = {"status": ImageStatus.ERROR, "status_detail": reason, "updated_at": timeutils.utcnow()}
     with session.reader() as connection:
         found = list(connection.execute(sa.select(table.c.uuid).where(under_way)).scalars())
     if found:

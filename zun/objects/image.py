@@ -8,6 +8,7 @@ from typing import Any, Self
 from oslo_versionedobjects import fields
 
 from zun.common.context import RequestContext
+from zun.common.states import ImageStatus
 from zun.db import image_grants as db_grants
 from zun.db import images as db
 from zun.objects import base
@@ -33,7 +34,7 @@ def image_found(name: str, tags: Sequence[str], ident: str, size: int) -> dict[s
 class Image(base.ZunObject):
     """``tag`` may be a digest. ``image_id`` and ``size`` (bytes, as text) are None until it is there.
 
-    ``status`` is Pulling, Committing, Available or Error; ``status_detail`` says how far it is or why it failed.
+    ``status`` is an ImageStatus; ``status_detail`` says how far it is or why it failed.
     ``local_name`` is what the runtime knows one by that was made of a container, else empty.
     """
 
@@ -107,6 +108,11 @@ class Image(base.ZunObject):
     ) -> None:
         """They are not on ``host`` any more, or everybody can have them. ``before`` spares what was shown since."""
         db_grants.remove(host, images, before)
+
+    def set_available(self, image_id: str, size: int) -> None:
+        """Its host has it now. ``size`` is in bytes. Nothing is written."""
+        self.image_id, self.size = image_id, str(size)
+        self.status, self.status_detail = ImageStatus.AVAILABLE, None
 
     @base.remotable
     def save(self) -> None:

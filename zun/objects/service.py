@@ -37,5 +37,10 @@ def is_up(service: Mapping[str, Any], now: datetime.datetime, service_down_time:
 
 def silent_seconds(service: Mapping[str, Any], now: datetime.datetime) -> float:
     """Since its last sign of life, by its host's clock then and by that of ``now``: below 0 if they do not agree."""
-    seen = service["last_seen_up"] or service["updated_at"] or service["created_at"]
-    return float((now.replace(tzinfo=None) - seen.replace(tzinfo=None)).total_seconds())
+    return float((now.replace(tzinfo=None) - last_sign(service).replace(tzinfo=None)).total_seconds())
+
+
+def last_sign(service: Mapping[str, Any]) -> datetime.datetime:
+    """When it gave a sign of life, by its host's clock, or else when its row was written. UTC."""
+    seen: datetime.datetime = service["last_seen_up"] or service["updated_at"] or service["created_at"]
+    return seen

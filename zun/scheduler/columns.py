@@ -15,6 +15,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from zun.objects.service import last_sign
 from zun.scheduler.host_state import HostState
 from zun.topology import PlacementRequest
 from zun.topology.holes import Demand, Shape, usual
@@ -247,8 +248,7 @@ class Columns(Sequence[HostState]):
             service = host.service
             self.on_services.clear()
             store["serving"][row] = service is not None and not service["disabled"] and not service["forced_down"]
-            seen = service and (service["last_seen_up"] or service["updated_at"] or service["created_at"])
-            store["seen"][row] = microseconds(seen) if seen else NEVER
+            store["seen"][row] = NEVER if service is None else microseconds(last_sign(service))
         store["pinning"][row] = host.enable_cpu_pinning
         if self._values and (before is None or not _same_facts(before, host)):
             for values in self._values.values():

@@ -57,5 +57,3 @@ def dry_run(
         table.put(host.taken(f"{spec.uuid}-{number}", best.held(spec)))
         placed.append(tuple(answer))
     return DryRun(tuple(placed), None)
-
-

@@ -13,8 +13,9 @@ from typing import Any
 import oslo_messaging
 from oslo_utils import timeutils
 
-from zun.common import exceptions, rpc
+from zun.common import exceptions, hints, rpc
 from zun.common.context import RequestContext, admin_context
+from zun.common.groups import Group
 from zun.common.mounts import mounts_of, volume_names
 from zun.compute.rpcapi import ComputeAPI
 from zun.db import container_actions as db_actions
@@ -27,7 +28,7 @@ from zun.scheduler.columns import Columns
 from zun.scheduler.host_state import Held
 from zun.scheduler.host_table import HostTable
 from zun.scheduler.peers import Peers
-from zun.scheduler.request_spec import GROUP_HINT, Group, RequestSpec
+from zun.scheduler.request_spec import RequestSpec
 from zun.topology import Plan
 
 LOG = logging.getLogger(__name__)
@@ -309,5 +310,5 @@ def _reasons(tried: Mapping[str, str]) -> str:
 
 def _group(container: Container) -> Group | None:
     """Raises GroupNotFound when it was deleted meanwhile."""
-    uuid = (container.request.get("hints") or {}).get(GROUP_HINT)
+    uuid = (container.request.get("hints") or {}).get(hints.GROUP)
     return Group.of(groups.get(uuid)) if uuid else None

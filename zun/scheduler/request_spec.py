@@ -5,49 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from zun.common.groups import Policy
+from zun.common import hints
+from zun.common.groups import Group
 from zun.objects.placement import disk_promised, placement_request
 from zun.topology import PlacementRequest
 from zun.topology.holes import Demand
-
-LABEL_HINT = "label:"
-IMAGE_HINT = "image:"
-SAME_HOST_HINT = "same_host"
-DIFFERENT_HOST_HINT = "different_host"
-GROUP_HINT = "group"
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The container group that a request belongs to. ``max_per_host`` matters to anti-affinity only.
-
-    ``members`` counts the members that hold something, by host; ``select`` fills it in from the hosts it is given.
-    """
-
-    uuid: str
-    policy: str
-    max_per_host: int = 1
-    name: str = ""
-    members: Mapping[str, int] = field(default_factory=dict, hash=False)
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> "Group":
-        return cls(row["uuid"], row["policy"], int((row["rules"] or {}).get("max_per_host") or 1), row["name"])
-
-    @property
-    def is_soft(self) -> bool:
-        """Its members go to the best host there is, not only to those that its policy allows."""
-        return self.policy in (Policy.SOFT_AFFINITY, Policy.SOFT_ANTI_AFFINITY)
-
-    @property
-    def row(self) -> Mapping[str, Any]:
-        """As ``zun.common.groups`` wants it."""
-        return {
-            "uuid": self.uuid,
-            "name": self.name or self.uuid,
-            "policy": self.policy,
-            "rules": {"max_per_host": self.max_per_host},
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +18,7 @@ class RequestSpec:
 
     ``same_host`` and ``different_host`` are uuids of containers. ``extra_specs`` are asked of the host's aggregates,
     ``image_properties`` (architecture, os_type, runtime) of the host itself. ``demand`` says what the next requests
-    will probably be; ``select`` fills it in from the hosts it is given.
+    will probably be; ``select`` fills it in from the hosts it is given, and the members of the ``group``.
     """
 
     uuid: str
@@ -93,14 +55,14 @@ class RequestSpec:
         scheduler's own; those that it does not know ask for nothing.
         """
         asked = container.request
-        hints = asked.get("hints") or {}
-        scoped = {name: str(value) for name, value in hints.items() if ":" in name}
+        given = asked.get("hints") or {}
+        scoped = {name: str(value) for name, value in given.items() if ":" in name}
         labels, properties, specs = {}, {}, {}
         for name, value in scoped.items():
-            if name.startswith(LABEL_HINT):
-                labels[name.removeprefix(LABEL_HINT)] = value
-            elif name.startswith(IMAGE_HINT):
-                properties[name.removeprefix(IMAGE_HINT)] = value
+            if name.startswith(hints.LABEL):
+                labels[name.removeprefix(hints.LABEL)] = value
+            elif name.startswith(hints.IMAGE):
+                properties[name.removeprefix(hints.IMAGE)] = value
             else:
                 specs[name] = value
         return cls(
@@ -115,8 +77,8 @@ class RequestSpec:
             project_id=container.project_id,
             image=container.get("image", None),  # who only asks where it would go may leave it out
             group=group,
-            same_host=_uuids(hints.get(SAME_HOST_HINT)),
-            different_host=_uuids(hints.get(DIFFERENT_HOST_HINT)),
+            same_host=_uuids(given.get(hints.SAME_HOST)),
+            different_host=_uuids(given.get(hints.DIFFERENT_HOST)),
             extra_specs=specs,
             image_properties=properties,
         )

@@ -7,7 +7,6 @@ from typing import Any
 from zun.api.schemas import Field, Schema, scalars
 from zun.common import zones
 
-_ZONE = Field({"type": "string", "minLength": 1, "maxLength": 255})
 _KEY = {"pattern": r"^[a-zA-Z0-9_.:-]{1,255}\Z", "description": "a key of letters, digits, '_', '.', ':' and '-'"}
 _TEXT = {"type": "string", "maxLength": 255}
 _TEXT_OR_NULL = {"type": ["string", "null"], "maxLength": 255}
@@ -24,7 +23,8 @@ def _metadata(value: Mapping[str, Any]) -> Field:
 
 
 CREATE = Schema(
-    {"name": scalars.REQUIRED_NAME, "availability_zone": _ZONE, "metadata": _metadata(_TEXT)}, required=("name",)
+    {"name": scalars.REQUIRED_NAME, "availability_zone": scalars.LABEL, "metadata": _metadata(_TEXT)},
+    required=("name",),
 )
 UPDATE = Schema({"name": scalars.REQUIRED_NAME, "availability_zone": scalars.OPTIONAL_LABEL})
 HOST = Schema({"host": scalars.HOST}, required=("host",))

@@ -60,8 +60,7 @@ EXECUTE = Schema(
     required=("command",),
 )
 # Empty text is nothing asked: a form of the dashboard sends it.
-_TEXT_OR_NOTHING = Field({"type": ["string", "null"], "maxLength": 255})
-REBUILD = Schema({"image": _TEXT_OR_NOTHING, "image_driver": _TEXT_OR_NOTHING}, others=True)
+REBUILD = Schema({"image": scalars.OPTIONAL_TEXT, "image_driver": scalars.OPTIONAL_TEXT}, others=True)
 RESIZE = Schema({"w": scalars.CHARACTERS, "h": scalars.CHARACTERS}, required=("w", "h"))
 EXECUTE_RESIZE = Schema(
     {"exec_id": scalars.EXEC_ID, "w": scalars.CHARACTERS, "h": scalars.CHARACTERS}, required=("exec_id", "w", "h")
@@ -70,7 +69,7 @@ COMMIT = Schema(
     {"repository": Field({"type": "string", "minLength": 1}), "tag": Field({"type": "string", "minLength": 1})},
     required=("repository",),
 )
-_IDENT = Field({"type": "string", "minLength": 1, "maxLength": 255})
+_IDENT = scalars.LABEL
 SECURITY_GROUP = Schema({"name": _IDENT}, required=("name",))
 ATTACH = Schema({"network": _IDENT, "port": _IDENT, "fixed_ip": Field({"type": "string"}, subnets.any_address)})
 DETACH = Schema({"network": _IDENT, "port": _IDENT})
@@ -251,14 +250,15 @@ def shape(settings: Settings, **others: Field) -> Schema:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A field of create that older versions know and refuse. ``if_empty``: also when it is empty or false."""
+    """A field of create that only versions from ``since`` on take. ``if_empty``: also when it is empty or false."""
 
     field: str
     since: Version
     if_empty: bool = True
 
-    def refuses(self, value: Any, version: Version) -> bool:
-        return version < self.since and (value is not None if self.if_empty else bool(value))
+    def asked(self, value: Any) -> bool:
+        """Whether something is asked with ``value``."""
+        return value is not None if self.if_empty else bool(value)
 
 
 CREATE_GATES = (

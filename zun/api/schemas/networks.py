@@ -34,7 +34,7 @@ _NAMED = Schema(_FIRST, required=("name",))
 _OWN = Schema(
     {
         **_FIRST,
-        "project_id": Field({"type": "string", "minLength": 1, "maxLength": 255}),
+        "project_id": scalars.LABEL,
         "shared": scalars.B3,
         "subnets": Field(
             {

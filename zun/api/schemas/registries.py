@@ -3,12 +3,10 @@
 
 from zun.api.schemas import Field, Schema, scalars
 
-_LONGEST = 255
-_TEXT = Field({"type": "string", "minLength": 1, "maxLength": _LONGEST})
 _FIELDS = {
-    "domain": _TEXT,
+    "domain": scalars.LABEL,
     "name": Field({**scalars.NAME.schema, "type": "string"}),
-    "username": _TEXT,
+    "username": scalars.LABEL,
     "password": Field({"type": "string", "minLength": 1, "maxLength": 4096}),
 }
 

@@ -55,7 +55,7 @@ HOST = Field(
         "description": "a name of letters, digits, '.', '_' and '-'",
     }
 )
-LABEL = Field({"type": "string", "minLength": 1, "maxLength": 255})  # binary, reason, zone
+LABEL = Field({"type": "string", "minLength": 1, "maxLength": 255})  # what one column of text holds
 OPTIONAL_LABEL = Field({"type": ["string", "null"], "minLength": 1, "maxLength": 255})
 OPTIONAL_TEXT = Field({"type": ["string", "null"], "maxLength": 255})
 OBJECT = Field({"type": ["object", "null"]})

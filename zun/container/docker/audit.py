@@ -18,7 +18,7 @@ from docker import errors as docker_errors
 
 from zun.common import exceptions
 from zun.container.docker.client import LABEL_UUID, Engine, OnEngine
-from zun.container.docker.kernel import CgroupMount, group_limits, locate, locate_cpuset, own_group, steps_below
+from zun.container.docker.kernel import CgroupMount, group_limits, locate, own_group, steps_below
 from zun.container.driver import ContainerView, Intruder, ParentGroup, PinningView, RuntimeState, ThreadGroup
 from zun.topology import CpuSet
 
@@ -74,7 +74,8 @@ class DockerAudit(OnEngine):
         """The CPUs of the process's control group, None when it is gone."""
         root = Path(self.settings.root)
         try:
-            mount, group = locate_cpuset((root / "proc" / str(pid) / "cgroup").read_text(), self._mountinfo())
+            cgroup_text = (root / "proc" / str(pid) / "cgroup").read_text()
+            mount, group = locate("cpuset", cgroup_text, self._mountinfo())
             return group_limits(root, mount, group)[0]
         except _ENDED:
             return None
@@ -101,7 +102,7 @@ def pinning_view(root: str | Path, pid: int, container_id: str, mountinfo_text: 
     if pid <= 0:
         return None
     root = Path(root)
-    if _value(_status(root / "proc", pid), b"State:")[:1] in (b"Z", b"X"):
+    if _is_dead(_status(root / "proc", pid)):
         return None
     cgroup_text = (root / "proc" / str(pid) / "cgroup").read_text()
     mount, group = locate("cpuset", cgroup_text, mountinfo_text)
@@ -170,7 +171,7 @@ def thread_groups(root: Path, tids: Iterable[int]) -> tuple[ThreadGroup, ...]:
             status = _status(proc, tid)
         except _ENDED:
             continue
-        if _value(status, b"State:")[:1] not in (b"Z", b"X"):
+        if not _is_dead(status):
             key = (_value(status, b"Cpus_allowed_list:"), _value(status, b"Mems_allowed_list:"))
             seen.setdefault(key, []).append(tid)
     return tuple(
@@ -254,7 +255,7 @@ def other_processes(root: str | Path, cpus: CpuSet, container_ids: Iterable[str]
                 relevant[allowed] = bool(CpuSet(allowed.decode()) & cpus)
             if not relevant[allowed] or name == KTHREADD.decode() or _value(status, b"PPid:") == KTHREADD:
                 continue
-            if _value(status, b"State:")[:1] in (b"Z", b"X"):
+            if _is_dead(status):
                 continue
             group = _cpu_group((proc / name / "cgroup").read_text())
             if ids.isdisjoint(_CONTAINER_ID.findall(group)):
@@ -290,6 +291,11 @@ def _value(status: bytes, name: bytes) -> bytes:
     start += len(name) + 1
     end = status.find(b"\n", start)
     return status[start : len(status) if end < 0 else end].strip()
+
+
+def _is_dead(status: bytes) -> bool:
+    """A zombie, or one that the kernel is just removing: it runs nowhere."""
+    return _value(status, b"State:")[:1] in (b"Z", b"X")
 
 
 def _name(proc: Path, tid: int) -> str:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one connection of a driver to its Docker daemon."""
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -12,7 +13,6 @@ from docker import APIClient
 from docker import errors as docker_errors
 from docker.transport import UnixHTTPAdapter
 from docker.transport.unixconn import UnixHTTPConnectionPool
-from oslo_log import log as logging
 
 from zun.container.docker.errors import translated
 from zun.container.driver import ContainerView
@@ -33,19 +33,16 @@ NAME_PREFIX = "zun-"
 class Settings:
     """What the operator decides about every container of this host.
 
-    ``host_label`` is the agent's host name: it marks this agent's objects. ``execute_timeout`` and ``default_timeout``
-    are seconds, ``memory_swap_mib`` is memory plus swap (-1: unlimited), ``runtime`` is used for containers that name
-    none and ``network_mode`` is Docker's network of all (None: Docker's default of both), ``root`` is where the host's
-    ``/proc`` and ``/sys`` are found.
+    ``host_label`` is the agent's host name: it marks this agent's objects. ``default_timeout`` is in seconds,
+    ``memory_swap_mib`` is memory plus swap (-1: unlimited), ``network_mode`` is Docker's network of all containers
+    (None: Docker's default), ``root`` is where the host's ``/proc`` and ``/sys`` are found.
     """
 
     api_url: str = "unix:///var/run/docker.sock"
     host_label: str = "localhost"
-    execute_timeout: float = 5.0
     default_timeout: float = 60.0
     memory_swap_mib: int = -1
     hard_cpu_limit: bool = False
-    runtime: str | None = None
     network_mode: str | None = None
     root: str = "/"
     connections: int = 32

@@ -22,11 +22,8 @@ _READ = 64 * 1024
 
 
 class DockerConsole(OnEngine):
-    def execute(
-        self, container: ContainerView, command: Sequence[str], timeout: float | None = None
-    ) -> tuple[str, int]:
-        seconds = self.settings.execute_timeout if timeout is None else timeout
-        deadline = time.monotonic() + seconds
+    def execute(self, container: ContainerView, command: Sequence[str], timeout: float) -> tuple[str, int]:
+        deadline = time.monotonic() + timeout
         api = self._engine.api
         with self._engine.translated("execute a command in", container.uuid):
             exec_id = api.exec_create(object_name(container.uuid), list(command))["Id"]
@@ -39,7 +36,7 @@ class DockerConsole(OnEngine):
                     time.sleep(0.01)
             except TimeoutError as exc:
                 raise exceptions.Conflict(
-                    f"The command did not end within {seconds:g} seconds and was left running in container "
+                    f"The command did not end within {timeout:g} seconds and was left running in container "
                     f"{container.uuid}. Run it in the background, or raise [docker] execute_timeout."
                 ) from exc
         return output.decode(errors="replace"), code

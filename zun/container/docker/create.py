@@ -143,8 +143,8 @@ def _host_config(
         config["NetworkMode"] = settings.network_mode
     if container.restart_policy:
         config["RestartPolicy"] = _restart_policy(container.restart_policy)
-    if runtime := container.runtime or settings.runtime:
-        config["Runtime"] = runtime
+    if container.runtime:
+        config["Runtime"] = container.runtime
     if container.disk and disk_quota:
         config["StorageOpt"] = {"size": f"{container.disk}G"}
     return config

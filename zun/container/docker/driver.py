@@ -41,7 +41,6 @@ class DockerDriver(
         settings = Settings(
             api_url=conf.docker.api_url,
             host_label=conf.host,
-            execute_timeout=conf.docker.execute_timeout,
             default_timeout=conf.docker.default_timeout,
             memory_swap_mib=conf.docker.default_memory_swap,
             hard_cpu_limit=conf.docker.hard_cpu_limit,

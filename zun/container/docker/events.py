@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Docker's event stream, kept open."""
 
+import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -8,7 +9,6 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from docker.types import CancellableStream
-from oslo_log import log as logging
 
 from zun.common import exceptions
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID, OnEngine

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Docker tells about its host."""
 
+import logging
 import shutil
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
-
-from oslo_log import log as logging
 
 from zun.container.docker.client import OnEngine
 from zun.container.driver import HostFacts

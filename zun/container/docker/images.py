@@ -2,6 +2,7 @@
 """Having the image of a container on the host."""
 
 import contextlib
+import logging
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +10,6 @@ from concurrent.futures import Future
 from typing import Any
 
 from docker import errors as docker_errors
-from oslo_log import log as logging
 
 from zun.common import exceptions
 from zun.common.image_reference import LOCAL, Reference

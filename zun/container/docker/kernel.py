@@ -51,7 +51,7 @@ def kernel_view(root: str | Path, pid: int, container_id: str) -> KernelView | N
     status = _fields((proc / "status").read_text())
     if status.get("State", "")[:1] in ("Z", "X"):
         return None
-    mount, group = locate_cpuset((proc / "cgroup").read_text(), Path(root, "proc/self/mountinfo").read_text())
+    mount, group = locate("cpuset", (proc / "cgroup").read_text(), Path(root, "proc/self/mountinfo").read_text())
     if container_id and container_id not in group:
         return None
     cpus, mems = group_limits(Path(root), mount, own_group(group, container_id))
@@ -61,11 +61,6 @@ def kernel_view(root: str | Path, pid: int, container_id: str) -> KernelView | N
         cgroup_cpus=cpus,
         cgroup_mems=mems,
     )
-
-
-def locate_cpuset(cgroup_text: str, mountinfo_text: str) -> tuple[CgroupMount, str]:
-    """Return the hierarchy that limits CPUs and the process's group in it. ValueError when none is mounted."""
-    return locate("cpuset", cgroup_text, mountinfo_text)
 
 
 def locate(controller: str, cgroup_text: str, mountinfo_text: str) -> tuple[CgroupMount, str]:

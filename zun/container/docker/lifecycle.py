@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Creating, moving and removing containers."""
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 from docker import errors as docker_errors
-from oslo_log import log as logging
 
 from zun.common import exceptions
 from zun.container.docker.client import LABEL_UUID, Engine, OnEngine, object_name

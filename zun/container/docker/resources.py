@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changing the limits of a container."""
 
+import logging
 import re
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from docker import errors as docker_errors
-from oslo_log import log as logging
 
 from zun.common import exceptions
 from zun.container.docker.client import OnEngine, object_name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from zun.common.groups import Policy, broken_by
+from zun.common.groups import Policy
 from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.filters import HostFilter
 from zun.scheduler.host_state import HostState
@@ -12,7 +12,7 @@ class GroupAntiAffinityFilter(HostFilter):
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
         if spec.group is None or spec.group.policy != Policy.ANTI_AFFINITY:
             return None
-        return broken_by(spec.group.row, {host.hostname: host.groups.get(spec.group.uuid, 0)}, host.hostname)
+        return spec.group.broken_by({host.hostname: host.groups.get(spec.group.uuid, 0)}, host.hostname)
 
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:
         group = spec.group

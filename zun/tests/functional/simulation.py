@@ -338,7 +338,7 @@ class World:
             if container.host:
                 held = held_plan(container)
                 if held is not None and held.cpu_policy == "dedicated" and self.random.random() < 0.5:
-                    size["keep_cpus"] = CpuSet([self.random.choice(list(held.cpus))])
+                    size["keep_cpus"] = str(self.random.choice(list(held.cpus)))
                 self._to_agent(container.host, lambda agent: agent.parts.resizer.update(context, container, **size))
 
     def step(self) -> bool:

@@ -170,4 +170,4 @@ def test_what_is_given_back_and_came_after_all_counts_its_disk(cloud, context, u
     agent._sync_all()
     assert cloud.settled(first).status == "Running"
     with pytest.raises(exceptions.ClaimRefused, match="free disk 40 GiB"):
-        agent.tracker.container_claim(context, new_container(context, disk=60))
+        agent.tracker.container_claim(new_container(context, disk=60))

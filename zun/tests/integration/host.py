@@ -10,7 +10,7 @@ import docker
 from zun.common.context import RequestContext
 from zun.container.docker import DockerDriver
 from zun.container.docker.client import Settings
-from zun.container.docker.kernel import locate_cpuset, steps_below
+from zun.container.docker.kernel import locate, steps_below
 from zun.tests.functional.cloud import Cloud
 from zun.topology import discover
 
@@ -18,7 +18,7 @@ from zun.topology import discover
 def group_of(pid):
     """The directory of the process's control group of CPUs."""
     groups, mounts = (pathlib.Path("/proc", each).read_text() for each in (f"{pid}/cgroup", "self/mountinfo"))
-    mount, group = locate_cpuset(groups, mounts)
+    mount, group = locate("cpuset", groups, mounts)
     return pathlib.Path(mount.mountpoint, steps_below(mount, group))
 
 

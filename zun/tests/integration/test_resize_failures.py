@@ -103,7 +103,7 @@ def test_ledger_and_kernel_agree_whichever_step_fails(host, first, wish, beside,
     for place in itertools.count(1):
         host.driver.fail(place, afterwards)
         try:
-            agent.parts.resizer.update(host.context, container, **wish, keep_cpus=keep)
+            agent.parts.resizer.update(host.context, container, **wish, keep_cpus=str(keep))
         except exceptions.DockerError:
             host.driver.fail(0, False)
             assert check(host, [container, *others]) == before, f"after a failure of step {place}"

@@ -4,7 +4,7 @@
 import pathlib
 import platform
 
-from zun.container.docker.kernel import locate_cpuset
+from zun.container.docker.kernel import locate
 from zun.tests.machines import kernel
 from zun.topology import CpuSet
 
@@ -50,9 +50,8 @@ def test_the_api_shows_this_machine(containers, machine, allinone, record_proper
 def test_control_groups_are_version_2(engine, record_property):
     """The other tests go through the part of ``kernel_view`` for this version; nothing else could be read."""
     assert pathlib.Path("/sys/fs/cgroup/cgroup.controllers").exists()
-    mount, _ = locate_cpuset(
-        pathlib.Path("/proc/self/cgroup").read_text(), pathlib.Path("/proc/self/mountinfo").read_text()
-    )
+    groups, mounts = (pathlib.Path("/proc/self", name).read_text() for name in ("cgroup", "mountinfo"))
+    mount, _ = locate("cpuset", groups, mounts)
     assert (mount.unified, str(mount.mountpoint)) == (True, "/sys/fs/cgroup")
     info = engine.info()
     assert info["CgroupVersion"] == "2"

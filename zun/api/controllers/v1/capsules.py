@@ -7,22 +7,17 @@ from typing import Any
 
 from oslo_utils import timeutils, uuidutils
 
-from zun.api import capsules, nets, paging
+from zun.api import all_projects, capsules, nets, paging
 from zun.api.controllers.v1 import one_container, requested
 from zun.api.controllers.v1.parts import Parts
 from zun.api.request import Call
 from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
-from zun.api.schemas import Schema
 from zun.api.schemas import capsules as schemas
 from zun.api.views import capsules as views
-from zun.common.context import admin_context
 from zun.common.states import Status
 from zun.db import capsules as db
 from zun.db import containers as db_containers
 from zun.objects import Container
-
-_LIST = paging.parameters(all_projects=paging.FLAG)
-_ALL_PROJECTS = Schema({"all_projects": paging.FLAG})
 
 
 class Capsules:
@@ -35,30 +30,28 @@ class Capsules:
     def routes(self) -> Sequence[Route]:
         item = "capsules/{capsule}"
         return (
-            Route("GET", "capsules", self.index, query=_LIST, returns=views.Capsules),
+            Route("GET", "capsules", self.index, query=all_projects.OF_LIST, returns=views.Capsules),
             Route(
                 "POST", "capsules", self.create, json_only=True, body=schemas.CREATE, returns=views.Capsule, status=202
             ),
             Route("GET", item, self.show, returns=views.Capsule),
-            Route("DELETE", item, self.delete, query=_ALL_PROJECTS, returns=NOTHING, status=204),
+            Route("DELETE", item, self.delete, query=all_projects.OF_ONE, returns=NOTHING, status=204),
         )
 
     def index(self, call: Call) -> Answer:
         call.access.require("capsule:get_all")
-        wanted = paging.boolean("all_projects", call.query.get("all_projects"))
         # Who may not see the others is not told so, as in the reference.
-        all_projects = wanted and call.access.allows("capsule:get_all_all_projects")
+        everywhere = all_projects.wanted(call) and call.access.allows("capsule:get_all_all_projects")
         if call.query.get("sort_key") == "host":  # in their order one sees which are together
             call.access.require("capsule:get:host")
         page = paging.Page.read(call.query, default_key="id", max_limit=self._settings.max_limit)
-        rows = db.page(call.context, all_projects=all_projects, **page.place)
+        rows = db.page(call.context, all_projects=everywhere, **page.place)
         uuids = [row["uuid"] for row in rows]
         members = db.members(uuids)
-        carried = {"all_projects": "true"} if all_projects else {}
         return Answer(
             {
                 "capsules": [self._shown(row, members[row["uuid"]], call) for row in rows],
-                "next": page.next_link(call.base_url, views.NOUN, uuids, carried),
+                "next": page.next_link(call.base_url, views.NOUN, uuids, all_projects.carried(everywhere)),
             }
         )
 
@@ -88,10 +81,7 @@ class Capsules:
         return Answer(self._shown(row, db.members([row["uuid"]])[row["uuid"]], call))
 
     def delete(self, call: Call) -> Answer:
-        context = call.context
-        if paging.boolean("all_projects", call.query.get("all_projects")):
-            call.access.require("capsule:delete_all_projects")
-            context = admin_context(context.request_id)
+        context = all_projects.context(call, "capsule:delete_all_projects")
         row = db.find(context, call.parameters["capsule"], all_projects=bool(context.is_admin))
         call.access.require("capsule:delete", row)
         if row["host"] is None and db_containers.destroy_unplaced(row["uuid"]):

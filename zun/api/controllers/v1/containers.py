@@ -12,19 +12,17 @@ from typing import Any
 
 from oslo_utils import timeutils, uuidutils
 
-from zun.api import committed, creation, hints, nets, paging
-from zun.api.controllers.v1 import one_container, requested
-from zun.api.controllers.v1.alive import alive
+from zun.api import all_projects, committed, creation, hints, microversion, nets, paging
+from zun.api.controllers.v1 import host_up, one_container, requested
 from zun.api.controllers.v1.parts import Parts
 from zun.api.controllers.v1.sub_actions import SubActions
 from zun.api.microversion import v1
 from zun.api.request import Call
 from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
-from zun.api.schemas import Field, Schema
+from zun.api.schemas import Field
 from zun.api.schemas import containers as schemas
 from zun.api.views import containers as views
 from zun.common import exceptions, states
-from zun.common.context import admin_context
 from zun.common.states import Status
 from zun.db import containers as db
 from zun.db import registries as db_registries
@@ -38,7 +36,6 @@ _LIST = paging.parameters(
     **{**dict.fromkeys(_FILTERS, paging.TEXT), "memory": Field({"type": "integer"}), "auto_remove": paging.FLAG},
     all_projects=paging.FLAG,
 )
-_ALL_PROJECTS = Schema({"all_projects": paging.FLAG})
 
 
 class Containers:
@@ -65,7 +62,7 @@ class Containers:
                 returns=views.Container,
                 status=202,
             ),
-            Route("GET", item, self.show, query=_ALL_PROJECTS, returns=views.Container),
+            Route("GET", item, self.show, query=all_projects.OF_ONE, returns=views.Container),
             Route("PATCH", item, self.update, arguments=self._update_schema, returns=views.Container),
             Route("DELETE", item, self.delete, query=schemas.DELETE_QUERY, returns=NOTHING, status=204),
             *self._sub_actions.routes(),
@@ -77,9 +74,7 @@ class Containers:
         query = call.query
         paging.check_names(query, _LIST.names)
         call.access.require("container:get_all")
-        all_projects = paging.boolean("all_projects", query.get("all_projects"))
-        if all_projects:
-            call.access.require("container:get_all_all_projects")
+        everywhere = all_projects.permitted(call, "container:get_all_all_projects")
         if "host" in query or query.get("sort_key") == "host":  # in their order one sees which are together
             call.access.require("container:get_one:host")
         page = paging.Page.read(query, default_key="id", max_limit=self._settings.max_limit)
@@ -92,17 +87,14 @@ class Containers:
                 call.context,
                 (*views.COLUMNS, *sorted(visible)),
                 filters=_typed(given),
-                limit=page.limit,
-                marker=page.marker,
-                sort_key=page.sort_key,
-                sort_dir=page.sort_dir,
-                all_projects=all_projects,
+                all_projects=everywhere,
                 unread=views.PASSED_ON,
+                **page.place,
             ):
                 uuids.extend(found["uuid"])
                 yield views.page(found, call.version, now=timeutils.utcnow(), visible=visible)
 
-        carried = {**({"all_projects": "true"} if all_projects else {}), **given}
+        carried = {**all_projects.carried(everywhere), **given}
         return Answer(
             paging.written("containers", shown(), lambda: page.next_link(call.base_url, NOUN, uuids, carried))
         )
@@ -151,10 +143,7 @@ class Containers:
     # One container.
 
     def show(self, call: Call) -> Answer:
-        context = call.context
-        if paging.boolean("all_projects", call.query.get("all_projects")):
-            call.access.require("container:get_one_all_projects")
-            context = admin_context(context.request_id)
+        context = all_projects.context(call, "container:get_one_all_projects")
         row = db.find(context, call.parameters["ident"])
         call.access.require("container:get_one", row)
         return Answer(one_container.shown(row, call))
@@ -174,10 +163,7 @@ class Containers:
     def delete(self, call: Call) -> Answer:
         given = schemas.DELETE_QUERY(call.query)
         force, stop = given.get("force", False), given.get("stop", False)
-        context = call.context
-        if paging.boolean("all_projects", call.query.get("all_projects")):
-            call.access.require("container:delete_all_projects")
-            context = admin_context(context.request_id)
+        context = all_projects.context(call, "container:delete_all_projects")
         container = Container.get_by_ident(context, call.parameters["ident"])
         call.access.require("container:delete", container)
         self._check_delete_gates(call, container, force=force, stop=stop)
@@ -193,7 +179,7 @@ class Containers:
         with one_container.recorded(call, container, "delete"):
             # Saved before the message is sent: a lost one is found by its status and repeated.
             one_container.save_status(container, Status.DELETING, "delete", allowed)
-            if force and container.host and not alive(container.host, self._settings.service_down_time):
+            if force and container.host and not host_up.is_up(container.host, self._settings):
                 container.abandon()  # its host removes it when it comes back, if ever
                 return NO_CONTENT
             self._compute.delete(call.context, container, force=force, stop_timeout=timeout)
@@ -202,8 +188,8 @@ class Containers:
     def _check_delete_gates(self, call: Call, container: Container, *, force: bool, stop: bool) -> None:
         """Each of the two is asked for, also when both are given: the reference lets ``stop`` hide ``force``."""
         for name, wanted, since in (("stop", stop, v1(12)), ("force", force, v1(7))):
-            if wanted and call.version < since:
-                raise exceptions.InvalidParamInVersion(param=name, req_version=call.version, min_version=since)
+            if wanted:
+                microversion.require_for(name, call.version, since)
         if stop and container.status == Status.RUNNING:
             call.access.require("container:stop", container)
         if force:

@@ -4,7 +4,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from zun.api import microversion, paging
+from zun.api import all_projects, microversion, paging
 from zun.api.controllers.v1.parts import Parts
 from zun.api.request import Call
 from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
@@ -14,8 +14,6 @@ from zun.common import exceptions
 from zun.common.groups import Policy
 from zun.db import groups as db
 
-_LIST = paging.parameters(all_projects=paging.FLAG)
-
 
 class Groups:
     def __init__(self, parts: Parts) -> None:
@@ -24,7 +22,7 @@ class Groups:
     def routes(self) -> Sequence[Route]:
         since, item = microversion.GROUPS, "groups/{group}"
         return (
-            Route("GET", "groups", self.index, since=since, query=_LIST, returns=views.Groups),
+            Route("GET", "groups", self.index, since=since, query=all_projects.OF_LIST, returns=views.Groups),
             Route(
                 "POST", "groups", self.create, since=since, arguments=schemas.CREATE, returns=views.Group, status=201
             ),
@@ -34,18 +32,15 @@ class Groups:
 
     def index(self, call: Call) -> Answer:
         call.access.require("group:get_all")
-        all_projects = paging.boolean("all_projects", call.query.get("all_projects"))
-        if all_projects:
-            call.access.require("group:get_all_all_projects")
+        everywhere = all_projects.permitted(call, "group:get_all_all_projects")
         page = paging.Page.read(call.query, default_key="id", max_limit=self._settings.max_limit)
-        rows = db.page(call.context, all_projects=all_projects, **page.place)
+        rows = db.page(call.context, all_projects=everywhere, **page.place)
         uuids = [row["uuid"] for row in rows]
         members = db.members(uuids)
-        carried = {"all_projects": "true"} if all_projects else {}
         return Answer(
             {
                 "groups": [views.show(row, members.get(row["uuid"], ()), call.base_url) for row in rows],
-                "next": page.next_link(call.base_url, views.NOUN, uuids, carried),
+                "next": page.next_link(call.base_url, views.NOUN, uuids, all_projects.carried(everywhere)),
             }
         )
 

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 
 from zun.api import microversion, paging
-from zun.api.controllers.v1 import alive
+from zun.api.controllers.v1 import host_up
 from zun.api.controllers.v1.parts import Parts
 from zun.api.microversion import v1
 from zun.api.request import Call
@@ -65,5 +65,5 @@ class Hosts:
         given = schemas.AUDIT(call.arguments)
         call.access.require("host:audit")
         host = db.find(call.parameters["host"])["hostname"]
-        alive.require(host, self._settings.service_down_time)
+        host_up.require(host, self._settings)
         return Answer(self._compute.audit(call.context, host, repair=given.get("repair", False)))

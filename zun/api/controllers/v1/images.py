@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/v1/images``: the images that administrators pulled to hosts, and what registries know."""
+"""``/v1/images``: the images that administrators pulled to hosts or projects made there, and what registries know."""
 
 import random
 import urllib.parse
 from collections.abc import Sequence
 from typing import Any
 
-from oslo_utils import timeutils, uuidutils
+from oslo_utils import uuidutils
 
 from zun.api import committed, paging
-from zun.api.controllers.v1 import alive
+from zun.api.controllers.v1 import host_up
 from zun.api.controllers.v1.parts import Parts
 from zun.api.request import Call
 from zun.api.routes import Answer, Route
@@ -18,9 +18,7 @@ from zun.api.views import images as views
 from zun.common import exceptions
 from zun.db import compute_nodes as db_nodes
 from zun.db import images as db
-from zun.db import services as db_services
 from zun.db.session import Row
-from zun.objects.service import COMPUTE_BINARY, is_up
 
 
 class Images:
@@ -53,7 +51,7 @@ class Images:
         given = schemas.PULL(call.body)
         call.access.require("image:pull")
         host = self._host(given["host"])
-        alive.require(host, self._settings.service_down_time)
+        host_up.require(host, self._settings)
         reference = given["repo"]
         row = db.insert(
             {
@@ -118,11 +116,10 @@ class Images:
 
     def _any_host(self) -> str:
         """A host that answers: each sees the same registries."""
-        now, limit = timeutils.utcnow(), self._settings.service_down_time
-        hosts = [row["host"] for row in db_services.all_services(COMPUTE_BINARY) if is_up(row, now, limit)]
-        if not hosts:
+        host = host_up.any_of_all(self._settings, self._random)
+        if host is None:
             raise exceptions.Unavailable("No compute host is up that could ask the registries. Try again later.")
-        return str(self._random.choice(hosts))
+        return host
 
 
 def _owned(row: Row) -> dict[str, Any]:

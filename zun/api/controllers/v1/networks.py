@@ -6,7 +6,7 @@ A network exists in the database. Each host that gets a container of it makes it
 
 from collections.abc import Sequence
 
-from zun.api import microversion, paging
+from zun.api import all_projects, microversion, paging
 from zun.api.controllers.v1.parts import Parts
 from zun.api.microversion import v1
 from zun.api.request import Call
@@ -14,8 +14,6 @@ from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
 from zun.api.schemas import networks as schemas
 from zun.api.views import networks as views
 from zun.db import networks as db
-
-_LIST = paging.parameters(all_projects=paging.FLAG)
 
 
 class Networks:
@@ -30,7 +28,7 @@ class Networks:
                 "networks",
                 self.index,
                 since=microversion.NETWORKS,
-                query=_LIST,
+                query=all_projects.OF_LIST,
                 returns=views.NetworkList,
             ),
             Route("POST", "networks", self.create, json_only=True, body=schemas.CREATE, returns=views.Network),
@@ -40,15 +38,13 @@ class Networks:
 
     def index(self, call: Call) -> Answer:
         query = call.query
-        paging.check_names(query, _LIST.names)
+        paging.check_names(query, all_projects.OF_LIST.names)
         call.access.require("network:get_all")
-        all_projects = paging.boolean("all_projects", query.get("all_projects"))
-        if all_projects:
-            call.access.require("network:get_all_all_projects")
+        everywhere = all_projects.permitted(call, "network:get_all_all_projects")
         page = paging.Page.read(query, default_key="id", max_limit=self._settings.max_limit)
-        rows = db.page(call.context, all_projects=all_projects, **page.place)
-        carried = {"all_projects": "true"} if all_projects else {}
-        following = page.next_link(call.base_url, views.NOUN, [row["uuid"] for row in rows], carried)
+        rows = db.page(call.context, all_projects=everywhere, **page.place)
+        carried, uuids = all_projects.carried(everywhere), [row["uuid"] for row in rows]
+        following = page.next_link(call.base_url, views.NOUN, uuids, carried)
         return Answer({"networks": [views.show(row, call.version) for row in rows], "next": following})
 
     def create(self, call: Call) -> Answer:

@@ -7,8 +7,8 @@ from typing import Any
 
 from oslo_utils import timeutils
 
-from zun.api import placement as placement_rules
-from zun.api.controllers.v1 import alive
+from zun.api import microversion, placement
+from zun.api.controllers.v1 import host_up
 from zun.api.policy import Access
 from zun.api.request import Call
 from zun.api.schemas import containers as schemas
@@ -85,10 +85,10 @@ def new_size(container: Container, given: Given, call: Call, settings: Settings)
     names = ("cpu", "memory", "cpu_policy", "keep_cpus")
     size = {name: given[name] for name in names if given.get(name) is not None}
     for name, since in schemas.UPDATE_SINCE.items():
-        if name in size and call.version < since:
-            raise exceptions.InvalidParamInVersion(param=name, req_version=call.version, min_version=since)
+        if name in size:
+            microversion.require_for(name, call.version, since)
     if size:
-        placement_rules.resized(container, **size)
+        placement.check_resized(container, **size)
         require_host(container)
         # The host checks again when it writes: this spares it the work, and tells those who do not wait for it.
         growth = {name: float(size[name] - container[name]) for name in size.keys() & {"cpu", "memory"}}
@@ -131,4 +131,4 @@ def require_host(container: Container) -> str:
 
 def require_host_up(container: Container, settings: Settings) -> None:
     """Raise HostUnavailable when the container's host is known to be down, instead of waiting for it."""
-    alive.require(require_host(container), settings.service_down_time)
+    host_up.require(require_host(container), settings)

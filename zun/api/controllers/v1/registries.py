@@ -4,7 +4,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from zun.api import paging
+from zun.api import all_projects, paging
 from zun.api.controllers.v1.parts import Parts
 from zun.api.request import Call
 from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
@@ -42,13 +42,11 @@ class Registries:
         query = call.query
         paging.check_names(query, _LIST.names)
         call.access.require("registry:get_all")
-        all_projects = paging.boolean("all_projects", query.get("all_projects"))
-        if all_projects:
-            call.access.require("registry:get_all_all_projects")
+        everywhere = all_projects.permitted(call, "registry:get_all_all_projects")
         page = paging.Page.read(query, default_key="id", max_limit=self._settings.max_limit)
         given = {name: query[name] for name in sorted(db.FILTERS) if name in query}
-        rows = db.page(call.context, filters=given, all_projects=all_projects, **page.place)
-        carried = {**({"all_projects": "true"} if all_projects else {}), **given}
+        rows = db.page(call.context, filters=given, all_projects=everywhere, **page.place)
+        carried = {**all_projects.carried(everywhere), **given}
         following = page.next_link(call.base_url, views.NOUN, [row["uuid"] for row in rows], carried)
         return Answer({"registries": [views.show(row) for row in rows], "next": following})
 

@@ -62,6 +62,12 @@ def test_pieces_are_of_one_size():
         (b'{"data": "\\udc00"}', "escape"),
         (b'{"data": "\xff"}', "UTF-8"),
         (b'{"data": "x", "path": "/"}', "last member"),
+        (b'{"data": "x"]', "end of the object"),
+        (b'{"data": "x" "path": "/"}', "end of the object"),
+        (b'{"path": "/"]', "end of the object"),
+        (b'{"data": "x"} {}', "follows its end"),
+        (b'{"path": "/"}}', "follows its end"),
+        (b"{} 5", "follows its end"),
         (b'{"path": "' + b"x" * 5000 + b'"}', "too long"),
     ],
 )

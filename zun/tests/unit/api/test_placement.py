@@ -137,10 +137,10 @@ ROW = {"cpu_policy": "dedicated", "cpu": 4.0, "memory": 256, "placement": {"numa
 )
 def test_another_size(changed, cpu, memory, field):
     if field is None:
-        rules.resized({**ROW, **changed}, cpu, memory)
+        rules.check_resized({**ROW, **changed}, cpu, memory)
     else:
         with pytest.raises(InvalidValue, match=f"^{field}: "):
-            rules.resized({**ROW, **changed}, cpu, memory)
+            rules.check_resized({**ROW, **changed}, cpu, memory)
 
 
 HELD = {"cpuset": Plan({0: CellShare(CpuSet("2-5"), 256, withheld=CpuSet("6"))}).to_dict(), "placement": {}}
@@ -169,7 +169,7 @@ SHARED = Plan({0: CellShare(CpuSet("0-7"), 256, shared=1.0)}, "shared").to_dict(
 def test_cpus_that_stay(changed, asked, reason):
     row = {**ROW, **HELD, **changed}
     if reason is None:
-        rules.resized(row, **asked)
+        rules.check_resized(row, **asked)
     else:
         with pytest.raises(InvalidValue, match=f"^keep_cpus: {reason}"):
-            rules.resized(row, **asked)
+            rules.check_resized(row, **asked)

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from zun.common import groups
+from zun.common.groups import Group
 
 AFFINITY = "the containers of group web are on another host, and its policy is affinity"
 
 
 def group(policy, **rules):
-    return {"name": "web", "policy": policy, "rules": rules}
+    return {"uuid": "g1", "name": "web", "policy": policy, "rules": rules}
 
 
 @pytest.mark.parametrize(
-    ("group", "members", "reason"),
+    ("row", "members", "reason"),
     [
         pytest.param(group("affinity"), {}, None, id="first"),
         pytest.param(group("affinity"), {"here": 3}, None, id="beside-the-others"),
@@ -38,5 +38,5 @@ def group(policy, **rules):
         pytest.param(group("soft-anti-affinity"), {"here": 5}, None, id="soft-anti-affinity"),
     ],
 )
-def test_one_more_member(group, members, reason):
-    assert groups.broken_by(group, members, "here") == reason
+def test_one_more_member(row, members, reason):
+    assert Group.of(row).broken_by(members, "here") == reason

@@ -63,7 +63,7 @@ def test_keys_of_the_configuration(tmp_path):
 
 @pytest.mark.parametrize("options", [{"auth_encryption_key": "short"}, {"auth_encryption_key_file": "/nowhere/keys"}])
 def test_keys_that_are_none(options):
-    with pytest.raises(ValueError, match="encryption"):
+    with pytest.raises(exceptions.Misconfigured, match="encryption"):
         secrets.keys(configured(**options))
 
 

@@ -99,7 +99,7 @@ def test_overlapping(wanted, others, found):
     [("10.7.0.0/24", 23, "subnet_prefix"), ("10.7.0.1/24", 28, "10.7.0.1/24"), ("fd00::/48", 64, "fd00::")],
 )
 def test_a_pool_that_gives_nothing(cidr, prefix, said):
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(exceptions.Misconfigured, match=said):
         Pool(cidr, prefix)
 
 

@@ -25,7 +25,7 @@ class Agent:
     def claim(self, limits=None, **fields):
         """A container whose claim is taken and written to its row."""
         container = new_container(self.context, **fields)
-        claim = self.tracker.container_claim(self.context, container, limits)
+        claim = self.tracker.container_claim(container, limits)
         container.cpuset = cpuset_record(claim.plan)
         container.save_claim("h1")
         return container, claim.plan

@@ -141,7 +141,7 @@ class TrackerLife(RuleBasedStateMachine):
         room = DISK - sum(self.containers[uuid].disk for uuid in self.plans)
         fits = isinstance(plan(self.topology, self.tracker.usage, placement_request(container)), Plan)
         try:
-            claim = self.tracker.container_claim(CONTEXT, container, limits)
+            claim = self.tracker.container_claim(container, limits)
         except exceptions.ClaimRefused:
             assert not fits or disk > room
             return
@@ -332,7 +332,7 @@ def test_of_many_who_claim_at_once_nobody_gets_a_cpu_twice(agent):
     limits = [{"cpuset": plan(topology, Usage(), placement_request(row)).to_dict()} for row in rows]
 
     with busy_switching():
-        answers = together(16, lambda number: agent.tracker.container_claim(CONTEXT, rows[number], limits[number]))
+        answers = together(16, lambda number: agent.tracker.container_claim(rows[number], limits[number]))
     granted = [answer for answer in answers if not isinstance(answer, Exception)]
     refused = [answer for answer in answers if isinstance(answer, Exception)]
     assert {type(answer) for answer in refused} == {exceptions.ClaimRefused}
@@ -345,7 +345,7 @@ def test_claims_and_releases_of_many_threads_come_to_nothing(agent):
     def work(_number):
         for _ in range(5):
             container = new_container(CONTEXT, cpu_policy="dedicated", cpu=1.0)
-            with agent.tracker.container_claim(CONTEXT, container) as claim:
+            with agent.tracker.container_claim(container) as claim:
                 if agent.tracker.usage.owner_of(min(claim.plan.cpus)) != container.uuid:
                     return "somebody else has it"
             claim.abort()
@@ -359,24 +359,24 @@ def test_a_container_holds_one_claim_here(agent):
     container, _ = agent.claim(cpu_policy="dedicated", cpu=2.0)
     before = agent.tracker.usage
     with pytest.raises(exceptions.Conflict, match=f"Container {container.uuid} holds resources of h1 already"):
-        agent.tracker.container_claim(CONTEXT, container)
+        agent.tracker.container_claim(container)
     assert agent.tracker.usage == before
 
 
 def test_a_refused_claim_takes_nothing(agent):
     container = new_container(CONTEXT, cpu_policy="dedicated", cpu=5.0)
     with pytest.raises(exceptions.ClaimRefused):
-        agent.tracker.container_claim(CONTEXT, container)
+        agent.tracker.container_claim(container)
     assert len(agent.tracker.usage) == 0
     agent.claim(disk=100)
     with pytest.raises(exceptions.ClaimRefused, match="free disk 0 GiB < requested 1 GiB"):
-        agent.tracker.container_claim(CONTEXT, new_container(CONTEXT, disk=1))
+        agent.tracker.container_claim(new_container(CONTEXT, disk=1))
 
 
 def test_an_aborted_claim_gives_its_disk_back(agent):
     for _ in range(3):
         container = new_container(CONTEXT, disk=60)
-        with pytest.raises(exceptions.Conflict), agent.tracker.container_claim(CONTEXT, container):
+        with pytest.raises(exceptions.Conflict), agent.tracker.container_claim(container):
             raise exceptions.Conflict("no")
     agent.claim(disk=100)
 

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from zun.compute.resize import Resize, resized
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
-from zun.tests.unit.compute.test_resize import MACHINE, SMT, TWO_SMT_CELLS, container, dedicated, shared
+from zun.tests.unit.compute.test_resize import (
+    MACHINE,
+    SMT,
+    TWO_SMT_CELLS,
+    case,
+    container,
+    dedicated,
+    settled,
+    shared,
+)
 from zun.tests.unit.scheduler.hosts import placements, used_hosts
 from zun.topology import CellShare, CpuSet, PlacementRequest, Plan, Refusal, Usage, plan
 
@@ -19,117 +28,87 @@ TWO = Plan({0: CellShare(CpuSet("0-3"), 32), 1: CellShare(CpuSet("4-7"), 32)})
 
 
 @pytest.mark.parametrize(
-    ("topology", "others", "old", "request_", "keep", "cpus", "withheld"),
+    "case",
     [
-        pytest.param(MACHINE, [], dedicated("0-3"), PlacementRequest(1, 64), "3", "3", "", id="one-of-four"),
-        pytest.param(MACHINE, [], dedicated("0-3"), PlacementRequest(2, 64), "3", "0,3", "", id="and-another"),
-        pytest.param(MACHINE, [], dedicated("1-2"), PlacementRequest(3, 64), "2", "0-2", "", id="more-are-all-of-old"),
-        pytest.param(MACHINE, [], dedicated("1-3"), PlacementRequest(2, 64), "3", "1,3", "", id="beside-old-ones"),
-        pytest.param(
-            SMT,
-            [],
-            dedicated("0-7"),
-            PlacementRequest(4, 64, thread_policy="require"),
-            "2,7",
-            "2-3,6-7",
-            "",
+        case(dedicated("0-3"), PlacementRequest(1, 64), "3", keep="3", id="one-of-four"),
+        case(dedicated("0-3"), PlacementRequest(2, 64), "0,3", keep="3", id="and-another"),
+        case(dedicated("1-2"), PlacementRequest(3, 64), "0-2", keep="2", id="more-are-all-of-old"),
+        case(dedicated("1-3"), PlacementRequest(2, 64), "1,3", keep="3", id="beside-old-ones"),
+        case(
+            dedicated("0-7"), PlacementRequest(4, 64, thread_policy="require"), "2-3,6-7", keep="2,7", topology=SMT,
             id="two-whole-cores-stay",
         ),
-        pytest.param(MACHINE, [], TWO, PlacementRequest(2, 64), "6", "4,6", "", id="on-the-cell-it-is-on"),
-        pytest.param(
-            MACHINE,
-            [],
+        case(TWO, PlacementRequest(2, 64), "4,6", keep="6", id="on-the-cell-it-is-on"),
+        case(
             Plan({0: CellShare(CpuSet("0-1"), 32, CpuSet("2-3")), 1: CellShare(CpuSet("4-5"), 32, CpuSet("6-7"))}),
             PlacementRequest(2, 64, numa_nodes=2, isolation="l3"),
             "1,5",
-            "1,5",
-            "0,2-4,6-7",
+            withheld="0,2-4,6-7",
+            keep="1,5",
             id="what-the-grade-keeps-is-not-struck-off",
         ),
-        pytest.param(
-            MACHINE.configured(dedicated_set=CpuSet("0-7"), shared_set=CpuSet("0,3"), cpu_allocation_ratio=2.0),
-            [("other", shared(1.0))],
+        case(
             Plan({0: CellShare(CpuSet("2-3"), 32), 1: CellShare(CpuSet("4"), 32)}),
             PlacementRequest(4, 64, numa_cpus=(3, 1)),
-            "3",
             "1-4",
-            "",
+            keep="3",
+            topology=MACHINE.configured(
+                dedicated_set=CpuSet("0-7"), shared_set=CpuSet("0,3"), cpu_allocation_ratio=2.0
+            ),
+            others=[shared(1.0)],
             id="shared-ones-keep-theirs",
         ),
-        pytest.param(
-            SMT, [], dedicated("0-7"), PlacementRequest(2, 64), "5", "4-5", "", id="its-sibling-stays-with-it"
-        ),
-        pytest.param(
-            SMT,
-            [],
+        case(dedicated("0-7"), PlacementRequest(2, 64), "4-5", keep="5", topology=SMT, id="its-sibling-stays-with-it"),
+        case(
             dedicated("0,2,4", withheld="1,3,5"),
             PlacementRequest(2, 64, thread_policy="isolate"),
-            "4",
             "0,4",
-            "1,5",
+            withheld="1,5",
+            keep="4",
+            topology=SMT,
             id="siblings-kept-idle-go-with-it",
         ),
-        pytest.param(
-            SMT,
-            [],
-            dedicated("0-5"),
-            PlacementRequest(2, 64, thread_policy="require"),
-            "3",
-            "2-3",
-            "",
+        case(
+            dedicated("0-5"), PlacementRequest(2, 64, thread_policy="require"), "2-3", keep="3", topology=SMT,
             id="a-whole-core-stays",
         ),
-        pytest.param(
-            SMT,
-            [],
+        case(
             dedicated("0-3"),
             PlacementRequest(1, 64, thread_policy="require"),
             "3",
-            "3",
-            "2",
+            withheld="2",
+            keep="3",
+            topology=SMT,
             id="and-the-other-thread-of-it-becomes-idle",
         ),
-        pytest.param(MACHINE, [], TWO, PlacementRequest(2, 64, numa_nodes=2), "2,7", "2,7", "", id="on-each-cell-one"),
-        pytest.param(
-            MACHINE,
-            [],
-            TWO,
-            PlacementRequest(5, 64, numa_cpus=(4, 1)),
-            "5-7",
-            "0,4-7",
-            "",
+        case(TWO, PlacementRequest(2, 64, numa_nodes=2), "2,7", keep="2,7", id="on-each-cell-one"),
+        case(
+            TWO, PlacementRequest(5, 64, numa_cpus=(4, 1)), "0,4-7", keep="5-7",
             id="the-larger-part-is-where-they-are",
         ),
-        pytest.param(
-            MACHINE, [], TWO, PlacementRequest(4, 64, numa_affinity="prefer"), "0,7", "0-2,7", "", id="on-any-cells"
-        ),
-        pytest.param(
-            TWO_SMT_CELLS,
-            [],
+        case(TWO, PlacementRequest(4, 64, numa_affinity="prefer"), "0-2,7", keep="0,7", id="on-any-cells"),
+        case(
             TWO,
             PlacementRequest(2, 64, numa_affinity="prefer", isolation="core"),
             "1,6",
-            "1,6",
-            "0,7",
+            withheld="0,7",
+            keep="1,6",
+            topology=TWO_SMT_CELLS,
             id="on-two-cells-though-one-would-do",
         ),
-        pytest.param(
-            SMT,
-            [],
+        case(
             dedicated("0-3"),
             PlacementRequest(2, 64, isolation="core"),
             "0,3",
-            "0,3",
-            "1-2",
+            withheld="1-2",
+            keep="0,3",
+            topology=SMT,
             id="with-more-idle-siblings-than-need-be",
         ),
     ],
 )
-def test_what_is_named_stays(topology, others, old, request_, keep, cpus, withheld):
-    answer = resized(topology, Usage(dict(others)), old, request_, CpuSet(keep))
-    assert isinstance(answer, Plan), answer
-    assert (answer.cpus, answer.withheld, answer.memory_mib) == (CpuSet(cpus), CpuSet(withheld), request_.memory_mib)
-    assert answer.isolation == request_.isolation
+def test_what_is_named_stays(case):
+    assert settled(case).isolation == case.request.isolation
 
 
 @pytest.mark.parametrize(

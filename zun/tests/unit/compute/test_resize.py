@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import assume, given
@@ -13,7 +14,7 @@ from zun.objects.placement import cpuset_record
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.scheduler.hosts import holding, placements, used_hosts
-from zun.topology import CellShare, CpuSet, PlacementRequest, Plan, Refusal, Usage, plan
+from zun.topology import CellShare, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
 
 CONTEXT = RequestContext(user_id="alice", project_id="demo")
 MACHINE = machine(cells=2, cores=4, memory_mib=1024).configured(cpu_allocation_ratio=2.0)
@@ -114,93 +115,115 @@ def test_what_no_host_could_do_is_refused_at_once(fields, asked, error, text):
 # the plan
 
 
+@dataclass(frozen=True)
+class Case:
+    """A container at ``old`` that is to be as ``request`` says and ``keep`` some of its CPUs, and what it gets."""
+
+    old: Plan
+    request: PlacementRequest
+    cpus: str
+    withheld: str = ""
+    keep: str = ""
+    topology: HostTopology = MACHINE
+    others: Sequence[Plan] = ()
+
+
+def case(*values, id, **more):
+    return pytest.param(Case(*values, **more), id=id)
+
+
+def settled(case):
+    """The plan, which is as the case says."""
+    usage = Usage({f"c{number}": held for number, held in enumerate(case.others)})
+    answer = resized(case.topology, usage, case.old, case.request, CpuSet(case.keep))
+    assert isinstance(answer, Plan), answer
+    got, said = (answer.cpus, answer.withheld), (CpuSet(case.cpus), CpuSet(case.withheld))
+    assert (*got, answer.memory_mib) == (*said, case.request.memory_mib)
+    return answer
+
+
 @pytest.mark.parametrize(
-    ("topology", "others", "old", "request_", "cpus", "withheld"),
+    "case",
     [
-        pytest.param(MACHINE, [], dedicated("2-3"), PlacementRequest(2, 900), "2-3", "", id="memory-moves-nothing"),
-        pytest.param(MACHINE, [], dedicated("1-3"), PlacementRequest(2, 64), "1-2", "", id="fewer-are-some-of-old"),
-        pytest.param(MACHINE, [], dedicated("2-3"), PlacementRequest(3, 64), "0,2-3", "", id="more-are-old-and-one"),
-        pytest.param(
-            MACHINE, ["0"], dedicated("2-3"), PlacementRequest(3, 64), "1-3", "", id="more-are-what-others-left"
+        case(dedicated("2-3"), PlacementRequest(2, 900), "2-3", id="memory-moves-nothing"),
+        case(dedicated("1-3"), PlacementRequest(2, 64), "1-2", id="fewer-are-some-of-old"),
+        case(dedicated("2-3"), PlacementRequest(3, 64), "0,2-3", id="more-are-old-and-one"),
+        case(
+            dedicated("2-3"), PlacementRequest(3, 64), "1-3", others=[dedicated("0", 0)],
+            id="more-are-what-others-left",
         ),
-        pytest.param(
-            MACHINE, [], dedicated("4-5", cell=1), PlacementRequest(4, 64), "4-7", "", id="it-stays-on-its-cell"
-        ),
-        pytest.param(
-            SMT,
-            [],
+        case(dedicated("4-5", cell=1), PlacementRequest(4, 64), "4-7", id="it-stays-on-its-cell"),
+        case(
             dedicated("0,2", withheld="1,3"),
             PlacementRequest(1, 64, thread_policy="isolate"),
             "0",
-            "1",
+            withheld="1",
+            topology=SMT,
             id="siblings-kept-idle-go-with-their-cpu",
         ),
-        pytest.param(
-            SMT,
-            [],
+        case(
             dedicated("0", withheld="1"),
             PlacementRequest(2, 64, thread_policy="isolate"),
             "0,2",
-            "1,3",
+            withheld="1,3",
+            topology=SMT,
             id="and-come-with-a-new-one",
         ),
-        pytest.param(
-            SMT,
-            [],
-            dedicated("4-5"),
-            PlacementRequest(4, 64, thread_policy="require"),
-            "0-1,4-5",
-            "",
+        case(
+            dedicated("4-5"), PlacementRequest(4, 64, thread_policy="require"), "0-1,4-5", topology=SMT,
             id="whole-cores-are-added-whole",
         ),
-        pytest.param(
-            SMT, [], dedicated("0", withheld="1"), PlacementRequest(2, 64, isolation="core"), "0-1", "",
+        case(
+            dedicated("0", withheld="1"), PlacementRequest(2, 64, isolation="core"), "0-1", topology=SMT,
             id="a-sibling-of-its-own-is-used-first",
         ),
-        pytest.param(
-            MACHINE, [], dedicated("2", withheld="0-1,3"), PlacementRequest(3, 64, isolation="node"), "0-2", "3",
+        case(
+            dedicated("2", withheld="0-1,3"), PlacementRequest(3, 64, isolation="node"), "0-2", withheld="3",
             id="and-what-is-kept-idle-for-it",
         ),
-        pytest.param(
-            MACHINE, [], dedicated("0-2", withheld="3"), PlacementRequest(1, 64, isolation="l3"), "0", "1-3",
+        case(
+            dedicated("0-2", withheld="3"), PlacementRequest(1, 64, isolation="l3"), "0", withheld="1-3",
             id="what-isolation-keeps-stays-kept",
         ),
-        pytest.param(
-            MACHINE, [], dedicated("2-3", withheld="0-1"), PlacementRequest(1, 64, isolation="l3"), "2", "0-1,3",
+        case(
+            dedicated("2-3", withheld="0-1"), PlacementRequest(1, 64, isolation="l3"), "2", withheld="0-1,3",
             id="not-what-was-kept-idle-but-what-it-ran-on",
         ),
-        pytest.param(
-            SMT, [], dedicated("7", withheld="0-6"), PlacementRequest(3, 64, isolation="node"), "0,6-7", "1-5",
+        case(
+            dedicated("7", withheld="0-6"),
+            PlacementRequest(3, 64, isolation="node"),
+            "0,6-7",
+            withheld="1-5",
+            topology=SMT,
             id="it-runs-on-what-it-ran-on-and-more",
         ),
-        pytest.param(
-            SMT, [], dedicated("0,2", withheld="1,3"), PlacementRequest(2, 32, isolation="core"), "0,2", "1,3",
+        case(
+            dedicated("0,2", withheld="1,3"),
+            PlacementRequest(2, 32, isolation="core"),
+            "0,2",
+            withheld="1,3",
+            topology=SMT,
             id="less-memory-alone-moves-nothing",
         ),
-        pytest.param(
-            TWO_SMT_CELLS, [], Plan({0: CellShare(CpuSet("1"), 32, CpuSet("0")), 1: CellShare(CpuSet("4-5"), 32)}),
-            PlacementRequest(3, 64, thread_policy="require", numa_affinity="none"), "1,4-5", "0",
+        case(
+            Plan({0: CellShare(CpuSet("1"), 32, CpuSet("0")), 1: CellShare(CpuSet("4-5"), 32)}),
+            PlacementRequest(3, 64, thread_policy="require", numa_affinity="none"),
+            "1,4-5",
+            withheld="0",
+            topology=TWO_SMT_CELLS,
             id="the-same-on-any-cells",
         ),
-        pytest.param(
-            MACHINE, [], TWO_CELLS, PlacementRequest(3, 64, numa_nodes=2), "0,3,7", "", id="more-on-several-cells"
-        ),
-        pytest.param(
-            MACHINE, [], TWO_CELLS, PlacementRequest(4, 64, numa_cpus=[1, 3]), "3-5,7", "", id="more-on-one-of-them"
-        ),
-        pytest.param(
-            MACHINE, [], Plan({0: CellShare(CpuSet("2,9"), 64)}), PlacementRequest(3, 64), "0-2", "",
+        case(TWO_CELLS, PlacementRequest(3, 64, numa_nodes=2), "0,3,7", id="more-on-several-cells"),
+        case(TWO_CELLS, PlacementRequest(4, 64, numa_cpus=[1, 3]), "3-5,7", id="more-on-one-of-them"),
+        case(
+            Plan({0: CellShare(CpuSet("2,9"), 64)}), PlacementRequest(3, 64), "0-2",
             id="what-went-offline-is-not-kept",
         ),
-        pytest.param(MACHINE, [], shared(), PlacementRequest(3, 64), "0-2", "", id="shared-to-dedicated"),
+        case(shared(), PlacementRequest(3, 64), "0-2", id="shared-to-dedicated"),
     ],
 )
-def test_a_container_stays_where_it_can(topology, others, old, request_, cpus, withheld):
-    usage = Usage({f"c{number}": dedicated(text, 0) for number, text in enumerate(others)})
-    answer = resized(topology, usage, old, request_)
-    assert isinstance(answer, Plan)
-    assert (answer.cpus, answer.withheld, answer.memory_mib) == (CpuSet(cpus), CpuSet(withheld), request_.memory_mib)
-    assert answer.cells.keys() == old.cells.keys()
+def test_a_container_stays_where_it_can(case):
+    assert settled(case).cells.keys() == case.old.cells.keys()
 
 
 def test_its_memory_stays_in_pages_of_one_size():

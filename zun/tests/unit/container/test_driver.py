@@ -32,7 +32,7 @@ def test_entry_points_read_the_configuration(driver: type[InMemoryDriver] | type
     conf = register_opts(cfg.ConfigOpts())
     conf([], default_config_files=[], default_config_dirs=[])
     conf.set_override("host", "agent-7")
-    conf.set_override("execute_timeout", 9, group="docker")
+    conf.set_override("default_timeout", 9, group="docker")
     conf.set_override("default_memory_swap", 128, group="docker")
     made = driver.from_conf(conf)
     if isinstance(made, InMemoryDriver):
@@ -40,7 +40,7 @@ def test_entry_points_read_the_configuration(driver: type[InMemoryDriver] | type
     else:
         assert made.settings == Settings(
             host_label="agent-7",
-            execute_timeout=9,
+            default_timeout=9,
             memory_swap_mib=128,
             connections=conf.compute.workers + 8,
         )

@@ -215,7 +215,7 @@ def test_the_trackers_of_two_hosts_keep_the_rule_together(policy):
 
         def place(number, members=members):
             member, host = members[number], ("h1", "h2")[number % 2]
-            with trackers[host].container_claim(MEMBER, member) as taken:
+            with trackers[host].container_claim(member) as taken:
                 member.cpuset = cpuset_record(taken.plan)
                 return member.save_claim(host)[0]
 

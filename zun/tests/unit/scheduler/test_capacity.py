@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zun.common.groups import Group
 from zun.scheduler import filters, weighers
 from zun.scheduler.capacity import HostCapacity, capacity
 from zun.scheduler.dry_run import dry_run
-from zun.scheduler.request_spec import Group
 from zun.scheduler.select import NoValidHost, select
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.scheduler.hosts import ALL_FILTERS, UP, configuration, full, host, placements, spec, used_hosts

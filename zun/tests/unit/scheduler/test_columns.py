@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oslo_utils import timeutils
 
+from zun.common.groups import Group
 from zun.scheduler import filters, weighers
 from zun.scheduler.columns import Columns
 from zun.scheduler.filters.compute import ComputeFilter
 from zun.scheduler.host_state import Aggregate, Answer
-from zun.scheduler.request_spec import Group, RequestSpec
+from zun.scheduler.request_spec import RequestSpec
 from zun.scheduler.select import NoValidHost, informed, select
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof

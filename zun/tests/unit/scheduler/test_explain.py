@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from zun.api.schemas.placement import FIELDS as API_FIELDS
+from zun.common.groups import Group
 from zun.scheduler import filters, weighers
 from zun.scheduler.explain import (
     CODES,
@@ -20,7 +21,6 @@ from zun.scheduler.explain import (
     refused_claims,
 )
 from zun.scheduler.host_state import Aggregate
-from zun.scheduler.request_spec import Group
 from zun.scheduler.select import NoValidHost, select
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zun.common import exceptions
+from zun.common.groups import Group
 from zun.scheduler import filters
 from zun.scheduler.columns import Columns
 from zun.scheduler.filters.aggregate_extra_specs import matches
 from zun.scheduler.filters.compute import ComputeFilter
 from zun.scheduler.host_state import Aggregate
-from zun.scheduler.request_spec import Group
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.scheduler.hosts import ALL_FILTERS, NOW, UP, configuration, full, host, placements, spec, used_hosts

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zun.common import exceptions
+from zun.common.groups import Group
 from zun.scheduler import weighers
-from zun.scheduler.request_spec import Group
 from zun.scheduler.weighers import HostWeigher, Weighted
 from zun.scheduler.weighers.failure import FailureWeigher
 from zun.tests.functional.cloud import machine
