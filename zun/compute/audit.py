@@ -153,15 +153,19 @@ def unreadable(planned: Planned, reason: str) -> Finding:
     )
 
 
-def left_over(container: ContainerView, state: RuntimeState) -> Finding:
-    """For a container that was deleted and that the runtime has all the same."""
+def left_over(container: ContainerView, objects: Sequence[str]) -> Finding:
+    """For a container that was deleted and of which something is left all the same.
+
+    ``objects`` are the ids of what the runtime has of it, or of a capsule's members.
+    """
+    left = f"of it the runtime still has {_some(objects)}" if objects else "the runtime has nothing of it any more"
     return Finding(
         code=Verdict.LEFTOVER,
         container=container.uuid,
         name=container.name or "",
         layer=Layer.CONTAINER,
-        detail=f"it was deleted by force, the runtime failed to remove its object {state.container_id}, and it keeps "
-        "what it holds on the host until that is gone",
+        detail=f"it was deleted by force and could not be removed: {left}. It keeps what it holds on the host until "
+        "it is gone with its mounts",
         repair="its removal is tried again with each comparison, and the log of zun-compute says why it fails: "
         "'docker rm -f ID', or a restart of the runtime or the host, may help",
     )

@@ -2,13 +2,12 @@
 """Single files whose content came with the request."""
 
 import base64
-import contextlib
-import shutil
 from pathlib import Path
 
 from zun.common import exceptions
 from zun.common.mounts import Mount
 from zun.container.driver import RuntimeMount
+from zun.volume.places import clear
 
 
 class FileDriver:
@@ -39,10 +38,7 @@ class FileDriver:
         """The file outlives a restart."""
 
     def remove(self, owner: str, number: int, mount: Mount) -> None:
-        path = self._path(owner, number)
-        shutil.rmtree(path.parent, ignore_errors=True)
-        with contextlib.suppress(OSError):  # others of the container are there, or it never was
-            path.parent.parent.rmdir()
+        clear(self._path(owner, number).parent, mount)
 
     def _path(self, owner: str, number: int) -> Path:
         return self._root / owner / str(number) / "content"
