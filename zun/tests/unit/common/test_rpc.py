@@ -248,3 +248,10 @@ def test_who_waits_for_a_broker_gives_up_when_the_program_ends(nowhere, monkeypa
     leaving.leave()
     thread.join(30)
     assert done
+
+
+def test_it_is_told_where_the_brokers_are_and_not_what_opens_them(caplog):
+    caplog.set_level("INFO", "zun.common.rpc")
+    rpc.get_transport(cfg.CONF, "rabbit://zun:secret@h1:5673,zun:secret@h2/").cleanup()
+    rpc.get_transport(cfg.CONF, f"inproc:///{__name__}.told").cleanup()
+    assert caplog.messages == ["Messages go over h1:5673, h2:5672"]
