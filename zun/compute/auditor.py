@@ -151,8 +151,9 @@ class Auditor:
         assert planned is not None  # it was examined
         try:
             cpus, mems = str(planned.cpus), str(planned.mems)
-            memory = planned.memory if any(each.layer is Layer.LIMIT for each in found) else None
-            self._driver.update(container, memory=memory, cpuset_cpus=cpus, cpuset_mems=mems)
+            limits = any(each.layer is Layer.LIMIT for each in found)
+            memory, cpu = (planned.memory or None, planned.cpu) if limits else (None, None)
+            self._driver.update(container, cpu=cpu, memory=memory, cpuset_cpus=cpus, cpuset_mems=mems)
             left = self._examined(container, told, self._driver.show(container)) or ()
         except exceptions.ZunError as exc:
             return tuple(
@@ -216,7 +217,9 @@ def _planned(container: Container, told: Mapping[str, CpuSet]) -> Planned | None
     if plan.dedicated:
         return Planned(container.uuid, container.name, plan.cpus, plan.mems, container.memory)
     cpus = told.get(container.uuid)
-    return None if cpus is None else Planned(container.uuid, container.name, cpus, plan.mems, container.memory)
+    if cpus is None:
+        return None
+    return Planned(container.uuid, container.name, cpus, plan.mems, container.memory, container.cpu)
 
 
 def _objects_of(
