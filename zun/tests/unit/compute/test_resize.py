@@ -192,6 +192,19 @@ def test_what_no_host_could_do_is_refused_at_once(fields, asked, error, text):
             MACHINE, [], Plan({0: CellShare(CpuSet("2,9"), 64)}), PlacementRequest(3, 64), "0-2", "",
             id="what-went-offline-is-not-kept",
         ),
+        pytest.param(
+            MACHINE.configured(dedicated_set=CpuSet("1-7")), [], dedicated("0,2"), PlacementRequest(3, 64), "0-2", "",
+            id="more-with-what-is-given-no-more",
+        ),
+        pytest.param(
+            MACHINE.configured(dedicated_set=CpuSet("1-2,4-7")), [], TWO_CELLS,
+            PlacementRequest(5, 64, numa_cpus=[3, 2]),
+            "1-4,7", "", id="more-on-several-cells-with-what-is-given-no-more",
+        ),
+        pytest.param(
+            MACHINE.configured(reserved_cpus=CpuSet("0")), [], dedicated("0,2"), PlacementRequest(3, 64), "1-3", "",
+            id="more-without-what-is-reserved",
+        ),
         pytest.param(MACHINE, [], shared(), PlacementRequest(3, 64), "0-2", "", id="shared-to-dedicated"),
     ],
 )
