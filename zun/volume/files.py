@@ -4,10 +4,9 @@
 import base64
 from pathlib import Path
 
-from zun.common import exceptions
 from zun.common.mounts import Mount
 from zun.container.driver import RuntimeMount
-from zun.volume.places import clear
+from zun.volume.places import clear, failed
 
 
 class FileDriver:
@@ -31,7 +30,7 @@ class FileDriver:
                 unfinished.chmod(0o444)  # whoever the image runs as
                 unfinished.rename(path)
         except OSError as exc:
-            raise exceptions.VolumeError(mount=mount.destination, reason=str(exc)) from exc
+            raise failed(mount, path.parent, str(exc)) from exc
         return RuntimeMount("bind", str(path), mount.destination, read_only=True)
 
     def restore(self, owner: str, number: int, mount: Mount) -> None:

@@ -15,6 +15,11 @@ def clear(place: Path, mount: Mount) -> None:
         if place.exists():
             shutil.rmtree(place)
     except OSError as exc:
-        raise exceptions.VolumeError(mount=mount.destination, reason=str(exc)) from exc
+        raise failed(mount, place, str(exc)) from exc
     with contextlib.suppress(OSError):  # others of the container are there, or it never was
         place.parent.rmdir()
+
+
+def failed(mount: Mount, place: Path, reason: str) -> exceptions.VolumeError:
+    """To be raised. Users read it, whom it does not concern where the host keeps the data."""
+    return exceptions.VolumeError(mount=mount.destination, reason=reason.replace(str(place), "..."))

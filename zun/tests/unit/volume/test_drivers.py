@@ -70,8 +70,9 @@ def test_what_cannot_be_removed_is_told(tmp_path, driver):
     place = tmp_path / OWNER / "0"
     place.parent.mkdir()
     place.touch()  # no folder
-    with pytest.raises(exceptions.VolumeError, match=r"Mount /d: .*Not a directory"):
+    with pytest.raises(exceptions.VolumeError, match=r"^Mount /d: .*Not a directory") as caught:
         driver(tmp_path).remove(OWNER, 0, mount)
+    assert str(tmp_path) not in str(caught.value)
     place.unlink()
     driver(tmp_path).remove(OWNER, 0, mount)
     assert list(tmp_path.iterdir()) == []
@@ -107,6 +108,17 @@ def test_a_local_one_that_is_gone_is_not_replaced_by_an_empty_one(tmp_path):
     with pytest.raises(exceptions.VolumeError, match="missing"):
         LocalDriver(tmp_path).restore(OWNER, 0, Mount(Kind.LOCAL, "/d", size_mib=1))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_command_says_is_told_without_the_place(tmp_path, monkeypatch):
+    """A tool of this test's own: every mkfs.ext4 has other words."""
+    tool = tmp_path / "mkfs.ext4"
+    tool.write_text('#!/bin/sh\nfor last; do :; done; echo "$last: no room" >&2\nexit 1\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(exceptions.VolumeError) as caught:
+        LocalDriver(tmp_path / "local").prepare(OWNER, "demo", 0, Mount(Kind.LOCAL, "/d", size_mib=1))
+    assert str(caught.value) == "Mount /d: mkfs.ext4: .../image.new: no room"
 
 
 @pytest.mark.parametrize("work", ["prepare", "restore"])
