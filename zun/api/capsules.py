@@ -4,6 +4,7 @@
 Nothing here reads or writes anything.
 """
 
+import functools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +12,9 @@ from typing import Any
 
 from zun.api import creation, microversion, mounts, placement
 from zun.api.microversion import Version
+from zun.api.schemas import Schema, scalars
 from zun.api.schemas import capsules as schemas
-from zun.api.schemas import scalars
-from zun.api.settings import Settings
+from zun.api.settings import Range, Settings
 from zun.common import exceptions
 from zun.common.kinds import Kind
 from zun.common.mounts import MIB_PER_GIB, Mount, disk_gib
@@ -152,23 +153,24 @@ def _member(
 
 def _size(where: str, requests: Mapping[str, Any], policy: str, settings: Settings) -> dict[str, Any]:
     """``cpu`` and ``memory`` of one container; a dedicated one must name both."""
-    found: dict[str, Any] = {"cpu": settings.default_cpu, "memory": settings.default_memory}
-    fields = {"cpu": scalars.cpus(settings.cpu), "memory": scalars.amount(settings.memory, "MiB")}
-    for name, field in fields.items():
-        label, value = f"{where}.resources.requests.{name}", requests.get(name)
-        if value is None and policy == "dedicated":
-            raise _wrong(f"{label}: it is missing, and a container of dedicated CPUs needs it")
-        if value is None:
-            continue
-        try:
-            if name == "memory" and isinstance(value, float) and not value.is_integer():
-                raise ValueError(f"{value} is no whole number of MiB")
-            found[name] = field.convert(value)
-        except (ValueError, TypeError) as exc:
-            raise _wrong(f"{label}: {exc}") from None
-        if policy == "dedicated" and found[name] != int(found[name]):
-            raise _wrong(f"{label}: {value} is no whole number, as dedicated CPUs are counted")
-    return found
+    label = f"{where}.resources.requests"
+    try:
+        given = _requests(settings.cpu, settings.memory)(requests)
+    except exceptions.SchemaValidationError as exc:
+        raise _wrong(f"{label}.{exc}") from None
+    if policy == "dedicated":
+        for name in ("cpu", "memory"):
+            if name not in given:
+                raise _wrong(f"{label}.{name}: it is missing, and a container of dedicated CPUs needs it")
+        if given["cpu"] != int(given["cpu"]):
+            raise _wrong(f"{label}.cpu: {given['cpu']:g} is no whole number, as dedicated CPUs are counted")
+    return {"cpu": settings.default_cpu, "memory": settings.default_memory, **given}
+
+
+@functools.cache
+def _requests(cpu: Range, memory: Range) -> Schema:
+    """The same numbers as of a container that is by itself."""
+    return Schema({"cpu": scalars.cpus(cpu), "memory": scalars.amount(memory, "MiB")})
 
 
 def _port(where: str, given: Mapping[str, Any]) -> int:

@@ -17,7 +17,7 @@ from oslo_log import log as oslo_log
 
 from zun import conf as zun_conf
 from zun import version
-from zun.common import exceptions, rpc
+from zun.common import exceptions, leaving, rpc
 from zun.db import migration, session
 
 LOG = logging.getLogger(__name__)
@@ -121,3 +121,4 @@ def wait_for_signal() -> None:
         signal.signal(number, lambda number, _frame: signal.signal(number, signal.SIG_DFL))
     os.read(wake, 1)
     LOG.info("Stopping")
+    leaving.leave()

@@ -199,7 +199,7 @@ class SchedulerUnavailable(Unavailable):
 
 
 class VolumeError(ZunError):
-    msg_fmt = "Mount {mount} cannot be made: {reason}"
+    msg_fmt = "Mount {mount}: {reason}"
 
 
 class CapsuleFailed(Invalid):

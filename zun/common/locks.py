@@ -15,12 +15,17 @@ class KeyedLocks:
 
     @contextlib.contextmanager
     def __call__(self, key: str) -> Iterator[None]:
+        with self.wanting(key) as lock, lock:
+            yield
+
+    @contextlib.contextmanager
+    def wanting(self, key: str) -> Iterator[threading.RLock]:
+        """Inside the block the lock counts as ``wanted``: for who will take it. Another thread may end the block."""
         with self._guard:
             lock, wanting = self._locks.get(key, (threading.RLock(), 0))
             self._locks[key] = (lock, wanting + 1)
         try:
-            with lock:
-                yield
+            yield lock
         finally:
             with self._guard:
                 lock, wanting = self._locks[key]
@@ -30,6 +35,6 @@ class KeyedLocks:
                     self._locks[key] = (lock, wanting - 1)
 
     def wanted(self) -> dict[str, int]:
-        """How many hold or wait for a lock, by its key; the same one who entered again counts again."""
+        """How many hold, wait for or will take a lock, by its key; the same one who entered again counts again."""
         with self._guard:
             return {key: wanting for key, (_, wanting) in self._locks.items()}

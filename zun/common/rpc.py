@@ -89,7 +89,11 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 
 def get_transport(conf: cfg.ConfigOpts, url: str | None = None) -> oslo_messaging.Transport:
     """Open the transport of ``[DEFAULT] transport_url``. Call it after any fork, never before."""
-    return oslo_messaging.get_rpc_transport(conf, url=url, allowed_remote_exmods=[exceptions.__name__])
+    transport = oslo_messaging.get_rpc_transport(conf, url=url, allowed_remote_exmods=[exceptions.__name__])
+    hosts = oslo_messaging.TransportURL.parse(conf, url).hosts
+    if hosts:  # when its first connection fails, the library does not tell to where
+        LOG.info("Messages go over %s", ", ".join(f"{each.hostname}:{each.port or 5672}" for each in hosts))
+    return transport
 
 
 def get_client(

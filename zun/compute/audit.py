@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from zun.compute.reconcile import other_cpu
 from zun.container.driver import ContainerView, Intruder, ParentGroup, PinningView, RuntimeState, ThreadGroup
 from zun.topology import CpuSet
 from zun.topology.cpuset import NO_CPUS, union
@@ -56,7 +57,7 @@ class Layer(StrEnum):
 class Planned:
     """What the ledger says of a container: the CPUs it may run on now and the nodes its memory comes from.
 
-    ``memory`` is in MiB, 0 where none is promised.
+    ``memory`` is in MiB, 0 where none is promised. ``cpu`` limits its time on them; None where they are its own.
     """
 
     uuid: str
@@ -64,6 +65,7 @@ class Planned:
     cpus: CpuSet
     mems: CpuSet
     memory: int = 0
+    cpu: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,15 +155,19 @@ def unreadable(planned: Planned, reason: str) -> Finding:
     )
 
 
-def left_over(container: ContainerView, state: RuntimeState) -> Finding:
-    """For a container that was deleted and that the runtime has all the same."""
+def left_over(container: ContainerView, objects: Sequence[str]) -> Finding:
+    """For a container that was deleted and of which something is left all the same.
+
+    ``objects`` are the ids of what the runtime has of it, or of a capsule's members.
+    """
+    left = f"of it the runtime still has {_some(objects)}" if objects else "the runtime has nothing of it any more"
     return Finding(
         code=Verdict.LEFTOVER,
         container=container.uuid,
         name=container.name or "",
         layer=Layer.CONTAINER,
-        detail=f"it was deleted by force, the runtime failed to remove its object {state.container_id}, and it keeps "
-        "what it holds on the host until that is gone",
+        detail=f"it was deleted by force and could not be removed: {left}. It keeps what it holds on the host until "
+        "it is gone with its mounts",
         repair="its removal is tried again with each comparison, and the log of zun-compute says why it fails: "
         "'docker rm -f ID', or a restart of the runtime or the host, may help",
     )
@@ -259,6 +265,17 @@ def _limit(planned: Planned, state: RuntimeState) -> Iterable[Finding]:
             f"the runtime is configured for {limit}, it holds {planned.memory} MiB",
             f"one update through the runtime sets {planned.memory} MiB again",
             repairable=planned.memory > 0,
+            subject=limit,
+        )
+    if planned.cpu is not None and other_cpu(state.cpu, planned.cpu):
+        limit = "no limit or weight of CPUs" if state.cpu is None else f"a limit or weight of {state.cpu:g} CPUs"
+        yield _finding(
+            planned,
+            Verdict.DRIFTED,
+            Layer.LIMIT,
+            f"the runtime is configured for {limit}, it holds {planned.cpu:g}",
+            f"one update through the runtime sets {planned.cpu:g} again",
+            repairable=True,
             subject=limit,
         )
 

@@ -8,7 +8,7 @@ works on the container, since a resize in its middle looks just like drift; only
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -92,6 +92,10 @@ class Auditor:
         containers = Container.list_by_host(context, self._hostname)
         told, states = self._pool.current(), self._driver.list()
         for container in containers:
+            if container.kind == Kind.LEFTOVER:
+                seen.containers.append(container.uuid)
+                seen.findings.append(audit.left_over(container, _objects_of(container, containers, states)))
+                continue
             found = self._examined(container, told, states.get(container.uuid))
             if found is not None and any(finding.code in _DOUBTFUL for finding in found):
                 found = self._second_look(context, container.uuid, repair)
@@ -120,8 +124,6 @@ class Auditor:
         """What is wrong with it; None when this is not the time to ask."""
         if state is None:
             return None
-        if container.kind == Kind.LEFTOVER:
-            return (audit.left_over(container, state),)
         planned = _planned(container, told)
         if planned is None:
             return None
@@ -149,8 +151,9 @@ class Auditor:
         assert planned is not None  # it was examined
         try:
             cpus, mems = str(planned.cpus), str(planned.mems)
-            memory = planned.memory if any(each.layer is Layer.LIMIT for each in found) else None
-            self._driver.update(container, memory=memory, cpuset_cpus=cpus, cpuset_mems=mems)
+            limits = any(each.layer is Layer.LIMIT for each in found)
+            memory, cpu = (planned.memory or None, planned.cpu) if limits else (None, None)
+            self._driver.update(container, cpu=cpu, memory=memory, cpuset_cpus=cpus, cpuset_mems=mems)
             left = self._examined(container, told, self._driver.show(container)) or ()
         except exceptions.ZunError as exc:
             return tuple(
@@ -214,7 +217,17 @@ def _planned(container: Container, told: Mapping[str, CpuSet]) -> Planned | None
     if plan.dedicated:
         return Planned(container.uuid, container.name, plan.cpus, plan.mems, container.memory)
     cpus = told.get(container.uuid)
-    return None if cpus is None else Planned(container.uuid, container.name, cpus, plan.mems, container.memory)
+    if cpus is None:
+        return None
+    return Planned(container.uuid, container.name, cpus, plan.mems, container.memory, container.cpu)
+
+
+def _objects_of(
+    container: Container, containers: Sequence[Container], states: Mapping[str, RuntimeState]
+) -> list[str]:
+    """The ids of what the runtime has of it and of its members."""
+    family = (each.uuid for each in containers if container.uuid in (each.uuid, each.capsule_uuid))
+    return [state.container_id for uuid in family if (state := states.get(uuid)) is not None]
 
 
 def _log(finding: Finding) -> None:

@@ -201,7 +201,7 @@ class Creation:
         removed = self._objects.discard(context, container)
         container.status, container.status_reason, container.task_state = Status.ERROR, reason, None
         container.status_detail = None
-        if not removed:  # it may run, now or later: it keeps what it holds until its deletion finds it gone
+        if not removed:  # until its deletion finds it gone it may run, and it takes its disk: it keeps what it holds
             with contextlib.suppress(exceptions.ContainerNotFound, exceptions.StatusChanged):
                 container.save(only_from=(Status.CREATING,))
                 if container.kind == Kind.CAPSULE:

@@ -2,6 +2,7 @@
 """RPC surface of zun-compute. It routes messages and decides nothing."""
 
 import concurrent.futures
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
@@ -208,13 +209,16 @@ class ComputeEndpoint:
         **kwargs: Any,
     ) -> None:
         """``target`` is what ``work`` is about: a container, or the uuid of something else."""
+        uuid = target if isinstance(target, str) else target.uuid
+        waiting = contextlib.ExitStack()  # for a free thread: nobody may take it for lost
+        waiting.enter_context(self._parts.operations.locks.wanting(uuid))
 
         def run() -> None:
             context.update_store()  # log lines of this thread bear the request's id
-            try:
-                work(context, target, *args, **kwargs)
-            except Exception:
-                uuid = target if isinstance(target, str) else target.uuid
-                LOG.exception("%s: %s failed", uuid, work.__name__)
+            with waiting:
+                try:
+                    work(context, target, *args, **kwargs)
+                except Exception:
+                    LOG.exception("%s: %s failed", uuid, work.__name__)
 
         self._workers.submit(run)

@@ -23,7 +23,6 @@ from zun.compute.shared_pool import SharedPool
 from zun.container.driver import ContainerDriver
 from zun.objects import Container, Image
 from zun.objects.placement import held_plan
-from zun.volume.volumes import Volumes
 
 LOG = logging.getLogger(__name__)
 
@@ -35,7 +34,6 @@ class Lifecycle:
         driver: ContainerDriver,
         notifier: Notifier,
         networks: Networks,
-        volumes: Volumes,
         operations: Operations,
         holdings: Holdings,
         objects: RuntimeObjects,
@@ -44,7 +42,6 @@ class Lifecycle:
         self._driver = driver
         self._notifier = notifier
         self._networks = networks
-        self._volumes = volumes
         self._operations = operations
         self._holdings = holdings
         self._objects = objects
@@ -229,12 +226,11 @@ class Lifecycle:
                     current.status_reason = f"It could not be deleted: {exc}"
                     current.save()
                     return
-                LOG.warning("Container %s is deleted and may still run: it keeps what it holds: %s", current.uuid, exc)
+                LOG.warning("Container %s is deleted and not gone: it keeps what it holds: %s", current.uuid, exc)
                 if not leftover:
                     self._holdings.tell(context, current, current.abandon())
                     self._gone(context, current, networks)
                 return
-            self._volumes.remove(current)
             self._holdings.released(context, current.uuid, current.destroy())
             LOG.info("Container %s is deleted", current.uuid)
             if not leftover:

@@ -66,7 +66,7 @@ class Parts:
         return cls(
             operations,
             creation,
-            Lifecycle(pool, driver, notifier, networks, volumes, operations, holdings, objects),
+            Lifecycle(pool, driver, notifier, networks, operations, holdings, objects),
             Resizer(hostname, tracker, pool, operations, holdings, objects),
             NetworkAttachments(networks, operations),
             Reconciler(hostname, pool, driver, notifier, volumes, operations, members, creation),

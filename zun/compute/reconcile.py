@@ -91,7 +91,12 @@ def limited_otherwise(row: Mapping[str, Any], state: RuntimeState) -> bool:
     """
     if state.memory != (row["memory"] or None):
         return True
-    return row["cpu_policy"] == "shared" and (state.cpu is None or abs(state.cpu - row["cpu"]) > ROUNDED)
+    return row["cpu_policy"] == "shared" and other_cpu(state.cpu, row["cpu"])
+
+
+def other_cpu(limit: float | None, cpu: float) -> bool:
+    """Whether a runtime's ``limit`` is more than a rounded ``cpu``, or less."""
+    return abs((limit or 0.0) - cpu) > ROUNDED
 
 
 def _vanished(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -72,6 +72,8 @@ def resized(
     here = replace(topology, cells=cells)
     if not request.dedicated or not old.dedicated:
         return plan(here, others, request)
+    # What it holds is its own, also CPUs of another cpu_dedicated_set than now. Those that are reserved now it leaves.
+    here = replace(here, dedicated_set=here.dedicated_cpus | here.isolated_cpus | old.cpus)
     fewer = request.cpus <= len(old.cpus)
     answer = _among_its_own(here, others, old, request) or (None if fewer else _beside(here, others, old, request))
     if answer is not None and keep <= answer.cpus:
@@ -101,7 +103,7 @@ def _only(here: HostTopology, old: Plan) -> HostTopology:
 
 def _beside(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | None:
     """A plan of the old CPUs and the best for what is added, for a container on one cell."""
-    if len(old.cells) != 1 or request.numa_nodes != 1 or not old.cpus <= here.cpus:
+    if len(old.cells) != 1 or request.numa_nodes != 1 or not old.cpus <= here.cpus_for(request.isolation):
         return None
     ((node, share),) = old.cells.items()
     holding = others.with_claim("kept", replace(old, cells={node: replace(share, memory_mib=0, pages={})}))

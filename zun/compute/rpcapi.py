@@ -2,12 +2,13 @@
 """Messages to the zun-compute of one host. The names and arguments are those of ``ComputeEndpoint``."""
 
 import base64
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
 import oslo_messaging
 
-from zun.common import rpc
+from zun.common import exceptions, rpc
 from zun.common.context import RequestContext
 from zun.compute.size import Size
 from zun.objects import Container
@@ -219,7 +220,7 @@ class ComputeAPI:
             while piece := self._ask(context, host, "archive_pull", version="1.2", transfer=transfer):
                 yield base64.b64decode(piece)
         except GeneratorExit:
-            self._tell(context, host, "archive_close", version="1.2", transfer=transfer)
+            self._close(context, host, transfer)
             raise
 
     def put_archive(self, context: RequestContext, container: Container, path: str, pieces: Iterable[bytes]) -> None:
@@ -237,8 +238,13 @@ class ComputeAPI:
                 )
                 client.call(context, "archive_finish", transfer=transfer)
         except BaseException:
-            self._tell(context, host, "archive_close", version="1.2", transfer=transfer)
+            self._close(context, host, transfer)
             raise
+
+    def _close(self, context: RequestContext, host: str | None, transfer: str) -> None:
+        """Break a transfer off. One that is not told ends by itself: why it is broken off matters more."""
+        with contextlib.suppress(exceptions.ZunError):
+            self._tell(context, host, "archive_close", version="1.2", transfer=transfer)
 
 
 def _whole(size: Size) -> dict[str, Any]:

@@ -118,19 +118,22 @@ class RuntimeObjects:
         return state
 
     def remove(self, context: RequestContext, container: Container, *, force: bool) -> None:
-        """Remove it, and those of a capsule's members before: all that can be, raising what went wrong with one."""
+        """Remove it, those of a capsule's members before and what only they mounted after: else nothing would ever.
+
+        All that can be, raising what went wrong with one.
+        """
         if container.kind in (Kind.CAPSULE, Kind.LEFTOVER):
             self._remove_members(context, container)
         with self._pool.leaving(container.uuid):
             self._driver.delete(container, force=force)
+        self._volumes.remove(container)
 
     def discard(self, context: RequestContext, container: Container) -> bool:
-        """Remove what was made of a container that is given up. Returns whether nothing of it can run any more."""
+        """Remove what was made of a container that is given up. Returns whether nothing of it is left."""
         removed = False
         with logged("remove the object of", container.uuid):
             self.remove(context, container, force=True)
             removed = True
-            self._volumes.remove(container)
         return removed
 
     def _remove_members(self, context: RequestContext, capsule: Container) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from osc_lib import exceptions
 
 _MEMBER = re.compile(r",(?=\s*(?:cmd|interval|retries|timeout)=)")
-_TIME = re.compile(r"(\d+)([smh]?)")
+_TIME = re.compile(r"([0-9]+)([smh]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 

@@ -195,7 +195,7 @@ def _whole(name: str, value: object, *, least: int) -> int:
 def _page_size(value: str | int | None) -> str | int | None:
     if value is None or value in ("small", "large", "any"):
         return value
-    if isinstance(value, str) and value.isdecimal():
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value

@@ -8,12 +8,16 @@ from zun.volume.volumes import Volumes
 
 
 class InMemoryVolumeDriver:
-    """``made`` is what is there now: owner and number of each mount. ``failure`` is raised by the next prepare."""
+    """``made`` is what is there now: owner and number of each mount. ``failure`` is raised by the next prepare.
+
+    ``stuck`` is raised by each removal.
+    """
 
     def __init__(self) -> None:
         self.made: dict[tuple[str, int], Mount] = {}
         self.restored: list[tuple[str, int]] = []
         self.failure: exceptions.ZunError | None = None
+        self.stuck: exceptions.ZunError | None = None
 
     def prepare(self, owner: str, project_id: str, number: int, mount: Mount) -> RuntimeMount:
         if self.failure is not None:
@@ -26,6 +30,8 @@ class InMemoryVolumeDriver:
         self.restored.append((owner, number))
 
     def remove(self, owner: str, number: int, mount: Mount) -> None:
+        if self.stuck is not None:
+            raise self.stuck
         self.made.pop((owner, number), None)
 
     def as_volumes(self) -> Volumes:

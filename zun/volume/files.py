@@ -2,13 +2,11 @@
 """Single files whose content came with the request."""
 
 import base64
-import contextlib
-import shutil
 from pathlib import Path
 
-from zun.common import exceptions
 from zun.common.mounts import Mount
 from zun.container.driver import RuntimeMount
+from zun.volume.places import clear, failed
 
 
 class FileDriver:
@@ -32,17 +30,14 @@ class FileDriver:
                 unfinished.chmod(0o444)  # whoever the image runs as
                 unfinished.rename(path)
         except OSError as exc:
-            raise exceptions.VolumeError(mount=mount.destination, reason=str(exc)) from exc
+            raise failed(mount, path.parent, str(exc)) from exc
         return RuntimeMount("bind", str(path), mount.destination, read_only=True)
 
     def restore(self, owner: str, number: int, mount: Mount) -> None:
         """The file outlives a restart."""
 
     def remove(self, owner: str, number: int, mount: Mount) -> None:
-        path = self._path(owner, number)
-        shutil.rmtree(path.parent, ignore_errors=True)
-        with contextlib.suppress(OSError):  # others of the container are there, or it never was
-            path.parent.parent.rmdir()
+        clear(self._path(owner, number).parent, mount)
 
     def _path(self, owner: str, number: int) -> Path:
         return self._root / owner / str(number) / "content"

@@ -8,7 +8,6 @@ runtime refuses to start the container instead of letting it write to the host's
 import contextlib
 import logging
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from zun.common import exceptions
 from zun.common.mounts import Mount
 from zun.container.driver import RuntimeMount
+from zun.volume.places import clear, failed
 
 LOG = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class LocalDriver:
 
     def prepare(self, owner: str, project_id: str, number: int, mount: Mount) -> RuntimeMount:
         place = self._place(owner, number)
-        with _translated(place):
+        with _translated(mount, place):
             if not (place / "image").exists():
                 self._make_image(place, (mount.size_mib or 0) * MIB)
             self._mount(place)
@@ -43,7 +43,7 @@ class LocalDriver:
 
     def restore(self, owner: str, number: int, mount: Mount) -> None:
         place = self._place(owner, number)
-        with _translated(place):
+        with _translated(mount, place):
             if not (place / "image").exists():
                 raise exceptions.VolumeError(mount=mount.destination, reason=f"{place / 'image'} is missing")
             self._mount(place)
@@ -52,12 +52,11 @@ class LocalDriver:
         place = self._place(owner, number)
         target = place / "fs"
         if os.path.ismount(target):
-            _run("umount", str(target))
+            with _translated(mount, place):
+                _run("umount", str(target))
         if os.path.ismount(target):  # somebody mounted over it: removing would empty what is underneath
-            raise exceptions.VolumeError(mount=mount.destination, reason=f"{target} is still mounted")
-        shutil.rmtree(place, ignore_errors=True)
-        with contextlib.suppress(OSError):  # others of the container are there, or it never was
-            place.parent.rmdir()
+            raise exceptions.VolumeError(mount=mount.destination, reason="its file system is still mounted")
+        clear(place, mount)
 
     def _place(self, owner: str, number: int) -> Path:
         return self._root / owner / str(number)
@@ -81,19 +80,15 @@ class LocalDriver:
 
 
 @contextlib.contextmanager
-def _translated(place: Path) -> Iterator[None]:
+def _translated(mount: Mount, place: Path) -> Iterator[None]:
+    """Raises VolumeError with what the disk, or a command, said."""
     try:
         yield
-    except OSError as exc:
-        raise exceptions.VolumeError(mount=str(place), reason=str(exc)) from exc
+    except subprocess.CalledProcessError as exc:
+        raise failed(mount, place, f"{exc.cmd[0]}: {(exc.stderr or exc.stdout).strip()}") from exc
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise failed(mount, place, str(exc)) from exc
 
 
 def _run(*command: str) -> None:
-    """Raises VolumeError with what the command said."""
-    try:
-        subprocess.run(command, check=True, capture_output=True, text=True, timeout=COMMAND_SECONDS)
-    except subprocess.CalledProcessError as exc:
-        reason = f"{command[0]}: {(exc.stderr or exc.stdout).strip()}"
-        raise exceptions.VolumeError(mount=command[-1], reason=reason) from exc
-    except (OSError, subprocess.TimeoutExpired) as exc:
-        raise exceptions.VolumeError(mount=command[-1], reason=str(exc)) from exc
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=COMMAND_SECONDS)

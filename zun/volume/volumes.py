@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The mounts of this host's containers: each to its driver."""
 
-import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -51,28 +50,32 @@ class Volumes:
     def restore(self, container: Container) -> None:
         """After a start of this service. What cannot be restored is logged, and its container will not start."""
         for number, mount in _own(container):
-            with self._logged("restore", container):
+            try:
                 self._driver(mount.kind).restore(container.uuid, number, mount)
+            except exceptions.VolumeError as exc:
+                LOG.warning("Could not restore a mount of container %s: %s", container.uuid, exc)
 
     def remove(self, container: Container) -> None:
-        """Remove what only this container mounted, once its object is gone. What cannot be removed is logged."""
+        """Remove what only this container mounted, once its object is gone: all that can be.
+
+        Raises VolumeError with what went wrong with one. It can be repeated.
+        """
+        failure: exceptions.VolumeError | None = None
         for number, mount in _own(container):
-            with self._logged("remove", container):
-                self._driver(mount.kind).remove(container.uuid, number, mount)
+            if mount.kind not in self._drivers:  # nothing here made it
+                continue
+            try:
+                self._drivers[mount.kind].remove(container.uuid, number, mount)
+            except exceptions.VolumeError as exc:
+                failure = exc
+        if failure is not None:
+            raise failure
 
     def _driver(self, kind: Kind) -> VolumeDriver:
         try:
             return self._drivers[kind]
         except KeyError:
             raise exceptions.VolumeError(mount=kind, reason="this host has no driver for it") from None
-
-    @staticmethod
-    @contextlib.contextmanager
-    def _logged(action: str, container: Container) -> Iterator[None]:
-        try:
-            yield
-        except exceptions.VolumeError as exc:
-            LOG.warning("Could not %s a mount of container %s: %s", action, container.uuid, exc)
 
 
 def _numbered(container: Container) -> list[tuple[int, Mount]]:

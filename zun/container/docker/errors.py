@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Docker's errors, turned into the service's own at the edge."""
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ import urllib3.exceptions
 from docker import errors as docker_errors
 
 from zun.common import exceptions
+
+LOG = logging.getLogger(__name__)
 
 #: What a call through docker-py may raise that is about the daemon and not about our code. StreamParseError
 #: is a broken JSON stream: the connection went away in the middle of a value.
@@ -28,8 +31,11 @@ _WRONG_STATE = re.compile(
 )
 
 
-def translate(exc: Exception, action: str, uuid: str, url: str) -> exceptions.ZunError:
-    """Return the service's error for ``exc``, met in ``action`` on container ``uuid`` ("" for none)."""
+def translate(exc: Exception, action: str, uuid: str) -> exceptions.ZunError:
+    """Return the service's error for ``exc``, met in ``action`` on container ``uuid`` ("" for none).
+
+    Users read an Unavailable: where the daemon is, and what to do about it, is in ``advice``.
+    """
     target = f"{action} container {uuid}" if uuid else action
     if isinstance(exc, docker_errors.ImageNotFound):
         return exceptions.ImageNotFound(
@@ -44,21 +50,30 @@ def translate(exc: Exception, action: str, uuid: str, url: str) -> exceptions.Zu
             return exceptions.Conflict(f"Cannot {target}: {reason}")
         return exceptions.DockerError(f"Docker could not {target}: {reason}")
     if isinstance(exc, requests.exceptions.ReadTimeout):
-        return exceptions.Unavailable(
-            f"Docker at {url} did not {target} in time; it may still do so. Raise [docker] default_timeout "
-            f"if its host is slow rather than stuck."
-        )
-    if _unreachable(exc) and isinstance(_root(exc), PermissionError):
-        return exceptions.Unavailable(
-            f"Cannot {target}: this user may not use Docker at {url} ({_root(exc)}). Put it into the group of the "
-            f"socket, mostly 'docker', and start the service again, or correct [docker] api_url."
-        )
+        return exceptions.Unavailable(f"Docker on the host did not {target} in time; it may still do so.")
     if _unreachable(exc):
         return exceptions.Unavailable(
-            f"Cannot {target}: Docker does not answer at {url} ({_root(exc)}). Start it with "
-            f"'systemctl start docker', or correct [docker] api_url."
+            f"Cannot {target}: Docker does not answer on the host. Try again; tell the operator if it stays so."
         )
     return exceptions.DockerError(f"Docker could not {target}: {exc}")
+
+
+def advice(exc: Exception, url: str) -> str:
+    """For the operator, when ``exc`` made the daemon at ``url`` unavailable."""
+    if isinstance(exc, requests.exceptions.ReadTimeout):
+        return (
+            f"Docker at {url} did not answer in time. Raise [docker] default_timeout if its host is slow rather than "
+            "stuck."
+        )
+    if isinstance(_root(exc), PermissionError):
+        return (
+            f"This user may not use Docker at {url} ({_root(exc)}). Put it into the group of the socket, mostly "
+            "'docker', and start the service again, or correct [docker] api_url."
+        )
+    return (
+        f"Docker does not answer at {url} ({_root(exc)}). Start it with 'systemctl start docker', or correct [docker] "
+        "api_url."
+    )
 
 
 @contextmanager
@@ -67,7 +82,10 @@ def translated(action: str, uuid: str, url: str) -> Iterator[None]:
     try:
         yield
     except FOREIGN as exc:
-        raise translate(exc, action, uuid, url) from exc
+        error = translate(exc, action, uuid)
+        if isinstance(error, exceptions.Unavailable):
+            LOG.warning("%s", advice(exc, url))
+        raise error from exc
 
 
 def _unreachable(exc: Exception) -> bool:

@@ -39,7 +39,9 @@ def runtime_state(inspected: Mapping[str, Any], current: Status | str | None) ->
 
 
 def _cpu(config: Mapping[str, Any]) -> float | None:
-    """A quota, which is less than nothing once it was taken off, or a weight."""
+    """What ``docker update --cpus`` has set, else a quota, less than nothing once it was taken off, or a weight."""
+    if nano := config.get("NanoCpus") or 0:
+        return float(nano / 1_000_000_000)
     if (quota := config.get("CpuQuota") or 0) > 0:
         return float(quota / (config.get("CpuPeriod") or QUOTA_PERIOD_US))
     return (config.get("CpuShares") or 0) / SHARES_PER_CPU or None

@@ -33,7 +33,10 @@ class HostFilter:
         """``conf`` is for filters with options of their own."""
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
-        """Why ``host`` is unfit, or None. Called for every host: keep it cheap."""
+        """Why ``host`` is unfit, or None. Called for every host: keep it cheap.
+
+        Users may read it: it names no host, and tells what was asked of the host and not what the host has instead.
+        """
         return None
 
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:

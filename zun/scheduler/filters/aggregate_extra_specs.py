@@ -40,7 +40,7 @@ class AggregateExtraSpecsFilter(HostFilter):
             if not values:
                 return f"none of its aggregates has {name}"
             if not any(matches(value, wanted) for value in values):
-                return f"its aggregates have {name} {', '.join(sorted(values))}, not {wanted}"
+                return f"none of its aggregates has {name} {wanted}"
         return None
 
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:

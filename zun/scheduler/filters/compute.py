@@ -27,7 +27,7 @@ class ComputeFilter(HostFilter):
         if service is None:
             return "its compute service has never reported"
         if service["disabled"]:
-            return f"its compute service is disabled: {service['disabled_reason'] or 'no reason given'}"
+            return "its compute service is disabled"
         if service["forced_down"]:
             return "its compute service is forced down"
         now = self._now()

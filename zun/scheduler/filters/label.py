@@ -11,7 +11,7 @@ class LabelFilter(HostFilter):
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
         for name, value in spec.labels.items():
             if host.labels.get(name) != value:
-                return f"its label {name} is {host.labels.get(name)!r}, not {value!r}"
+                return f"its label {name} is not {value!r}"
         return None
 
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:

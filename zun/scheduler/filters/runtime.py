@@ -10,7 +10,7 @@ class RuntimeFilter(HostFilter):
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
         if spec.runtime and spec.runtime not in host.runtimes:
-            return f"it has no runtime {spec.runtime}, only {', '.join(sorted(host.runtimes))}"
+            return f"it has no runtime {spec.runtime}"
         return None
 
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:

@@ -70,6 +70,25 @@ def test_a_reader_that_breaks_off(cloud, context):
     wait_for(lambda: not cloud.agents["one"].archives.running())
 
 
+def test_who_breaks_off_is_told_why_also_when_the_host_is_not(cloud, context, monkeypatch):
+    container = cloud.run(context)
+    cloud.compute_api.put_archive(context, container, "/tmp", [LARGE])
+    _, pieces = cloud.compute_api.get_archive(context, container, "/tmp")
+    next(pieces)
+
+    def broken():
+        yield b"x"
+        raise exceptions.Base64Exception(reason="no")
+
+    def away(*_, **__):
+        raise exceptions.HostUnavailable()
+
+    monkeypatch.setattr(cloud.compute_api, "_tell", away)
+    with pytest.raises(exceptions.Base64Exception):
+        cloud.compute_api.put_archive(context, container, "/tmp", broken())
+    pieces.close()
+
+
 @pytest.fixture
 def space(tmp_path):
     return archives.Space(tmp_path / "archives", limit_mib=1)

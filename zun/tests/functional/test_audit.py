@@ -108,6 +108,24 @@ def test_another_memory_limit_is_repaired(cloud, context, driver, dedicated):
     assert (driver.show(dedicated).memory, told(audit(cloud, context))) == (512, [])
 
 
+@pytest.mark.parametrize("there", [0.5, None])
+def test_another_cpu_limit_is_repaired(cloud, context, driver, shared, there):
+    driver.runtime.objects[shared.uuid].cpu = there
+    answer = audit(cloud, context)
+    assert told(answer) == [(shared.uuid, "drifted", "limit", False)]
+    assert ("0.5 CPUs" if there else "no limit") in answer["findings"][0]["detail"]
+    assert told(audit(cloud, context, repair=True)) == [(shared.uuid, "drifted", "limit", True)]
+    assert (driver.show(shared).cpu, driver.show(shared).memory, told(audit(cloud, context))) == (1.0, 64, [])
+
+
+def test_a_limit_that_the_runtime_refuses_when_the_service_starts_is_told(cloud, context, driver, shared):
+    driver.runtime.objects[shared.uuid].cpu = 0.5
+    cloud.stop_agent("one")
+    driver.fail("update", exceptions.DockerError(error="Conflicting options"))
+    cloud.start_agent("one")
+    assert told(audit(cloud, context)) == [(shared.uuid, "drifted", "limit", False)]
+
+
 def test_a_restart_is_audited_like_any_other_process(cloud, context, driver, dedicated):
     out_of_band(driver, dedicated, "0-7")
     driver.reboot(dedicated)

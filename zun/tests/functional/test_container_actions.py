@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What hosts and the scheduler note of a container's actions."""
 
+import threading
+
 import pytest
 
 from zun.common import exceptions
@@ -132,6 +134,25 @@ def test_an_interrupted_operation_ends_under_its_own_action(cloud, context):
     db_containers.update(container.uuid, {"task_state": "container_stopping"})
     cloud.start_agent("one")
     assert ended(container, "req-2") == (None, [("compute__do_container_stop", "Success")])
+
+
+def test_what_waits_for_a_free_thread_is_not_lost(database, context, monkeypatch):
+    cloud = Cloud({"one": machine(cells=1, cores=4)}, compute__workers=1, compute__sync_container_state_interval=3600)
+    free = threading.Event()
+    try:
+        busy, container, agent = create(cloud, context), create(cloud, context), cloud.agents["one"]
+        cloud.drivers["one"].before("pause", lambda _: free.wait(60))
+        cloud.compute_api.pause(asked("pause", busy, 2), busy)
+        cloud.compute_api.stop(asked("stop", container, 3), container)
+        wait_for(lambda: container.uuid in agent.parts.operations.locks.wanted())
+        monkeypatch.setattr(service, "LOST_SECONDS", -60)
+        agent._end_lost(context)
+        assert db.find(container.uuid, "req-3")[0]["message"] is None
+        free.set()
+        assert ended(container, "req-3") == (None, [("compute__do_container_stop", "Success")])
+    finally:
+        free.set()
+        cloud.stop()
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["its message was lost", "its end could not be noted"])

@@ -139,6 +139,19 @@ def test_the_audit_names_it(cloud, context, stuck, leftover):
     assert cloud.compute_api.audit(context, "one", repair=True)["findings"] == []
 
 
+def test_the_audit_names_a_capsule_of_which_only_a_member_is_left(cloud, context, stuck):
+    uuid = submit(cloud, context, member(1.0), member(1.0))
+    capsule, members = settled(cloud, uuid, "Running")
+    stuck.add(members[0]["uuid"])
+    cloud.compute_api.delete(context, Container.from_row(context, capsule), force=True)
+    wait_for(lambda: db.get(uuid)["kind"] == "leftover" and not cloud.agents["one"].parts.operations.locks.wanted())
+    objects = cloud.drivers["one"].runtime.objects
+    del objects[uuid]  # somebody at the runtime's command line
+    (finding,) = cloud.compute_api.audit(context, "one", repair=False)["findings"]
+    assert (finding["code"], finding["container"]) == ("leftover", uuid)
+    assert objects[members[0]["uuid"]].container_id in finding["detail"]
+
+
 def test_a_deletion_that_comes_again_is_tried_again(cloud, context, stuck, leftover):
     tried = []
     cloud.drivers["one"].before("delete", tried.append)

@@ -7,6 +7,7 @@ from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.mounts import Kind, Mount
 from zun.db import compute_nodes
+from zun.db import containers as db
 from zun.db import volumes as db_volumes
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.cloud import Cloud, machine
@@ -61,6 +62,56 @@ def test_local_mounts_are_made_counted_and_removed(cloud, context):
     assert sum(agent.tracker._disks.values()) == 5
     assert cloud.volumes["one"].restored == [(container.uuid, 0)]
     cloud.compute_api.delete(context, container, force=True)
+    cloud.gone(container)
+    assert cloud.volumes["one"].made == {}
+
+
+BUSY = exceptions.VolumeError(mount="/scratch", reason="umount: target is busy")
+
+
+def test_a_mount_that_cannot_be_removed_is_a_deletion_that_failed(cloud, context):
+    container = cloud.run(context, mounts=LOCAL, volume_disk=2, request=at("one"))
+    cloud.volumes["one"].stuck = BUSY
+    cloud.compute_api.stop(context, container, timeout=0)
+    container = wait_for(lambda: (now := cloud.settled(container)).status == "Stopped" and now)
+    cloud.compute_api.delete(context, container, force=False)
+    failed = wait_for(lambda: (now := cloud.settled(container)).status == "Error" and now)
+    assert failed.status_reason == "It could not be deleted: Mount /scratch: umount: target is busy"
+    assert compute_nodes.usage(["one"])["one"].disk == 2
+    cloud.volumes["one"].stuck = None
+    cloud.compute_api.delete(context, container, force=False)
+    cloud.gone(container)
+    assert cloud.volumes["one"].made == {}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_mount_that_a_forced_deletion_cannot_remove_is_tried_again(cloud, context, restarted):
+    container = cloud.run(context, mounts=LOCAL, volume_disk=2, request=at("one"))
+    cloud.volumes["one"].stuck = BUSY
+    cloud.compute_api.delete(context, container, force=True)
+    wait_for(lambda: db.get(container.uuid)["kind"] == "leftover")
+    assert compute_nodes.usage(["one"])["one"].disk == 2
+    (finding,) = cloud.compute_api.audit(context, "one", repair=False)["findings"]
+    assert (finding["code"], finding["container"]) == ("leftover", container.uuid)
+    if restarted:
+        cloud.stop_agent("one")
+    cloud.volumes["one"].stuck = None
+    if restarted:
+        cloud.start_agent("one")
+    else:
+        cloud.agents["one"]._sync_all()
+    cloud.gone(container)
+    assert cloud.volumes["one"].made == {}
+    assert (compute_nodes.usage(["one"]), cloud.drivers["one"].list()) == ({}, {})
+
+
+def test_a_mount_that_a_failed_creation_cannot_remove_stays_until_its_deletion(cloud, context):
+    cloud.volumes["one"].stuck = BUSY
+    cloud.drivers["one"].fail("start", exceptions.DockerError(error="no"))
+    container = cloud.run(context, mounts=LOCAL, volume_disk=2, request=at("one"))
+    assert (container.status, container.host) == ("Error", "one")
+    cloud.volumes["one"].stuck = None
+    cloud.compute_api.delete(context, container, force=False)
     cloud.gone(container)
     assert cloud.volumes["one"].made == {}
 

@@ -185,7 +185,8 @@ def test_a_parent_group_that_lost_a_cpu(parent_group, docker_url, database, ever
         host.engine.create_container(
             "zun-demo", ["sleep", "1000"], name=f"zun-{mine}", labels={"zun.uuid": mine, "zun.host": host.name},
             host_config=host.engine.create_host_config(
-                network_mode="none", cgroup_parent=f"/{parent_group}", mem_limit=f"{SHARED['memory']}m"
+                network_mode="none", cgroup_parent=f"/{parent_group}", mem_limit=f"{SHARED['memory']}m",
+                cpu_shares=int(SHARED["cpu"] * 1024),
             ),
         )  # fmt: skip
         container = host.run(**SHARED, uuid=mine)

@@ -230,6 +230,7 @@ def test_bad_placement(api, requests, asked, word):
     assert rows() == []
 
 
+REQUESTS = "spec.containers.0.resources.requests"
 BAD = [
     ({}, "template"),
     ({"template": TEMPLATE, "name": "x"}, "name"),
@@ -266,6 +267,8 @@ BAD = [
             ("spec.containers.0.resources.requests.cpu", "x"),
             ("spec.containers.0.resources.requests.cpu", 17),
             ("spec.containers.0.resources.requests.cpu", True),
+            *((f"{REQUESTS}.cpu", text) for text in ("\u0661", "1_0", "1e1", " 1", "nan", "")),
+            *((f"{REQUESTS}.memory", text) for text in ("\u0661\u0662\u0668", "1_28", " 128", "")),
             ("spec.containers.0.resources.requests.memory", 3),
             ("spec.containers.0.resources.requests.memory", 64.5),
             ("spec.containers.0.ports.0.containerPort", 0),

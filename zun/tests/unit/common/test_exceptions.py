@@ -250,7 +250,7 @@ TREE = [
         500,
         "ZunError",
         {"mount": "/d", "reason": "mkfs.ext4: no space"},
-        "Mount /d cannot be made: mkfs.ext4: no space",
+        "Mount /d: mkfs.ext4: no space",
     ),
     (
         "PinningMismatch",

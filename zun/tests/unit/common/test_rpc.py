@@ -8,7 +8,7 @@ import pytest
 from oslo_config import cfg
 from oslo_messaging._drivers import amqpdriver
 
-from zun.common import exceptions, rpc
+from zun.common import exceptions, leaving, rpc
 from zun.common.context import RequestContext
 from zun.common.inproc import QUEUE_LIMIT
 from zun.compute.rpcapi import ComputeAPI
@@ -204,15 +204,54 @@ def test_a_listener_of_the_broker_sleeps_as_long_as_we_say():
     assert listener._current_timeout == rpc.LISTEN_SECONDS
 
 
-def test_nobody_waits_for_ever_for_a_broker_that_is_away():
+@pytest.fixture
+def nowhere():
+    """A transport to where no broker is."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    transport = rpc.get_transport(cfg.CONF, f"rabbit://zun:zun@127.0.0.1:{port}/")
-    container = Container(CONTEXT, uuid="1a4f3c1e-8f0e-4a86-9d4f-3a1b6c2d5e7f", host="h1")
+    return rpc.get_transport(cfg.CONF, f"rabbit://zun:secret@127.0.0.1:{port}/")
+
+
+CONTAINER = Container(CONTEXT, uuid="1a4f3c1e-8f0e-4a86-9d4f-3a1b6c2d5e7f", host="h1")
+
+
+def test_nobody_waits_for_ever_for_a_broker_that_is_away(nowhere):
     for send in (
-        lambda: SchedulerAPI(transport, retries=0).create(CONTEXT, container),
-        lambda: ComputeAPI(transport, retries=0).start(CONTEXT, container),
-        lambda: ComputeAPI(transport, retries=0).top(CONTEXT, container),
+        lambda: SchedulerAPI(nowhere, retries=0).create(CONTEXT, CONTAINER),
+        lambda: ComputeAPI(nowhere, retries=0).start(CONTEXT, CONTAINER),
+        lambda: ComputeAPI(nowhere, retries=0).top(CONTEXT, CONTAINER),
     ):
         with pytest.raises((*rpc.UNDELIVERED, exceptions.HostUnavailable)):
             send()
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_who_waits_for_a_broker_gives_up_when_the_program_ends(nowhere, monkeypatch, begun):
+    """A stop waits for it."""
+    monkeypatch.setattr(leaving, "_leaving", threading.Event())
+    waiting = threading.Event()
+    connect = leaving._connect
+    monkeypatch.setattr(leaving, "_connect", lambda *args, **named: [waiting.set(), connect(*args, **named)][1])
+    done = []
+
+    def send():
+        try:
+            SchedulerAPI(nowhere).create(CONTEXT, CONTAINER)
+        except rpc.UNDELIVERED as exc:
+            done.append(exc)
+
+    thread = threading.Thread(target=send, daemon=True)
+    if not begun:
+        leaving.leave()
+    thread.start()
+    assert waiting.wait(30)
+    leaving.leave()
+    thread.join(30)
+    assert done
+
+
+def test_it_is_told_where_the_brokers_are_and_not_what_opens_them(caplog):
+    caplog.set_level("INFO", "zun.common.rpc")
+    rpc.get_transport(cfg.CONF, "rabbit://zun:secret@h1:5673,zun:secret@h2/").cleanup()
+    rpc.get_transport(cfg.CONF, f"inproc:///{__name__}.told").cleanup()
+    assert caplog.messages == ["Messages go over h1:5673, h2:5672"]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an audit makes of what it is told: tables, no I/O."""
 
+from dataclasses import replace
+
 import pytest
 
 from zun.compute.audit import CODES, Finding, Layer, Planned, Verdict, examine, trespasses, unreadable, verdicts
@@ -11,8 +13,8 @@ MIB = 1 << 20
 PLAN = Planned("c-1", "web", CpuSet("2-3"), CpuSet("1"), 64)
 
 
-def state(cpus="2-3", mems="1", memory=64):
-    return RuntimeState("id", None, None, None, None, None, 42, cpus, mems, memory=memory)
+def state(cpus="2-3", mems="1", memory=64, cpu=None):
+    return RuntimeState("id", None, None, None, None, None, 42, cpus, mems, memory=memory, cpu=cpu)
 
 
 def threads(*sets):
@@ -90,6 +92,21 @@ CASES = {
     "one percent is something": (state(), view(pages={0: MIB, 1: 99 * MIB}), [("remote-pages", "pages", False)]),
     "no memory at all": (state(), view(pages={0: 0, 1: 0}), []),
 }
+
+
+@pytest.mark.parametrize(
+    ("cpu", "there", "expected"),
+    [
+        (None, None, []),
+        (None, 1.0, []),  # of a dedicated one: what is left of a weight
+        (0.3, 0.2998046875, []),  # a weight is a whole number
+        (0.0, None, []),
+        (0.3, None, [("drifted", "limit", True)]),
+        (0.3, 1.0, [("drifted", "limit", True)]),
+    ],
+)
+def test_the_limit_of_cpus(cpu, there, expected):
+    assert found(state(cpu=there), view(), replace(PLAN, cpu=cpu)) == expected
 
 
 @pytest.mark.parametrize(("given", "seen", "expected"), CASES.values(), ids=CASES.keys())

@@ -219,6 +219,21 @@ def settled(case):
             Plan({0: CellShare(CpuSet("2,9"), 64)}), PlacementRequest(3, 64), "0-2",
             id="what-went-offline-is-not-kept",
         ),
+        case(
+            dedicated("0,2"), PlacementRequest(3, 64), "0-2",
+            topology=MACHINE.configured(dedicated_set=CpuSet("1-7")),
+            id="more-with-what-is-given-no-more",
+        ),
+        case(
+            TWO_CELLS, PlacementRequest(5, 64, numa_cpus=[3, 2]), "1-4,7",
+            topology=MACHINE.configured(dedicated_set=CpuSet("1-2,4-7")),
+            id="more-on-several-cells-with-what-is-given-no-more",
+        ),
+        case(
+            dedicated("0,2"), PlacementRequest(3, 64), "1-3",
+            topology=MACHINE.configured(reserved_cpus=CpuSet("0")),
+            id="more-without-what-is-reserved",
+        ),
         case(shared(), PlacementRequest(3, 64), "0-2", id="shared-to-dedicated"),
     ],
 )

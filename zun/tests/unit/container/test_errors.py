@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import re
+
 import docker.errors
 import pytest
 import requests
@@ -34,8 +36,8 @@ def api_error(status: int, text: str, kind: type[docker.errors.APIError] = docke
         (api_error(500, "container abc is not running"), exceptions.Conflict, "not running"),
         (api_error(500, "layer does not exist"), exceptions.DockerError, "could not stop container u: layer"),
         (api_error(400, "Minimum memory limit"), exceptions.DockerError, "Minimum memory limit"),
-        (requests.exceptions.ConnectionError("refused"), exceptions.Unavailable, "systemctl start docker"),
-        (requests.exceptions.ReadTimeout("slow"), exceptions.Unavailable, "default_timeout"),
+        (requests.exceptions.ConnectionError("refused"), exceptions.Unavailable, "does not answer"),
+        (requests.exceptions.ReadTimeout("slow"), exceptions.Unavailable, "did not stop container u in time"),
         (urllib3.exceptions.ProtocolError("broken"), exceptions.Unavailable, "does not answer"),
         (ConnectionRefusedError("refused"), exceptions.Unavailable, "does not answer"),
         (docker.errors.InvalidVersion("too old"), exceptions.DockerError, "too old"),
@@ -52,16 +54,25 @@ def test_translated(error: Exception, expected: type[exceptions.ZunError], text:
 @pytest.mark.parametrize(
     ("reason", "told"),
     [
-        (FileNotFoundError("no socket"), "no socket.*systemctl start docker"),
+        (FileNotFoundError("no socket"), "no socket.*systemctl start docker.*api_url"),
         (PermissionError("denied"), "denied.*group of the socket"),
+        (requests.exceptions.ReadTimeout("slow"), "default_timeout"),
     ],
 )
-def test_failed_negotiation_is_an_unreachable_daemon(reason: OSError, told: str) -> None:
-    with pytest.raises(exceptions.Unavailable, match=told), translated("connect", "", URL):
-        try:
-            raise reason
-        except OSError as exc:
-            raise docker.errors.DockerException("Error while fetching server API version") from exc
+def test_where_the_daemon_is_and_what_to_do_is_told_the_operator_alone(
+    reason: OSError, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(exceptions.Unavailable) as caught, translated("connect", "", URL):
+        raise reason if isinstance(reason, requests.exceptions.ReadTimeout) else failed_negotiation(reason)
+    (line,) = caplog.messages
+    assert re.search(told, line) and URL in line
+    assert not any(word in str(caught.value) for word in (URL, "[docker]", "systemctl"))
+
+
+def failed_negotiation(reason: OSError) -> Exception:
+    error = docker.errors.DockerException("Error while fetching server API version")
+    error.__cause__ = reason
+    return error
 
 
 @pytest.mark.parametrize("error", [KeyError("defect"), exceptions.InvalidValue("ours")])

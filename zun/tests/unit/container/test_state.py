@@ -119,6 +119,7 @@ def test_no_state_is_unknown_with_a_reason(state: dict[str, Any] | None) -> None
         ({}, (None, None)),
         ({"CpuShares": 0, "CpuQuota": 0, "Memory": 0}, (None, None)),
         ({"CpuShares": 1536, "CpuQuota": -1, "CpuPeriod": 100_000, "Memory": 64 << 20}, (1.5, 64)),
+        ({"CpuShares": 1536, "NanoCpus": 500_000_000}, (0.5, None)),
         ({"CpuShares": 1024, "CpuQuota": 250_000, "CpuPeriod": 100_000}, (2.5, None)),
     ],
 )

@@ -198,7 +198,7 @@ def test_every_host_that_dropped_out_leaves_a_reason():
     hosts = [host("a", runtimes=()), host("b", availability_zone="gpu"), full("c", *[dedicated(3)] * 2)]
     answer = selected(hosts, spec(2, runtime="runc", availability_zone="nova"))
     assert answer.rejections == (
-        Rejection("a", "RuntimeFilter", "it has no runtime runc, only "),
+        Rejection("a", "RuntimeFilter", "it has no runtime runc"),
         Rejection("b", "AvailabilityZoneFilter", "it is in zone gpu, not nova"),
         Rejection("c", "CpuSetFilter", "no cell has 2 CPUs free: best is cell 0 with 1"),
     )

@@ -229,6 +229,13 @@ def test_huge_pages(page_size, memory, expected):
     assert answer.memory_mib == memory
 
 
+@pytest.mark.parametrize("affinity", ["prefer", "none"])
+@pytest.mark.parametrize(("page_size", "paged"), [("any", [False]), ("large", [True, True])])
+def test_fewer_cells_go_before_larger_pages(affinity, page_size, paged):
+    answer = plan(PAGED, Usage(), PlacementRequest(2, 2500, page_size=page_size, numa_affinity=affinity))
+    assert [bool(share.pages) for share in answer.cells.values()] == paged
+
+
 def test_pages_that_are_held_are_gone():
     first = plan(PAGED, Usage(), PlacementRequest(1, 2000, page_size=2048))
     usage = Usage().with_claim("a", first)

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from zun.common import exceptions
 from zun.common.mounts import Kind, Mount
 from zun.container.driver import RuntimeMount
+from zun.objects import Container
+from zun.volume.fake import InMemoryVolumeDriver
 from zun.volume.files import FileDriver
 from zun.volume.local import LocalDriver
 from zun.volume.runtime import NamedDriver, TmpfsDriver, volume_name
@@ -61,6 +63,38 @@ def test_those_of_the_runtime():
     )
 
 
+@pytest.mark.parametrize("driver", [FileDriver, LocalDriver])
+def test_what_cannot_be_removed_is_told(tmp_path, driver):
+    """Or it would stay for ever."""
+    mount = Mount(Kind.LOCAL, "/d", size_mib=1)
+    place = tmp_path / OWNER / "0"
+    place.parent.mkdir()
+    place.touch()  # no folder
+    with pytest.raises(exceptions.VolumeError, match=r"^Mount /d: .*Not a directory") as caught:
+        driver(tmp_path).remove(OWNER, 0, mount)
+    assert str(tmp_path) not in str(caught.value)
+    place.unlink()
+    driver(tmp_path).remove(OWNER, 0, mount)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_that_cannot_be_removed_keeps_no_other(context):
+    class Half(InMemoryVolumeDriver):
+        def remove(self, owner, number, mount):
+            if number == 0:
+                raise exceptions.VolumeError(mount=mount.destination, reason="busy")
+            super().remove(owner, number, mount)
+
+    driver = Half()
+    mounts = [Mount(Kind.LOCAL, f"/{each}", size_mib=1).to_dict() for each in "ab"]
+    container = Container(context, uuid=OWNER, project_id="demo", mounts=mounts, capsule_uuid=None)
+    volumes = driver.as_volumes()
+    volumes.prepare(container)
+    with pytest.raises(exceptions.VolumeError, match="Mount /a: busy"):
+        volumes.remove(container)
+    assert list(driver.made) == [(OWNER, 0)]
+
+
 TEXT = st.text("ab-", min_size=1, max_size=4)
 
 
@@ -74,6 +108,17 @@ def test_a_local_one_that_is_gone_is_not_replaced_by_an_empty_one(tmp_path):
     with pytest.raises(exceptions.VolumeError, match="missing"):
         LocalDriver(tmp_path).restore(OWNER, 0, Mount(Kind.LOCAL, "/d", size_mib=1))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_command_says_is_told_without_the_place(tmp_path, monkeypatch):
+    """A tool of this test's own: every mkfs.ext4 has other words."""
+    tool = tmp_path / "mkfs.ext4"
+    tool.write_text('#!/bin/sh\nfor last; do :; done; echo "$last: no room" >&2\nexit 1\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(exceptions.VolumeError) as caught:
+        LocalDriver(tmp_path / "local").prepare(OWNER, "demo", 0, Mount(Kind.LOCAL, "/d", size_mib=1))
+    assert str(caught.value) == "Mount /d: mkfs.ext4: .../image.new: no room"
 
 
 @pytest.mark.parametrize("work", ["prepare", "restore"])
