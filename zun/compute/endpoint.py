@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """RPC surface of zun-compute. It routes messages and decides nothing."""
 
-import concurrent.futures
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from zun.common.context import RequestContext
 from zun.compute.archives import Archives
 from zun.compute.auditor import Auditor
 from zun.compute.images import Images
+from zun.compute.lines import Lines
 from zun.compute.parts import Parts
 from zun.compute.terminals import TerminalDesk
 from zun.container.driver import Console
@@ -26,7 +26,7 @@ expected = oslo_messaging.expected_exceptions(exceptions.ZunError)
 
 
 class ComputeEndpoint:
-    """Casts return at once and run on ``workers``; calls block for the answer."""
+    """Casts return at once and are done in ``lines``; calls block for the answer."""
 
     target = oslo_messaging.Target(version="1.3")
 
@@ -36,7 +36,7 @@ class ComputeEndpoint:
         console: Console,
         auditor: Auditor,
         terminals: TerminalDesk,
-        workers: concurrent.futures.Executor,
+        lines: Lines,
         execute_timeout: float,
         images: Images,
         archives: Archives,
@@ -45,7 +45,7 @@ class ComputeEndpoint:
         self._console = console
         self._auditor = auditor
         self._terminals = terminals
-        self._workers = workers
+        self._lines = lines
         self._execute_timeout = execute_timeout
         self._images = images
         self._archives = archives
@@ -245,13 +245,13 @@ class ComputeEndpoint:
         **kwargs: Any,
     ) -> None:
         """``target`` is what ``work`` is about: a container, or the uuid of something else."""
+        uuid = target if isinstance(target, str) else target.uuid
 
         def run() -> None:
             context.update_store()  # log lines of this thread bear the request's id
             try:
                 work(context, target, *args, **kwargs)
             except Exception:
-                uuid = target if isinstance(target, str) else target.uuid
                 LOG.exception("%s: %s failed", uuid, work.__name__)
 
-        self._workers.submit(run)
+        self._lines.put(uuid, run)

@@ -24,6 +24,7 @@ from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.endpoint import ComputeEndpoint
 from zun.compute.images import Accounts, Images
 from zun.compute.inventory import inventory
+from zun.compute.lines import Lines
 from zun.compute.networks import Networks, Published
 from zun.compute.parts import Parts
 from zun.compute.reconcile import Step, first_step
@@ -118,7 +119,7 @@ class ComputeService:
             self._driver,
             self.auditor,
             TerminalDesk(self._driver, proxy.base_url, proxy.token_ttl),
-            self._workers,
+            Lines(self._workers),
             conf.docker.execute_timeout,
             Images(self._driver, accounts, self.parts.images, self.parts.operations.locks),
             self.archives,

@@ -86,3 +86,21 @@ def test_what_was_kept_waiting_is_done_by_a_later_comparison(cloud, context, go_
     go_on.set()
     networks.bridges.add("left")
     wait_for(lambda: cloud.agents["one"]._sync_all() or not networks.bridges)
+
+
+def test_operations_do_not_wait_for_another_one_in_their_container(cloud, context, go_on):
+    """A stop takes as long as its caller says; then whoever may ask for it could halt the host."""
+    begun = threading.Event()
+
+    def hang(_container):
+        begun.set()
+        assert go_on.wait(60)
+
+    container = cloud.run(context)
+    cloud.drivers["one"].before("stop", hang)
+    for _ in range(2 * WORKERS):
+        cloud.compute_api.stop(context, container, timeout=86400)
+    assert begun.wait(60)
+    assert cloud.run(context).status == "Running"
+    go_on.set()
+    wait_for(lambda: cloud.settled(container).status == "Stopped")
