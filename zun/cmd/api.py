@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """zun-api: the REST API on its own server. Behind uWSGI or gunicorn use ``zun.wsgi.api:application``."""
 
+import errno
 import gc
 import logging
 import socket
+import sys
 import threading
+import time
 from typing import Any
 
 import oslo_messaging
@@ -22,6 +25,10 @@ LOG = logging.getLogger(__name__)
 BROKER_RETRIES = 5
 """Half a minute: oslo.messaging waits two seconds longer each time. A restart of the broker goes unnoticed. Who waits
 for longer keeps a thread from those who only read."""
+
+
+NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+NO_ROOM_SECONDS = 1.0  # until the next attempt to accept a connection
 
 
 def check_noauth(conf: cfg.ConfigOpts) -> None:
@@ -56,13 +63,25 @@ def build(conf: cfg.ConfigOpts, transport: oslo_messaging.Transport) -> Any:
     return made
 
 
+class _Server(wsgi.Server):  # type: ignore[misc]
+    def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
+        """Called while what went wrong is being handled. The library's own writes to standard error."""
+        error = sys.exc_info()[1]
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            # It is tried again at once: without a pause that is a megabyte of log a second.
+            LOG.error("No connection can be accepted, trying again in %g s: %s", NO_ROOM_SECONDS, error)
+            time.sleep(NO_ROOM_SECONDS)
+        else:
+            LOG.log(level, "%s", msg, exc_info=traceback)
+
+
 class Server:
     """The application on a port, in threads of this process."""
 
     def __init__(self, conf: cfg.ConfigOpts, application: Any) -> None:
         check_noauth(conf)
         address = (conf.api.host_ip, conf.api.port)
-        self._server = wsgi.Server(address, application, numthreads=conf.api.workers, request_queue_size=128)
+        self._server = _Server(address, application, numthreads=conf.api.workers, request_queue_size=128)
         self._server.shutdown_timeout = 5
         self._thread = threading.Thread(target=self._server.serve, name="api", daemon=True)
 

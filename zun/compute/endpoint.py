@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """RPC surface of zun-compute. It routes messages and decides nothing."""
 
-import concurrent.futures
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ from zun.common.context import RequestContext
 from zun.compute.archives import Archives
 from zun.compute.auditor import Auditor
 from zun.compute.images import Images
+from zun.compute.lines import Lines
 from zun.compute.parts import Parts
 from zun.compute.size import Size
 from zun.compute.terminals import TerminalDesk
@@ -27,7 +27,7 @@ expected = oslo_messaging.expected_exceptions(exceptions.ZunError)
 
 
 class ComputeEndpoint:
-    """Casts return at once and run on ``workers``; calls block for the answer."""
+    """Casts return at once and are done in ``lines``; calls block for the answer."""
 
     target = oslo_messaging.Target(version="1.3")
 
@@ -37,7 +37,7 @@ class ComputeEndpoint:
         console: Console,
         auditor: Auditor,
         terminals: TerminalDesk,
-        workers: concurrent.futures.Executor,
+        lines: Lines,
         execute_timeout: float,
         images: Images,
         archives: Archives,
@@ -46,7 +46,7 @@ class ComputeEndpoint:
         self._console = console
         self._auditor = auditor
         self._terminals = terminals
-        self._workers = workers
+        self._lines = lines
         self._execute_timeout = execute_timeout
         self._images = images
         self._archives = archives
@@ -221,4 +221,4 @@ class ComputeEndpoint:
                 except Exception:
                     LOG.exception("%s: %s failed", uuid, work.__name__)
 
-        self._workers.submit(run)
+        self._lines.put(uuid, run)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What was asked of a container and what became of it. Each function is one transaction.
 
-An action is one request; its events are the steps that a compute host does for it. They go with their container. An
+An action is one request; its events are the steps that a compute host does for it. They go with their container, and
+before that when ``KEPT`` newer ones have come: each is looked at for each later one, and all are listed together. An
 action is found by container and request id. Work that a restart interrupted is taken up under another request id: it
 then belongs to the newest action of its name that has not ended, and goes on with the step of that which has not.
 """
@@ -21,6 +22,9 @@ ERROR = "Error"
 SUCCESS = "Success"
 UNKNOWN_END = "Its host could not note how it ended. What became of it is to be seen in the container's status."
 
+KEPT = 1000  # of each container
+OLD_TOGETHER = 100  # removed with one new one, so that no transaction is large
+
 table = models.container_actions
 _events = models.container_action_events
 _containers = models.containers
@@ -35,6 +39,13 @@ OPEN = (
     .limit(1)
 )
 _ASKED = OPEN.where(_OF_REQUEST)
+_OLD = (
+    sa.select(table.c.id)
+    .where(table.c.container_uuid == sa.bindparam("this_uuid"))
+    .order_by(table.c.id.desc())
+    .offset(KEPT)
+    .limit(OLD_TOGETHER)
+)
 _OPEN_AND_WHOSE = OPEN.add_columns(table.c.request_id)
 _FINISH = table.update().where(table.c.id == sa.bindparam("this_action"))
 _THIS_EVENT = _events.c.id == sa.bindparam("this_event")
@@ -62,6 +73,11 @@ def start(
             if again and connection.execute(_ASKED, open_parameters(container_uuid, request_id, action)).first():
                 return
             connection.execute(table.insert().values(**values))
+            if action == "create":  # the first
+                return
+            old = connection.execute(_OLD, {"this_uuid": container_uuid}).scalars().all()
+            if old:
+                connection.execute(table.delete().where(table.c.id.in_(old)))
     except db_exc.DBReferenceError:
         pass
 

@@ -18,6 +18,7 @@ import contextlib
 import functools
 import logging
 import pathlib
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -184,6 +185,20 @@ def _may_work_again(exc: Exception) -> bool:
     # MariaDB ends the whole transaction that loses a deadlock; going back to its savepoint then fails, which is the
     # error that is seen, with the deadlock as its cause.
     return isinstance(exc, db_exc.DBConnectionError) or isinstance(getattr(exc, "cause", None), db_exc.DBDeadlock)
+
+
+# The last hides one of the others: SQLite has ended the whole transaction, and there is no savepoint to go back to.
+_CANNOT_BE_WRITTEN = (
+    r".*(database or disk is full|attempt to write a readonly database|disk I/O error|no such savepoint)"
+)
+
+
+@exc_filters.filters("sqlite", sa.exc.OperationalError, _CANNOT_BE_WRITTEN)
+def _cannot_be_written(_error: Exception, found: re.Match[str], _dialect: str, _is_disconnect: bool) -> None:
+    """It is the machine's fault, and over when there is room again; nothing of the transaction was written."""
+    raise exceptions.Unavailable(
+        f"The database cannot be written: {found[1]}. Try again; tell the operator if it stays so."
+    )
 
 
 def retry(function: F) -> F:

@@ -151,13 +151,15 @@ class HostTable:
         """Read from the database what may have changed: hosts known to be stale, and at most once in ``fresh_seconds``
         the services, the aggregates and every host whose generation is not the one known here.
 
-        One thread reads; the others wait for what it finds. Nobody waits for a thread that compares a table which was
-        filled before: until it is done, what is known must do. A cloud so large that comparing takes long is compared
-        less often. While requests come, it is compared slice by slice in the background: all at once would keep the
-        interpreter from them for too long.
+        One thread reads; the others wait for what it finds. While requests come, nobody waits for a thread that
+        compares a table which was filled before: until it is done, what is known must do. After a silence it would not:
+        what services reported last may be so long ago that they seem down. A cloud so large that comparing takes long
+        is compared less often. While requests come, it is compared slice by slice in the background: all at once would
+        keep the interpreter from them for too long.
         """
         due, slices = self._pace.due(len(self._hosts)), self._pace.slices(len(self._hosts))
-        if due >= slices and self._comparing.acquire(blocking=not self._filled):
+        wait = not self._filled or self._pace.is_silence()
+        if due >= slices and self._comparing.acquire(blocking=wait):
             try:
                 if self._pace.due(len(self._hosts)) >= self._pace.slices(len(self._hosts)):
                     with self._pace.whole():

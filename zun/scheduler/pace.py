@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 
 PAUSE = 20  # times as long as comparing took: it is no more than a twentieth of the work
+SILENCE = 2  # such pauses
 
 
 class Pace:
@@ -29,6 +30,10 @@ class Pace:
         """How many slices should have been compared again by now."""
         late, pause = self._clock() - self._compared, self._pause()
         return self.slices(hosts) if late >= pause else int(late * self.slices(hosts) / pause)
+
+    def is_silence(self) -> bool:
+        """Whether nobody has compared anything for so long that there were no requests."""
+        return self._clock() - self._compared > SILENCE * self._pause()
 
     @contextlib.contextmanager
     def whole(self) -> Iterator[None]:

@@ -33,6 +33,25 @@ def test_actions_and_events_go_with_the_container():
     assert (count(models.container_actions), count(models.container_action_events)) == (0, 0)
 
 
+def test_old_actions_go_with_their_events_when_there_are_many():
+    uuid, other = container()["uuid"], container()["uuid"]
+    start(other)
+    many = range(db.KEPT + db.OLD_TOGETHER + 50)
+    with session.writer() as connection:
+        for number in many[: db.KEPT + db.OLD_TOGETHER]:  # as a release left them that kept all
+            now = timeutils.utcnow()
+            row = {"container_uuid": uuid, "action": "stop", "request_id": f"req-{number}", "project_id": "demo"}
+            action = connection.execute(models.container_actions.insert(), {**row, "start_time": now})
+            event = {"action_id": action.inserted_primary_key[0], "event": "compute__do_container_stop"}
+            connection.execute(models.container_action_events.insert(), {**event, "start_time": now})
+    for number in many[db.KEPT + db.OLD_TOGETHER :]:
+        start(uuid, request_id=f"req-{number}")
+    found = db.of_container(uuid)
+    assert [each["request_id"] for each in found] == [f"req-{number}" for number in reversed(many)][: db.KEPT]
+    assert count(models.container_action_events) == db.KEPT - 50
+    assert len(db.of_container(other)) == 1
+
+
 def test_a_container_that_is_gone():
     uuid = container()["uuid"]
     start(uuid)

@@ -6,7 +6,8 @@ import pytest
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
-from zun.db import models, session
+from zun.common import exceptions
+from zun.db import models, services, session
 from zun.tests.unit.db.conftest import BACKENDS
 from zun.tests.unit.db.rows import container, together, values
 
@@ -42,6 +43,28 @@ def test_sqlite_writers_that_read_first_lose_nothing(sqlite):
     assert together(8, work) == [None] * 8
     with session.reader() as connection:
         assert count_of(connection, "h1") == 160
+
+
+def test_a_full_disk_is_told_and_over_when_there_is_room_again(sqlite):
+    def limit(pages):
+        """What there is already is the least that it can be limited to."""
+        with session._current().writer.connect() as connection:
+            connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+
+    def fill():
+        for number in range(1000):
+            container(labels={"much": "x" * 1000})
+            services.heartbeat(f"h{number}", "zun-compute", "nova")
+
+    limit(1)
+    with pytest.raises(exceptions.Unavailable, match="cannot be written: database or disk is full"):
+        fill()
+    with pytest.raises(exceptions.Unavailable, match="cannot be written"):  # also inside a savepoint
+        for number in range(1000):
+            services.heartbeat(f"another-{number}", "zun-compute", "nova")
+    limit(2**30)
+    services.heartbeat("h", "zun-compute", "nova")
+    assert services.get("h", "zun-compute")["report_count"] == 0
 
 
 def test_sqlite_writers_of_two_processes_lose_nothing(sqlite):

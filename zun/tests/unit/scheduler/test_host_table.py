@@ -3,7 +3,7 @@
 
 import gc
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 
 import pytest
@@ -340,6 +340,37 @@ def test_after_a_silence_all_is_compared_before_the_decision(sliced, clock):
     clock.now += 1
     sliced.refresh()
     assert all(owners(sliced, f"h{number}") for number in range(6))
+
+
+def test_after_a_silence_nobody_decides_before_all_is_compared(table, clock):
+    """Else all but one of the first requests after a quiet night would see no service that has reported lately."""
+    node()
+    services.heartbeat("h1", "zun-compute", "nova")
+    table.refresh()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(_connection, _cursor, statement, *_rest):
+        if "FROM services" in statement:
+            begun.set()
+            assert go_on.wait(60)
+
+    def decide():
+        table.refresh()
+        return table.host("h1").service["report_count"]
+
+    services.heartbeat("h1", "zun-compute", "nova")
+    clock.now += 3
+    reader = session._current().reader
+    sa.event.listen(reader, "before_cursor_execute", hold)
+    with ThreadPoolExecutor(2) as requests:
+        first = requests.submit(decide)
+        assert begun.wait(60)
+        second = requests.submit(decide)
+        wait([second], timeout=0.2)  # if it does not wait it is done by then
+        go_on.set()
+        counts = first.result(60), second.result(60)
+    sa.event.remove(reader, "before_cursor_execute", hold)
+    assert counts == (1, 1)
 
 
 def test_no_request_waits_for_a_slice(clock):

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What hangs, or takes long, in one place of a host keeps nothing else there waiting."""
+
+import threading
+
+import pytest
+
+from zun.network.fake import InMemoryNetworks
+from zun.tests.fixtures import wait_for
+from zun.tests.functional.cloud import Cloud, machine
+
+WORKERS = 3
+
+
+class Networks(InMemoryNetworks):
+    """Once ``told`` to, it does not say which networks there are before ``go_on`` is set."""
+
+    def __init__(self, go_on):
+        super().__init__()
+        self.told, self.go_on, self.asked = threading.Event(), go_on, threading.Event()
+
+    def present(self):
+        if self.told.is_set():
+            self.asked.set()
+            assert self.go_on.wait(60)
+        return super().present()
+
+
+@pytest.fixture
+def go_on():
+    """What hangs goes on once it is set."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+def cloud(database, go_on):
+    options = {"compute__workers": WORKERS, "compute__sync_container_state_interval": 3600}
+    cloud = Cloud({}, **options, compute__audit_interval=0)
+    cloud.machines["one"], cloud.networks["one"] = machine(), Networks(go_on)
+    cloud.start_agent("one")
+    yield cloud
+    go_on.set()
+    for option in ("sync_container_state_interval", "workers"):
+        cloud.conf.clear_override(option, group="compute")
+    cloud.stop()
+
+
+def compare(cloud):
+    """More often than there are workers."""
+    for _ in range(2 * WORKERS):
+        cloud.agents["one"]._sync_all()
+
+
+def test_comparisons_do_not_wait_for_a_container_that_is_being_made(cloud, context, go_on):
+    begun = threading.Event()
+
+    def hang(container):
+        if container.labels == {"slow": "yes"}:
+            begun.set()
+            assert go_on.wait(60)
+
+    cloud.drivers["one"].before("create", hang)
+    slow = cloud.submit(context, labels={"slow": "yes"})
+    assert begun.wait(60)
+    compare(cloud)
+    assert cloud.run(context).status == "Running"
+    go_on.set()
+    assert cloud.settled(slow).status == "Running"
+
+
+def test_comparisons_do_not_wait_for_what_the_last_one_is_still_at(cloud, context, go_on):
+    networks = cloud.networks["one"]
+    networks.told.set()
+    compare(cloud)
+    assert networks.asked.wait(60)
+    assert cloud.run(context).status == "Running"
+
+
+def test_what_was_kept_waiting_is_done_by_a_later_comparison(cloud, context, go_on):
+    networks = cloud.networks["one"]
+    networks.told.set()
+    compare(cloud)
+    assert networks.asked.wait(60)
+    go_on.set()
+    networks.bridges.add("left")
+    wait_for(lambda: cloud.agents["one"]._sync_all() or not networks.bridges)
+
+
+def test_operations_do_not_wait_for_another_one_in_their_container(cloud, context, go_on):
+    """A stop takes as long as its caller says; then whoever may ask for it could halt the host."""
+    begun = threading.Event()
+
+    def hang(_container):
+        begun.set()
+        assert go_on.wait(60)
+
+    container = cloud.run(context)
+    cloud.drivers["one"].before("stop", hang)
+    for _ in range(2 * WORKERS):
+        cloud.compute_api.stop(context, container, timeout=86400)
+    assert begun.wait(60)
+    assert cloud.run(context).status == "Running"
+    go_on.set()
+    wait_for(lambda: cloud.settled(container).status == "Stopped")
