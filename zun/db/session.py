@@ -51,6 +51,10 @@ SERVER_IDLE_SECONDS = 5  # after so long a connection may have died, and is trie
 SERVER_WAIT_SECONDS = 10  # between the attempts to reach a server that is not up yet, at the start
 SERVER_ATTEMPTS = 10
 
+# What the transactions are written for, whatever the server's own default is: what follows a lock sees what was
+# committed before it was had. With more, PostgreSQL refuses those that meet, where MariaDB lets them wait.
+POSTGRES_ISOLATION = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED"
+
 
 class _Engines:
     """The process's reader and writer."""
@@ -269,6 +273,14 @@ def _server(url: sa.URL, **pool: int) -> _Engines:
         )
         if made.dialect.driver == "pymysql":
             sa.event.listen(made, "do_connect", _connect)
+
+        if made.dialect.name == "postgresql":
+
+            @sa.event.listens_for(made, "connect")
+            def isolate(connection: Any, _record: Any) -> None:
+                with connection.cursor() as cursor:
+                    cursor.execute(POSTGRES_ISOLATION)
+                connection.commit()
 
         @sa.event.listens_for(made, "checkin")
         def left(_connection: Any, record: Any) -> None:

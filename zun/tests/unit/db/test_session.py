@@ -6,9 +6,10 @@ import pytest
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
+from zun.db import containers as db_containers
 from zun.db import models, session
 from zun.tests.unit.db.conftest import BACKENDS
-from zun.tests.unit.db.rows import container, together, values
+from zun.tests.unit.db.rows import CPUSET, container, node, together, values
 
 table = models.services
 
@@ -263,6 +264,22 @@ def test_a_connection_that_died_while_idle_is_replaced(database, monkeypatch):
         connection.exec_driver_sql(end.format(doomed))
     with session.reader() as connection:
         assert connection.exec_driver_sql(own).scalar() != doomed
+
+
+@pytest.mark.parametrize("database", [kind for kind in BACKENDS if kind != "sqlite"], indirect=True)
+def test_transactions_that_meet_both_end_whatever_the_server_isolates(database, lasting_databases):
+    ours = {
+        "mysql": {"init_command": "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE"},
+        "postgresql": {"options": "-c default_transaction_isolation=serializable"},
+    }
+    url = sa.make_url(lasting_databases(database)).update_query_dict(ours[database])
+    session.configure(url.render_as_string(hide_password=False))
+    node("h1")
+    uuids = [container()["uuid"] for _ in range(8)]
+    assert together(8, lambda number: db_containers.destroy(uuids[number])) == [None] * 8  # none has a host
+    uuids = [each["uuid"] for each in together(8, lambda _: container(project_id="busy"))]
+    claims = together(8, lambda number: db_containers.claim(uuids[number], "h1", {"cpuset": CPUSET}))
+    assert sorted(each.generation for each in claims) == list(range(1, 9))
 
 
 def test_a_query_sees_what_was_committed_before_it(database):
