@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
+from oslo_utils import uuidutils
 
 from zun.db import containers as db_containers
 from zun.db import models, session
@@ -280,6 +281,29 @@ def test_transactions_that_meet_both_end_whatever_the_server_isolates(database, 
     uuids = [each["uuid"] for each in together(8, lambda _: container(project_id="busy"))]
     claims = together(8, lambda number: db_containers.claim(uuids[number], "h1", {"cpuset": CPUSET}))
     assert sorted(each.generation for each in claims) == list(range(1, 9))
+
+
+@pytest.mark.parametrize("database", [kind for kind in BACKENDS if kind != "sqlite"], indirect=True)
+def test_a_server_that_takes_no_more_connections_is_one_that_may_again(database, lasting_databases, monkeypatch):
+    monkeypatch.setattr(session, "SERVER_ATTEMPTS", 1)
+    user, url = f"few_{uuidutils.generate_uuid(dashed=False)[:8]}", sa.make_url(lasting_databases(database))
+    make = {
+        "mysql": f"GRANT ALL ON *.* TO {user}@'127.0.0.1' IDENTIFIED BY 'few' WITH MAX_USER_CONNECTIONS 1",
+        "postgresql": f"CREATE USER {user} PASSWORD 'few' CONNECTION LIMIT 1",
+    }
+    remove = {"mysql": f"DROP USER {user}@'127.0.0.1'", "postgresql": f"DROP USER {user}"}
+    few = url.set(username=user, password="few").render_as_string(hide_password=False)
+    server = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+    with server.connect() as connection:
+        connection.exec_driver_sql(make[database])
+        try:
+            session.configure(few)
+            with session.writer(), pytest.raises(db_exc.DBConnectionError), session.reader():
+                pass
+        finally:
+            session.dispose()
+            connection.exec_driver_sql(remove[database])
+    server.dispose()
 
 
 def test_a_query_sees_what_was_committed_before_it(database):
