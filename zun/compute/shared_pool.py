@@ -78,6 +78,7 @@ class SharedPool:
                 self.settle()
                 return
             if container.uuid not in self._members:
+                self.cpus_for(container.uuid, plan)  # without any it would start wherever it is set to run
                 self._members[container.uuid] = Member(container, plan, NO_CPUS)
             self._settle(container.uuid)
 
@@ -111,11 +112,20 @@ class SharedPool:
                 self._settle(uuid)
 
     def cpus_for(self, uuid: str, plan: Plan) -> CpuSet:
-        """Where ``uuid`` may run now. When this returns, others have left what a dedicated one has for itself."""
+        """Where ``uuid`` may run now. When this returns, others have left what a dedicated one has for itself.
+
+        Raises Conflict for a shared one while the host has no CPU for such: no CPUs mean all there are to a runtime.
+        """
         if plan.dedicated:
             self.settle()
             return plan.cpus
-        return pool_of(self._tracker.topology, self._tracker.usage, uuid, plan)
+        cpus = pool_of(self._tracker.topology, self._tracker.usage, uuid, plan)
+        if not cpus:
+            raise exceptions.Conflict(
+                "The container's host has no CPUs for shared containers now. The operator can bring those of [compute] "
+                "cpu_shared_set online, or set others."
+            )
+        return cpus
 
     def change(self, container: Container, plan: Plan, *, cpu: float, memory: int) -> None:
         """Move a container at the runtime to ``plan``, which it holds already, and give it other limits.

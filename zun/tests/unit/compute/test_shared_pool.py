@@ -87,6 +87,24 @@ def test_a_host_that_lost_its_whole_pool_takes_dedicated_containers_beside_its_m
     assert agent.told(shared) == CpuSet("4-5")
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_host_that_lost_its_whole_pool_makes_nobody_who_would_run_anywhere(context, database, known):
+    """Its processes would be on the CPUs of others: a runtime that is given none takes all."""
+    agent = Agent(context, machine().configured(shared_set=CpuSet("4-5")))
+    shared = agent.run_shared()
+    plan = agent.tracker.usage.claim(shared.uuid)
+    agent.tracker.update_inventory(context, machine().configured(shared_set=CpuSet("64")), {**COLUMNS, "disk_total": 9})
+    with pytest.raises(exceptions.Conflict, match="no CPUs for shared"):
+        agent.pool.cpus_for(shared.uuid, plan)
+    if known:
+        agent.pool.ready(shared, plan)  # it stays on those that it had, which nobody has for himself
+    else:
+        agent.pool.leave(shared.uuid)
+        with pytest.raises(exceptions.Conflict, match="no CPUs for shared"):
+            agent.pool.ready(shared, plan)
+    assert agent.told(shared) == CpuSet("4-5")
+
+
 def test_only_who_must_move_is_told(agent):
     first, second = agent.run_shared(), agent.run_shared(cpu=15.0)  # the second fills what the first left, or cell 1
     agent.driver.updates.clear()
