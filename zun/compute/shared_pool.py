@@ -68,6 +68,24 @@ class SharedPool:
             self._members[container.uuid] = Member(container, plan, cpus)
             self._settle(container.uuid)
 
+    @contextlib.contextmanager
+    def entering(self, container: Container, plan: Plan) -> Iterator[CpuSet]:
+        """Inside the block the runtime makes the container, to run on the CPUs given here; then it has entered.
+
+        A member is there already, and may run: nobody may want CPUs of the pool while it is set to run on those of a
+        moment ago.
+        """
+        with self._lock if container.uuid in self._members else contextlib.nullcontext():
+            cpus = self.cpus_for(container.uuid, plan)
+            try:
+                yield cpus
+            except BaseException:
+                if (before := self._members.get(container.uuid)) is not None:
+                    self._members[container.uuid] = replace(before, unsure=True, perhaps=before.perhaps | cpus)
+                raise
+            if not plan.dedicated:
+                self.enter(container, plan, cpus)
+
     def ready(self, container: Container, plan: Plan) -> None:
         """Before its process starts: bring it to the pool as it is now, or others off the CPUs that it has for itself.
 
