@@ -145,14 +145,16 @@ class Lifecycle:
             if current is None:
                 step.failed(TOO_LATE)
                 return
-            current.status_reason = None
+            current.status_reason = failure = None
             try:
                 work(current)
             except exceptions.ZunError as exc:
                 step.failed(exc)
                 LOG.warning("Container %s: %s failed: %s", current.uuid, action, exc)
-                current.status_reason = f"{action} failed: {exc}"
+                current.status_reason = failure = f"{action} failed: {exc}"
             take_over(current, self._driver.show(current))
+            if current.status_reason is None:  # another status than before has a reason of its own, or none
+                current.status_reason = failure
 
     def commit(self, context: RequestContext, container: Container, image_uuid: str) -> None:
         """Make the image of this uuid of the container; if that fails, the image's row is removed.

@@ -49,11 +49,14 @@ def observed(row: Mapping[str, Any], state: RuntimeState | None) -> dict[str, An
         "exit_code": state.exit_code,
         **told_by_runtime(row, state),
     }
+    seen = state.status
+    if seen is None and state.never_started and row["status"] == Status.RESTARTING:
+        seen = Status.CREATED  # its reboot failed before the runtime heard of it: nothing will follow
     # An error stays until the container runs again: that it is not running is no news, and its reason would be lost.
-    news = state.status is not None and (row["status"] != Status.ERROR or state.status in _ALIVE)
+    news = seen is not None and (row["status"] != Status.ERROR or seen in _ALIVE)
     if news:
-        right["status"] = state.status
-        if state.status != row["status"]:
+        right["status"] = seen
+        if seen != row["status"]:
             right["status_reason"] = state.error or None
     return {name: value for name, value in right.items() if naive(row[name]) != value}
 

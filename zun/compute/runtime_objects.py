@@ -72,25 +72,24 @@ class RuntimeObjects:
         if instead:  # the image is here: from now on nothing slow can fail
             with self._pool.leaving(container.uuid):
                 self._driver.delete(container, force=True)
-        cpus = self._pool.cpus_for(container.uuid, plan)
         joins = container.capsule_uuid is not None  # the network is its capsule's
         ports = NetworkPort.list_by_container(context, container.uuid) if in_networks and not joins else []
         plug = None if joins else self._networks.prepare(context, container, ports)
-        container.container_id = self._driver.create(
-            container,
-            cpuset_cpus=str(cpus),
-            cpuset_mems=str(plan.mems),
-            image=name,
-            mounts=self._volumes.prepare(container),
-            plug=plug,
-            join=container.capsule_uuid,
-        )
+        mounts = self._volumes.prepare(container)
+        with self._pool.entering(container, plan) as cpus:
+            container.container_id = self._driver.create(
+                container,
+                cpuset_cpus=str(cpus),
+                cpuset_mems=str(plan.mems),
+                image=name,
+                mounts=mounts,
+                plug=plug,
+                join=container.capsule_uuid,
+            )
         if not joins:
             self._networks.settle(context, container, ports)
         entrypoint, command = image.invocation(container.entrypoint, container.command)
         container.entrypoint, container.command = entrypoint or [], command or []
-        if not plan.dedicated:
-            self._pool.enter(container, plan, cpus)
 
     def start(self, container: Container, plan: Plan) -> None:
         """Start it. Raises PinningMismatch when the kernel runs it elsewhere than planned."""

@@ -68,6 +68,24 @@ class SharedPool:
             self._members[container.uuid] = Member(container, plan, cpus)
             self._settle(container.uuid)
 
+    @contextlib.contextmanager
+    def entering(self, container: Container, plan: Plan) -> Iterator[CpuSet]:
+        """Inside the block the runtime makes the container, to run on the CPUs given here; then it has entered.
+
+        A member is there already, and may run: nobody may want CPUs of the pool while it is set to run on those of a
+        moment ago.
+        """
+        with self._lock if container.uuid in self._members else contextlib.nullcontext():
+            cpus = self.cpus_for(container.uuid, plan)
+            try:
+                yield cpus
+            except BaseException:
+                if (before := self._members.get(container.uuid)) is not None:
+                    self._members[container.uuid] = replace(before, unsure=True, perhaps=before.perhaps | cpus)
+                raise
+            if not plan.dedicated:
+                self.enter(container, plan, cpus)
+
     def ready(self, container: Container, plan: Plan) -> None:
         """Before its process starts: bring it to the pool as it is now, or others off the CPUs that it has for itself.
 
@@ -78,6 +96,7 @@ class SharedPool:
                 self.settle()
                 return
             if container.uuid not in self._members:
+                self.cpus_for(container.uuid, plan)  # without any it would start wherever it is set to run
                 self._members[container.uuid] = Member(container, plan, NO_CPUS)
             self._settle(container.uuid)
 
@@ -111,11 +130,20 @@ class SharedPool:
                 self._settle(uuid)
 
     def cpus_for(self, uuid: str, plan: Plan) -> CpuSet:
-        """Where ``uuid`` may run now. When this returns, others have left what a dedicated one has for itself."""
+        """Where ``uuid`` may run now. When this returns, others have left what a dedicated one has for itself.
+
+        Raises Conflict for a shared one while the host has no CPU for such: no CPUs mean all there are to a runtime.
+        """
         if plan.dedicated:
             self.settle()
             return plan.cpus
-        return pool_of(self._tracker.topology, self._tracker.usage, uuid, plan)
+        cpus = pool_of(self._tracker.topology, self._tracker.usage, uuid, plan)
+        if not cpus:
+            raise exceptions.Conflict(
+                "The container's host has no CPUs for shared containers now. The operator can bring those of [compute] "
+                "cpu_shared_set online, or set others."
+            )
+        return cpus
 
     def change(self, container: Container, plan: Plan, *, cpu: float, memory: int) -> None:
         """Move a container at the runtime to ``plan``, which it holds already, and give it other limits.

@@ -435,10 +435,12 @@ def _abandon_once(uuid: str, values: Mapping[str, Any]) -> int:
 
 
 def stranded(binary: str) -> list[str]:
-    """What is to be deleted on hosts that have no service ``binary``: an administrator has removed it."""
+    """What is to be deleted and has no host that will: an administrator has removed its service ``binary``, or it gave
+    the container up while its deletion was accepted.
+    """
     serving = sa.select(services.c.host).where(services.c.binary == binary)
     deleting = (table.c.status == states.Status.DELETING, table.c.kind != Kind.LEFTOVER, _BY_ITSELF)
-    statement = sa.select(table.c.uuid).where(*deleting, table.c.host.is_not(None), table.c.host.not_in(serving))
+    statement = sa.select(table.c.uuid).where(*deleting, sa.or_(table.c.host.is_(None), table.c.host.not_in(serving)))
     with session.reader() as connection:
         return list(connection.execute(statement).scalars())
 

@@ -52,6 +52,14 @@ SERVER_IDLE_SECONDS = 5  # after so long a connection may have died, and is trie
 SERVER_WAIT_SECONDS = 10  # between the attempts to reach a server that is not up yet, at the start
 SERVER_ATTEMPTS = 10
 
+# MariaDB's errors that pass: all connections are taken, it is shutting down, or the user has as many as it may have.
+# psycopg tells no reason but in words, so with PostgreSQL each is such an error, a wrong password too.
+MYSQL_NOT_NOW = frozenset({1040, 1053, 1203, 1226})
+
+# What the transactions are written for, whatever the server's own default is: what follows a lock sees what was
+# committed before it was had. With more, PostgreSQL refuses those that meet, where MariaDB lets them wait.
+POSTGRES_ISOLATION = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED"
+
 
 class _Engines:
     """The process's reader and writer."""
@@ -77,8 +85,14 @@ def configure(url: str, **pool: int) -> None:
     _engines = _sqlite(parsed) if parsed.get_backend_name() == "sqlite" else _server(parsed, **pool)
 
 
-def _connect(_dialect: Any, _record: Any, _arguments: Any, parameters: dict[str, Any]) -> Any:
-    return mysql.connect(**parameters)
+def _connect(dialect: Any, _record: Any, arguments: Sequence[Any], parameters: dict[str, Any]) -> Any:
+    """A new connection. DBConnectionError also for what oslo.db does not know as one that may come yet."""
+    try:
+        return mysql.connect(**parameters) if dialect.driver == "pymysql" else dialect.connect(*arguments, **parameters)
+    except dialect.loaded_dbapi.OperationalError as exc:
+        if dialect.name == "postgresql" or exc.args[0] in MYSQL_NOT_NOW:
+            raise db_exc.DBConnectionError(exc) from exc
+        raise
 
 
 def dispose() -> None:
@@ -282,8 +296,15 @@ def _server(url: sa.URL, **pool: int) -> _Engines:
             **own,
             **more,
         )
-        if made.dialect.driver == "pymysql":
-            sa.event.listen(made, "do_connect", _connect)
+        sa.event.listen(made, "do_connect", _connect)
+
+        if made.dialect.name == "postgresql":
+
+            @sa.event.listens_for(made, "connect")
+            def isolate(connection: Any, _record: Any) -> None:
+                with connection.cursor() as cursor:
+                    cursor.execute(POSTGRES_ISOLATION)
+                connection.commit()
 
         @sa.event.listens_for(made, "checkin")
         def left(_connection: Any, record: Any) -> None:

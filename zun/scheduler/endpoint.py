@@ -179,8 +179,11 @@ class SchedulerEndpoint:
                 self._place(context, Container.from_row(context, row), {}, (), may_hand_over=False)
 
     def abandon(self) -> None:
-        """End what waits to be deleted by hosts whose compute services administrators have removed."""
+        """End what waits to be deleted by no host, or by one whose compute service an administrator has removed."""
         for uuid in db.stranded(COMPUTE_BINARY):
+            if db.destroy_unplaced(uuid):
+                LOG.info("Container %s is deleted; its host had given it up", uuid)
+                continue
             with contextlib.suppress(exceptions.ContainerNotFound):
                 db.abandon(uuid)
                 LOG.warning("Container %s is deleted without its host, which has no compute service any more", uuid)

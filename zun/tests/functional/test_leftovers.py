@@ -8,7 +8,7 @@ from zun.common.context import RequestContext
 from zun.db import capsules, groups, networks, quotas, registries, services
 from zun.db import containers as db
 from zun.objects import Container
-from zun.tests.fixtures import new_container, wait_for
+from zun.tests.fixtures import wait_for
 from zun.tests.functional.cloud import Cloud, machine
 from zun.tests.functional.test_capsules import member, settled, submit
 from zun.tests.functional.test_networks import network
@@ -183,9 +183,16 @@ def test_only_what_an_administrator_has_given_up_is_abandoned(cloud, context):
     assert not running(cloud, container.uuid) and running(cloud, other.uuid)
 
 
-def test_of_a_host_without_a_service_only_deletions_end(cloud, context):
-    waiting = new_container(context, status="Deleting")
-    assert db.stranded("zun-compute") == []
-    placed = new_container(context, status="Deleting", host="lost")
-    assert db.stranded("zun-compute") == [placed.uuid]
-    assert db.get(waiting.uuid)["status"] == "Deleting"
+def test_what_its_host_gave_up_while_its_deletion_was_accepted_is_deleted(cloud, context):
+    """The host would have heard of it, but it was killed. Nothing of the container is there any more."""
+    cloud.drivers["one"].fail("create", exceptions.DockerError(error="full"), times=2)
+    container, capsule = cloud.run(context).uuid, submit(cloud, context, member(1.0))
+    settled(cloud, capsule, "Error")
+    for uuid in (container, capsule):
+        assert db.get(uuid)["host"] is None
+        db.update(uuid, {"status": "Deleting"})  # as the API does, which had read the row when a host had it
+    cloud.scheduler.endpoint.abandon()
+    for uuid in (container, capsule):
+        with pytest.raises(exceptions.ContainerNotFound):
+            db.get(uuid)
+    assert capsules.members([capsule]) == {capsule: []}

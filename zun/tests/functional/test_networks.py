@@ -205,6 +205,16 @@ def test_a_start_brings_back_what_somebody_removed(cloud, context, host):
     assert addresses(container) == {net: ["10.224.0.2"]}
 
 
+@pytest.mark.parametrize(("ran", "status"), [(True, "Running"), (False, "Created")])
+def test_a_reboot_without_its_network_is_over_and_says_why(cloud, context, host, ran, status):
+    container = run(cloud, context, network(), request={"run": ran})
+    host.failures["prepare"] = exceptions.DockerError("no bridge")
+    cloud.accept_reboot(container)
+    cloud.compute_api.reboot(context, container)
+    wait_for(lambda: settled(container, status))
+    assert "no bridge" in db_containers.get(container.uuid)["status_reason"]
+
+
 def settled(container, status):
     row = db_containers.get(container.uuid)
     return row["status"] == status and row["task_state"] is None

@@ -52,10 +52,11 @@ def test_a_database_that_cannot_be_used_is_told_in_one_line(opened, url, reason)
     assert reason in said and "\n" not in said
 
 
-def test_a_server_that_is_not_up_is_asked_again_and_told_about(opened, caplog):
+@pytest.mark.parametrize("kind", ["mysql+pymysql", "postgresql+psycopg"])
+def test_a_server_that_is_not_up_is_asked_again_and_told_about(opened, caplog, kind):
     port = 1  # nobody listens there
     with pytest.raises(SystemExit, match="refused"):
-        opened(f"mysql+pymysql://zun:secret@127.0.0.1:{port}/zun")
+        opened(f"{kind}://zun:secret@127.0.0.1:{port}/zun")
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(said) == 2  # and the third attempt is the last
     assert all(f"127.0.0.1:{port}" in line and "asking again" in line and "secret" not in line for line in said)

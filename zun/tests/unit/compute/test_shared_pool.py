@@ -87,6 +87,24 @@ def test_a_host_that_lost_its_whole_pool_takes_dedicated_containers_beside_its_m
     assert agent.told(shared) == CpuSet("4-5")
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_host_that_lost_its_whole_pool_makes_nobody_who_would_run_anywhere(context, database, known):
+    """Its processes would be on the CPUs of others: a runtime that is given none takes all."""
+    agent = Agent(context, machine().configured(shared_set=CpuSet("4-5")))
+    shared = agent.run_shared()
+    plan = agent.tracker.usage.claim(shared.uuid)
+    agent.tracker.update_inventory(context, machine().configured(shared_set=CpuSet("64")), {**COLUMNS, "disk_total": 9})
+    with pytest.raises(exceptions.Conflict, match="no CPUs for shared"):
+        agent.pool.cpus_for(shared.uuid, plan)
+    if known:
+        agent.pool.ready(shared, plan)  # it stays on those that it had, which nobody has for himself
+    else:
+        agent.pool.leave(shared.uuid)
+        with pytest.raises(exceptions.Conflict, match="no CPUs for shared"):
+            agent.pool.ready(shared, plan)
+    assert agent.told(shared) == CpuSet("4-5")
+
+
 def test_only_who_must_move_is_told(agent):
     first, second = agent.run_shared(), agent.run_shared(cpu=15.0)  # the second fills what the first left, or cell 1
     agent.driver.updates.clear()
@@ -349,3 +367,29 @@ def test_nobody_moves_while_somebody_looks(agent):
             assert agent.told(shared) == CpuSet("0-3") and not moving.done()
         moving.result(10)
     assert agent.told(shared) == CpuSet("2-3")
+
+
+def test_one_that_runs_is_not_made_again_on_cpus_that_somebody_is_alone_on(agent):
+    """Its creation goes on after a restart: the runtime sets what it has already to run where it is told."""
+    shared = agent.run_shared()
+    plan = agent.tracker.usage.claim(shared.uuid)
+    with ThreadPoolExecutor(1) as pool:
+        with agent.pool.entering(shared, plan) as cpus:
+            _, taken = agent.claim_dedicated(2)
+            emptied = pool.submit(agent.pool.settle)
+            agent.driver.create(shared, cpuset_cpus=str(cpus), cpuset_mems="0")
+            assert agent.runs_on(shared) & taken and not emptied.done()
+        emptied.result(10)
+    assert agent.runs_on(shared) == CpuSet("0-3") - taken
+
+
+def test_one_that_may_have_been_made_again_is_told_once_more(agent):
+    shared = agent.run_shared()
+    _, taken = agent.claim_dedicated(2)
+    agent.pool.settle()
+    plan = agent.tracker.usage.claim(shared.uuid)
+    with pytest.raises(exceptions.Unavailable), agent.pool.entering(shared, plan):
+        agent.driver.create(shared, cpuset_cpus="0-3", cpuset_mems="0")
+        raise exceptions.Unavailable
+    agent.pool.settle()
+    assert agent.runs_on(shared) == CpuSet("0-3") - taken

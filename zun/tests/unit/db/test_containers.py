@@ -500,7 +500,9 @@ def test_what_hosts_without_a_service_were_to_delete():
     for host in ("h1", "h2", None):
         for status in ("Running", "Deleting"):
             container(status=status, host=host, name=f"{host} {status}")
-    (uuid,) = containers.stranded("zun-compute")
-    assert containers.get(uuid)["name"] == "h2 Deleting"
-    containers.abandon(uuid)
+    names = {containers.get(uuid)["name"]: uuid for uuid in containers.stranded("zun-compute")}
+    assert names.keys() == {"h2 Deleting", "None Deleting"}
+    lost, unplaced = names["h2 Deleting"], names["None Deleting"]
+    containers.abandon(lost)
+    assert containers.destroy_unplaced(unplaced) and not containers.destroy_unplaced(lost)
     assert containers.stranded("zun-compute") == []

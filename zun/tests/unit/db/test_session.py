@@ -5,11 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
+from oslo_utils import uuidutils
 
 from zun.common import exceptions
+from zun.db import containers as db_containers
 from zun.db import models, services, session
 from zun.tests.unit.db.conftest import BACKENDS
-from zun.tests.unit.db.rows import container, together, values
+from zun.tests.unit.db.rows import CPUSET, container, node, together, values
 
 table = models.services
 
@@ -286,6 +288,45 @@ def test_a_connection_that_died_while_idle_is_replaced(database, monkeypatch):
         connection.exec_driver_sql(end.format(doomed))
     with session.reader() as connection:
         assert connection.exec_driver_sql(own).scalar() != doomed
+
+
+@pytest.mark.parametrize("database", [kind for kind in BACKENDS if kind != "sqlite"], indirect=True)
+def test_transactions_that_meet_both_end_whatever_the_server_isolates(database, lasting_databases):
+    ours = {
+        "mysql": {"init_command": "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE"},
+        "postgresql": {"options": "-c default_transaction_isolation=serializable"},
+    }
+    url = sa.make_url(lasting_databases(database)).update_query_dict(ours[database])
+    session.configure(url.render_as_string(hide_password=False))
+    node("h1")
+    uuids = [container()["uuid"] for _ in range(8)]
+    assert together(8, lambda number: db_containers.destroy(uuids[number])) == [None] * 8  # none has a host
+    uuids = [each["uuid"] for each in together(8, lambda _: container(project_id="busy"))]
+    claims = together(8, lambda number: db_containers.claim(uuids[number], "h1", {"cpuset": CPUSET}))
+    assert sorted(each.generation for each in claims) == list(range(1, 9))
+
+
+@pytest.mark.parametrize("database", [kind for kind in BACKENDS if kind != "sqlite"], indirect=True)
+def test_a_server_that_takes_no_more_connections_is_one_that_may_again(database, lasting_databases, monkeypatch):
+    monkeypatch.setattr(session, "SERVER_ATTEMPTS", 1)
+    user, url = f"few_{uuidutils.generate_uuid(dashed=False)[:8]}", sa.make_url(lasting_databases(database))
+    make = {
+        "mysql": f"GRANT ALL ON *.* TO {user}@'127.0.0.1' IDENTIFIED BY 'few' WITH MAX_USER_CONNECTIONS 1",
+        "postgresql": f"CREATE USER {user} PASSWORD 'few' CONNECTION LIMIT 1",
+    }
+    remove = {"mysql": f"DROP USER {user}@'127.0.0.1'", "postgresql": f"DROP USER {user}"}
+    few = url.set(username=user, password="few").render_as_string(hide_password=False)
+    server = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+    with server.connect() as connection:
+        connection.exec_driver_sql(make[database])
+        try:
+            session.configure(few)
+            with session.writer(), pytest.raises(db_exc.DBConnectionError), session.reader():
+                pass
+        finally:
+            session.dispose()
+            connection.exec_driver_sql(remove[database])
+    server.dispose()
 
 
 def test_a_query_sees_what_was_committed_before_it(database):
