@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 
 PAUSE = 20  # times as long as comparing took: it is no more than a twentieth of the work
+LONGEST = 30.0  # seconds, also where the database once took its time: what services reported must not grow old here
 SILENCE = 2  # such pauses
 
 
@@ -57,4 +58,4 @@ class Pace:
 
     def _pause(self) -> float:
         """Seconds from one comparison of a host to the next."""
-        return max(self._seconds, PAUSE * self._last_round) if self._seconds else 0.0
+        return max(self._seconds, min(PAUSE * self._last_round, LONGEST)) if self._seconds else 0.0

@@ -274,6 +274,24 @@ def test_a_cloud_that_takes_long_to_compare_is_compared_less_often(table, clock)
     assert list(owners(table).values()) == ["0"]
 
 
+def test_a_database_that_took_long_once_does_not_make_services_seem_silent(table, clock):
+    node()
+    services.heartbeat("h1", "zun-compute", "nova")
+
+    def stuck(_connection, _cursor, statement, *_rest):
+        if "compute_nodes" in statement:
+            clock.now += 20
+
+    reader = session._current().reader
+    sa.event.listen(reader, "before_cursor_execute", stuck)
+    table.refresh()
+    sa.event.remove(reader, "before_cursor_execute", stuck)
+    services.heartbeat("h1", "zun-compute", "nova")
+    clock.now += 31
+    table.refresh()
+    assert table.host("h1").service["report_count"] == 1
+
+
 @pytest.fixture
 def asked():
     """The names in the statements about compute nodes and services, statement by statement."""
