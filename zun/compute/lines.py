@@ -16,22 +16,27 @@ class Lines:
     def __init__(self, workers: Executor) -> None:
         self._workers = workers
         self._lock = threading.Lock()
-        self._lines: dict[str, collections.deque[Callable[[], object]]] = {}  # what waits behind what is being done
+        self._lines: dict[str, collections.deque[tuple[str | None, Callable[[], object]]]] = {}  # what is not begun
 
-    def put(self, about: str, work: Callable[[], object]) -> None:
-        """Returns at once. ``work`` raises nothing."""
+    def put(self, about: str, work: Callable[[], object], name: str | None = None) -> None:
+        """Returns at once. ``work`` raises nothing.
+
+        What has a ``name`` is left out while something of that name waits: it will find what this would have.
+        """
         with self._lock:
-            if about in self._lines:
-                self._lines[about].append(work)
-                return
-            self._workers.submit(self._run, about, work)
-            self._lines[about] = collections.deque()
+            line = self._lines.get(about)
+            if line is None:
+                self._workers.submit(self._run, about)
+                self._lines[about] = collections.deque([(name, work)])
+            elif name is None or all(name != other for other, _ in line):
+                line.append((name, work))
 
-    def _run(self, about: str, work: Callable[[], object]) -> None:
+    def _run(self, about: str) -> None:
         while True:
-            work()
             with self._lock:
-                if not self._lines[about]:
+                line = self._lines[about]
+                if not line:
                     del self._lines[about]
                     return
-                work = self._lines[about].popleft()
+                _, work = line.popleft()
+            work()

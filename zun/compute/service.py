@@ -3,11 +3,11 @@
 
 import concurrent.futures
 import datetime
-import functools
 import logging
 import pathlib
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import oslo_messaging
 from oslo_config import cfg
@@ -75,8 +75,6 @@ class ComputeService:
         )
         self._pool = SharedPool(self.tracker, driver)
         self._stopping = threading.Event()
-        self._lock = threading.Lock()
-        self._under_way: set[str] = set()  # background work that waits for a worker or has one, by what it is about
 
     def start(self, transport: oslo_messaging.Transport) -> None:
         """Register the host, take up what an earlier run left, then answer messages. Returns when it does."""
@@ -97,6 +95,7 @@ class ComputeService:
             self._volumes,
         )
         self._workers = concurrent.futures.ThreadPoolExecutor(max_workers=conf.compute.workers)
+        self._lines = Lines(self._workers)
         self._looks = Looks(self._look, conf.compute.workers + SPARE_LOOKS)
         context = admin_context()
         self._heartbeat()
@@ -119,7 +118,7 @@ class ComputeService:
             self._driver,
             self.auditor,
             TerminalDesk(self._driver, proxy.base_url, proxy.token_ttl),
-            Lines(self._workers),
+            self._lines,
             conf.docker.execute_timeout,
             Images(self._driver, accounts, self.parts.images, self.parts.operations.locks),
             self.archives,
@@ -174,7 +173,7 @@ class ComputeService:
         self.parts.reconciler.restore(containers, runtime)
         for container in containers:
             runtime.pop(container.uuid, None)
-            self._submit(functools.partial(self._take_up, context, container.uuid), container.uuid)
+            self._background(container.uuid, self._take_up, context, container.uuid)
         for uuid, state in runtime.items():
             LOG.warning(
                 "The runtime has container %s (%s) on CPUs %s, of which the database knows nothing. If it is not "
@@ -216,24 +215,22 @@ class ComputeService:
         context = admin_context()
         containers = Container.list_by_host(context, self._host)
         unsettled = self._networks.unsettled(context, containers)
-        # What is worked on gets no worker that would wait for it: an image may take hours to come.
+        for uuid in self.tracker.disagreeing(containers):
+            self._background(uuid, self.parts.resizer.settle, context, uuid)
         busy = self.parts.operations.locks.wanted()
-        for uuid in self.tracker.disagreeing(containers) - busy.keys():
-            self._submit(functools.partial(self.parts.resizer.settle, context, uuid), f"claim of {uuid}")
         for container in containers:
-            uuid, idle = container.uuid, container.uuid not in busy
-            unfinished = container.status in TRANSITIONAL or container.status == Status.DELETED
-            # With a task state its operation is over and could not say so: the database was away.
-            if idle and (unfinished or container.task_state is not None):
-                self._submit(functools.partial(self._take_up, context, uuid), uuid)
-            elif not unfinished:
-                if idle and uuid in unsettled:
-                    settle = functools.partial(self.parts.attachments.settle, context, container)
-                    self._submit(settle, f"networks of {uuid}")
+            uuid = container.uuid
+            # Its operation is over and could not say so: the database was away.
+            left = container.task_state is not None and uuid not in busy
+            if left or container.status in TRANSITIONAL or container.status == Status.DELETED:
+                self._background(uuid, self._take_up, context, uuid)
+            else:
+                if uuid in unsettled and container.task_state is None:
+                    self._background(uuid, self.parts.attachments.settle, context, container)
                 self._looks.at(uuid)
-        self._submit(self._settle_pool, "pool")
-        self._submit(functools.partial(self._networks.sweep, context), "networks")
-        self._submit(functools.partial(self._end_lost, context), "lost")
+        self._background("pool", self._settle_pool)
+        self._background("networks", self._networks.sweep, context)
+        self._background("lost", self._end_lost, context)
 
     def _settle_pool(self) -> None:
         """Widen, or narrow, what could not be when something was given back or taken."""
@@ -271,31 +268,21 @@ class ComputeService:
 
     def _look(self, uuid: str) -> None:
         if self.parts.reconciler.sync(admin_context(), uuid):
-            self._submit(functools.partial(self._take_up, admin_context(), uuid), uuid)
+            self._background(uuid, self._take_up, admin_context(), uuid)
 
     def _follow_events(self) -> None:
-        follow(self._driver, self._stopping, one=self._looks.at, every=lambda: self._submit(self._sync_all))
+        follow(self._driver, self._stopping, one=self._looks.at, every=lambda: self._background("comparison", self._sync_all))
 
-    def _submit(self, work: Callable[[], object], about: str | None = None) -> None:
-        """Have a worker do ``work``, unless something ``about`` the same is waiting or under way: the next comparison
-        asks again. So what hangs takes one worker, and not one more with each comparison.
-        """
+    def _background(self, about: str, work: Callable[..., object], *arguments: Any) -> None:
+        """Have ``work`` done behind what is under way ``about`` the same: once, however often it is asked meanwhile."""
 
         def run() -> None:
             try:
-                work()
+                work(*arguments)
             except outages.OUTAGES as exc:
                 LOG.warning("Background work failed and is taken up again: %s", exceptions.first_line(exc))
             except Exception:
                 LOG.exception("Background work failed; the next comparison with the runtime takes it up again")
-            finally:
-                if about is not None:
-                    with self._lock:
-                        self._under_way.discard(about)
 
-        with self._lock:
-            if self._stopping.is_set() or about in self._under_way:
-                return
-            if about is not None:
-                self._under_way.add(about)
-        self._workers.submit(run)
+        if not self._stopping.is_set():
+            self._lines.put(about, run, name=work.__name__)

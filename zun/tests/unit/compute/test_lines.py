@@ -25,3 +25,24 @@ def test_what_waits_behind_other_work_takes_no_worker():
         lines.put("other", other.set)
         assert other.wait(60)
         go_on.set()
+
+
+def test_what_waits_already_is_not_asked_for_again():
+    """Though it is while it is under way: it may have looked before what it is asked for now."""
+    begun, go_on, done = threading.Event(), threading.Event(), []
+
+    def look():
+        done.append("look")
+        begun.set()
+        assert go_on.wait(60)
+
+    with ThreadPoolExecutor(1) as workers:
+        lines = Lines(workers)
+        lines.put("a", look, name="look")
+        assert begun.wait(60)
+        for _ in range(3):
+            lines.put("a", look, name="look")
+            lines.put("a", functools.partial(done.append, "other"), name="other")
+        lines.put("a", functools.partial(done.append, "asked"))
+        go_on.set()
+    assert done == ["look", "look", "other", "asked"]
