@@ -202,10 +202,10 @@ class Creation:
         container.status, container.status_reason, container.task_state = Status.ERROR, reason, None
         container.status_detail = None
         if not removed:  # until its deletion finds it gone it may run, and it takes its disk: it keeps what it holds
+            if container.kind == Kind.CAPSULE:  # before it: of one that is Error nobody would end the members
+                container.end_members(reason, removed=False)
             with contextlib.suppress(exceptions.ContainerNotFound, exceptions.StatusChanged):
                 container.save(only_from=(Status.CREATING,))
-                if container.kind == Kind.CAPSULE:
-                    container.end_members(reason, removed=False)
             return
         left = networks_of(container)
         container.cpuset = container.host = container.container_id = container.addresses = None

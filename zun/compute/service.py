@@ -3,6 +3,7 @@
 
 import concurrent.futures
 import datetime
+import functools
 import logging
 import pathlib
 import threading
@@ -271,7 +272,8 @@ class ComputeService:
             self._background(uuid, self._take_up, admin_context(), uuid)
 
     def _follow_events(self) -> None:
-        follow(self._driver, self._stopping, one=self._looks.at, every=lambda: self._background("comparison", self._sync_all))
+        compare = functools.partial(self._background, "comparison", self._sync_all)
+        follow(self._driver, self._stopping, one=self._looks.at, every=compare)
 
     def _background(self, about: str, work: Callable[..., object], *arguments: Any) -> None:
         """Have ``work`` done behind what is under way ``about`` the same: once, however often it is asked meanwhile."""

@@ -4,6 +4,7 @@
 import threading
 
 import pytest
+from oslo_db import exception as db_exc
 from oslo_utils import uuidutils
 
 from zun.common import exceptions
@@ -227,13 +228,34 @@ def test_what_failed_and_could_not_be_removed_is_in_an_error_with_its_members(cl
     driver.fail("delete", exceptions.Unavailable(), times=1000)
     uuid = submit(cloud, context, member(1.0))
     _, (only,) = settled(cloud, uuid, "Error")
-    wait_for(lambda: db.get(only["uuid"])["status"] == "Error")
+    assert only["status"] == "Error"
     assert cloud.agents["one"].tracker.usage.claim(uuid) is not None
     driver.end_failures("delete")
     capsule = Container.from_row(context, db.get(uuid))
     cloud.compute_api.delete(context, capsule, force=True)
     cloud.gone(capsule)
     assert driver.list() == {}
+
+
+def test_members_end_although_the_database_was_away_when_they_were_to(cloud, context, monkeypatch):
+    driver, agent, end = cloud.drivers["one"], cloud.agents["one"], db_capsules.end_members
+    lost = threading.Event()
+
+    def away(*_arguments):
+        monkeypatch.setattr(db_capsules, "end_members", end)
+        lost.set()
+        raise db_exc.DBConnectionError
+
+    monkeypatch.setattr(db_capsules, "end_members", away)
+    driver.fail("start", exceptions.Unavailable())
+    driver.fail("delete", exceptions.Unavailable(), times=1000)
+    uuid = submit(cloud, context, member(1.0))
+    wait_for(lost.is_set)
+    wait_for(lambda: not agent.parts.operations.locks.wanted())
+    driver.end_failures("delete")
+    agent._sync_all()
+    _, (only,) = settled(cloud, uuid, "Running", "Error")
+    assert only["status"] in ("Running", "Error")
 
 
 @pytest.mark.parametrize("ended", [False, True])
