@@ -53,7 +53,7 @@ def translate(exc: Exception, action: str, uuid: str) -> exceptions.ZunError:
         return exceptions.Unavailable(f"Docker on the host did not {target} in time; it may still do so.")
     if _unreachable(exc):
         return exceptions.Unavailable(
-            f"Cannot {target}: Docker does not answer on the host. Try again; tell the operator if it stays so."
+            f"Cannot {target}: Docker does not answer on the host. Try again; the log of zun-compute says more."
         )
     return exceptions.DockerError(f"Docker could not {target}: {exc}")
 
