@@ -17,9 +17,10 @@ from zun.api.schemas import capsules as schemas
 from zun.api.settings import Range, Settings
 from zun.common import exceptions
 from zun.common.kinds import Kind
-from zun.common.mounts import MIB_PER_GIB, Mount, disk_gib
 from zun.common.mounts import Kind as MountKind
+from zun.common.mounts import Mount, disk_gib
 from zun.common.states import Status
+from zun.common.units import MIB_PER_GIB
 
 INIT_RETRIES = "10"  # of init containers in a capsule that is always restarted: they must end some time
 Fields = dict[str, Any]

@@ -12,7 +12,8 @@ from zun.api import microversion
 from zun.api.microversion import Version
 from zun.api.settings import Range
 from zun.common import exceptions
-from zun.common.mounts import MIB_PER_GIB, Kind, Mount
+from zun.common.mounts import Kind, Mount
+from zun.common.units import MIB_PER_GIB
 
 #: Bytes of all files that one request may bring along. They travel with the container in every message.
 FILES_LIMIT = 64 * 1024

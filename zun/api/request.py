@@ -16,8 +16,9 @@ from zun.api.microversion import Version
 from zun.api.policy import Access
 from zun.common import exceptions
 from zun.common.context import RequestContext
+from zun.common.units import MIB
 
-MAX_BODY_BYTES = 1024 * 1024
+MAX_BODY_BYTES = MIB
 JSON = "application/json"
 _PIECE = 64 * 1024
 

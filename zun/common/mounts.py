@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-MIB_PER_GIB = 1024
+from zun.common.units import MIB_PER_GIB
 
 
 class Kind(StrEnum):

@@ -22,11 +22,11 @@ from typing import Any, TypeVar
 from oslo_utils import uuidutils
 
 from zun.common import exceptions
+from zun.common.units import MIB
 from zun.container import driver
 from zun.objects import Container
 
 PIECE = 1 << 18  # bytes in one message, before base64
-MIB = 1 << 20
 
 
 class Space:

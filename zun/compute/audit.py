@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from zun.common.units import MIB
 from zun.compute.reconcile import other_cpu
 from zun.container.driver import ContainerView, Intruder, ParentGroup, PinningView, RuntimeState, ThreadGroup
 from zun.topology import CpuSet
@@ -336,7 +337,7 @@ def _pages(planned: Planned, pages: Mapping[int, int]) -> Iterable[Finding]:
     away = sum(remote.values())
     if not total or 100 * away < REMOTE_PERCENT * total:
         return
-    where = ", ".join(f"{size >> 20} MiB on node {node}" for node, size in sorted(remote.items()))
+    where = ", ".join(f"{size // MIB} MiB on node {node}" for node, size in sorted(remote.items()))
     yield _finding(
         planned,
         Verdict.REMOTE_PAGES,

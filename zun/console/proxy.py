@@ -17,6 +17,7 @@ from websockets.typing import Subprotocol
 
 from zun.common import exceptions
 from zun.common.context import admin_context
+from zun.common.units import MIB
 from zun.console.access import Grant, granted, origin_refusal
 from zun.container.driver import Stream, Terminals
 from zun.objects import ConsoleToken, Container
@@ -66,7 +67,7 @@ class Proxy:
             # The client in use stops reading its keyboard while it waits for data after any frame, and a ping is one.
             ping_interval=None,
             close_timeout=END_SECONDS,
-            max_size=1 << 20,
+            max_size=MIB,
         )
         self._thread = threading.Thread(target=self._server.serve_forever, name="wsproxy", daemon=True)
 

@@ -4,10 +4,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from zun.common.units import MIB
 from zun.container.driver import Intruder, KernelView, ParentGroup, PinningView, ThreadGroup
 from zun.topology import CpuSet
-
-MIB = 1 << 20
 
 
 @dataclass(slots=True)

@@ -6,7 +6,6 @@ runtime refuses to start the container instead of letting it write to the host's
 """
 
 import contextlib
-import logging
 import os
 import subprocess
 from collections.abc import Iterator
@@ -14,12 +13,10 @@ from pathlib import Path
 
 from zun.common import exceptions
 from zun.common.mounts import Mount
+from zun.common.units import MIB
 from zun.container.driver import RuntimeMount
 from zun.volume.places import clear, failed
 
-LOG = logging.getLogger(__name__)
-
-MIB = 1 << 20
 COMMAND_SECONDS = 120
 
 

@@ -4,9 +4,8 @@
 import hashlib
 
 from zun.common.mounts import Mount
+from zun.common.units import MIB
 from zun.container.driver import RuntimeMount
-
-MIB = 1 << 20
 
 
 class _ByTheRuntime:

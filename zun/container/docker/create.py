@@ -10,10 +10,10 @@ from typing import Any
 
 from zun.common import exceptions
 from zun.common.kinds import Kind
+from zun.common.units import MIB
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID, Settings, object_name
 from zun.container.driver import ContainerView, Plug, RuntimeMount
 
-MIB = 1 << 20
 SHARES_PER_CPU = 1024
 #: The kernel's own weight of a group nobody weighed, which stands for "no opinion" in an update.
 DEFAULT_SHARES = 1024

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from zun.common.units import GIB, MIB
 from zun.container.docker.client import OnEngine
 from zun.container.driver import HostFacts
 
 LOG = logging.getLogger(__name__)
 
-MIB = 1 << 20
-GIB = 1 << 30
 #: Storage drivers that limit the size of a container by themselves.
 _QUOTA_DRIVERS = frozenset({"devicemapper", "btrfs", "zfs", "windowsfilter"})
 

@@ -13,6 +13,7 @@ from docker import errors as docker_errors
 
 from zun.common import exceptions
 from zun.common.image_reference import LOCAL, Reference
+from zun.common.units import MIB
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID, Engine, OnEngine, object_name
 from zun.container.docker.create import CPUSET_VARIABLES
 from zun.container.driver import ContainerView, ImageFacts, LocalImage, RegistryAuth
@@ -160,7 +161,7 @@ class Layers:
         )
         percent = 100 if all(self._done.values()) else min(int(100 * whole / len(self._done)), 99)
         text = f"Pulling the image: {percent} %, {sum(self._done.values())} of {len(self._done)} layers"
-        return f"{text}, {done >> 20} of {total >> 20} MiB" if total >> 20 else text
+        return f"{text}, {done // MIB} of {total // MIB} MiB" if total >= MIB else text
 
 
 class SingleFlight:

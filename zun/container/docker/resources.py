@@ -10,8 +10,9 @@ from typing import Any
 from docker import errors as docker_errors
 
 from zun.common import exceptions
+from zun.common.units import MIB
 from zun.container.docker.client import OnEngine, object_name
-from zun.container.docker.create import DEFAULT_SHARES, MIB, cpu_limits, memory_limits
+from zun.container.docker.create import DEFAULT_SHARES, cpu_limits, memory_limits
 from zun.container.driver import ContainerView
 
 LOG = logging.getLogger(__name__)

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from zun.common.states import Status
+from zun.common.units import MIB
 from zun.container.docker.client import NAME_PREFIX
-from zun.container.docker.create import MIB, QUOTA_PERIOD_US, SHARES_PER_CPU
+from zun.container.docker.create import QUOTA_PERIOD_US, SHARES_PER_CPU
 from zun.container.driver import KEPT_WHEN_NEVER_STARTED, OUT_OF_MEMORY, RuntimeState
 
 _ENDED = frozenset({"exited", "removing"})
