@@ -220,11 +220,12 @@ TAIL = Field({"type": ["string", "integer"]}, _tail)
 
 
 def one_of(*values: str) -> Field:
-    return Field({"enum": list(values)})
+    """``values`` may be the members of an enumeration: as such a refusal would show them as Python does."""
+    return Field({"enum": [str(value) for value in values]})
 
 
 def optional_one_of(*values: str) -> Field:
-    return Field({"enum": [*values, None]})
+    return Field({"enum": [*map(str, values), None]})
 
 
 def text_list(value: Any) -> list[str] | None:

@@ -11,7 +11,7 @@ from oslo_config import cfg
 from zun import conf as zun_conf
 from zun.api import creation, microversion
 from zun.api.microversion import v1
-from zun.api.schemas import containers, scalars
+from zun.api.schemas import containers, groups, scalars
 from zun.api.settings import Range, Settings
 from zun.common.exceptions import Invalid, SchemaValidationError
 from zun.db import models
@@ -201,3 +201,10 @@ def test_a_wrong_form_is_told_in_words(schemas, argument, said):
     with pytest.raises(SchemaValidationError) as caught:
         schemas[v1(41)]({"image": "demo", **argument})
     assert str(caught.value) == said
+
+
+def test_the_policies_of_a_group_are_told_as_they_are_written():
+    with pytest.raises(SchemaValidationError) as caught:
+        groups.CREATE({"name": "web", "policy": "apart"})
+    told = "policy: 'apart' is not one of ['affinity', 'anti-affinity', 'soft-affinity', 'soft-anti-affinity']"
+    assert str(caught.value) == told
