@@ -21,6 +21,7 @@ from zun.common.mounts import Kind as MountKind
 from zun.common.mounts import Mount, disk_gib
 from zun.common.states import Status
 from zun.common.units import MIB_PER_GIB
+from zun.topology import CPUPolicy
 
 INIT_RETRIES = "10"  # of init containers in a capsule that is always restarted: they must end some time
 Fields = dict[str, Any]
@@ -49,7 +50,7 @@ def asked(
     """
     spec, metadata = template["spec"], template["metadata"]
     placed = _placement(spec.get("placement"), version)
-    policy = placed.get("cpu_policy", "shared")
+    policy = placed.get("cpu_policy", CPUPolicy.SHARED)
     restart = schemas.RESTART_POLICIES[spec.get("restartPolicy", "Always")]
     volumes = _volumes(spec.get("volumes") or (), settings)
     name = metadata.get("name")
@@ -159,7 +160,7 @@ def _size(where: str, requests: Mapping[str, Any], policy: str, settings: Settin
         given = _requests(settings.cpu, settings.memory)(requests)
     except exceptions.SchemaValidationError as exc:
         raise _wrong(f"{label}.{exc}") from None
-    if policy == "dedicated":
+    if policy == CPUPolicy.DEDICATED:
         for name in ("cpu", "memory"):
             if name not in given:
                 raise _wrong(f"{label}.{name}: it is missing, and a container of dedicated CPUs needs it")

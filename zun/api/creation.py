@@ -17,6 +17,7 @@ from zun.api.settings import Settings
 from zun.common import exceptions
 from zun.common.mounts import disk_gib
 from zun.common.states import Status
+from zun.topology import CPUPolicy
 
 # fmt: off
 _GREEK = (
@@ -56,7 +57,7 @@ def container_fields(given: Mapping[str, Any], *, run: bool, version: Version, s
         "disk": given.get("disk") or 0,
         "volume_disk": disk_gib(mounted),
         "mounts": [mount.to_dict() for mount in mounted] or None,
-        "cpu_policy": given.get("cpu_policy", "shared"),
+        "cpu_policy": given.get("cpu_policy", CPUPolicy.SHARED),
         "placement": placement(given),
         "command": _command(given.get("command")),
         "image_driver": given.get("image_driver") or settings.default_image_driver,

@@ -11,15 +11,12 @@ from typing import Any
 
 from zun.api.schemas.placement import FIELDS
 from zun.common import exceptions
-from zun.objects.placement import held_plan, keep_problem
-from zun.topology import CpuSet
+from zun.objects.placement import ASKED_AS, held_plan, keep_problem
+from zun.topology import CPUPolicy, CpuSet, PlacementRequest
 
+_PLAIN = PlacementRequest(cpus=1, memory_mib=0).to_dict()
 DEFAULTS: Mapping[str, Any] = {
-    "cpu_thread_policy": "prefer",
-    "cpu_isolation": "thread",
-    "numa_nodes": 1,
-    "numa_affinity": "require",
-    "numa_mempolicy": "strict",
+    ASKED_AS[name]: _PLAIN[name] for name in ("thread_policy", "isolation", "numa_nodes", "numa_affinity", "mempolicy")
 }
 _WHOLE = "a dedicated container needs a whole number of CPUs, at least 1, for example 2"
 
@@ -32,7 +29,7 @@ def placement(given: Mapping[str, Any]) -> dict[str, Any]:
     client named them. Raises InvalidValue, whose text begins with the name of the field.
     """
     asked = {name: given[name] for name in FIELDS if given.get(name) is not None}
-    if given.get("cpu_policy") != "dedicated":
+    if given.get("cpu_policy") != CPUPolicy.DEDICATED:
         if asked:
             raise _refusal(
                 next(iter(asked)), "it places dedicated CPUs: ask for cpu_policy 'dedicated' with it, or leave it out"
@@ -74,7 +71,7 @@ def check_resized(
 
     None keeps what it has.
     """
-    dedicated = (cpu_policy or row["cpu_policy"]) == "dedicated"
+    dedicated = (cpu_policy or row["cpu_policy"]) == CPUPolicy.DEDICATED
     new_cpu = row["cpu"] if cpu is None else cpu
     if keep_cpus and (wrong := keep_problem(CpuSet(keep_cpus), held_plan(row), new_cpu if dedicated else None)):
         raise _refusal("keep_cpus", wrong)

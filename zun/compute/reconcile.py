@@ -11,6 +11,7 @@ from zun.common.states import ALLOWED, TRANSITIONAL, Status, TaskState
 from zun.container.driver import RuntimeState
 from zun.objects import Container
 from zun.objects.base import naive
+from zun.topology import CPUPolicy
 
 GONE = (
     "The container does not exist at the runtime any more: it was removed behind this service's back. Delete it here "
@@ -94,7 +95,7 @@ def limited_otherwise(row: Mapping[str, Any], state: RuntimeState) -> bool:
     """
     if state.memory != (row["memory"] or None):
         return True
-    return row["cpu_policy"] == "shared" and other_cpu(state.cpu, row["cpu"])
+    return row["cpu_policy"] == CPUPolicy.SHARED and other_cpu(state.cpu, row["cpu"])
 
 
 def other_cpu(limit: float | None, cpu: float) -> bool:

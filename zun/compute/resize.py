@@ -7,7 +7,7 @@ from typing import Self
 from zun.common import exceptions
 from zun.objects import Container
 from zun.objects.placement import held_plan, keep_problem, placement_request
-from zun.topology import CellShare, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
+from zun.topology import CellShare, CPUPolicy, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
 from zun.topology.cpuset import NO_CPUS
 from zun.topology.keep import keeping
 
@@ -41,7 +41,7 @@ class Resize:
         new_cpu = container.cpu if cpu is None else cpu
         new_memory = container.memory if memory is None else memory
         policy = cpu_policy or container.cpu_policy
-        if policy == "dedicated" and new_cpu != int(new_cpu):
+        if policy == CPUPolicy.DEDICATED and new_cpu != int(new_cpu):
             raise exceptions.Invalid(f"cpu must be a whole number for a dedicated container, not {new_cpu:g}.")
         try:
             request = placement_request(container, cpu=new_cpu, memory=new_memory, cpu_policy=policy)

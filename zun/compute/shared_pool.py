@@ -16,7 +16,7 @@ from zun.common.states import Status
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.container.driver import ContainerDriver
 from zun.objects import Container
-from zun.topology import CpuSet, HostTopology, Plan, Usage
+from zun.topology import CPUPolicy, CpuSet, HostTopology, Plan, Usage
 from zun.topology.cpuset import NO_CPUS
 
 LOG = logging.getLogger(__name__)
@@ -179,7 +179,7 @@ class SharedPool:
     @contextlib.contextmanager
     def steady_for(self, container: Container) -> Iterator[Mapping[str, CpuSet]]:
         """As ``steady`` if the container is a shared one. Nobody moves a dedicated one."""
-        if container.cpu_policy == "dedicated":
+        if container.cpu_policy == CPUPolicy.DEDICATED:
             yield {}
         else:
             with self.steady() as told:

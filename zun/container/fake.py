@@ -43,7 +43,7 @@ from zun.container.fake_runtime import (
     utcnow,
 )
 from zun.container.fake_terminals import InMemoryTerminals
-from zun.topology import CpuSet
+from zun.topology import CPUPolicy, CpuSet
 
 DEFAULT_FACTS = HostFacts(
     name="host-1",
@@ -381,4 +381,4 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
 
 def _limit(container: ContainerView, cpu: float | None) -> float | None:
     """A dedicated container has its CPUs for itself: its time on them has no limit."""
-    return cpu if container.cpu_policy in (None, "shared") else None
+    return cpu if container.cpu_policy in (None, CPUPolicy.SHARED) else None

@@ -9,10 +9,13 @@ from oslo_utils import timeutils
 from oslo_versionedobjects import fields
 
 from zun.common.context import RequestContext
+from zun.common.kinds import Kind
 from zun.common.mounts import mounts_of, volume_names
+from zun.common.states import Status
 from zun.db import capsules as db_capsules
 from zun.db import containers as db
 from zun.objects import base
+from zun.topology import CPUPolicy
 
 Claimed = db.Claimed
 
@@ -47,7 +50,7 @@ class Container(base.ZunObject):
     fields = {
         "id": fields.IntegerField(),
         "uuid": fields.UUIDField(),
-        "kind": fields.StringField(default="container"),
+        "kind": fields.StringField(default=str(Kind.CONTAINER)),
         "capsule_uuid": _text(),
         "name": fields.StringField(),
         "project_id": fields.StringField(),
@@ -59,7 +62,7 @@ class Container(base.ZunObject):
         "image_pull_policy": _text(),
         "registry_id": _text(),
         "cpu": fields.FloatField(),
-        "cpu_policy": fields.StringField(default="shared"),
+        "cpu_policy": fields.StringField(default=str(CPUPolicy.SHARED)),
         "memory": fields.IntegerField(),
         "disk": fields.IntegerField(default=0),
         "volume_disk": fields.IntegerField(default=0),
@@ -86,7 +89,7 @@ class Container(base.ZunObject):
         "addresses": _json(),
         "ports": _json(),
         "mounts": _json(),
-        "status": fields.StringField(default="Creating"),
+        "status": fields.StringField(default=str(Status.CREATING)),
         "status_reason": _text(),
         "status_detail": _text(),
         "task_state": _text(),

@@ -4,7 +4,22 @@
 from collections.abc import Mapping
 from typing import Any
 
-from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Usage, grade_of
+from zun.topology import CPUPolicy, CpuSet, HostTopology, PlacementRequest, Plan, Usage, grade_of
+
+#: Members of a PlacementRequest -> the API's names for them.
+ASKED_AS: Mapping[str, str] = {
+    "cpus": "cpu",
+    "memory_mib": "memory",
+    "cpu_policy": "cpu_policy",
+    "thread_policy": "cpu_thread_policy",
+    "numa_nodes": "numa_nodes",
+    "numa_affinity": "numa_affinity",
+    "numa_cpus": "numa_cpus",
+    "numa_mem": "numa_mem",
+    "mempolicy": "numa_mempolicy",
+    "page_size": "mem_page_size",
+    "isolation": "cpu_isolation",
+}
 
 
 def placement_request(container: Mapping[str, Any], **changes: Any) -> PlacementRequest:
@@ -12,26 +27,10 @@ def placement_request(container: Mapping[str, Any], **changes: Any) -> Placement
     asked = container["placement"] or {}
     cpu = changes.get("cpu", container["cpu"])
     memory = changes.get("memory", container["memory"])
-    dedicated = changes.get("cpu_policy", container["cpu_policy"]) == "dedicated"
-    if not dedicated:
-        return PlacementRequest(cpus=cpu, memory_mib=memory, cpu_policy="shared")
-    return PlacementRequest(
-        cpus=int(cpu),
-        memory_mib=memory,
-        cpu_policy="dedicated",
-        thread_policy=asked.get("cpu_thread_policy") or "prefer",
-        numa_nodes=asked.get("numa_nodes") or 1,
-        numa_affinity=asked.get("numa_affinity"),
-        numa_cpus=_shape(asked.get("numa_cpus")),
-        numa_mem=_shape(asked.get("numa_mem")),
-        mempolicy=asked.get("numa_mempolicy") or "strict",
-        page_size=asked.get("mem_page_size"),
-        isolation=asked.get("cpu_isolation") or "thread",
-    )
-
-
-def _shape(sizes: Any) -> tuple[int, ...] | None:
-    return tuple(sizes) if sizes else None
+    if changes.get("cpu_policy", container["cpu_policy"]) != CPUPolicy.DEDICATED:
+        return PlacementRequest(cpus=cpu, memory_mib=memory, cpu_policy=CPUPolicy.SHARED)
+    shape = {name: asked[field] for name, field in ASKED_AS.items() if asked.get(field)}
+    return PlacementRequest(cpus=int(cpu), memory_mib=memory, cpu_policy=CPUPolicy.DEDICATED, **shape)
 
 
 def cpuset_record(plan: Plan, topology: HostTopology | None = None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zun.osc.explanation import count
-from zun.topology import CpuSet
+from zun.topology import CPUPolicy, CpuSet
 from zun.topology.cpuset import union
 
 
@@ -91,10 +91,10 @@ class HostMap:
         """Read the API's document; letters are given in the order of the containers' lowest CPU."""
         claims = document.get("claims", ())
         dedicated = sorted(
-            (claim for claim in claims if claim["cpu_policy"] == "dedicated"),
+            (claim for claim in claims if claim["cpu_policy"] == CPUPolicy.DEDICATED),
             key=lambda claim: (list(CpuSet(claim["cpuset_cpus"]))[:1], claim["container"]),
         )
-        shared = [claim for claim in claims if claim["cpu_policy"] != "dedicated"]
+        shared = [claim for claim in claims if claim["cpu_policy"] != CPUPolicy.DEDICATED]
         return cls(
             name=document["host"],
             generation=document.get("generation"),

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from zun.objects.placement import ASKED_AS
 from zun.scheduler.filters import HostFilter
 from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
@@ -273,24 +274,8 @@ def _wanted(spec: RequestSpec) -> dict[str, Any]:
 
 def _fields(request: PlacementRequest) -> dict[str, Any]:
     """A request under the names it has in the API."""
-    record = request.to_dict()
-    named = {FIELDS[name]: value for name, value in record.items() if name in FIELDS}
+    named = {ASKED_AS[name]: value for name, value in request.to_dict().items()}
     return named if request.dedicated else {name: named[name] for name in ("cpu", "memory", "cpu_policy")}
-
-
-FIELDS = {
-    "cpus": "cpu",
-    "memory_mib": "memory",
-    "cpu_policy": "cpu_policy",
-    "thread_policy": "cpu_thread_policy",
-    "numa_nodes": "numa_nodes",
-    "numa_affinity": "numa_affinity",
-    "numa_cpus": "numa_cpus",
-    "numa_mem": "numa_mem",
-    "mempolicy": "numa_mempolicy",
-    "page_size": "mem_page_size",
-    "isolation": "cpu_isolation",
-}
 
 
 def _reports(

@@ -40,7 +40,7 @@ class RequestSpec:
 
     @property
     def dedicated(self) -> bool:
-        return self.placement.cpu_policy == "dedicated"
+        return self.placement.dedicated
 
     @property
     def isolated(self) -> bool:

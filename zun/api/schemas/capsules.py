@@ -5,6 +5,7 @@ from typing import Any
 
 from zun.api import json_text
 from zun.api.schemas import Field, Schema, placement, scalars
+from zun.topology import CPUPolicy
 
 RESTART_POLICIES = {"Always": "always", "OnFailure": "on-failure", "Never": "no"}
 
@@ -148,7 +149,7 @@ CREATE = Schema({"template": Field({"type": ["object", "string"]}, _template)}, 
 #: ``spec.placement``: for all containers together, by the names that create of one container has.
 PLACEMENT = Schema(
     {
-        "cpu_policy": scalars.one_of("dedicated", "shared"),
+        "cpu_policy": scalars.one_of(*CPUPolicy),
         **{name: field for name, field in placement.FIELDS.items() if name != "mem_page_size"},
     }
 )

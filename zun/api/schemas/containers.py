@@ -10,6 +10,7 @@ from zun.api.microversion import Version, v1
 from zun.api.schemas import Field, Schema, placement, scalars
 from zun.api.settings import Settings
 from zun.common import subnets
+from zun.topology import CPUPolicy
 
 NONE = Schema({}, others=True)  # actions without arguments take whatever comes
 
@@ -85,7 +86,7 @@ def update(settings: Settings) -> Schema:
         {
             "cpu": scalars.cpus(settings.cpu),
             "memory": scalars.amount(settings.memory, "MiB"),
-            "cpu_policy": scalars.one_of("dedicated", "shared"),
+            "cpu_policy": scalars.one_of(*CPUPolicy),
             "keep_cpus": placement.CPU_LIST,
             "name": scalars.NAME,
             "auto_heal": scalars.B3,
@@ -188,7 +189,7 @@ def _create_rows(settings: Settings) -> list[_Row]:
         _Row("cpu", scalars.cpus(settings.cpu)),
         _Row("memory", scalars.amount(settings.memory, "MiB")),
         _Row("disk", scalars.amount(settings.disk, "GiB")),
-        _Row("cpu_policy", scalars.one_of("dedicated", "shared")),
+        _Row("cpu_policy", scalars.one_of(*CPUPolicy)),
         *(_Row(name, field) for name, field in placement.FIELDS.items()),
         _Row("workdir", scalars.OPTIONAL_TEXT),
         _Row("environment", scalars.ENVIRONMENT),

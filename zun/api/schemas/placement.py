@@ -5,7 +5,7 @@ from typing import Any
 
 from zun.api.schemas import Field
 from zun.api.schemas.scalars import optional_one_of
-from zun.topology import CpuSet
+from zun.topology import CpuSet, Isolation, MemPolicy, NUMAAffinity, ThreadPolicy
 
 _MAX_NODES = 1024  # the kernel's largest MAX_NUMNODES
 
@@ -57,13 +57,13 @@ _PER_NODE = Field(
 _PAGE_SIZE_WORDS = "small, large, any, or a number of KiB"
 
 FIELDS = {
-    "cpu_thread_policy": optional_one_of("prefer", "isolate", "require"),
-    "cpu_isolation": optional_one_of("thread", "core", "l3", "node", "isolated"),
+    "cpu_thread_policy": optional_one_of(*ThreadPolicy),
+    "cpu_isolation": optional_one_of(*Isolation),
     "numa_nodes": Field({"type": ["integer", "null"], "minimum": 1, "maximum": _MAX_NODES}, _node_count),
-    "numa_affinity": optional_one_of("require", "prefer", "none"),
+    "numa_affinity": optional_one_of(*NUMAAffinity),
     "numa_cpus": _PER_NODE,
     "numa_mem": _PER_NODE,
-    "numa_mempolicy": optional_one_of("strict", "preferred"),
+    "numa_mempolicy": optional_one_of(*MemPolicy),
     "mem_page_size": Field(
         {
             "anyOf": [

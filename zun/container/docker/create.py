@@ -13,6 +13,7 @@ from zun.common.kinds import Kind
 from zun.common.units import MIB
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID, Settings, object_name
 from zun.container.driver import ContainerView, Plug, RuntimeMount
+from zun.topology import CPUPolicy
 
 SHARES_PER_CPU = 1024
 #: The kernel's own weight of a group nobody weighed, which stands for "no opinion" in an update.
@@ -100,7 +101,7 @@ def _cpuset_variables(container: ContainerView, cpus: str, mems: str) -> dict[st
 
     A process's environment never changes: after a resize these are the sets that it began with.
     """
-    if container.cpu_policy in (None, "shared"):
+    if container.cpu_policy in (None, CPUPolicy.SHARED):
         return {}
     return dict(zip(CPUSET_VARIABLES, (cpus, mems), strict=True))
 
@@ -112,7 +113,7 @@ def cpu_limits(cpu_policy: str | None, cpu: float | None, *, hard: bool) -> dict
     A dedicated container owns its CPUs, so a weight says nothing, and a quota would throttle it on its own
     cores whenever the kernel's accounting runs ahead.
     """
-    if cpu is None or cpu_policy not in (None, "shared"):
+    if cpu is None or cpu_policy not in (None, CPUPolicy.SHARED):
         return {}
     if hard:
         return {"CpuPeriod": QUOTA_PERIOD_US, "CpuQuota": int(cpu * QUOTA_PERIOD_US)}

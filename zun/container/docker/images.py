@@ -17,6 +17,7 @@ from zun.common.units import MIB
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID, Engine, OnEngine, object_name
 from zun.container.docker.create import CPUSET_VARIABLES
 from zun.container.driver import ContainerView, ImageFacts, LocalImage, RegistryAuth
+from zun.topology import CPUPolicy
 
 LOG = logging.getLogger(__name__)
 
@@ -114,7 +115,7 @@ def forgotten(container: ContainerView) -> list[str]:
     By these labels the agent finds its objects: a stranger's container of the image would be taken for one.
     """
     lines = [f'LABEL {name}=""' for name in (LABEL_UUID, LABEL_HOST)]
-    if container.cpu_policy not in (None, "shared"):
+    if container.cpu_policy not in (None, CPUPolicy.SHARED):
         lines += [f"ENV {name}=" for name in CPUSET_VARIABLES]
     return lines
 

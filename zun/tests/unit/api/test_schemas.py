@@ -195,6 +195,8 @@ def test_messages_stay_short():
         ({"numa_cpus": "2"}, "numa_cpus: '2' is not a list with one whole number for each node, for example [2, 3]"),
         ({"mem_page_size": "2M"}, "mem_page_size: '2M' is not small, large, any, or a number of KiB"),
         ({"mem_page_size": 2.5}, "mem_page_size: 2.5 is not small, large, any, or a number of KiB"),
+        ({"cpu_policy": "mixed"}, "cpu_policy: 'mixed' is not one of ['dedicated', 'shared']"),
+        ({"numa_mempolicy": "bind"}, "numa_mempolicy: 'bind' is not one of ['strict', 'preferred', None]"),
     ],
 )
 def test_a_wrong_form_is_told_in_words(schemas, argument, said):
