@@ -100,19 +100,27 @@ def get_client(
     transport: oslo_messaging.Transport, topic: str, version: str, retries: int | None = None
 ) -> oslo_messaging.RPCClient:
     """``retries`` of reaching a broker that is away, then one of UNDELIVERED; None: for ever."""
-    driver = transport._driver
-    if retries is not None and hasattr(driver, "_get_reply_q"):
-        make = driver._get_reply_q
-
-        def reply_queue() -> str:
-            """For its first call a client makes the queue of its answers, and the library waits for ever for that."""
-            if driver._reply_q is None:
-                driver._get_connection(retry=retries).close()
-            return str(make())
-
-        driver._get_reply_q = reply_queue
+    if retries is not None:
+        _limit_first_call(transport._driver, retries)
     target = oslo_messaging.Target(topic=topic, version=version)
     return oslo_messaging.get_rpc_client(transport, target, serializer=ContextSerializer(), retry=retries)
+
+
+def _limit_first_call(driver: Any, retries: int) -> None:
+    """For its first call a client makes the queue of its answers, and the library waits for ever for that.
+
+    The clients of a transport have the queue in common, so the first of them decides for all.
+    """
+    make = getattr(driver, "_get_reply_q", None)
+    if make is None or "_get_reply_q" in vars(driver):
+        return
+
+    def reply_queue() -> str:
+        if driver._reply_q is None:
+            driver._get_connection(retry=retries).close()
+        return str(make())
+
+    driver._get_reply_q = reply_queue
 
 
 def quick(method: F) -> F:

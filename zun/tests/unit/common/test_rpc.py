@@ -225,6 +225,17 @@ def test_nobody_waits_for_ever_for_a_broker_that_is_away(nowhere):
             send()
 
 
+def test_the_clients_of_a_transport_try_the_broker_once_before_the_first_call(nowhere, monkeypatch):
+    tried = []
+    answering = SimpleNamespace(close=lambda: None)
+    monkeypatch.setattr(nowhere._driver, "_get_connection", lambda **named: [tried.append(named), answering][1])
+    monkeypatch.setattr(type(nowhere._driver), "_get_reply_q", lambda driver: "answers")
+    SchedulerAPI(nowhere, retries=1)
+    ComputeAPI(nowhere, retries=1)
+    assert nowhere._driver._get_reply_q() == "answers"
+    assert tried == [{"retry": 1}]
+
+
 @pytest.mark.parametrize("begun", [False, True])
 def test_who_waits_for_a_broker_gives_up_when_the_program_ends(nowhere, monkeypatch, begun):
     """A stop waits for it."""
