@@ -24,7 +24,6 @@ def main() -> None:
         "zun-allinone",
         transport_url="inproc:///",
         api__auth_strategy="noauth",
-        database__connection="sqlite:///$state_path/zun.sqlite",
         auth_encryption_key_file="$state_path/encryption-keys",
     )
     api.check_noauth(conf)

@@ -4,7 +4,7 @@ from oslo_db import options
 
 GROUP = "database"
 OPTS: list[cfg.Opt] = []  # oslo.db's own; listed by its own entry point
-CONNECTION = "sqlite:////var/lib/zun/zun.sqlite"
+CONNECTION = "sqlite:///$state_path/zun.sqlite"
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:

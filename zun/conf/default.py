@@ -16,7 +16,8 @@ OPTS = [
     cfg.StrOpt(
         "state_path",
         default="/var/lib/zun",
-        help="Folder for what a service keeps on this machine. The all-in-one puts its database here.",
+        help="Folder for what a service keeps on this machine, its database too unless [database] connection names "
+        "another.",
     ),
     cfg.FloatOpt("default_cpu", default=1.0, help="CPUs of a container whose request names none."),
     cfg.FloatOpt("minimum_cpus", default=0.1, help="Smallest number of CPUs that a request may name."),

@@ -39,6 +39,12 @@ def test_published_ports(tmp_path, ports):
     assert Published.from_conf(conf) == Published("::1", 40000, 40010)
 
 
+def test_the_database_is_with_everything_else_that_a_service_keeps(tmp_path):
+    """Of every program: zun-db-manage looks where the all-in-one has put it."""
+    conf = read(tmp_path, "DEFAULT", state_path=tmp_path)
+    assert conf.database.connection == f"sqlite:///{tmp_path}/zun.sqlite"
+
+
 def test_the_sample_has_the_database_that_is_used(monkeypatch):
     option = next(each for each in oslo_db_options.database_opts if each.dest == "connection")
     monkeypatch.setattr(option, "default", None)
