@@ -11,7 +11,7 @@ from typing import Any
 
 from zun.api import errors, microversion
 from zun.api.microversion import Version
-from zun.api.request import MAX_BODY_BYTES, Call
+from zun.api.request import Call
 from zun.api.schemas import Schema
 
 NOTHING = object()  # no body at all; None is the four bytes ``null``
@@ -48,7 +48,6 @@ class Route:
     since: Version = microversion.MIN
     until: Version = microversion.MAX
     json_only: bool = False
-    max_body_bytes: int = MAX_BODY_BYTES
     streams: bool = False  # the handler reads the body itself
     query: Schema | None = None
     body: Schema | Mapping[Version, Schema] | None = None

@@ -322,7 +322,7 @@ class Lifecycle(Protocol):
         The cpusets are kernel lists ("" leaves one open) and are in force before the first process exists. An
         object that an earlier attempt of this host left behind is adopted: it is moved to these cpusets if it
         has others, is else unchanged, and its id is returned.
-        ImageNotFound when the image is not on the host (see :meth:`Images.ensure`); ContainerAlreadyExists
+        ImageNotFound when the image is not on the host (:meth:`Images.pull_image` brings it); ContainerAlreadyExists
         when the name is taken by an object that is not this host's.
         """
         ...

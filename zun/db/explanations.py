@@ -13,13 +13,6 @@ from zun.db import models, session
 table = models.explanations
 
 
-@session.retry
-def put(uuid: str, record: Mapping[str, Any]) -> None:
-    """Keep ``record`` (JSON-able) for the container, in place of an older one."""
-    with session.writer() as connection:
-        put_in(connection, uuid, record)
-
-
 def get(uuid: str) -> session.Row:
     """``record`` and ``created_at``. Raises ExplanationNotFound."""
     with session.reader() as connection:
@@ -30,12 +23,12 @@ def get(uuid: str) -> session.Row:
 
 
 def put_in(connection: sa.Connection, uuid: str, record: Mapping[str, Any]) -> None:
-    """As ``put``, as part of a transaction, for example that which ends the container."""
+    """Keep ``record`` (JSON-able) for the container, in place of an older one, in the transaction that ends it."""
     remove_in(connection, uuid)
     values = {"container_uuid": uuid, "created_at": timeutils.utcnow(), "record": dict(record)}
     connection.execute(table.insert().values(values))
 
 
 def remove_in(connection: sa.Connection, uuid: str) -> None:
-    """Remove it as part of a transaction, for example that which removes the container."""
+    """Remove it, as part of the transaction that removes the container."""
     connection.execute(table.delete().where(table.c.container_uuid == uuid))

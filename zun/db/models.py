@@ -8,6 +8,8 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, sqlite
 
+from zun.common.kinds import Kind
+
 metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_name)s",
@@ -96,7 +98,7 @@ containers = sa.Table(
     metadata,
     sa.Column("id", Id, primary_key=True),
     sa.Column("uuid", text(36), nullable=False, unique=True),
-    sa.Column("kind", text(16), nullable=False, default="container", server_default="container"),  # zun.common.kinds
+    sa.Column("kind", text(16), nullable=False, default=str(Kind.CONTAINER), server_default=str(Kind.CONTAINER)),
     sa.Column("capsule_uuid", text(36)),  # of the capsule that it is a part of
     sa.Column("name", text(255), nullable=False),
     sa.Column("project_id", text(255), nullable=False),
@@ -343,7 +345,7 @@ images = sa.Table(
     sa.Column("local_name", text(64), nullable=False, default="", server_default=""),
     sa.Column("image_id", text(255)),
     sa.Column("size", text(32)),  # bytes
-    sa.Column("status", text(16), nullable=False),  # Pulling, Committing, Available or Error
+    sa.Column("status", text(16), nullable=False),  # an ImageStatus
     sa.Column("status_detail", text(255)),  # how far the pull is, or why it failed
     sa.Column("created_at", Time, nullable=False),
     sa.Column("updated_at", Time),

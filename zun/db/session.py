@@ -111,7 +111,7 @@ def _current() -> _Engines:
 
 
 def engine() -> sa.Engine:
-    """The writing engine, for migrations."""
+    """The one that writes: where the database is, and what is sent there."""
     return _current().writer
 
 

@@ -31,8 +31,6 @@ from zun.scheduler.host_state import Aggregate, Held, HostState
 from zun.scheduler.pace import Pace
 from zun.topology import ClaimConflict, HostTopology, Usage
 
-__all__ = ["Aggregate", "Held", "HostState", "HostTable"]
-
 LOG = logging.getLogger(__name__)
 
 COMPARE_TOGETHER = 100  # hosts: a few milliseconds, in which nobody else has the interpreter

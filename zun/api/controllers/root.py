@@ -80,7 +80,7 @@ class Root:
             if route.json_only and not request.is_json(environ):
                 raise exceptions.UnsupportedMediaType(content_type=f"'{environ.get('CONTENT_TYPE') or ''}'")
             if not route.streams:
-                body = request.body_arguments(environ, route.max_body_bytes)
+                body = request.body_arguments(environ)
         call = request.Call(
             access=Access(self._policy, environ["zun.context"]),
             version=version,

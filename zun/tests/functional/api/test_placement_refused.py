@@ -3,8 +3,8 @@
 
 import pytest
 
-from zun.db import explanations
 from zun.tests.functional.api.test_policies import RECORD, with_rules
+from zun.tests.unit.db.rows import explained
 
 __all__ = ["with_rules"]
 DEDICATED = {"cpu_policy": "dedicated", "cpu": 2, "memory": 512}
@@ -72,7 +72,7 @@ def test_hosts_by_rule(with_rules, scheduler, rule, path):
 
 def test_details_by_rule(with_rules, placed):
     uuid = placed("Error").uuid
-    explanations.put(uuid, {**RECORD, "details": [{"host": "host-1"}]})
+    explained(uuid, {**RECORD, "details": [{"host": "host-1"}]})
     path = f"/v1/containers/{uuid}/explain"
     assert "details" not in with_rules({}).at("1.42").get(path).json
     assert with_rules({"container:explain:host": "@"}).at("1.42").get(path).json["details"] == [{"host": "host-1"}]

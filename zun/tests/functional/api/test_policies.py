@@ -9,8 +9,9 @@ from oslo_utils import uuidutils
 from zun import policies
 from zun.api import app as api_app
 from zun.common.subnets import Pool
-from zun.db import aggregates, capsules, explanations, groups, images, network_ports, networks, registries
+from zun.db import aggregates, capsules, groups, images, network_ports, networks, registries
 from zun.tests.functional.api.client import Client
+from zun.tests.unit.db.rows import explained
 
 CREATE = {"image": "demo"}
 RECORD = dict.fromkeys(("reason", "wanted", "hosts", "filters", "codes", "changes", "details", "details_left_out"))
@@ -198,7 +199,7 @@ def test_each_rule_at_its_place(with_rules, placed, host_up, host_row, rule):
             "u": network(f"unused-{refused}"),
         }
         network_ports.attach(rows["s"], {"network": rows["n"]})
-        explanations.put(rows["e"], RECORD)
+        explained(rows["e"], RECORD)
         aggregates.add_host(rows["h"], "host-1")
         open_to_all = dict.fromkeys(USES.keys() | MEMBERS, "@")
         api = with_rules({**open_to_all, rule: check}).at(version_for(rule))

@@ -21,7 +21,6 @@ from zun.db import (
     capsules,
     container_actions,
     containers,
-    explanations,
     groups,
     images,
     network_ports,
@@ -29,6 +28,7 @@ from zun.db import (
     registries,
 )
 from zun.tests.functional.api.client import Reply
+from zun.tests.unit.db.rows import explained
 
 PEOPLE = ("stranger", "reader", "member", "admin")
 PROJECTS = {"stranger": "other", "reader": "demo", "member": "demo", "admin": "operators"}
@@ -229,5 +229,5 @@ def _names(route: Route, ident: str) -> dict[str, str]:
     elif path.startswith("registries/{ident}"):
         names["ident"] = registries.insert({"project_id": owner, "user_id": "alice", "domain": "d"})["uuid"]
     elif path.endswith("/explain"):
-        explanations.put(ident, EXPLANATION)
+        explained(ident, EXPLANATION)
     return names

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from oslo_utils import uuidutils
 
-from zun.db import compute_nodes, containers, groups, models, session
+from zun.db import compute_nodes, containers, explanations, groups, models, session
 
 _numbers = itertools.count(1)
 
@@ -57,6 +57,12 @@ def page(context, names=(), **wanted):
 def node(hostname, **fields):
     """A compute node in the database; gives its row."""
     return compute_nodes.put(hostname, {**NODE, **fields})
+
+
+def explained(uuid, record):
+    """Let there be an explanation of the container."""
+    with session.writer() as connection:
+        explanations.put_in(connection, uuid, record)
 
 
 def group(policy="anti-affinity", **fields):

@@ -3,7 +3,7 @@ import pytest
 
 from zun.common import exceptions
 from zun.db import containers, explanations
-from zun.tests.unit.db.rows import container, node
+from zun.tests.unit.db.rows import container, explained, node
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -12,8 +12,8 @@ RECORD = {"reason": "full", "codes": {"cpus": 2}, "changes": [], "details": [{"h
 
 def test_a_record_is_kept_as_it_is_and_the_last_one_counts():
     row = container()
-    explanations.put(row["uuid"], {"reason": "another"})
-    explanations.put(row["uuid"], RECORD)
+    explained(row["uuid"], {"reason": "another"})
+    explained(row["uuid"], RECORD)
     found = explanations.get(row["uuid"])
     assert (found["record"], found["container_uuid"]) == (RECORD, row["uuid"])
     assert found["created_at"] is not None
@@ -26,8 +26,8 @@ def test_what_was_never_explained_is_not_found():
 
 def test_each_container_has_its_own():
     first, second = container(), container()
-    explanations.put(first["uuid"], RECORD)
-    explanations.put(second["uuid"], {"reason": "mine"})
+    explained(first["uuid"], RECORD)
+    explained(second["uuid"], {"reason": "mine"})
     containers.destroy(first["uuid"])
     assert explanations.get(second["uuid"])["record"] == {"reason": "mine"}
     with pytest.raises(exceptions.ExplanationNotFound):
@@ -38,7 +38,7 @@ def test_it_goes_with_its_container():
     unplaced, placed = container(), container(status="Error", host="h1")
     node("h1")
     for row in (unplaced, placed):
-        explanations.put(row["uuid"], RECORD)
+        explained(row["uuid"], RECORD)
     assert containers.destroy_unplaced(unplaced["uuid"])
     assert not containers.destroy_unplaced(placed["uuid"])
     assert explanations.get(placed["uuid"])["record"] == RECORD

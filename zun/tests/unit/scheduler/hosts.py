@@ -10,7 +10,7 @@ from oslo_config import cfg
 from zun import conf as zun_conf
 from zun.scheduler import weighers
 from zun.scheduler.columns import Columns
-from zun.scheduler.host_table import HostState
+from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
 from zun.tests.functional.cloud import machine
 from zun.topology import HostTopology, PlacementRequest, Plan, Usage, plan

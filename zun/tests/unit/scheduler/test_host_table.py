@@ -15,7 +15,8 @@ from oslo_db import exception as db_exc
 from zun.common.context import RequestContext
 from zun.db import aggregates, compute_nodes, containers, groups, models, services, session
 from zun.objects.placement import cpuset_record
-from zun.scheduler.host_table import MANY, Aggregate, Held, HostState, HostTable
+from zun.scheduler.host_state import Aggregate, Held, HostState
+from zun.scheduler.host_table import MANY, HostTable
 from zun.tests.fixtures import AtOnce
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
