@@ -32,7 +32,7 @@ from zun import conf as zun_conf
 from zun.common import rpc
 from zun.common.context import RequestContext
 from zun.compute.compute_node_tracker import ComputeNodeTracker
-from zun.compute.networks import Networks
+from zun.compute.networks import Networks, Published
 from zun.compute.parts import Parts
 from zun.compute.rpcapi import ComputeAPI
 from zun.compute.shared_pool import SharedPool
@@ -126,7 +126,7 @@ class Agents:
                 tracker.rebuild(held.get(name, []))
                 pool = SharedPool(tracker, driver)
                 silent: Any = Silent()
-                networks = Networks(name, InMemoryNetworks())
+                networks = Networks(name, InMemoryNetworks(), Published.from_conf(cfg.CONF))
                 started[name] = Parts.of_host(name, tracker, pool, driver, self._scheduler, silent, networks)
         return started
 

@@ -44,7 +44,7 @@ def inventory(conf: cfg.ConfigOpts, discovered: HostTopology, facts: HostFacts) 
         "disk_quota_supported": facts.disk_quota_supported,
         "disk_allocation_ratio": compute.disk_allocation_ratio,
         "enable_cpu_pinning": compute.enable_cpu_pinning,
-        "availability_zone": compute.availability_zone or conf.default_availability_zone,
+        "availability_zone": own_zone(conf),
         "labels": {**facts.labels, **compute.labels},
         "runtimes": facts.runtimes,
         "architecture": facts.architecture,
@@ -53,6 +53,11 @@ def inventory(conf: cfg.ConfigOpts, discovered: HostTopology, facts: HostFacts) 
         "kernel_version": facts.kernel_version,
     }
     return Inventory(topology, columns)
+
+
+def own_zone(conf: cfg.ConfigOpts) -> str:
+    """The zone that this host reports. One of its aggregates may name another: see ``zun.common.zones``."""
+    return str(conf.compute.availability_zone or conf.default_availability_zone)
 
 
 def _cpus(name: str, text: str) -> CpuSet | None:

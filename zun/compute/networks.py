@@ -28,9 +28,9 @@ LOG = logging.getLogger(__name__)
 class Published:
     """Where exposed ports are published: the address and the ports (both ends included) of this host."""
 
-    address: str = "127.0.0.1"
-    first: int = 30000
-    last: int = 32767
+    address: str
+    first: int
+    last: int
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
@@ -41,10 +41,10 @@ class Published:
 class Networks:
     """Threads may share it. An operation on one container is done by one of them at a time, which callers see to."""
 
-    def __init__(self, hostname: str, driver: NetworkDriver, published: Published | None = None) -> None:
+    def __init__(self, hostname: str, driver: NetworkDriver, published: Published) -> None:
         self._hostname = hostname
         self._driver = driver
-        self._published = published or Published()
+        self._published = published
         self._locks = KeyedLocks()  # by network
         self._publishing = threading.Lock()
         self._random = random.Random()

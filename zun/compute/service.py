@@ -24,7 +24,7 @@ from zun.compute.auditor import Auditor
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.endpoint import ComputeEndpoint
 from zun.compute.images import Accounts, Images
-from zun.compute.inventory import inventory
+from zun.compute.inventory import inventory, own_zone
 from zun.compute.lines import Lines
 from zun.compute.networks import Networks, Published
 from zun.compute.parts import Parts
@@ -151,8 +151,7 @@ class ComputeService:
         self._events.join(timeout=5)
 
     def _heartbeat(self) -> None:
-        zone = self._conf.compute.availability_zone or self._conf.default_availability_zone
-        ZunService.heartbeat(admin_context(), self._host, COMPUTE_BINARY, zone)
+        ZunService.heartbeat(admin_context(), self._host, COMPUTE_BINARY, own_zone(self._conf))
 
     def _update_inventory(self) -> None:
         context = admin_context()

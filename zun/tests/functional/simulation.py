@@ -28,7 +28,7 @@ from zun.common.context import RequestContext, admin_context
 from zun.common.states import Status
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.inventory import inventory
-from zun.compute.networks import Networks
+from zun.compute.networks import Networks, Published
 from zun.compute.parts import Parts
 from zun.compute.reconcile import Step, first_step
 from zun.compute.shared_pool import SharedPool
@@ -100,7 +100,7 @@ class Agent:
         self.driver = world.drivers[name]
         self.tracker = ComputeNodeTracker(name)
         self.pool = SharedPool(self.tracker, self.driver)
-        networks = Networks(name, InMemoryNetworks())
+        networks = Networks(name, InMemoryNetworks(), Published.from_conf(world.conf))
         self.parts = Parts.of_host(name, self.tracker, self.pool, self.driver, world, world, networks)
 
     def start(self) -> None:
