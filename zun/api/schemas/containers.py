@@ -98,7 +98,7 @@ def update(settings: Settings) -> Schema:
 # Create.
 
 _PORT_OR_NETWORK = {"type": "string", "minLength": 1, "maxLength": 255}
-_MOST = 100  # networks, and mounts, of one container: each network is looked up, each mount made ready
+MOST = 100  # networks, and mounts, of one container: each network is looked up, each mount made ready
 _FIXED_IPS = {"v4-fixed-ip": 4, "v6-fixed-ip": 6}
 
 
@@ -115,7 +115,7 @@ def _nets(value: list[dict[str, str]] | None) -> list[dict[str, str]] | None:
 _NETS = Field(
     {
         "type": ["array", "null"],
-        "maxItems": _MOST,
+        "maxItems": MOST,
         "items": {
             "type": "object",
             "properties": {
@@ -133,7 +133,7 @@ _NETS = Field(
 _MOUNTS = Field(
     {
         "type": ["array", "null"],
-        "maxItems": _MOST,
+        "maxItems": MOST,
         "items": {
             "type": "object",
             "properties": {

@@ -12,13 +12,22 @@ import pytest
 from oslo_config import cfg
 
 from zun import conf as zun_conf
-from zun.api import microversion
-from zun.common import exceptions
+from zun.api import capsules, errors, microversion, mounts, policy, request
+from zun.api.controllers.v1.placement import DEFAULT_LIMIT
+from zun.api.schemas import containers as schemas
+from zun.common import exceptions, secrets
+from zun.common.groups import Policy
+from zun.common.states import ImageStatus
+from zun.common.units import MIB
+from zun.compute import audit, service
 from zun.conf import opts
-from zun.scheduler.explain import HostCode
+from zun.container.docker import console, events
+from zun.db import container_actions, session
+from zun.osc import each
+from zun.scheduler.explain import DISK, EXPLAINED_HOSTS, HostCode
 from zun.tests.unit.api.test_openapi import ROUTES
 from zun.tests.unit.test_entry_points import GROUPS
-from zun.topology.refusal import RefusalCode
+from zun.topology.refusal import Dimension, RefusalCode
 
 ROOT = pathlib.Path(__file__).parents[3]
 SOURCE = ROOT / "doc" / "source"
@@ -30,6 +39,11 @@ PAGES = {
 
 def page(name):
     return PAGES[f"doc/source/{name}.rst"]
+
+
+def prose(name):
+    """The page on one line."""
+    return re.sub(r"\s+", " ", page(name))
 
 
 def section(text, title):
@@ -57,8 +71,62 @@ def test_the_reference_has_the_routes_and_their_versions():
 
 def test_the_reference_has_errors_that_there_are():
     told = set(re.findall(r"^\d{3} +``([a-z-]+)``", section(page("reference/api"), "Errors"), re.MULTILINE))
-    ours = {each.slug() for each in vars(exceptions).values() if hasattr(each, "slug")}
-    assert told - ours == {"request-too-large"}  # a class of webob's
+    classes = [*vars(exceptions).values(), *vars(errors).values()]
+    ours = {found.slug() for found in classes if hasattr(found, "slug")}
+    assert told - ours == set()
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ("``dimension`` is one of ``{}``", [*Dimension, DISK]),
+        ("``code`` is one of ``{}``", audit.CODES),
+        ("``layer`` one of ``{}``", audit.Layer),
+        ("``policy`` is one of ``{}``", Policy),
+        ("An image shows ``status`` (``{}``)", ImageStatus),
+    ],
+)
+def test_the_reference_has_every_word_of_a_closed_list(told, words):
+    before, behind = told.split("{}")
+    found = re.search(f"{re.escape(before)}(.*?){re.escape(behind)}(?:[^`]|$)", prose("reference/api"))
+    assert found is not None
+    assert sorted(re.findall(r"[\w-]+", found[1].replace("`` or ``", " "))) == sorted(map(str, words))
+
+
+COUNTED = {"one": 1, "two": 2, "ten": 10, "hundred": 100}
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "real"),
+    [
+        ("admin/audit", r"(One) percent or more of the memory", audit.REMOTE_PERCENT),
+        ("admin/authentication", r"An edited file counts within (ten) seconds", policy.RELOAD_SECONDS),
+        ("admin/lifecycle", r"connects again, at least every (two) seconds", events.LONGEST_DELAY),
+        ("admin/lifecycle", r"the newest (\d+) are kept", container_actions.KEPT),
+        ("admin/lifecycle", r"a (hundred) of them at most", container_actions.OLD_TOGETHER),
+        ("admin/lifecycle", r"after (ten) minutes its action ends", service.LOST_SECONDS / 60),
+        ("cli/index", r"go out at microversion 1\.(\d+), the last one", each.SECURITY_GROUPS_END.partition(".")[2]),
+        ("install/distributed", r"asks again every (ten) seconds", session.SERVER_WAIT_SECONDS),
+        ("reference/api", r"``latest`` is 1\.(\d+)", microversion.MAX.minor),
+        ("reference/api", r"hosts nearest to fitting, at most (\d+),", EXPLAINED_HOSTS),
+        ("reference/api", r"``count``, 1 to (\d+)", schemas.COUNT.schema["maximum"]),
+        ("reference/api", r"``limit`` \((\d+) unless given", DEFAULT_LIMIT),
+        ("reference/api", r"unless given, (\d+) at most\)", schemas.LIMIT.schema["maximum"]),
+        ("reference/api", r"A body of more than (\d+) MiB", request.MAX_BODY_BYTES / MIB),
+        ("reference/api", r"``logs`` and ``execute`` answer with (\d+) MiB at most", console.OUTPUT_LIMIT / MIB),
+        ("user/capsules", r"it is tried (ten) times more", capsules.INIT_RETRIES),
+        ("user/explain", r"At most (\d+) hosts are described", EXPLAINED_HOSTS),
+        ("user/explain", r"Counting stops at (\d+) unless", DEFAULT_LIMIT),
+        ("user/mounts", r"A container has at most (\d+) mounts", schemas.MOST),
+        ("user/mounts", r"have (\d+) KiB together", mounts.FILES_LIMIT / 1024),
+        ("user/networks", r"A request may name at most (\d+)", schemas.MOST),
+        ("user/registries", r"of which (\d+) characters count", secrets.KEY_CHARACTERS),
+    ],
+)
+def test_a_number_of_a_page_is_that_of_the_code(name, told, real):
+    found = re.search(told, prose(name))
+    assert found is not None, "the page does not say so"
+    assert float(COUNTED.get(found[1].lower(), found[1])) == float(real)
 
 
 def test_every_code_of_a_refusal_is_explained():
