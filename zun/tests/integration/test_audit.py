@@ -15,7 +15,6 @@ import pytest
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.host import Host, group_of
 from zun.tests.integration.programs import Api, Client, free_port
-from zun.tests.unit.container.samples import until
 from zun.topology import CpuSet, discover
 
 pytestmark = pytest.mark.docker
@@ -131,7 +130,7 @@ def test_a_process_of_the_host_that_was_put_on_a_dedicated_cpu(host):
     with subprocess.Popen(["taskset", "-c", cpus, "sleep", "1000"]) as process:
         try:
             host.strays.append(f"({process.pid})")
-            until(lambda: pathlib.Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
+            wait_for(lambda: pathlib.Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
             assert (dedicated.uuid, "foreign", "process", False) in host.told()
         finally:
             process.kill()
@@ -212,7 +211,7 @@ def test_what_the_kernel_tells_of_a_container(host):
     container = host.run(**DEDICATED)
     state = host.driver.show(container)
     # Docker says that it runs while it is still runc, which has several threads.
-    until(lambda: pathlib.Path(f"/proc/{state.pid}/comm").read_text() == "sleep\n")
+    wait_for(lambda: pathlib.Path(f"/proc/{state.pid}/comm").read_text() == "sleep\n")
     view = host.driver.pinning_view(container, state)
     assert (str(view.cgroup_cpus), str(view.cgroup_mems)) == (state.cpuset_cpus, state.cpuset_mems)
     assert [(each.cpus, each.count, each.tid, each.name) for each in view.threads] == [
@@ -221,7 +220,7 @@ def test_what_the_kernel_tells_of_a_container(host):
     assert all(view.cgroup_cpus <= parent.cpus for parent in view.parents) and len(view.parents) >= 1
     assert CpuSet(view.pages) <= CpuSet([cell.id for cell in discover().cells])
     # The kernel adds up what a group has every two seconds.
-    until(lambda: sum(host.driver.pinning_view(container, state).pages.values()) > 0)
+    wait_for(lambda: sum(host.driver.pinning_view(container, state).pages.values()) > 0)
 
 
 def test_through_the_api_and_the_client(program, tmp_path, docker_url):

@@ -16,9 +16,10 @@ from zun.common.states import Status
 from zun.container.docker import DockerDriver
 from zun.container.docker.client import Settings
 from zun.container.driver import RESYNC, RuntimeEvent
+from zun.tests.fixtures import wait_for
 from zun.tests.integration.container.proxy import proxied
 from zun.tests.unit.container.contract import Rig, listening
-from zun.tests.unit.container.samples import Sample, until
+from zun.tests.unit.container.samples import Sample
 from zun.topology import CpuSet
 
 pytestmark = pytest.mark.docker
@@ -235,7 +236,7 @@ def test_command_that_does_not_exist(rig: Rig) -> None:
 
 def test_log_streams(rig: Rig) -> None:
     container = rig.running(command=["sh", "-c", "echo out; echo err >&2; echo last"])
-    until(lambda: rig.state(container).status is Status.STOPPED)
+    wait_for(lambda: rig.state(container).status is Status.STOPPED)
     assert rig.driver.logs(container, stdout=False) == "err\n"
     assert rig.driver.logs(container, stderr=False) == "out\nlast\n"
 
@@ -244,14 +245,14 @@ def test_tail_of_a_log(rig: Rig) -> None:
     # One stream: the daemon copies each stream in its own thread and counts the lines of both,
     # so which line is the last of two streams is a race.
     container = rig.running(command=["sh", "-c", "echo first; echo middle; echo last"])
-    until(lambda: rig.state(container).status is Status.STOPPED)
+    wait_for(lambda: rig.state(container).status is Status.STOPPED)
     assert rig.driver.logs(container, tail="1") == "last\n"
     assert rig.driver.logs(container, stderr=False, tail="2") == "middle\nlast\n"
 
 
 def test_log_of_a_terminal(rig: Rig) -> None:
     container = rig.running(command=["echo", "tty"], tty=True)
-    until(lambda: rig.state(container).status is Status.STOPPED)
+    wait_for(lambda: rig.state(container).status is Status.STOPPED)
     assert rig.driver.logs(container) == "tty\r\n"
 
 
@@ -259,7 +260,7 @@ def test_log_of_a_terminal(rig: Rig) -> None:
 def test_log_that_is_too_large(rig: Rig, tty: bool) -> None:
     script = "head -c 17000000 /dev/zero | tr '\\0' x; echo; echo last"
     container = rig.running(command=["sh", "-c", script], tty=tty)
-    until(lambda: rig.state(container).status is Status.STOPPED)
+    wait_for(lambda: rig.state(container).status is Status.STOPPED)
     with pytest.raises(exceptions.Conflict, match="larger than 16 MiB"):
         rig.driver.logs(container)
     assert rig.driver.logs(container, tail="1").splitlines() == ["last"]
@@ -276,7 +277,7 @@ def test_top_with_arguments(rig: Rig) -> None:
     container = rig.running()
     pid = str(rig.state(container).pid)
     expected = {"Titles": ["PID", "COMMAND"], "Processes": [[pid, "sleep"]]}
-    until(lambda: rig.driver.top(container, "-o pid,comm") == expected)  # at first it may still be runc
+    wait_for(lambda: rig.driver.top(container, "-o pid,comm") == expected)  # at first it may still be runc
 
 
 # Kernel
@@ -292,7 +293,7 @@ def test_process_that_pinned_itself_is_told_from_its_group(rig: Rig) -> None:
         view = rig.driver.kernel_view(container, state)
         return view is not None and (view.cpus, view.cgroup_cpus) == (CpuSet("0"), CpuSet("0-1"))
 
-    until(pinned)
+    wait_for(pinned)
 
 
 def test_pid_of_another_process_is_not_ours(rig: Rig) -> None:
@@ -409,7 +410,7 @@ def test_image_facts_are_the_images_own(rig: Rig, api: docker.APIClient) -> None
 def test_an_image_of_a_container(rig: Rig, api: docker.APIClient) -> None:
     name = f"zun-commit:{uuid.uuid4()}"
     container = rig.running(command=["sh", "-c", "echo kept > /kept; exec sleep 1000"], environment={"MINE": "1"})
-    until(lambda: rig.driver.execute(container, ["cat", "/kept"], 60) == ("kept\n", 0))
+    wait_for(lambda: rig.driver.execute(container, ["cat", "/kept"], 60) == ("kept\n", 0))
     try:
         facts = rig.driver.commit(container, name)
         assert facts.command[:2] == ("sh", "-c") and facts.size > 0
@@ -417,7 +418,7 @@ def test_an_image_of_a_container(rig: Rig, api: docker.APIClient) -> None:
         made = rig.sample(image=name, command=["cat", "/kept"], cpu_policy="shared")
         rig.driver.create(made, cpuset_cpus="0", cpuset_mems="0")
         rig.driver.start(made)
-        until(lambda: rig.driver.logs(made) == "kept\n")
+        wait_for(lambda: rig.driver.logs(made) == "kept\n")
         assert rig.driver.find_images("zun-commit") == []
         # A stranger's container of it is not taken for one of this host, and knows nothing of CPUs.
         stranger = api.create_container(name, ["true"])["Id"]

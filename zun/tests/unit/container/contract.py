@@ -16,7 +16,8 @@ import pytest
 from zun.common import exceptions
 from zun.common.states import Status
 from zun.container.driver import RESYNC, ContainerDriver, RuntimeEvent, RuntimeState
-from zun.tests.unit.container.samples import Sample, until
+from zun.tests.fixtures import wait_for
+from zun.tests.unit.container.samples import Sample
 from zun.topology import CpuSet
 
 
@@ -225,7 +226,7 @@ class DriverContract:
     def test_kill(self, rig: Rig) -> None:
         container = rig.running()
         rig.driver.kill(container)
-        state = until(lambda: (found := rig.state(container)).pid == 0 and found)
+        state = wait_for(lambda: (found := rig.state(container)).pid == 0 and found)
         assert (state.status, state.exit_code) == (Status.STOPPED, 137)
 
     def test_signal_that_ends_nothing(self, rig: Rig) -> None:
@@ -297,7 +298,7 @@ class DriverContract:
             while starts < 2:
                 event = inbox.get(timeout=60)
                 starts += (event.uuid, event.action) == (container.uuid, "start")
-        state = until(lambda: (found := rig.state(container)).status is Status.STOPPED and found)
+        state = wait_for(lambda: (found := rig.state(container)).status is Status.STOPPED and found)
         assert state.exit_code == 1
 
     # Removing
@@ -328,7 +329,7 @@ class DriverContract:
     def test_auto_remove(self, rig: Rig) -> None:
         container = rig.running(auto_remove=True)
         rig.driver.stop(container, 0)
-        until(lambda: rig.driver.show(container) is None)
+        wait_for(lambda: rig.driver.show(container) is None)
         rig.driver.delete(container, force=True)
 
     def test_delete_while_it_removes_itself(self, rig: Rig) -> None:
@@ -470,7 +471,7 @@ class DriverContract:
 
     def test_logs(self, rig: Rig) -> None:
         container = rig.running(command=["echo", "one line"])
-        until(lambda: rig.state(container).status is Status.STOPPED)
+        wait_for(lambda: rig.state(container).status is Status.STOPPED)
         assert rig.driver.logs(container) == "one line\n"
         assert rig.driver.logs(container, tail="1") == "one line\n"
         assert rig.driver.logs(container, tail=0) == ""
@@ -497,7 +498,7 @@ class DriverContract:
             assert set(found) == {"Titles", "Processes"}
             return [row[found["Titles"].index("CMD")] for row in found["Processes"]]
 
-        until(lambda: commands() == ["sleep 1000"])  # Docker says that it runs while it is still runc
+        wait_for(lambda: commands() == ["sleep 1000"])  # Docker says that it runs while it is still runc
 
     def test_stats(self, rig: Rig) -> None:
         found = rig.driver.stats(rig.running(name="measured"))
@@ -611,6 +612,7 @@ class DriverContract:
 
     def test_an_image_that_nobody_has_is_removed(self, rig: Rig) -> None:
         rig.driver.remove_image("zun-no-such-image:1")
+        assert rig.driver.find_image("zun-no-such-image:1") is None
 
     def test_image_on_the_host(self, rig: Rig) -> None:
         facts = rig.driver.find_image("zun-demo")

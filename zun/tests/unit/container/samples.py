@@ -2,9 +2,8 @@
 """Containers for driver tests: only what a driver reads of one."""
 
 import uuid as uuids
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from time import monotonic, sleep
 from typing import Any
 
 from zun.common.states import Status
@@ -37,12 +36,3 @@ class Sample:
     healthcheck: Mapping[str, Any] | None = None
     runtime: str | None = None
     exposed_ports: Mapping[str, Any] | None = None
-
-
-def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """Return the first true answer of ``condition``; fail after ``seconds``."""
-    deadline = monotonic() + seconds
-    while not (answer := condition()):
-        assert monotonic() < deadline, f"still {answer!r} after {seconds} s"
-        sleep(0.01)
-    return answer

@@ -76,6 +76,7 @@ def test_a_container_more(limits, existing, asked, over):
 def test_other_projects_do_not_count():
     container(project_id="other", cpu=20)
     containers.insert(values(cpu=20), DEFAULTS)
+    assert quotas.usage("demo")["cpu"] == 20
 
 
 @pytest.mark.parametrize(
