@@ -26,25 +26,6 @@ UP = {
     "updated_at": None,
     "created_at": NOW,
 }
-ALL_FILTERS = (
-    "RetryFilter",
-    "ComputeFilter",
-    "AvailabilityZoneFilter",
-    "RuntimeFilter",
-    "IsolationFilter",
-    "AggregateExtraSpecsFilter",
-    "ImagePropertiesFilter",
-    "LabelFilter",
-    "SameHostFilter",
-    "DifferentHostFilter",
-    "GroupAffinityFilter",
-    "GroupAntiAffinityFilter",
-    "RamFilter",
-    "CPUFilter",
-    "DiskFilter",
-    "PciPassthroughFilter",
-    "CpuSetFilter",
-)
 
 
 def configuration(**options):
@@ -55,6 +36,9 @@ def configuration(**options):
         group, _, option = name.rpartition("__")
         conf.set_override(option, value, group=group or None)
     return conf
+
+
+ALL_FILTERS = tuple(configuration().scheduler.enabled_filters)
 
 
 def host(hostname="h1", topology=None, **fields):
