@@ -2,7 +2,9 @@
 """Imports point one way. The table is the rule; doc/source/contributor/architecture.rst explains it."""
 
 import ast
+import importlib.metadata
 import pathlib
+import re
 import sys
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 import zun
 
 ROOT = pathlib.Path(zun.__file__).parent
+REQUIREMENTS = ROOT.parent / "requirements.txt"
 
 # Package -> what of the project it may import, a package or one module of it.
 MAY_IMPORT = {
@@ -43,6 +46,15 @@ def imported(path):
         yield from (name.removeprefix("zun.") for name in names if name.startswith("zun."))
 
 
+def roots_of(path):
+    """The first part of the name of every module that a file imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield str(node.module).split(".")[0]
+
+
 @pytest.mark.parametrize("package", MAY_IMPORT)
 def test_a_package_imports_only_what_is_below_it(package):
     allowed = MAY_IMPORT[package] | {package}
@@ -56,11 +68,15 @@ def test_a_package_imports_only_what_is_below_it(package):
 
 
 def test_the_allocator_needs_the_standard_library_only():
-    roots = set()
-    for path in (ROOT / "topology").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import):
-                roots |= {alias.name.split(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                roots.add(str(node.module).split(".")[0])
+    roots = {root for path in (ROOT / "topology").glob("*.py") for root in roots_of(path)}
     assert roots - sys.stdlib_module_names == {"zun"}
+
+
+@pytest.mark.skipif(not REQUIREMENTS.exists(), reason="not in an installed package")
+def test_the_requirements_are_what_is_imported():
+    """But for the commands of the client, which are with the extra of that name."""
+    others = [path for path in ROOT.rglob("*.py") if path.relative_to(ROOT).parts[0] not in ("tests", "osc")]
+    roots = {name for path in others for name in roots_of(path)} - sys.stdlib_module_names - {"zun"}
+    distributions = importlib.metadata.packages_distributions()
+    listed = re.findall(r"^([\w.]+)", REQUIREMENTS.read_text(), re.MULTILINE)
+    assert {distributions[root][0].lower() for root in roots} == {name.lower() for name in listed}
