@@ -5,6 +5,12 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
+FOR_EVER = -1.0
+
+
+class StillHeld(Exception):
+    """Somebody else has held the lock all the time that there was to wait."""
+
 
 class KeyedLocks:
     """``with locks(key)`` runs alone among those of the same key."""
@@ -14,9 +20,15 @@ class KeyedLocks:
         self._locks: dict[str, tuple[threading.RLock, int]] = {}  # key -> the lock and how many want it
 
     @contextlib.contextmanager
-    def __call__(self, key: str) -> Iterator[None]:
-        with self.wanting(key) as lock, lock:
-            yield
+    def __call__(self, key: str, patience: float = FOR_EVER) -> Iterator[None]:
+        """Raises StillHeld when it is not free within ``patience`` seconds."""
+        with self.wanting(key) as lock:
+            if not lock.acquire(timeout=patience):
+                raise StillHeld
+            try:
+                yield
+            finally:
+                lock.release()
 
     @contextlib.contextmanager
     def wanting(self, key: str) -> Iterator[threading.RLock]:

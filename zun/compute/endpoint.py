@@ -14,6 +14,7 @@ from zun.compute.archives import Archives
 from zun.compute.auditor import Auditor
 from zun.compute.images import Images
 from zun.compute.lines import Lines
+from zun.compute.operations import PATIENCE
 from zun.compute.parts import Parts
 from zun.compute.size import Size
 from zun.compute.terminals import TerminalDesk
@@ -103,7 +104,8 @@ class ComputeEndpoint:
 
     @expected
     def update(self, context: RequestContext, *, container: Container, **size: Unpack[Size]) -> Container:
-        return self._parts.resizer.update(context, container, **size)
+        # Whoever asks waits in one of few threads, and a stop that is under way may take an hour.
+        return self._parts.resizer.update(context, container, **size, patience=PATIENCE)
 
     @expected
     def logs(

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from zun.common import exceptions
+from zun.compute import auditor
 from zun.container.driver import Intruder, ParentGroup
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for
@@ -212,6 +213,15 @@ def test_a_container_in_the_middle_of_an_operation_is_left_alone(cloud, context,
     by_hand(driver, dedicated, "0-7")
     db.update(dedicated.uuid, {"task_state": "container_stopping"})
     answer = audit(cloud, context, repair=True)
+    assert (answer["findings"], answer["containers"]) == ([], {"ok": 0, "skipped": 1})
+
+
+def test_a_container_that_stays_busy_is_not_waited_for(cloud, context, driver, dedicated, monkeypatch):
+    """Not by its row: nobody writes that an image is made of it."""
+    monkeypatch.setattr(auditor, "PATIENCE", 0.1)
+    by_hand(driver, dedicated, "0-7")
+    with cloud.agents["one"].parts.operations.locks(dedicated.uuid):
+        answer = audit(cloud, context, repair=True)
     assert (answer["findings"], answer["containers"]) == ([], {"ok": 0, "skipped": 1})
 
 
