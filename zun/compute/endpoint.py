@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """RPC surface of zun-compute. It routes messages and decides nothing."""
 
-import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
@@ -212,15 +211,12 @@ class ComputeEndpoint:
     ) -> None:
         """``target`` is what ``work`` is about: a container, or the uuid of something else."""
         uuid = target if isinstance(target, str) else target.uuid
-        waiting = contextlib.ExitStack()  # for a free thread: nobody may take it for lost
-        waiting.enter_context(self._parts.operations.locks.wanting(uuid))
 
         def run() -> None:
             context.update_store()  # log lines of this thread bear the request's id
-            with waiting:
-                try:
-                    work(context, target, *args, **kwargs)
-                except Exception:
-                    LOG.exception("%s: %s failed", uuid, work.__name__)
+            try:
+                work(context, target, *args, **kwargs)
+            except Exception:
+                LOG.exception("%s: %s failed", uuid, work.__name__)
 
         self._lines.put(uuid, run)

@@ -31,6 +31,11 @@ class Lines:
             elif name is None or all(name != other for other, _ in line):
                 line.append((name, work))
 
+    def about(self) -> set[str]:
+        """What work is under way or waits about."""
+        with self._lock:
+            return set(self._lines)
+
     def _run(self, about: str) -> None:
         while True:
             with self._lock:

@@ -121,7 +121,7 @@ class ComputeService:
             TerminalDesk(self._driver, proxy.base_url, proxy.token_ttl),
             self._lines,
             conf.docker.execute_timeout,
-            Images(self._driver, accounts, self.parts.images, self.parts.operations.locks),
+            Images(self._driver, accounts, self.parts.images),
             self.archives,
         )
         self._server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, self._host, [endpoint])
@@ -149,6 +149,10 @@ class ComputeService:
         self._workers.shutdown(wait=True)
         self._scheduler_api.close()
         self._events.join(timeout=5)
+
+    def busy(self) -> set[str]:
+        """What is worked on, or will be once there is a free thread: nobody may take it for lost."""
+        return self._lines.about() | self.parts.operations.locks.wanted().keys()
 
     def _heartbeat(self) -> None:
         zone = self._conf.compute.availability_zone or self._conf.default_availability_zone
@@ -218,7 +222,7 @@ class ComputeService:
         unsettled = self._networks.unsettled(context, containers)
         for uuid in self.tracker.disagreeing(containers):
             self._background(uuid, self.parts.resizer.settle, context, uuid)
-        busy = self.parts.operations.locks.wanted()
+        busy = self.busy()
         for container in containers:
             uuid = container.uuid
             # Its operation is over and could not say so: the database was away.
@@ -243,7 +247,7 @@ class ComputeService:
     def _end_lost(self, context: RequestContext) -> None:
         """Tell who waits for them what will not end: messages were lost, or an end that the database was not told."""
         before = timeutils.utcnow() - datetime.timedelta(seconds=LOST_SECONDS)
-        busy = list(self.parts.operations.locks.wanted())
+        busy = self.busy()
         reason = "The compute service could not note how it ended. Delete the image and try again."
         Image.fail_unfinished(context, self._host, reason, before, busy)
         for lost in ContainerActionEvent.end_lost(context, self._host, before, busy):

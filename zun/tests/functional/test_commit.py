@@ -139,7 +139,7 @@ def test_one_that_could_not_note_its_end_is_an_error(cloud, context, monkeypatch
         patch.setattr(db, "update", gone_away)
         uuid = commit(cloud, context, source)
         assert ended(source)[0] == "Error"
-    wait_for(lambda: not agent.parts.operations.locks.wanted())
+    wait_for(lambda: not agent.busy())
     assert (seen, db.get(uuid)["status"]) == ([("Committing", None)], "Committing")
     agent._end_lost(context)
     assert db.get(uuid)["status"] == "Error"

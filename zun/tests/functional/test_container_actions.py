@@ -144,7 +144,7 @@ def test_what_waits_for_a_free_thread_is_not_lost(database, context, monkeypatch
         cloud.drivers["one"].before("pause", lambda _: free.wait(60))
         cloud.compute_api.pause(asked("pause", busy, 2), busy)
         cloud.compute_api.stop(asked("stop", container, 3), container)
-        wait_for(lambda: container.uuid in agent.parts.operations.locks.wanted())
+        wait_for(lambda: container.uuid in agent.busy())
         monkeypatch.setattr(service, "LOST_SECONDS", -60)
         agent._end_lost(context)
         assert db.find(container.uuid, "req-3")[0]["message"] is None

@@ -46,3 +46,14 @@ def test_what_waits_already_is_not_asked_for_again():
         lines.put("a", functools.partial(done.append, "asked"))
         go_on.set()
     assert done == ["look", "look", "other", "asked"]
+
+
+def test_what_it_is_about_is_told_until_it_is_done():
+    go_on = threading.Event()
+    with ThreadPoolExecutor(1) as workers:
+        lines = Lines(workers)
+        for about in ("under way", "waits", "waits"):
+            lines.put(about, lambda: go_on.wait(60))
+        told = lines.about()
+        go_on.set()
+    assert (told, lines.about()) == ({"under way", "waits"}, set())
