@@ -22,6 +22,8 @@ from zun.objects import Container
 
 LOG = logging.getLogger(__name__)
 
+LONG_SECONDS = 10  # of a stop: what runtimes, and clients, wait by default
+
 # What a caller is told of as itself, without this service logging a traceback.
 expected = oslo_messaging.expected_exceptions(exceptions.ZunError)
 
@@ -75,11 +77,11 @@ class ComputeEndpoint:
 
     @rpc.quick
     def stop(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
-        self._submit(self._parts.lifecycle.stop, context, container, timeout)
+        self._submit(self._parts.lifecycle.stop, context, container, timeout, waits=_is_long(timeout))
 
     @rpc.quick
     def reboot(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
-        self._submit(self._parts.lifecycle.reboot, context, container, timeout)
+        self._submit(self._parts.lifecycle.reboot, context, container, timeout, waits=_is_long(timeout))
 
     @rpc.quick
     def rebuild(self, context: RequestContext, *, container: Container) -> None:
@@ -207,9 +209,10 @@ class ComputeEndpoint:
         context: RequestContext,
         target: Container | str,
         *args: Any,
+        waits: bool = False,
         **kwargs: Any,
     ) -> None:
-        """``target`` is what ``work`` is about: a container, or the uuid of something else."""
+        """``target`` is what ``work`` is about: a container, or the uuid of something else. ``waits`` as of Lines."""
         uuid = target if isinstance(target, str) else target.uuid
 
         def run() -> None:
@@ -219,4 +222,9 @@ class ComputeEndpoint:
             except Exception:
                 LOG.exception("%s: %s failed", uuid, work.__name__)
 
-        self._lines.put(uuid, run)
+        self._lines.put(uuid, run, waits=waits)
+
+
+def _is_long(timeout: int | None) -> bool:
+    """Whether a stop may wait for longer than one that nobody said anything of."""
+    return (timeout or 0) > LONG_SECONDS

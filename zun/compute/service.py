@@ -45,6 +45,8 @@ LOG = logging.getLogger(__name__)
 LOST_SECONDS = 600  # a message that has not been read for so long is lost: its host is known to be down much sooner
 ARCHIVE_SWEEP_SECONDS = 30
 IMAGE_SWEEP_SECONDS = 3600
+LONG_STOPS = 256  # at the same time; they wait for processes to end, and cost nothing meanwhile
+LOOK_SECONDS = 1.0  # that a look waits for what is under way with its container; then it comes behind that
 SPARE_LOOKS = 4  # looks at containers in which nothing is under way, at the same time
 
 
@@ -96,7 +98,8 @@ class ComputeService:
             self._volumes,
         )
         self._workers = concurrent.futures.ThreadPoolExecutor(max_workers=conf.compute.workers)
-        self._lines = Lines(self._workers)
+        self._stops = concurrent.futures.ThreadPoolExecutor(max_workers=LONG_STOPS, thread_name_prefix="stop")
+        self._lines = Lines(self._workers, self._stops)
         self._looks = Looks(self._look, conf.compute.workers + SPARE_LOOKS)
         context = admin_context()
         self._heartbeat()
@@ -147,6 +150,7 @@ class ComputeService:
         self._server.wait()
         self._looks.stop()
         self._workers.shutdown(wait=True)
+        self._stops.shutdown(wait=True)
         self._scheduler_api.close()
         self._events.join(timeout=5)
 
@@ -272,7 +276,14 @@ class ComputeService:
             LOG.warning("The images of this host could not be looked through and are the next time: %s", exc)
 
     def _look(self, uuid: str) -> None:
-        if self.parts.reconciler.sync(admin_context(), uuid):
+        try:
+            vanished = self.parts.reconciler.sync(admin_context(), uuid, LOOK_SECONDS)
+        except exceptions.ContainerBusy:
+            again = functools.partial(self._looks.at, uuid)
+            if not self._lines.put_behind(uuid, again, name="look"):
+                again()
+            return
+        if vanished:
             self._background(uuid, self._take_up, admin_context(), uuid)
 
     def _follow_events(self) -> None:
