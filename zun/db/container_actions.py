@@ -46,7 +46,13 @@ _OLD = (
     .offset(KEPT)
     .limit(OLD_TOGETHER)
 )
-_OPEN_AND_WHOSE = OPEN.add_columns(table.c.request_id)
+_NOTED = (  # a step of it that has begun and not ended
+    sa.select(sa.func.max(_events.c.id))
+    .where(_events.c.action_id == table.c.id, _events.c.event == sa.bindparam("this_event"))
+    .where(_events.c.finish_time.is_(None))
+    .scalar_subquery()
+)
+_BEGINS = OPEN.add_columns(table.c.finish_time, table.c.message, _NOTED.label("noted"))
 _FINISH = table.update().where(table.c.id == sa.bindparam("this_action"))
 _THIS_EVENT = _events.c.id == sa.bindparam("this_event")
 _ACTION_OF_EVENT = sa.select(_events.c.action_id).where(_THIS_EVENT)
@@ -86,9 +92,11 @@ def start(
 def fail(container_uuid: str, request_id: str, action: str) -> None:
     """Note that ``action`` has ended in an error."""
     with session.writer() as connection:
-        found = _open(connection, container_uuid, request_id, action)
+        found = connection.execute(OPEN, open_parameters(container_uuid, request_id, action)).scalar()
         if found is not None:
-            _finish(connection, found.id, ERROR)
+            connection.execute(
+                _FINISH, {"this_action": found, "finish_time": timeutils.utcnow(), "message": ERROR}
+            )
 
 
 @session.retry
@@ -125,18 +133,23 @@ def end_lost(hostname: str, before: datetime.datetime, busy: Collection[str] = (
         return ended
 
 
-@session.retry_again
-def start_event(again: bool, container_uuid: str, request_id: str, action: str, event: str) -> int | None:
-    """Note that a step of ``action`` begins, or goes on under another request, which takes up what was interrupted.
+@session.retry
+def start_event(container_uuid: str, request_id: str, action: str, event: str) -> int | None:
+    """Note that a step of ``action`` begins, or goes on, if it was interrupted: under another request, or since its
+    message came twice. What was taken for lost, or failed, has not ended then.
 
-    Gives its id, None when nobody asked for the action or it is gone.
+    Gives its id, None when nobody asked for the action, it is gone, or it has ended well.
     """
     try:
         with session.writer() as connection:
-            found = _open(connection, container_uuid, request_id, action)
+            found = _begins(connection, container_uuid, request_id, action, event)
             if found is None:
                 return None
-            return start_event_in(connection, found.id, event, again=again or found.request_id != request_id)
+            if found.finish_time is not None:
+                if found.message is None:
+                    return None
+                connection.execute(_FINISH, {"this_action": found.id, "finish_time": None, "message": None})
+            return found.noted or start_event_in(connection, found.id, event, again=False)
     except db_exc.DBReferenceError:  # since it was looked for: its container was deleted
         return None
 
@@ -208,11 +221,9 @@ def open_parameters(container_uuid: str, request_id: str | None, action: str | N
     return {"this_uuid": container_uuid, "this_action": action, "this_request": request_id}
 
 
-def _open(connection: sa.Connection, container_uuid: str, request_id: str, action: str) -> sa.Row[Any] | None:
-    """``id`` and ``request_id`` of the action, None if there is none."""
-    return connection.execute(_OPEN_AND_WHOSE, open_parameters(container_uuid, request_id, action)).first()
-
-
-def _finish(connection: sa.Connection, action_id: int, message: str | None) -> None:
-    values = {"finish_time": timeutils.utcnow(), "message": message}
-    connection.execute(_FINISH, {**values, "this_action": action_id})
+def _begins(
+    connection: sa.Connection, container_uuid: str, request_id: str, action: str, event: str
+) -> sa.Row[Any] | None:
+    """The action to begin a step of, None if there is none; ``noted`` is the id of that step if it has not ended."""
+    asked = {**open_parameters(container_uuid, request_id, action), "this_event": event}
+    return connection.execute(_BEGINS, asked).first()

@@ -113,6 +113,15 @@ def test_an_operation_that_came_too_late(cloud, context):
     assert ended(container, "req-2") == ("Error", [("compute__do_container_unpause", "Error")])
 
 
+def test_an_operation_whose_message_comes_twice(cloud, context):
+    container = create(cloud, context)
+    asking = asked("stop", container, 2)
+    for _ in range(2):
+        cloud.compute_api.stop(asking, container)
+    wait_for(lambda: db.find(container.uuid, "req-2")[0]["finish_time"] and not cloud.agents["one"].busy())
+    assert ended(container, "req-2") == (None, [("compute__do_container_stop", "Success")])
+
+
 def test_a_deletion_that_fails(cloud, context):
     container = create(cloud, context)
     cloud.drivers["one"].fail("delete", exceptions.DockerError(error="busy"))

@@ -67,14 +67,14 @@ def test_a_container_that_is_gone():
 def test_a_container_that_goes_while_a_step_begins(monkeypatch):
     uuid = container()["uuid"]
     start(uuid)
-    there = db._open
+    there = db._begins
 
     def then_gone(connection, *action):
         found = there(connection, *action)
         connection.execute(models.containers.delete().where(models.containers.c.uuid == uuid))
         return found
 
-    monkeypatch.setattr(db, "_open", then_gone)
+    monkeypatch.setattr(db, "_begins", then_gone)
     assert db.start_event(uuid, "req-1", "stop", "compute__do_container_stop") is None
     assert count(models.container_action_events) == 0
 
@@ -128,6 +128,44 @@ def test_what_is_taken_up_goes_on_with_its_step():
     assert db.start_event(uuid, "req-background", *STOP[1:]) == interrupted
     db.finish_event(interrupted, "Success", None, last=True)
     assert [each["result"] for each in db.find(uuid, "req-1")[1]] == ["Success"]
+
+
+def test_a_message_that_comes_twice_goes_on_with_what_a_kill_left():
+    """The first was killed before it did anything to the container."""
+    uuid = container()["uuid"]
+    start(uuid)
+    interrupted = db.start_event(uuid, *STOP)
+    assert db.start_event(uuid, *STOP) == interrupted
+    db.finish_event(interrupted, "Success", None, last=True)
+    assert [each["result"] for each in db.find(uuid, "req-1")[1]] == ["Success"]
+
+
+def test_a_message_that_comes_again_after_the_end_changes_nothing():
+    uuid = container()["uuid"]
+    start(uuid)
+    db.finish_event(db.start_event(uuid, *STOP), "Success", None, last=True)
+    before = db.find(uuid, "req-1")
+    assert db.start_event(uuid, *STOP) is None
+    assert db.find(uuid, "req-1") == before
+
+
+@pytest.mark.parametrize("lost", [True, False], ids=["it was taken for lost", "it failed"])
+def test_what_begins_after_its_end_has_not_ended(lost):
+    """So that it ends, with its step, if it is killed."""
+    uuid = container(status="Running", host="h1")["uuid"]
+    start(uuid)
+    soon = timeutils.utcnow() + datetime.timedelta(seconds=60)
+    if lost:
+        assert len(db.end_lost("h1", soon)) == 1
+    else:
+        db.finish_event(db.start_event(uuid, *STOP), "Error", "trace", last=True)
+    assert db.start_event(uuid, *STOP) is not None
+    action, events = db.find(uuid, "req-1")
+    assert (action["finish_time"], action["message"], events[-1]["finish_time"]) == (None, None, None)
+    assert [each["begun"] for each in db.end_lost("h1", soon)] == [True]
+    action, events = db.find(uuid, "req-1")
+    assert (action["message"], [each["result"] for each in events]) == ("Error", ["Error"] * len(events))
+    assert None not in (action["finish_time"], *(each["finish_time"] for each in events))
 
 
 def test_an_error_ends_an_action_and_a_step_in_between_does_not():
