@@ -44,7 +44,7 @@ LOG = logging.getLogger(__name__)
 
 LOST_SECONDS = 600  # a message that has not been read for so long is lost: its host is known to be down much sooner
 ARCHIVE_SWEEP_SECONDS = 30
-IMAGE_SWEEP_SECONDS = 3600
+IMAGE_SWEEP_SECONDS = ACTION_SWEEP_SECONDS = 3600
 LONG_STOPS = 256  # at the same time; they wait for processes to end, and cost nothing meanwhile
 LOOK_SECONDS = 1.0  # that a look waits for what is under way with its container; then it comes behind that
 SPARE_LOOKS = 4  # looks at containers in which nothing is under way, at the same time
@@ -135,6 +135,7 @@ class ComputeService:
             (self._sync_all, conf.compute.sync_container_state_interval),
             (self.archives.sweep, ARCHIVE_SWEEP_SECONDS),
             (self._sweep_images, IMAGE_SWEEP_SECONDS),
+            (self._sweep_actions, ACTION_SWEEP_SECONDS),
         ]
         if conf.compute.audit_interval:
             tasks.append((self._audit, conf.compute.audit_interval))
@@ -274,6 +275,9 @@ class ComputeService:
             self.parts.images.sweep(admin_context())
         except exceptions.ZunError as exc:
             LOG.warning("The images of this host could not be looked through and are the next time: %s", exc)
+
+    def _sweep_actions(self) -> None:
+        ContainerActionEvent.prune(admin_context(), self._host)
 
     def _look(self, uuid: str) -> None:
         try:

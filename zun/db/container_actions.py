@@ -2,9 +2,10 @@
 """What was asked of a container and what became of it. Each function is one transaction.
 
 An action is one request; its events are the steps that a compute host does for it. They go with their container, and
-before that when ``KEPT`` newer ones have come: each is looked at for each later one, and all are listed together. An
-action is found by container and request id. Work that a restart interrupted is taken up under another request id: it
-then belongs to the newest action of its name that has not ended, and goes on with the step of that which has not.
+before that when they have ended and ``KEPT`` newer ones are there: all of a container's are looked at for each later
+one, and listed together. Its host removes those. An action is found by container and request id. Work that a restart
+interrupted is taken up under another request id: it then belongs to the newest action of its name that has not ended,
+and goes on with the step of that which has not.
 """
 
 import datetime
@@ -23,7 +24,7 @@ SUCCESS = "Success"
 UNKNOWN_END = "Its host could not note how it ended. What became of it is to be seen in the container's status."
 
 KEPT = 1000  # of each container
-OLD_TOGETHER = 100  # removed with one new one, so that no transaction is large
+OLD_TOGETHER = 100  # removed in one transaction, so that none is large
 
 table = models.container_actions
 _events = models.container_action_events
@@ -39,11 +40,12 @@ OPEN = (
     .limit(1)
 )
 _ASKED = OPEN.where(_OF_REQUEST)
+_OF_THIS = table.c.container_uuid == sa.bindparam("this_uuid")
+_OLDEST_KEPT = sa.select(table.c.id).where(_OF_THIS).order_by(table.c.id.desc()).offset(KEPT - 1).limit(1)
 _OLD = (
     sa.select(table.c.id)
-    .where(table.c.container_uuid == sa.bindparam("this_uuid"))
-    .order_by(table.c.id.desc())
-    .offset(KEPT)
+    .where(_OF_THIS, table.c.id < _OLDEST_KEPT.scalar_subquery(), table.c.finish_time.is_not(None))
+    .order_by(table.c.id)
     .limit(OLD_TOGETHER)
 )
 _NOTED = (  # a step of it that has begun and not ended
@@ -79,11 +81,6 @@ def start(
             if again and connection.execute(_ASKED, open_parameters(container_uuid, request_id, action)).first():
                 return
             connection.execute(table.insert().values(**values))
-            if action == "create":  # the first
-                return
-            old = connection.execute(_OLD, {"this_uuid": container_uuid}).scalars().all()
-            if old:
-                connection.execute(table.delete().where(table.c.id.in_(old)))
     except db_exc.DBReferenceError:
         pass
 
@@ -97,6 +94,27 @@ def fail(container_uuid: str, request_id: str, action: str) -> None:
             connection.execute(
                 _FINISH, {"this_action": found, "finish_time": timeutils.utcnow(), "message": ERROR}
             )
+
+
+def prune(hostname: str) -> None:
+    """Remove the old ones of the containers of this host, in several transactions."""
+    many = sa.select(table.c.container_uuid).join(_containers, _containers.c.uuid == table.c.container_uuid)
+    many = many.where(_containers.c.host == hostname).group_by(table.c.container_uuid)
+    with session.reader() as connection:
+        found = connection.execute(many.having(sa.func.count() > KEPT)).scalars().all()
+    for uuid in found:
+        while _prune_some(uuid):
+            pass
+
+
+@session.retry
+def _prune_some(container_uuid: str) -> bool:
+    """Returns whether there may be more."""
+    with session.writer() as connection:
+        old = connection.execute(_OLD, {"this_uuid": container_uuid}).scalars().all()
+        if old:
+            connection.execute(table.delete().where(table.c.id.in_(old)))
+        return len(old) == OLD_TOGETHER
 
 
 @session.retry

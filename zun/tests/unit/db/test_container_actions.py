@@ -34,22 +34,23 @@ def test_actions_and_events_go_with_the_container():
 
 
 def test_old_actions_go_with_their_events_when_there_are_many():
-    uuid, other = container()["uuid"], container()["uuid"]
-    start(other)
-    many = range(db.KEPT + db.OLD_TOGETHER + 50)
+    full, crowded, elsewhere = (container(host=host)["uuid"] for host in ("h1", "h1", "h2"))
+    many = {full: db.KEPT, crowded: db.KEPT + 2 * db.OLD_TOGETHER + 50, elsewhere: db.KEPT + 1}
+    still_open = {3, db.OLD_TOGETHER, db.KEPT + db.OLD_TOGETHER}
+    now = timeutils.utcnow()
     with session.writer() as connection:
-        for number in many[: db.KEPT + db.OLD_TOGETHER]:  # as a release left them that kept all
-            now = timeutils.utcnow()
+        for uuid, number in ((each, number) for each in many for number in range(many[each])):
             row = {"container_uuid": uuid, "action": "stop", "request_id": f"req-{number}", "project_id": "demo"}
-            action = connection.execute(models.container_actions.insert(), {**row, "start_time": now})
+            ended = {"start_time": now, "finish_time": None if number in still_open else now}
+            action = connection.execute(models.container_actions.insert(), {**row, **ended})
             event = {"action_id": action.inserted_primary_key[0], "event": "compute__do_container_stop"}
             connection.execute(models.container_action_events.insert(), {**event, "start_time": now})
-    for number in many[db.KEPT + db.OLD_TOGETHER :]:
-        start(uuid, request_id=f"req-{number}")
-    found = db.of_container(uuid)
-    assert [each["request_id"] for each in found] == [f"req-{number}" for number in reversed(many)][: db.KEPT]
-    assert count(models.container_action_events) == db.KEPT - 50
-    assert len(db.of_container(other)) == 1
+    db.prune("h1")
+    kept = [number for number in range(many[crowded]) if number >= many[crowded] - db.KEPT or number in still_open]
+    found = db.of_container(crowded)
+    assert [each["request_id"] for each in found] == [f"req-{number}" for number in reversed(kept)]
+    assert count(models.container_action_events) == many[full] + len(kept) + many[elsewhere]
+    assert [len(db.of_container(uuid)) for uuid in (full, elsewhere)] == [many[full], many[elsewhere]]
 
 
 def test_a_container_that_is_gone():
