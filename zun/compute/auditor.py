@@ -155,7 +155,7 @@ class Auditor:
         try:
             cpus, mems = str(planned.cpus), str(planned.mems)
             limits = any(each.layer is Layer.LIMIT for each in found)
-            memory, cpu = (planned.memory or None, planned.cpu) if limits else (None, None)
+            memory, cpu = (planned.memory or None, container.cpu) if limits else (None, None)
             self._driver.update(container, cpu=cpu, memory=memory, cpuset_cpus=cpus, cpuset_mems=mems)
             left = self._examined(container, told, self._driver.show(container)) or ()
         except exceptions.ZunError as exc:

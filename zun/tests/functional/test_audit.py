@@ -119,6 +119,16 @@ def test_another_cpu_limit_is_repaired(cloud, context, driver, shared, there):
     assert (driver.show(shared).cpu, driver.show(shared).memory, told(audit(cloud, context))) == (1.0, 64, [])
 
 
+def test_a_limit_of_dedicated_cpus_is_lifted(cloud, context, driver, dedicated):
+    driver.runtime.objects[dedicated.uuid].cap = 0.5
+    answer = audit(cloud, context)
+    assert told(answer) == [(dedicated.uuid, "drifted", "limit", False)]
+    assert "0.5 CPUs of time on its 2 dedicated CPUs" in answer["findings"][0]["detail"]
+    assert told(audit(cloud, context, repair=True)) == [(dedicated.uuid, "drifted", "limit", True)]
+    state = driver.show(dedicated)
+    assert (state.cap, state.cpu, state.memory, told(audit(cloud, context))) == (None, None, 512, [])
+
+
 def test_a_limit_that_the_runtime_refuses_when_the_service_starts_is_told(cloud, context, driver, shared):
     driver.runtime.objects[shared.uuid].cpu = 0.5
     cloud.stop_agent("one")
