@@ -81,6 +81,21 @@ class ComputeService:
 
     def start(self, transport: oslo_messaging.Transport) -> None:
         """Register the host, take up what an earlier run left, then answer messages. Returns when it does."""
+        endpoint = self._put_together(transport)
+        context = admin_context()
+        self._heartbeat()
+        self._update_inventory()
+        self._recover(context)
+        Image.fail_unfinished(context, self._host, "The compute service was restarted. Delete the image and try again.")
+        self._server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, self._host, [endpoint])
+        self._server.start()
+        self._periodic = Periodic(self._tasks())
+        self._periodic.start()
+        self._events = threading.Thread(target=self._follow_events, name="events", daemon=True)
+        self._events.start()
+
+    def _put_together(self, transport: oslo_messaging.Transport) -> ComputeEndpoint:
+        """Make everything that works here, and what messages are handed to. Nothing is done yet."""
         conf = self._conf
         self._scheduler_api = SchedulerAPI(transport)
         notifier = Notifier(conf, f"{COMPUTE_BINARY}.{self._host}")
@@ -101,11 +116,6 @@ class ComputeService:
         self._stops = concurrent.futures.ThreadPoolExecutor(max_workers=LONG_STOPS, thread_name_prefix="stop")
         self._lines = Lines(self._workers, self._stops)
         self._looks = Looks(self._look, conf.compute.workers + SPARE_LOOKS)
-        context = admin_context()
-        self._heartbeat()
-        self._update_inventory()
-        self._recover(context)
-        Image.fail_unfinished(context, self._host, "The compute service was restarted. Delete the image and try again.")
         self.auditor = Auditor(
             self._host,
             self.tracker,
@@ -117,7 +127,7 @@ class ComputeService:
         )
         self.archives = Archives(self._driver, Space(conf.state_path, conf.compute.archive_space_mb))
         proxy = conf.websocket_proxy
-        endpoint = ComputeEndpoint(
+        return ComputeEndpoint(
             self.parts,
             self._driver,
             self.auditor,
@@ -127,22 +137,19 @@ class ComputeService:
             Images(self._driver, accounts, self.parts.images),
             self.archives,
         )
-        self._server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, self._host, [endpoint])
-        self._server.start()
+
+    def _tasks(self) -> list[tuple[Callable[[], object], float]]:
+        """What is done again and again, and the seconds between."""
+        options = self._conf.compute
         tasks: list[tuple[Callable[[], object], float]] = [
-            (self._heartbeat, conf.compute.heartbeat_interval),
-            (self._update_inventory, conf.compute.inventory_interval),
-            (self._sync_all, conf.compute.sync_container_state_interval),
+            (self._heartbeat, options.heartbeat_interval),
+            (self._update_inventory, options.inventory_interval),
+            (self._sync_all, options.sync_container_state_interval),
             (self.archives.sweep, ARCHIVE_SWEEP_SECONDS),
             (self._sweep_images, IMAGE_SWEEP_SECONDS),
             (self._sweep_actions, ACTION_SWEEP_SECONDS),
         ]
-        if conf.compute.audit_interval:
-            tasks.append((self._audit, conf.compute.audit_interval))
-        self._periodic = Periodic(tasks)
-        self._periodic.start()
-        self._events = threading.Thread(target=self._follow_events, name="events", daemon=True)
-        self._events.start()
+        return [*tasks, (self._audit, options.audit_interval)] if options.audit_interval else tasks
 
     def stop(self) -> None:
         self._stopping.set()
