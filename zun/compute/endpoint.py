@@ -197,7 +197,7 @@ class ComputeEndpoint:
 
     @rpc.quick
     def commit(self, context: RequestContext, *, container: Container, image: str) -> None:
-        self._submit(self._parts.lifecycle.commit, context, container, image)
+        self._submit(self._parts.lifecycle.commit, context, container, image, also=image)
 
     @expected
     def image_search(self, context: RequestContext, *, name: str, exact: bool) -> list[Mapping[str, Any]]:
@@ -209,10 +209,11 @@ class ComputeEndpoint:
         context: RequestContext,
         target: Container | str,
         *args: Any,
+        also: str | None = None,
         waits: bool = False,
         **kwargs: Any,
     ) -> None:
-        """``target`` is what ``work`` is about: a container, or the uuid of something else. ``waits`` as of Lines."""
+        """``target`` is what ``work`` is about: a container, or the uuid of something else. The rest as of Lines."""
         uuid = target if isinstance(target, str) else target.uuid
 
         def run() -> None:
@@ -222,7 +223,7 @@ class ComputeEndpoint:
             except Exception:
                 LOG.exception("%s: %s failed", uuid, work.__name__)
 
-        self._lines.put(uuid, run, waits=waits)
+        self._lines.put(uuid, run, also=also, waits=waits)
 
 
 def _is_long(timeout: int | None) -> bool:

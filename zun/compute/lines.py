@@ -6,14 +6,15 @@ import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    name: str | None
     work: Callable[[], object]
     by: Executor
+    name: str | None = None
+    also: str | None = None
 
 
 class Lines:
@@ -27,14 +28,22 @@ class Lines:
         self._workers = workers
         self._waiters = waiters
         self._lock = threading.Lock()
-        self._lines: dict[str, collections.deque[_Piece]] = {}  # what is not begun
+        self._lines: dict[str, collections.deque[_Piece]] = {}  # what is not done
 
-    def put(self, about: str, work: Callable[[], object], name: str | None = None, *, waits: bool = False) -> None:
-        """Returns at once. ``work`` raises nothing.
+    def put(
+        self,
+        about: str,
+        work: Callable[[], object],
+        name: str | None = None,
+        *,
+        also: str | None = None,
+        waits: bool = False,
+    ) -> None:
+        """Returns at once. ``work`` raises nothing. It is ``also`` about something else, whose order it does not keep.
 
         What has a ``name`` is left out while something of that name waits: it will find what this would have.
         """
-        piece = _Piece(name, work, self._waiters if waits else self._workers)
+        piece = _Piece(work, self._waiters if waits else self._workers, name, also)
         with self._lock:
             if not self._append(about, piece):
                 piece.by.submit(self._run, about, piece.by)
@@ -43,12 +52,13 @@ class Lines:
     def put_behind(self, about: str, work: Callable[[], object], name: str) -> bool:
         """As ``put`` if there is work about the same. Returns whether there is."""
         with self._lock:
-            return self._append(about, _Piece(name, work, self._workers))
+            return self._append(about, _Piece(work, self._workers, name))
 
     def about(self) -> set[str]:
         """What work is under way or waits about."""
         with self._lock:
-            return set(self._lines)
+            others = {piece.also for line in self._lines.values() for piece in line if piece.also is not None}
+            return self._lines.keys() | others
 
     def _append(self, about: str, piece: _Piece) -> bool:
         """Returns whether there is a line for it."""
@@ -68,5 +78,8 @@ class Lines:
                     with contextlib.suppress(RuntimeError):  # those are stopped, and this thread has time
                         line[0].by.submit(self._run, about, line[0].by)
                         return
-                piece = line.popleft()
+                piece = line[0]
+                line[0] = replace(piece, name=None)  # it has begun: nothing is left out for it
             piece.work()
+            with self._lock:
+                line.popleft()

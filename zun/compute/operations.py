@@ -25,7 +25,7 @@ _ACCEPTED = {"reboot": Status.RESTARTING, "rebuild": Status.REBUILDING}  # set b
 class Operations:
     """Operations on the containers of one host, one at a time in each.
 
-    ``locks`` are by the container's uuid, or by that of an image which is being made.
+    ``locks`` are by the container's uuid.
     """
 
     def __init__(self, hostname: str, notifier: Notifier, holdings: Holdings) -> None:

@@ -54,10 +54,11 @@ def test_what_it_is_about_is_told_until_it_is_done():
     with ThreadPoolExecutor(1) as workers:
         lines = Lines(workers, workers)
         for about in ("under way", "waits", "waits"):
-            lines.put(about, lambda: go_on.wait(60))
+            lines.put(about, lambda: go_on.wait(60), also=f"image of what {about}")
         told = lines.about()
         go_on.set()
-    assert (told, lines.about()) == ({"under way", "waits"}, set())
+    told_so = {"under way", "waits", "image of what under way", "image of what waits"}
+    assert (told, lines.about()) == (told_so, set())
 
 
 def test_what_waits_for_long_takes_no_worker_and_keeps_its_place():
