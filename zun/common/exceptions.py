@@ -92,6 +92,10 @@ class InvalidStateException(Conflict):
     msg_fmt = "Cannot {action} container {uuid} in {status} state"
 
 
+class ContainerBusy(Conflict):
+    msg_fmt = "Container {uuid} is busy: {reason}. Nothing was changed."
+
+
 class ContainerAlreadyExists(Conflict):
     msg_fmt = "A container with {field} {value} already exists."
 

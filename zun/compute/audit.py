@@ -268,6 +268,17 @@ def _limit(planned: Planned, state: RuntimeState) -> Iterable[Finding]:
             repairable=planned.memory > 0,
             subject=limit,
         )
+    if planned.cpu is None and state.cap is not None and state.cap <= len(planned.cpus):
+        yield _finding(
+            planned,
+            Verdict.DRIFTED,
+            Layer.LIMIT,
+            f"the runtime is configured for {state.cap:g} CPUs of time on its {len(planned.cpus)} dedicated CPUs, of "
+            "which it has all",
+            "one update through the runtime lifts the limit",
+            repairable=True,
+            subject=f"at most {state.cap:g} CPUs",
+        )
     if planned.cpu is not None and other_cpu(state.cpu, planned.cpu):
         limit = "no limit or weight of CPUs" if state.cpu is None else f"a limit or weight of {state.cpu:g} CPUs"
         yield _finding(

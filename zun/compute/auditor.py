@@ -21,7 +21,7 @@ from zun.compute import audit
 from zun.compute.audit import CODES, Finding, Isolated, Layer, Planned, Verdict
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.interrupts import interrupts
-from zun.compute.operations import Operations
+from zun.compute.operations import PATIENCE, Operations
 from zun.compute.shared_pool import SharedPool
 from zun.container.driver import ContainerDriver, RuntimeState
 from zun.objects import Container
@@ -134,14 +134,17 @@ class Auditor:
         return audit.examine(planned, state, view)
 
     def _second_look(self, context: RequestContext, uuid: str, repair: bool) -> tuple[Finding, ...] | None:
-        with self._operations.undisturbed(context, uuid) as container:
-            if container is None or container.host != self._hostname:
-                return None
-            with self._pool.steady_for(container) as told:
-                found = self._examined(container, told, self._driver.show(container))
-                if not repair or found is None or not any(finding.repairable for finding in found):
-                    return found
-                return self._repaired(container, told, found)
+        try:
+            with self._operations.undisturbed(context, uuid, PATIENCE) as container:
+                if container is None or container.host != self._hostname:
+                    return None
+                with self._pool.steady_for(container) as told:
+                    found = self._examined(container, told, self._driver.show(container))
+                    if not repair or found is None or not any(finding.repairable for finding in found):
+                        return found
+                    return self._repaired(container, told, found)
+        except exceptions.ContainerBusy:
+            return None
 
     def _repaired(
         self, container: Container, told: Mapping[str, CpuSet], found: tuple[Finding, ...]
@@ -152,7 +155,7 @@ class Auditor:
         try:
             cpus, mems = str(planned.cpus), str(planned.mems)
             limits = any(each.layer is Layer.LIMIT for each in found)
-            memory, cpu = (planned.memory or None, planned.cpu) if limits else (None, None)
+            memory, cpu = (planned.memory or None, container.cpu) if limits else (None, None)
             self._driver.update(container, cpu=cpu, memory=memory, cpuset_cpus=cpus, cpuset_mems=mems)
             left = self._examined(container, told, self._driver.show(container)) or ()
         except exceptions.ZunError as exc:

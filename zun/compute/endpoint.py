@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """RPC surface of zun-compute. It routes messages and decides nothing."""
 
-import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
@@ -14,6 +13,7 @@ from zun.compute.archives import Archives
 from zun.compute.auditor import Auditor
 from zun.compute.images import Images
 from zun.compute.lines import Lines
+from zun.compute.operations import PATIENCE
 from zun.compute.parts import Parts
 from zun.compute.size import Size
 from zun.compute.terminals import TerminalDesk
@@ -21,6 +21,8 @@ from zun.container.driver import Console
 from zun.objects import Container
 
 LOG = logging.getLogger(__name__)
+
+LONG_SECONDS = 10  # of a stop: what runtimes, and clients, wait by default
 
 # What a caller is told of as itself, without this service logging a traceback.
 expected = oslo_messaging.expected_exceptions(exceptions.ZunError)
@@ -75,11 +77,11 @@ class ComputeEndpoint:
 
     @rpc.quick
     def stop(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
-        self._submit(self._parts.lifecycle.stop, context, container, timeout)
+        self._submit(self._parts.lifecycle.stop, context, container, timeout, waits=_is_long(timeout))
 
     @rpc.quick
     def reboot(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
-        self._submit(self._parts.lifecycle.reboot, context, container, timeout)
+        self._submit(self._parts.lifecycle.reboot, context, container, timeout, waits=_is_long(timeout))
 
     @rpc.quick
     def rebuild(self, context: RequestContext, *, container: Container) -> None:
@@ -103,7 +105,8 @@ class ComputeEndpoint:
 
     @expected
     def update(self, context: RequestContext, *, container: Container, **size: Unpack[Size]) -> Container:
-        return self._parts.resizer.update(context, container, **size)
+        # Whoever asks waits in one of few threads, and a stop that is under way may take an hour.
+        return self._parts.resizer.update(context, container, **size, patience=PATIENCE)
 
     @expected
     def logs(
@@ -194,7 +197,7 @@ class ComputeEndpoint:
 
     @rpc.quick
     def commit(self, context: RequestContext, *, container: Container, image: str) -> None:
-        self._submit(self._parts.lifecycle.commit, context, container, image)
+        self._submit(self._parts.lifecycle.commit, context, container, image, also=image)
 
     @expected
     def image_search(self, context: RequestContext, *, name: str, exact: bool) -> list[Mapping[str, Any]]:
@@ -206,19 +209,23 @@ class ComputeEndpoint:
         context: RequestContext,
         target: Container | str,
         *args: Any,
+        also: str | None = None,
+        waits: bool = False,
         **kwargs: Any,
     ) -> None:
-        """``target`` is what ``work`` is about: a container, or the uuid of something else."""
+        """``target`` is what ``work`` is about: a container, or the uuid of something else. The rest as of Lines."""
         uuid = target if isinstance(target, str) else target.uuid
-        waiting = contextlib.ExitStack()  # for a free thread: nobody may take it for lost
-        waiting.enter_context(self._parts.operations.locks.wanting(uuid))
 
         def run() -> None:
             context.update_store()  # log lines of this thread bear the request's id
-            with waiting:
-                try:
-                    work(context, target, *args, **kwargs)
-                except Exception:
-                    LOG.exception("%s: %s failed", uuid, work.__name__)
+            try:
+                work(context, target, *args, **kwargs)
+            except Exception:
+                LOG.exception("%s: %s failed", uuid, work.__name__)
 
-        self._lines.put(uuid, run)
+        self._lines.put(uuid, run, also=also, waits=waits)
+
+
+def _is_long(timeout: int | None) -> bool:
+    """Whether a stop may wait for longer than one that nobody said anything of."""
+    return (timeout or 0) > LONG_SECONDS

@@ -15,7 +15,6 @@ from oslo_utils import timeutils
 from zun.common import exceptions, secrets
 from zun.common.context import RequestContext
 from zun.common.image_reference import LOCAL, Reference, join
-from zun.common.locks import KeyedLocks
 from zun.common.secrets import Cipher
 from zun.common.states import ImageStatus
 from zun.container import driver
@@ -232,18 +231,15 @@ def seen_now_and_then(shown: Container | Image) -> Callable[[str], None]:
 class Images:
     """What is asked of the images of one host as such."""
 
-    def __init__(self, runtime: driver.Images, accounts: Accounts, store: ImageStore, locks: KeyedLocks) -> None:
-        """``locks`` tell which images are being pulled."""
+    def __init__(self, runtime: driver.Images, accounts: Accounts, store: ImageStore) -> None:
         self._runtime = runtime
         self._accounts = accounts
         self._store = store
-        self._locks = locks
 
     def pull(self, context: RequestContext, uuid: str) -> None:
         """Bring the image; its row says how far that is, and in the end that it is there or why it is not."""
         try:
-            with self._locks(uuid):
-                self._pull(context, Image.get_by_uuid(context, uuid))
+            self._pull(context, Image.get_by_uuid(context, uuid))
         except exceptions.ImageNotFound:
             LOG.info("Image %s was deleted before its pull ended", uuid)
 

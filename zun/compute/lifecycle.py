@@ -163,7 +163,6 @@ class Lifecycle:
         """
         with (
             recorded(context, container.uuid, "commit") as step,
-            self._operations.locks(image_uuid),  # tells that it is being made
             self._operations.undisturbed(context, container.uuid) as current,
         ):
             try:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
-from zun.common.locks import KeyedLocks
+from zun.common.locks import FOR_EVER, KeyedLocks, StillHeld
 from zun.common.notifications import Notifier
 from zun.common.states import TRANSITIONAL, Status, TaskState
 from zun.compute.holdings import Holdings
@@ -16,6 +16,7 @@ from zun.objects import Container
 
 LOG = logging.getLogger(__name__)
 
+PATIENCE = 5.0  # seconds, with an operation under way, of who has a caller that waits
 TOO_LATE = "The container is gone, or its status does not allow this any more."
 
 _ACCEPTED = {"reboot": Status.RESTARTING, "rebuild": Status.REBUILDING}  # set by the API when it accepts these
@@ -24,7 +25,7 @@ _ACCEPTED = {"reboot": Status.RESTARTING, "rebuild": Status.REBUILDING}  # set b
 class Operations:
     """Operations on the containers of one host, one at a time in each.
 
-    ``locks`` are by the container's uuid, or by that of an image which is being brought or made.
+    ``locks`` are by the container's uuid.
     """
 
     def __init__(self, hostname: str, notifier: Notifier, holdings: Holdings) -> None:
@@ -34,14 +35,19 @@ class Operations:
         self.locks = KeyedLocks()
 
     @contextlib.contextmanager
-    def undisturbed(self, context: RequestContext, uuid: str) -> Iterator[Container | None]:
-        """The container as its row is now; inside the block no operation works on it. None when it is gone."""
-        with self.locks(uuid):
+    def undisturbed(
+        self, context: RequestContext, uuid: str, patience: float = FOR_EVER
+    ) -> Iterator[Container | None]:
+        """The container as its row is now; inside the block no operation works on it. None when it is gone.
+
+        Raises ContainerBusy when an operation works on it for longer than ``patience`` seconds.
+        """
+        with contextlib.ExitStack() as held:
             try:
-                container = Container.get_by_uuid(context, uuid)
-            except exceptions.ContainerNotFound:
-                container = None
-            yield container
+                held.enter_context(self.locks(uuid, patience))
+            except StillHeld:
+                raise exceptions.ContainerBusy(uuid=uuid, reason=_doing(_found(context, uuid))) from None
+            yield _found(context, uuid)
 
     @contextlib.contextmanager
     def action(
@@ -106,6 +112,20 @@ class Operations:
             self._holdings.released(context, container.uuid, generation)
         elif changed:
             container.save(only_from=only_from)
+
+
+def _found(context: RequestContext, uuid: str) -> Container | None:
+    try:
+        return Container.get_by_uuid(context, uuid)
+    except exceptions.ContainerNotFound:
+        return None
+
+
+def _doing(container: Container | None) -> str:
+    """What whoever must come again is told of an operation."""
+    if container is None or container.task_state is None:  # a commit writes none, and a resize has none
+        return "an image is made of it, or it is being resized; try again in a moment"
+    return f"its task_state is {container.task_state}; try again when it has none"
 
 
 def _begun(container: Container, task_state: TaskState) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.kinds import Kind
+from zun.common.locks import FOR_EVER
 from zun.common.notifications import Notifier
 from zun.common.states import Status
 from zun.compute.capsules import CapsuleMembers
@@ -79,9 +80,12 @@ class Reconciler:
                         LOG.warning("Container %s has other limits than it holds; it gets these", container.uuid)
                         self._pool.change(container, plan, cpu=container.cpu, memory=container.memory)
 
-    def sync(self, context: RequestContext, uuid: str) -> bool:
-        """Bring the row to what the runtime says. Returns whether the container is to be made anew, by ``rebuild``."""
-        with self._operations.undisturbed(context, uuid) as current:
+    def sync(self, context: RequestContext, uuid: str, patience: float = FOR_EVER) -> bool:
+        """Bring the row to what the runtime says. Returns whether the container is to be made anew, by ``rebuild``.
+
+        Raises ContainerBusy when an operation works on it for longer than ``patience`` seconds.
+        """
+        with self._operations.undisturbed(context, uuid, patience) as current:
             capsule = None if current is None else current.capsule_uuid
             if capsule is None:
                 return self._look_at(context, current)

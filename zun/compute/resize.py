@@ -65,15 +65,20 @@ def resized(
 ) -> Plan | Refusal:
     """Plan ``request`` on the cells that ``old`` uses: its memory is there already and is not moved.
 
-    A container that stays dedicated keeps its CPUs where that can be: fewer are some of the old ones, more are the old
-    ones and others. It always keeps those of ``keep``. ``others`` is the host's usage without the container.
+    A container that stays dedicated keeps its CPUs where that can be: fewer are some of the old ones, without those
+    first that the host would not give any more, more are the old ones and others. It always keeps those of ``keep``.
+    ``others`` is the host's usage without the container.
     """
     cells = tuple(cell for cell in topology.cells if cell.id in old.cells or cell.id in old.mems)
     here = replace(topology, cells=cells)
     if not request.dedicated or not old.dedicated:
         return plan(here, others, request)
+    given = here.cpus_for(request.isolation)
     # What it holds is its own, also CPUs of another cpu_dedicated_set than now. Those that are reserved now it leaves.
     here = replace(here, dedicated_set=here.dedicated_cpus | here.isolated_cpus | old.cpus)
+    better = _leaving(here, others, old, request, (old.cpus & given) | keep, keep)
+    if better is not None:
+        return better
     fewer = request.cpus <= len(old.cpus)
     answer = _among_its_own(here, others, old, request) or (None if fewer else _beside(here, others, old, request))
     if answer is not None and keep <= answer.cpus:
@@ -87,18 +92,34 @@ def resized(
 
 def _among_its_own(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | None:
     """The best plan whose CPUs are some of the old ones, or all of them and some that were kept idle for it."""
-    answer = plan(_only(here, old), others, request)
+    answer = plan(_only(here, old, old.cpus), others, request)
     if isinstance(answer, Plan) and (answer.cpus <= old.cpus or old.cpus <= answer.cpus):
         return answer
     return None
 
 
-def _only(here: HostTopology, old: Plan) -> HostTopology:
-    """``here`` with no CPUs for dedicated use but those that ``old`` holds.
+def _leaving(
+    here: HostTopology, others: Usage, old: Plan, request: PlacementRequest, stay: CpuSet, keep: CpuSet
+) -> Plan | None:
+    """A plan of fewer CPUs than ``old`` has: some of ``stay``, or if these are too few, all of them and others."""
+    if request.cpus >= len(old.cpus) or stay == old.cpus:
+        return None
+    if request.cpus > len(stay):
+        answers = [keeping(_only(here, old, old.cpus), others, old, request, stay)]
+        least, most = stay, old.cpus
+    else:
+        narrow = _only(here, old, stay)
+        answers = [plan(narrow, others, request), keeping(narrow, others, old, request, keep)]
+        least, most = keep, stay
+    return next((each for each in answers if isinstance(each, Plan) and least <= each.cpus <= most), None)
+
+
+def _only(here: HostTopology, old: Plan, cpus: CpuSet) -> HostTopology:
+    """``here`` with no CPUs for dedicated use but ``cpus``, which ``old`` holds.
 
     Isolation may keep others idle as well: from the shared pool, which stays as it is.
     """
-    return replace(here, dedicated_set=old.cpus | (old.withheld & (here.dedicated_cpus | here.isolated_cpus)))
+    return replace(here, dedicated_set=cpus | (old.withheld & (here.dedicated_cpus | here.isolated_cpus)))
 
 
 def _beside(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | None:

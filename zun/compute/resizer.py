@@ -8,6 +8,7 @@ from typing import Unpack
 
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
+from zun.common.locks import FOR_EVER
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.holdings import Holdings
 from zun.compute.operations import Operations
@@ -50,14 +51,16 @@ class Resizer:
         cpu_policy: str | None = None,
         keep_cpus: str = "",
         quota: Mapping[str, int] | None = None,
+        patience: float = FOR_EVER,
     ) -> Container:
         """Change CPUs, memory or CPU policy of a container, running or not, on the cells it is on, as a ``Size`` says.
 
         New CPUs are claimed and emptied before they are used, old ones given back after they were left. When a step
         fails everything is as before. Raises ClaimRefused when the host has not got what is wanted, and with ``quota``
-        OverQuota when the project may not have it.
+        OverQuota when the project may not have it. Raises ContainerBusy when another operation works on it for longer
+        than ``patience`` seconds.
         """
-        with self._operations.undisturbed(context, container.uuid) as current:
+        with self._operations.undisturbed(context, container.uuid, patience) as current:
             if current is None:
                 raise exceptions.ContainerNotFound(container=container.uuid)
             states.check_action("update", current)

@@ -44,7 +44,9 @@ LOG = logging.getLogger(__name__)
 
 LOST_SECONDS = 600  # a message that has not been read for so long is lost: its host is known to be down much sooner
 ARCHIVE_SWEEP_SECONDS = 30
-IMAGE_SWEEP_SECONDS = 3600
+IMAGE_SWEEP_SECONDS = ACTION_SWEEP_SECONDS = 3600
+LONG_STOPS = 256  # at the same time; they wait for processes to end, and cost nothing meanwhile
+LOOK_SECONDS = 1.0  # that a look waits for what is under way with its container; then it comes behind that
 SPARE_LOOKS = 4  # looks at containers in which nothing is under way, at the same time
 
 
@@ -79,6 +81,21 @@ class ComputeService:
 
     def start(self, transport: oslo_messaging.Transport) -> None:
         """Register the host, take up what an earlier run left, then answer messages. Returns when it does."""
+        endpoint = self._put_together(transport)
+        context = admin_context()
+        self._heartbeat()
+        self._update_inventory()
+        self._recover(context)
+        Image.fail_unfinished(context, self._host, "The compute service was restarted. Delete the image and try again.")
+        self._server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, self._host, [endpoint])
+        self._server.start()
+        self._periodic = Periodic(self._tasks())
+        self._periodic.start()
+        self._events = threading.Thread(target=self._follow_events, name="events", daemon=True)
+        self._events.start()
+
+    def _put_together(self, transport: oslo_messaging.Transport) -> ComputeEndpoint:
+        """Make everything that works here, and what messages are handed to. Nothing is done yet."""
         conf = self._conf
         self._scheduler_api = SchedulerAPI(transport)
         notifier = Notifier(conf, f"{COMPUTE_BINARY}.{self._host}")
@@ -96,13 +113,9 @@ class ComputeService:
             self._volumes,
         )
         self._workers = concurrent.futures.ThreadPoolExecutor(max_workers=conf.compute.workers)
-        self._lines = Lines(self._workers)
+        self._stops = concurrent.futures.ThreadPoolExecutor(max_workers=LONG_STOPS, thread_name_prefix="stop")
+        self._lines = Lines(self._workers, self._stops)
         self._looks = Looks(self._look, conf.compute.workers + SPARE_LOOKS)
-        context = admin_context()
-        self._heartbeat()
-        self._update_inventory()
-        self._recover(context)
-        Image.fail_unfinished(context, self._host, "The compute service was restarted. Delete the image and try again.")
         self.auditor = Auditor(
             self._host,
             self.tracker,
@@ -114,31 +127,29 @@ class ComputeService:
         )
         self.archives = Archives(self._driver, Space(conf.state_path, conf.compute.archive_space_mb))
         proxy = conf.websocket_proxy
-        endpoint = ComputeEndpoint(
+        return ComputeEndpoint(
             self.parts,
             self._driver,
             self.auditor,
             TerminalDesk(self._driver, proxy.base_url, proxy.token_ttl),
             self._lines,
             conf.docker.execute_timeout,
-            Images(self._driver, accounts, self.parts.images, self.parts.operations.locks),
+            Images(self._driver, accounts, self.parts.images),
             self.archives,
         )
-        self._server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, self._host, [endpoint])
-        self._server.start()
+
+    def _tasks(self) -> list[tuple[Callable[[], object], float]]:
+        """What is done again and again, and the seconds between."""
+        options = self._conf.compute
         tasks: list[tuple[Callable[[], object], float]] = [
-            (self._heartbeat, conf.compute.heartbeat_interval),
-            (self._update_inventory, conf.compute.inventory_interval),
-            (self._sync_all, conf.compute.sync_container_state_interval),
+            (self._heartbeat, options.heartbeat_interval),
+            (self._update_inventory, options.inventory_interval),
+            (self._sync_all, options.sync_container_state_interval),
             (self.archives.sweep, ARCHIVE_SWEEP_SECONDS),
             (self._sweep_images, IMAGE_SWEEP_SECONDS),
+            (self._sweep_actions, ACTION_SWEEP_SECONDS),
         ]
-        if conf.compute.audit_interval:
-            tasks.append((self._audit, conf.compute.audit_interval))
-        self._periodic = Periodic(tasks)
-        self._periodic.start()
-        self._events = threading.Thread(target=self._follow_events, name="events", daemon=True)
-        self._events.start()
+        return [*tasks, (self._audit, options.audit_interval)] if options.audit_interval else tasks
 
     def stop(self) -> None:
         self._stopping.set()
@@ -147,8 +158,13 @@ class ComputeService:
         self._server.wait()
         self._looks.stop()
         self._workers.shutdown(wait=True)
+        self._stops.shutdown(wait=True)
         self._scheduler_api.close()
         self._events.join(timeout=5)
+
+    def busy(self) -> set[str]:
+        """What is worked on, or will be once there is a free thread: nobody may take it for lost."""
+        return self._lines.about() | self.parts.operations.locks.wanted().keys()
 
     def _heartbeat(self) -> None:
         ZunService.heartbeat(admin_context(), self._host, COMPUTE_BINARY, own_zone(self._conf))
@@ -217,7 +233,7 @@ class ComputeService:
         unsettled = self._networks.unsettled(context, containers)
         for uuid in self.tracker.disagreeing(containers):
             self._background(uuid, self.parts.resizer.settle, context, uuid)
-        busy = self.parts.operations.locks.wanted()
+        busy = self.busy()
         for container in containers:
             uuid = container.uuid
             # Its operation is over and could not say so: the database was away.
@@ -242,7 +258,7 @@ class ComputeService:
     def _end_lost(self, context: RequestContext) -> None:
         """Tell who waits for them what will not end: messages were lost, or an end that the database was not told."""
         before = timeutils.utcnow() - datetime.timedelta(seconds=LOST_SECONDS)
-        busy = list(self.parts.operations.locks.wanted())
+        busy = self.busy()
         reason = "The compute service could not note how it ended. Delete the image and try again."
         Image.fail_unfinished(context, self._host, reason, before, busy)
         for lost in ContainerActionEvent.end_lost(context, self._host, before, busy):
@@ -266,8 +282,18 @@ class ComputeService:
         except exceptions.ZunError as exc:
             LOG.warning("The images of this host could not be looked through and are the next time: %s", exc)
 
+    def _sweep_actions(self) -> None:
+        ContainerActionEvent.prune(admin_context(), self._host)
+
     def _look(self, uuid: str) -> None:
-        if self.parts.reconciler.sync(admin_context(), uuid):
+        try:
+            vanished = self.parts.reconciler.sync(admin_context(), uuid, LOOK_SECONDS)
+        except exceptions.ContainerBusy:
+            again = functools.partial(self._looks.at, uuid)
+            if not self._lines.put_behind(uuid, again, name="look"):
+                again()
+            return
+        if vanished:
             self._background(uuid, self._take_up, admin_context(), uuid)
 
     def _follow_events(self) -> None:

@@ -5,11 +5,14 @@ The order is what makes dedicated CPUs dedicated: before a dedicated container s
 narrowed and the kernel is asked whether they left; only after its last process is gone are they widened again.
 """
 
+import collections
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from zun.common import exceptions
 from zun.common.states import Status
@@ -20,7 +23,9 @@ from zun.topology import CPUPolicy, CpuSet, HostTopology, Plan, Usage
 from zun.topology.cpuset import NO_CPUS
 
 LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 
+MOVED_TOGETHER = 8  # members; more gain nothing, as the runtime starts a process for each
 LEAVING_SECONDS = 30  # for a member that is being removed from CPUs that somebody waits for
 
 
@@ -39,13 +44,22 @@ class Member:
     """It is being removed: the runtime takes no more orders for it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The CPUs where a member is to run, and those that it leaves."""
+
+    wanted: CpuSet
+    given_up: CpuSet
+
+
 def pool_of(topology: HostTopology, usage: Usage, uuid: str, plan: Plan) -> CpuSet:
     """Where the shared container ``uuid`` with ``plan`` may run now: the pool of its cells.
 
     CPUs that it holds itself are among them: it may be on its way from dedicated to shared. A container whose cells
     have lost all their CPUs runs far from its memory, on the pool of the whole host: somewhere it must.
     """
-    others = usage.without(uuid)
+    claim = usage.claim(uuid)
+    others = usage if claim is None or not claim.dedicated else usage.without(uuid)  # a shared one holds no CPUs
     return others.shared_pool(topology, plan.cpu_cells) or others.shared_pool(topology)
 
 
@@ -126,8 +140,11 @@ class SharedPool:
         Raises PinningMismatch when one did not.
         """
         with self._lock:
-            for uuid in list(self._members):
-                self._settle(uuid)
+            moves = [(each, move) for each in self._members.values() if (move := self._move(each)) is not None]
+            _together(lambda due: self._carry_out(*due), [due for due in moves if not due[0].leaving])
+            for member, _ in moves:
+                if member.leaving:
+                    self._settle(member.container.uuid)
 
     def cpus_for(self, uuid: str, plan: Plan) -> CpuSet:
         """Where ``uuid`` may run now. When this returns, others have left what a dedicated one has for itself.
@@ -191,18 +208,27 @@ class SharedPool:
 
     def _settle(self, uuid: str) -> None:
         member = self._members.get(uuid)
-        if member is None:
+        move = None if member is None else self._move(member)
+        if member is None or move is None:
             return
-        wanted = pool_of(self._tracker.topology, self._tracker.usage, uuid, member.plan)
+        if not member.leaving:
+            self._carry_out(member, move)
+        elif move.given_up:
+            self._wait_until_left(uuid, move.given_up)
+
+    def _move(self, member: Member) -> Move | None:
+        """What is to be done with it, None when it is where it is to be."""
+        wanted = pool_of(self._tracker.topology, self._tracker.usage, member.container.uuid, member.plan)
         if wanted == member.cpus and not member.unsure:
-            return
+            return None
         given_up = (member.cpus | member.perhaps) - wanted
         if not wanted and not given_up & self._tracker.usage.held_cpus:
-            return  # the host has lost its whole pool: the member is in nobody's way where it is
-        if member.leaving:
-            if given_up:
-                self._wait_until_left(uuid, given_up)
-            return
+            return None  # the host has lost its whole pool: the member is in nobody's way where it is
+        return Move(wanted, given_up)
+
+    def _carry_out(self, member: Member, move: Move) -> None:
+        """Changes nothing but this member: others may be moved meanwhile, by whoever holds the lock."""
+        uuid, wanted, given_up = member.container.uuid, move.wanted, move.given_up
         try:
             self._driver.update(member.container, cpuset_cpus=str(wanted))
         except (exceptions.ContainerNotFound, exceptions.Conflict):
@@ -233,3 +259,28 @@ class SharedPool:
             raise exceptions.PinningMismatch(
                 reason=f"shared container {container.uuid} was told to leave CPUs {still} and may still run there"
             )
+
+
+def _together(work: Callable[[T], None], items: Iterable[T]) -> None:
+    """Do ``work`` with all of them, some at a time. After a failure, which is raised, none is begun any more."""
+    left = collections.deque(items)
+    threads = min(len(left), MOVED_TOGETHER)
+
+    def some() -> None:
+        while True:
+            try:
+                item = left.popleft()
+            except IndexError:
+                return
+            try:
+                work(item)
+            except BaseException:
+                left.clear()
+                raise
+
+    if threads < 2:
+        some()
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="pool") as executor:
+        for done in [executor.submit(some) for _ in range(threads)]:
+            done.result()

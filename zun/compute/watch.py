@@ -17,8 +17,8 @@ ANEW_SECONDS = 1.0  # between a defect of a stream and the next stream
 class Looks:
     """Looks at containers, each in one thread at a time: what happens during a look brings one more behind it.
 
-    A look waits for the operation under way in its container, so there are never more that wait than operations, and
-    with some threads more than those (``workers``) no container's news wait for another container.
+    A look waits a moment for the operation under way in its container. With some threads more (``workers``) than there
+    are such operations no container's news wait for another container.
     """
 
     def __init__(self, look: Callable[[str], None], workers: int) -> None:

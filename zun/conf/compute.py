@@ -76,7 +76,13 @@ OPTS = [
         help="Where the name of a container is there once, whatever its letters' case. Read by zun-api, for new "
         "containers and new names; what is there already stays.",
     ),
-    cfg.IntOpt("workers", default=32, min=1, help="Container operations that may run at the same time on this host."),
+    cfg.IntOpt(
+        "workers",
+        default=32,
+        min=1,
+        help="Container operations that may run at the same time on this host, without stops that may take longer than "
+        "10 seconds.",
+    ),
     cfg.IntOpt(
         "archive_space_mb",
         default=10240,

@@ -133,7 +133,8 @@ class RuntimeState:
     ``cpuset_cpus`` and ``cpuset_mems`` are the runtime's *configuration* in the kernel's list form, "" when
     unset; what the kernel does with it is :class:`KernelView`. ``hostname`` is what the container calls itself.
     ``addresses`` are those that the runtime chose, on its own networks, by network; None when it does not tell.
-    ``cpu`` (CPUs) and ``memory`` (MiB) are the limits it is configured with, None where it has none.
+    ``cpu`` (CPUs) and ``memory`` (MiB) are the limits it is configured with, None where it has none; ``cpu`` may be a
+    weight, ``cap`` (CPUs) is none: time that it cannot exceed.
     """
 
     container_id: str
@@ -149,6 +150,7 @@ class RuntimeState:
     addresses: Mapping[str, tuple[str, ...]] | None = None
     cpu: float | None = None
     memory: int | None = None
+    cap: float | None = None
 
     @property
     def never_started(self) -> bool:

@@ -327,7 +327,8 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
             found.cpuset_cpus = cpuset_cpus or found.cpuset_cpus
             found.cpuset_mems = cpuset_mems or found.cpuset_mems
             found.memory = memory or found.memory
-            found.cpu = found.cpu if cpu is None else _limit(container, cpu)
+            if cpu is not None:
+                found.cpu, found.cap = _limit(container, cpu), None
             if cpuset_cpus or cpuset_mems:
                 self._repair(found)
 

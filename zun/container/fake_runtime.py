@@ -39,6 +39,7 @@ class RuntimeObject:
     cpuset_mems: str
     cpu: float | None
     memory: int | None
+    cap: float | None = None
     hostname: str | None = None
     plug: Plug | None = None
     mounts: tuple[RuntimeMount, ...] = ()
@@ -79,6 +80,7 @@ class RuntimeObject:
             addresses={},
             cpu=self.cpu,
             memory=self.memory or None,
+            cap=self.cap,
         )
 
     @property

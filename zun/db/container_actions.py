@@ -2,9 +2,10 @@
 """What was asked of a container and what became of it. Each function is one transaction.
 
 An action is one request; its events are the steps that a compute host does for it. They go with their container, and
-before that when ``KEPT`` newer ones have come: each is looked at for each later one, and all are listed together. An
-action is found by container and request id. Work that a restart interrupted is taken up under another request id: it
-then belongs to the newest action of its name that has not ended, and goes on with the step of that which has not.
+before that when they have ended and ``KEPT`` newer ones are there: all of a container's are looked at for each later
+one, and listed together. Its host removes those. An action is found by container and request id. Work that a restart
+interrupted is taken up under another request id: it then belongs to the newest action of its name that has not ended,
+and goes on with the step of that which has not.
 """
 
 import datetime
@@ -23,7 +24,7 @@ SUCCESS = "Success"
 UNKNOWN_END = "Its host could not note how it ended. What became of it is to be seen in the container's status."
 
 KEPT = 1000  # of each container
-OLD_TOGETHER = 100  # removed with one new one, so that no transaction is large
+OLD_TOGETHER = 100  # removed in one transaction, so that none is large
 
 table = models.container_actions
 _events = models.container_action_events
@@ -39,14 +40,21 @@ OPEN = (
     .limit(1)
 )
 _ASKED = OPEN.where(_OF_REQUEST)
+_OF_THIS = table.c.container_uuid == sa.bindparam("this_uuid")
+_OLDEST_KEPT = sa.select(table.c.id).where(_OF_THIS).order_by(table.c.id.desc()).offset(KEPT - 1).limit(1)
 _OLD = (
     sa.select(table.c.id)
-    .where(table.c.container_uuid == sa.bindparam("this_uuid"))
-    .order_by(table.c.id.desc())
-    .offset(KEPT)
+    .where(_OF_THIS, table.c.id < _OLDEST_KEPT.scalar_subquery(), table.c.finish_time.is_not(None))
+    .order_by(table.c.id)
     .limit(OLD_TOGETHER)
 )
-_OPEN_AND_WHOSE = OPEN.add_columns(table.c.request_id)
+_NOTED = (  # a step of it that has begun and not ended
+    sa.select(sa.func.max(_events.c.id))
+    .where(_events.c.action_id == table.c.id, _events.c.event == sa.bindparam("this_event"))
+    .where(_events.c.finish_time.is_(None))
+    .scalar_subquery()
+)
+_BEGINS = OPEN.add_columns(table.c.finish_time, table.c.message, _NOTED.label("noted"))
 _FINISH = table.update().where(table.c.id == sa.bindparam("this_action"))
 _THIS_EVENT = _events.c.id == sa.bindparam("this_event")
 _ACTION_OF_EVENT = sa.select(_events.c.action_id).where(_THIS_EVENT)
@@ -73,11 +81,6 @@ def start(
             if again and connection.execute(_ASKED, open_parameters(container_uuid, request_id, action)).first():
                 return
             connection.execute(table.insert().values(**values))
-            if action == "create":  # the first
-                return
-            old = connection.execute(_OLD, {"this_uuid": container_uuid}).scalars().all()
-            if old:
-                connection.execute(table.delete().where(table.c.id.in_(old)))
     except db_exc.DBReferenceError:
         pass
 
@@ -86,9 +89,32 @@ def start(
 def fail(container_uuid: str, request_id: str, action: str) -> None:
     """Note that ``action`` has ended in an error."""
     with session.writer() as connection:
-        found = _open(connection, container_uuid, request_id, action)
+        found = connection.execute(OPEN, open_parameters(container_uuid, request_id, action)).scalar()
         if found is not None:
-            _finish(connection, found.id, ERROR)
+            connection.execute(
+                _FINISH, {"this_action": found, "finish_time": timeutils.utcnow(), "message": ERROR}
+            )
+
+
+def prune(hostname: str) -> None:
+    """Remove the old ones of the containers of this host, in several transactions."""
+    many = sa.select(table.c.container_uuid).join(_containers, _containers.c.uuid == table.c.container_uuid)
+    many = many.where(_containers.c.host == hostname).group_by(table.c.container_uuid)
+    with session.reader() as connection:
+        found = connection.execute(many.having(sa.func.count() > KEPT)).scalars().all()
+    for uuid in found:
+        while _prune_some(uuid):
+            pass
+
+
+@session.retry
+def _prune_some(container_uuid: str) -> bool:
+    """Returns whether there may be more."""
+    with session.writer() as connection:
+        old = connection.execute(_OLD, {"this_uuid": container_uuid}).scalars().all()
+        if old:
+            connection.execute(table.delete().where(table.c.id.in_(old)))
+        return len(old) == OLD_TOGETHER
 
 
 @session.retry
@@ -125,18 +151,23 @@ def end_lost(hostname: str, before: datetime.datetime, busy: Collection[str] = (
         return ended
 
 
-@session.retry_again
-def start_event(again: bool, container_uuid: str, request_id: str, action: str, event: str) -> int | None:
-    """Note that a step of ``action`` begins, or goes on under another request, which takes up what was interrupted.
+@session.retry
+def start_event(container_uuid: str, request_id: str, action: str, event: str) -> int | None:
+    """Note that a step of ``action`` begins, or goes on, if it was interrupted: under another request, or since its
+    message came twice. What was taken for lost, or failed, has not ended then.
 
-    Gives its id, None when nobody asked for the action or it is gone.
+    Gives its id, None when nobody asked for the action, it is gone, or it has ended well.
     """
     try:
         with session.writer() as connection:
-            found = _open(connection, container_uuid, request_id, action)
+            found = _begins(connection, container_uuid, request_id, action, event)
             if found is None:
                 return None
-            return start_event_in(connection, found.id, event, again=again or found.request_id != request_id)
+            if found.finish_time is not None:
+                if found.message is None:
+                    return None
+                connection.execute(_FINISH, {"this_action": found.id, "finish_time": None, "message": None})
+            return found.noted or start_event_in(connection, found.id, event, again=False)
     except db_exc.DBReferenceError:  # since it was looked for: its container was deleted
         return None
 
@@ -208,11 +239,9 @@ def open_parameters(container_uuid: str, request_id: str | None, action: str | N
     return {"this_uuid": container_uuid, "this_action": action, "this_request": request_id}
 
 
-def _open(connection: sa.Connection, container_uuid: str, request_id: str, action: str) -> sa.Row[Any] | None:
-    """``id`` and ``request_id`` of the action, None if there is none."""
-    return connection.execute(_OPEN_AND_WHOSE, open_parameters(container_uuid, request_id, action)).first()
-
-
-def _finish(connection: sa.Connection, action_id: int, message: str | None) -> None:
-    values = {"finish_time": timeutils.utcnow(), "message": message}
-    connection.execute(_FINISH, {**values, "this_action": action_id})
+def _begins(
+    connection: sa.Connection, container_uuid: str, request_id: str, action: str, event: str
+) -> sa.Row[Any] | None:
+    """The action to begin a step of, None if there is none; ``noted`` is the id of that step if it has not ended."""
+    asked = {**open_parameters(container_uuid, request_id, action), "this_event": event}
+    return connection.execute(_BEGINS, asked).first()

@@ -34,6 +34,11 @@ class ContainerActionEvent(base.ZunObject):
         db.finish_event(event_id, result, traceback, last=last)
 
     @base.remotable_classmethod
+    def prune(cls, context: RequestContext, hostname: str) -> None:
+        """Remove the old actions, with their events, of the host's containers that have many."""
+        db.prune(hostname)
+
+    @base.remotable_classmethod
     def end_lost(
         cls, context: RequestContext, hostname: str, before: datetime.datetime, busy: Collection[str] = ()
     ) -> list[dict[str, Any]]:

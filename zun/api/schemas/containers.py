@@ -54,7 +54,7 @@ PUT_ARCHIVE = Schema({"path": _PATH})
 PUT_ARCHIVE_BODY = Schema({"path": _PATH, "data": Field({"type": "string"})}, required=("data",))
 
 # Query or body.
-TIMEOUT = Schema({"timeout": scalars.UINT0})
+TIMEOUT = Schema({"timeout": scalars.STOP_SECONDS})
 KILL = Schema({"signal": scalars.SIGNAL})
 EXECUTE = Schema(
     {"command": Field({"type": "string", "minLength": 1}), "run": scalars.B3, "interactive": scalars.B3},

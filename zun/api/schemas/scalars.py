@@ -164,7 +164,7 @@ def whole(lowest: int, highest: int) -> Field:
     return Field({"type": "integer", "minimum": lowest, "maximum": highest}, int)
 
 
-UINT0 = _uint(0)  # empty text is None: clients send it for "not given"
+STOP_SECONDS = _uint(0, 3600)  # empty text is None: clients send it for "not given"
 CHARACTERS = _uint(1, 2**16 - 1, needed=True)  # the kernel's limit for either side of a terminal
 EXEC_ID = Field({"type": "string", "pattern": r"^[a-f0-9]{64}\Z", "description": "the exec_id that execute answered"})
 

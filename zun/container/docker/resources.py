@@ -44,10 +44,20 @@ class DockerResources(OnEngine):
         )
         if not change:
             return
+        name = object_name(container.uuid)
         with self._engine.translated("update", container.uuid):
-            answer = self._updated(object_name(container.uuid), change)
+            if cpu is not None and container.cpu_policy == "dedicated":
+                self._lift(name)
+            answer = self._updated(name, change)
         for warning in answer.get("Warnings") or ():
             LOG.warning("Docker warns about container %s: %s", container.uuid, warning)
+
+    def _lift(self, name: str) -> None:
+        """What ``docker update --cpus`` has set Docker does not take back, but all the host has limits nobody."""
+        api = self._engine.api
+        nano = api.inspect_container(name)["HostConfig"].get("NanoCpus") or 0
+        if nano and nano < (most := api.info()["NCPU"] * 1_000_000_000):
+            api._result(api._post_json(api._url("/containers/{0}/update", name), data={"NanoCpus": most}))
 
     def _updated(self, name: str, change: Mapping[str, Any]) -> Any:
         """Docker's answer. A process that ends at this moment is no reason to fail.

@@ -34,17 +34,22 @@ def runtime_state(inspected: Mapping[str, Any], current: Status | str | None) ->
         cpuset_mems=config.get("CpusetMems") or "",
         hostname=(inspected.get("Config") or {}).get("Hostname") or None,
         addresses=_own_addresses((inspected.get("NetworkSettings") or {}).get("Networks") or {}),
-        cpu=_cpu(config),
+        cpu=_cap(config) or _weight(config),
+        cap=_cap(config),
         memory=(config.get("Memory") or 0) // MIB or None,
     )
 
 
-def _cpu(config: Mapping[str, Any]) -> float | None:
-    """What ``docker update --cpus`` has set, else a quota, less than nothing once it was taken off, or a weight."""
+def _cap(config: Mapping[str, Any]) -> float | None:
+    """What ``docker update --cpus`` has set, else a quota, less than nothing once it was taken off."""
     if nano := config.get("NanoCpus") or 0:
         return float(nano / 1_000_000_000)
     if (quota := config.get("CpuQuota") or 0) > 0:
         return float(quota / (config.get("CpuPeriod") or QUOTA_PERIOD_US))
+    return None
+
+
+def _weight(config: Mapping[str, Any]) -> float | None:
     return (config.get("CpuShares") or 0) / SHARES_PER_CPU or None
 
 

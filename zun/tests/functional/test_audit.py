@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from zun.common import exceptions
+from zun.compute import auditor
 from zun.container.driver import Intruder, ParentGroup
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for
@@ -118,6 +119,16 @@ def test_another_cpu_limit_is_repaired(cloud, context, driver, shared, there):
     assert (driver.show(shared).cpu, driver.show(shared).memory, told(audit(cloud, context))) == (1.0, 64, [])
 
 
+def test_a_limit_of_dedicated_cpus_is_lifted(cloud, context, driver, dedicated):
+    driver.runtime.objects[dedicated.uuid].cap = 0.5
+    answer = audit(cloud, context)
+    assert told(answer) == [(dedicated.uuid, "drifted", "limit", False)]
+    assert "0.5 CPUs of time on its 2 dedicated CPUs" in answer["findings"][0]["detail"]
+    assert told(audit(cloud, context, repair=True)) == [(dedicated.uuid, "drifted", "limit", True)]
+    state = driver.show(dedicated)
+    assert (state.cap, state.cpu, state.memory, told(audit(cloud, context))) == (None, None, 512, [])
+
+
 def test_a_limit_that_the_runtime_refuses_when_the_service_starts_is_told(cloud, context, driver, shared):
     driver.runtime.objects[shared.uuid].cpu = 0.5
     cloud.stop_agent("one")
@@ -212,6 +223,15 @@ def test_a_container_in_the_middle_of_an_operation_is_left_alone(cloud, context,
     by_hand(driver, dedicated, "0-7")
     db.update(dedicated.uuid, {"task_state": "container_stopping"})
     answer = audit(cloud, context, repair=True)
+    assert (answer["findings"], answer["containers"]) == ([], {"ok": 0, "skipped": 1})
+
+
+def test_a_container_that_stays_busy_is_not_waited_for(cloud, context, driver, dedicated, monkeypatch):
+    """Not by its row: nobody writes that an image is made of it."""
+    monkeypatch.setattr(auditor, "PATIENCE", 0.1)
+    by_hand(driver, dedicated, "0-7")
+    with cloud.agents["one"].parts.operations.locks(dedicated.uuid):
+        answer = audit(cloud, context, repair=True)
     assert (answer["findings"], answer["containers"]) == ([], {"ok": 0, "skipped": 1})
 
 

@@ -251,7 +251,7 @@ def test_members_end_although_the_database_was_away_when_they_were_to(cloud, con
     driver.fail("delete", exceptions.Unavailable(), times=1000)
     uuid = submit(cloud, context, member(1.0))
     wait_for(lost.is_set)
-    wait_for(lambda: not agent.parts.operations.locks.wanted())
+    wait_for(lambda: not agent.busy())
     driver.end_failures("delete")
     agent._sync_all()
     _, (only,) = settled(cloud, uuid, "Running", "Error")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images made of containers, over real messages, with a runtime in memory: who has them, and what becomes of them."""
 
+import threading
+
 import pytest
 from oslo_db import exception as db_exc
 
@@ -139,10 +141,32 @@ def test_one_that_could_not_note_its_end_is_an_error(cloud, context, monkeypatch
         patch.setattr(db, "update", gone_away)
         uuid = commit(cloud, context, source)
         assert ended(source)[0] == "Error"
-    wait_for(lambda: not agent.parts.operations.locks.wanted())
+    wait_for(lambda: not agent.busy())
     assert (seen, db.get(uuid)["status"]) == ([("Committing", None)], "Committing")
     agent._end_lost(context)
     assert db.get(uuid)["status"] == "Error"
+
+
+def test_one_that_waits_behind_a_long_stop_is_not_lost(cloud, context, monkeypatch):
+    agent, source = cloud.agents["one"], cloud.run(context)
+    stopping, go_on = threading.Event(), threading.Event()
+
+    def hold(_):
+        stopping.set()
+        assert go_on.wait(60)
+
+    cloud.drivers["one"].before("stop", hold)
+    try:
+        cloud.compute_api.stop(context, source, timeout=900)
+        assert stopping.wait(60)
+        uuid = commit(cloud, context, source)
+        wait_for(lambda: uuid in agent.busy())
+        monkeypatch.setattr(service, "LOST_SECONDS", -60)
+        agent._end_lost(context)
+        assert db.get(uuid)["status"] == "Committing"
+    finally:
+        go_on.set()
+    wait_for(lambda: db.get(uuid)["status"] == "Available")
 
 
 def test_search_finds_what_is_on_the_host_and_no_commits(cloud, context):

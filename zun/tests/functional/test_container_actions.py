@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What hosts and the scheduler note of a container's actions."""
 
+import datetime
 import threading
 
 import pytest
@@ -10,6 +11,7 @@ from zun.common.context import RequestContext
 from zun.compute import service
 from zun.db import container_actions as db
 from zun.db import containers as db_containers
+from zun.db import models, session
 from zun.tests.fixtures import new_container, wait_for
 from zun.tests.functional.cloud import Cloud, machine
 
@@ -113,6 +115,27 @@ def test_an_operation_that_came_too_late(cloud, context):
     assert ended(container, "req-2") == ("Error", [("compute__do_container_unpause", "Error")])
 
 
+def test_an_operation_whose_message_comes_twice(cloud, context):
+    container = create(cloud, context)
+    asking = asked("stop", container, 2)
+    for _ in range(2):
+        cloud.compute_api.stop(asking, container)
+    wait_for(lambda: db.find(container.uuid, "req-2")[0]["finish_time"] and not cloud.agents["one"].busy())
+    assert ended(container, "req-2") == (None, [("compute__do_container_stop", "Success")])
+
+
+def test_a_host_removes_old_actions(cloud, context):
+    container = create(cloud, context)
+    cloud.stop_agent("one")
+    ended_long_ago = {"start_time": datetime.datetime(2026, 1, 1), "finish_time": datetime.datetime(2026, 1, 1)}
+    row = {"container_uuid": container.uuid, "action": "stop", "project_id": "demo", **ended_long_ago}
+    with session.writer() as connection:
+        rows = [{**row, "request_id": f"req-{number}"} for number in range(db.KEPT + 9)]
+        connection.execute(models.container_actions.insert(), rows)
+    cloud.start_agent("one")
+    wait_for(lambda: len(db.of_container(container.uuid)) == db.KEPT)
+
+
 def test_a_deletion_that_fails(cloud, context):
     container = create(cloud, context)
     cloud.drivers["one"].fail("delete", exceptions.DockerError(error="busy"))
@@ -144,7 +167,7 @@ def test_what_waits_for_a_free_thread_is_not_lost(database, context, monkeypatch
         cloud.drivers["one"].before("pause", lambda _: free.wait(60))
         cloud.compute_api.pause(asked("pause", busy, 2), busy)
         cloud.compute_api.stop(asked("stop", container, 3), container)
-        wait_for(lambda: container.uuid in agent.parts.operations.locks.wanted())
+        wait_for(lambda: container.uuid in agent.busy())
         monkeypatch.setattr(service, "LOST_SECONDS", -60)
         agent._end_lost(context)
         assert db.find(container.uuid, "req-3")[0]["message"] is None

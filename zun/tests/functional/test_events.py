@@ -10,6 +10,7 @@ import pytest
 
 from zun.common import exceptions
 from zun.common.states import TaskState
+from zun.compute import service
 from zun.compute.reconcile import GONE
 from zun.container.driver import OUT_OF_MEMORY
 from zun.db import container_actions as db_actions
@@ -195,6 +196,73 @@ def restarted(container):
     """Wait until it runs, started anew."""
     row = becomes(container, status="Running", task_state=None)
     assert row["started_at"] > container.started_at.replace(tzinfo=None)
+
+
+@pytest.fixture
+def narrow(database, monkeypatch):
+    """A host with one worker and one look at a time."""
+    monkeypatch.setattr(service, "SPARE_LOOKS", 0)
+    monkeypatch.setattr(service, "LOOK_SECONDS", 0.05)
+    cloud = Cloud({"one": machine(cells=1, cores=4)}, compute__workers=1, compute__sync_container_state_interval=3600)
+    yield cloud
+    cloud.stop()
+
+
+@pytest.mark.parametrize("action", ["stop", "reboot"])
+def test_a_long_stop_takes_neither_a_worker_nor_a_look(narrow, context, action):
+    slow, other = narrow.run(context), narrow.run(context)
+    driver, entered, ended = narrow.drivers["one"], threading.Event(), threading.Event()
+
+    def hold(container):
+        if container.uuid == slow.uuid:
+            entered.set()
+            assert ended.wait(120)
+
+    driver.before(action, hold)
+    try:
+        if action == "reboot":
+            narrow.accept_reboot(slow)
+        getattr(narrow.compute_api, action)(context, slow, timeout=600)
+        assert entered.wait(60)
+        narrow.agents["one"]._looks.at(slow.uuid)
+        narrow.compute_api.pause(context, other)
+        becomes(other, status="Paused")
+        driver.unpause(other)
+        becomes(other, status="Running")
+    finally:
+        ended.set()
+    assert narrow.settled(slow).status == {"stop": "Stopped", "reboot": "Running"}[action]
+
+
+def test_what_happens_during_an_operation_is_looked_at_after_it(narrow, context):
+    container, other = narrow.run(context), narrow.run(context)
+    agent, driver, go_on = narrow.agents["one"], narrow.drivers["one"], threading.Event()
+
+    def operation():
+        with agent.parts.operations.locks(container.uuid):
+            assert go_on.wait(60)
+
+    try:
+        agent._lines.put(container.uuid, operation)
+        wait_for(lambda: container.uuid in agent.parts.operations.locks.wanted())
+        driver.exit(container.uuid, 3)
+        driver.exit(other.uuid, 3)
+        becomes(other, status="Stopped")  # by the one thread that looks
+        assert db.get(container.uuid)["status"] == "Running"
+    finally:
+        go_on.set()
+    becomes(container, status="Stopped", exit_code=3)
+
+
+def test_what_happens_during_a_resize_is_looked_at_after_it(narrow, context):
+    """Which is done in no line: its caller waits for it."""
+    container = narrow.run(context)
+    locks = narrow.agents["one"].parts.operations.locks
+    with locks(container.uuid):
+        narrow.drivers["one"].exit(container.uuid, 3)
+        wait_for(lambda: locks.wanted()[container.uuid] == 2)
+        wait_for(lambda: locks.wanted()[container.uuid] == 1)  # the look has given up
+    becomes(container, status="Stopped", exit_code=3)
 
 
 def test_looks_leave_an_accepted_reboot_to_its_message(cloud, context, driver):

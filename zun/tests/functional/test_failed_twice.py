@@ -117,7 +117,7 @@ def test_a_pool_that_could_not_be_widened_is_so_later(cloud, context):
     driver.fail("update", exceptions.Unavailable())
     cloud.compute_api.delete(context, dedicated, force=True)
     cloud.gone(dedicated)
-    wait_for(lambda: not cloud.agents["one"].parts.operations.locks.wanted())
+    wait_for(lambda: not cloud.agents["one"].busy())
     driver.join_events()  # stands for the next comparison of all
     wait_for(lambda: driver.runtime.objects[shared.uuid].cpuset_cpus == "0-3")
 
@@ -136,7 +136,7 @@ def unanswered(cloud, context, monkeypatch):
 
         monkeypatch.setattr(db, "claim", once)
         made = cloud.submit(context, **TWO, **fields)
-        wait_for(lambda: db.claim is really and made.uuid not in agent.parts.operations.locks.wanted())
+        wait_for(lambda: db.claim is really and made.uuid not in agent.busy())
         return made
 
     return claim

@@ -52,7 +52,7 @@ def leftover(cloud, context, stuck):
 def delete(cloud, context, container):
     cloud.compute_api.delete(context, container, force=True)
     gone(context, container)
-    wait_for(lambda: not cloud.agents["one"].parts.operations.locks.wanted())
+    wait_for(lambda: not cloud.agents["one"].busy())
 
 
 def gone(context, container):
@@ -117,7 +117,7 @@ def test_a_capsule_keeps_its_claim_until_all_its_members_are_gone(cloud, context
     capsule = Container.from_row(context, capsule)
     stuck.add(members[0]["uuid"])
     cloud.compute_api.delete(context, capsule, force=True)
-    wait_for(lambda: db.get(uuid)["kind"] == "leftover" and not cloud.agents["one"].parts.operations.locks.wanted())
+    wait_for(lambda: db.get(uuid)["kind"] == "leftover" and not cloud.agents["one"].busy())
     with pytest.raises(exceptions.NotFound):
         capsules.find(context, uuid, all_projects=True)
     assert [running(cloud, each["uuid"]) for each in members] == [True, False]
@@ -144,7 +144,7 @@ def test_the_audit_names_a_capsule_of_which_only_a_member_is_left(cloud, context
     capsule, members = settled(cloud, uuid, "Running")
     stuck.add(members[0]["uuid"])
     cloud.compute_api.delete(context, Container.from_row(context, capsule), force=True)
-    wait_for(lambda: db.get(uuid)["kind"] == "leftover" and not cloud.agents["one"].parts.operations.locks.wanted())
+    wait_for(lambda: db.get(uuid)["kind"] == "leftover" and not cloud.agents["one"].busy())
     objects = cloud.drivers["one"].runtime.objects
     del objects[uuid]  # somebody at the runtime's command line
     (finding,) = cloud.compute_api.audit(context, "one", repair=False)["findings"]
@@ -158,7 +158,7 @@ def test_a_deletion_that_comes_again_is_tried_again(cloud, context, stuck, lefto
     stuck.clear()
     cloud.drivers["one"].fail("delete", exceptions.DockerError(error="busy"))
     cloud.compute_api.delete(context, leftover, force=False)
-    wait_for(lambda: tried and not cloud.agents["one"].parts.operations.locks.wanted())
+    wait_for(lambda: tried and not cloud.agents["one"].busy())
     assert (db.get(leftover.uuid)["status"], db.get(leftover.uuid)["kind"]) == ("Deleting", "leftover")
     cloud.compute_api.delete(context, leftover, force=False)
     cloud.gone(leftover)

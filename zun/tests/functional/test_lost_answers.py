@@ -119,6 +119,6 @@ def test_an_operation_that_could_not_write_its_end(cloud, context, monkeypatch):
 
     monkeypatch.setattr(db, "update", once)
     cloud.compute_api.stop(context, container, timeout=1)
-    wait_for(lambda: db.update is real and not cloud.agents["one"].parts.operations.locks.wanted())
+    wait_for(lambda: db.update is real and not cloud.agents["one"].busy())
     cloud.drivers["one"].join_events()
     assert cloud.settled(container).status == "Stopped"

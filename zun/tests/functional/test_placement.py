@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """From an accepted request to a pinned container, over real messages and a real database."""
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
 from zun.common import exceptions
+from zun.compute import endpoint
 from zun.db import containers as db
 from zun.scheduler.bookings import Bookings
 from zun.tests.fixtures import wait_for
@@ -301,6 +304,73 @@ def test_the_cpus_that_are_named_stay_through_every_resize(cloud, context):
     with pytest.raises(exceptions.Invalid, match=r"keep_cpus: CPUs .* are not among those it has"):
         cloud.compute_api.update(context, container, cpu=1.0, keep_cpus="15")
     assert db.get(container.uuid) == before
+
+
+@pytest.mark.parametrize(
+    ("operation", "told"),
+    [
+        pytest.param("stop", "its task_state is container_stopping; try again when it has none", id="stop"),
+        pytest.param("update", "it is being resized; try again in a moment", id="resize"),
+    ],
+)
+def test_a_resize_waits_a_moment_for_what_is_under_way_and_not_longer(cloud, context, monkeypatch, operation, told):
+    monkeypatch.setattr(endpoint, "PATIENCE", 0.1)
+    container = cloud.run(context, **DEDICATED)
+    driver, entered, go_on = cloud.drivers[container.host], threading.Event(), threading.Event()
+
+    def hold(_):
+        entered.set()
+        assert go_on.wait(60)
+
+    driver.before(operation, hold)
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            if operation == "stop":
+                cloud.compute_api.stop(context, container)
+            else:
+                first = pool.submit(cloud.compute_api.update, context, container, cpu=4.0)
+            assert entered.wait(60)
+            with pytest.raises(exceptions.ContainerBusy, match=f"is busy: .*{told}. Nothing was changed."):
+                cloud.compute_api.update(context, container, cpu=3.0)
+        finally:
+            go_on.set()
+        if operation == "update":
+            assert first.result(60).cpu == 4.0
+    assert cloud.settled(container).cpu == (2.0 if operation == "stop" else 4.0)
+    assert cloud.compute_api.update(context, container, cpu=3.0).cpu == 3.0
+
+
+def test_two_short_resizes_at_once_are_both_done(cloud, context):
+    container = cloud.run(context, **DEDICATED)
+    with ThreadPoolExecutor(2) as pool:
+        sizes = ({"cpu": 3.0}, {"memory": 256})
+        for each in [pool.submit(cloud.compute_api.update, context, container, **size) for size in sizes]:
+            each.result(60)
+    row = db.get(container.uuid)
+    assert (row["cpu"], row["memory"]) == (3.0, 256)
+
+
+def test_a_resize_that_nobody_waits_for_waits_itself(cloud, context, monkeypatch):
+    monkeypatch.setattr(endpoint, "PATIENCE", 0.0)
+    container = cloud.run(context, **DEDICATED)
+    entered, go_on = threading.Event(), threading.Event()
+
+    def hold(_):
+        entered.set()
+        assert go_on.wait(60)
+
+    cloud.drivers[container.host].before("kernel_view", hold)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(cloud.compute_api.update, context, container, memory=256)
+        try:
+            assert entered.wait(60)
+            cloud.compute_api.resize(context, container, cpu=4.0)
+            locks = cloud.agents[container.host].parts.operations.locks
+            wait_for(lambda: locks.wanted()[container.uuid] > 1)
+        finally:
+            go_on.set()
+        first.result(60)
+    assert wait_for(lambda: (row := db.get(container.uuid))["cpu"] == 4.0 and row)["memory"] == 256
 
 
 def test_a_container_changes_between_dedicated_and_shared(cloud, context):

@@ -15,10 +15,10 @@ from zun.tests.functional.cloud import Cloud
 from zun.topology import discover
 
 
-def group_of(pid):
+def group_of(pid, controller="cpuset"):
     """The directory of the process's control group of CPUs."""
     groups, mounts = (pathlib.Path("/proc", each).read_text() for each in (f"{pid}/cgroup", "self/mountinfo"))
-    mount, group = locate("cpuset", groups, mounts)
+    mount, group = locate(controller, groups, mounts)
     return pathlib.Path(mount.mountpoint, steps_below(mount, group))
 
 
@@ -63,6 +63,13 @@ class Host:
 
     def cpus_file(self, container):
         return group_of(self.pid(container)) / "cpuset.cpus"
+
+    def quota(self, container):
+        """Microseconds of CPU time that it may use in 0.1 s, None without a limit."""
+        group = group_of(self.pid(container), "cpu")
+        one, two = group / "cpu.cfs_quota_us", group / "cpu.max"
+        text = (two.read_text() if two.exists() else one.read_text()).split()[0]
+        return None if text in ("max", "-1") else int(text)
 
     def stray(self, cpus=None):
         """A container that is not of this service. Gives its id."""

@@ -86,6 +86,23 @@ def test_a_shared_container_is_put_back_to_the_pool(host, everywhere):
     assert host.updates() == [*made, shared.uuid]
 
 
+@pytest.mark.parametrize("option", [{"NanoCpus": 500_000_000}, {"CpuQuota": 50_000}], ids=["--cpus", "--cpu-quota"])
+def test_a_limit_of_dedicated_cpus_is_lifted(host, option):
+    """Also for the next start of the container."""
+    if len(discover().cpus) < 2:
+        pytest.skip("what docker update --cpus has set cannot be lifted where it may be as much as there is")
+    dedicated = host.run(**DEDICATED)
+    url = host.engine._url("/containers/{0}/update", f"zun-{dedicated.uuid}")
+    host.engine._result(host.engine._post_json(url, data=option), json=True)
+    pid = host.pid(dedicated)
+    assert (host.quota(dedicated), host.told()) == (50_000, [(dedicated.uuid, "drifted", "limit", False)])
+    assert host.told(repair=True) == [(dedicated.uuid, "drifted", "limit", True)]
+    assert (host.quota(dedicated), host.pid(dedicated), host.told()) == (None, pid, [])
+    host.engine.restart(f"zun-{dedicated.uuid}", timeout=0)
+    quota = host.quota(dedicated)
+    assert (quota is None or quota > 100_000) and host.told() == []
+
+
 def test_a_restart_alone_is_compliant(host, everywhere):
     """What was written by hand is gone with the process, and the new one is audited."""
     dedicated = host.run(**DEDICATED)

@@ -87,6 +87,7 @@ ARGUMENTS = [
     ("POST", "stop", "timeout=0", {"timeout": 0}),
     ("POST", "stop", "timeout=", {"timeout": None}),
     ("POST", "reboot", "timeout=7", {"timeout": 7}),
+    ("POST", "reboot", "timeout=3600", {"timeout": 3600}),
     ("POST", "reboot", "timeout=", {"timeout": None}),
     ("POST", "kill", "", {"signal": None}),
     ("POST", "kill", "signal=None", {"signal": None}),
@@ -149,6 +150,7 @@ def test_arguments_in_the_body(api, placed, host_up, compute, action, body, told
 BAD = [
     ("POST", "stop?timeout=-1", "timeout"),
     ("POST", "stop?timeout=soon", "timeout"),
+    ("POST", "stop?timeout=3601", "timeout: a whole number from 0 to 3600 is wanted"),
     ("POST", "stop?timeout=99999999999", "timeout"),
     ("POST", "stop?timeout=" + "9" * 5000, "timeout"),
     ("POST", "stop?colour=red", "colour"),

@@ -115,6 +115,14 @@ TREE = [
         "Cannot stop container c1 in Paused state",
     ),
     (
+        "ContainerBusy",
+        "container-busy",
+        409,
+        "Conflict",
+        {"uuid": "c1", "reason": "its task_state is container_stopping; try again when it has none"},
+        "Container c1 is busy: its task_state is container_stopping; try again when it has none. Nothing was changed.",
+    ),
+    (
         "ContainerAlreadyExists",
         "container-already-exists",
         409,

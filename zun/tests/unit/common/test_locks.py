@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from zun.common.locks import KeyedLocks
+from zun.common.locks import KeyedLocks, StillHeld
 from zun.tests.unit.common.proof import busy_switching
 
 
@@ -58,6 +58,20 @@ def test_who_waits_goes_on_when_the_key_is_left():
             order.append("first")
         done.result(timeout=10)
     assert order == ["first", "second"]
+
+
+def test_who_has_waited_long_enough_goes_away():
+    locks = KeyedLocks()
+
+    def take(patience):
+        with locks("a", patience):
+            return patience
+
+    with ThreadPoolExecutor(1) as pool:
+        with locks("a"), pytest.raises(StillHeld):
+            pool.submit(take, 0.01).result(timeout=10)
+        assert pool.submit(take, 0.01).result(timeout=10) == 0.01
+    assert locks.wanted() == {}
 
 
 def test_the_holder_may_enter_again():

@@ -109,6 +109,14 @@ def test_the_limit_of_cpus(cpu, there, expected):
     assert found(state(cpu=there), view(), replace(PLAN, cpu=cpu)) == expected
 
 
+@pytest.mark.parametrize(("cap", "found_it"), [(None, False), (0.5, True), (2.0, True), (2.5, False)])
+def test_nothing_limits_the_time_of_dedicated_cpus(cap, found_it):
+    """As much time as there are CPUs is a limit too: the kernel does not count that exactly."""
+    given = replace(state(cpu=1.0), cap=cap)
+    assert found(given, view()) == ([("drifted", "limit", True)] if found_it else [])
+    assert found(given, None) == found(given, view())
+
+
 @pytest.mark.parametrize(("given", "seen", "expected"), CASES.values(), ids=CASES.keys())
 def test_examine(given, seen, expected):
     assert found(given, seen) == expected

@@ -25,6 +25,7 @@ def dedicated(cpus="0-1", memory=64, cell=0, withheld=""):
     return Plan({cell: CellShare(cpus=CpuSet(cpus), memory_mib=memory, withheld=CpuSet(withheld))})
 
 
+TOP_HALF = MACHINE.configured(dedicated_set=CpuSet("2-7"))
 TWO_SMT_CELLS = machine(cells=2, cores=2, threads=2, memory_mib=32)
 TWO_CELLS = Plan({0: CellShare(CpuSet("3"), 32), 1: CellShare(CpuSet("7"), 32)})
 
@@ -235,6 +236,50 @@ def settled(case):
             id="more-without-what-is-reserved",
         ),
         case(shared(), PlacementRequest(3, 64), "0-2", id="shared-to-dedicated"),
+        case(
+            dedicated("0-3"), PlacementRequest(2, 64), "2-3", topology=TOP_HALF,
+            id="fewer-without-what-is-given-no-more",
+        ),
+        case(dedicated("0-3"), PlacementRequest(1, 64), "2", topology=TOP_HALF, id="even-fewer-without-it"),
+        case(dedicated("0-3"), PlacementRequest(3, 64), "0,2-3", topology=TOP_HALF, id="or-with-little-of-it"),
+        case(dedicated("0-3"), PlacementRequest(4, 32), "0-3", topology=TOP_HALF, id="as-many-are-the-same"),
+        case(
+            dedicated("0-3"), PlacementRequest(2, 64), "1,3", keep="1,3", topology=TOP_HALF,
+            id="what-must-stay-goes-before",
+        ),
+        case(
+            dedicated("0-3"), PlacementRequest(2, 64), "1-2", keep="1", topology=TOP_HALF,
+            id="and-what-is-given-comes-with-it",
+        ),
+        case(
+            dedicated("0-5"),
+            PlacementRequest(4, 64, thread_policy="require"),
+            "2-5",
+            topology=SMT.configured(dedicated_set=CpuSet("2-7")),
+            id="whole-cores-of-what-is-given",
+        ),
+        case(
+            dedicated("0,2,4", withheld="1,3,5"),
+            PlacementRequest(1, 64, isolation="core"),
+            "4",
+            withheld="5",
+            topology=SMT.configured(dedicated_set=CpuSet("4-7")),
+            id="a-whole-core-of-what-is-given",
+        ),
+        case(
+            Plan({0: CellShare(CpuSet("0-1"), 32), 1: CellShare(CpuSet("4-5"), 32)}),
+            PlacementRequest(2, 64, numa_nodes=2),
+            "1,5",
+            topology=MACHINE.configured(dedicated_set=CpuSet("1,5-7")),
+            id="of-what-is-given-on-each-cell",
+        ),
+        case(
+            Plan({0: CellShare(CpuSet("0-1"), 32), 1: CellShare(CpuSet("4-5"), 32)}),
+            PlacementRequest(2, 64, numa_nodes=2),
+            "0,4",
+            topology=MACHINE.configured(dedicated_set=CpuSet("4-7")),
+            id="its-shape-goes-before",
+        ),
     ],
 )
 def test_a_container_stays_where_it_can(case):
@@ -345,6 +390,21 @@ def test_on_one_cell_fewer_cpus_are_some_of_the_old_and_more_are_the_old_and_oth
     _, _, old, new, _ = case
     assume(old.cpu_policy == new.cpu_policy == "dedicated")
     assert new.cpus <= old.cpus or old.cpus <= new.cpus
+
+
+@proof(50)
+@given(case=resizes(plain=True), data=st.data())
+def test_fewer_cpus_are_as_many_as_can_be_of_those_that_are_given_still(case, data):
+    topology, others, old, _, _ = case
+    assume(old.cpu_policy == "dedicated" and len(old.cpus) > 1)
+    left = data.draw(st.integers(1, len(old.cpus) - 1))
+    given_still = CpuSet(data.draw(st.sets(st.sampled_from(sorted(topology.cpus)))))
+    answer = resized(
+        topology.configured(dedicated_set=given_still), others, old, PlacementRequest(left, old.memory_mib)
+    )
+    assert isinstance(answer, Plan)
+    assert answer.cpus < old.cpus
+    assert len(answer.cpus & given_still) == min(left, len(old.cpus & given_still))
 
 
 # on the way

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from zun.common import exceptions
-from zun.compute.shared_pool import pool_of
+from zun.compute.shared_pool import MOVED_TOGETHER, pool_of
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.compute.agent import COLUMNS, Agent
 from zun.topology import CellShare, CpuSet, Plan, Usage
@@ -193,6 +193,30 @@ def test_who_did_not_leave_is_told_again(agent):
     assert agent.runs_on(shared) == CpuSet("0-3")
     agent.pool.settle()
     assert agent.runs_on(shared) == CpuSet("1-3")
+
+
+def test_members_are_moved_at_the_same_time_and_all_have_left_in_the_end(agent):
+    shared = [agent.run_shared(cpu=0.5) for _ in range(12)]
+    _, cpus = agent.claim_dedicated(2)
+    two = threading.Barrier(2)
+    agent.driver.before("update", lambda _: two.wait(60))
+    agent.pool.settle()
+    assert not any(agent.runs_on(each) & cpus for each in shared)
+
+
+def test_after_a_failure_no_other_is_moved(agent):
+    """Nothing is to be expected of a runtime that does not answer, and each would wait for that."""
+    shared = [agent.run_shared(cpu=0.5) for _ in range(12)]
+    _, cpus = agent.claim_dedicated(2)
+    agent.driver.fail("update", exceptions.Unavailable("no daemon"), times=1000)
+    tried = []
+    agent.driver.before("update", tried.append)
+    with pytest.raises(exceptions.Unavailable):
+        agent.pool.settle()
+    assert 1 <= len(tried) <= MOVED_TOGETHER
+    agent.driver.end_failures("update")
+    agent.pool.settle()
+    assert not any(agent.runs_on(each) & cpus for each in shared)
 
 
 def test_what_has_ended_cannot_stay(agent):

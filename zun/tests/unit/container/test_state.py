@@ -116,13 +116,13 @@ def test_no_state_is_unknown_with_a_reason(state: dict[str, Any] | None) -> None
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        ({}, (None, None)),
-        ({"CpuShares": 0, "CpuQuota": 0, "Memory": 0}, (None, None)),
-        ({"CpuShares": 1536, "CpuQuota": -1, "CpuPeriod": 100_000, "Memory": 64 << 20}, (1.5, 64)),
-        ({"CpuShares": 1536, "NanoCpus": 500_000_000}, (0.5, None)),
-        ({"CpuShares": 1024, "CpuQuota": 250_000, "CpuPeriod": 100_000}, (2.5, None)),
+        ({}, (None, None, None)),
+        ({"CpuShares": 0, "CpuQuota": 0, "Memory": 0}, (None, None, None)),
+        ({"CpuShares": 1536, "CpuQuota": -1, "CpuPeriod": 100_000, "Memory": 64 << 20}, (1.5, None, 64)),
+        ({"CpuShares": 1536, "NanoCpus": 500_000_000}, (0.5, 0.5, None)),
+        ({"CpuShares": 1024, "CpuQuota": 250_000, "CpuPeriod": 100_000}, (2.5, 2.5, None)),
     ],
 )
-def test_limits(config: dict[str, Any], expected: tuple[float | None, int | None]) -> None:
+def test_limits(config: dict[str, Any], expected: tuple[float | None, float | None, int | None]) -> None:
     found = runtime_state({**inspected(), "HostConfig": config}, None)
-    assert (found.cpu, found.memory) == expected
+    assert (found.cpu, found.cap, found.memory) == expected

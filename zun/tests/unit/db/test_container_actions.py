@@ -34,22 +34,23 @@ def test_actions_and_events_go_with_the_container():
 
 
 def test_old_actions_go_with_their_events_when_there_are_many():
-    uuid, other = container()["uuid"], container()["uuid"]
-    start(other)
-    many = range(db.KEPT + db.OLD_TOGETHER + 50)
+    full, crowded, elsewhere = (container(host=host)["uuid"] for host in ("h1", "h1", "h2"))
+    many = {full: db.KEPT, crowded: db.KEPT + 2 * db.OLD_TOGETHER + 50, elsewhere: db.KEPT + 1}
+    still_open = {3, db.OLD_TOGETHER, db.KEPT + db.OLD_TOGETHER}
+    now = timeutils.utcnow()
     with session.writer() as connection:
-        for number in many[: db.KEPT + db.OLD_TOGETHER]:  # as a release left them that kept all
-            now = timeutils.utcnow()
+        for uuid, number in ((each, number) for each in many for number in range(many[each])):
             row = {"container_uuid": uuid, "action": "stop", "request_id": f"req-{number}", "project_id": "demo"}
-            action = connection.execute(models.container_actions.insert(), {**row, "start_time": now})
+            ended = {"start_time": now, "finish_time": None if number in still_open else now}
+            action = connection.execute(models.container_actions.insert(), {**row, **ended})
             event = {"action_id": action.inserted_primary_key[0], "event": "compute__do_container_stop"}
             connection.execute(models.container_action_events.insert(), {**event, "start_time": now})
-    for number in many[db.KEPT + db.OLD_TOGETHER :]:
-        start(uuid, request_id=f"req-{number}")
-    found = db.of_container(uuid)
-    assert [each["request_id"] for each in found] == [f"req-{number}" for number in reversed(many)][: db.KEPT]
-    assert count(models.container_action_events) == db.KEPT - 50
-    assert len(db.of_container(other)) == 1
+    db.prune("h1")
+    kept = [number for number in range(many[crowded]) if number >= many[crowded] - db.KEPT or number in still_open]
+    found = db.of_container(crowded)
+    assert [each["request_id"] for each in found] == [f"req-{number}" for number in reversed(kept)]
+    assert count(models.container_action_events) == many[full] + len(kept) + many[elsewhere]
+    assert [len(db.of_container(uuid)) for uuid in (full, elsewhere)] == [many[full], many[elsewhere]]
 
 
 def test_a_container_that_is_gone():
@@ -67,14 +68,14 @@ def test_a_container_that_is_gone():
 def test_a_container_that_goes_while_a_step_begins(monkeypatch):
     uuid = container()["uuid"]
     start(uuid)
-    there = db._open
+    there = db._begins
 
     def then_gone(connection, *action):
         found = there(connection, *action)
         connection.execute(models.containers.delete().where(models.containers.c.uuid == uuid))
         return found
 
-    monkeypatch.setattr(db, "_open", then_gone)
+    monkeypatch.setattr(db, "_begins", then_gone)
     assert db.start_event(uuid, "req-1", "stop", "compute__do_container_stop") is None
     assert count(models.container_action_events) == 0
 
@@ -128,6 +129,44 @@ def test_what_is_taken_up_goes_on_with_its_step():
     assert db.start_event(uuid, "req-background", *STOP[1:]) == interrupted
     db.finish_event(interrupted, "Success", None, last=True)
     assert [each["result"] for each in db.find(uuid, "req-1")[1]] == ["Success"]
+
+
+def test_a_message_that_comes_twice_goes_on_with_what_a_kill_left():
+    """The first was killed before it did anything to the container."""
+    uuid = container()["uuid"]
+    start(uuid)
+    interrupted = db.start_event(uuid, *STOP)
+    assert db.start_event(uuid, *STOP) == interrupted
+    db.finish_event(interrupted, "Success", None, last=True)
+    assert [each["result"] for each in db.find(uuid, "req-1")[1]] == ["Success"]
+
+
+def test_a_message_that_comes_again_after_the_end_changes_nothing():
+    uuid = container()["uuid"]
+    start(uuid)
+    db.finish_event(db.start_event(uuid, *STOP), "Success", None, last=True)
+    before = db.find(uuid, "req-1")
+    assert db.start_event(uuid, *STOP) is None
+    assert db.find(uuid, "req-1") == before
+
+
+@pytest.mark.parametrize("lost", [True, False], ids=["it was taken for lost", "it failed"])
+def test_what_begins_after_its_end_has_not_ended(lost):
+    """So that it ends, with its step, if it is killed."""
+    uuid = container(status="Running", host="h1")["uuid"]
+    start(uuid)
+    soon = timeutils.utcnow() + datetime.timedelta(seconds=60)
+    if lost:
+        assert len(db.end_lost("h1", soon)) == 1
+    else:
+        db.finish_event(db.start_event(uuid, *STOP), "Error", "trace", last=True)
+    assert db.start_event(uuid, *STOP) is not None
+    action, events = db.find(uuid, "req-1")
+    assert (action["finish_time"], action["message"], events[-1]["finish_time"]) == (None, None, None)
+    assert [each["begun"] for each in db.end_lost("h1", soon)] == [True]
+    action, events = db.find(uuid, "req-1")
+    assert (action["message"], [each["result"] for each in events]) == ("Error", ["Error"] * len(events))
+    assert None not in (action["finish_time"], *(each["finish_time"] for each in events))
 
 
 def test_an_error_ends_an_action_and_a_step_in_between_does_not():
