@@ -64,6 +64,8 @@ def build(conf: cfg.ConfigOpts, transport: oslo_messaging.Transport) -> Any:
     return made
 
 
+MAX_HEADER_BYTES = 1 << 20
+"""Of the first line and all headers: a command for execute may be in the URL. Without a limit the library takes all."""
 DRAINED_BYTES = 1 << 26
 """At most of a body that nobody wanted, as that of a refused request: who sends it reads the answer when it is sent."""
 _PIECE = 1 << 16
@@ -145,6 +147,7 @@ class Server:
             request_queue_size=128,
         )
         self._server.gateway = _Gateway
+        self._server.max_request_header_size = MAX_HEADER_BYTES
         self._server.shutdown_timeout = 5
         self._thread = threading.Thread(target=self._server.serve, name="api", daemon=True)
 
