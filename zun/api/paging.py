@@ -72,8 +72,11 @@ class Page:
         return {"limit": self.limit, "marker": self.marker, "sort_key": self.sort_key, "sort_dir": self.sort_dir}
 
     @classmethod
-    def read(cls, query: Mapping[str, str], *, default_key: str, max_limit: int) -> Self:
-        """Raises InvalidValue. Whether ``sort_key`` is a column is for the query to say."""
+    def read(cls, query: Mapping[str, str], known: Schema, *, default_key: str, max_limit: int) -> Self:
+        """Raises InvalidValue, also for a parameter that is none of ``known``. Whether ``sort_key`` is a column is for
+        the database's query to say.
+        """
+        check_names(query, known.names)
         limit = query.get("limit")
         if limit is not None and not (limit.isascii() and limit.isdigit() and len(limit) < 16 and int(limit) > 0):
             raise exceptions.InvalidValue(f"limit: '{_short(limit)}' is not a whole number from 1 on.")

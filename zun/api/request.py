@@ -181,25 +181,35 @@ def body_stream(environ: Environ) -> Iterator[bytes]:
     if left is None and "chunked" not in str(environ.get("HTTP_TRANSFER_ENCODING", "")).lower():
         return
     while left is None or left > 0:
-        piece = environ["wsgi.input"].read(_PIECE if left is None else min(_PIECE, left))
+        piece = _taken(environ, _PIECE if left is None else min(_PIECE, left))
         if not piece:
             return
         left = None if left is None else left - len(piece)
         yield piece
 
 
+def _taken(environ: Environ, size: int) -> bytes:
+    """So many bytes of the body, fewer at its end. ValidationError when it cannot be read."""
+    try:
+        return bytes(environ["wsgi.input"].read(size))
+    except Exception as exc:  # what a server raises for a broken chunk or connection is its own choice
+        raise exceptions.ValidationError(detail=f"The body cannot be read to its end: {exc}.") from exc
+
+
 def _read(environ: Environ, limit: int) -> bytes:
     length = environ.get("CONTENT_LENGTH") or ""
-    stream = environ["wsgi.input"]
     if length:
         if not (length.isascii() and length.isdigit()):
             raise exceptions.ValidationError(detail="The Content-Length header is not a number.")
         if len(length) > 15 or int(length) > limit:
             raise errors.RequestTooLarge(limit=limit)
-        return bytes(stream.read(int(length)))
+        raw = _taken(environ, int(length))
+        if len(raw) < int(length):
+            raise exceptions.ValidationError(detail=f"The body ends after {len(raw)} of {length} bytes.")
+        return raw
     if "chunked" not in str(environ.get("HTTP_TRANSFER_ENCODING", "")).lower():
         return b""
-    raw = bytes(stream.read(limit + 1))
+    raw = _taken(environ, limit + 1)
     if len(raw) > limit:
         raise errors.RequestTooLarge(limit=limit)
     return raw

@@ -4,6 +4,7 @@
 import errno
 import gc
 import logging
+import re
 import socket
 import sys
 import threading
@@ -11,7 +12,7 @@ import time
 from typing import Any
 
 import oslo_messaging
-from cheroot import wsgi
+from cheroot import server, wsgi
 from oslo_config import cfg
 
 from zun.api import app, auth
@@ -63,6 +64,63 @@ def build(conf: cfg.ConfigOpts, transport: oslo_messaging.Transport) -> Any:
     return made
 
 
+MAX_HEADER_BYTES = 1 << 20
+"""Of the first line and all headers: a command for execute may be in the URL. Without a limit the library takes all."""
+DRAINED_BYTES = 1 << 26
+"""At most of a body that nobody wanted, as that of a refused request: who sends it reads the answer when it is sent."""
+_PIECE = 1 << 16
+_CHUNK = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(;.*)?\r\n", re.DOTALL)
+
+
+class _Chunks(server.ChunkedRFile):  # type: ignore[misc]
+    """A body in chunks, of which no more than a piece is in memory at once. The library's own takes a whole chunk in,
+    as large as the client likes. Raises ValueError for what is no chunk.
+    """
+
+    _left = 0  # bytes of this chunk that were not read yet
+
+    def _fetch(self) -> None:
+        if self.closed:
+            return
+        if not self._left:
+            size = _CHUNK.fullmatch(self.rfile.readline(256))
+            if size is None:
+                raise ValueError("what should be the size of a chunk is none")
+            self._left = int(size[1], 16)
+            self.closed = not self._left
+            if self.closed:
+                return
+        piece = self.rfile.read(min(self._left, _PIECE))
+        self._left -= len(piece)
+        self.buffer += piece
+        if not piece or (not self._left and self.rfile.read(2) != b"\r\n"):
+            raise ValueError("a chunk ends before or behind its end")
+
+
+class _Gateway(wsgi.Gateway_10):  # type: ignore[misc]
+    """Throws away, piece by piece, what a client sends and nobody reads: the library would read it all at once."""
+
+    def get_environ(self) -> Any:
+        if self.req.chunked_read:
+            self.req.rfile = _Chunks(self.req.conn.rfile, 0)
+        return super().get_environ()
+
+    def start_response(self, *arguments: Any) -> Any:
+        # Behind a body in chunks may be more, which the library would take for the next request.
+        if not self._drained() or self.req.chunked_read:
+            self.req.close_connection = True
+        return super().start_response(*arguments)
+
+    def _drained(self) -> bool:
+        left = DRAINED_BYTES
+        try:
+            while left > 0 and (piece := self.req.rfile.read(min(left, _PIECE))):
+                left -= len(piece)
+        except (OSError, ValueError):  # it ends too early, or is none
+            return False
+        return left > 0
+
+
 class _Server(wsgi.Server):  # type: ignore[misc]
     def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
         """Called while what went wrong is being handled. The library's own writes to standard error."""
@@ -81,7 +139,15 @@ class Server:
     def __init__(self, conf: cfg.ConfigOpts, application: Any) -> None:
         check_noauth(conf)
         address = (conf.api.host_ip, conf.api.port)
-        self._server = _Server(address, application, numthreads=conf.api.workers, request_queue_size=128)
+        self._server = _Server(
+            address,
+            application,
+            numthreads=conf.api.workers,
+            server_name=f"[{address[0]}]" if ":" in address[0] else address[0],
+            request_queue_size=128,
+        )
+        self._server.gateway = _Gateway
+        self._server.max_request_header_size = MAX_HEADER_BYTES
         self._server.shutdown_timeout = 5
         self._thread = threading.Thread(target=self._server.serve, name="api", daemon=True)
 
@@ -103,11 +169,11 @@ def main() -> None:
     conf = program.configure("zun-api")
     program.connect_database(conf)
     transport = rpc.get_transport(conf)
-    server = Server(conf, build(conf, transport))
-    server.start()
+    served = Server(conf, build(conf, transport))
+    served.start()
     LOG.info("zun-api is ready on http://%s:%s/v1", conf.api.host_ip, conf.api.port)
     program.wait_for_signal()
-    server.stop()
+    served.stop()
     transport.cleanup()
 
 

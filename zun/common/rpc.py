@@ -4,6 +4,7 @@
 import contextlib
 import inspect
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -132,6 +133,22 @@ def quick(method: F) -> F:
     return method
 
 
+_OF_ANOTHER_KIND = re.compile(r"PRECONDITION_FAILED - (.+) for (queue|exchange) '(.+)' in vhost '(.+)': (.+)")
+
+
+def _another_kind(what: str, noun: str, name: str, vhost: str, how: str) -> str:
+    """What to do where the broker keeps a queue that other settings or another release made. It never gives way."""
+    remove = {
+        "queue": f"rabbitmqctl delete_queue -p {vhost} {name}",
+        "exchange": f"rabbitmqadmin --vhost={vhost} delete exchange name={name}",
+    }[noun]
+    return (
+        f"RabbitMQ has {noun} {name} in vhost {vhost}, made with other settings or by another release ({what}: {how}). "
+        "Give [oslo_messaging_rabbit] of every service the same settings as then; or stop all services, remove it with "
+        f"'{remove}', and start them again."
+    )
+
+
 class _Server(rpc_server.RPCServer):
     """Runs what is ``quick`` at once and everything else on its threads."""
 
@@ -144,6 +161,15 @@ class _Server(rpc_server.RPCServer):
             for name, method in inspect.getmembers(type(endpoint))
             if getattr(method, "is_quick", False)
         }
+
+    def _create_listener(self) -> Any:
+        try:
+            return super()._create_listener()
+        except oslo_messaging.MessageDeliveryFailure as exc:
+            other = _OF_ANOTHER_KIND.search(str(exc))
+            if other is None:
+                raise
+            raise exceptions.Misconfigured(_another_kind(*other.groups())) from exc
 
     def _on_incoming(self, incoming: list[Any]) -> None:
         if incoming[0].message.get("method") in self._quick:

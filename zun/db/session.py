@@ -53,8 +53,26 @@ SERVER_WAIT_SECONDS = 10  # between the attempts to reach a server that is not u
 SERVER_ATTEMPTS = 10
 
 # MariaDB's errors that pass: all connections are taken, it is shutting down, or the user has as many as it may have.
-# psycopg tells no reason but in words, so with PostgreSQL each is such an error, a wrong password too.
 MYSQL_NOT_NOW = frozenset({1040, 1053, 1203, 1226})
+# Those that stay: no such user, password or database, or not from here.
+MYSQL_NEVER = frozenset({1044, 1045, 1049, 1130, 1698})
+# psycopg tells no reason but in words, and a server may have been told to speak another language than English. What
+# these are not passes.
+POSTGRES_NEVER = re.compile(
+    r"authentication failed|no password supplied|no pg_hba\.conf entry|(role|database) \".*\" does not exist"
+    r"|is not permitted to log in|permission denied for database"
+)
+
+# What a server says when it cannot write: MariaDB's numbers, PostgreSQL's SQLSTATE. SQLite says it in words, of which
+# the last hide one of the others: it has ended the whole transaction, and there is no savepoint to go back to.
+READ_ONLY = "the server is read-only"
+NOT_WRITTEN: Mapping[Any, str] = {
+    **dict.fromkeys((1021, 1026, 1114, "53100"), "its disk is full"),
+    **dict.fromkeys((1290, 1792, 1836, "25006"), READ_ONLY),
+}
+SQLITE_NOT_WRITTEN = re.compile(
+    "database or disk is full|attempt to write a readonly database|disk I/O error|no such savepoint"
+)
 
 # What the transactions are written for, whatever the server's own default is: what follows a lock sees what was
 # committed before it was had. With more, PostgreSQL refuses those that meet, where MariaDB lets them wait.
@@ -90,9 +108,14 @@ def _connect(dialect: Any, _record: Any, arguments: Sequence[Any], parameters: d
     try:
         return mysql.connect(**parameters) if dialect.driver == "pymysql" else dialect.connect(*arguments, **parameters)
     except dialect.loaded_dbapi.OperationalError as exc:
-        if dialect.name == "postgresql" or exc.args[0] in MYSQL_NOT_NOW:
+        if dialect.name == "postgresql" or exc.args[0] in MYSQL_NOT_NOW | MYSQL_NEVER:
             raise db_exc.DBConnectionError(exc) from exc
         raise
+
+
+def _lets_nobody_in(error: Exception | None) -> bool:
+    """Whether waiting is in vain, where ``error`` is what the driver said of an attempt to connect."""
+    return error is not None and (error.args[0] in MYSQL_NEVER or POSTGRES_NEVER.search(str(error)) is not None)
 
 
 def dispose() -> None:
@@ -201,18 +224,29 @@ def _may_work_again(exc: Exception) -> bool:
     return isinstance(exc, db_exc.DBConnectionError) or isinstance(getattr(exc, "cause", None), db_exc.DBDeadlock)
 
 
-# The last hides one of the others: SQLite has ended the whole transaction, and there is no savepoint to go back to.
-_CANNOT_BE_WRITTEN = (
-    r".*(database or disk is full|attempt to write a readonly database|disk I/O error|no such savepoint)"
-)
-
-
-@exc_filters.filters("sqlite", sa.exc.OperationalError, _CANNOT_BE_WRITTEN)
-def _cannot_be_written(_error: Exception, found: re.Match[str], _dialect: str, _is_disconnect: bool) -> None:
+def _cannot_be_written(context: sa.engine.ExceptionContext) -> None:
     """It is the machine's fault, and over when there is room again; nothing of the transaction was written."""
+    error: Any = context.original_exception
+    kind = context.dialect.name
+    if kind == "sqlite":
+        found = SQLITE_NOT_WRITTEN.search(str(error))
+        reason = found and found[0]
+    else:
+        code = getattr(error, "sqlstate", None) if kind == "postgresql" else next(iter(error.args), None)
+        reason = NOT_WRITTEN.get(code)
+    if not reason:
+        return
+    LOG.error("The database cannot be written: %s", exceptions.first_line(error))
+    if reason == READ_ONLY:  # a new connection finds the server that took over, where a name leads to that
+        context.is_disconnect = True
     raise exceptions.Unavailable(
-        f"The database cannot be written: {found[1]}. Try again; tell the operator if it stays so."
+        f"The database cannot be written: {reason}. Try again; tell the operator if it stays so."
     )
+
+
+def _translate_errors(made: sa.Engine) -> None:
+    sa.event.listen(made, "handle_error", _cannot_be_written)
+    exc_filters.register_engine(made)
 
 
 def retry(function: F) -> F:
@@ -320,7 +354,7 @@ def _server(url: sa.URL, **pool: int) -> _Engines:
             except made.dialect.loaded_dbapi.Error as exc:
                 raise sa.exc.DisconnectionError from exc  # the pool connects anew
 
-        exc_filters.register_engine(made)
+        _translate_errors(made)
         return made
 
     writer = make()
@@ -330,13 +364,13 @@ def _server(url: sa.URL, **pool: int) -> _Engines:
 
 
 def _reach(server: sa.Engine) -> None:
-    """Wait for a database that is not up yet. Raises DBConnectionError when it does not come."""
+    """Wait for a database that is not up yet. Raises DBConnectionError when it does not come, or lets nobody in."""
     for left in reversed(range(SERVER_ATTEMPTS)):
         try:
             server.connect().close()
             return
         except db_exc.DBConnectionError as exc:
-            if not left:
+            if not left or _lets_nobody_in(exc.inner_exception):
                 raise
             reason = exceptions.first_line(exc)
         where = server.url.render_as_string()
@@ -371,7 +405,7 @@ def _sqlite(url: sa.URL) -> _Engines:
         def begin_as(connection: sa.Connection) -> None:
             connection.exec_driver_sql(begin)
 
-        exc_filters.register_engine(made)
+        _translate_errors(made)
         return made
 
     # One writer at a time is SQLite's own rule. Waiting for it on a lock of ours is fair and wakes at once, where its

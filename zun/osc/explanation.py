@@ -51,6 +51,8 @@ def _details(document: Document) -> Iterator[str]:
     for detail in document.get("details", ()):
         yield ""
         yield f"{detail['host']}: {detail['code']}: {detail['reason']}"
+        for name, value in detail.get("found", {}).items():
+            yield f"  it has {name.replace('_', ' ')} {_found(value)}"
         wanted = "; ".join(_wanted(each) for each in detail.get("wanted", ()))
         if wanted:
             yield f"  wanted of {'one node' if len(detail['wanted']) == 1 else 'a node each'}: {wanted}"
@@ -61,6 +63,14 @@ def _details(document: Document) -> Iterator[str]:
     if document.get("details_left_out"):
         yield ""
         yield f"{count(document['details_left_out'], 'host')} more, none nearer."
+
+
+def _found(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={_found(each)}" for name, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value is None else str(value)
 
 
 def _wanted(wanted: Mapping[str, Any]) -> str:

@@ -137,6 +137,11 @@ def explain(
     message = told(hosts, spec, rejections, misses)
     codes = {each.hostname: code_of(each.filter, answers.get(each.hostname)) for each in rejections}
     reports = _reports(spec, rejections, codes, misses, fits)
+    of = {type(each).__name__: each for each in filters}
+    for report in reports:
+        found = of[report["filter"]].found(by_name[report["host"]], spec)
+        if found:
+            report["found"] = dict(found)
     record = {
         "reason": message,
         "wanted": _wanted(spec),

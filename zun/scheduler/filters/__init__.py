@@ -39,6 +39,13 @@ class HostFilter:
         """
         return None
 
+    def found(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
+        """What ``host``, which ``reject`` has something against, has instead: JSON-able, by name.
+
+        For those who may see hosts. Asked of a few of them, when an explanation is written.
+        """
+        return {}
+
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:
         """The hosts that ``reject`` has nothing against, as an array: the optional fast form.
 

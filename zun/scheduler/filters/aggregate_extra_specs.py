@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
@@ -25,29 +25,40 @@ class AggregateExtraSpecsFilter(HostFilter):
     """
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
-        for key, wanted in spec.extra_specs.items():
-            scope, colon, name = key.partition(":")
-            if not colon:
-                name = key
-            elif scope != SCOPE:
-                continue
-            values = {
-                value.strip()
-                for each in host.aggregates
-                if name in each.metadata
-                for value in str(each.metadata[name]).split(",")
-            }
+        for name, wanted in _asked(spec):
+            values = _values(host, name)
             if not values:
                 return f"none of its aggregates has {name}"
             if not any(matches(value, wanted) for value in values):
                 return f"none of its aggregates has {name} {wanted}"
         return None
 
+    def found(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
+        return {"aggregates": {name: sorted(_values(host, name)) for name, _ in _asked(spec)}}
+
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:
         if not spec.extra_specs:
             return table.everything
         wanted = tuple(sorted(spec.extra_specs.items()))
         return table.matching("aggregates", wanted, lambda host: self.reject(host, spec) is None)
+
+
+def _asked(spec: RequestSpec) -> Iterator[tuple[str, str]]:
+    """The keys that are for this filter, without their scope, and what their values must be."""
+    for key, wanted in spec.extra_specs.items():
+        scope, colon, name = key.partition(":")
+        if not colon or scope == SCOPE:
+            yield name if colon else key, wanted
+
+
+def _values(host: HostState, name: str) -> set[str]:
+    """What the host's aggregates have under a key."""
+    return {
+        value.strip()
+        for each in host.aggregates
+        if name in each.metadata
+        for value in str(each.metadata[name]).split(",")
+    }
 
 
 def matches(value: str, wanted: str) -> bool:

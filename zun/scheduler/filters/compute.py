@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 import numpy as np
 from oslo_config import cfg
@@ -37,6 +38,15 @@ class ComputeFilter(HostFilter):
                 return f"its compute service reported {ahead:.0f} s from now: its clock differs from the scheduler's"
             return f"its compute service has not reported for {self._down_seconds} s"
         return None
+
+    def found(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
+        service = host.service
+        if service is None:
+            return {}
+        if service["disabled"]:
+            return {"disabled_reason": service["disabled_reason"]}
+        seen = service["last_seen_up"]
+        return {"last_seen_up": None if seen is None else seen.isoformat()}
 
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:
         moment = self._now()

@@ -1,4 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+from collections.abc import Mapping
+from typing import Any
+
 from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.filters import HostFilter
 from zun.scheduler.host_state import HostState
@@ -28,14 +31,18 @@ class ImagePropertiesFilter(HostFilter):
         wanted = spec.image_properties
         architecture = wanted.get("architecture")
         if architecture and host.architecture and _kernel_name(architecture) != _kernel_name(host.architecture):
-            return f"it is {host.architecture}, and the image is for {architecture}"
+            return f"the image is for {architecture}, which it is not"
         os_type = wanted.get("os_type")
         if os_type and host.os_type and os_type.lower() != host.os_type.lower():
-            return f"it runs {host.os_type}, and the image is for {os_type}"
+            return f"the image is for {os_type}, which it does not run"
         runtime = wanted.get("runtime")
         if runtime and runtime not in host.runtimes:
             return f"it has no runtime {runtime}, which the image needs"
         return None
+
+    def found(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
+        has = {"architecture": host.architecture, "os_type": host.os_type, "runtime": sorted(host.runtimes)}
+        return {name: has[name] for name in spec.image_properties if name in has}
 
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:
         if not spec.image_properties:

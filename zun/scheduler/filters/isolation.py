@@ -1,4 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+from collections.abc import Mapping
+from typing import Any
+
 from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.filters import HostFilter
 from zun.scheduler.host_state import HostState
@@ -15,15 +18,22 @@ class IsolationFilter(HostFilter):
     """
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
-        owners = {
-            project.strip()
-            for aggregate in host.aggregates
-            for key, value in aggregate.metadata.items()
-            if key.startswith(KEY)
-            for project in str(value).split(",")
-            if project.strip()
-        }
+        owners = _owners(host)
         return "it is reserved to other projects" if owners and spec.project_id not in owners else None
+
+    def found(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
+        return {"projects": sorted(_owners(host))}
 
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:
         return table.matching("aggregates", (KEY, spec.project_id), lambda host: self.reject(host, spec) is None)
+
+
+def _owners(host: HostState) -> set[str]:
+    return {
+        project.strip()
+        for aggregate in host.aggregates
+        for key, value in aggregate.metadata.items()
+        if key.startswith(KEY)
+        for project in str(value).split(",")
+        if project.strip()
+    }

@@ -1,4 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+from collections.abc import Mapping
+from typing import Any
+
 from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.filters import HostFilter
 from zun.scheduler.host_state import HostState
@@ -13,6 +16,9 @@ class LabelFilter(HostFilter):
             if host.labels.get(name) != value:
                 return f"its label {name} is not {value!r}"
         return None
+
+    def found(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
+        return {"labels": {name: host.labels.get(name) for name in spec.labels}}
 
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:
         if not spec.labels:

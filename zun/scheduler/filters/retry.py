@@ -1,4 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+from collections.abc import Mapping
+from typing import Any
+
 from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.filters import HostFilter
 from zun.scheduler.host_state import HostState
@@ -9,8 +12,11 @@ class RetryFilter(HostFilter):
     """Drop hosts that already refused this request."""
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
-        # Its own words are for the operator and stand in the scheduler's log: they may name the host.
         return "it refused the claim before" if host.hostname in spec.tried else None
+
+    def found(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
+        """Its own words: they may name it."""
+        return {"answer": spec.tried[host.hostname]}
 
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:
         return ~table.only(spec.tried) if spec.tried else table.everything

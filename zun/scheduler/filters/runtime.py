@@ -1,4 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+from collections.abc import Mapping
+from typing import Any
+
 from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.filters import HostFilter
 from zun.scheduler.host_state import HostState
@@ -12,6 +15,9 @@ class RuntimeFilter(HostFilter):
         if spec.runtime and spec.runtime not in host.runtimes:
             return f"it has no runtime {spec.runtime}"
         return None
+
+    def found(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
+        return {"runtimes": sorted(host.runtimes)}
 
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:
         if not spec.runtime:

@@ -132,3 +132,42 @@ def test_lost_connections_are_made_again(client, cable, endpoint):
         wait_for(lambda: answered(client, "after"))
     wait_for(lambda: endpoint.noted[-1:] == [2])
     assert sorted(set(endpoint.noted)) == [0, 1, 2]
+
+
+@pytest.fixture
+def taken(rabbit_url):
+    """A topic whose queues and exchange are made by somebody else, and removed at the end."""
+    topic = f"test-{uuid.uuid4().hex[:8]}"
+    with kombu.Connection(rabbit_url.replace("rabbit://", "amqp://", 1)) as connection:
+        yield topic, connection.default_channel
+        channel = connection.channel()
+        for queue in (topic, f"{topic}.h1"):
+            channel.queue_delete(queue)
+        channel.exchange_delete(f"{topic}_fanout")
+        channel.exchange_delete(topic)
+
+
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [
+        ("queue TOPIC", "delete_queue -p / TOPIC'"),
+        ("queue TOPIC.h1", "delete_queue -p / TOPIC.h1'"),
+        ("exchange TOPIC_fanout", "delete exchange name=TOPIC_fanout'"),
+    ],
+)
+def test_what_is_there_and_is_of_another_kind_is_told_with_what_to_do(rabbit_url, taken, there, told):
+    topic, channel = taken
+    noun, name = there.replace("TOPIC", topic).split()
+    if noun == "queue":
+        channel.queue_declare(name, durable=True, auto_delete=False, arguments={"x-queue-type": "quorum"})
+    else:
+        channel.exchange_declare(name, "direct", durable=True, auto_delete=False)
+    rpc.register_opts(cfg.CONF)
+    transport = rpc.get_transport(cfg.CONF, rabbit_url)
+    server = rpc.get_server(transport, topic, "h1", [Endpoint()])
+    with pytest.raises(exceptions.Misconfigured) as refused:
+        server.start()
+    said = str(refused.value)
+    assert f"has {noun} {name} in vhost /" in said and told.replace("TOPIC", topic) in said
+    assert "[oslo_messaging_rabbit]" in said and "\n" not in said
+    transport.cleanup()

@@ -45,8 +45,8 @@ class Aggregates:
         )
 
     def index(self, call: Call) -> Answer:
+        page = paging.Page.read(call.query, paging.LISTED, default_key="id", max_limit=self._settings.max_limit)
         call.access.require("aggregate:get_all")
-        page = paging.Page.read(call.query, default_key="id", max_limit=self._settings.max_limit)
         rows = db.page(**page.place)
         following = page.next_link(call.base_url, views.NOUN, [row["uuid"] for row in rows], {})
         return Answer({"aggregates": [views.show(row, call.base_url) for row in rows], "next": following})

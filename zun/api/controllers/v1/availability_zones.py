@@ -25,8 +25,8 @@ class AvailabilityZones:
 
     def index(self, call: Call) -> Answer:
         """The markers of this list are zone names, as a zone has no uuid."""
+        page = paging.Page.read(call.query, paging.LISTED, default_key=_KEY, max_limit=self._settings.max_limit)
         call.access.require("availability_zones:get_all")
-        page = paging.Page.read(call.query, default_key=_KEY, max_limit=self._settings.max_limit)
         if page.sort_key != _KEY:
             raise exceptions.InvalidParameterValue(err=f"sort_key: '{page.sort_key[:64]}' is not {_KEY}.")
         default, down = self._settings.default_availability_zone, page.sort_dir == "desc"

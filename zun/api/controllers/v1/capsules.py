@@ -39,12 +39,12 @@ class Capsules:
         )
 
     def index(self, call: Call) -> Answer:
+        page = paging.Page.read(call.query, all_projects.OF_LIST, default_key="id", max_limit=self._settings.max_limit)
         call.access.require("capsule:get_all")
         # Who may not see the others is not told so, as in the reference.
         everywhere = all_projects.wanted(call) and call.access.allows("capsule:get_all_all_projects")
         if call.query.get("sort_key") == "host":  # in their order one sees which are together
             call.access.require("capsule:get:host")
-        page = paging.Page.read(call.query, default_key="id", max_limit=self._settings.max_limit)
         rows = db.page(call.context, all_projects=everywhere, **page.place)
         uuids = [row["uuid"] for row in rows]
         members = db.members(uuids)

@@ -72,12 +72,11 @@ class Containers:
 
     def index(self, call: Call) -> Answer:
         query = call.query
-        paging.check_names(query, _LIST.names)
+        page = paging.Page.read(query, _LIST, default_key="id", max_limit=self._settings.max_limit)
         call.access.require("container:get_all")
         everywhere = all_projects.permitted(call, "container:get_all_all_projects")
         if "host" in query or query.get("sort_key") == "host":  # in their order one sees which are together
             call.access.require("container:get_one:host")
-        page = paging.Page.read(query, default_key="id", max_limit=self._settings.max_limit)
         given = {name: query[name] for name in _FILTERS if name in query}
         visible = one_container.visible(call.access)
         uuids: list[str] = []

@@ -41,8 +41,8 @@ class Hosts:
         )
 
     def index(self, call: Call) -> Answer:
+        page = paging.Page.read(call.query, paging.LISTED, default_key="hostname", max_limit=self._settings.max_limit)
         call.access.require("host:get_all")
-        page = paging.Page.read(call.query, default_key="hostname", max_limit=self._settings.max_limit)
         rows = db.page(**page.place)
         usage = db.usage([row["hostname"] for row in rows])
         shown = [views.show(row, usage.get(row["hostname"], NOTHING_HELD), call.base_url) for row in rows]

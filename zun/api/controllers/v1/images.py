@@ -41,8 +41,8 @@ class Images:
         )
 
     def index(self, call: Call) -> Answer:
+        page = paging.Page.read(call.query, paging.LISTED, default_key="id", max_limit=self._settings.max_limit)
         call.access.require("image:get_all")
-        page = paging.Page.read(call.query, default_key="id", max_limit=self._settings.max_limit)
         rows = db.page(call.context, **page.place)
         following = page.next_link(call.base_url, views.NOUN, [row["uuid"] for row in rows], {})
         return Answer({"images": [views.show(row, call.version, call.base_url) for row in rows], "next": following})

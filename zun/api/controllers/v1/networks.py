@@ -37,11 +37,9 @@ class Networks:
         )
 
     def index(self, call: Call) -> Answer:
-        query = call.query
-        paging.check_names(query, all_projects.OF_LIST.names)
+        page = paging.Page.read(call.query, all_projects.OF_LIST, default_key="id", max_limit=self._settings.max_limit)
         call.access.require("network:get_all")
         everywhere = all_projects.permitted(call, "network:get_all_all_projects")
-        page = paging.Page.read(query, default_key="id", max_limit=self._settings.max_limit)
         rows = db.page(call.context, all_projects=everywhere, **page.place)
         carried, uuids = all_projects.carried(everywhere), [row["uuid"] for row in rows]
         following = page.next_link(call.base_url, views.NOUN, uuids, carried)

@@ -40,10 +40,9 @@ class Registries:
 
     def index(self, call: Call) -> Answer:
         query = call.query
-        paging.check_names(query, _LIST.names)
+        page = paging.Page.read(query, _LIST, default_key="id", max_limit=self._settings.max_limit)
         call.access.require("registry:get_all")
         everywhere = all_projects.permitted(call, "registry:get_all_all_projects")
-        page = paging.Page.read(query, default_key="id", max_limit=self._settings.max_limit)
         given = {name: query[name] for name in sorted(db.FILTERS) if name in query}
         rows = db.page(call.context, filters=given, all_projects=everywhere, **page.place)
         carried = {**all_projects.carried(everywhere), **given}

@@ -6,6 +6,7 @@ from typing import Any
 
 from oslo_utils import timeutils
 
+from zun.api import paging
 from zun.api.controllers.v1.parts import Parts
 from zun.api.request import Call
 from zun.api.routes import Answer, Route
@@ -24,7 +25,7 @@ class Services:
 
     def routes(self) -> Sequence[Route]:
         return (
-            Route("GET", "services", self.index, returns=views.Services),
+            Route("GET", "services", self.index, query=paging.LISTED, returns=views.Services),
             Route("DELETE", "services", self.delete, query=schemas.DELETE, returns=None),
             *(
                 Route("PUT", f"services/{name}", handler, arguments=schema, returns=views.ChangedService)
@@ -37,6 +38,8 @@ class Services:
         )
 
     def index(self, call: Call) -> Answer:
+        """All of them, whatever page is asked for: stock clients may ask, and never were given one."""
+        paging.check_names(call.query, paging.LISTED.names)
         call.access.require("zun-service:get_all")
         now, aggregates = timeutils.utcnow(), db_aggregates.all_aggregates()
         default = self._settings.default_availability_zone
@@ -71,8 +74,9 @@ class Services:
         return Answer()
 
     def _checked(self, call: Call, action: str, schema: Schema, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        given = schema(arguments)
         call.access.require(f"zun-service:{action}")
-        return schema(arguments)
+        return given
 
     def _changed(self, service: Mapping[str, Any], values: Mapping[str, Any]) -> Answer:
         db.update(service["host"], service["binary"], values)

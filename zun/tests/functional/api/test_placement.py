@@ -103,6 +103,14 @@ def test_an_administrator_sees_the_hosts_node_by_node(api, admin_api):
     }
 
 
+def test_what_hosts_have_instead_is_for_administrators(api, admin_api):
+    uuid = failed(api, {**DEDICATED, "hints": {"label:rack": "nowhere"}})
+    mine = api.get(f"/v1/containers/{uuid}/explain").json
+    assert "label rack is not 'nowhere'" in mine["reason"] and "details" not in mine
+    theirs = admin_api.get(f"/v1/containers/{uuid}/explain").json["details"]
+    assert [each["found"] for each in theirs] == [{"labels": {"rack": None}}] * len(SECRETS)
+
+
 def test_another_project_finds_nothing(api):
     uuid = failed(api, TOO_MUCH)
     assert api.in_project("other").get(f"/v1/containers/{uuid}/explain").refusal == (404, "container-not-found")

@@ -119,7 +119,19 @@ def test_services_that_are_none(admin_api, host_up, action):
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("GET", ""), ("PUT", "/enable"), ("PUT", "/disable"), ("PUT", "/force_down"), ("DELETE", "")],
+    [
+        ("GET", ""),
+        ("PUT", f"/enable?{SERVICE}"),
+        ("PUT", f"/disable?{SERVICE}"),
+        ("PUT", f"/force_down?{SERVICE}&forced_down=True"),
+        ("DELETE", f"?{SERVICE}"),
+    ],
 )
 def test_for_administrators(api, host_up, method, path):
-    assert api.send(method, f"/v1/services{path}?{SERVICE}").refusal == (403, "policy-not-authorized")
+    assert api.send(method, f"/v1/services{path}").refusal == (403, "policy-not-authorized")
+
+
+@pytest.mark.parametrize("query", ["marker=x", "limit=5", "sort_key=host", "sort_dir=asc"])
+def test_the_list_has_no_pages(admin_api, host_up, query):
+    """The library of the stock client may ask for one."""
+    assert len(admin_api.get(f"/v1/services/?{query}").json["services"]) == 1

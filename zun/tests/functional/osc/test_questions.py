@@ -38,7 +38,20 @@ DETAILS = {
             "disk_free": 10.0,
             "changes": [{"dimension": "cpus", "change": {"cpu": 4}}],
         },
-        {"host": "h2", "filter": "ComputeFilter", "code": "service", "reason": "its compute service is forced down"},
+        {
+            "host": "h2",
+            "filter": "ComputeFilter",
+            "code": "service",
+            "reason": "its compute service is disabled",
+            "found": {"disabled_reason": "rack move"},
+        },
+        {
+            "host": "h3",
+            "filter": "LabelFilter",
+            "code": "label",
+            "reason": "its label rack is not 'r1'",
+            "found": {"labels": {"rack": "r2", "row": None}, "runtimes": ["crun", "runc"], "projects": []},
+        },
     ],
     "details_left_out": 2,
 }
@@ -93,14 +106,20 @@ def test_an_explanation_in_words():
 
 def test_an_administrator_reads_of_hosts():
     _, printed, _ = run(ExplainContainer, {**EXPLAINED, **DETAILS}, "web/1")
-    assert printed.splitlines()[-9:] == [
+    assert printed.splitlines()[-15:] == [
         "",
         "h1: cpus: no cell has 6 CPUs free: best is cell 0 with 4",
         "  wanted of one node: 6 CPUs, 512 MiB in pages of 2048 KiB",
         "  node 0 has 4 CPUs free (1 whole core), 64 in the shared pool, 100 MiB, 8 pages of 2048 KiB",
         "  would take --cpu 4",
         "",
-        "h2: service: its compute service is forced down",
+        "h2: service: its compute service is disabled",
+        "  it has disabled reason rack move",
+        "",
+        "h3: label: its label rack is not 'r1'",
+        "  it has labels rack=r2, row=none",
+        "  it has runtimes crun, runc",
+        "  it has projects none",
         "",
         "2 hosts more, none nearer.",
     ]

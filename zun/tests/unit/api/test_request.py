@@ -111,6 +111,24 @@ def test_limit_of_a_body():
         request.body_arguments(environ(b"{}    "), limit=5)
 
 
+def test_a_body_that_ends_too_early_is_none():
+    with pytest.raises(ValidationError, match="ends after 2 of 9 bytes"):
+        request.body_arguments(environ(b"{}", CONTENT_LENGTH="9"))
+
+
+@pytest.mark.parametrize("failure", [TimeoutError("timed out"), ValueError("no chunk"), OSError("gone")])
+def test_a_body_that_a_server_cannot_read_is_not_our_failure(failure):
+    class Broken:
+        def read(self, size):
+            raise failure
+
+    given = environ(b"", **{"CONTENT_LENGTH": "9", "wsgi.input": Broken()})
+    with pytest.raises(ValidationError, match=str(failure)):
+        request.body_arguments(given)
+    with pytest.raises(ValidationError, match=str(failure)):
+        list(request.body_stream(given))
+
+
 def test_only_as_much_is_read_as_the_client_said():
     stream = io.BytesIO(b'{"a": 1}NEXT REQUEST')
     assert request.body_arguments(

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import datetime
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -67,6 +68,62 @@ def test_a_full_disk_is_told_and_over_when_there_is_room_again(sqlite):
     limit(2**30)
     services.heartbeat("h", "zun-compute", "nova")
     assert services.get("h", "zun-compute")["report_count"] == 0
+
+
+SERVERS = [kind for kind in BACKENDS if kind != "sqlite"]
+
+
+@pytest.mark.parametrize("database", SERVERS, indirect=True)
+@pytest.mark.parametrize("change", [lambda: services.heartbeat("h", "zun-compute", "nova"), container])
+def test_a_server_that_is_read_only_is_told(database, lasting_databases, caplog, change):
+    only = {
+        "mysql": {"init_command": "SET SESSION TRANSACTION READ ONLY"},
+        "postgresql": {"options": "-c default_transaction_read_only=on"},
+    }
+    url = sa.make_url(lasting_databases(database))
+    session.configure(url.update_query_dict(only[database]).render_as_string(hide_password=False))
+    own = {"mysql": "SELECT CONNECTION_ID()", "postgresql": "SELECT pg_backend_pid()"}[database]
+    with session.engine().connect() as connection:
+        before = connection.exec_driver_sql(own).scalar()
+    with pytest.raises(exceptions.Unavailable, match="cannot be written: the server is read-only"):
+        change()
+    (logged,) = [record for record in caplog.records if record.name == session.LOG.name]
+    assert logged.levelname == "ERROR" and re.search("(?i)read.only transaction", logged.getMessage())
+    with session.engine().connect() as connection:  # which may be another server now
+        assert connection.exec_driver_sql(own).scalar() != before
+    with session.reader() as connection:
+        assert session.rows(connection, sa.select(table)) == []
+
+
+@pytest.mark.parametrize("database", SERVERS, indirect=True)
+@pytest.mark.parametrize(
+    ("number", "state", "said"),
+    [
+        (1021, "53100", "its disk is full"),
+        (1114, "53100", "its disk is full"),
+        (1290, "25006", "the server is read-only"),
+        (1836, "25006", "the server is read-only"),
+    ],
+)
+def test_what_servers_say_when_they_cannot_write(database, number, state, said):
+    fail = {
+        "mysql": f"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {number}, MESSAGE_TEXT = 'no'",
+        "postgresql": f"DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{state}'; END $$",
+    }
+    with pytest.raises(exceptions.Unavailable, match=f"cannot be written: {said}"), session.writer() as connection:
+        add(connection, "h1")
+        connection.exec_driver_sql(fail[database])
+    with session.reader() as connection:
+        assert session.rows(connection, sa.select(table)) == []
+
+
+@pytest.mark.parametrize("database", SERVERS, indirect=True)
+@pytest.mark.parametrize("wrong", [{"password": "no"}, {"username": "nobody"}, {"database": "nothing"}])
+def test_a_server_that_lets_nobody_in_is_not_asked_again(database, lasting_databases, caplog, wrong):
+    url = sa.make_url(lasting_databases(database)).set(**wrong)
+    with pytest.raises(db_exc.DBConnectionError):
+        session.configure(url.render_as_string(hide_password=False))
+    assert "asking again" not in caplog.text
 
 
 def test_sqlite_writers_of_two_processes_lose_nothing(sqlite):

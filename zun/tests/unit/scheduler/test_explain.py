@@ -152,7 +152,7 @@ def test_the_whole_record():
             },
             {
                 "host": "b", "filter": "RuntimeFilter", "code": "runtime",
-                "reason": "it has no runtime runc",
+                "reason": "it has no runtime runc", "found": {"runtimes": []},
             },
         ],
         "details_left_out": 0,
