@@ -169,7 +169,8 @@ class SchedulerEndpoint:
         now = timeutils.utcnow()
         for row in db.unplaced():
             touched = row["updated_at"] or row["created_at"]
-            if now - touched < datetime.timedelta(seconds=lost_after) or self._table.is_booked(row["uuid"]):
+            # Either way: what was touched in the future was so before somebody set the clock back.
+            if abs(now - touched) < datetime.timedelta(seconds=lost_after) or self._table.is_booked(row["uuid"]):
                 continue
             # The first scheduler to touch the row has it; the others see a changed updated_at.
             if db.update_if(row["uuid"], {"host": None, "updated_at": row["updated_at"]}, {}):

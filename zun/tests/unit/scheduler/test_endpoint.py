@@ -482,6 +482,14 @@ def test_what_was_lost_is_scheduled_again_and_nothing_else(endpoint, hosts, cont
     assert len(hosts.handed) == 1
 
 
+def test_a_clock_that_was_set_back_keeps_nobody_waiting(endpoint, hosts, context):
+    old, new = new_container(context, **DEDICATED), new_container(context, **DEDICATED)
+    lost(old, -7200)
+    lost(new, -30)  # by a clock that is a little ahead: its message is under way
+    endpoint.sweep(60)
+    assert [handed.uuid for handed in hosts.handed] == [old.uuid]
+
+
 def test_after_a_start_alone_nothing_is_under_way(endpoint, hosts, context):
     rows = [new_container(context, **DEDICATED) for _ in range(3)]
     endpoint.sweep(0)
