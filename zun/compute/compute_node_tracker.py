@@ -45,6 +45,10 @@ class ComputeNodeTracker:
     def usage(self) -> Usage:
         return self._usage
 
+    def others(self, uuid: str) -> Usage:
+        """What everybody but ``uuid`` holds; what it takes more in a resize is its own as well."""
+        return self._usage.without(_growth(uuid)).without(uuid)
+
     @property
     def generation(self) -> int:
         """The host's, as far as this agent knows."""

@@ -39,13 +39,12 @@ class Member:
     """It is being removed: the runtime takes no more orders for it."""
 
 
-def pool_of(topology: HostTopology, usage: Usage, uuid: str, plan: Plan) -> CpuSet:
-    """Where the shared container ``uuid`` with ``plan`` may run now: the pool of its cells.
+def pool_of(topology: HostTopology, others: Usage, plan: Plan) -> CpuSet:
+    """Where a shared container with ``plan`` may run beside ``others``: the pool of its cells.
 
-    CPUs that it holds itself are among them: it may be on its way from dedicated to shared. A container whose cells
-    have lost all their CPUs runs far from its memory, on the pool of the whole host: somewhere it must.
+    CPUs that it holds itself are among them: it may be on its way from dedicated to shared, or back. A container whose
+    cells have lost all their CPUs runs far from its memory, on the pool of the whole host: somewhere it must.
     """
-    others = usage.without(uuid)
     return others.shared_pool(topology, plan.cpu_cells) or others.shared_pool(topology)
 
 
@@ -137,7 +136,7 @@ class SharedPool:
         if plan.dedicated:
             self.settle()
             return plan.cpus
-        cpus = pool_of(self._tracker.topology, self._tracker.usage, uuid, plan)
+        cpus = pool_of(self._tracker.topology, self._tracker.others(uuid), plan)
         if not cpus:
             raise exceptions.Conflict(
                 "The container's host has no CPUs for shared containers now. The operator can bring those of [compute] "
@@ -193,7 +192,7 @@ class SharedPool:
         member = self._members.get(uuid)
         if member is None:
             return
-        wanted = pool_of(self._tracker.topology, self._tracker.usage, uuid, member.plan)
+        wanted = pool_of(self._tracker.topology, self._tracker.others(uuid), member.plan)
         if wanted == member.cpus and not member.unsure:
             return
         given_up = (member.cpus | member.perhaps) - wanted

@@ -235,6 +235,22 @@ def test_a_failed_resize_goes_back(cloud, context):
     assert held(cloud, container.host) == dict.fromkeys(cpus, container.uuid)
 
 
+def test_a_failed_resize_to_all_cpus_of_its_host_goes_back(database, context):
+    """It becomes dedicated and nobody else has CPUs: the pool to go back to is what it holds itself."""
+    cloud = Cloud({"one": machine(cells=1)}, compute__audit_interval=0)
+    try:
+        container = cloud.run(context)
+        driver = cloud.drivers["one"]
+        driver.fail("update", exceptions.DockerError(error="cgroup is busy"), times=1)
+        with pytest.raises(exceptions.DockerError, match="cgroup is busy"):
+            cloud.compute_api.update(context, container, cpu=4.0, cpu_policy="dedicated")
+        assert driver.show(container).cpuset_cpus == "0-3"
+        assert held(cloud, "one") == {}
+        assert cloud.agents["one"].tracker.usage.owners == (container.uuid,)
+    finally:
+        cloud.stop()
+
+
 def test_a_shared_container_may_be_moved_while_it_is_resized(cloud, context):
     """By another one's claim or end, or a CPU that comes online: the resize looks for it where it is then."""
     container = cloud.run(context, request={"run": True, "host": "one"})
