@@ -5,6 +5,7 @@ import contextlib
 import datetime
 import logging
 import random
+import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -309,7 +310,8 @@ class SchedulerEndpoint:
 
 def _reasons(tried: Mapping[str, str]) -> str:
     """Why hosts refused, each reason once and without their names, for the user."""
-    return "; ".join(dict.fromkeys(why.replace(name, "a host") for name, why in tried.items()))
+    # As a word: there are hosts called "one", and reasons that speak of none.
+    return "; ".join(dict.fromkeys(re.sub(rf"\b{re.escape(name)}\b", "a host", why) for name, why in tried.items()))
 
 
 def _group(container: Container) -> Group | None:

@@ -321,6 +321,18 @@ def test_a_host_that_refused_is_not_tried_again(endpoint, hosts, context):
     assert reason.endswith(said) and explanations.get(container.uuid)["record"]["reason"] == reason
 
 
+@pytest.mark.parametrize(("reason", "said"), [
+    pytest.param("the disk of big is full", "the disk of a host is full", id="name"),
+    pytest.param("the bigger of two cells is full", "the bigger of two cells is full", id="part-of-a-word"),
+])
+def test_users_are_not_told_the_names_of_hosts_that_refused(hosts, context, reason, said):
+    endpoint = new_endpoint(hosts, max_attempts=1)
+    container, handed = accepted(endpoint, hosts, context)
+    assert handed.host == "big"
+    refuse(endpoint, context, container, handed, reason)
+    assert row_of(container)[2].endswith(said)
+
+
 def test_a_refused_choice_is_not_held_against_others(endpoint, hosts, context):
     container, handed = accepted(endpoint, hosts, context, cpu_policy="dedicated", cpu=4.0)
     refuse(endpoint, context, container, handed, alternates=[])
