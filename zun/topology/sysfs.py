@@ -342,7 +342,7 @@ def _distances(tree: _Tree, node: int, nodes: list[int]) -> dict[int, int]:
     row = tree.parsed(path, lambda text: [_number(word) for word in text.split()])
     if not row or len(nodes) == 1:
         return {}
-    labels = _row_labels(tree, len(row), nodes)
+    labels = _row_labels(tree, node, len(row), nodes)
     if labels is None:
         tree.note(f"/{path} has {len(row)} distances for {len(nodes)} nodes: they are not used")
         return {}
@@ -356,13 +356,13 @@ def _distances(tree: _Tree, node: int, nodes: list[int]) -> dict[int, int]:
     return {other: distance for other, distance in distances.items() if other in nodes}
 
 
-def _row_labels(tree: _Tree, length: int, nodes: list[int]) -> list[int] | None:
-    """Node ids of a distance row: the nodes themselves, else whichever list of nodes is as long as the row."""
+def _row_labels(tree: _Tree, node: int, length: int, nodes: list[int]) -> list[int] | None:
+    """Node ids of the row of ``node``: the nodes themselves, else whichever list with it is as long as the row."""
     if length == len(nodes):
         return nodes
     for name in ("online", "possible", "has_memory"):
         listed = tree.cpu_list(f"{_NODE}/{name}")
-        if listed is not None and len(listed) == length:
+        if listed is not None and node in listed and len(listed) == length:
             return list(listed)
     return [*nodes, *range(MAX_ID + 1, MAX_ID + 1 + length - len(nodes))] if length > len(nodes) else None
 

@@ -180,6 +180,7 @@ def test_distances_of_one_node_are_none(found):
     pytest.param("33 10 21", {f"{NODE}/online": "0-1,7", f"{NODE}/possible": "0-7"}, {0: 33, 1: 10}, False,
                  id="of-online-nodes-without-a-folder"),
     pytest.param("21 10 33 34", {}, {0: 21, 1: 10}, False, id="longer-than-any-list"),
+    pytest.param("10", {f"{NODE}/has_memory": "0"}, {}, True, id="of-a-list-that-lacks-the-node"),
     pytest.param("21", {}, {}, True, id="too-short"),
     pytest.param("21 x", {}, {}, True, id="no-numbers"),
     pytest.param("0 0", {}, {}, True, id="zeros"),
