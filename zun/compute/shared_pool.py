@@ -144,25 +144,34 @@ class SharedPool:
             )
         return cpus
 
-    def change(self, container: Container, plan: Plan, *, cpu: float, memory: int) -> None:
+    def change(self, container: Container, plan: Plan, *, cpu: float, memory: int, back: bool = False) -> None:
         """Move a container at the runtime to ``plan``, which it holds already, and give it other limits.
 
         ``container.cpu_policy`` is the plan's. Emptying the CPUs and moving the container is one step for everybody
-        else who wants CPUs of the pool.
+        else who wants CPUs of the pool. ``back``: to what it has held all the while, so that nobody is there.
         """
+        uuid = container.uuid
         with self._lock:
-            before = self._members.pop(container.uuid, None)
+            before = self._members.pop(uuid, None)
             try:
-                cpus = self.cpus_for(container.uuid, plan)
+                cpus = self._cpus_back(uuid, plan, before) if back else self.cpus_for(uuid, plan)
                 self._driver.update(
                     container, cpu=cpu, memory=memory, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems)
                 )
             except BaseException:
                 if before is not None:  # it goes on following the pool
-                    self._members[container.uuid] = replace(before, unsure=True)
+                    self._members[uuid] = replace(before, unsure=True)
                 raise
             if not plan.dedicated:
-                self._members[container.uuid] = Member(container, plan, cpus)
+                self._members[uuid] = Member(container, plan, cpus)
+
+    def _cpus_back(self, uuid: str, plan: Plan, member: Member | None) -> CpuSet:
+        """As ``cpus_for``, without asking others to leave. Where the host has no pool, a member stays where it was."""
+        if plan.dedicated:
+            return plan.cpus
+        others = self._tracker.others(uuid)
+        stays = NO_CPUS if member is None else member.cpus - others.held_cpus
+        return pool_of(self._tracker.topology, others, plan) or stays or self.cpus_for(uuid, plan)
 
     def current(self) -> Mapping[str, CpuSet]:
         """Member -> the CPUs it was last told to run on."""
