@@ -3,6 +3,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from types import TracebackType
 from typing import Any, Self
 
@@ -10,6 +11,8 @@ from zun.common import exceptions
 from zun.objects.placement import memory_used
 from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
 from zun.topology.cpuset import NO_CPUS
+from zun.topology.request import MICRO
+from zun.topology.view import view_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,38 +95,35 @@ class Claim:
                 reasons.append(answer.message)
             else:
                 settled = answer
+        if settled is not None:
+            reasons.append(pool_problem(self._resources.topology, self._resources.usage, settled))
         lacking = [reason for reason in reasons if reason]
         if lacking or settled is None:
             raise exceptions.ClaimRefused(host=self._resources.hostname, reason="; ".join(lacking))
         return replace(settled, generation=self._resources.generation)
 
-    @property
-    def _nodes(self) -> frozenset[int]:
-        """The host's memory nodes as they are now: limits count what is held on these, not on one that is gone."""
-        return frozenset(cell.id for cell in self._resources.topology.cells)
-
     def _test_memory(self, limit: float | None) -> str | None:
-        """Whether all containers together stay within ``limit`` MiB of ordinary pages; huge ones are the plan's."""
+        """Whether all containers together stay within ``limit`` MiB of ordinary pages; huge ones are the plan's.
+
+        Of what a cell promised before it became smaller, or was gone, only what it has now counts: no other cell has
+        less for it.
+        """
         if self._wanted.request.page_size not in (None, "small"):
             return None
-        used = sum(mib for node, mib in memory_used(self._resources.usage).items() if node in self._nodes)
+        view = view_of(self._resources.topology)
+        ratio = max(Fraction(1), view.ram_ratio)
+        promised = memory_used(self._resources.usage)
+        used = sum(min(promised.get(node, 0), int(size * ratio)) for node, size in view.small_mib.items())
         return _over("memory", "MiB", used, self._wanted.request.memory_mib, limit)
 
     def _test_cpu(self, limit: float | None) -> str | None:
-        """Whether the containers of this CPU policy together stay within ``limit`` CPUs."""
+        """Whether the containers of this CPU policy stay within ``limit`` CPUs, on cells that have CPUs now."""
         request, usage = self._wanted.request, self._resources.usage
-        policy = request.cpu_policy
         if request.dedicated:
             used: float = len(usage.held_cpus & self._resources.topology.cpus_for(request.isolation))
         else:
-            used = sum(
-                share.shared
-                for _, held in usage
-                if held.cpu_policy == policy
-                for node, share in held.cells.items()
-                if node in self._nodes
-            )
-        return _over(f"{policy} CPUs", "CPUs", round(used, 6), self._wanted.request.cpus, limit)
+            used = sum(usage.demand(cell.id) for cell in view_of(self._resources.topology).cells) / MICRO
+        return _over(f"{request.cpu_policy} CPUs", "CPUs", used, request.cpus, limit)
 
     def _test_disk(self, limit: float | None) -> str | None:
         own = self._resources.disk_total if limit is None else limit
@@ -144,6 +144,18 @@ class Claim:
     def _refused(self, part: Plan) -> str | None:
         refusal = self._resources.usage.fits(self._resources.topology, part)
         return None if refusal is None else refusal.message
+
+
+def pool_problem(topology: HostTopology, usage: Usage, wanted: Plan) -> str | None:
+    """Why ``wanted`` cannot be claimed beside ``usage``: it would take the last CPU of the whole pool from its members.
+
+    Each cell's floor prevents that, but for those whose own cells have lost their CPUs: they are on those of others.
+    """
+    pool = usage.shared_pool(topology)
+    left = pool - wanted.cpus - wanted.withheld
+    if not wanted.dedicated or left or not pool or all(held.dedicated for _, held in usage):
+        return None
+    return f"shared containers that run on CPUs {pool} would have none left"
 
 
 def _over(what: str, unit: str, used: float, wanted: float, limit: float | None) -> str | None:

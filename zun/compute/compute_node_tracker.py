@@ -11,7 +11,7 @@ from typing import Any
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.compute.claims import Claim, Resources, Wanted
+from zun.compute.claims import Claim, Resources, Wanted, pool_problem
 from zun.compute.resize import increase, resized
 from zun.objects import ComputeNode, Container
 from zun.objects.placement import disk_promised, held_plan, placement_request
@@ -44,6 +44,10 @@ class ComputeNodeTracker:
     @property
     def usage(self) -> Usage:
         return self._usage
+
+    def others(self, uuid: str) -> Usage:
+        """What everybody but ``uuid`` holds; what it takes more in a resize is its own as well."""
+        return self._usage.without(_growth(uuid)).without(uuid)
 
     @property
     def generation(self) -> int:
@@ -129,6 +133,8 @@ class ComputeNodeTracker:
             answer = resized(self._topology, usage.without(uuid), old, request, keep)
             if isinstance(answer, Refusal):
                 raise exceptions.ClaimRefused(host=self._hostname, reason=answer.message)
+            if problem := pool_problem(self._topology, usage.without(uuid), answer):
+                raise exceptions.ClaimRefused(host=self._hostname, reason=problem)
             self._usage = usage.with_claim(_growth(uuid), increase(old, answer))
             return answer
 

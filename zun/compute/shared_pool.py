@@ -52,14 +52,12 @@ class Move:
     given_up: CpuSet
 
 
-def pool_of(topology: HostTopology, usage: Usage, uuid: str, plan: Plan) -> CpuSet:
-    """Where the shared container ``uuid`` with ``plan`` may run now: the pool of its cells.
+def pool_of(topology: HostTopology, others: Usage, plan: Plan) -> CpuSet:
+    """Where a shared container with ``plan`` may run beside ``others``: the pool of its cells.
 
-    CPUs that it holds itself are among them: it may be on its way from dedicated to shared. A container whose cells
-    have lost all their CPUs runs far from its memory, on the pool of the whole host: somewhere it must.
+    CPUs that it holds itself are among them: it may be on its way from dedicated to shared, or back. A container whose
+    cells have lost all their CPUs runs far from its memory, on the pool of the whole host: somewhere it must.
     """
-    claim = usage.claim(uuid)
-    others = usage if claim is None or not claim.dedicated else usage.without(uuid)  # a shared one holds no CPUs
     return others.shared_pool(topology, plan.cpu_cells) or others.shared_pool(topology)
 
 
@@ -154,7 +152,7 @@ class SharedPool:
         if plan.dedicated:
             self.settle()
             return plan.cpus
-        cpus = pool_of(self._tracker.topology, self._tracker.usage, uuid, plan)
+        cpus = pool_of(self._tracker.topology, self._tracker.others(uuid), plan)
         if not cpus:
             raise exceptions.Conflict(
                 "The container's host has no CPUs for shared containers now. The operator can bring those of [compute] "
@@ -162,25 +160,34 @@ class SharedPool:
             )
         return cpus
 
-    def change(self, container: Container, plan: Plan, *, cpu: float, memory: int) -> None:
+    def change(self, container: Container, plan: Plan, *, cpu: float, memory: int, back: bool = False) -> None:
         """Move a container at the runtime to ``plan``, which it holds already, and give it other limits.
 
         ``container.cpu_policy`` is the plan's. Emptying the CPUs and moving the container is one step for everybody
-        else who wants CPUs of the pool.
+        else who wants CPUs of the pool. ``back``: to what it has held all the while, so that nobody is there.
         """
+        uuid = container.uuid
         with self._lock:
-            before = self._members.pop(container.uuid, None)
+            before = self._members.pop(uuid, None)
             try:
-                cpus = self.cpus_for(container.uuid, plan)
+                cpus = self._cpus_back(uuid, plan, before) if back else self.cpus_for(uuid, plan)
                 self._driver.update(
                     container, cpu=cpu, memory=memory, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems)
                 )
             except BaseException:
                 if before is not None:  # it goes on following the pool
-                    self._members[container.uuid] = replace(before, unsure=True)
+                    self._members[uuid] = replace(before, unsure=True)
                 raise
             if not plan.dedicated:
-                self._members[container.uuid] = Member(container, plan, cpus)
+                self._members[uuid] = Member(container, plan, cpus)
+
+    def _cpus_back(self, uuid: str, plan: Plan, member: Member | None) -> CpuSet:
+        """As ``cpus_for``, without asking others to leave. Where the host has no pool, a member stays where it was."""
+        if plan.dedicated:
+            return plan.cpus
+        others = self._tracker.others(uuid)
+        stays = NO_CPUS if member is None else member.cpus - others.held_cpus
+        return pool_of(self._tracker.topology, others, plan) or stays or self.cpus_for(uuid, plan)
 
     def current(self) -> Mapping[str, CpuSet]:
         """Member -> the CPUs it was last told to run on."""
@@ -218,7 +225,8 @@ class SharedPool:
 
     def _move(self, member: Member) -> Move | None:
         """What is to be done with it, None when it is where it is to be."""
-        wanted = pool_of(self._tracker.topology, self._tracker.usage, member.container.uuid, member.plan)
+        others = self._tracker.others(member.container.uuid)
+        wanted = pool_of(self._tracker.topology, others, member.plan)
         if wanted == member.cpus and not member.unsure:
             return None
         given_up = (member.cpus | member.perhaps) - wanted

@@ -5,6 +5,7 @@ import contextlib
 import datetime
 import logging
 import random
+import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -169,7 +170,8 @@ class SchedulerEndpoint:
         now = timeutils.utcnow()
         for row in db.unplaced():
             touched = row["updated_at"] or row["created_at"]
-            if now - touched < datetime.timedelta(seconds=lost_after) or self._table.is_booked(row["uuid"]):
+            # Either way: what was touched in the future was so before somebody set the clock back.
+            if abs(now - touched) < datetime.timedelta(seconds=lost_after) or self._table.is_booked(row["uuid"]):
                 continue
             # The first scheduler to touch the row has it; the others see a changed updated_at.
             if db.update_if(row["uuid"], {"host": None, "updated_at": row["updated_at"]}, {}):
@@ -308,7 +310,8 @@ class SchedulerEndpoint:
 
 def _reasons(tried: Mapping[str, str]) -> str:
     """Why hosts refused, each reason once and without their names, for the user."""
-    return "; ".join(dict.fromkeys(why.replace(name, "a host") for name, why in tried.items()))
+    # As a word: there are hosts called "one", and reasons that speak of none.
+    return "; ".join(dict.fromkeys(re.sub(rf"\b{re.escape(name)}\b", "a host", why) for name, why in tried.items()))
 
 
 def _group(container: Container) -> Group | None:

@@ -39,7 +39,7 @@ def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) ->
     nodes = _nodes(tree, online)
     cores = _groups(tree, online, "core", _thread_siblings)
     sockets = _groups(tree, online, "socket", _package)
-    caches = _caches(tree, online)
+    caches = _groups(tree, online, "L3 cache", _l3)
     distances = {node: _distances(tree, node, list(nodes)) for node in nodes}
     if any(distances.values()) and not all(distances.values()):
         silent = CpuSet(node for node, row in distances.items() if not row)
@@ -175,6 +175,8 @@ def _online(tree: _Tree) -> tuple[CpuSet, CpuSet]:
         online = _switched_on(tree, folders) or CpuSet(_processors(tree))
         if not online:
             tree.note(f"no online CPU is named in /{_CPU} or /proc/cpuinfo")
+        elif not folders:
+            tree.note(f"/{_CPU} names no CPU: those of /proc/cpuinfo are used, each as a core of its own")
     present = tree.cpu_list(f"{_CPU}/present") or folders
     if folders and not online <= folders:
         tree.note(f"online CPUs {online - folders} have no folder in /{_CPU}")
@@ -221,21 +223,30 @@ def _isolcpus(value: str, last: int) -> CpuSet:
 def _groups(
     tree: _Tree, online: CpuSet, kind: str, members: Callable[[_Tree, int], CpuSet | None]
 ) -> list[CpuSet]:
-    """Online CPUs in disjoint groups; a CPU of which nothing is known is a group of its own."""
-    groups: list[CpuSet] = []
-    left = online
+    """Disjoint groups of online CPUs, by what each CPU says of its own; those that say nothing are in none.
+
+    Groups that overlap by what different CPUs say count as one, so that nobody takes a part for the whole.
+    """
+    groups: set[CpuSet] = set()
+    covered = NO_CPUS
     for cpu in online:
-        if cpu not in left:
+        group = members(tree, cpu)
+        if not group:
             continue
-        named = members(tree, cpu)
-        if named is not None and cpu not in named:
-            tree.note(f"CPU {cpu} is not among its own {kind}'s CPUs {named}")
-        group = ((named or NO_CPUS) & left) | CpuSet((cpu,))
-        if named is not None and group != (named & online) | CpuSet((cpu,)):
-            tree.note(f"the {kind} of CPU {cpu} shares CPUs {(named & online) - group} with another {kind}")
-        groups.append(group)
-        left -= group
-    return groups
+        if cpu not in group:
+            tree.note(f"CPU {cpu} is not among its own {kind}'s CPUs {group}: they are not used")
+            continue
+        group &= online
+        if group in groups:
+            continue
+        if group & covered:
+            tree.note(f"the {kind} of CPU {cpu}, {group}, overlaps with others: they count as one")
+            overlapping = {other for other in groups if other & group}
+            groups -= overlapping
+            group = union((group, *overlapping))
+        groups.add(group)
+        covered |= group
+    return sorted(groups, key=tuple)
 
 
 def _thread_siblings(tree: _Tree, cpu: int) -> CpuSet | None:
@@ -246,31 +257,6 @@ def _thread_siblings(tree: _Tree, cpu: int) -> CpuSet | None:
 def _package(tree: _Tree, cpu: int) -> CpuSet | None:
     folder = f"{_CPU}/cpu{cpu}/topology"
     return tree.cpus(folder, "package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings")
-
-
-def _caches(tree: _Tree, online: CpuSet) -> list[CpuSet]:
-    """The L3 caches, cut to online CPUs and disjoint.
-
-    Caches that overlap by what different CPUs say count as one, so that nobody takes a part for the whole.
-    """
-    caches: list[CpuSet] = []
-    for cpu in online:
-        cache = _l3(tree, cpu)
-        if not cache:
-            continue
-        if cpu not in cache:
-            tree.note(f"CPU {cpu} is not among its own L3 cache's CPUs {cache}: they are not used")
-            continue
-        cache &= online
-        if cache in caches:
-            continue
-        overlapping = [other for other in caches if other & cache]
-        if overlapping:
-            tree.note(f"the L3 cache of CPU {cpu}, {cache}, overlaps with others: they count as one")
-            caches = [other for other in caches if other not in overlapping]
-            cache = union((cache, *overlapping))
-        caches.append(cache)
-    return caches
 
 
 def _l3(tree: _Tree, cpu: int) -> CpuSet | None:
@@ -326,16 +312,15 @@ def _place(tree: _Tree, homeless: CpuSet, nodes: dict[int, CpuSet]) -> None:
 
 
 def _memory_mib(tree: _Tree, node: int, nodes: int) -> int:
-    path = f"{_NODE}/node{node}/meminfo"
-    text = tree.text(path)
-    if text is None and nodes == 1:
-        path = "proc/meminfo"
-        text = tree.text(path)
-    match = re.search(r"MemTotal:\s*(\d{1,18})\s*kB", text or "")
-    if match is None:
-        tree.note(f"/{path} does not tell the memory of node {node}: it counts as none")
-        return 0
-    return int(match[1]) // 1024
+    paths = [f"{_NODE}/node{node}/meminfo"]
+    if nodes == 1:
+        paths.append("proc/meminfo")
+    for path in paths:
+        match = re.search(r"MemTotal:\s*(\d{1,18})\s*kB", tree.text(path) or "")
+        if match:
+            return int(match[1]) // 1024
+    tree.note(f"/{path} does not tell the memory of node {node}: it counts as none")
+    return 0
 
 
 def _pages(tree: _Tree, node: int, nodes: int) -> dict[int, int]:
@@ -357,7 +342,7 @@ def _distances(tree: _Tree, node: int, nodes: list[int]) -> dict[int, int]:
     row = tree.parsed(path, lambda text: [_number(word) for word in text.split()])
     if not row or len(nodes) == 1:
         return {}
-    labels = _row_labels(tree, len(row), nodes)
+    labels = _row_labels(tree, node, len(row), nodes)
     if labels is None:
         tree.note(f"/{path} has {len(row)} distances for {len(nodes)} nodes: they are not used")
         return {}
@@ -371,13 +356,13 @@ def _distances(tree: _Tree, node: int, nodes: list[int]) -> dict[int, int]:
     return {other: distance for other, distance in distances.items() if other in nodes}
 
 
-def _row_labels(tree: _Tree, length: int, nodes: list[int]) -> list[int] | None:
-    """Node ids of a distance row: the nodes themselves, else whichever list of nodes is as long as the row."""
+def _row_labels(tree: _Tree, node: int, length: int, nodes: list[int]) -> list[int] | None:
+    """Node ids of the row of ``node``: the nodes themselves, else whichever list with it is as long as the row."""
     if length == len(nodes):
         return nodes
     for name in ("online", "possible", "has_memory"):
         listed = tree.cpu_list(f"{_NODE}/{name}")
-        if listed is not None and len(listed) == length:
+        if listed is not None and node in listed and len(listed) == length:
             return list(listed)
     return [*nodes, *range(MAX_ID + 1, MAX_ID + 1 + length - len(nodes))] if length > len(nodes) else None
 

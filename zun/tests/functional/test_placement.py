@@ -238,6 +238,57 @@ def test_a_failed_resize_goes_back(cloud, context):
     assert held(cloud, container.host) == dict.fromkeys(cpus, container.uuid)
 
 
+def test_a_failed_resize_to_all_cpus_of_its_host_goes_back(database, context):
+    """It becomes dedicated and nobody else has CPUs: the pool to go back to is what it holds itself."""
+    cloud = Cloud({"one": machine(cells=1)}, compute__audit_interval=0)
+    try:
+        container = cloud.run(context)
+        driver = cloud.drivers["one"]
+        driver.fail("update", exceptions.DockerError(error="cgroup is busy"), times=1)
+        with pytest.raises(exceptions.DockerError, match="cgroup is busy"):
+            cloud.compute_api.update(context, container, cpu=4.0, cpu_policy="dedicated")
+        assert driver.show(container).cpuset_cpus == "0-3"
+        assert held(cloud, "one") == {}
+        assert cloud.agents["one"].tracker.usage.owners == (container.uuid,)
+    finally:
+        cloud.stop()
+
+
+def test_a_resize_that_others_stand_in_the_way_of_goes_back(database, context):
+    """They do not leave the CPUs that it was to have, and need not for it to have those that it had."""
+    cloud = Cloud({"one": machine(cells=1)}, compute__audit_interval=0)
+    try:
+        container, stays = cloud.run(context, **DEDICATED), cloud.run(context)
+        driver, tracker = cloud.drivers["one"], cloud.agents["one"].tracker
+        driver.disobey(stays.uuid, cpus=driver.show(stays).cpuset_cpus)
+        before = tracker.usage
+        for size in ({"cpu": 3.0}, {"cpu": 3.0, "memory": 64}):
+            with pytest.raises(exceptions.PinningMismatch):
+                cloud.compute_api.update(context, container, **size)
+            assert tracker.usage == before
+        assert driver.show(container).cpuset_cpus == container.cpuset["cpuset_cpus"]
+    finally:
+        cloud.stop()
+
+
+def test_who_becomes_dedicated_where_others_must_stay_goes_back(database, context):
+    """The host has lost the whole of its pool: shared ones stay where they are, in each other's way."""
+    cloud = Cloud({"one": machine(cells=1)}, compute__audit_interval=0)
+    try:
+        containers = [cloud.run(context), cloud.run(context)]
+        cloud.stop_agent("one")
+        cloud.conf.set_override("cpu_shared_set", "64", group="compute")  # of which no CPU is online
+        tracker = cloud.start_agent("one").tracker
+        before = tracker.usage
+        with pytest.raises(exceptions.ZunError):
+            cloud.compute_api.update(context, containers[0], cpu=2.0, cpu_policy="dedicated")
+        assert tracker.usage == before
+        assert cloud.drivers["one"].show(containers[0]).cpuset_cpus == "0-3"
+    finally:
+        cloud.conf.clear_override("cpu_shared_set", group="compute")
+        cloud.stop()
+
+
 def test_a_shared_container_may_be_moved_while_it_is_resized(cloud, context):
     """By another one's claim or end, or a CPU that comes online: the resize looks for it where it is then."""
     container = cloud.run(context, request={"run": True, "host": "one"})

@@ -324,6 +324,39 @@ def test_memory_that_one_cell_promises_twice_is_taken_from_no_other():
     assert claim(now, wanted, answer[0].limits).plan.cells[1].memory_mib == 900
 
 
+@pytest.mark.parametrize(("lost", "wanted"), [
+    pytest.param({"memory_mib": 100}, dedicated(1, 900), id="memory"),
+    pytest.param({"pages": {2048: 450}}, dedicated(1, 900), id="memory-to-huge-pages"),
+    pytest.param({"cpus": CpuSet(""), "siblings": (), "l3": ()}, shared(4), id="cpus"),
+])
+def test_what_a_cell_promised_before_it_became_smaller_is_taken_from_no_other(lost, wanted):
+    before = machine(cells=2, memory_mib=1000)
+    usage = holding(before, shared(2, 800))
+    now = replace(before, cells=(replace(before.cell(0), **lost), before.cell(1)))
+    answer = select.select([state_of("h1", now, usage=usage)], RequestSpec("me", wanted), FILTERS, [], 1)
+    assert [*claim(replace(resources(topology=now), usage=usage), wanted, answer[0].limits).plan.cells] == [1]
+
+
+def without_cpus(node):
+    """``MACHINE`` whose cell ``node`` has lost its CPUs."""
+    cells = (replace(cell, cpus=CpuSet(""), siblings=(), l3=()) if cell.id == node else cell for cell in MACHINE.cells)
+    return replace(MACHINE, cells=tuple(cells))
+
+
+@pytest.mark.parametrize(("held", "cpus", "reason"), [
+    pytest.param([shared(1)], 4, "shared containers that run on CPUs 4-7 would have none left", id="all"),
+    pytest.param([shared(1)], 3, None, id="all-but-one"),
+    pytest.param([dedicated(1)], 4, None, id="no-shared-ones"),
+])
+def test_who_has_lost_the_cpus_of_his_cell_keeps_one_of_another(held, cpus, reason):
+    usage = holding(MACHINE, *held)
+    host = replace(resources(topology=without_cpus(0)), usage=usage)
+    if reason is None:
+        assert len(claim(host, dedicated(cpus)).plan.cpus) == cpus
+    else:
+        assert refusal(host, dedicated(cpus)) == reason
+
+
 @proof(60)
 @given(host=used_hosts(), first=placements(), second=placements())
 def test_a_claim_never_takes_what_another_holds(host, first, second):

@@ -453,6 +453,21 @@ def test_a_resize_that_does_not_fit_changes_nothing(agent):
     assert agent.tracker.usage == before
 
 
+def test_a_resize_leaves_a_cpu_to_who_has_lost_those_of_his_cell(context):
+    whole = machine()
+    agent = Agent(context, whole)
+    shared, _ = agent.claim(cpu=2.0)
+    grows, _ = agent.claim(cpu_policy="dedicated", cpu=3.0)
+    left, gone = ([*agent.tracker.usage.claim(each.uuid).cells] for each in (grows, shared))
+    assert left != gone
+    cells = (replace(cell, cpus=CpuSet(), siblings=(), l3=()) if cell.id in gone else cell for cell in whole.cells)
+    agent.tracker.update_inventory(context, replace(whole, cells=tuple(cells)), COLUMNS)
+    with pytest.raises(exceptions.ClaimRefused, match="would have none left"):
+        agent.tracker.resize(grows.uuid, Resize.of(grows, 4.0, None, None).request)
+    agent.tracker.release(shared.uuid)
+    assert len(agent.tracker.resize(grows.uuid, Resize.of(grows, 4.0, None, None).request).cpus) == 4
+
+
 def test_what_is_released_in_the_middle_of_a_resize_is_free_whole(agent):
     container, _, _ = grown(agent)
     agent.tracker.release(container.uuid)

@@ -36,7 +36,6 @@ SHARED_BOTH = Plan({0: CellShare(shared=1.0), 1: CellShare(shared=1.0)}, "shared
         pytest.param(
             Usage({"a": Plan({0: CellShare(cpus=CpuSet("0"), withheld=CpuSet("1"))})}), SHARED_0, "2-3", id="kept-idle"
         ),
-        pytest.param(Usage({"me": own("1-2"), "a": own("3")}), SHARED_0, "0-2", id="what-it-holds-itself"),
         pytest.param(Usage({"other": SHARED_0}), SHARED_0, "0-3", id="shared-ones-share"),
         pytest.param(Usage(), Plan({0: CellShare(shared=1.0), 9: CellShare(shared=1.0)}, "shared"), "0-3",
                      id="one-of-its-cells-is-gone"),
@@ -44,12 +43,12 @@ SHARED_BOTH = Plan({0: CellShare(shared=1.0), 1: CellShare(shared=1.0)}, "shared
     ],
 )
 def test_where_a_shared_container_may_run(usage, plan, expected):
-    assert pool_of(machine(), usage, "me", plan) == CpuSet(expected)
+    assert pool_of(machine(), usage, plan) == CpuSet(expected)
 
 
 def test_where_a_shared_set_is_configured_nobody_leaves_it():
     topology = machine().configured(shared_set=CpuSet("0-1,4"))
-    assert pool_of(topology, Usage({"a": own("2-3")}), "me", SHARED_0) == CpuSet("0-1")
+    assert pool_of(topology, Usage({"a": own("2-3")}), SHARED_0) == CpuSet("0-1")
 
 
 def test_a_member_leaves_the_cpus_that_are_claimed_before_anybody_uses_them(agent):
@@ -240,7 +239,7 @@ def test_widening_is_no_promise_and_not_verified(agent):
 
 def test_who_was_made_for_a_wider_pool_is_narrowed_when_it_enters(agent):
     container, plan = agent.claim(cpu=1.0, memory=16)
-    wide = pool_of(agent.tracker.topology, agent.tracker.usage, container.uuid, plan)
+    wide = pool_of(agent.tracker.topology, agent.tracker.others(container.uuid), plan)
     agent.driver.create(container, cpuset_cpus=str(wide), cpuset_mems=str(plan.mems))
     _, cpus = agent.claim_dedicated(2)
     agent.pool.settle()  # the newcomer is not known yet

@@ -321,6 +321,18 @@ def test_a_host_that_refused_is_not_tried_again(endpoint, hosts, context):
     assert reason.endswith(said) and explanations.get(container.uuid)["record"]["reason"] == reason
 
 
+@pytest.mark.parametrize(("reason", "said"), [
+    pytest.param("the disk of big is full", "the disk of a host is full", id="name"),
+    pytest.param("the bigger of two cells is full", "the bigger of two cells is full", id="part-of-a-word"),
+])
+def test_users_are_not_told_the_names_of_hosts_that_refused(hosts, context, reason, said):
+    endpoint = new_endpoint(hosts, max_attempts=1)
+    container, handed = accepted(endpoint, hosts, context)
+    assert handed.host == "big"
+    refuse(endpoint, context, container, handed, reason)
+    assert row_of(container)[2].endswith(said)
+
+
 def test_a_refused_choice_is_not_held_against_others(endpoint, hosts, context):
     container, handed = accepted(endpoint, hosts, context, cpu_policy="dedicated", cpu=4.0)
     refuse(endpoint, context, container, handed, alternates=[])
@@ -480,6 +492,14 @@ def test_what_was_lost_is_scheduled_again_and_nothing_else(endpoint, hosts, cont
     assert [handed.uuid for handed in hosts.handed] == [old.uuid]
     endpoint.sweep(60)  # it is on its way now
     assert len(hosts.handed) == 1
+
+
+def test_a_clock_that_was_set_back_keeps_nobody_waiting(endpoint, hosts, context):
+    old, new = new_container(context, **DEDICATED), new_container(context, **DEDICATED)
+    lost(old, -7200)
+    lost(new, -30)  # by a clock that is a little ahead: its message is under way
+    endpoint.sweep(60)
+    assert [handed.uuid for handed in hosts.handed] == [old.uuid]
 
 
 def test_after_a_start_alone_nothing_is_under_way(endpoint, hosts, context):

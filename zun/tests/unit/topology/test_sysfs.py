@@ -158,6 +158,15 @@ def test_cpus_from_cpuinfo_alone(tmp_path):
     topology = discover(tmp_path)
     assert cpus(topology) == {0: "0,3"}
     assert topology.cell(0).memory_mib == 0
+    assert any("those of /proc/cpuinfo are used" in note for note in topology.notes), topology.notes
+
+
+def test_memory_of_an_only_node_that_does_not_tell_it(found):
+    """The machine tells it as well."""
+    only = f"{NODE}/node0/meminfo"
+    topology = found({"online": "0-1", "nodes": {0: {"cpus": "0-1"}}, "kib": 2097152, "files": {only: "junk\n"}})
+    assert topology.memory_mib == 2048
+    assert topology.notes == ()
 
 
 def test_distances_of_one_node_are_none(found):
@@ -171,6 +180,7 @@ def test_distances_of_one_node_are_none(found):
     pytest.param("33 10 21", {f"{NODE}/online": "0-1,7", f"{NODE}/possible": "0-7"}, {0: 33, 1: 10}, False,
                  id="of-online-nodes-without-a-folder"),
     pytest.param("21 10 33 34", {}, {0: 21, 1: 10}, False, id="longer-than-any-list"),
+    pytest.param("10", {f"{NODE}/has_memory": "0"}, {}, True, id="of-a-list-that-lacks-the-node"),
     pytest.param("21", {}, {}, True, id="too-short"),
     pytest.param("21 x", {}, {}, True, id="no-numbers"),
     pytest.param("0 0", {}, {}, True, id="zeros"),
@@ -192,6 +202,24 @@ def test_distances_of_some_nodes_only_leave_a_note(found):
 
 def cache_files(cpu, text):
     return {f"{CPU}/cpu{cpu}/cache/index3/shared_cpu_list": text}
+
+
+def core_file(cpu, text):
+    return {f"{CPU}/cpu{cpu}/topology/thread_siblings_list": text}
+
+
+@pytest.mark.parametrize(("files", "cores", "note"), [
+    pytest.param(core_file(0, "0"), [["0,4", "1,5"], ["2,6", "3,7"]], "overlaps with others", id="lowest-says-alone"),
+    pytest.param(core_file(4, "4"), [["0,4", "1,5"], ["2,6", "3,7"]], "overlaps with others", id="highest-says-alone"),
+    pytest.param(core_file(1, "0-1,5"), [["0-1,4-5"], ["2,6", "3,7"]], "overlaps with others", id="over-two-cores"),
+    pytest.param(core_file(0, "1,5"), [["0,4", "1,5"], ["2,6", "3,7"]], "not among its own", id="of-another-cpu"),
+    pytest.param(core_file(0, "0,4,9"), [["0,4", "1,5"], ["2,6", "3,7"]], None, id="with-a-cpu-that-is-not-there"),
+])
+def test_nobody_has_a_core_alone_that_a_sibling_may_share(found, files, cores, note):
+    """Whichever of the siblings names the other: the CPUs' numbers decide nothing."""
+    topology = found(changed(files=files))
+    assert [[str(core) for core in part.siblings] for part in topology.cells] == cores
+    assert {note is not None and note in words for words in topology.notes} == ({True} if note else set())
 
 
 @pytest.mark.parametrize(("files", "caches", "note"), [
@@ -349,7 +377,7 @@ def test_status_says_nothing_of_isolated_cpus(found):
     pytest.param({f"{CPU}/cpu0/topology/thread_siblings_list": "1,5"}, {0: "0-1,4-5", 1: "2-3,6-7"},
                  "CPU 0 is not among its own core's CPUs", id="core-without-itself"),
     pytest.param({f"{CPU}/cpu1/topology/thread_siblings_list": "0-1,5"}, {0: "0-1,4-5", 1: "2-3,6-7"},
-                 "core of CPU 1 shares CPUs 0 with another", id="a-cpu-in-two-cores"),
+                 "core of CPU 1, 0-1,5, overlaps with others", id="a-cpu-in-two-cores"),
     pytest.param({f"{NODE}/node0/hugepages/hugepages-2048kB/nr_hugepages": "-3"}, {0: "0-1,4-5", 1: "2-3,6-7"},
                  "nr_hugepages is not understood", id="negative-pages"),
     pytest.param({f"{NODE}/node0/cpulist": None, f"{NODE}/node0/cpumap": None, f"{NODE}/node0/cpu0/x": "",
