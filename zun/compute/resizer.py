@@ -11,7 +11,7 @@ from zun.common.context import RequestContext
 from zun.common.locks import FOR_EVER
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.holdings import Holdings
-from zun.compute.operations import Operations
+from zun.compute.operations import PATIENCE, Operations
 from zun.compute.record import logged
 from zun.compute.resize import Resize
 from zun.compute.runtime_objects import RuntimeObjects
@@ -139,14 +139,16 @@ class Resizer:
             old, new = grown
             try:
                 self._keep_up(context, uuid, new)
-            except Exception:
+            except Exception as exc:
                 if self._tracker.usage.claim(uuid) == new:
                     self._tracker.hold(uuid, old)  # which is what the row says; the next time tries again
-                raise
+                if not isinstance(exc, exceptions.ContainerBusy):
+                    raise
+                LOG.info("CPUs %s are not kept idle yet: %s", new.withheld, exc)
 
     def _keep_up(self, context: RequestContext, uuid: str, new: Plan) -> None:
         self._pool.settle()
-        with self._operations.undisturbed(context, uuid) as current:
+        with self._operations.undisturbed(context, uuid, PATIENCE) as current:
             if current is None or current.host != self._hostname or self._tracker.usage.claim(uuid) != new:
                 return  # it has gone or changed while this waited for it
             current.cpuset = cpuset_record(new, self._tracker.topology)

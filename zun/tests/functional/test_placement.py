@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from zun.common import exceptions
-from zun.compute import endpoint
+from zun.compute import endpoint, resizer
 from zun.db import containers as db
 from zun.scheduler.bookings import Bookings
 from zun.tests.fixtures import wait_for
@@ -77,6 +77,19 @@ def test_a_sibling_that_comes_online_is_kept_idle_for_its_neighbour(halved, cont
     cloud.stop_agent("one")
     cloud.start_agent("one")
     assert held(cloud, "one")[1] == alone.uuid
+
+
+def test_a_busy_container_does_not_keep_the_host_from_looking_at_itself(halved, context, monkeypatch):
+    """It keeps its sibling idle once it is not busy any more."""
+    monkeypatch.setattr(resizer, "PATIENCE", 0.05)
+    agent = halved.agents["one"]
+    alone = halved.run(context, cpu_policy="dedicated", cpu=1.0, memory=64, placement={"cpu_isolation": "core"})
+    with agent.parts.operations.locks(alone.uuid), ThreadPoolExecutor(1) as pool:
+        halved.machines["one"] = machine(cells=1, cores=4, threads=2)
+        pool.submit(agent._update_inventory).result(60)
+        assert agent.tracker.topology.cpus == CpuSet("0-7")
+        assert db.get(alone.uuid)["cpuset"]["cells"][0]["withheld"] == ""
+    wait_for(lambda: db.get(alone.uuid)["cpuset"]["cells"][0]["withheld"] == "1")
 
 
 @pytest.fixture
@@ -365,7 +378,7 @@ def test_the_cpus_that_are_named_stay_through_every_resize(cloud, context):
     ],
 )
 def test_a_resize_waits_a_moment_for_what_is_under_way_and_not_longer(cloud, context, monkeypatch, operation, told):
-    monkeypatch.setattr(endpoint, "PATIENCE", 0.1)
+    monkeypatch.setattr(endpoint, "PATIENCE", 1.0)  # more than a look takes
     container = cloud.run(context, **DEDICATED)
     driver, entered, go_on = cloud.drivers[container.host], threading.Event(), threading.Event()
 
@@ -401,8 +414,7 @@ def test_two_short_resizes_at_once_are_both_done(cloud, context):
     assert (row["cpu"], row["memory"]) == (3.0, 256)
 
 
-def test_a_resize_that_nobody_waits_for_waits_itself(cloud, context, monkeypatch):
-    monkeypatch.setattr(endpoint, "PATIENCE", 0.0)
+def test_a_resize_that_nobody_waits_for_waits_itself(cloud, context):
     container = cloud.run(context, **DEDICATED)
     entered, go_on = threading.Event(), threading.Event()
 

@@ -399,9 +399,8 @@ def test_fewer_cpus_are_as_many_as_can_be_of_those_that_are_given_still(case, da
     assume(old.cpu_policy == "dedicated" and len(old.cpus) > 1)
     left = data.draw(st.integers(1, len(old.cpus) - 1))
     given_still = CpuSet(data.draw(st.sets(st.sampled_from(sorted(topology.cpus)))))
-    answer = resized(
-        topology.configured(dedicated_set=given_still), others, old, PlacementRequest(left, old.memory_mib)
-    )
+    topology = replace(topology, dedicated_set=given_still)
+    answer = resized(topology, others, old, PlacementRequest(left, old.memory_mib))
     assert isinstance(answer, Plan)
     assert answer.cpus < old.cpus
     assert len(answer.cpus & given_still) == min(left, len(old.cpus & given_still))
