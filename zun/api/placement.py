@@ -51,7 +51,8 @@ def _check_shape(placed: Mapping[str, Any], cpu: int, memory: int) -> None:
     """Raise InvalidValue unless ``cpu`` CPUs and ``memory`` MiB can be spread as ``placed`` says."""
     nodes = placed["numa_nodes"]
     if nodes > cpu:
-        raise _refusal("numa_nodes", f"{nodes} nodes cannot share {cpu} CPUs; each needs one at least")
+        reason = f"{nodes} nodes cannot share {cpu} CPUs, each needs one at least; ask for fewer nodes or more CPUs"
+        raise _refusal("numa_nodes", reason)
     for name, total, unit, of in (("numa_cpus", cpu, "CPUs", "cpu"), ("numa_mem", memory, "MiB", "memory")):
         parts = placed.get(name)
         if parts is not None and sum(parts) != total:
@@ -104,7 +105,11 @@ def _check_pages(placed: Mapping[str, Any], memory: int) -> None:
     name, amounts = ("memory", [memory]) if parts is None else ("numa_mem", parts)
     for amount in amounts:
         if amount * 1024 % size:
-            raise _refusal(name, f"{amount} MiB is not a whole number of pages of {size} KiB (mem_page_size)")
+            raise _refusal(
+                name,
+                f"{amount} MiB is not a whole number of pages of {size} KiB (mem_page_size); give a multiple of "
+                f"{size // 1024} MiB",
+            )
 
 
 def _refusal(field: str, reason: str) -> exceptions.InvalidValue:

@@ -35,7 +35,7 @@ class ResourceNotFound(NotFound):
 
 
 class ContainerNotFound(NotFound):
-    msg_fmt = "Container {container} could not be found."
+    msg_fmt = "Container {container} could not be found. List them with 'openstack appcontainer list'."
 
 
 class ExplanationNotFound(NotFound):
@@ -89,7 +89,7 @@ class Conflict(ZunError):
 
 
 class InvalidStateException(Conflict):
-    msg_fmt = "Cannot {action} container {uuid} in {status} state"
+    msg_fmt = "Cannot {action} container {uuid} in {status} state; it is possible in {allowed}."
 
 
 class ContainerBusy(Conflict):

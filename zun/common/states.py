@@ -115,4 +115,10 @@ class HasStatus(Protocol):
 def check_action(action: str, container: HasStatus) -> None:
     """Raise InvalidStateException unless ``container`` may be ``action``-ed in its present status."""
     if container.status not in ALLOWED[action]:
-        raise exceptions.InvalidStateException(action=action, uuid=container.uuid, status=container.status)
+        raise refusal(action, container, container.status)
+
+
+def refusal(action: str, container: HasStatus, status: str, row: str = "") -> exceptions.InvalidStateException:
+    """That it may not be ``action``-ed in ``status``. ``row`` is the action's name in ``ALLOWED``, if another."""
+    allowed = ", ".join(sorted(ALLOWED[row or action]))
+    return exceptions.InvalidStateException(action=action, uuid=container.uuid, status=status, allowed=allowed)

@@ -9,10 +9,30 @@ from typing import Any
 
 Document = Mapping[str, Any]
 
+# Under the codes of hosts that are unfit as a whole. What the options of ours are called is known here only.
+HELP: Mapping[str, str] = {
+    "refused-before": "try again: what a host refused once it may take now",
+    "service": "ask an administrator: 'openstack appcontainer service list' tells which hosts are up",
+    "zone": "another --availability-zone ('openstack appcontainer availability zone list'), another --host, or none",
+    "runtime": "another --runtime, or none",
+    "label": "other or fewer label: hints (--hint)",
+    "reserved": "ask an administrator: hosts are reserved to other projects",
+    "aggregate": "other or fewer hints (--hint)",
+    "image": "an image for the hosts there are, or other image: hints (--hint)",
+    "group": "another --group, one with a soft policy, or none",
+    "neighbour": "other same_host or different_host hints (--hint), or none",
+    "no-pinning": "leave out --cpu-policy dedicated, or ask an administrator for a host that takes such containers",
+    "disk": "a smaller --disk, or fewer and smaller volumes",
+    "other": "ask an administrator: a filter of this cloud turns hosts away",
+}
+SHORT = "ask for less in more than one respect, or delete what is not needed; 'placement capacity' tells what fits"
+
 
 def lines(document: Document) -> list[str]:
     """The whole explanation, the nearest hosts last and one by one."""
-    return [document["reason"], "", *_counts(document), *_changes(document["changes"]), *_details(document)]
+    changes = document["changes"]
+    ways_out = _changes(changes) if changes else _advice(document)
+    return [document["reason"], "", *_counts(document), *ways_out, *_details(document)]
 
 
 def _counts(document: Document) -> Iterator[str]:
@@ -20,10 +40,13 @@ def _counts(document: Document) -> Iterator[str]:
     yield f"{count(document['hosts'], 'host')} by what binds first: {counts or 'none'}"
 
 
+def _advice(document: Document) -> Iterator[str]:
+    yield "Nothing like it would fit by a change in one respect. What may help:"
+    for text in dict.fromkeys(HELP.get(code, SHORT) for code in document["codes"]):
+        yield f"  {text}"
+
+
 def _changes(changes: Sequence[Document]) -> Iterator[str]:
-    if not changes:
-        yield "Nothing like it would fit by a change in one respect."
-        return
     yield "It would have fitted with:"
     for change in changes:
         yield f"  {options(change['change'])}"

@@ -119,7 +119,10 @@ def _list_of(item: Callable[[str], int]) -> Callable[[str], list[int]]:
     """Argparse type: items separated by commas, in the order given."""
 
     def parse(text: str) -> list[int]:
-        return [item(part.strip()) for part in text.split(",")]
+        try:
+            return [item(part.strip()) for part in text.split(",")]
+        except argparse.ArgumentTypeError as exc:
+            raise argparse.ArgumentTypeError(f"{exc}; give one for each memory node, for example 2,2") from None
 
     return parse
 
@@ -131,4 +134,5 @@ def _page_size(text: str) -> str | int:
     try:
         return at_least_one(text)
     except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of small, large, any or a size in KiB") from None
+        words = "small, large, any or a size in KiB, for example 2048"
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {words}") from None

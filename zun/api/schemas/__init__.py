@@ -20,7 +20,7 @@ from zun.common import exceptions
 # Among so many the one to tell is looked for. A list in a body has room for hundreds of thousands.
 _MOST_ERRORS = 1000
 # What these refuse is told in the words of the schema's description, which can be read after "is not".
-_FORMS = ("type", "pattern", "minLength", "anyOf")
+_FORMS = ("type", "pattern", "minLength", "anyOf", "enum")
 
 
 def _same(value: Any) -> Any:

@@ -184,7 +184,10 @@ def _signals() -> dict[str, str]:
 
 
 _SIGNALS = _signals()
-SIGNAL = Field({"enum": ["None", *_SIGNALS]}, lambda value: _SIGNALS.get(value))
+SIGNAL = Field(
+    {"enum": ["None", *_SIGNALS], "description": "the name or the number of a signal, for example SIGTERM or 15"},
+    lambda value: _SIGNALS.get(value),
+)
 
 _TIME_FORMAT = "%Y-%m-%d %H:%M:%S,%f"
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2},\d{1,3}", re.ASCII)

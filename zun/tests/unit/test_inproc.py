@@ -66,7 +66,7 @@ def test_an_error_of_ours_comes_back_as_itself(start):
     with pytest.raises(exceptions.ContainerNotFound) as caught, rpc.answers_from("one"):
         client.prepare(server="one", timeout=60).call(CONTEXT, "refuse")
     assert type(caught.value) is exceptions.ContainerNotFound
-    assert str(caught.value) == "Container c1 could not be found."
+    assert str(caught.value) == "Container c1 could not be found. List them with 'openstack appcontainer list'."
 
 
 def test_messages_are_copied_and_queues_outlive_their_readers(start):

@@ -116,7 +116,7 @@ def save_status(container: Container, status: Status, action: str, allowed: str 
         container.save(only_from=states.ALLOWED[allowed or action])
     except exceptions.IllegalTransition:
         now = db.get(container.uuid)["status"]
-        raise exceptions.InvalidStateException(action=action, uuid=container.uuid, status=now) from None
+        raise states.refusal(action, container, now, allowed or "") from None
 
 
 def require_host(container: Container) -> str:

@@ -43,7 +43,9 @@ def test_actions_in_every_status(api, placed, host_up, compute, verb, path, key,
         assert row["task_state"] == {"reboot": "container_rebooting"}.get(key)
     else:
         assert reply.refusal == (409, "invalid-state-exception")
-        assert reply.error["detail"] == f"Cannot {key} container {container.uuid} in {status} state"
+        possible = ", ".join(sorted(ALLOWED[key]))
+        told = f"Cannot {key} container {container.uuid} in {status} state; it is possible in {possible}."
+        assert reply.error["detail"] == told
         assert compute.sent == []
         assert db.get(container.uuid)["status"] == status
 

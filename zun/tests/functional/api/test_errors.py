@@ -15,7 +15,7 @@ UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 def test_shape(api):
     reply = api.get("/v1/containers/nobody")
-    text = "Container nobody could not be found."
+    text = "Container nobody could not be found. List them with 'openstack appcontainer list'."
     assert reply.status == 404
     assert reply.headers["content-type"] == "application/json"
     assert reply.json == {

@@ -8,7 +8,9 @@ import types
 import pytest
 from osc_lib import exceptions
 
+from zun.osc import explanation
 from zun.osc.questions import ExplainContainer, PlacementCapacity, PlacementDryRun
+from zun.scheduler.explain import HostCode
 from zun.tests.functional.osc.recorder import Asked, serving
 from zun.tests.functional.osc.test_commands import client
 
@@ -127,7 +129,16 @@ def test_an_administrator_reads_of_hosts():
 
 def test_an_explanation_without_a_way_out():
     _, printed, _ = run(ExplainContainer, {**EXPLAINED, "changes": []}, "web/1")
-    assert printed.splitlines()[-1] == "Nothing like it would fit by a change in one respect."
+    assert printed.splitlines()[-3:] == [
+        "Nothing like it would fit by a change in one respect. What may help:",
+        f"  {explanation.SHORT}",
+        f"  {explanation.HELP['service']}",
+    ]
+
+
+def test_every_code_of_a_host_has_an_advice():
+    # No request can ask for a device yet.
+    assert {*map(str, HostCode)} - {"device"} == set(explanation.HELP)
 
 
 def test_an_explanation_for_programs():

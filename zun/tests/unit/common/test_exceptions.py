@@ -21,7 +21,7 @@ TREE = [
         404,
         "NotFound",
         {"container": "web"},
-        "Container web could not be found.",
+        "Container web could not be found. List them with 'openstack appcontainer list'.",
     ),
     (
         "ExplanationNotFound",
@@ -111,8 +111,8 @@ TREE = [
         "invalid-state-exception",
         409,
         "Conflict",
-        {"action": "stop", "uuid": "c1", "status": "Paused"},
-        "Cannot stop container c1 in Paused state",
+        {"action": "stop", "uuid": "c1", "status": "Paused", "allowed": "Running"},
+        "Cannot stop container c1 in Paused state; it is possible in Running.",
     ),
     (
         "ContainerBusy",

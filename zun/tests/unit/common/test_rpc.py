@@ -43,7 +43,7 @@ def client():
     [
         ("ContainerNotFound", {"container": "c1"}),
         ("ClaimRefused", {"host": "h1", "reason": "no cell has 4 CPUs free"}),
-        ("InvalidStateException", {"action": "stop", "uuid": "c1", "status": "Paused"}),
+        ("InvalidStateException", {"action": "stop", "uuid": "c1", "status": "Paused", "allowed": "Running"}),
         ("Unavailable", {}),
         ("ZunError", {}),
     ],

@@ -64,7 +64,7 @@ def test_a_refused_action_is_named_with_the_container_and_its_status():
     with pytest.raises(exceptions.InvalidStateException) as caught:
         states.check_action("pause", Row("c-1", Status.STOPPED))
     assert caught.value.code == 409
-    assert str(caught.value) == "Cannot pause container c-1 in Stopped state"
+    assert str(caught.value) == "Cannot pause container c-1 in Stopped state; it is possible in Running."
 
 
 def test_task_states_are_those_of_the_contract():

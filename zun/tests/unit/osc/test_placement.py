@@ -61,3 +61,12 @@ def test_fields(argv, expected):
 def test_values_no_server_would_take_are_refused_before_a_request(option, value):
     with pytest.raises(argparse.ArgumentError):
         parse(f"{option}={value}")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [("--numa-cpus", "0-1", "for each memory node, for example 2,2"), ("--mem-page-size", "2M", "for example 2048")],
+)
+def test_a_refusal_shows_how_it_is_written(option, value, said):
+    with pytest.raises(argparse.ArgumentError, match=said):
+        parse(f"{option}={value}")
