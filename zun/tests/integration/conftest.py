@@ -45,6 +45,27 @@ def program(tmp_path: pathlib.Path) -> Iterator[Callable[..., Program]]:
             print(f"--- {each.log.name}\n{each.log.read_text()[-6000:]}")
 
 
+@pytest.fixture
+def on_docker(program: Callable[..., Program], tmp_path: pathlib.Path, docker_url: str) -> Callable[..., Program]:
+    """Makes the service in one process, for containers of the real Docker, as a host of a name of its own. It has its
+    ``host`` and the ``url`` of its API, and is not started yet.
+    """
+
+    def make(**settings: dict[str, Any]) -> Program:
+        port, host = free_port(), f"test-{uuid.uuid4().hex[:8]}"
+        usual: dict[str, dict[str, Any]] = {
+            "DEFAULT": {"state_path": tmp_path / "state", "host": host},
+            "api": {"port": port},
+            "docker": {"api_url": docker_url},
+            "compute": {"reserved_host_memory_mb": 128},
+        }
+        made = program("allinone", **{name: usual.get(name, {}) | settings.get(name, {}) for name in usual | settings})
+        made.host, made.url = host, f"http://127.0.0.1:{port}/v1"
+        return made
+
+    return make
+
+
 def _service(variable: str, required: str) -> str:
     url = os.environ.get(variable)
     if not url:

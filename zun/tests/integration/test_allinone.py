@@ -19,17 +19,9 @@ DEDICATED = {"cpu_policy": "dedicated", "cpu": 1}
 
 
 @pytest.fixture
-def allinone(program, tmp_path, docker_url):
+def allinone(on_docker):
     """The all-in-one, running, as ``allinone.api`` and ``allinone.client``; every container is removed at the end."""
-    port, host = free_port(), f"test-{uuid.uuid4().hex[:8]}"
-    made = program(
-        "allinone",
-        DEFAULT={"state_path": tmp_path / "state", "host": host},
-        api={"port": port},
-        docker={"api_url": docker_url, "execute_timeout": 60},
-        compute={"reserved_host_memory_mb": 128},
-    )
-    made.url = f"http://127.0.0.1:{port}/v1"
+    made = on_docker(docker={"execute_timeout": 60})
     made.api, made.client = Api(made.url), Client(made.url)
     made.start()
     yield made
@@ -37,7 +29,7 @@ def allinone(program, tmp_path, docker_url):
         made.start()
     made.api.delete_all()
     made.stop()
-    left = docker.from_env().containers.list(all=True, filters={"label": f"zun.host={host}"})
+    left = docker.from_env().containers.list(all=True, filters={"label": f"zun.host={made.host}"})
     assert left == []
 
 

@@ -11,7 +11,7 @@ import pytest
 from zun.compute.archives import Archives, Space
 from zun.container.docker import DockerDriver
 from zun.container.docker.client import Settings
-from zun.tests.integration.programs import Api, Client, free_port
+from zun.tests.integration.programs import Api, Client
 from zun.tests.integration.transfers import SECONDS, SIZE, Growth, there_and_back
 from zun.tests.unit.container.samples import Sample
 
@@ -19,17 +19,10 @@ pytestmark = pytest.mark.docker
 
 
 @pytest.fixture
-def api(program, tmp_path, docker_url):
-    port = free_port()
-    made = program(
-        "allinone",
-        DEFAULT={"state_path": tmp_path / "state", "host": f"test-{uuid.uuid4().hex[:8]}"},
-        api={"port": port},
-        docker={"api_url": docker_url, "execute_timeout": 60},
-        compute={"reserved_host_memory_mb": 128},
-    )
+def api(on_docker):
+    made = on_docker(docker={"execute_timeout": 60})
     made.start()
-    api = Api(f"http://127.0.0.1:{port}/v1")
+    api = Api(made.url)
     api.pid = made.process.pid
     yield api
     api.delete_all()

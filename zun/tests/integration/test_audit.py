@@ -14,7 +14,7 @@ import pytest
 
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.host import Host, group_of
-from zun.tests.integration.programs import Api, Client, free_port
+from zun.tests.integration.programs import Api, Client
 from zun.topology import CpuSet, discover
 
 pytestmark = pytest.mark.docker
@@ -240,18 +240,10 @@ def test_what_the_kernel_tells_of_a_container(host):
     wait_for(lambda: sum(host.driver.pinning_view(container, state).pages.values()) > 0)
 
 
-def test_through_the_api_and_the_client(program, tmp_path, docker_url):
-    port, name = free_port(), f"test-{uuid.uuid4().hex[:8]}"
-    service = program(
-        "allinone",
-        DEFAULT={"state_path": tmp_path / "state", "host": name},
-        api={"port": port},
-        docker={"api_url": docker_url},
-        compute={"reserved_host_memory_mb": 128, "audit_interval": 0},
-    )
+def test_through_the_api_and_the_client(on_docker, docker_url):
+    service = on_docker(compute={"audit_interval": 0})
     service.start()
-    url = f"http://127.0.0.1:{port}/v1"
-    api, client = Api(url), Client(url)
+    api, client, name = Api(service.url), Client(service.url), service.host
     engine = docker.APIClient(docker_url, version="auto")
     try:
         # Without a dedicated container nobody can be foreign, whatever others run here.

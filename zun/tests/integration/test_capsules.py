@@ -3,13 +3,12 @@
 
 import json
 import os
-import uuid
 
 import docker
 import pytest
 
 from zun.tests.fixtures import wait_for
-from zun.tests.integration.programs import Api, Client, free_port
+from zun.tests.integration.programs import Api, Client
 from zun.topology import CpuSet
 
 pytestmark = pytest.mark.docker
@@ -18,19 +17,14 @@ SETTLED = ("Running", "Stopped", "Error")
 
 
 @pytest.fixture
-def cloud(program, tmp_path, docker_url):
-    port = free_port()
-    made = program(
-        "allinone",
-        DEFAULT={"state_path": tmp_path / "state", "host": f"test-{uuid.uuid4().hex[:8]}"},
-        api={"port": port},
-        docker={"api_url": docker_url},
+def cloud(on_docker):
+    made = on_docker(
         # What else runs on the machine of the test is not the test's.
-        compute={"reserved_host_memory_mb": 128, "audit_host_processes": "none"},
+        compute={"audit_host_processes": "none"},
         capsule={"sandbox_image": "zun-demo", "sandbox_command": "sleep,1000000"},
     )
     made.start()
-    api = Api(f"http://127.0.0.1:{port}/v1", "admin", {"OpenStack-API-Version": "container 1.42"})
+    api = Api(made.url, "admin", {"OpenStack-API-Version": "container 1.42"})
     yield made, api
     for each in api.get("/capsules")["capsules"]:
         api.request("DELETE", f"/capsules/{each['uuid']}")

@@ -6,7 +6,6 @@ Nothing is compared periodically here: what is seen, the event stream brought.
 
 import shutil
 import time
-import uuid
 
 import docker
 import pytest
@@ -20,7 +19,7 @@ from zun.tests.fixtures import wait_for
 from zun.tests.integration.container.own_daemon import own_daemon
 from zun.tests.integration.container.proxy import proxied
 from zun.tests.integration.host import Host
-from zun.tests.integration.programs import Api, free_port
+from zun.tests.integration.programs import Api
 
 __all__ = ["own_daemon"]
 
@@ -33,17 +32,10 @@ EAT_MEMORY = "while [ ! -e /go ]; do sleep 0.1; done; exec tail /dev/zero"
 
 
 @pytest.fixture
-def api(program, tmp_path, docker_url):
-    port = free_port()
-    made = program(
-        "allinone",
-        DEFAULT={"state_path": tmp_path / "state", "host": f"test-{uuid.uuid4().hex[:8]}"},
-        api={"port": port},
-        docker={"api_url": docker_url},
-        compute={"reserved_host_memory_mb": 128, "sync_container_state_interval": NEVER},
-    )
+def api(on_docker):
+    made = on_docker(compute={"sync_container_state_interval": NEVER})
     made.start()
-    api = Api(f"http://127.0.0.1:{port}/v1")
+    api = Api(made.url)
     yield api
     api.delete_all()
 

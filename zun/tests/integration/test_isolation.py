@@ -7,12 +7,11 @@ CI takes a tenth of the steps. The full proof is ZUN_PROOF_SIZE=10: 200 steps an
 import os
 import pathlib
 import random
-import uuid
 
 import docker
 import pytest
 
-from zun.tests.integration.programs import Api, free_port
+from zun.tests.integration.programs import Api
 from zun.tests.integration.sampler import Sampler
 from zun.topology import CpuSet, discover
 
@@ -28,22 +27,11 @@ def engine(docker_url):
 
 
 @pytest.fixture
-def host():
-    return f"test-{uuid.uuid4().hex[:8]}"
-
-
-@pytest.fixture
-def api(program, tmp_path, docker_url, host):
-    port = free_port()
-    service = program(
-        "allinone",
-        DEFAULT={"state_path": tmp_path / "state", "host": host},
-        api={"port": port},
-        docker={"api_url": docker_url, "execute_timeout": 60},
-        compute={"reserved_host_memory_mb": 128},
-    )
+def api(on_docker):
+    service = on_docker(docker={"execute_timeout": 60})
     service.start()
-    api = Api(f"http://127.0.0.1:{port}/v1")
+    api = Api(service.url)
+    api.host = service.host
     yield api
     api.delete_all()
 
@@ -55,9 +43,9 @@ def allowed(engine, shown):
 
 
 @pytest.mark.skipif(len(discover().cpus) < 2, reason="needs a CPU to share and one to dedicate")
-def test_nobody_else_is_ever_allowed_on_a_dedicated_cpu(api, engine, host):
+def test_nobody_else_is_ever_allowed_on_a_dedicated_cpu(api, engine):
     drawn = random.Random(5)
-    sampler = Sampler(engine, host)
+    sampler = Sampler(engine, api.host)
     sampler.start()
     alive = []
     try:

@@ -10,7 +10,7 @@ import docker
 import pytest
 
 from zun.tests.fixtures import wait_for
-from zun.tests.integration.programs import Api, Client, free_port
+from zun.tests.integration.programs import Api, Client
 from zun.volume.runtime import volume_name
 
 pytestmark = pytest.mark.docker
@@ -19,19 +19,12 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def cloud(program, tmp_path, docker_url):
+def cloud(on_docker, tmp_path):
     """The all-in-one, and its API for two projects with names of this test's own."""
-    port = free_port()
-    made = program(
-        "allinone",
-        DEFAULT={"state_path": tmp_path / "state", "host": f"test-{uuid.uuid4().hex[:8]}"},
-        api={"port": port},
-        docker={"api_url": docker_url},
-        compute={"reserved_host_memory_mb": 128},
-    )
+    made = on_docker()
     made.start()
-    url, version = f"http://127.0.0.1:{port}/v1", {"OpenStack-API-Version": "container 1.42"}
-    apis = [Api(url, f"{name}-{uuid.uuid4().hex[:8]}", version) for name in ("a", "b")]
+    version = {"OpenStack-API-Version": "container 1.42"}
+    apis = [Api(made.url, f"{name}-{uuid.uuid4().hex[:8]}", version) for name in ("a", "b")]
     yield made, *apis
     for api in apis:
         api.delete_all()

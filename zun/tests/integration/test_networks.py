@@ -10,7 +10,7 @@ import docker
 import pytest
 
 from zun.tests.fixtures import wait_for
-from zun.tests.integration.programs import Api, Client, free_port
+from zun.tests.integration.programs import Api, Client
 
 pytestmark = pytest.mark.docker
 
@@ -26,19 +26,11 @@ def engine(docker_url):
 
 
 @pytest.fixture
-def cloud(program, tmp_path, docker_url, engine):
+def cloud(on_docker, engine):
     """An all-in-one and what it leaves behind."""
-    port, name = free_port(), f"test-{uuid.uuid4().hex[:8]}"
-    service = program(
-        "allinone",
-        DEFAULT={"state_path": tmp_path / "state", "host": name},
-        api={"port": port},
-        docker={"api_url": docker_url},
-        compute={"reserved_host_memory_mb": 128},
-        network={"subnet_pool": "10.219.0.0/16"},
-    )
+    service = on_docker(network={"subnet_pool": "10.219.0.0/16"})
     service.start()
-    made = Cloud(f"http://127.0.0.1:{port}/v1", engine, name)
+    made = Cloud(service.url, engine, service.host)
     yield made
     for project in made.projects:
         Api(made.url, project).delete_all()

@@ -9,7 +9,7 @@ import docker
 import pytest
 
 from zun.tests.fixtures import wait_for
-from zun.tests.integration.programs import Api, free_port
+from zun.tests.integration.programs import Api
 
 pytestmark = pytest.mark.docker
 
@@ -54,18 +54,11 @@ def here(engine, name):
 
 
 @pytest.fixture
-def allinone(program, tmp_path, docker_url):
+def allinone(on_docker):
     def start(**docker_options):
-        port = free_port()
-        made = program(
-            "allinone",
-            DEFAULT={"state_path": tmp_path / "state", "host": f"test-{uuid.uuid4().hex[:8]}"},
-            api={"port": port},
-            docker={"api_url": docker_url, **docker_options},
-            compute={"reserved_host_memory_mb": 128},
-        )
+        made = on_docker(docker=docker_options)
         made.start()
-        return made, Api(f"http://127.0.0.1:{port}/v1")
+        return made, Api(made.url)
 
     return start
 

@@ -12,7 +12,7 @@ import pytest
 from websockets.sync.client import connect
 
 from zun.tests.fixtures import wait_for
-from zun.tests.integration.programs import Api, free_port
+from zun.tests.integration.programs import Api
 
 pytestmark = pytest.mark.docker
 
@@ -20,16 +20,8 @@ PATIENCE = 120  # seconds for a client that starts on a loaded machine
 
 
 @pytest.fixture
-def allinone(program, tmp_path, docker_url):
-    port = free_port()
-    made = program(
-        "allinone",
-        DEFAULT={"state_path": tmp_path / "state", "host": f"test-{uuid.uuid4().hex[:8]}"},
-        api={"port": port},
-        docker={"api_url": docker_url},
-        compute={"reserved_host_memory_mb": 128},
-    )
-    made.url = f"http://127.0.0.1:{port}/v1"
+def allinone(on_docker):
+    made = on_docker()
     made.api = Api(made.url)
     made.start()
     yield made

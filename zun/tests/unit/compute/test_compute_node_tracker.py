@@ -474,6 +474,24 @@ def test_what_is_released_in_the_middle_of_a_resize_is_free_whole(agent):
     assert len(agent.tracker.usage) == 0
 
 
+def test_in_the_middle_of_a_resize_it_agrees_with_no_row(agent):
+    container, old, new = grown(agent)
+    assert agent.tracker.disagrees(container.uuid, old) and agent.tracker.disagrees(container.uuid, new)
+    agent.tracker.hold(container.uuid, new)
+    assert agent.tracker.disagrees(container.uuid, old) and not agent.tracker.disagrees(container.uuid, new)
+
+
+def test_members_run_on_what_their_capsule_holds(agent):
+    capsule, _ = agent.claim(cpu_policy="dedicated")
+    member = new_container(CONTEXT, host="h1", capsule_uuid=capsule.uuid)
+    stray = new_container(CONTEXT, host="h1", capsule_uuid=new_container(CONTEXT, host="h1").uuid)
+    other = Agent(CONTEXT, agent.tracker.topology)
+    other.tracker.rebuild(Container.list_by_host(CONTEXT, "h1"))
+    assert [other.tracker.may_run(each.uuid) for each in (capsule, member, stray)] == [True, True, False]
+    other.tracker.release(capsule.uuid)
+    assert not other.tracker.may_run(member.uuid)
+
+
 def test_rebuilt_from_rows_it_is_what_it_was(agent):
     for cpu, policy in [(2.0, "dedicated"), (1.5, "shared"), (1.0, "dedicated")]:
         agent.claim(cpu=cpu, cpu_policy=policy, disk=30)

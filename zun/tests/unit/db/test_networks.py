@@ -56,6 +56,16 @@ def test_names_are_exact_and_of_the_project():
         db.find(DEMO, "Web")
 
 
+def test_of_those_with_one_uuid_elsewhere_the_oldest_is_meant():
+    elsewhere = "6f1c2d3e-4b5a-4678-9abc-def012345678"
+    oldest, _ = (network(neutron_net_id=elsewhere) for _ in range(2))
+    assert db.find(DEMO, elsewhere)["uuid"] == oldest
+    for _ in range(2):
+        network(neutron_net_id="not-a-uuid")
+    with pytest.raises(exceptions.Conflict, match="uuid"):
+        db.find(DEMO, "not-a-uuid")
+
+
 def test_blanks_behind_a_name_count():
     backend, blank = network(), network(name="other ")
     assert [db.find(DEMO, name)["uuid"] for name in ("backend", "other ")] == [backend, blank]
