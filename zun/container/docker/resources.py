@@ -14,6 +14,7 @@ from zun.common.units import MIB
 from zun.container.docker.client import OnEngine, object_name
 from zun.container.docker.create import DEFAULT_SHARES, cpu_limits, memory_limits
 from zun.container.driver import ContainerView
+from zun.topology import CPUPolicy
 
 LOG = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ class DockerResources(OnEngine):
             return
         name = object_name(container.uuid)
         with self._engine.translated("update", container.uuid):
-            if cpu is not None and container.cpu_policy == "dedicated":
+            if cpu is not None and container.cpu_policy == CPUPolicy.DEDICATED:
                 self._lift(name)
             answer = self._updated(name, change)
         for warning in answer.get("Warnings") or ():
