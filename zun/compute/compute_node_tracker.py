@@ -46,8 +46,10 @@ class ComputeNodeTracker:
         return self._usage
 
     def others(self, uuid: str) -> Usage:
-        """What everybody but ``uuid`` holds; what it takes more in a resize is its own as well."""
-        return self._usage.without(_growth(uuid)).without(uuid)
+        """The usage without the CPUs that ``uuid`` holds; what it takes more in a resize is its own as well."""
+        usage = self._usage.without(_growth(uuid))
+        claim = usage.claim(uuid)
+        return usage if claim is None or not claim.dedicated else usage.without(uuid)  # a shared one holds no CPUs
 
     @property
     def generation(self) -> int:

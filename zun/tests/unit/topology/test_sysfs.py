@@ -118,6 +118,77 @@ def test_four_threads_a_core(found):
     assert topology.cell(0).siblings == (CpuSet("0-3"), CpuSet("4-7"))
 
 
+GH200 = {
+    "online": "0-3",
+    "l3": ["0-3"],
+    "nodes": {
+        0: {"cpus": "0-3", "kib": 4194304, "distance": "10 80 80 80"},
+        1: {"kib": 2097152, "distance": "80 10 255 255"},
+        2: {"kib": 0, "distance": "80 255 10 255"},
+        3: {"kib": 0, "distance": "80 255 255 10"},
+    },
+}
+"""Memory of a GPU, and the nodes that its partitions would have."""
+A64FX = {
+    "online": "12-19",
+    "nodes": {
+        # The kernel puts a blank before each distance but that of a node 0.
+        4: {"cpus": "12-15", "distance": " 10 20"},
+        5: {"cpus": "16-19", "distance": " 20 10"},
+    },
+}
+"""No L3, and neither node 0 nor CPU 0."""
+POWER10 = {
+    "online": "0-3,8-11",
+    "offline": "4-7,12-15",
+    "cores": ["0-7", "8-15"],
+    "l3": ["0,2,4,6", "1,3,5,7", "8,10,12,14", "9,11,13,15"],
+    "nodes": {0: {"cpus": "0-15", "distance": "10"}},
+}
+"""Half of eight threads are offline, and each core has a cache for its even threads and one for the odd ones."""
+FAKE = {
+    "online": "0-3",
+    "cores": ["0-1", "2-3"],
+    "l3": ["0-3"],
+    "nodes": {node: {"cpus": "0-3", "distance": "10 10"} for node in (0, 1)},
+}
+"""One socket that ``numa=fake=2`` cuts in two: x86 has its CPUs in both."""
+HBM = {
+    "online": "0-3",
+    "l3": ["0-3"],
+    "nodes": {
+        0: {"cpus": "0-1", "distance": "10 12 13 14"},
+        1: {"cpus": "2-3", "distance": "12 10 14 13"},
+        2: {"distance": "13 14 10 14"},
+        3: {"distance": "14 13 14 10"},
+    },
+}
+"""Sub-NUMA clusters share what the kernel calls their cache; each has a node of fast memory."""
+
+
+@pytest.mark.parametrize(("machine", "cells", "caches", "request_", "cpus_mems"), [
+    pytest.param(GH200, {0: "0-3", 1: "", 2: "", 3: ""}, {0: ["0-3"]}, PlacementRequest(2, 5000), ("0-1", "0-1"),
+                 id="memory-of-a-gpu"),
+    pytest.param(A64FX, {4: "12-15", 5: "16-19"}, {}, PlacementRequest(4, 10, numa_nodes=2), ("12-13,16-17", "4-5"),
+                 id="no-first-node"),
+    pytest.param(POWER10, {0: "0-3,8-11"}, {0: ["0,2", "1,3", "8,10", "9,11"]},
+                 PlacementRequest(4, 10, thread_policy="require"), ("0-3", "0"), id="two-caches-in-a-core"),
+    pytest.param(FAKE, {0: "0-3", 1: ""}, {0: ["0-3"]}, PlacementRequest(2, 1500), ("0-1", "0-1"), id="emulated"),
+    pytest.param(HBM, {0: "0-1", 1: "2-3", 2: "", 3: ""}, {0: ["0-1"], 1: ["2-3"]},
+                 PlacementRequest(4, 4000, numa_nodes=2), ("0-3", "0-3"), id="fast-memory-beside-each-cluster"),
+])
+def test_machines_of_many_kinds(found, machine, cells, caches, request_, cpus_mems):
+    topology = found(machine)
+    assert cpus(topology) == cells
+    assert {part.id: [*map(str, part.l3)] for part in topology.cells if part.l3} == caches
+    for part in topology.cells:
+        row = machine["nodes"][part.id]["distance"].split()
+        right = dict(zip(machine["nodes"], map(int, row), strict=True)) if len(row) > 1 else {}
+        assert part.distances == right
+    answer = plan(topology, Usage(), request_)
+    assert (str(answer.cpus), str(answer.mems)) == cpus_mems
+
+
 def test_hybrid_cores(found):
     topology = found({"online": "0-5", "cores": ["0-1", "2-3"], "l3": ["0-4"], "nodes": {0: {"cpus": "0-5"}}})
     assert topology.cell(0).siblings == tuple(map(CpuSet, ("0-1", "2-3", "4", "5")))
