@@ -117,9 +117,11 @@ def _leaving(
 def _only(here: HostTopology, old: Plan, cpus: CpuSet) -> HostTopology:
     """``here`` with no CPUs for dedicated use but ``cpus``, which ``old`` holds.
 
-    Isolation may keep others idle as well: from the shared pool, which stays as it is.
+    They cost the shared pool nothing, even where that has too little by now. Isolation may keep others idle as well:
+    from the pool.
     """
-    return replace(here, dedicated_set=cpus | (old.withheld & (here.dedicated_cpus | here.isolated_cpus)))
+    own = cpus | (old.withheld & (here.dedicated_cpus | here.isolated_cpus))
+    return replace(here, dedicated_set=own, shared_set=here.pool_cpus - own)
 
 
 def _beside(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | None:

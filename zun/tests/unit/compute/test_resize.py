@@ -237,6 +237,11 @@ def settled(case):
         ),
         case(shared(), PlacementRequest(3, 64), "0-2", id="shared-to-dedicated"),
         case(
+            dedicated("0-2"), PlacementRequest(2, 64), "0-1", others=[shared(3.0)],
+            topology=replace(MACHINE, cpu_allocation_ratio=1.0),
+            id="fewer-where-the-pool-was-promised-more-than-it-has-now",
+        ),
+        case(
             dedicated("0-3"), PlacementRequest(2, 64), "2-3", topology=TOP_HALF,
             id="fewer-without-what-is-given-no-more",
         ),
