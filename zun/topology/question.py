@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from zun.topology.cores import CellStock, rules_of
@@ -120,6 +121,32 @@ class Question:
             return None
         cost = self.cpu_cost(cell, cpus)
         return None if cost is None else cost + self.memory_cost(room, need)
+
+    def costs(self, cell: CellView, parts: Sequence[Part]) -> list[int | None]:
+        """``cost`` of each of these parts."""
+        room, left = self.room(cell.id), self.rules.weights.mem_left
+        reach = self.reach(cell) if self.strict else None
+        cost_of = self._stock(cell).cost if self.dedicated else partial(self.cpu_cost, cell)
+        found: list[int | None] = []
+        for cpus, need, _ in parts:
+            cost = cost_of(cpus) if reach is None or need <= reach else None
+            if cost is not None:
+                cost += (need - room) * REMOTE if need > room else (room - need) * left
+            found.append(cost)
+        return found
+
+    def exceeds(self, parts: Sequence[Part]) -> bool:
+        """Whether so many cells with so many CPUs, or so much memory, are not to be had: seen at once, if ever."""
+        view = self.view
+        if self.dedicated:
+            most = sorted([self._stock(cell).most for cell in view.cells], reverse=True)
+            if any(part[0] > has for part, has in zip(parts, most, strict=False)):
+                return True
+        if not self.strict:
+            return False
+        rooms = sorted([self.reach(cell) for cell in view.cells], reverse=True)
+        needs = sorted([part[1] for part in parts], reverse=True)
+        return any(need > has for need, has in zip(needs, rooms, strict=False))
 
     def cpu_cost(self, cell: CellView, cpus: int) -> int | None:
         """The cost of ``cpu_offer``."""
