@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -35,6 +35,10 @@ class Taken(NamedTuple):
     offer: Offer
     need: int
     mib: int
+
+
+Teller = Callable[[int], int | None]
+"""Tells the cost of an amount of CPUs of one cell."""
 
 
 Stocks = dict[tuple[CpuView, int, int], CellStock]
@@ -155,11 +159,13 @@ class Question:
         offer = self.cpu_offer(cell, cpus)
         return None if offer is None else offer.cost
 
-    def least_cost(self, cell: CellView, cpus: int) -> int:
-        """No more than ``cpu_cost``, which must not be None, at once."""
-        if self.dedicated and cpus:
-            return self._stock(cell).least(cpus)
-        return self.cpu_cost(cell, cpus) or 0
+    def teller(self, cell: CellView) -> tuple[Teller, Teller]:
+        """What tells ``cpu_cost`` of amounts above 0, and, at once, no more than that where it is not None."""
+        if self.dedicated:
+            stock = self._stock(cell)
+            return stock.cost, stock.least
+        cost = partial(self.cpu_cost, cell)
+        return cost, cost
 
     def cpus(self, cell: CellView, cpus: int) -> int:
         """Mask of the CPUs in ``cpu_offer``, which must not be None."""
