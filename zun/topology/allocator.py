@@ -104,14 +104,16 @@ def _several_cells(question: Question) -> list[Taken] | None:
     if not question.strict and sum(part[1] for part in parts) > question.anywhere:
         return None
     different = [*dict.fromkeys(parts)]
-    costs = {part: [question.cost(cell, part[0], part[1]) for cell in cells] for part in different}
-    by_cell = zip(*costs.values(), strict=True)
+    if len(different) > 1 and question.exceeds(parts):
+        return None
+    by_cell = [question.costs(cell, different) for cell in cells]
     useful = [c for c, column in enumerate(by_cell) if column.count(None) < len(column)]
     if len(useful) < len(parts):
         return None
     able = [cells[c] for c in useful]
-    rows = [[costs[part][c] for c in useful] for part in parts]
-    if len(costs) == 1:
+    rows_of = dict(zip(different, zip(*[by_cell[c] for c in useful], strict=True), strict=True))
+    rows = [rows_of[part] for part in parts]
+    if len(different) == 1:
         chosen = _same_parts(question.view, rows, able)
     else:
         chosen = _other_parts(question, parts, rows, able)
@@ -120,7 +122,7 @@ def _several_cells(question: Question) -> list[Taken] | None:
     return [_taken(question, able[c], part) for part, c in zip(parts, chosen, strict=True)]
 
 
-Rows = list[list[int | None]]
+Rows = Sequence[Sequence[int | None]]
 """Costs by part and by position of the cell among the useful ones."""
 
 

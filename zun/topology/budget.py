@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which CPUs of one cell, by tables over counts: for cells that the quick ways do not know.
+"""Which CPUs of one cell, by tables over counts: for what the quick ways do not know.
 
-Slow and rare: where CPUs of one cell differ in what they cost the shared pool and it cannot pay for all (the
-operator's sets overlap, or cores or L3 groups that are taken whole have different sizes), or where cores of many sizes
-are in many L3 groups.
+Slow and rare: where the shared pool cannot pay for all, and threads are left over so that it pays for fewer of a core,
+or whole L3 groups are kept; and where cores of many sizes are in many L3 groups.
 
 What is taken is one number, its *place*: how many CPUs, times ``_CPU``, and how many of them the pool pays. What it
 costs is one number, its *key*: the cost above the CPUs given, which are taken off, the lowest id as the highest bit. So
@@ -17,7 +16,7 @@ from typing import NamedTuple
 
 from zun.topology.cost import CACHES, CORE_LEFT, CORES, Weights, mirrored
 from zun.topology.threads import units_of
-from zun.topology.view import CpuView
+from zun.topology.view import CacheView, CpuView
 
 _CPU = 1 << 15
 """More CPUs than a cell has, and small: so a place has one digit of Python's integers, which are quick."""
@@ -33,35 +32,37 @@ class _Group(NamedTuple):
     """One L3 group."""
 
     first: Option
+    units: list[int]
     cores: list[list[Option]]
+    """The ways to use each."""
 
 
 class BudgetTables:
-    """The cores of one cell and the ways to use each."""
+    """The cores of one cell and the ways to use each, by L3 group."""
 
-    __slots__ = ("_budget", "_by_size", "_free", "_groups", "_keys", "_policy", "_pool", "_size", "_units", "_weights",
-                 "_width")
+    __slots__ = ("_budget", "_by_size", "_cell", "_free", "_groups", "_keep", "_policy", "_pool", "_weights", "_width")
 
     def __init__(self, cell: CpuView, free: int, rules: tuple[str, bool, Weights], budget: int) -> None:
         """``rules`` are the thread policy, whether whole L3 groups are kept, and the weights.
 
         ``budget`` CPUs of the pool must suffice.
         """
-        self._policy, keep, self._weights = rules
+        self._cell = cell
+        self._policy, self._keep, self._weights = rules
         self._free, self._width, self._budget = free, cell.dedicated.bit_length(), budget
-        self._pool = 0 if keep else cell.pool  # a group that is kept whole costs the same whatever is used of it
+        self._pool = 0 if self._keep else cell.pool  # a group that is kept whole costs the same whatever is used of it
         self._by_size: dict[int, list[int]] = {}
-        self._units: list[int] = []
-        self._groups: list[_Group] = []
-        self._keys: dict[int, int] = {}
-        for cache in cell.caches:
-            units = units_of(cache, free, self._policy)
-            price = (cache.kept & cell.pool).bit_count() if keep else 0
-            first = CACHES + (cache.mask & free).bit_count() * self._weights.cache_left
+        self._groups: dict[int, _Group] = {}
+
+    def _group(self, cache: CacheView) -> _Group:
+        group = self._groups.get(cache.mask)
+        if group is None:
+            units = units_of(cache, self._free, self._policy)
+            price = (cache.kept & self._cell.pool).bit_count() if self._keep else 0
+            first = CACHES + (cache.mask & self._free).bit_count() * self._weights.cache_left
             cores = [options for unit in units if (options := self._options(unit))]
-            self._groups.append(_Group((price, first << self._width), cores))
-            self._units += units
-        self._size = sum([options[-1][0] // _CPU for group in self._groups for options in group.cores])
+            group = self._groups[cache.mask] = _Group((price, first << self._width), units, cores)
+        return group
 
     def _options(self, unit: int) -> list[Option]:
         """The ways to use one unit: so many CPUs that the pool pays and so many others, each the lowest there are.
@@ -102,35 +103,34 @@ class BudgetTables:
             ]
         return self._by_size[size]
 
-    def best(self, want: int) -> tuple[int, int, int]:
-        """Cost, CPUs given and CPUs withheld. There must be such a choice."""
-        if want not in self._keys:
-            # Requests in equal parts, and who looks what a cell may keep, often ask for one less as well.
-            self._keys |= self._lowest(want - 1, want)
-        key = self._keys[want]
+    def best(self, want: int, within: int = -1) -> tuple[int, int, int]:
+        """Cost, CPUs given and CPUs withheld, of the L3 groups in ``within``. There must be such a choice."""
+        key = self._lowest(want, within)
         cost = -(-key >> self._width)  # rounds up: the ids were taken off
         cpus = mirrored(-key & (1 << self._width) - 1, self._width)
         withheld = 0
         if self._policy != "prefer":
-            withheld = sum([unit for unit in self._units if unit & cpus]) ^ cpus
+            withheld = sum([unit for group in self._groups.values() for unit in group.units if unit & cpus]) ^ cpus
         left = (self._free & ~(cpus | withheld)).bit_count()
         return cost + left * self._weights.cell_left, cpus, withheld
 
-    def _lowest(self, fewest: int, most: int) -> dict[int, int]:
-        """The lowest key of each number of CPUs from ``fewest`` to ``most`` that can be had."""
+    def _lowest(self, want: int, within: int) -> int:
+        """The lowest key of ``want`` CPUs."""
         keys, budget = {0: 0}, self._budget
-        least = fewest - self._size  # what there must be already, so that all that comes makes ``fewest``
-        for group in self._groups:
+        groups = [self._group(cache) for cache in self._cell.caches if cache.mask & within]
+        # What there must be already, so that all that comes makes ``want``.
+        least = want - sum([options[-1][0] // _CPU for group in groups for options in group.cores])
+        for group in groups:
             price, first = group.first
             inside = {place + price: key + first for place, key in keys.items() if place % _CPU + price <= budget}
             for options in group.cores:
                 least += options[-1][0] // _CPU
-                inside = _with(inside, options, least * _CPU, most * _CPU, budget)
+                inside = _with(inside, options, least * _CPU, want * _CPU, budget)
                 if len(inside) > _MANY:
                     inside = _worth(inside.items(), 0)
             keys = _worth([*keys.items(), *inside.items()], least * _CPU)
         # Of places with as many CPUs the last has the lowest key: the pool pays most there.
-        return {place // _CPU: key for place, key in keys.items()}
+        return [*keys.values()][-1]
 
 
 def _with(keys: dict[int, int], options: list[Option], least: int, most: int, budget: int) -> dict[int, int]:

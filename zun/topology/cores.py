@@ -17,10 +17,11 @@ from typing import NamedTuple
 
 from zun.topology.budget import BudgetTables
 from zun.topology.cost import CACHES, CORE_LEFT, CORES, PACK, Weights
-from zun.topology.groups import Best, EvenGroups, MixedGroups, groups_of
+from zun.topology.groups import Best, EvenGroups, MixedGroups, groups_of, sorts_of
 from zun.topology.request import PlacementRequest
 from zun.topology.threads import (
     Take,
+    Units,
     doublings,
     every_row,
     kinds_of,
@@ -63,57 +64,56 @@ MOST_MIXED = 12
 """L3 groups with cores of many sizes of which every choice may be looked at: 924 at most."""
 
 
+Choice = tuple[int, int, Best, EvenGroups | MixedGroups | None]
+"""What all that is best has in common: cost, number of L3 groups, what is known of these, and where to ask which they
+are (None for all there are)."""
+
+
 class CellStock:
     """What one cell has for one request beside what is ``held``. Answers are remembered.
 
     At most ``budget`` CPUs, given or withheld, may come out of the shared pool.
     """
 
-    __slots__ = ("_able", "_alone", "_budget", "_budgeted", "_capacity", "_cell", "_chosen", "_costs", "_free",
-                 "_groups", "_hard", "_held", "_most_free", "_most_used", "_number", "_picks", "_profile", "_reach",
-                 "_rules", "_size", "_slow", "_tables", "_threads")
+    __slots__ = ("_able", "_budget", "_budgeted", "_capacity", "_cell", "_choices", "_free", "_groups", "_hard",
+                 "_held", "_many", "_most_free", "_most_used", "_number", "_picks", "_profile", "_reach", "_rules",
+                 "_size", "_tables", "_threads", "_units")
 
     def __init__(self, cell: CpuView, held: int, rules: Rules, budget: int) -> None:
         self._cell, self._held, self._rules, self._budget = cell, held, rules, budget
         able = self._free = cell.dedicated & ~held
+        self._number = able.bit_count()
         if rules.keep:
             able = _keepable(cell, held, rules.keep, budget)
-        self._able, self._number = able, self._free.bit_count()
+        self._able = able
         usable = able if budget else _unpaid(cell, able, rules.policy)
         self._threads = threads = threads_of(cell, usable, rules.policy)
+        self._size = unit_size(threads)
+        self._groups = groups = groups_of(cell.cache_masks, able, threads)
+        # What the largest, the two largest, ... groups can give.
+        sizes = groups.sizes
+        self._reach = sizes if len(sizes) == 1 else list(accumulate(sorted(sizes, reverse=True)))
         self._most_used: int | None = None
         self._most_free: int | None = None
-        self._hard = self._slow = False
-        self._alone: int | None = None  # what is free where there is one L3 group to take from
-        if len(cell.cache_masks) == 1:
-            self._alone = able.bit_count()
-        else:
-            self._size: int | None = unit_size(threads)
-            self._groups = groups_of(cell.cache_masks, able, threads)
-            self._slow = self._size is None and len(self._groups.masks) > MOST_MIXED
-            if len(self._groups.masks) == 1:
-                self._alone = self._groups.frees[0]
-            self._tables: EvenGroups | MixedGroups | None = None
-            # What the largest, the two largest, ... groups can give.
-            self._reach = list(accumulate(sorted(self._groups.sizes, reverse=True)))
-            self._chosen: dict[int, tuple[int, Best] | None] = {}
+        self._hard = False
         if rules.keep == "l3" or (usable & cell.pool).bit_count() > budget:
             self._look_at_budget()
+        self._many = len(groups.masks) > MOST_MIXED
+        self._tables: list[EvenGroups | MixedGroups | None] = [None, None]
+        self._units: Units | None = None
         self._budgeted: BudgetTables | None = None
         self._capacity: int | None = None
         self._profile: tuple[object, ...] | None = None
-        self._costs: dict[int, int | None] = {}
+        self._choices: dict[int, Choice | None] = {}
         self._picks: dict[int, Pick | None] = {}
 
     def _look_at_budget(self) -> None:
         """Put what the pool can pay as a limit on what is used, or on what is free in the groups chosen.
 
-        Where neither says it the choice is hard: it may have to be made again, with the budget.
+        Where neither says it the choice is hard: what the pool pays must be counted.
         """
         cell, able, pool, budget = self._cell, self._able, self._cell.pool, self._budget
         if self._rules.keep == "l3":
-            if self._alone is not None:
-                return
             kept = [(cache.kept & pool, cache.mask & able) for cache in cell.caches if cache.mask & able]
             if sum(paid.bit_count() for paid, _ in kept) > budget:
                 self._most_free = budget
@@ -122,79 +122,85 @@ class CellStock:
                 )
         elif not self._rules.keep:
             self._most_used = budget
-            mixed = self._rules.policy != "prefer" and unit_size(self._threads) is None
-            self._hard = mixed or bool(able & ~pool)
+            self._hard = bool(able & ~pool) or (self._rules.policy != "prefer" and self._size is None)
+        if self._hard:
+            self._most_free = self._most_used = None
 
     def cost(self, want: int) -> int | None:
         """The cost of ``pick(want)``, mostly without looking for the CPUs; None when there are not so many."""
-        if want in self._costs:
-            return self._costs[want]
-        cost = None
-        if self._slow or (self._hard and not self._affords_any(want)):
+        if self._many and self._is_mixed(want):
             found = self.pick(want)
-            cost = None if found is None else found.cost
-        elif self._alone is not None:
-            price = self._threads.price(want)
-            cost = None if price is None else self._priced(1, price[0], price[1], self._alone, want)
-        else:
-            chosen = self._choose(want)
-            if chosen is not None:
-                number, best = chosen
-                cost = self._priced(number, best.cores, best.left, best.free, want)
-        self._costs[want] = cost
-        return cost
+            return None if found is None else found.cost
+        choice = self._choices[want] if want in self._choices else self._choose(want)
+        return None if choice is None else choice[0]
+
+    def _choose(self, want: int) -> Choice | None:
+        """The best choice of L3 groups, None when there is not enough in them."""
+        chosen, reach = None, self._reach
+        # Even groups are so much quicker that they are worth tables of their own.
+        hard = self._hard and self._is_mixed(want)
+        for number in range(bisect_left(reach, want) + 1, len(reach) + 1):
+            tables = None
+            if number < len(reach) or hard:
+                tables = self._tables[hard] or self._in_groups(hard)
+            best = self._of_all(want) if tables is None else tables.best(number, want, self._most_free)
+            if best is not None:
+                cost = self._price(number, best, want)
+                chosen = None if cost is None else (cost, number, best, tables)
+                break
+        self._choices[want] = chosen
+        return chosen
+
+    def _is_mixed(self, want: int) -> bool:
+        """Whether cores of many sizes, or what the pool can pay, keep groups from being even."""
+        return self._size is None or (self._hard and not self._affords_any(want))
 
     def _affords_any(self, want: int) -> bool:
         """Whether the pool could pay for a pick even if all of it were of the pool."""
         policy, keep, _ = self._rules
-        if keep:
-            return False
         if policy == "isolate":
             want *= self._cell.widest
         elif policy != "prefer":
             want += self._cell.widest - 1  # with as many left over it would do with a core less
-        return want <= self._budget
+        return not keep and want <= self._budget
 
-    def _priced(self, number: int, cores: int, left: int, free: int, want: int) -> int | None:
-        """The cost of ``number`` L3 groups with ``free`` CPUs and of so many cores with so much left over."""
+    def _of_all(self, want: int) -> Best | None:
+        """The choice of every group."""
+        price, free, most = self._threads.price(want), sum(self._groups.frees), self._most_free
+        return None if price is None or (most is not None and free > most) else (*price, free, 0)
+
+    def _price(self, number: int, best: Best, want: int) -> int | None:
+        """The cost of so many CPUs out of ``number`` L3 groups; None where the pool cannot pay for them."""
+        cores, left, free, _ = best
         policy, _, (cache_left, cell_left, _) = self._rules
         used = want if policy == "prefer" else want + left
-        if self._most_used is not None and used > self._most_used and not self._hard:
+        if self._most_used is not None and used > self._most_used:
             return None
         return (
             number * CACHES + cores * CORES + left * CORE_LEFT
             + (free - used) * cache_left + (self._number - used) * cell_left
         )
 
-    def _choose(self, want: int) -> tuple[int, Best] | None:
-        """The best choice of L3 groups and how many they are; None when there is not enough in them."""
-        if want in self._chosen:
-            return self._chosen[want]
-        chosen, reach, most = None, self._reach, None if self._hard else self._most_free
-        for number in range(bisect_left(reach, want) + 1, len(reach) + 1):
-            if number < len(reach):
-                best = (self._tables or self._in_groups()).best(number, want, most)
-            else:
-                best = self._of_all(want, most)
-            if best is not None:
-                chosen = number, best
-                break
-        self._chosen[want] = chosen
-        return chosen
-
-    def _of_all(self, want: int, most: int | None) -> Best | None:
-        """The choice of every group, if no more than ``most`` CPUs are free in them."""
-        price, free = self._threads.price(want), sum(self._groups.frees)
-        return None if price is None or (most is not None and free > most) else Best(*price, free, 0)
-
-    def _in_groups(self) -> EvenGroups | MixedGroups:
-        if self._tables is None:
-            rows, spread = self._cell.dedicated.bit_count() + 1, self._rules.weights is not PACK
-            if self._size is None:
-                self._tables = MixedGroups(self._threads, self._groups, rows, spread)
-            else:
-                self._tables = EvenGroups(self._threads, self._size, self._groups, rows, spread)
-        return self._tables
+    def _in_groups(self, hard: bool) -> EvenGroups | MixedGroups:
+        """Tables that choose among the groups; ``hard`` are those that count what the pool pays."""
+        (policy, keep, weights), size, pool = self._rules, self._size, self._cell.pool
+        spread = weights is not PACK
+        tables: EvenGroups | MixedGroups
+        if size is not None and not hard:
+            tables = EvenGroups(self._threads, size, self._groups, self._cell.dedicated.bit_count() + 1, spread)
+        else:
+            sorts, prices = [(size, 0, firsts) for size, firsts in self._threads.by_size], []
+            if hard and keep:
+                masks = frozenset(self._groups.masks)
+                kept = [cache.kept & pool for cache in self._cell.caches if cache.mask in masks]
+                prices = [paid.bit_count() for paid in kept]
+            elif hard and self._able & ~pool:
+                sorts = sorts_of(units_of(self._cell, self._able, policy), pool)
+            elif hard:
+                sorts = [(size, size, firsts) for size, _, firsts in sorts]
+            tables = MixedGroups(sorts, policy, self._groups, spread, self._budget, prices)
+        self._tables[hard] = tables
+        return tables
 
     def pick(self, want: int) -> Pick | None:
         """The best ``want`` CPUs, None when there are not so many."""
@@ -203,60 +209,60 @@ class CellStock:
         return self._picks[want]
 
     def _pick(self, want: int) -> Pick | None:
-        found = None if self._slow else self._unlimited(want)
-        if self._slow or (self._hard and found is not None and not self._payable(found)):
-            found = self._within_budget(want)
-        if found is None or not self._rules.keep:
-            return found
-        return found._replace(withheld=_kept(self._cell, found.cpus, self._rules.keep) & ~found.cpus)
-
-    def _unlimited(self, want: int) -> Pick | None:
-        """``pick`` without what is kept beside it, and without the budget where that makes the choice hard."""
-        if self._alone is not None:
-            price = self._threads.price(want)
-            if price is None:
+        if self._many and self._is_mixed(want):
+            found = self._of_tables(want)
+            if found is None:
                 return None
-            number, (cores, left), free = 1, price, self._alone
-            taken = self._threads.take(want, cores, left)
+            cost, cpus, withheld = found
         else:
-            chosen = self._choose(want)
-            if chosen is None:
+            choice = self._choices[want] if want in self._choices else self._choose(want)
+            if choice is None:
                 return None
-            number, best = chosen
-            cores, left, free, _ = best
-            if number == len(self._reach):
-                taken = self._threads.take(want, cores, left)
-            else:
-                taken = self._lowest_in_groups(want, number, best)
-        cost = self._priced(number, cores, left, free, want)
-        return None if cost is None else Pick(cost, *taken)
+            cost, (cpus, withheld) = choice[0], self._lowest(want, choice)
+        if self._rules.keep:
+            withheld = _kept(self._cell, cpus, self._rules.keep) & ~cpus
+        return Pick(cost, cpus, withheld)
 
-    def _lowest_in_groups(self, want: int, number: int, best: Best) -> Take:
+    def _lowest(self, want: int, choice: Choice) -> Take:
+        _, number, (cores, left, free, place), tables = choice
+        if tables is None or number == len(self._reach):
+            return self._take(want, cores, left, -1)
         lowest, first = None, 0
-        for union in self._in_groups().unions(number, best):
+        for union in tables.unions(number, free, place):
             free_there = union & self._able
             if lowest is not None and free_there & -free_there > first:
                 continue  # even the first of them is above what was found
-            found = self._threads.take(want, best.cores, best.left, union)
+            found = self._take(want, cores, left, union)
             if lowest is None or lower(found[0], lowest[0]):
                 lowest, first = found, found[0] & -found[0]
         assert lowest is not None, "some groups are best"
         return lowest
 
-    def _payable(self, found: Pick) -> bool:
-        keep = self._rules.keep
-        used = _kept(self._cell, found.cpus, keep) if keep else found.cpus | found.withheld
-        return (used & self._cell.pool).bit_count() <= self._budget
+    def _take(self, want: int, cores: int, left: int, within: int) -> Take:
+        """The lowest of the choices with this price that the pool can pay for, of the cores in ``within``."""
+        taken = self._threads.take(want, cores, left, within)
+        (policy, keep, _), pool = self._rules, self._cell.pool
+        if not self._hard or keep or ((taken[0] | taken[1]) & pool).bit_count() <= self._budget:
+            return taken
+        if policy == "prefer" and left:
+            _, cpus, withheld = self._in_budget_tables().best(want, within)
+            return cpus, withheld
+        if self._units is None:
+            self._units = Units(units_of(self._cell, self._able, policy), policy)
+        return self._units.take(want, cores, left, within, pool, self._budget)
 
-    def _within_budget(self, want: int) -> Pick | None:
+    def _of_tables(self, want: int) -> Pick | None:
         if want > self.capacity():
             return None
-        policy, keep, weights = self._rules
-        if self._budgeted is None:
-            self._budgeted = BudgetTables(self._cell, self._able, (policy, bool(keep), weights), self._budget)
-        cost, cpus, withheld = self._budgeted.best(want)
+        cost, cpus, withheld = self._in_budget_tables().best(want)
         # Groups out of reach are left as well.
-        return Pick(cost + (self._free & ~self._able).bit_count() * weights.cell_left, cpus, withheld)
+        return Pick(cost + (self._free & ~self._able).bit_count() * self._rules.weights.cell_left, cpus, withheld)
+
+    def _in_budget_tables(self) -> BudgetTables:
+        if self._budgeted is None:
+            policy, keep, weights = self._rules
+            self._budgeted = BudgetTables(self._cell, self._able, (policy, bool(keep), weights), self._budget)
+        return self._budgeted
 
     def capacity(self) -> int:
         """The largest number of CPUs there is a pick for."""
@@ -265,6 +271,12 @@ class CellStock:
             if self._capacity is None:
                 self._capacity = capacity(self._cell, self._held, self._rules, self._budget)
         return self._capacity
+
+    @property
+    def most(self) -> int:
+        """No less than ``capacity``, at once."""
+        told = self._told_capacity()
+        return self._threads.size if told is None else told
 
     def _told_capacity(self) -> int | None:
         """``capacity`` where it is told at once."""
@@ -286,14 +298,24 @@ class CellStock:
 
     def _profiled(self) -> tuple[object, ...]:
         cell = self._cell
-        if not self._hard and not self._slow:
-            sizes = [size for size, _ in self._threads.by_size]
+        if not self._hard or not self._rules.keep:
+            alike = self._alike()
             frees = [(self._able & mask).bit_count() for mask in cell.cache_masks]
-            kinds = kinds_of(self._threads, cell.cache_masks)
-            return (self._number, self._budget, *sizes, *sorted(zip(frees, kinds, strict=True)))
+            kinds = kinds_of([*alike.values()], cell.cache_masks)
+            return (self._number, self._budget, *alike, *sorted(zip(frees, kinds, strict=True)))
         shape = tuple(sorted([self._cache_profile(cache) for cache in cell.caches]))
         everyone = (cell.everyone & cell.pool).bit_count() if self._rules.keep == "node" else 0
         return (self._budget, self._number, everyone, shape)
+
+    def _alike(self) -> dict[tuple[int, int], int]:
+        """The first CPUs of cores with so many CPUs, of which the pool must pay so many."""
+        if not self._hard:
+            return {(size, 0): firsts for size, firsts in self._threads.by_size}
+        alike: dict[tuple[int, int], int] = {}
+        units = units_of(self._cell, self._able, self._rules.policy)
+        for size, paid, firsts in sorted(sorts_of(units, self._cell.pool)):
+            alike[size, paid] = alike.get((size, paid), 0) | firsts
+        return alike
 
     def _cache_profile(self, cache: CacheView) -> tuple[object, ...]:
         free, pool, (policy, keep, _) = self._free, self._cell.pool, self._rules
@@ -303,9 +325,10 @@ class CellStock:
 
     def least(self, want: int) -> int:
         """No more than ``cost(want)``, at once: as few groups and cores as their sizes allow."""
-        if want in self._costs:
-            return self._costs[want] or 0
-        number = 1 if self._alone is not None else bisect_left(self._reach, want) + 1
+        if want in self._choices:
+            choice = self._choices[want]
+            return 0 if choice is None else choice[0]
+        number = bisect_left(self._reach, want) + 1
         threads = 1 if self._rules.policy == "isolate" else self._cell.widest
         # To spread makes what is left negative, though never as much as CORE_LEFT together.
         return number * CACHES - (-want // threads) * CORES - 2 * CORE_LEFT
@@ -316,14 +339,16 @@ def capacity(cell: CpuView, held: int, rules: Rules, budget: int) -> int:
     free, pool = cell.dedicated & ~held, cell.pool
     if rules.policy == "prefer":
         return (free & ~pool).bit_count() + min((free & pool).bit_count(), budget)
+    isolated = rules.policy == "isolate"
+    if not rules.keep:
+        units = units_of(cell, free, rules.policy)
+        return _most([((unit & pool).bit_count(), 1 if isolated else unit.bit_count()) for unit in units], budget)
     goods = []
     for cache in cell.caches:
-        units = units_of(cache, free, rules.policy)
-        gains = [1 if rules.policy == "isolate" else unit.bit_count() for unit in units]
-        if not rules.keep:
-            goods += [((unit & pool).bit_count(), gain) for unit, gain in zip(units, gains, strict=True)]
-        elif may_keep(cell, cache, held, rules.keep):
-            goods.append(((cache.kept & pool).bit_count(), sum(gains)))
+        if may_keep(cell, cache, held, rules.keep):
+            units = units_of(cache, free, rules.policy)
+            gain = len(units) if isolated else sum(units).bit_count()
+            goods.append(((cache.kept & pool).bit_count(), gain))
     if rules.keep == "node":
         goods = [((cell.everyone & pool).bit_count(), sum(gain for _, gain in goods))]
     return _most(goods, budget)

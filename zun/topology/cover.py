@@ -7,7 +7,7 @@ decides how many cells are needed, the CPUs come from as few of them as possible
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from zun.topology.cost import CACHES, CORE_LEFT, CORES, DISTANCE, PACK, REMOTE, mirrored
@@ -34,10 +34,14 @@ class _Cover:
     def __init__(self, question: Question, cells: list[CellView], cpus: int, need: int) -> None:
         self.question, self.cells, self.cpus, self.need = question, cells, cpus, need
         self.caps = [question.capacity(cell) for cell in cells]
+        self.tellers = [question.teller(cell) for cell in cells]
         self.own = [question.room(cell.id) for cell in cells]
         self.reach = [question.reach(cell) for cell in cells] if question.strict else [need] * len(cells)
         self.bits = id_bits(question.view)[0]
+        self.low = [1 << (self.bits - 1 - cell.index) for cell in cells]
         self.full: list[int] = []
+        self.idle: list[int] = []
+        self.spared: dict[int, tuple[list[int], set[int]]] = {}
 
     def best(self, most: int) -> list[Taken] | None:
         start, most = self._fewest(), min(most, len(self.cells))
@@ -49,7 +53,7 @@ class _Cover:
         self.full = [self._cost(c, self.caps[c]) for c in range(len(self.cells))]
         steps = STEPS
         for count in range(start, most + 1):
-            unary, base = self._bounds(count)
+            unary, base, spare = self._bounds(count)
             search = SetSearch(
                 count=count,
                 distances=distances_among(view, self.cells),
@@ -58,7 +62,7 @@ class _Cover:
                 base=base,
                 leaf=self._leaf,
                 supplies=(
-                    Supply(self.caps, self.cpus),
+                    Supply(self.caps, self.cpus, spare=spare),
                     Supply(self.reach, self.need),
                     Supply(self.own, self.need, REMOTE << self.bits),
                 ),
@@ -78,94 +82,113 @@ class _Cover:
                 return count
         return len(self.cells) + 1
 
-    def _bounds(self, count: int) -> tuple[list[int], int]:
+    def _bounds(self, count: int) -> tuple[list[int], int, Callable[[int], int] | None]:
         """Least cost of each cell and of any set, with the ids that lower a key taken off.
 
         Where every cell must give CPUs, all of them give all they can but one, and that one saves at most one
-        core for each CPU it keeps.
+        core for each CPU it keeps. How much of that is not saved by the CPUs that a set can keep is told as well.
         """
         size = len(self.cells)
         # To spread makes the rules below CORE_LEFT negative; together they are less than one unit of it.
         least = 0 if self.question.view.weights is PACK else -2 * CORE_LEFT
         if not self.question.dedicated or _top(self.caps, count - 1) >= self.cpus:
-            return [0] * size, (least - 1) << self.bits
+            self.idle = [self._cost(c, 0) for c in range(size)]
+            return [0] * size, (least - 1) << self.bits, None
         kept = _top(self.caps, count) - self.cpus
         saved = 0
         for cost in self.full:
             # What is less than a core may be negative, to spread; it is never as much as CORE_LEFT.
             cores = (cost + CORE_LEFT) // CORES % (CACHES // CORES)
             saved = max(saved, cost - CACHES - max(1, cores - kept) * CORES)
-        return [cost << self.bits for cost in self.full], (least - saved - 1) << self.bits
+
+        def spare(kept: int) -> int:
+            if not kept:
+                return saved << self.bits
+            return max(0, saved + min((self.spared.get(kept) or self._bound(kept))[0])) << self.bits
+
+        return [cost << self.bits for cost in self.full], (least - saved - 1) << self.bits, spare
 
     def _leaf(self, chosen: Chosen, limit: int | None) -> int | None:
-        if sum([self.reach[c] for c in chosen]) < self.need or sum([self.caps[c] for c in chosen]) < self.cpus:
+        amounts = [self.caps[c] for c in chosen]
+        if sum(amounts) < self.cpus or sum([self.reach[c] for c in chosen]) < self.need:
             return None
         memory = self.question.memory_cost(sum([self.own[c] for c in chosen]), self.need)
+        low_cells = sum([self.low[c] for c in chosen])
         least: int | None = None
-        for givers in self._givers(chosen):
-            cost = self._given(chosen, givers, memory, limit)
+        enough = None if limit is None else (limit + low_cells >> self.bits) + 1
+        for givers in self._givers(chosen, amounts):
+            cost = self._given(chosen, givers, memory, enough)
             if cost is not None and (least is None or cost < least):
-                least = cost
-                limit = least << self.bits if limit is None else min(limit, least << self.bits)
-        if least is None:
-            return None
-        low_cells = sum([1 << (self.bits - 1 - self.cells[c].index) for c in chosen])
-        return (least << self.bits) - low_cells
+                least = enough = cost
+        return None if least is None else (least << self.bits) - low_cells
 
-    def _given(self, chosen: Chosen, givers: Sequence[int], cost: int, limit: int | None) -> int | None:
-        """``cost`` and that of the CPUs, None when it is certain to be over ``limit``."""
+    def _given(self, chosen: Chosen, givers: Sequence[int], cost: int, enough: int | None) -> int | None:
+        """``cost`` and that of the CPUs, None when it is certain to be ``enough`` or more."""
         caps, full = self.caps, self.full
         cost += sum([full[c] for c in givers])
         if len(givers) < len(chosen):
-            cost += sum([self._cost(c, 0) for c in chosen if c not in givers])
+            cost += sum([self.idle[c] for c in chosen if c not in givers])
         kept = sum([caps[c] for c in givers]) - self.cpus
-        if kept:
-            saved = [(self.question.least_cost(self.cells[c], caps[c] - kept) - full[c], c) for c in givers]
-            if limit is not None and (cost + min(saved)[0] - 1) << self.bits >= limit:
+        if not kept:
+            return cost
+        bounds, exact = self.spared.get(kept) or self._bound(kept)
+        while True:
+            c = min(givers, key=bounds.__getitem__)
+            if enough is not None and cost + bounds[c] >= enough:
                 return None
-            least: int | None = None
-            for bound, c in sorted(saved):
-                if least is None or bound <= least:
-                    spared = self._cost(c, caps[c] - kept) - full[c]
-                    least = spared if least is None else min(least, spared)
-            cost += least or 0
-        return cost
+            if c in exact:
+                return cost + bounds[c]
+            bounds[c] = self._cost(c, caps[c] - kept) - full[c]
+            exact.add(c)
 
-    def _givers(self, chosen: Chosen) -> Sequence[Sequence[int]]:
-        """Those of ``chosen`` that CPUs are taken from: the fewest, with the most CPUs.
+    def _bound(self, kept: int) -> tuple[list[int], set[int]]:
+        """How much a cell that keeps so many CPUs costs more (negative: less) at least, and for which that is exact."""
+        bounds = [
+            (least(cap - kept) or 0) - full if cap >= kept else 0
+            for (_, least), cap, full in zip(self.tellers, self.caps, self.full, strict=True)
+        ]
+        self.spared[kept] = bounds, set()
+        return self.spared[kept]
+
+    def _givers(self, chosen: Chosen, amounts: list[int]) -> Sequence[Sequence[int]]:
+        """Those of ``chosen``, which have these ``amounts``, that CPUs are taken from: the fewest, with the most CPUs.
 
         Of equals that not all are needed, each is once the one that may keep some, beside those that cost least.
         """
-        caps = self.caps
-        amounts = [caps[c] for c in chosen]
         if sum(amounts) - min(amounts) < self.cpus:
             return (chosen,)
-        amounts.sort(reverse=True)
+        caps, amounts = self.caps, sorted(amounts, reverse=True)
         number = next(n for n, total in enumerate(accumulate(amounts), 1) if total >= self.cpus)
         last = amounts[number - 1]
         certain = [c for c in chosen if caps[c] > last]
         equals = [c for c in chosen if caps[c] == last]
         if len(certain) + len(equals) == number:
             return ([*certain, *equals],)
-        equals.sort(key=lambda c: (self.full[c] - self._cost(c, 0), c))
+        equals.sort(key=lambda c: (self.full[c] - self.idle[c], c))
         rest = number - len(certain) - 1
         return [[*certain, *[other for other in equals if other != c][:rest], c] for c in equals]
 
     def _offers(self, chosen: Chosen) -> list[Offer]:
         """What each chosen cell gives, with the best of the givers keeping what is not needed."""
+        ways = []
+        for givers in self._givers(chosen, [self.caps[c] for c in chosen]):
+            kept = sum([self.caps[c] for c in givers]) - self.cpus
+            for last in givers if kept else givers[:1]:
+                amounts = [self.caps[c] - (kept if c == last else 0) if c in givers else 0 for c in chosen]
+                ways.append((sum([self._cost(c, amount) for c, amount in zip(chosen, amounts, strict=True)]), amounts))
+        least = min(ways)[0]
         _, width = id_bits(self.question.view)
         best: list[Offer] = []
         best_key = None
-        for givers in self._givers(chosen):
-            kept = sum(self.caps[c] for c in givers) - self.cpus
-            for last in givers if kept else givers[:1]:
-                amounts = [self.caps[c] - (kept if c == last else 0) if c in givers else 0 for c in chosen]
-                offers = [self._offer(c, amount) for c, amount in zip(chosen, amounts, strict=True)]
-                ids = mirrored(sum(offer.cpus for offer in offers), width) if self.question.dedicated else 0
-                # Of equals the lower ids give all they can.
-                key = sum(offer.cost for offer in offers), -ids, [-amount for amount in amounts]
-                if best_key is None or key < best_key:
-                    best, best_key = offers, key
+        for cost, amounts in ways:
+            if cost > least:
+                continue
+            offers = [self._offer(c, amount) for c, amount in zip(chosen, amounts, strict=True)]
+            ids = mirrored(sum([offer.cpus for offer in offers]), width) if self.question.dedicated else 0
+            # Of equals the lower ids give all they can.
+            key = -ids, [-amount for amount in amounts]
+            if best_key is None or key < best_key:
+                best, best_key = offers, key
         return best
 
     def _offer(self, c: int, amount: int) -> Offer:
@@ -174,7 +197,7 @@ class _Cover:
         return offer
 
     def _cost(self, c: int, amount: int) -> int:
-        cost = self.question.cpu_cost(self.cells[c], amount)
+        cost = self.tellers[c][0](amount) if amount else self.question.cpu_cost(self.cells[c], 0)
         assert cost is not None, "a cell can give any amount up to its capacity"
         return cost
 

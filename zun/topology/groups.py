@@ -9,24 +9,17 @@ shift adds a group to every choice there is, and one mask finds those that serve
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
+from operator import mul, sub
 from typing import NamedTuple
 
-from zun.topology.threads import Threads, Units, columns, fewest, kinds_of, steps, with_some
+from zun.topology.threads import Threads, Units, columns, kinds_of, steps, with_some
 
-
-class Best(NamedTuple):
-    """What the best choices of so many groups have in common."""
-
-    cores: int
-    left: int
-    """Threads left over or withheld on these cores."""
-    free: int
-    """Free CPUs in the chosen groups."""
-    place: int
-    """Tells ``unions`` which choices they are."""
+Best = tuple[int, int, int, int]
+"""What the best choices of so many groups have in common: cores, threads left over or withheld on these, free CPUs in
+the chosen groups, and what tells ``unions`` which choices they are (place)."""
 
 
 class GroupList(NamedTuple):
@@ -40,7 +33,9 @@ class GroupList(NamedTuple):
 
 
 def groups_of(masks: Sequence[int], able: int, threads: Threads) -> GroupList:
-    """The groups of these ``masks`` that have something of ``threads``, all of which is in ``able``."""
+    """The groups of these ``masks`` that have something of ``threads``, all of it in ``able``; one alone as it is."""
+    if len(masks) == 1:
+        return GroupList(masks, [threads.size], [able.bit_count()])
     sizes = _sizes(masks, able, threads)
     if 0 in sizes:
         masks = [mask for mask, size in zip(masks, sizes, strict=True) if size]
@@ -50,7 +45,7 @@ def groups_of(masks: Sequence[int], able: int, threads: Threads) -> GroupList:
 
 def _sizes(masks: Sequence[int], able: int, threads: Threads) -> list[int]:
     if isinstance(threads, Units):
-        usable = sum([unit & -unit for unit in threads.units] if threads.policy == "isolate" else threads.units)
+        usable = threads.firsts if threads.policy == "isolate" else threads.union
     else:
         firsts, ones, pattern, policy = threads
         usable = firsts | ones if policy == "isolate" else firsts * pattern | ones
@@ -100,7 +95,7 @@ class EvenGroups:
         if not sums:
             return None
         free = (sums.bit_length() - 1 if self._spread else (sums & -sums).bit_length() - 1) // width
-        return Best(cores, left, free, sums >> free * width & (1 << width) - 1)
+        return cores, left, free, sums >> free * width & (1 << width) - 1
 
     def _of_pairs(self, sums: int, want: int) -> tuple[int, int, int]:
         """Cores, threads left over, and the sums that serve: as many pairs as can be used, then no broken one."""
@@ -120,12 +115,12 @@ class EvenGroups:
                 too_many = middle
         return want - enough, 0, sums & columns(width, rows, enough)
 
-    def unions(self, number: int, best: Best) -> list[int]:
+    def unions(self, number: int, free: int, place: int) -> list[int]:
         """Masks of the best choices: of choices that differ in their ids only, the lowest suffices."""
         masks = self._groups.masks
         if self._needs is None:
-            self._needs = needs(self._shifts, masks, self._threads)
-        place, target = best.place, best.free * self._width
+            self._needs = needs(self._shifts, masks, [firsts for _, firsts in self._threads.by_size])
+        target = free * self._width
         found = []
         while place:
             reached = target + (place & -place).bit_length() - 1
@@ -180,80 +175,187 @@ class EvenGroups:
         return self._layers[-1][number]
 
 
+_UNITS = 10
+"""Bits for the number of cores of a cell."""
+
+
+Sort = tuple[int, int, int]
+"""Cores that are alike: CPUs of each, how many of these the shared pool must pay for, and their lowest CPUs (mask)."""
+
+
+def sorts_of(units: Iterable[int], pool: int) -> list[Sort]:
+    """The units by how their CPUs lie, and which of these are of ``pool``: alike are those that can be used alike."""
+    sorts: dict[tuple[int, int], int] = {}
+    for unit in units:
+        first = unit & -unit
+        pattern = unit // first, (unit & pool) // first
+        sorts[pattern] = sorts.get(pattern, 0) | first
+    return [(unit.bit_count(), paid.bit_count(), firsts) for (unit, paid), firsts in sorts.items()]
+
+
 class MixedGroups:
-    """Groups with cores of many sizes. Bit ``cores * width + threads`` of a set stands for some of the cores."""
+    """Groups with cores of many sizes, or for which the pool may be too short.
 
-    __slots__ = ("_chains", "_choices_of", "_layers", "_masks", "_one", "_policy", "_rows", "_sets", "_size", "_spread",
-                 "_steps", "_width")
+    Bit ``cores * width + threads * row + paid`` of a set stands for some of the cores: how many they are, their threads
+    above the fewest that so many can have, and those that the pool pays; or, where there are fewer of these in all,
+    those that it does not pay.
+    """
 
-    def __init__(self, threads: Threads, groups: GroupList, rows: int, spread: bool) -> None:
-        """All groups together have fewer than ``rows`` threads."""
-        self._spread, self._policy, self._width = spread, threads.policy, rows
-        self._masks = groups.masks
-        kinds, sizes = kinds_of(threads, groups.masks), tuple([size for size, _ in threads.by_size])
-        self._rows = sum([firsts.bit_count() for _, firsts in threads.by_size]) + 1
-        self._size = size = len(kinds)
-        self._steps = [steps(kind, sizes, rows) for kind in kinds]
+    __slots__ = ("_budget", "_choices_of", "_firsts", "_groups", "_halves", "_kinds", "_largest", "_layers",
+                 "_policy", "_prices", "_row", "_rows", "_sets", "_size", "_smallest", "_spread", "_steps", "_unpaid",
+                 "_width")
+
+    def __init__(
+        self, sorts: Sequence[Sort], policy: str, groups: GroupList, spread: bool, budget: int, prices: Sequence[int]
+    ) -> None:
+        """``budget`` CPUs are what the pool can pay; ``prices`` what it must for each group, empty for nothing."""
+        self._policy, self._spread, self._groups, self._budget, self._prices = policy, spread, groups, budget, prices
+        sizes, paid, self._firsts = zip(*sorts, strict=True)
+        counts = [*map(int.bit_count, self._firsts)]
+        self._smallest, self._largest = smallest, _ = min(sizes), max(sizes)
+        above = [size - smallest for size in sizes]
+        self._unpaid = 2 * _sum(counts, paid) > _sum(counts, sizes)
+        if self._unpaid:
+            paid = tuple(map(sub, sizes, paid))
+        self._row = row = _sum(counts, paid) + 1
+        self._width = width = (_sum(counts, above) + 1) * row
+        self._rows, self._size = sum(counts) + 1, len(groups.masks)
+        self._kinds = kinds_of(self._firsts, groups.masks)
+        amounts = tuple([threads * row + own for threads, own in zip(above, paid, strict=True)])
+        self._steps = [steps(kind, amounts, width) for kind in self._kinds]
         self._sets: dict[int, int] = {0: 1}
         self._layers: list[int] = []
+        self._halves: tuple[list[list[int]], list[list[int]]] | None = None
         self._choices_of: dict[int, list[int]] = {}
-        # A choice is coded: its free CPUs above a mask of its positions; while it is made, ``_one`` for each as well.
-        self._one = rows << size
-        self._chains: list[list[int]] = []
-        chain_of: list[list[int]] = []
-        before = needs([*zip(groups.frees, kinds, strict=True)], groups.masks, threads)
-        for position, (free, need) in enumerate(zip(groups.frees, before, strict=True)):
-            chain = chain_of[need.bit_length() - 1] if need else [0]
-            if not need:
-                self._chains.append(chain)
-            chain_of.append(chain)
-            chain.append(chain[-1] + self._one + (free << size | 1 << position))
 
     def best(self, number: int, want: int, most: int | None) -> Best | None:
         """The best ``number`` groups, None when none can give ``want``; there is no saying how much may be free."""
         assert most is None
-        found = fewest(self._sums(number), self._width, self._rows, want, self._policy)
-        if found is None:
-            return None
-        cores, left = found
-        place = cores * self._width + want + left
-        choices, enough = self._choices(number), want + left << self._size
-        able = reversed(choices) if self._spread else islice(choices, bisect_left(choices, enough), None)
-        for code in able:
-            if self._reach(code) >> place & 1:
-                break
-        return Best(cores, left, code >> self._size, place)
+        sets, size, spread, prices = self._sets, self._size, self._spread, self._prices
+        every, sums = (1 << size) - 1, self._sums(number)
+        while found := self._fewest(sums, want):
+            cores, left, place = found
+            choices = self._choices_of.get(number) or self._choices(number)
+            start = bisect_left(choices, want + left << size + _UNITS)
+            for code in reversed(choices) if spread else islice(choices, start, None):
+                if code >> size & (1 << _UNITS) - 1 < cores:
+                    continue
+                chosen = code & every
+                if (sets.get(chosen) or self._reach(chosen)) & place and (not prices or self._affords(chosen)):
+                    return cores, left, code >> size + _UNITS, place
+            sums = self._payable_sums(number)
+        return None
 
-    def unions(self, number: int, best: Best) -> Iterator[int]:
+    def _payable_sums(self, number: int) -> int:
+        """What some of the cores of so many groups come to that the pool can pay for."""
+        sums, every = 0, (1 << self._size) - 1
+        for code in self._choices(number):
+            if self._affords(code & every):
+                sums |= self._sets.get(code & every) or self._reach(code & every)
+        return sums
+
+    def _affords(self, chosen: int) -> bool:
+        """Whether the pool can pay for these groups."""
+        return sum([price for n, price in enumerate(self._prices) if chosen >> n & 1]) <= self._budget
+
+    def _fewest(self, sums: int, want: int) -> tuple[int, int, int] | None:
+        """The fewest cores for ``want`` CPUs, the least threads left over on them, and the set of all such sums."""
+        width, row, smallest = self._width, self._row, self._smallest
+        isolated = self._policy == "isolate"
+        least = want if isolated else -(-want // self._largest)
+        for cores in range(least, least + 1 if isolated else self._rows):
+            # Those who have enough threads.
+            enough = 0 if isolated or cores * smallest >= want else (want - cores * smallest) * row
+            if enough >= width:
+                continue
+            start = cores * width + enough
+            some = sums >> start & (1 << width - enough) - 1
+            while some:
+                more = ((some & -some).bit_length() - 1) // row * row
+                left = cores * smallest + (enough + more) // row - want
+                payable = self._payable(want, left) << more
+                if some & payable:
+                    return cores, left, payable << start
+                some = some >> more + row << more + row
+        return None
+
+    def _payable(self, want: int, left: int) -> int:
+        """A set of the last of the numbers: all that the pool can pay for."""
+        if self._row == 1 and not self._unpaid:
+            return 1
+        # Threads that are left over need not be paid for, unless they are withheld.
+        most = self._budget + left if self._policy == "prefer" else self._budget
+        if self._unpaid:
+            return (1 << self._row) - (1 << min(max(0, want + left - most), self._row))
+        return (1 << min(most + 1, self._row)) - 1
+
+    def unions(self, number: int, free: int, place: int) -> Iterator[int]:
         """Masks of the best choices: of choices that differ in their ids only, the lowest suffices."""
-        choices, size, masks = self._choices(number), self._size, self._masks
-        start, end = bisect_left(choices, best.free << size), bisect_left(choices, best.free + 1 << size)
-        for code in choices[start:end]:
-            if self._reach(code) >> best.place & 1:
-                yield sum([mask for position, mask in enumerate(masks) if code >> position & 1])
+        choices, size, masks = self._choices(number), self._size, self._groups.masks
+        every, sets = (1 << size) - 1, self._sets
+        for code in islice(choices, bisect_left(choices, free << size + _UNITS), None):
+            if code >> size + _UNITS > free:
+                break
+            chosen = code & every
+            if (sets.get(chosen) or self._reach(chosen)) & place and (not self._prices or self._affords(chosen)):
+                union = 0
+                while chosen:
+                    union |= masks[(chosen & -chosen).bit_length() - 1]
+                    chosen &= chosen - 1
+                yield union
 
     def _choices(self, number: int) -> list[int]:
-        """Every choice, by its free CPUs; of choices that differ in their ids only the lowest."""
-        if number not in self._choices_of:
-            found, left, one = [0], self._size, self._one
-            for chain in self._chains:
-                left -= len(chain) - 1
-                least, end = (number - left) * one, (number + 1) * one
-                found = [code for before in found for more in chain if least <= (code := before + more) < end]
-            self._choices_of[number] = sorted([code % one for code in found])
-        return self._choices_of[number]
+        """Every choice, by its free CPUs; of choices that differ in their ids only the lowest.
 
-    def _reach(self, code: int) -> int:
+        A choice is coded: its free CPUs, then its cores, then a mask of its positions.
+        """
+        choices = self._choices_of.get(number)
+        if choices is None:
+            some, others = self._halves or self._in_halves()
+            choices = self._choices_of[number] = sorted([
+                code + more
+                for count in range(max(0, number + 1 - len(others)), min(number + 1, len(some)))
+                for code in some[count]
+                for more in others[number - count]
+            ])
+        return choices
+
+    def _in_halves(self) -> tuple[list[list[int]], list[list[int]]]:
+        """Every choice out of the first and out of the other groups, by number."""
+        (masks, _, frees), kinds, size = self._groups, self._kinds, self._size
+        one = sum(frees) + 1 << size + _UNITS  # is added for each group while choices are made
+        chains: list[list[int]] = []
+        last: dict[Hashable, tuple[int, list[int]]] = {}
+        for position, kind in enumerate(zip(frees, kinds, self._prices or frees, strict=True)):
+            mask, chain = masks[position], [0]
+            if kind in last:
+                before, alike = last[kind]
+                if are_lower(before, mask, self._firsts):
+                    chain = alike
+            if len(chain) == 1:
+                chains.append(chain)
+            code = (frees[position] << _UNITS | sum(kinds[position])) << size | 1 << position
+            chain.append(chain[-1] + one + code)
+            last[kind] = mask, chain
+        half = len(chains) // 2
+        self._halves = _by_number(chains[:half], one), _by_number(chains[half:], one)
+        return self._halves
+
+    def _reach(self, chosen: int) -> int:
         """What some of the cores of these groups come to."""
-        chosen = code & (1 << self._size) - 1
-        found = self._sets.get(chosen)
-        if found is None:
-            position = chosen.bit_length() - 1
-            found = self._sets[chosen] = with_some(self._reach(chosen ^ 1 << position), self._steps[position])
+        position = chosen.bit_length() - 1
+        rest = chosen ^ 1 << position
+        found = self._sets.get(rest) or self._reach(rest)
+        for step in self._steps[position]:
+            found |= found << step
+        self._sets[chosen] = found
         return found
 
     def _sums(self, number: int) -> int:
         """What some of the cores of any so many groups come to."""
+        if number == self._size:
+            every = (1 << number) - 1
+            return self._sets.get(every) or self._reach(every)
         if number >= len(self._layers):
             block = self._rows * self._width
             some, whole = 1, (1 << (number + 1) * block) - 1
@@ -263,10 +365,25 @@ class MixedGroups:
         return self._layers[number]
 
 
-def needs(kinds: Sequence[Hashable], masks: Sequence[int], threads: Threads) -> list[int]:
+def _sum(counts: Sequence[int], amounts: Sequence[int]) -> int:
+    return sum(map(mul, counts, amounts))
+
+
+def _by_number(chains: Sequence[Sequence[int]], one: int) -> list[list[int]]:
+    """Every sum of one of each chain, by how often ``one`` is in it, and without."""
+    found = [0]
+    for chain in chains:
+        found = [code + more for code in found for more in chain]
+    choices: list[list[int]] = [[] for _ in range(max(found) // one + 1)]
+    for code in found:
+        choices[code // one].append(code % one)
+    return choices
+
+
+def needs(kinds: Sequence[Hashable], masks: Sequence[int], sorts: Iterable[int]) -> list[int]:
     """For each group a mask of earlier ones that every choice may be required to have before this one.
 
-    Those are of the same kind, and the first CPUs of their units are lower, size by size.
+    Those are of the same kind, and the first CPUs of their units are lower, sort by sort.
     """
     found = [0] * len(kinds)
     if len(set(kinds)) == len(kinds):
@@ -274,16 +391,20 @@ def needs(kinds: Sequence[Hashable], masks: Sequence[int], threads: Threads) -> 
     last: dict[Hashable, int] = {}
     for position, (kind, mask) in enumerate(zip(kinds, masks, strict=True)):
         before = last.get(kind)
-        if before is not None:
-            for _, firsts in threads.by_size:
-                one, other = firsts & masks[before], firsts & mask
-                # Nothing in ``one`` is above the lowest of ``other``: then it is the smaller number.
-                if one >= (other & -other or 1):
-                    break
-            else:
-                found[position] = found[before] | 1 << before
+        if before is not None and are_lower(masks[before], mask, sorts):
+            found[position] = found[before] | 1 << before
         last[kind] = position
     return found
+
+
+def are_lower(mask: int, other: int, sorts: Iterable[int]) -> bool:
+    """Whether the first CPUs in ``mask`` are below those in ``other``, sort by sort."""
+    for firsts in sorts:
+        above = firsts & other
+        # Nothing in ``mask`` is above the lowest of them: then it is the smaller number.
+        if firsts & mask >= (above & -above or 1):
+            return False
+    return True
 
 
 @lru_cache(maxsize=1024)

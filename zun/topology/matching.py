@@ -18,8 +18,8 @@ class Matching(NamedTuple):
     """By row."""
     row_prices: list[int]
     column_prices: list[int]
-    """A row's and a column's price together are no more than the cost of the two, and as much where they are matched.
-    Where columns are left over, none has a price above 0, and these have 0."""
+    """A row's and a column's price together are no more than the cost of the two, and as much where they are matched:
+    all together they are the total cost. Where columns are left over, none has a price above 0, and these have 0."""
 
 
 Prices = tuple[list[int], list[int]]
@@ -52,7 +52,7 @@ def cheapest_matching(costs: Costs, prices: Prices | None = None) -> Matching | 
     for column, row in enumerate(row_of):
         if row >= 0:
             column_of[row] = column
-    return Matching(sum(costs[row][column] or 0 for row, column in enumerate(column_of)), column_of, *prices)
+    return Matching(sum(prices[0]) + sum(prices[1]), column_of, *prices)
 
 
 def _first_prices(costs: Costs) -> Prices | None:
@@ -79,9 +79,10 @@ def _first_prices(costs: Costs) -> Prices | None:
 def _unmatched(costs: Costs, row_of: list[int], prices: Prices) -> list[int]:
     """Match rows with free columns at their price, in order, and return the rows for which there is none."""
     left = []
+    of_columns = prices[1]
     for r, (row, price) in enumerate(zip(costs, prices[0], strict=True)):
         for column, cost in enumerate(row):
-            if row_of[column] < 0 and cost is not None and cost == price + prices[1][column]:
+            if row_of[column] < 0 and cost == price + of_columns[column]:
                 row_of[column] = r
                 break
         else:
@@ -104,30 +105,33 @@ def _augmenting_path(
 ) -> Path | None:
     """The cheapest path from a row without a column to a column without a row; brings the prices up to date."""
     row_price, column_price = prices
-    cheapest: dict[int, int] = {}
-    done: dict[int, int] = {}
+    lengths: list[int | None] = [None] * len(row_of)
     previous = [(-1, -1)] * len(row_of)
+    left = list(range(len(row_of)))
+    done: list[tuple[int, int, int]] = []
     row, column, reached = start, -1, 0
     while True:
-        base = reached - row_price[row]
-        for other, cost in enumerate(costs[row]):
-            if cost is None or other in done:
-                continue
-            length = base + cost - column_price[other]
-            known = cheapest.get(other)
-            if known is None or length < known:
-                cheapest[other] = length
-                previous[other] = row, column
-        if not cheapest:
+        base, row_costs = reached - row_price[row], costs[row]
+        least, nearest = None, -1
+        for other in left:
+            cost, known = row_costs[other], lengths[other]
+            if cost is not None:
+                length = base + cost - column_price[other]
+                if known is None or length < known:
+                    lengths[other] = known = length
+                    previous[other] = row, column
+            if known is not None and (least is None or known < least):
+                least, nearest = known, other
+        if least is None:
             return None
-        column = min(cheapest, key=cheapest.__getitem__)
-        reached = cheapest.pop(column)
+        column, reached = nearest, least
         row = row_of[column]
         if row < 0:
             break
-        done[column] = reached
+        left.remove(column)
+        done.append((row, column, reached))
     row_price[start] += reached
-    for used, length in done.items():
-        row_price[row_of[used]] += reached - length
+    for row, used, length in done:
+        row_price[row] += reached - length
         column_price[used] -= reached - length
     return column, previous

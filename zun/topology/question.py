@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from zun.topology.cores import CellStock, rules_of
@@ -34,6 +35,10 @@ class Taken(NamedTuple):
     offer: Offer
     need: int
     mib: int
+
+
+Teller = Callable[[int], int | None]
+"""Tells the cost of an amount of CPUs of one cell."""
 
 
 Stocks = dict[tuple[CpuView, int, int], CellStock]
@@ -121,6 +126,32 @@ class Question:
         cost = self.cpu_cost(cell, cpus)
         return None if cost is None else cost + self.memory_cost(room, need)
 
+    def costs(self, cell: CellView, parts: Sequence[Part]) -> list[int | None]:
+        """``cost`` of each of these parts."""
+        room, left = self.room(cell.id), self.rules.weights.mem_left
+        reach = self.reach(cell) if self.strict else None
+        cost_of = self._stock(cell).cost if self.dedicated else partial(self.cpu_cost, cell)
+        found: list[int | None] = []
+        for cpus, need, _ in parts:
+            cost = cost_of(cpus) if reach is None or need <= reach else None
+            if cost is not None:
+                cost += (need - room) * REMOTE if need > room else (room - need) * left
+            found.append(cost)
+        return found
+
+    def exceeds(self, parts: Sequence[Part]) -> bool:
+        """Whether so many cells with so many CPUs, or so much memory, are not to be had: seen at once, if ever."""
+        view = self.view
+        if self.dedicated:
+            most = sorted([self._stock(cell).most for cell in view.cells], reverse=True)
+            if any(part[0] > has for part, has in zip(parts, most, strict=False)):
+                return True
+        if not self.strict:
+            return False
+        rooms = sorted([self.reach(cell) for cell in view.cells], reverse=True)
+        needs = sorted([part[1] for part in parts], reverse=True)
+        return any(need > has for need, has in zip(needs, rooms, strict=False))
+
     def cpu_cost(self, cell: CellView, cpus: int) -> int | None:
         """The cost of ``cpu_offer``."""
         if cpus and self.dedicated:
@@ -128,11 +159,13 @@ class Question:
         offer = self.cpu_offer(cell, cpus)
         return None if offer is None else offer.cost
 
-    def least_cost(self, cell: CellView, cpus: int) -> int:
-        """No more than ``cpu_cost``, which must not be None, at once."""
-        if self.dedicated and cpus:
-            return self._stock(cell).least(cpus)
-        return self.cpu_cost(cell, cpus) or 0
+    def teller(self, cell: CellView) -> tuple[Teller, Teller]:
+        """What tells ``cpu_cost`` of amounts above 0, and, at once, no more than that where it is not None."""
+        if self.dedicated:
+            stock = self._stock(cell)
+            return stock.cost, stock.least
+        cost = partial(self.cpu_cost, cell)
+        return cost, cost
 
     def cpus(self, cell: CellView, cpus: int) -> int:
         """Mask of the CPUs in ``cpu_offer``, which must not be None."""

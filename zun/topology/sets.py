@@ -41,6 +41,8 @@ class Supply:
     amounts: Sequence[int]
     wanted: int
     price: int | None = None
+    spare: Callable[[int], int] | None = None
+    """What it costs at least to have so much more."""
 
 
 @dataclass(slots=True)
@@ -92,7 +94,9 @@ class SetSearch:
     def _try_all(self, size: int) -> None:
         """The same for few sets: all of them, the nearest first and of these in the order of their bounds."""
         # What every set has enough of is nothing to look at.
-        supplies = [each for each in self.supplies if sum(sorted(each.amounts)[: self.count]) < each.wanted]
+        supplies = [
+            each for each in self.supplies if each.spare or sum(sorted(each.amounts)[: self.count]) < each.wanted
+        ]
         like = [(1 << p, 1 << other) for p, other in enumerate(self.alike) if other >= 0]
         unary, least = self.unary, self.base + sum(sorted(self.unary)[: self.count])
         priced = any(each.price is not None for each in supplies)
@@ -220,7 +224,7 @@ class SetSearch:
 
 
 def _lacking(supplies: Sequence[Supply], chosen: Chosen) -> int | None:
-    """What it costs that a set has not got all that is wanted; None when that cannot be."""
+    """What it costs at least that a set has not got all that is wanted, or more; None when that cannot be."""
     extra = 0
     for supply in supplies:
         amounts = supply.amounts
@@ -229,6 +233,8 @@ def _lacking(supplies: Sequence[Supply], chosen: Chosen) -> int | None:
             if supply.price is None:
                 return None
             extra += missing * supply.price
+        elif supply.spare is not None:
+            extra += supply.spare(-missing)
     return extra
 
 

@@ -19,7 +19,7 @@ Take = tuple[int, int]
 """CPUs given and withheld (masks)."""
 
 Kind = tuple[int, ...]
-"""How many units there are of each size."""
+"""How many units there are of each size, or otherwise alike."""
 
 
 class Regular(NamedTuple):
@@ -83,7 +83,7 @@ class Regular(NamedTuple):
 class Units:
     """Cores of any sizes, in order of their lowest CPU."""
 
-    __slots__ = ("_reached", "by_size", "policy", "size", "units")
+    __slots__ = ("_reached", "by_size", "firsts", "policy", "size", "union", "units")
 
     def __init__(self, units: Sequence[int], policy: str) -> None:
         self.units, self.policy = units, policy
@@ -97,6 +97,7 @@ class Units:
         """Sizes of units, and the first CPUs of those that have it."""
         self.size = len(units) if policy == "isolate" else threads
         """How many CPUs can be taken."""
+        self.union, self.firsts = sum(units), sum(firsts.values())
         self._reached = 0
 
     def price(self, want: int) -> tuple[int, int] | None:
@@ -107,35 +108,48 @@ class Units:
             ((size, _),) = self.by_size
             cores = want if self.policy == "isolate" else -(-want // size)
             return cores, cores * size - want
-        width = sum(self.units).bit_count() + 1
+        width = self.union.bit_count() + 1
         if not self._reached:
             sizes, firsts = zip(*self.by_size, strict=True)
             self._reached = with_some(1, steps(tuple(map(int.bit_count, firsts)), sizes, width))
         return fewest(self._reached, width, len(self.units) + 1, want, self.policy)
 
-    def take(self, want: int, cores: int, left: int, within: int = -1) -> Take:
-        """The lowest of the choices with this price, of the cores in ``within``."""
-        chosen = _lowest([unit for unit in self.units if unit & within], cores, want + left)
-        union = sum(chosen)
+    def take(self, want: int, cores: int, left: int, within: int = -1, pool: int = 0, budget: int = 0) -> Take:
+        """The lowest of the choices with this price, of the cores in ``within``, with ``budget`` CPUs of ``pool``."""
+        firsts, union = self.firsts & within, self.union & within
+        if firsts.bit_count() != cores:
+            inside = [unit for unit in self.units if unit & within]
+            chosen = _lowest(inside, cores, want + left, pool, budget)
+            union = sum(chosen)
+            firsts &= union
         if self.policy == "isolate":
-            cpus = sum([unit & -unit for unit in chosen])
-            return cpus, union ^ cpus
+            return firsts, union ^ firsts
         return _trimmed(union, left, self.policy)
 
 
-def _lowest(units: Sequence[int], cores: int, threads: int) -> Sequence[int]:
-    """So many cores with so many threads together: each that can be one of them is, those with lower ids first."""
-    if len(units) == cores:
-        return units
+def _lowest(units: Sequence[int], cores: int, threads: int, pool: int, budget: int) -> Sequence[int]:
+    """So many cores with so many threads together: each that can be one of them is, those with lower ids first.
+
+    No more than ``budget`` of these threads are of ``pool``.
+    """
     sizes = [unit.bit_count() for unit in units]
-    if max(sizes) == min(sizes):
+    if pool:
+        prices = [(unit & pool).bit_count() for unit in units]
+        budget = min(budget, sum(prices))
+        row = sum(prices) + 1
+        sizes = [size * row + price for size, price in zip(sizes, prices, strict=True)]
+    elif max(sizes) == min(sizes):
         return units[:cores]
-    width = sum(sizes) + 1
-    reached, after = 1, []
+    else:
+        row, budget = 1, 0
+    width = (sum(sizes) // row + 1) * row
+    # What is not spent counts as spent in the end. Together with that it may be a row or more, though never where it
+    # is looked for: what is left of the budget and what the other cores cost are less.
+    reached, after = (2 << budget) - 1, []
     for size in reversed(sizes):
         after.append(reached)
         reached |= reached << width + size
-    place, chosen = cores * width + threads, []
+    place, chosen = cores * width + threads * row + budget, []
     for unit, size, rest in zip(units, sizes, reversed(after), strict=True):
         left = place - width - size
         if left >= 0 and rest >> left & 1:
@@ -149,9 +163,9 @@ def _lowest(units: Sequence[int], cores: int, threads: int) -> Sequence[int]:
 Threads = Regular | Units
 
 
-def kinds_of(threads: Threads, masks: Sequence[int]) -> list[Kind]:
-    """The units in each of ``masks``, by size as in ``threads.by_size``."""
-    counts = [[(firsts & mask).bit_count() for mask in masks] for _, firsts in threads.by_size]
+def kinds_of(sorts: Sequence[int], masks: Sequence[int]) -> list[Kind]:
+    """How many units of each sort, of which these are the first CPUs, there are in each of ``masks``."""
+    counts = [[(firsts & mask).bit_count() for mask in masks] for firsts in sorts]
     return [*zip(*counts, strict=True)] or [()] * len(masks)
 
 
@@ -252,7 +266,9 @@ def units_of(place: CpuView | CacheView, free: int, policy: str) -> list[int]:
     """The units of a cell or of one L3 group, in order of their lowest CPU."""
     if policy == "prefer":
         # Of a broken core the lowest thread may be the one taken, so its place among the others changes.
-        return sorted([unit for core in place.cores if (unit := core & free)], key=_first)
+        units = [unit for core in place.cores if (unit := core & free)]
+        firsts = [unit & -unit for unit in units]
+        return units if firsts == sorted(firsts) else sorted(units, key=_first)
     taken = ~free
     whole = [core for core in place.whole if not core & taken]
     return [core for core in whole if core & (core - 1)] if policy == "require" else whole

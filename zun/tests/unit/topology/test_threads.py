@@ -14,6 +14,7 @@ from zun.tests.unit.topology import build
 from zun.tests.unit.topology.hosts import like_cells, proof_size, random_topology, random_usage
 from zun.topology import CpuSet, PlacementRequest, budget, plan
 from zun.topology.cores import CellStock, _most, rules_of
+from zun.topology.cost import PACK, SPREAD
 from zun.topology.lowest import lowest_matching
 from zun.topology.matching import cheapest_matching
 from zun.topology.threads import Regular, Units, doublings, threads_of, units_of, with_some
@@ -110,6 +111,54 @@ def test_a_cost_is_that_of_the_pick():
             for want in range(1, len(CpuSet.from_mask(cell.online)) + 1):
                 cost, pick = asked.cost(want), looked.pick(want)
                 assert cost == (None if pick is None else pick.cost), (seed, want)
+
+
+def test_the_lowest_cores_that_the_pool_can_pay_for():
+    found = 0
+    for seed in range(proof_size(300)):
+        rng = random.Random(seed)
+        ids = rng.sample(range(24), 24)
+        units = sorted([sum(1 << ids.pop() for _ in range(rng.randint(1, 3))) for _ in range(7)], key=lambda u: u & -u)
+        pool, budget = rng.getrandbits(24), rng.randint(0, 6)
+        choices: dict[tuple[int, int], list[list[int]]] = {}
+        for number in range(1, len(units) + 1):
+            for chosen in combinations(units, number):
+                if (sum(chosen) & pool).bit_count() <= budget:
+                    choices.setdefault((number, sum(chosen).bit_count()), []).append(_ids(sum(chosen)))
+        for (cores, want), able in choices.items():
+            cpus, withheld = Units(units, "prefer").take(want, cores, 0, -1, pool, budget)
+            assert (_ids(cpus), withheld) == (min(able), 0), (seed, cores, want)
+            found += len(able) > 1
+    assert found > proof_size(300)
+
+
+def test_of_like_groups_the_first_is_not_the_lowest_where_its_first_cpu_is_not_paid_for():
+    """The pool pays for CPU 0 of one core and for CPU 3 of the other, and can pay for neither: 1 is below 2."""
+    cell = build.cell(0, "0,2 1,3", l3="0,2 1,3")
+    (view,) = view_of(build.host(cell, dedicated_set=CpuSet("0-3"), shared_set=CpuSet("0,3"))).cells
+    assert CellStock(view, 0, rules_of(PlacementRequest(1, 0)), 0).pick(1).cpus == 0b0010
+
+
+def test_a_choice_that_the_pool_can_pay_for_is_the_best_of_all():
+    """In cells too large for brute force, what is chosen by sums is what tables over all CPUs find."""
+    asked = Counter()
+    for seed in range(proof_size(600)):
+        rng = random.Random(seed)
+        topology = random_topology(rng, cells=1, smt=(1, 2, 4), most_cpus=40, settings=0)
+        sets = [CpuSet(cpu for cpu in topology.cpus if rng.random() < share) for share in (0.8, 0.5)]
+        topology = replace(topology, dedicated_set=sets[0], shared_set=sets[1])
+        policy, grade = rng.choice(("prefer", "isolate", "require")), rng.choice(("thread", "core", "l3"))
+        weights = rng.choice((PACK, SPREAD))
+        rules = rules_of(PlacementRequest(1, 0, thread_policy=policy, isolation=grade), weights)
+        for cell in view_of(topology).cells:
+            stock = CellStock(cell, 0, rules, rng.randint(0, cell.pool.bit_count() // 2))
+            if stock._hard and not stock._many:
+                for want in range(1, stock.capacity() + 2):
+                    found, other = stock.pick(want), stock._of_tables(want)
+                    assert (found and found[:2]) == (other and other[:2]), (seed, want)
+                    asked[rules.policy, weights is PACK] += found is not None
+                    asked[rules.keep] += found is not None
+    assert len(asked) == 10 and min(asked.values()) > proof_size(600) // 12, asked
 
 
 def test_what_is_dropped_early_was_no_part_of_the_best(monkeypatch):
