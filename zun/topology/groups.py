@@ -175,8 +175,8 @@ class EvenGroups:
         return self._layers[-1][number]
 
 
-_UNITS = 10
-"""Bits for the number of cores of a cell."""
+_UNITS = 14
+"""Bits for the number of cores of a cell: no machine has so many."""
 
 
 Sort = tuple[int, int, int]
