@@ -11,7 +11,7 @@ rules, and hold the rest of what they touch as well.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -63,6 +63,9 @@ class Pick(NamedTuple):
 MOST_MIXED = 12
 """L3 groups with cores of many sizes of which every choice may be looked at: 924 at most."""
 
+MOST_SUMS = 1 << 17
+"""Sums that the cores of a cell may come to, by number, threads and price."""
+
 
 Choice = tuple[int, int, Best, EvenGroups | MixedGroups | None]
 """What all that is best has in common: cost, number of L3 groups, what is known of these, and where to ask which they
@@ -98,7 +101,9 @@ class CellStock:
         self._hard = False
         if rules.keep == "l3" or (usable & cell.pool).bit_count() > budget:
             self._look_at_budget()
-        self._many = len(groups.masks) > MOST_MIXED
+        self._many = len(groups.masks) > MOST_MIXED or (
+            self._hard and not rules.keep and self._has_many_sums()
+        )
         self._tables: list[EvenGroups | MixedGroups | None] = [None, None]
         self._units: Units | None = None
         self._budgeted: BudgetTables | None = None
@@ -126,6 +131,16 @@ class CellStock:
         if self._hard:
             self._most_free = self._most_used = None
 
+    def _has_many_sums(self) -> bool:
+        """Whether cores that the pool must pay for come to so many sums that tables over CPUs are quicker."""
+        if self._number ** 3 <= 2 * MOST_SUMS:  # the price is half of the CPUs at most
+            return False
+        units = units_of(self._cell, self._able, self._rules.policy)
+        sizes, paid = [*map(int.bit_count, units)], (sum(units) & self._cell.pool).bit_count()
+        threads = sum(sizes)
+        above, price = threads - len(units) * min(sizes, default=0), min(paid, threads - paid)
+        return (len(units) + 1) * (above + 1) * (price + 1) > MOST_SUMS
+
     def cost(self, want: int) -> int | None:
         """The cost of ``pick(want)``, mostly without looking for the CPUs; None when there are not so many."""
         if self._many and self._is_mixed(want):
@@ -134,11 +149,11 @@ class CellStock:
         choice = self._choices[want] if want in self._choices else self._choose(want)
         return None if choice is None else choice[0]
 
-    def _choose(self, want: int) -> Choice | None:
-        """The best choice of L3 groups, None when there is not enough in them."""
+    def _choose(self, want: int, paid: bool = True) -> Choice | None:
+        """The best choice of L3 groups, None when there is not enough in them. Without ``paid`` whatever they cost."""
         chosen, reach = None, self._reach
         # Even groups are so much quicker that they are worth tables of their own.
-        hard = self._hard and self._is_mixed(want)
+        hard = paid and self._hard and self._is_mixed(want)
         for number in range(bisect_left(reach, want) + 1, len(reach) + 1):
             tables = None
             if number < len(reach) or hard:
@@ -210,7 +225,7 @@ class CellStock:
 
     def _pick(self, want: int) -> Pick | None:
         if self._many and self._is_mixed(want):
-            found = self._of_tables(want)
+            found = self._of_many(want)
             if found is None:
                 return None
             cost, cpus, withheld = found
@@ -218,21 +233,21 @@ class CellStock:
             choice = self._choices[want] if want in self._choices else self._choose(want)
             if choice is None:
                 return None
-            cost, (cpus, withheld) = choice[0], self._lowest(want, choice)
+            cost, (cpus, withheld) = choice[0], self._lowest(want, choice, self._take)
         if self._rules.keep:
             withheld = _kept(self._cell, cpus, self._rules.keep) & ~cpus
         return Pick(cost, cpus, withheld)
 
-    def _lowest(self, want: int, choice: Choice) -> Take:
+    def _lowest(self, want: int, choice: Choice, take: Callable[[int, int, int, int], Take]) -> Take:
         _, number, (cores, left, free, place), tables = choice
         if tables is None or number == len(self._reach):
-            return self._take(want, cores, left, -1)
+            return take(want, cores, left, -1)
         lowest, first = None, 0
         for union in tables.unions(number, free, place):
             free_there = union & self._able
             if lowest is not None and free_there & -free_there > first:
                 continue  # even the first of them is above what was found
-            found = self._take(want, cores, left, union)
+            found = take(want, cores, left, union)
             if lowest is None or lower(found[0], lowest[0]):
                 lowest, first = found, found[0] & -found[0]
         assert lowest is not None, "some groups are best"
@@ -240,9 +255,8 @@ class CellStock:
 
     def _take(self, want: int, cores: int, left: int, within: int) -> Take:
         """The lowest of the choices with this price that the pool can pay for, of the cores in ``within``."""
-        taken = self._threads.take(want, cores, left, within)
-        (policy, keep, _), pool = self._rules, self._cell.pool
-        if not self._hard or keep or ((taken[0] | taken[1]) & pool).bit_count() <= self._budget:
+        taken, (policy, keep, _), pool = self._threads.take(want, cores, left, within), self._rules, self._cell.pool
+        if not self._hard or keep or self._affords(taken):
             return taken
         if policy == "prefer" and left:
             _, cpus, withheld = self._in_budget_tables().best(want, within)
@@ -251,9 +265,21 @@ class CellStock:
             self._units = Units(units_of(self._cell, self._able, policy), policy)
         return self._units.take(want, cores, left, within, pool, self._budget)
 
-    def _of_tables(self, want: int) -> Pick | None:
+    def _affords(self, taken: Take) -> bool:
+        return ((taken[0] | taken[1]) & self._cell.pool).bit_count() <= self._budget
+
+    def _of_many(self, want: int) -> Pick | None:
+        """``pick`` where there are too many sums or choices of groups."""
         if want > self.capacity():
             return None
+        if self._hard and not self._rules.keep and (self._size is not None or len(self._groups.masks) <= MOST_MIXED):
+            # Often the pool can pay for what is best without it.
+            choice = self._choose(want, paid=False)
+            if choice is not None and self._affords(taken := self._lowest(want, choice, self._threads.take)):
+                return Pick(choice[0], *taken)
+        return self._of_tables(want)
+
+    def _of_tables(self, want: int) -> Pick:
         cost, cpus, withheld = self._in_budget_tables().best(want)
         # Groups out of reach are left as well.
         return Pick(cost + (self._free & ~self._able).bit_count() * self._rules.weights.cell_left, cpus, withheld)

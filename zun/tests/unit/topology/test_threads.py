@@ -15,6 +15,7 @@ from zun.tests.unit.topology.hosts import like_cells, proof_size, random_topolog
 from zun.topology import CpuSet, PlacementRequest, budget, plan
 from zun.topology.cores import CellStock, _most, rules_of
 from zun.topology.cost import PACK, SPREAD
+from zun.topology.groups import MixedGroups
 from zun.topology.lowest import lowest_matching
 from zun.topology.matching import cheapest_matching
 from zun.topology.threads import Regular, Units, doublings, threads_of, units_of, with_some
@@ -151,14 +152,34 @@ def test_a_choice_that_the_pool_can_pay_for_is_the_best_of_all():
         weights = rng.choice((PACK, SPREAD))
         rules = rules_of(PlacementRequest(1, 0, thread_policy=policy, isolation=grade), weights)
         for cell in view_of(topology).cells:
-            stock = CellStock(cell, 0, rules, rng.randint(0, cell.pool.bit_count() // 2))
+            budget = rng.randint(0, cell.pool.bit_count() // 2)
+            stock, other = CellStock(cell, 0, rules, budget), CellStock(cell, 0, rules, budget)
             if stock._hard and not stock._many:
-                for want in range(1, stock.capacity() + 2):
-                    found, other = stock.pick(want), stock._of_tables(want)
-                    assert (found and found[:2]) == (other and other[:2]), (seed, want)
-                    asked[rules.policy, weights is PACK] += found is not None
-                    asked[rules.keep] += found is not None
-    assert len(asked) == 10 and min(asked.values()) > proof_size(600) // 12, asked
+                for want in range(1, stock.capacity() + 1):
+                    found = stock.pick(want)
+                    assert found is not None
+                    assert found[:2] == stock._of_tables(want)[:2] == other._of_many(want)[:2], (seed, want)
+                    asked[rules.policy, weights is PACK] += 1
+                    asked[rules.keep] += 1
+                    asked["tables"] += other._budgeted is not None
+                assert stock.pick(stock.capacity() + 1) is other._of_many(stock.capacity() + 1) is None
+    assert len(asked) == 11 and min(asked.values()) > proof_size(600) // 12, asked
+
+
+@pytest.mark.parametrize(("budget", "tables"), [(100, False), (30, True)])
+def test_many_cpus_that_the_pool_must_pay_for_are_not_summed_up(budget, tables):
+    """512 CPUs in cores of many kinds: their sums would be many megabits each."""
+    rng = random.Random(4)
+    cores = " ".join(f"{2 * core},{2 * core + 1}" if core % 3 else f"{2 * core}" for core in range(256))
+    caches = " ".join(f"{64 * cache}-{64 * cache + 63}" for cache in range(8))
+    sets = [CpuSet(cpu for cpu in range(512) if rng.random() < share) for share in (0.7, 0.5)]
+    cell = build.cell(0, cores, l3=caches)
+    (view,) = view_of(build.host(cell, dedicated_set=sets[0], shared_set=sets[1])).cells
+    stock = CellStock(view, 0, rules_of(PlacementRequest(1, 0)), budget)
+    found = stock.pick(150)
+    assert found is not None and found.cpus.bit_count() == 150 and (found.cpus & view.pool).bit_count() <= budget
+    assert (stock._budgeted is not None) is tables
+    assert not any(isinstance(each, MixedGroups) and each._row > 1 for each in stock._tables)
 
 
 def test_what_is_dropped_early_was_no_part_of_the_best(monkeypatch):
