@@ -132,10 +132,11 @@ class ComputeNodeTracker:
             if old is None:
                 raise exceptions.Conflict(f"Container {uuid} holds no resources of {self._hostname}.")
             usage = self._usage.without(_growth(uuid))  # of one that could be neither done nor undone
-            answer = resized(self._topology, usage.without(uuid), old, request, keep)
+            others = usage.without(uuid)
+            answer = resized(self._topology, others, old, request, keep)
             if isinstance(answer, Refusal):
                 raise exceptions.ClaimRefused(host=self._hostname, reason=answer.message)
-            if problem := pool_problem(self._topology, usage.without(uuid), answer):
+            if problem := pool_problem(self._topology, others, answer):
                 raise exceptions.ClaimRefused(host=self._hostname, reason=problem)
             self._usage = usage.with_claim(_growth(uuid), increase(old, answer))
             return answer

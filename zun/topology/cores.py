@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from zun.topology.budget import BudgetTables
 from zun.topology.cost import CACHES, CORE_LEFT, CORES, PACK, Weights
-from zun.topology.groups import Best, EvenGroups, MixedGroups, groups_of, sorts_of
+from zun.topology.groups import Best, EvenGroups, MixedGroups, Sort, groups_of, sorts_of
 from zun.topology.request import PlacementRequest
 from zun.topology.threads import (
     Take,
@@ -80,7 +80,7 @@ class CellStock:
 
     __slots__ = ("_able", "_budget", "_budgeted", "_capacity", "_cell", "_choices", "_free", "_groups", "_hard",
                  "_held", "_many", "_most_free", "_most_used", "_number", "_picks", "_profile", "_reach", "_rules",
-                 "_size", "_tables", "_threads", "_units")
+                 "_size", "_sorts", "_tables", "_threads", "_units")
 
     def __init__(self, cell: CpuView, held: int, rules: Rules, budget: int) -> None:
         self._cell, self._held, self._rules, self._budget = cell, held, rules, budget
@@ -105,6 +105,7 @@ class CellStock:
             self._hard and not rules.keep and self._has_many_sums()
         )
         self._tables: list[EvenGroups | MixedGroups | None] = [None, None]
+        self._sorts: list[Sort] | None = None
         self._units: Units | None = None
         self._budgeted: BudgetTables | None = None
         self._capacity: int | None = None
@@ -210,12 +211,18 @@ class CellStock:
                 kept = [cache.kept & pool for cache in self._cell.caches if cache.mask in masks]
                 prices = [paid.bit_count() for paid in kept]
             elif hard and self._able & ~pool:
-                sorts = sorts_of(units_of(self._cell, self._able, policy), pool)
+                sorts = self._sorted()
             elif hard:
                 sorts = [(size, size, firsts) for size, _, firsts in sorts]
             tables = MixedGroups(sorts, policy, self._groups, spread, self._budget, prices)
         self._tables[hard] = tables
         return tables
+
+    def _sorted(self) -> list[Sort]:
+        """The cores by what the pool must pay for them."""
+        if self._sorts is None:
+            self._sorts = sorts_of(units_of(self._cell, self._able, self._rules.policy), self._cell.pool)
+        return self._sorts
 
     def pick(self, want: int) -> Pick | None:
         """The best ``want`` CPUs, None when there are not so many."""
@@ -338,8 +345,7 @@ class CellStock:
         if not self._hard:
             return {(size, 0): firsts for size, firsts in self._threads.by_size}
         alike: dict[tuple[int, int], int] = {}
-        units = units_of(self._cell, self._able, self._rules.policy)
-        for size, paid, firsts in sorted(sorts_of(units, self._cell.pool)):
+        for size, paid, firsts in sorted(self._sorted()):
             alike[size, paid] = alike.get((size, paid), 0) | firsts
         return alike
 

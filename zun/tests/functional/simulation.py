@@ -16,7 +16,7 @@ Each delivered message takes ``seconds`` of the schedulers' time.
 import contextlib
 import datetime
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest import mock
 from uuid import UUID
@@ -356,6 +356,15 @@ class World:
         self._calendar.now += datetime.timedelta(seconds=self._seconds)
         self.delivered += 1
         return True
+
+    def emptied(self, context: RequestContext, alive: Iterable[str]) -> None:
+        """Delete the last containers: nobody holds anything then."""
+        for uuid in alive:
+            self.delete(context, uuid)
+        self.settle(context)
+        for agent in self.agents.values():
+            assert len(agent.tracker.usage) == 0 and agent.driver.list() == {}
+        assert db.claims() == []
 
     def settle(self, context: RequestContext) -> None:
         """Deliver everything, and let the periodic tasks find what was lost, until nothing is left to do."""

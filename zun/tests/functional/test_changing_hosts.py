@@ -289,12 +289,7 @@ def test_what_is_held_stays_held_and_nothing_is_promised_twice(database, admin, 
         world.rest()
         outcome = Counter(db.get(uuid)["status"] for uuid in alive)
         assert set(outcome) <= {"Running", "Error"} and outcome["Running"] > 0
-        for uuid in alive:
-            world.delete(admin, uuid)
-        world.settle(admin)
-        for agent in world.agents.values():
-            assert len(agent.tracker.usage) == 0 and agent.driver.list() == {}
-        assert db.claims() == []
+        world.emptied(admin, alive)
     finally:
         world.close()
         for name in OPTIONS:

@@ -67,12 +67,7 @@ def test_no_cpu_is_given_twice_and_none_is_lost(database, admin, seed, kills):
         assert world.avoidable == 0
         if kills:
             assert world.killed > REQUESTS / 20, "the kills did not happen"
-        for uuid in alive:
-            world.delete(admin, uuid)
-        world.settle(admin)
-        for agent in world.agents.values():
-            assert len(agent.tracker.usage) == 0 and agent.driver.list() == {}
-        assert db.claims() == []
+        world.emptied(admin, alive)
     finally:
         world.close()
     print(f"seed {seed}: {world.delivered} messages, {world.killed} kills, {world.refused} refusals, {dict(outcome)}")

@@ -97,13 +97,18 @@ def test_like_cells_share_what_they_have():
     assert shared > proof_size(200) // 4
 
 
+def _overlapping(rng, *shares):
+    """One cell too large for brute force; so much of it is for dedicated use, and so much for shared."""
+    topology = random_topology(rng, cells=1, smt=(1, 2, 4), most_cpus=40, settings=0)
+    sets = [CpuSet(cpu for cpu in topology.cpus if rng.random() < share) for share in shares]
+    return replace(topology, dedicated_set=sets[0], shared_set=sets[1])
+
+
 def test_a_cost_is_that_of_the_pick():
     """Also where it is told without looking for the CPUs, because the pool can pay for any of them, or for none."""
     for seed in range(proof_size(600)):
         rng = random.Random(seed)
-        topology = random_topology(rng, cells=1, smt=(1, 2, 4), most_cpus=40, settings=0)
-        sets = [CpuSet(cpu for cpu in topology.cpus if rng.random() < share) for share in (0.5, 0.8)]
-        topology = replace(topology, dedicated_set=sets[0], shared_set=sets[1])
+        topology = _overlapping(rng, 0.5, 0.8)
         policy, grade = rng.choice(("prefer", "isolate", "require")), rng.choice(("thread", "core", "l3"))
         rules = rules_of(PlacementRequest(1, 0, thread_policy=policy, isolation=grade))
         for cell in view_of(topology).cells:
@@ -145,9 +150,7 @@ def test_a_choice_that_the_pool_can_pay_for_is_the_best_of_all():
     asked = Counter()
     for seed in range(proof_size(600)):
         rng = random.Random(seed)
-        topology = random_topology(rng, cells=1, smt=(1, 2, 4), most_cpus=40, settings=0)
-        sets = [CpuSet(cpu for cpu in topology.cpus if rng.random() < share) for share in (0.8, 0.5)]
-        topology = replace(topology, dedicated_set=sets[0], shared_set=sets[1])
+        topology = _overlapping(rng, 0.8, 0.5)
         policy, grade = rng.choice(("prefer", "isolate", "require")), rng.choice(("thread", "core", "l3"))
         weights = rng.choice((PACK, SPREAD))
         rules = rules_of(PlacementRequest(1, 0, thread_policy=policy, isolation=grade), weights)
