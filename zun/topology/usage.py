@@ -184,9 +184,10 @@ class Usage:
             return None
         cell = view.cells[view.index[node]]
         if plan.cpu_policy == "shared":
-            wanted, room = round(share.shared * MICRO), self.shared_room(view, cell)
+            # Of a pool that has promised more than it has nothing is left: who has memory only there asks no more.
+            wanted, room = round(share.shared * MICRO), max(0, self.shared_room(view, cell))
             if wanted > room:
-                left = f"{max(0, room) / MICRO:g} CPUs left of {share.shared:g}"
+                left = f"{room / MICRO:g} CPUs left of {share.shared:g}"
                 return RefusalCode.SHARED_POOL, f"the shared pool of cell {node} has {left}"
             if share.cpus and not cell.pool & ~self._held:
                 return RefusalCode.SHARED_POOL, f"the shared pool of cell {node} is empty"

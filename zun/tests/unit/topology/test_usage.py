@@ -97,6 +97,15 @@ def test_fits_is_whether_every_element_is_free(claim, code):
     assert refusal is None or (refusal.nearest is None and refusal.free == usage.free(SMT))
 
 
+def test_memory_beside_a_pool_that_has_promised_more_than_it_has_now():
+    """As ``plan`` gives it to whoever has CPUs elsewhere and prefers memory there."""
+    smaller = SMT.configured(shared_set=CpuSet("0-7"))
+    usage = Usage().with_claim("s", demanding({1: 2.0}))
+    memory_only = Plan({0: CellShare(cpus=CpuSet("0-7"), shared=1.0), 1: CellShare(memory_mib=10)}, "shared")
+    assert usage.fits(smaller, memory_only) is None
+    assert usage.fits(smaller, demanding({1: 0.1})).code == "shared-pool"
+
+
 def test_fits_on_a_host_that_changed():
     claim = holding("0", SMT, memory_mib=10)
     without_cpus = host(cell(0, "", 1000), cell(1, "8 9"))
