@@ -62,15 +62,17 @@ class ComputeNodeTracker:
         return self._default_disk if self._limits_disk else 0
 
     def update_inventory(self, context: RequestContext, topology: HostTopology, inventory: Mapping[str, Any]) -> int:
-        """Write what the host has now to its row, and work with it from now on. Returns the host's generation.
+        """Work with what the host has now, and write it to its row. Returns the host's generation.
 
-        ``inventory`` holds the columns of the compute node besides topology and host name.
+        ``inventory`` holds the columns of the compute node besides topology and host name. In this order: whoever reads
+        of more in the row may ask for it at once.
         """
-        generation = ComputeNode.put(context, self._hostname, {**inventory, "topology": topology.to_dict()})
         with self._lock:
             self._topology = topology
             self._disk_total = int(inventory["disk_total"])
             self._limits_disk = bool(inventory["disk_quota_supported"])
+        generation = ComputeNode.put(context, self._hostname, {**inventory, "topology": topology.to_dict()})
+        with self._lock:
             self._generation = max(self._generation, generation)
         return generation
 

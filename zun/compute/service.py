@@ -24,7 +24,7 @@ from zun.compute.auditor import Auditor
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.endpoint import ComputeEndpoint
 from zun.compute.images import Accounts, Images
-from zun.compute.inventory import inventory, own_zone
+from zun.compute.inventory import Inventory, inventory, own_zone
 from zun.compute.lines import Lines
 from zun.compute.networks import Networks, Published
 from zun.compute.parts import Parts
@@ -77,6 +77,8 @@ class ComputeService:
             self._host, enable_cpu_pinning=conf.compute.enable_cpu_pinning, default_disk=conf.default_disk
         )
         self._pool = SharedPool(self.tracker, driver)
+        self._inventory: Inventory | None = None
+        """What this run wrote last."""
         self._stopping = threading.Event()
 
     def start(self, transport: oslo_messaging.Transport) -> None:
@@ -172,9 +174,9 @@ class ComputeService:
     def _update_inventory(self) -> None:
         context = admin_context()
         found = inventory(self._conf, self._machine(), self._driver.facts())
-        changed = found.topology != self.tracker.topology
         generation = self.tracker.update_inventory(context, found.topology, found.columns)
-        if changed:
+        if found != self._inventory:
+            self._inventory = found
             for note in found.topology.notes:
                 LOG.warning("Reading the hardware: %s", note)
             LOG.info("This host has CPUs %s in %d cells", found.topology.cpus, len(found.topology.cells))

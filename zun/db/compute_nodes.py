@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries of compute nodes. Each function is one transaction."""
 
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Unpack
 
@@ -27,11 +28,15 @@ class HostUsage:
 
 @session.retry
 def put(hostname: str, values: Mapping[str, Any]) -> session.Row:
-    """Write the inventory of ``hostname``, adding the node the first time. Returns the whole row."""
+    """Write the inventory of ``hostname``, adding the node the first time. Returns the whole row.
+
+    The generation grows when it is another inventory than before: a cache must not wait for the next claim to see it.
+    """
     now = timeutils.utcnow()
     same = table.c.hostname == hostname
     with session.writer() as connection:
-        if not connection.execute(table.update().where(same).values(**values, updated_at=now)).rowcount:
+        before = session.first(connection, sa.select(table).where(same).with_for_update())
+        if before is None:
             row = {
                 **values,
                 "hostname": hostname,
@@ -43,8 +48,17 @@ def put(hostname: str, values: Mapping[str, Any]) -> session.Row:
                 with connection.begin_nested():
                     connection.execute(table.insert().values(**row))
             except db_exc.DBDuplicateEntry:  # another agent of the same name was quicker
-                connection.execute(table.update().where(same).values(**values, updated_at=now))
+                before = session.first(connection, sa.select(table).where(same).with_for_update())
+        if before is not None:
+            grown = int(any(before[name] != _read_back(value) for name, value in values.items()))
+            changes = {**values, "updated_at": now, "generation": table.c.generation + grown}
+            connection.execute(table.update().where(same).values(**changes))
         return session.rows(connection, sa.select(table).where(same))[0]
+
+
+def _read_back(value: Any) -> Any:
+    """``value`` as it comes out of its column: JSON has no tuples, and keys are text."""
+    return json.loads(json.dumps(value)) if isinstance(value, Mapping | Sequence) else value
 
 
 def find(ident: str) -> session.Row:
@@ -86,7 +100,7 @@ def generations(*, behind: int = 0, limit: int | None = None) -> dict[str, Gener
 def sums_of_generations(together: int) -> dict[int, int]:
     """By the hosts' ids, ``together`` of them in one sum: id // together -> sum.
 
-    Another one after any change of what these hosts hold: generations only grow.
+    Another one after any change of what these hosts have or hold: generations only grow.
     """
     part = (table.c.id // together).label("part")
     statement = sa.select(part, sa.func.sum(table.c.generation)).group_by("part")

@@ -241,9 +241,11 @@ class SchedulerEndpoint:
     def _known_better(self, spec: RequestSpec, container: Container) -> RequestSpec:
         """``spec`` with what a refused claim may have been refused for, although there was room: where its volumes are,
         and where its group is. Else each of the other hosts refuses it as well, but for the one.
+
+        What the hosts have and hold is read as well: what this scheduler has not heard of one it may not have heard of
+        others, and a request is tried on few.
         """
-        if spec.group is not None:
-            self._table.catch_up()
+        self._table.catch_up()
         found = volumes.hosts(container.project_id, volume_names(mounts_of(container)))
         return replace(spec, requested_host=spec.requested_host or min(found.values(), default=None))
 

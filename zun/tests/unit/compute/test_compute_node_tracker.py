@@ -20,7 +20,7 @@ from zun.common.context import RequestContext
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.resize import Resize
 from zun.db import compute_nodes, containers
-from zun.objects import Container
+from zun.objects import ComputeNode, Container
 from zun.objects.placement import cpuset_record, held_plan, placement_request
 from zun.tests.fixtures import new_container
 from zun.tests.functional.cloud import machine
@@ -388,13 +388,28 @@ def written_topology():
 def test_the_inventory_is_written_and_worked_with(agent):
     assert written_topology() == agent.tracker.topology
     larger = machine(cells=1, cores=8)
-    assert agent.tracker.update_inventory(CONTEXT, larger, {**COLUMNS, "disk_total": 7}) == 0
+    assert agent.tracker.update_inventory(CONTEXT, larger, {**COLUMNS, "disk_total": 7}) == 1
     assert written_topology() == agent.tracker.topology == larger
     _, held = agent.claim(cpu_policy="dedicated", cpu=8.0, disk=7)
     assert held.cpus == CpuSet("0-7")
     with pytest.raises(exceptions.ClaimRefused, match="free disk"):
         agent.claim(disk=1)
-    assert agent.tracker.update_inventory(CONTEXT, larger, COLUMNS) == 1  # the claim's generation
+    assert agent.tracker.update_inventory(CONTEXT, larger, COLUMNS) == 3  # after the claim's
+    assert agent.tracker.update_inventory(CONTEXT, larger, COLUMNS) == 3
+
+
+def test_what_a_row_says_that_a_host_has_can_be_had(agent, monkeypatch):
+    larger, held = machine(cells=1, cores=16), []
+    put = ComputeNode.put
+
+    def put_and_ask(*given):
+        generation = put(*given)
+        held.append(agent.claim(cpu_policy="dedicated", cpu=16.0)[1])
+        return generation
+
+    monkeypatch.setattr(ComputeNode, "put", put_and_ask)
+    agent.tracker.update_inventory(CONTEXT, larger, COLUMNS)
+    assert held[0].cpus == CpuSet("0-15")
 
 
 def test_a_claim_bears_the_generation_it_was_made_from(agent):

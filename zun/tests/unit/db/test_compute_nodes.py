@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
+
 import pytest
 
 from zun.common import exceptions
 from zun.db import compute_nodes, containers
 from zun.db.compute_nodes import HostUsage
+from zun.tests.functional.cloud import machine
 from zun.tests.unit.db.rows import CPUSET, NODE, container, node, together
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -19,7 +22,7 @@ def test_the_first_put_adds_the_node():
 def test_the_second_put_changes_it_and_keeps_who_it_is():
     first = node("h1", cpus=8)
     second = node("h1", cpus=16)
-    assert {**second, "cpus": 8, "updated_at": first["updated_at"]} == dict(first)
+    assert {**second, "cpus": 8, "updated_at": first["updated_at"], "generation": 0} == dict(first)
     assert (second["cpus"], second["updated_at"] > first["updated_at"]) == (16, True)
     assert compute_nodes.page(limit=9) == [second]
 
@@ -28,6 +31,28 @@ def test_a_node_is_added_once_however_many_agents_start_together():
     rows = together(8, lambda number: node("h1", cpus=number))
     (row,) = compute_nodes.page(limit=9)
     assert {each["uuid"] for each in rows} == {row["uuid"]}
+
+
+TOPOLOGY = machine().configured(cpu_allocation_ratio=1.1, reserved_memory_mib=100)
+
+
+@pytest.mark.parametrize(("change", "generation"), [
+    pytest.param({}, 0, id="nothing"),
+    pytest.param({"topology": replace(TOPOLOGY, page_kib=64).to_dict()}, 1, id="hardware"),
+    pytest.param({"topology": replace(TOPOLOGY, cpu_allocation_ratio=1.2).to_dict()}, 1, id="a-ratio"),
+    pytest.param({"disk_allocation_ratio": 1.3}, 1, id="the-disk's-ratio"),
+    pytest.param({"enable_cpu_pinning": False}, 1, id="pinning"),
+    pytest.param({"labels": {"rack": "r2"}}, 1, id="labels"),
+    pytest.param({"runtimes": ("kata", "runc")}, 1, id="runtimes"),
+])
+def test_the_generation_grows_when_the_inventory_is_another(change, generation):
+    """Once: the next look finds the same."""
+    first = {
+        "topology": TOPOLOGY.to_dict(), "labels": {"rack": "r1"}, "runtimes": ("runc",), "disk_allocation_ratio": 1.1
+    }
+    node("h1", **first)
+    for _ in range(2):
+        assert node("h1", **{**first, **change})["generation"] == generation
 
 
 @pytest.mark.parametrize("by", ["uuid", "hostname"])
