@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """A claim: what one container takes of this host, from the test until it is kept or given back."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import TracebackType
 from typing import Any, Self
 
 from zun.common import exceptions
-from zun.objects.placement import memory_used
+from zun.objects.placement import (
+    CPU_RATIO_KEY,
+    RAM_RATIO_KEY,
+    memory_used,
+    shared_cpus_left,
+    shared_memory_left,
+)
 from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
 from zun.topology.cpuset import NO_CPUS
 from zun.topology.request import MICRO
@@ -17,13 +23,13 @@ from zun.topology.view import view_of
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """This host at the moment of a claim. ``usage`` holds every other claim; disk is in GiB."""
+    """This host at the moment of a claim. ``usage`` holds every other claim; disk is in GiB, as often as promised."""
 
     hostname: str
     topology: HostTopology
     usage: Usage
     generation: int
-    disk_total: int
+    disk_limit: float
     disk_used: int
     enable_cpu_pinning: bool
 
@@ -43,6 +49,11 @@ class Claim:
     ``limits['cpuset']`` is the scheduler's plan. It is carried out as it is if each of its parts is still free; else
     the host plans anew within the same request. Without one (a container that comes back, an operator's tool) the host
     plans.
+
+    What the host has, and how often that may be promised, it knows itself; a scheduler may not have heard yet of the
+    last change. ``limits['cpu_allocation_ratio']`` and ``limits['ram_allocation_ratio']`` are what only schedulers
+    know: what aggregates say. ``memory`` (MiB), ``cpu`` and ``disk`` (GiB) bound what may be promised of the whole
+    host: schedulers of earlier releases send them, and filters of an operator's own may.
 
     As a context manager it gives everything back when the work inside raises one of our own errors. After any other
     nobody knows whether it was committed: it stays until it is compared with the row. ``abort`` gives back by hand.
@@ -83,6 +94,7 @@ class Claim:
             self._test_memory(limits.get("memory")),
             self._test_cpu(limits.get("cpu")),
             self._test_disk(limits.get("disk")),
+            *self._test_ratios(limits.get(CPU_RATIO_KEY), limits.get(RAM_RATIO_KEY)),
         ]
         if self._wanted.request.dedicated and not self._resources.enable_cpu_pinning:
             reasons.append("the host takes no dedicated containers ([compute] enable_cpu_pinning)")
@@ -126,8 +138,21 @@ class Claim:
         return _over(f"{request.cpu_policy} CPUs", "CPUs", used, request.cpus, limit)
 
     def _test_disk(self, limit: float | None) -> str | None:
-        own = self._resources.disk_total if limit is None else limit
-        return _over("disk", "GiB", self._resources.disk_used, self._wanted.disk, own)
+        most = self._resources.disk_limit if limit is None else limit
+        return _over("disk", "GiB", self._resources.disk_used, self._wanted.disk, most)
+
+    def _test_ratios(self, cpu_ratio: str | None, ram_ratio: str | None) -> Iterator[str | None]:
+        """Whether a shared container stays within lower ratios than the host's own. The plan keeps to those."""
+        request, usage = self._wanted.request, self._resources.usage
+        if request.dedicated:
+            return
+        view = view_of(self._resources.topology)
+        if cpu_ratio is not None:
+            left = shared_cpus_left(view, usage, min(view.cpu_ratio, Fraction(cpu_ratio)))
+            yield _short("shared CPUs", "CPUs", left / MICRO, request.cpus)
+        if ram_ratio is not None:
+            mib = shared_memory_left(view, usage, min(view.ram_ratio, Fraction(ram_ratio)))
+            yield _short("memory", "MiB", mib, request.memory_mib)
 
     def _test_cpuset_cpu(self, proposed: Plan) -> str | None:
         """Whether every CPU of the proposed plan is free, and the shared pool can spare it."""
@@ -159,6 +184,8 @@ def pool_problem(topology: HostTopology, usage: Usage, wanted: Plan) -> str | No
 
 
 def _over(what: str, unit: str, used: float, wanted: float, limit: float | None) -> str | None:
-    if limit is None or round(used + wanted, 6) <= limit:
-        return None
-    return f"free {what} {max(0.0, limit - used):g} {unit} < requested {wanted:g} {unit}"
+    return None if limit is None else _short(what, unit, max(0.0, limit - used), wanted)
+
+
+def _short(what: str, unit: str, left: float, wanted: float) -> str | None:
+    return None if round(wanted - left, 6) <= 0 else f"free {what} {left:g} {unit} < requested {wanted:g} {unit}"

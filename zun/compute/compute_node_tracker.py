@@ -32,7 +32,7 @@ class ComputeNodeTracker:
         self._lock = threading.Lock()
         self._topology = HostTopology()
         self._usage = Usage()
-        self._disk_total = 0
+        self._disk_limit = 0.0
         self._disks: dict[str, int] = {}
         self._generation = 0
         self._members: dict[str, str] = {}
@@ -69,7 +69,7 @@ class ComputeNodeTracker:
         """
         with self._lock:
             self._topology = topology
-            self._disk_total = int(inventory["disk_total"])
+            self._disk_limit = inventory["disk_total"] * inventory["disk_allocation_ratio"]
             self._limits_disk = bool(inventory["disk_quota_supported"])
         generation = ComputeNode.put(context, self._hostname, {**inventory, "topology": topology.to_dict()})
         with self._lock:
@@ -114,7 +114,7 @@ class ComputeNodeTracker:
                 topology=self._topology,
                 usage=self._usage,
                 generation=self._generation,
-                disk_total=self._disk_total,
+                disk_limit=self._disk_limit,
                 disk_used=sum(self._disks.values()),
                 enable_cpu_pinning=self._enable_cpu_pinning,
             )

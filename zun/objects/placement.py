@@ -2,9 +2,14 @@
 """Between the containers and hosts of the API and the values of ``zun.topology``."""
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 from zun.topology import CPUPolicy, CpuSet, HostTopology, PlacementRequest, Plan, Usage, grade_of
+from zun.topology.view import HostView
+
+CPU_RATIO_KEY = "cpu_allocation_ratio"
+RAM_RATIO_KEY = "ram_allocation_ratio"
 
 #: Members of a PlacementRequest -> the API's names for them.
 ASKED_AS: Mapping[str, str] = {
@@ -67,6 +72,28 @@ def keep_problem(keep: CpuSet, held: Plan | None, cpus: float | None) -> str | N
     if len(keep) > cpus:
         return f"{len(keep)} CPUs cannot stay among {cpus:g}; name fewer, or ask for more cpu"
     return None
+
+
+def shared_cpus_left(view: HostView, usage: Usage, ratio: Fraction | None = None) -> int:
+    """Demand that the shared pools of all cells still take together, in millionths of a CPU.
+
+    ``ratio`` is for another ``cpu_allocation_ratio`` than the host's. A cell that was promised more takes nothing from
+    the others.
+    """
+    return sum(max(0, usage.shared_room(view, cell, ratio)) for cell in view.cells)
+
+
+def shared_memory_left(view: HostView, usage: Usage, ratio: Fraction | None = None) -> int:
+    """MiB of ordinary pages that may still be promised to shared containers, on all cells together.
+
+    ``ratio`` is for another ``ram_allocation_ratio`` than the host's.
+    """
+    most, less = (ratio or view.ram_ratio).as_integer_ratio()
+    left = (
+        usage.free_memory(view, node, None, overcommit=False) + size * most // less - size
+        for node, size in view.small_mib.items()
+    )
+    return sum(max(0, each) for each in left)
 
 
 def memory_used(usage: Usage) -> dict[int, int]:

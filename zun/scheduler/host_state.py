@@ -7,15 +7,18 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from zun.objects.placement import disk_promised, held_plan
+from zun.objects.placement import (
+    CPU_RATIO_KEY,
+    RAM_RATIO_KEY,
+    disk_promised,
+    held_plan,
+    shared_cpus_left,
+    shared_memory_left,
+)
 from zun.topology import CellShare, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
 from zun.topology.cpuset import NO_CPUS
 from zun.topology.holes import Hole, Shape, holes, shapes
-from zun.topology.request import MICRO
 from zun.topology.view import view_of
-
-CPU_RATIO_KEY = "cpu_allocation_ratio"
-RAM_RATIO_KEY = "ram_allocation_ratio"
 
 REFUSALS_KEPT = 8
 """By host: whoever is refused there is often asked about again."""
@@ -292,8 +295,6 @@ class Room(NamedTuple):
     """Ordinary pages that may be promised to dedicated containers, on all cells together."""
     memory_shared: int
     """The same for shared containers, over-committed."""
-    promised: int
-    """Ordinary pages that are promised."""
     free_memory: float
     """What nobody holds, in ordinary pages and in huge ones."""
     cells: tuple[Hole, ...]
@@ -304,47 +305,34 @@ def _room(topology: HostTopology, usage: Usage, cpu_ratio: Fraction | None, ram_
     """The ratios are those that aggregates lower."""
     view, held = view_of(topology), usage.held_mask
     free = {node: usage.free_memory(view, node, None, overcommit=False) for node in view.small_mib}
-    most, less = (ram_ratio or view.ram_ratio).as_integer_ratio()
-    promised = overcommitted = memory_dedicated = 0
-    for node, size in view.small_mib.items():
-        left = free[node]
-        promised += size - left
-        memory_dedicated += max(0, left)
-        overcommitted += max(0, left + size * most // less - size)
-    shared = dedicated = 0
-    for cell in view.cells:
-        dedicated += (cell.dedicated & ~held).bit_count()
-        if cpu_ratio is None:
-            shared += max(0, usage.shared_room(view, cell))
-        else:
-            pool = (cell.pool & ~held).bit_count()
-            promise = pool * MICRO * cpu_ratio.numerator // cpu_ratio.denominator
-            shared += max(0, promise - usage.demand(cell.id))
     huge = sum(
         usage.free_memory(view, node, size, overcommit=False) * size / 1024
         for node, sizes in view.pages.items()
         for size in sizes
     )
     return Room(
-        dedicated=dedicated,
+        dedicated=sum((cell.dedicated & ~held).bit_count() for cell in view.cells),
         isolated=(view_of(topology, "isolated").dedicated & ~held).bit_count(),
         unheld=(sum(cell.online for cell in view.cells) & ~(topology.reserved.mask | held)).bit_count(),
-        shared=shared,
-        memory_dedicated=memory_dedicated,
-        memory_shared=overcommitted,
-        promised=promised,
+        shared=shared_cpus_left(view, usage, cpu_ratio),
+        memory_dedicated=sum(max(0, left) for left in free.values()),
+        memory_shared=shared_memory_left(view, usage, ram_ratio),
         free_memory=sum(free.values()) + huge,
         cells=holes(topology, usage),
     )
 
 
 def aggregate_ratio(aggregates: tuple[Aggregate, ...], key: str, own: float) -> Fraction | None:
-    """The lowest ratio that the aggregates name if it is below the host's ``own``, else None.
+    """The lowest ratio that the aggregates name if it is below the host's ``own``, else None."""
+    lowest = named_ratio(aggregates, key)
+    return lowest if lowest is not None and lowest < Fraction(str(own)) else None
+
+
+def named_ratio(aggregates: tuple[Aggregate, ...], key: str) -> Fraction | None:
+    """The lowest ratio that the aggregates name.
 
     What is no positive number says nothing: a typing error must not close an aggregate.
     """
-    if not aggregates:
-        return None
     named = []
     for aggregate in aggregates:
         text = aggregate.metadata.get(key)
@@ -355,5 +343,10 @@ def aggregate_ratio(aggregates: tuple[Aggregate, ...], key: str, own: float) -> 
                 continue
             if ratio > 0:
                 named.append(ratio)
-    lowest = min(named, default=None)
-    return lowest if lowest is not None and lowest < Fraction(str(own)) else None
+    return min(named, default=None)
+
+
+def ratio_limit(aggregates: tuple[Aggregate, ...], key: str) -> Mapping[str, str]:
+    """What the claim on a host must keep to, besides the host's own ratio, of which it knows best."""
+    ratio = named_ratio(aggregates, key)
+    return {} if ratio is None else {key: str(ratio)}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -133,10 +134,10 @@ class Usage:
             shared=max(0, self.shared_room(view, cell)) / MICRO,
         )
 
-    def shared_room(self, view: HostView, cell: CellView) -> int:
-        """Demand the pool of ``cell`` still takes, in millionths of a CPU."""
+    def shared_room(self, view: HostView, cell: CellView, ratio: Fraction | None = None) -> int:
+        """Demand the pool of ``cell`` still takes, in millionths of a CPU; ``ratio`` is for another than the host's."""
         pool = (cell.pool & ~self._held).bit_count()
-        ratio = view.cpu_ratio
+        ratio = ratio or view.cpu_ratio
         return pool * MICRO * ratio.numerator // ratio.denominator - self._demand.get(cell.id, 0)
 
     def demand(self, cell_id: int) -> int:

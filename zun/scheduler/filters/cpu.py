@@ -2,12 +2,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+from zun.objects.placement import CPU_RATIO_KEY
 from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.filters import HostFilter
-from zun.scheduler.host_state import HostState
+from zun.scheduler.host_state import HostState, ratio_limit
 from zun.scheduler.request_spec import RequestSpec
 from zun.topology.request import MICRO
-from zun.topology.view import view_of
 
 
 class CPUFilter(HostFilter):
@@ -34,9 +34,5 @@ class CPUFilter(HostFilter):
         return table.shared_room >= round(spec.placement.cpus * MICRO)
 
     def limits(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
-        """``cpu``: what may be promised of this kind of CPU on the whole host."""
-        if spec.dedicated:
-            return {"cpu": float(view_of(host.topology, spec.placement.isolation).dedicated.bit_count())}
-        # A cell that was promised more often before an aggregate lowered the ratio takes nothing from the others.
-        promised = sum(host.usage.demand(cell.id) for cell in view_of(host.topology).cells)
-        return {"cpu": (promised + host.room.shared) / MICRO}
+        """``cpu_allocation_ratio``: the one that the host's aggregates name. What it has it knows best itself."""
+        return {} if spec.dedicated else ratio_limit(host.aggregates, CPU_RATIO_KEY)

@@ -1,7 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Mapping
-from typing import Any
-
 from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.filters import HostFilter
 from zun.scheduler.host_state import HostState
@@ -19,7 +16,3 @@ class DiskFilter(HostFilter):
 
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:
         return table.free_disk >= spec.disk
-
-    def limits(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
-        """``disk``: GiB that may be promised on the whole host."""
-        return {"disk": host.disk_total * host.disk_allocation_ratio}

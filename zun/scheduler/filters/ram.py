@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
+from zun.objects.placement import RAM_RATIO_KEY
 from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.filters import HostFilter
-from zun.scheduler.host_state import HostState
+from zun.scheduler.host_state import HostState, ratio_limit
 from zun.scheduler.request_spec import RequestSpec
-from zun.topology.view import view_of
 
 
 class RamFilter(HostFilter):
@@ -33,12 +32,5 @@ class RamFilter(HostFilter):
         return room >= spec.placement.memory_mib
 
     def limits(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
-        """``memory``: MiB of ordinary pages that may be promised on the whole host.
-
-        For a dedicated container that is all that over-commitment allows, as its plan counts cell by cell: a cell that
-        is promised to shared containers more than once takes nothing from the others.
-        """
-        if spec.dedicated:
-            view = view_of(host.topology)
-            return {"memory": int(sum(view.small_mib.values()) * max(Fraction(1), view.ram_ratio))}
-        return {"memory": host.room.promised + host.room.memory_shared}
+        """``ram_allocation_ratio``: the one that the host's aggregates name. What it has it knows best itself."""
+        return {} if spec.dedicated else ratio_limit(host.aggregates, RAM_RATIO_KEY)

@@ -79,6 +79,27 @@ def deaf(database):
         world.close()
 
 
+GROWTHS = [
+    pytest.param(LARGE, {}, dedicated(8), dedicated(4), id="dedicated-cpus"),
+    pytest.param(LARGE, {}, shared(8), shared(4), id="shared-cpus"),
+    pytest.param(LARGE, {}, dedicated(1, 900), dedicated(1, 900), id="dedicated-memory"),
+    pytest.param(LARGE, {}, shared(1, 900), shared(1, 900), id="shared-memory"),
+    pytest.param(SMALL, {"cpu_allocation_ratio": 2.0}, shared(8), shared(4), id="cpu-ratio"),
+    pytest.param(SMALL, {"ram_allocation_ratio": 2.0}, shared(1, 900), shared(1, 900), id="memory-ratio"),
+    pytest.param(SMALL, {"disk_allocation_ratio": 2.0}, {"disk": 80}, {"disk": 80}, id="disk-ratio"),
+]
+
+
+@pytest.mark.parametrize(("grown", "options", "first", "second"), GROWTHS)
+def test_what_has_come_to_a_host_is_given_however_the_scheduler_counts(deaf, admin, grown, options, first, second):
+    before = {"cpu_allocation_ratio": 1.0, "ram_allocation_ratio": 1.0, "disk_allocation_ratio": 1.0}
+    world = deaf({"host": SMALL}, **before)
+    world.change("host", grown, admin, **options)
+    world.create_on("host", admin, **first)
+    found = world.run(admin, **second)
+    assert (found.status, found.status_reason) == ("Running", None)
+
+
 @pytest.mark.parametrize("wanted", [dedicated(12), shared(12), dedicated(1, 1500), shared(1, 1500)])
 def test_a_request_for_what_has_come_to_a_host_is_not_refused_by_who_has_not_heard(deaf, admin, wanted):
     world = deaf({"host": SMALL}, cpu_allocation_ratio=1.0)

@@ -35,7 +35,7 @@ def resources(*held, topology=MACHINE, **fields):
         "topology": topology,
         "usage": holding(topology, *held),
         "generation": 7,
-        "disk_total": 100,
+        "disk_limit": 100.0,
         "disk_used": 90,
         "enable_cpu_pinning": True,
     }
@@ -162,6 +162,31 @@ ISOLATED = Plan({0: CellShare(cpus=CpuSet("0-1"), withheld=CpuSet("2"))})
         ),
         pytest.param(resources(), dedicated(1), {}, 11, "free disk 10 GiB < requested 11 GiB", id="disk-without-limit"),
         pytest.param(
+            resources(shared(5), topology=TWICE),
+            shared(5),
+            {"cpu_allocation_ratio": "1", "ram_allocation_ratio": "1"},
+            0,
+            "free shared CPUs 4 CPUs < requested 5 CPUs",
+            id="an-aggregate's-ratio-of-cpus",
+        ),
+        pytest.param(
+            resources(shared(1, 5000), topology=TWICE),
+            shared(1, 3073),
+            {"cpu_allocation_ratio": "9", "ram_allocation_ratio": "3/4"},
+            0,
+            "free memory 3072 MiB < requested 3073 MiB",
+            id="an-aggregate's-ratio-of-memory",
+        ),
+        pytest.param(
+            resources(shared(5)),
+            shared(4),
+            {"cpu_allocation_ratio": "9"},
+            0,
+            "free shared CPUs 3 CPUs < requested 4 CPUs; all cells together have 3 CPUs left in the shared pool: "
+            "4 are wanted",
+            id="the-host's-own-ratio-if-it-is-lower",
+        ),
+        pytest.param(
             resources(enable_cpu_pinning=False),
             dedicated(1),
             {},
@@ -208,6 +233,9 @@ def test_a_refusal_says_what_is_lacking(host, request_, limits, disk, reason):
         pytest.param({"cpu": 1.5}, shared(0.5), 0, id="shared-cpu"),
         pytest.param({"disk": 95.0}, dedicated(1), 5, id="disk"),
         pytest.param({}, dedicated(1), 10, id="all-the-disk"),
+        pytest.param({"cpu_allocation_ratio": "1/2"}, shared(2), 0, id="cpus-by-ratio"),
+        pytest.param({"ram_allocation_ratio": "1/2"}, shared(1, 2048), 0, id="memory-by-ratio"),
+        pytest.param({"cpu_allocation_ratio": "1/9", "ram_allocation_ratio": "1/9"}, dedicated(1), 0, id="not-for-all"),
     ],
 )
 def test_what_comes_to_exactly_the_limit_is_granted(limits, request_, disk):
@@ -277,14 +305,18 @@ FILTERS = filters.load([name for name in ALL_FILTERS if name != "ComputeFilter"]
     disk=st.integers(0, 12),
     disk_used=st.integers(85, 100),
     ratio=st.sampled_from(("0.5", "1", "9")),
+    overcommit=st.sampled_from((0.9, 1.0, 1.5)),
 )
-def test_what_the_scheduler_found_on_an_unchanged_host_is_not_refused_there(host, wanted, disk, disk_used, ratio):
+def test_what_the_scheduler_found_on_an_unchanged_host_is_not_refused_there(
+    host, wanted, disk, disk_used, ratio, overcommit
+):
     """Also where an aggregate lowers a ratio below what is promised."""
     lowered = {"cpu_allocation_ratio": ratio, "ram_allocation_ratio": ratio}
-    host = replace(host, disk_used=disk_used, aggregates=(Aggregate("u", "name", lowered),))
+    aggregates = (Aggregate("u", "name", lowered),)
+    host = replace(host, disk_used=disk_used, disk_allocation_ratio=overcommit, aggregates=aggregates)
     answer = select.select([host], RequestSpec("me", wanted, disk=disk), FILTERS, [], 1)
     assume(isinstance(answer, list))
-    here = Resources("h1", host.topology, host.usage, host.generation, host.disk_total, disk_used, True)
+    here = Resources("h1", host.topology, host.usage, host.generation, host.disk_total * overcommit, disk_used, True)
     settled = claim(here, wanted, answer[0].limits, disk).plan
     assert settled == Plan.from_dict(answer[0].limits["cpuset"])
 
@@ -305,12 +337,11 @@ def test_what_the_scheduler_found_on_an_unchanged_host_is_not_refused_there(host
         ),
     ],
 )
-def test_huge_pages_that_are_free_can_be_claimed_with_the_scheduler_s_limits(topology, held):
+def test_huge_pages_that_are_free_can_be_claimed_whatever_is_promised_of_memory(topology, held):
     wanted = dedicated(1, 1000, page_size=2048)
     host = resources(*held, topology=topology)
     assert isinstance(plan(topology, host.usage, wanted), Plan)
-    (found,) = filters.load(["RamFilter"], configuration())
-    limits = found.limits(state_of("h1", topology, usage=host.usage), RequestSpec("me", wanted))
+    limits = {"memory": sum(cell.small_mib for cell in topology.cells)}
     assert claim(host, wanted, limits).plan.cells[0].pages == {2048: 500}
 
 

@@ -126,12 +126,7 @@ def test_a_container_goes_to_the_best_host_with_its_limits_and_two_alternates(en
     (handed,) = hosts.handed
     assert (handed.host, handed.uuid, handed.tried) == ("big", container.uuid, {})
     assert handed.cpus == CpuSet("0-1")
-    assert {name: handed.limits[name] for name in ("generation", "memory", "cpu", "disk")} == {
-        "generation": 0,
-        "memory": 8192,
-        "cpu": 8.0,
-        "disk": 100.0,
-    }
+    assert handed.limits.keys() == {"generation", "cpuset"}  # what it has the host knows best itself
     assert [each["host"] for each in handed.alternates] == ["mid", "tiny"]
     assert [str(Plan.from_dict(each["limits"]["cpuset"]).cpus) for each in handed.alternates] == ["0-1", "0-1"]
     assert row_of(container) == WAITING  # the host writes the claim

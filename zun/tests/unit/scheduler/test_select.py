@@ -45,10 +45,12 @@ def test_as_many_hosts_as_are_asked_for_and_can_hold_it_best_first(count):
 
 
 def test_a_choice_has_the_limits_of_every_filter_and_an_exact_plan():
-    state = full("h1", dedicated(1, 100), generation=4)
-    (choice,) = selected([state], spec(2, 64))
-    answer = plan(state.topology, state.usage, dedicated(2))
-    expected = {"generation": 4, "memory": 8192, "cpu": 8.0, "disk": 100.0}
+    ratios = {"cpu_allocation_ratio": "0.5", "ram_allocation_ratio": "0.25"}
+    state = full("h1", dedicated(1, 100), generation=4, aggregates=(Aggregate("u", "name", ratios),))
+    wanted = spec(2, 64, policy="shared")
+    (choice,) = selected([state], wanted)
+    answer = plan(state.topology, state.usage, wanted.placement)
+    expected = {"generation": 4, "cpu_allocation_ratio": "1/2", "ram_allocation_ratio": "1/4"}
     assert choice == Choice("h1", {**expected, "cpuset": replace(answer, generation=4).to_dict()})
     assert state.usage.fits(state.topology, Plan.from_dict(choice.limits["cpuset"])) is None
 
