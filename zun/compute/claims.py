@@ -107,8 +107,6 @@ class Claim:
                 reasons.append(answer.message)
             else:
                 settled = answer
-        if settled is not None:
-            reasons.append(pool_problem(self._resources.topology, self._resources.usage, settled))
         lacking = [reason for reason in reasons if reason]
         if lacking or settled is None:
             raise exceptions.ClaimRefused(host=self._resources.hostname, reason="; ".join(lacking))
@@ -169,18 +167,6 @@ class Claim:
     def _refused(self, part: Plan) -> str | None:
         refusal = self._resources.usage.fits(self._resources.topology, part)
         return None if refusal is None else refusal.message
-
-
-def pool_problem(topology: HostTopology, usage: Usage, wanted: Plan) -> str | None:
-    """Why ``wanted`` cannot be claimed beside ``usage``: it would take the last CPU of the whole pool from its members.
-
-    Each cell's floor prevents that, but for those whose own cells have lost their CPUs: they are on those of others.
-    """
-    pool = usage.shared_pool(topology)
-    left = pool - wanted.cpus - wanted.withheld
-    if not wanted.dedicated or left or not pool or all(held.dedicated for _, held in usage):
-        return None
-    return f"shared containers that run on CPUs {pool} would have none left"
 
 
 def _over(what: str, unit: str, used: float, wanted: float, limit: float | None) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.compute.claims import Claim, Resources, Wanted, pool_problem
+from zun.compute.claims import Claim, Resources, Wanted
 from zun.compute.resize import increase, resized
 from zun.objects import ComputeNode, Container
 from zun.objects.placement import disk_promised, held_plan, placement_request
@@ -138,8 +138,6 @@ class ComputeNodeTracker:
             answer = resized(self._topology, others, old, request, keep)
             if isinstance(answer, Refusal):
                 raise exceptions.ClaimRefused(host=self._hostname, reason=answer.message)
-            if problem := pool_problem(self._topology, others, answer):
-                raise exceptions.ClaimRefused(host=self._hostname, reason=problem)
             self._usage = usage.with_claim(_growth(uuid), increase(old, answer))
             return answer
 

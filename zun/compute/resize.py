@@ -71,6 +71,7 @@ def resized(
     """
     cells = tuple(cell for cell in topology.cells if cell.id in old.cells or cell.id in old.mems)
     here = replace(topology, cells=cells)
+    here = replace(here, pool_beyond=topology.pool_cpus - here.cpus)
     if not request.dedicated or not old.dedicated:
         return plan(here, others, request)
     given = here.cpus_for(request.isolation)

@@ -130,6 +130,8 @@ class HostTopology:
     ram_allocation_ratio: float = 1.0
     strategy: str = "pack"
     """Which of equally close places is better: ``pack`` the one that is left with least, ``spread`` with most."""
+    pool_beyond: CpuSet = NO_CPUS
+    """Where this is a part of a host, CPUs of the shared pool on the other cells; no part of any record."""
 
     _by_id: dict[int, NUMACell] = field(init=False, repr=False, compare=False)
     _views: dict[bool, Any] = field(init=False, repr=False, compare=False)

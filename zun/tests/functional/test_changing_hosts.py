@@ -289,6 +289,7 @@ def test_what_is_held_stays_held_and_nothing_is_promised_twice(database, admin, 
         world.rest()
         outcome = Counter(db.get(uuid)["status"] for uuid in alive)
         assert set(outcome) <= {"Running", "Error"} and outcome["Running"] > 0
+        assert world.avoidable == 0, "a host refused what its own plan would have held"
         world.emptied(admin, alive)
     finally:
         world.close()

@@ -12,7 +12,7 @@ from zun.scheduler.host_state import Aggregate
 from zun.scheduler.request_spec import RequestSpec
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
-from zun.tests.unit.scheduler.hosts import ALL_FILTERS, configuration, holding, placements, used_hosts
+from zun.tests.unit.scheduler.hosts import ALL_FILTERS, configuration, holding, placements, used_hosts, without_cpus
 from zun.tests.unit.scheduler.hosts import host as state_of
 from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Refusal, Usage, plan
 
@@ -368,24 +368,27 @@ def test_what_a_cell_promised_before_it_became_smaller_is_taken_from_no_other(lo
     assert [*claim(replace(resources(topology=now), usage=usage), wanted, answer[0].limits).plan.cells] == [1]
 
 
-def without_cpus(node):
-    """``MACHINE`` whose cell ``node`` has lost its CPUs."""
-    cells = (replace(cell, cpus=CpuSet(""), siblings=(), l3=()) if cell.id == node else cell for cell in MACHINE.cells)
-    return replace(MACHINE, cells=tuple(cells))
+FLOOR = "no cell has 4 CPUs free beside those that shared containers need: best is cell 1 with 3"
 
 
 @pytest.mark.parametrize(("held", "cpus", "reason"), [
-    pytest.param([shared(1)], 4, "shared containers that run on CPUs 4-7 would have none left", id="all"),
+    pytest.param([shared(1)], 4, FLOOR, id="all"),
     pytest.param([shared(1)], 3, None, id="all-but-one"),
     pytest.param([dedicated(1)], 4, None, id="no-shared-ones"),
 ])
 def test_who_has_lost_the_cpus_of_his_cell_keeps_one_of_another(held, cpus, reason):
+    """The scheduler sees that as well, also where it planned before."""
     usage = holding(MACHINE, *held)
-    host = replace(resources(topology=without_cpus(0)), usage=usage)
+    host = replace(resources(topology=without_cpus(MACHINE, 0)), usage=usage)
+    answer = select.select(
+        [state_of("h1", host.topology, usage=usage)], RequestSpec("me", dedicated(cpus)), FILTERS, [], 1
+    )
+    proposed = proposal("4-7" if cpus == 4 else "4-6", cell=1)
     if reason is None:
-        assert len(claim(host, dedicated(cpus)).plan.cpus) == cpus
+        assert Plan.from_dict(answer[0].limits["cpuset"]).cells == claim(host, dedicated(cpus), proposed).plan.cells
     else:
-        assert refusal(host, dedicated(cpus)) == reason
+        assert refusal(host, dedicated(cpus), proposed) == reason
+        assert reason in answer.message and "A request for 3 CPUs and 64 MiB would fit now." in answer.message
 
 
 @proof(60)

@@ -28,7 +28,7 @@ from zun.tests.unit.common.proof import busy_switching, proof
 from zun.tests.unit.compute.agent import COLUMNS, Agent
 from zun.tests.unit.compute.ledger import Books
 from zun.tests.unit.db.rows import clear, together
-from zun.tests.unit.scheduler.hosts import machines, placements
+from zun.tests.unit.scheduler.hosts import machines, placements, without_cpus
 from zun.topology import CpuSet, HostTopology, Isolation, Plan, Refusal, Usage, plan
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -475,12 +475,35 @@ def test_a_resize_leaves_a_cpu_to_who_has_lost_those_of_his_cell(context):
     grows, _ = agent.claim(cpu_policy="dedicated", cpu=3.0)
     left, gone = ([*agent.tracker.usage.claim(each.uuid).cells] for each in (grows, shared))
     assert left != gone
-    cells = (replace(cell, cpus=CpuSet(), siblings=(), l3=()) if cell.id in gone else cell for cell in whole.cells)
-    agent.tracker.update_inventory(context, replace(whole, cells=tuple(cells)), COLUMNS)
-    with pytest.raises(exceptions.ClaimRefused, match="would have none left"):
+    agent.tracker.update_inventory(context, without_cpus(whole, *gone), COLUMNS)
+    with pytest.raises(exceptions.ClaimRefused, match="beside those that shared containers need"):
         agent.tracker.resize(grows.uuid, Resize.of(grows, 4.0, None, None).request)
     agent.tracker.release(shared.uuid)
     assert len(agent.tracker.resize(grows.uuid, Resize.of(grows, 4.0, None, None).request).cpus) == 4
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_resize_takes_nothing_from_who_is_on_other_cells(context, gone):
+    """Nobody runs on the cell where a container grows, and the host has more of a pool elsewhere."""
+    whole = machine(cells=3)
+    agent = Agent(context, whole)
+    _, held = agent.claim(cpu=2.0)
+    grows, _ = agent.claim(cpu_policy="dedicated", cpu=3.0)
+    if gone:
+        agent.tracker.update_inventory(context, without_cpus(whole, *held.cells), COLUMNS)
+    assert len(agent.tracker.resize(grows.uuid, Resize.of(grows, 4.0, None, None).request).cpus) == 4
+
+
+@pytest.mark.parametrize(("cpu", "memory"), [(None, 32), (None, 8), (3.0, None), (2.0, 64)])
+def test_who_holds_all_that_was_the_pool_can_be_resized_without_more_cpus(context, cpu, memory):
+    whole = machine()
+    agent = Agent(context, whole)
+    _, held = agent.claim(cpu=2.0)
+    container, old = agent.claim(cpu_policy="dedicated", cpu=4.0, memory=16)
+    agent.tracker.update_inventory(context, without_cpus(whole, *held.cells), COLUMNS)
+    assert not agent.tracker.usage.shared_pool(agent.tracker.topology)
+    new = agent.tracker.resize(container.uuid, Resize.of(container, cpu, memory, None).request)
+    assert (len(new.cpus), new.memory_mib) == (cpu or 4, memory or 16) and new.cpus <= old.cpus
 
 
 def test_what_is_released_in_the_middle_of_a_resize_is_free_whole(agent):

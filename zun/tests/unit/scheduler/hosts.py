@@ -13,7 +13,7 @@ from zun.scheduler.columns import Columns
 from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
 from zun.tests.functional.cloud import machine
-from zun.topology import HostTopology, PlacementRequest, Plan, Usage, plan
+from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Usage, plan
 
 NOW = datetime.datetime(2026, 3, 4, 12, 0, 0)
 UP = {
@@ -115,11 +115,21 @@ def machines(draw):
 
 @st.composite
 def used_hosts(draw, hostname="h1", *, plain=False):
-    """A machine and what some planned containers hold of it."""
+    """A machine and what some planned containers hold of it; a cell may have lost its CPUs since."""
     topology = draw(machines())
     usage = Usage()
     for number, wanted in enumerate(draw(st.lists(placements(plain=plain), max_size=4))):
         answer = plan(topology, usage, wanted)
         if isinstance(answer, Plan):
             usage = usage.with_claim(f"c{number}", answer)
+    if len(topology.cells) > 1 and draw(st.sampled_from((False, False, True))):
+        topology = without_cpus(topology, draw(st.sampled_from([cell.id for cell in topology.cells])))
     return host(hostname, topology, usage=usage, generation=draw(st.integers(0, 9)))
+
+
+def without_cpus(topology, *nodes):
+    """The machine whose cells ``nodes`` have lost their CPUs."""
+    cells = (
+        replace(cell, cpus=CpuSet(), siblings=(), l3=()) if cell.id in nodes else cell for cell in topology.cells
+    )
+    return replace(topology, cells=tuple(cells))

@@ -12,8 +12,20 @@ from zun.scheduler import filters, weighers
 from zun.scheduler.capacity import HostCapacity, capacity
 from zun.scheduler.dry_run import dry_run
 from zun.scheduler.select import NoValidHost, select
+from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
-from zun.tests.unit.scheduler.hosts import ALL_FILTERS, UP, configuration, full, host, placements, spec, used_hosts
+from zun.tests.unit.scheduler.hosts import (
+    ALL_FILTERS,
+    UP,
+    configuration,
+    full,
+    holding,
+    host,
+    placements,
+    spec,
+    used_hosts,
+    without_cpus,
+)
 from zun.topology import CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Refusal, RefusalCode
 from zun.topology.capacity import fill
 
@@ -66,6 +78,17 @@ def test_the_number_is_that_of_the_creates_that_succeed(hosts, wanted, disk, fre
     if found.complete:
         assert {each.hostname: each.count for each in found.hosts} == on
         assert all(each.code and each.reason for each in found.hosts)
+
+
+@pytest.mark.parametrize("cpus", [1, 2, 4])
+def test_the_last_cpu_of_who_has_lost_those_of_his_cell_is_no_place(cpus):
+    usage = holding(machine(), PlacementRequest(1, 64, cpu_policy="shared"))
+    lost = host("lost", without_cpus(machine(), 0), usage=usage)
+    wanted = spec(cpus)
+    found = counted([lost, host("other")], wanted)
+    assert {each.hostname: each.count for each in found.hosts} == {"lost": 3 // cpus, "other": 8 // cpus}
+    assert found.hosts[0].code == "shared-floor"
+    assert created([lost, host("other")], wanted, 60)[0] == found.total
 
 
 @pytest.mark.parametrize(

@@ -231,3 +231,33 @@ def short_pool_case(rng: random.Random) -> tuple[HostTopology, Usage, PlacementR
         isolation=rng.choice(("thread", "thread", "core", "l3")),
     )
     return topology, Usage().with_claim("shared", Plan(shares, "shared")), request
+
+
+def strays_case(rng: random.Random) -> tuple[HostTopology, Usage, PlacementRequest]:
+    """Most of the CPUs of a host whose shared containers have lost those of their own cells."""
+    topology = random_topology(rng, cells=4, most_cpus=4, settings=0.15)
+    without = [cell.id for cell in topology.cells if not cell.cpus & topology.pool_cpus]
+    homes = some(rng, [*without, 99], 1)
+    shares = {node: CellShare(shared=0.5, memory_mib=rng.randint(0, 2)) for node in homes}
+    usage = Usage().with_claim("shared", Plan(shares, "shared"))
+    cpus = list(topology.dedicated_cpus)
+    if cpus and rng.random() < 0.5:
+        held = {cell.id: CellShare(cell.cpus & CpuSet(some(rng, cpus, 0, 3))) for cell in topology.cells}
+        usage = usage.with_claim("dedicated", Plan(held))
+    free = sorted((len(each.cpus) for each in usage.free(topology).values() if each.cpus), reverse=True) or [1]
+    nodes = rng.randint(1, len(free))
+    shape: dict[str, object] = {}
+    if rng.random() < 0.5:  # all of it, or a little less
+        shape["numa_cpus"] = [max(1, count - rarely(rng, 0.3)) for count in free[:nodes]]
+    total = sum(shape["numa_cpus"]) if shape else max(nodes, sum(free[:nodes]) - rng.choice((0, 0, 1)))
+    request = PlacementRequest(
+        total,
+        0,
+        numa_nodes=nodes,
+        numa_affinity=rng.choice(("require", "require", "prefer", "none")),
+        thread_policy=rng.choice(("prefer", "prefer", "isolate", "require")),
+        isolation=rng.choice(("thread", "thread", "core", "l3")),
+        page_size="any" if rarely(rng) else None,
+        **shape,
+    )
+    return topology, usage, request

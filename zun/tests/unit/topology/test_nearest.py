@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 from zun.tests.unit.topology.build import cell, demanding, flat_host, host, smt_host, used
-from zun.tests.unit.topology.hosts import proof_size, random_case
+from zun.tests.unit.topology.hosts import proof_size, random_case, strays_case
 from zun.topology import Change, CpuSet, Dimension, PlacementRequest, Plan, Refusal, RefusalCode, Usage, plan
 
 SMT = smt_host(2, 4)  # cells 0-7 and 8-15, cores 0-1, 2-3, ...
@@ -181,10 +181,10 @@ def conditions(request):
         yield Dimension.MEMPOLICY, replace(request, mempolicy="preferred")
 
 
-def refused(seed, number):
+def refused(seed, number, make=random_case):
     """``number`` random refusals, with the seed each was made from."""
     while number:
-        topology, usage, request = random_case(random.Random(seed))
+        topology, usage, request = make(random.Random(seed))
         refusal = plan(topology, usage, request)
         if isinstance(refusal, Refusal):
             yield seed, topology, usage, request, refusal
@@ -208,8 +208,21 @@ DIFFERS = {
 
 def test_every_stated_change_fits_and_no_smaller_one_does():
     """And a dimension in which nothing is stated has nothing."""
+    seen = check_changes(refused(0, proof_size(1000)))
+    few = [dimension for dimension in Dimension if not seen[dimension]]
+    assert proof_size(1000) < 1000 or not few, f"never stated, so never proved: {few}"
+    assert seen[Dimension.CPUS, "refused"] and seen[Dimension.MEMORY, "refused"]
+
+
+def test_the_smallest_changes_beside_shared_containers_on_cells_of_others():
+    seen = check_changes(refused(0, proof_size(500), strays_case))
+    assert seen[Dimension.CPUS, "refused"]
+
+
+def check_changes(refusals):
+    """How often each dimension was stated, and a smaller change of it refused."""
     seen = Counter()
-    for seed, topology, usage, request, refusal in refused(0, proof_size(1000)):
+    for seed, topology, usage, request, refusal in refusals:
         rng = random.Random(seed)
         stated = {change.dimension: change for change in refusal.changes}
         assert len(stated) == len(refusal.changes)
@@ -230,9 +243,7 @@ def test_every_stated_change_fits_and_no_smaller_one_does():
             if dimension not in stated:
                 assert isinstance(plan(topology, usage, other), Refusal), (seed, dimension)
         seen.update(stated.keys())
-    few = [dimension for dimension in Dimension if not seen[dimension]]
-    assert proof_size(1000) < 1000 or not few, f"never stated, so never proved: {few}"
-    assert seen[Dimension.CPUS, "refused"] and seen[Dimension.MEMORY, "refused"]
+    return seen
 
 
 # Which condition binds: what must hold of a refusal by its code, when memory is no matter.
@@ -243,7 +254,10 @@ BY_MEMORY = {"memory", "pages", "apart", "shape"}
 
 def test_every_refusal_has_one_code_and_that_condition_binds():
     seen = Counter()
-    for seed, topology, usage, request, refusal in refused(50_000, proof_size(1000)):
+    cases = itertools.chain(
+        refused(50_000, proof_size(1000)), refused(50_000, proof_size(500), strays_case)
+    )
+    for seed, topology, usage, request, refusal in cases:
         assert isinstance(refusal.code, RefusalCode), seed
         assert refusal.message, seed
         seen[refusal.code] += 1

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zun.tests.unit.topology.hosts import like_cells, proof_size, random_case, short_pool_case
+from zun.tests.unit.topology.hosts import like_cells, proof_size, random_case, short_pool_case, strays_case
 from zun.tests.unit.topology.oracle import MICRO, Host, best_plan
 from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, budget, plan
 from zun.topology.cores import CellStock
@@ -93,6 +93,11 @@ def test_a_short_pool(monkeypatch, many):
     monkeypatch.setattr(CellStock, "_in_groups", lambda *args: (asked.append(args[1]), in_groups(*args))[1])
     check_seeds(3000, short_pool_case)
     assert sum(asked) > proof_size(3000) // 40, "the pool was seldom short"
+
+
+def test_the_last_cpus_of_the_pool():
+    """Dedicated CPUs where shared containers have those of other cells than their own, and no others."""
+    check_seeds(3000, strays_case)
 
 
 @settings(max_examples=proof_size(60), derandomize=True)
