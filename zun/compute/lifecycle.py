@@ -129,6 +129,19 @@ class Lifecycle:
     def kill(self, context: RequestContext, container: Container, signal: str | None = None) -> None:
         self._simple(context, container, "kill", TaskState.KILLING, lambda c: self._driver.kill(c, signal))
 
+    def kill_beside(self, context: RequestContext, container: Container, signal: str | None = None) -> bool:
+        """``kill`` while a stop has the container, which writes what becomes of that. Returns that this was all."""
+        with recorded(context, container.uuid, "kill") as step:
+            try:
+                current = Container.get_by_uuid(context, container.uuid)
+                states.check_action("kill", current)
+                self._driver.kill(current, signal)
+                LOG.info("Container %s: kill beside its %s", current.uuid, current.task_state)
+            except exceptions.ZunError as exc:
+                step.failed(exc)
+                LOG.warning("Container %s: kill failed: %s", container.uuid, exc)
+        return True
+
     def _simple(
         self,
         context: RequestContext,
@@ -236,6 +249,18 @@ class Lifecycle:
             LOG.info("Container %s is deleted", current.uuid)
             if not leftover:
                 self._gone(context, current, networks)
+
+    def hasten_delete(
+        self, context: RequestContext, container: Container, *, force: bool, stop_timeout: int | None
+    ) -> bool:
+        """End the processes for ``delete`` while a stop waits for them. Returns that the container is still there."""
+        with logged("end the processes of", container.uuid), contextlib.suppress(exceptions.Conflict):
+            current = Container.get_by_uuid(context, container.uuid)
+            if current.status == Status.DELETING and stop_timeout is not None:
+                self._driver.stop(current, stop_timeout)
+            elif current.status == Status.DELETING:
+                self._driver.kill(current)
+        return False
 
     def _gone(self, context: RequestContext, container: Container, networks: set[str]) -> None:
         """Nobody sees it any more."""
