@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Docker ends a container that is being stopped slowly, and the rows and the claims follow."""
+"""Docker ends a container that is being stopped slowly, or starts it again, and the rows and the claims follow."""
 
 import pytest
 
@@ -57,3 +57,23 @@ def test_a_deletion(host, container, action, how):
     host.cloud.gone(container)
     assert host.engine.containers(all=True, filters={"label": f"zun.uuid={container.uuid}"}) == []
     assert list(host.cloud.agents[host.name].tracker.usage.owners) == []
+
+
+@pytest.mark.parametrize("kind", ["dedicated", "shared"])
+def test_a_restart(host, kind):
+    """It is seen to run where it is to, and ended when the kernel was told otherwise."""
+    container = host.run(cpu_policy=kind, cpu=1.0)
+    wrong, pid = "1" if host.config(container) == "0" else "0", host.pid(container)
+
+    def reboot():
+        host.cloud.accept_reboot(container)
+        host.cloud.compute_api.reboot(host.context, container, timeout=0)
+        return host.cloud.settled(container)
+
+    found = reboot()
+    assert (found.status, found.status_reason) == ("Running", None) and host.pid(container) not in (0, pid)
+    view = host.driver.kernel_view
+    host.driver.kernel_view = lambda *given: host.cpus_file(container).write_text(wrong) and view(*given)
+    found = reboot()
+    assert found.status == "Error" and f"its cgroup allows CPUs {wrong}, the plan is" in found.status_reason
+    assert host.pid(container) == 0
