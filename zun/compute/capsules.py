@@ -78,13 +78,17 @@ class CapsuleMembers:
         return replace(state, status=rolled_up([each.status for each in members]), error="; ".join(reasons) or None)
 
     def _rejoin(self, member: Container, capsule: RuntimeState) -> None:
-        state = self._driver.show(member)
-        if state is None or state.started_at is None or capsule.started_at is None:
+        state, part = self._driver.show(member), held_plan(member)
+        if state is None or state.started_at is None or capsule.started_at is None or part is None:
             return
         always = (member.restart_policy or {}).get("Name") == "always"
         if state.started_at < capsule.started_at and (state.pid or always):
             LOG.warning("The network of capsule %s is a new one; member %s joins it", member.capsule_uuid, member.uuid)
-            self._driver.reboot(member, 0)
+            try:
+                self._objects.reboot(member, part, 0)
+            except exceptions.PinningMismatch as exc:
+                member.status, member.status_reason = Status.ERROR, str(exc)
+                member.save()
 
     def _part(self, members: Sequence[Container], plan: Plan) -> None:
         """Settle which CPUs and memory nodes each member runs on, once. Init containers come one after the other."""

@@ -69,7 +69,9 @@ class ComputeEndpoint:
 
     @rpc.quick
     def delete(self, context: RequestContext, *, container: Container, force: bool, stop_timeout: int | None) -> None:
-        self._submit(self._parts.lifecycle.delete, context, container, force=force, stop_timeout=stop_timeout)
+        lifecycle = self._parts.lifecycle
+        beside = lifecycle.hasten_delete if force or stop_timeout is not None else None
+        self._submit(lifecycle.delete, context, container, force=force, stop_timeout=stop_timeout, beside=beside)
 
     @rpc.quick
     def start(self, context: RequestContext, *, container: Container) -> None:
@@ -77,11 +79,15 @@ class ComputeEndpoint:
 
     @rpc.quick
     def stop(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
-        self._submit(self._parts.lifecycle.stop, context, container, timeout, waits=_is_long(timeout))
+        self._submit(
+            self._parts.lifecycle.stop, context, container, timeout, waits=_is_long(timeout), lingers=True
+        )
 
     @rpc.quick
     def reboot(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
-        self._submit(self._parts.lifecycle.reboot, context, container, timeout, waits=_is_long(timeout))
+        self._submit(
+            self._parts.lifecycle.reboot, context, container, timeout, waits=_is_long(timeout), lingers=True
+        )
 
     @rpc.quick
     def rebuild(self, context: RequestContext, *, container: Container) -> None:
@@ -97,7 +103,8 @@ class ComputeEndpoint:
 
     @rpc.quick
     def kill(self, context: RequestContext, *, container: Container, signal: str | None) -> None:
-        self._submit(self._parts.lifecycle.kill, context, container, signal)
+        lifecycle = self._parts.lifecycle
+        self._submit(lifecycle.kill, context, container, signal, beside=lifecycle.kill_beside)
 
     @rpc.quick
     def resize(self, context: RequestContext, *, container: Container, **size: Unpack[Size]) -> None:
@@ -209,21 +216,34 @@ class ComputeEndpoint:
         context: RequestContext,
         target: Container | str,
         *args: Any,
+        beside: Callable[..., bool] | None = None,
         also: str | None = None,
         waits: bool = False,
+        lingers: bool = False,
         **kwargs: Any,
     ) -> None:
-        """``target`` is what ``work`` is about: a container, or the uuid of something else. The rest as of Lines."""
+        """``target`` is what ``work`` is about: a container, or the uuid of something else. The rest as of Lines.
+
+        ``beside`` gets what ``work`` does. When it breaks down, that is done in its turn.
+        """
         uuid = target if isinstance(target, str) else target.uuid
 
-        def run() -> None:
+        def run(what: Callable[..., object]) -> object:
             context.update_store()  # log lines of this thread bear the request's id
             try:
-                work(context, target, *args, **kwargs)
+                return what(context, target, *args, **kwargs)
             except Exception:
-                LOG.exception("%s: %s failed", uuid, work.__name__)
+                LOG.exception("%s: %s failed", uuid, what.__name__)
+                return None
 
-        self._lines.put(uuid, run, also=also, waits=waits)
+        self._lines.put(
+            uuid,
+            lambda: run(work),
+            also=also,
+            waits=waits,
+            lingers=lingers,
+            beside=None if beside is None else lambda: bool(run(beside)),
+        )
 
 
 def _is_long(timeout: int | None) -> bool:

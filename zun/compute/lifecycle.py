@@ -23,6 +23,7 @@ from zun.compute.shared_pool import SharedPool
 from zun.container.driver import ContainerDriver
 from zun.objects import Container, Image
 from zun.objects.placement import held_plan
+from zun.topology import Plan
 
 LOG = logging.getLogger(__name__)
 
@@ -56,24 +57,23 @@ class Lifecycle:
                 step.failed(TOO_LATE)
                 return
             try:
-                plan = held_plan(current)
-                if plan is None:
-                    raise exceptions.Conflict(
-                        f"Container {current.uuid} holds no resources, since its creation failed. Create it anew."
-                    )
-                self._pool.ready(current, plan)
-                if networks_of(current):  # somebody may have removed what nothing was running in
-                    self._networks.settle(context, current)
-                self._objects.start(current, plan)
-            except exceptions.PinningMismatch as exc:
-                step.failed(exc)
-                with logged("stop", current.uuid):
-                    self._driver.kill(current)
-                current.status, current.status_reason = Status.ERROR, str(exc)
+                self._objects.start(current, self._ready(context, current))
             except exceptions.ZunError as exc:
                 step.failed(exc)
                 LOG.warning("Container %s could not be started: %s", current.uuid, exc)
                 current.status, current.status_reason = Status.ERROR, str(exc)
+
+    def _ready(self, context: RequestContext, container: Container) -> Plan:
+        """Where it may run now. Raises Conflict for one that holds nothing."""
+        plan = held_plan(container)
+        if plan is None:
+            raise exceptions.Conflict(
+                f"Container {container.uuid} holds no resources, since its creation failed. Create it anew."
+            )
+        self._pool.ready(container, plan)
+        if networks_of(container):  # somebody may have removed what nothing was running in
+            self._networks.settle(context, container)
+        return plan
 
     def rebuild(self, context: RequestContext, container: Container) -> None:
         """Make its object anew, of the image that the row names now, and start it if ``request['run']`` says so.
@@ -100,9 +100,6 @@ class Lifecycle:
             except exceptions.ContainerNotFound:
                 raise
             except exceptions.ZunError as exc:
-                if isinstance(exc, exceptions.PinningMismatch) and current is not None:
-                    with logged("stop", uuid):
-                        self._driver.kill(current)
                 LOG.warning("Container %s could not be rebuilt: %s", uuid, exc)
                 if current is not None:
                     current.status, current.status_reason, current.status_detail = Status.ERROR, str(exc), None
@@ -112,11 +109,12 @@ class Lifecycle:
 
     def reboot(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
         def work(current: Container) -> None:
-            if (plan := held_plan(current)) is not None:
-                self._pool.ready(current, plan)
-            if networks_of(current):
-                self._networks.settle(context, current)
-            self._driver.reboot(current, timeout)
+            plan = self._ready(context, current)
+            try:
+                self._objects.reboot(current, plan, timeout)
+            except exceptions.PinningMismatch:
+                current.status = Status.ERROR
+                raise
 
         self._simple(context, container, "reboot", TaskState.REBOOTING, work)
 
@@ -128,6 +126,19 @@ class Lifecycle:
 
     def kill(self, context: RequestContext, container: Container, signal: str | None = None) -> None:
         self._simple(context, container, "kill", TaskState.KILLING, lambda c: self._driver.kill(c, signal))
+
+    def kill_beside(self, context: RequestContext, container: Container, signal: str | None = None) -> bool:
+        """``kill`` while a stop has the container, which writes what becomes of that. Returns that this was all."""
+        with recorded(context, container.uuid, "kill") as step:
+            try:
+                current = Container.get_by_uuid(context, container.uuid)
+                states.check_action("kill", current)
+                self._driver.kill(current, signal)
+                LOG.info("Container %s: kill beside its %s", current.uuid, current.task_state)
+            except exceptions.ZunError as exc:
+                step.failed(exc)
+                LOG.warning("Container %s: kill failed: %s", container.uuid, exc)
+        return True
 
     def _simple(
         self,
@@ -236,6 +247,18 @@ class Lifecycle:
             LOG.info("Container %s is deleted", current.uuid)
             if not leftover:
                 self._gone(context, current, networks)
+
+    def hasten_delete(
+        self, context: RequestContext, container: Container, *, force: bool, stop_timeout: int | None
+    ) -> bool:
+        """End the processes for ``delete`` while a stop waits for them. Returns that the container is still there."""
+        with logged("end the processes of", container.uuid), contextlib.suppress(exceptions.Conflict):
+            current = Container.get_by_uuid(context, container.uuid)
+            if current.status == Status.DELETING and stop_timeout is not None:
+                self._driver.stop(current, stop_timeout)
+            elif current.status == Status.DELETING:
+                self._driver.kill(current)
+        return False
 
     def _gone(self, context: RequestContext, container: Container, networks: set[str]) -> None:
         """Nobody sees it any more."""

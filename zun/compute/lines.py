@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Work that must not wait on a worker for other work about the same thing."""
 
-import collections
-import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Piece:
     work: Callable[[], object]
     by: Executor
     name: str | None = None
     also: str | None = None
+    lingers: bool = False
+    beside: Callable[[], bool] | None = None
+    given: bool = False
+    """Some thread does it, or will once it is free."""
 
 
 class Lines:
@@ -28,7 +30,7 @@ class Lines:
         self._workers = workers
         self._waiters = waiters
         self._lock = threading.Lock()
-        self._lines: dict[str, collections.deque[_Piece]] = {}  # what is not done
+        self._lines: dict[str, list[_Piece]] = {}  # what is not done
 
     def put(
         self,
@@ -38,21 +40,34 @@ class Lines:
         *,
         also: str | None = None,
         waits: bool = False,
+        lingers: bool = False,
+        beside: Callable[[], bool] | None = None,
     ) -> None:
         """Returns at once. ``work`` raises nothing. It is ``also`` about something else, whose order it does not keep.
 
         What has a ``name`` is left out while something of that name waits: it will find what this would have.
+
+        What ``lingers`` waits for something that other work may bring about. That has a ``beside``, which is done as
+        soon as what is under way lingers, and tells whether this was all: else ``work`` is done in its turn.
         """
-        piece = _Piece(work, self._waiters if waits else self._workers, name, also)
+        piece = _Piece(work, self._waiters if waits else self._workers, name, also, lingers, beside)
         with self._lock:
-            if not self._append(about, piece):
-                piece.by.submit(self._run, about, piece.by)
-                self._lines[about] = collections.deque([piece])
+            line = self._lines.get(about, [])
+            if _wanted(line, piece):
+                line.append(piece)
+                for due in _due(line):
+                    due.by.submit(self._run, about, due)
+                    due.given = True
+                self._lines[about] = line
 
     def put_behind(self, about: str, work: Callable[[], object], name: str) -> bool:
         """As ``put`` if there is work about the same. Returns whether there is."""
+        piece = _Piece(work, self._workers, name)
         with self._lock:
-            return self._append(about, _Piece(work, self._workers, name))
+            line = self._lines.get(about, [])
+            if line and _wanted(line, piece):
+                line.append(piece)
+            return bool(line)
 
     def about(self) -> set[str]:
         """What work is under way or waits about."""
@@ -60,26 +75,45 @@ class Lines:
             others = {piece.also for line in self._lines.values() for piece in line if piece.also is not None}
             return self._lines.keys() | others
 
-    def _append(self, about: str, piece: _Piece) -> bool:
-        """Returns whether there is a line for it."""
-        line = self._lines.get(about)
-        if line is not None and (piece.name is None or all(piece.name != other.name for other in line)):
-            line.append(piece)
-        return line is not None
-
-    def _run(self, about: str, by: Executor) -> None:
-        while True:
+    def _run(self, about: str, piece: _Piece) -> None:
+        mine = [piece]
+        while mine:
+            piece = mine.pop(0)
             with self._lock:
                 line = self._lines[about]
+                beside = None if piece is line[0] else piece.beside
+                piece.name = None  # it has begun: nothing is left out for it
+            if beside is not None:
+                done = beside()
+            else:
+                piece.work()
+                done = True
+            with self._lock:
+                if done:
+                    line.remove(piece)
+                else:
+                    piece.given, piece.beside = False, None
                 if not line:
                     del self._lines[about]
-                    return
-                if line[0].by is not by:
-                    with contextlib.suppress(RuntimeError):  # those are stopped, and this thread has time
-                        line[0].by.submit(self._run, about, line[0].by)
-                        return
-                piece = line[0]
-                line[0] = replace(piece, name=None)  # it has begun: nothing is left out for it
-            piece.work()
-            with self._lock:
-                line.popleft()
+                for due in list(_due(line)):
+                    due.given = True
+                    if due.by is piece.by and not mine:
+                        mine.append(due)
+                        continue
+                    try:
+                        due.by.submit(self._run, about, due)
+                    except RuntimeError:  # those are stopped, and this thread has time; first for what ends the other
+                        mine.insert(0, due)
+
+
+def _wanted(line: list[_Piece], piece: _Piece) -> bool:
+    return piece.name is None or all(piece.name != other.name for other in line)
+
+
+def _due(line: list[_Piece]) -> Iterator[_Piece]:
+    """What of the line may be begun now."""
+    for piece in line[:1]:
+        if not piece.given:
+            yield piece
+        if piece.lingers:
+            yield from (each for each in line[1:] if each.beside is not None and not each.given)

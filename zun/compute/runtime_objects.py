@@ -92,9 +92,9 @@ class RuntimeObjects:
         container.entrypoint, container.command = entrypoint or [], command or []
 
     def start(self, container: Container, plan: Plan) -> None:
-        """Start it. Raises PinningMismatch when the kernel runs it elsewhere than planned."""
+        """Start it. Raises PinningMismatch when the kernel runs it elsewhere than planned; it is ended then."""
         self._driver.start(container)
-        state = self.check(container, plan)
+        state = self._verified(container, plan)
         container.status, container.status_reason = Status.RUNNING, None
         container.started_at = timeutils.utcnow() if state is None else state.started_at
         container.finished_at = container.exit_code = None
@@ -102,6 +102,19 @@ class RuntimeObjects:
             setattr(container, name, value)
         if state is not None and state.status is not None and state.pid == 0:
             take_over(container, state)
+
+    def reboot(self, container: Container, plan: Plan, timeout: int | None) -> None:
+        """Stop it and start it again. Raises as ``start``."""
+        self._driver.reboot(container, timeout)
+        self._verified(container, plan)
+
+    def _verified(self, container: Container, plan: Plan) -> RuntimeState | None:
+        try:
+            return self.check(container, plan)
+        except exceptions.PinningMismatch:
+            with logged("stop", container.uuid):
+                self._driver.kill(container)
+            raise
 
     def check(self, container: Container, plan: Plan) -> RuntimeState | None:
         """What the runtime says of it. Raises PinningMismatch when the kernel runs it elsewhere than planned.

@@ -36,6 +36,7 @@ from zun.container.fake_console import InMemoryConsole
 from zun.container.fake_images import InMemoryImages
 from zun.container.fake_runtime import (
     KILLED,
+    STOP_TIMEOUT,
     TERMINATED,
     InMemoryRuntime,
     RuntimeObject,
@@ -219,15 +220,15 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
     def stop(self, container: ContainerView, timeout: int | None = None) -> None:
         with self._operation("stop", container):
             found = self._find(container)
-            if found.pid:
-                self.runtime.end(found, TERMINATED)
+            self._stop(found, timeout)
             found.restarting = False
 
     def reboot(self, container: ContainerView, timeout: int | None = None) -> None:
         with self._operation("reboot", container):
             found = self._find(container)
-            if found.pid:
-                self.runtime.end(found, TERMINATED, keep=True)
+            self._stop(found, timeout, keep=True)
+            if self.runtime.objects.get(container.uuid) is not found:
+                raise exceptions.DockerError(error=f"container {found.uuid} is removed and cannot be started")
             self._start(found)
 
     def pause(self, container: ContainerView) -> None:
@@ -355,6 +356,16 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
     def facts(self) -> HostFacts:
         with self._operation("facts", None):
             return self.host_facts
+
+    def _stop(self, running: RuntimeObject, timeout: int | None, *, keep: bool = False) -> None:
+        """One that ignores SIGTERM may be killed by others meanwhile: waiting gives the runtime's lock back."""
+        pid = running.pid
+        if pid and running.ignores_term:
+            limit = STOP_TIMEOUT if timeout is None else timeout
+            if not self.runtime.ended.wait_for(lambda: running.pid != pid, limit):
+                self.runtime.end(running, KILLED, keep=keep)
+        elif pid:
+            self.runtime.end(running, TERMINATED, keep=keep)
 
     def _start(self, stopped: RuntimeObject) -> None:
         self._repair(stopped)

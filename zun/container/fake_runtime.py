@@ -23,6 +23,8 @@ from zun.container.driver import (
 
 #: Exit codes of a process that a signal ended.
 KILLED, TERMINATED = 137, 143
+#: Seconds that a stop gives a process which ignores SIGTERM, where the caller names none.
+STOP_TIMEOUT = 10
 
 
 @dataclass(slots=True)
@@ -84,6 +86,11 @@ class RuntimeObject:
         )
 
     @property
+    def ignores_term(self) -> bool:
+        """Whether it ends by SIGKILL only: its command is a shell's that says so."""
+        return any("trap '' TERM" in word for word in self.command)
+
+    @property
     def restart_limit(self) -> int:
         """How often a failure may be followed by a new start; 0: for ever."""
         return int(self.restart.get("MaximumRetryCount") or 0)
@@ -104,6 +111,7 @@ class InMemoryRuntime:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.ended = threading.Condition(self.lock)  # notified when a process has ended
         self.objects: dict[str, RuntimeObject] = {}
         self.by_host: dict[str, dict[str, RuntimeObject]] = defaultdict(dict)
         self.silent: set[str] = set()  # hosts whose stream of events is cut
@@ -154,6 +162,7 @@ class InMemoryRuntime:
         running.pid, running.paused, running.restarting = 0, False, False
         running.exit_code, running.finished_at = code, utcnow()
         self.tell(running, "die")
+        self.ended.notify_all()
 
 
 @dataclass(frozen=True, slots=True)

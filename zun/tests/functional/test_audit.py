@@ -219,6 +219,33 @@ def test_an_object_that_no_row_knows_is_foreign(cloud, context, driver, dedicate
     assert "zun-left-over" in finding["detail"] and "ours" not in finding["detail"]
 
 
+@pytest.mark.parametrize("change", ["deleted", "smaller", "larger"])
+def test_nobody_trespasses_on_what_was_given_back_meanwhile(cloud, context, driver, dedicated, change):
+    """An audit asks who is on the CPUs that were held when it began to, and may hear of somebody who came since.
+
+    Of a container that has other CPUs by then the next audit tells.
+    """
+    tracker = cloud.agents["one"].tracker
+    before, changed = CpuSet(dedicated.cpuset["cpuset_cpus"]), threading.Event()
+
+    def while_it_looks(_container):
+        if changed.is_set():
+            return
+        changed.set()
+        if change == "deleted":
+            cloud.compute_api.delete(context, dedicated, force=True)
+            wait_for(lambda: tracker.usage.claim(dedicated.uuid) is None)
+        else:
+            now = cloud.compute_api.update(context, dedicated, cpu=1.0 if change == "smaller" else 4.0)
+            assert before != CpuSet(now.cpuset["cpuset_cpus"])
+        driver.kernel.intruders.append(Intruder("process", "/user.slice", "taskset (99)", before))
+
+    driver.before("intruders", while_it_looks)
+    assert told(audit(cloud, context)) == []
+    again = [] if change == "deleted" else [(dedicated.uuid, "foreign", "process", False)]
+    assert told(audit(cloud, context)) == again
+
+
 def test_a_container_in_the_middle_of_an_operation_is_left_alone(cloud, context, driver, dedicated):
     by_hand(driver, dedicated, "0-7")
     db.update(dedicated.uuid, {"task_state": "container_stopping"})

@@ -300,6 +300,18 @@ def test_members_join_a_network_that_was_made_anew(cloud, context, watched):
     assert settled(cloud, uuid, "Running")
 
 
+def test_a_member_that_runs_elsewhere_once_it_has_joined_anew_is_ended(cloud, context):
+    uuid = submit(cloud, context, member(1.0), member(1.0))
+    _, (strays, _) = settled(cloud, uuid, "Running")
+    driver = cloud.drivers["one"]
+    driver.disobey(strays["uuid"], cpus="40-41")
+    driver.exit(uuid, 137)
+    row, members = settled(cloud, uuid, "Error")
+    assert f"{strays['name']}: " in row["status_reason"] and "CPUs 40-41, the plan is" in row["status_reason"]
+    assert [each["status"] for each in members] == ["Error", "Running"]
+    assert [bool(driver.runtime.objects[each["uuid"]].pid) for each in members] == [False, True]
+
+
 def test_shared_members_follow_the_pool(cloud, context):
     uuid = submit(cloud, context, *(member(0.5, policy="shared") for _ in range(2)), policy="shared")
     row, members = settled(cloud, uuid, "Running")

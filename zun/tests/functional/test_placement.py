@@ -191,6 +191,30 @@ def test_a_kernel_that_disagrees_fails_the_container_with_the_reason(cloud, cont
     assert wait_for(lambda: nothing_held(cloud))
 
 
+@pytest.mark.parametrize("kind", [DEDICATED, {}], ids=["dedicated", "shared"])
+@pytest.mark.parametrize("action", ["start", "reboot", "reboot of a stopped one", "rebuild"])
+def test_what_runs_elsewhere_once_it_is_started_again_is_ended(cloud, context, action, kind):
+    """It keeps what it holds, and may be tried again."""
+    before = cloud.run(context, **kind)
+    driver = cloud.drivers[before.host]
+    if action in ("start", "reboot of a stopped one"):
+        cloud.compute_api.stop(context, before)
+        wait_for(lambda: cloud.settled(before).status == "Stopped")
+    driver.disobey(before.uuid, cpus=CpuSet("40-41"))
+    if action == "rebuild":
+        db.update(before.uuid, {"status": "Rebuilding"})
+    elif action != "start":
+        cloud.accept_reboot(before)
+    getattr(cloud.compute_api, action.partition(" ")[0])(context, before)
+    after = wait_for(lambda: (now := cloud.settled(before)).status == "Error" and now)
+    assert "its cgroup allows CPUs 40-41, the plan is" in after.status_reason
+    assert (driver.show(after).pid, after.cpuset) == (0, before.cpuset)
+    driver.disobey(before.uuid)
+    cloud.compute_api.start(context, before)
+    again = wait_for(lambda: (now := cloud.settled(before)).status == "Running" and now)
+    assert (again.status_reason, bool(driver.show(again).pid)) == (None, True)
+
+
 def test_shared_containers_leave_before_a_dedicated_one_starts(cloud, context):
     where = {"run": True, "host": "one"}
     shared = cloud.run(context, cpu=1.0, memory=64, request=where)

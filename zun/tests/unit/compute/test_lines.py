@@ -4,6 +4,8 @@ import functools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from zun.compute.lines import Lines
 from zun.tests.fixtures import wait_for
 
@@ -105,3 +107,64 @@ def test_what_comes_behind_needs_something_to_be_behind():
         assert put_behind() and put_behind()
         go_on.set()
     assert done == ["asked", "look"]
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_what_ends_a_wait_is_done_beside_it(busy):
+    """Before what waits behind it as well, and also while that waits for a thread."""
+    ended, done = threading.Event(), []
+    with ThreadPoolExecutor(1) as waiters, ThreadPoolExecutor(1) as workers:
+        lines = Lines(workers, waiters)
+        if busy:
+            lines.put("other", lambda: ended.wait(60), waits=True)
+        lines.put("a", lambda: done.append(("stopped", ended.wait(60))), waits=True, lingers=True)
+        lines.put("a", functools.partial(done.append, "paused"))
+        lines.put("a", functools.partial(done.append, "never"), beside=lambda: not ended.set())
+    assert done == [("stopped", True), "paused"]
+
+
+def test_what_ends_a_wait_that_has_not_begun_waits_for_that():
+    go_on, ended, done = threading.Event(), threading.Event(), []
+    with ThreadPoolExecutor(2) as workers:
+        lines = Lines(workers, workers)
+        lines.put("a", lambda: done.append(("committed", go_on.wait(60))))
+        lines.put("a", lambda: done.append(("stopped", ended.wait(60))), lingers=True)
+        lines.put("a", functools.partial(done.append, "never"), beside=lambda: not ended.set())
+        assert not ended.is_set()
+        go_on.set()
+        wait_for(lambda: not lines.about())
+    assert done == [("committed", True), ("stopped", True)]
+
+
+def test_what_is_done_in_part_beside_a_wait_is_done_in_its_turn():
+    ended, done = threading.Event(), []
+    with ThreadPoolExecutor(2) as workers:
+        lines = Lines(workers, workers)
+        lines.put("a", lambda: done.append(("stopped", ended.wait(60))), lingers=True)
+        lines.put("a", functools.partial(done.append, "paused"))
+        lines.put("a", functools.partial(done.append, "deleted"), beside=lambda: bool(ended.set()))
+        lines.put("a", functools.partial(done.append, "after"))
+    assert done == [("stopped", True), "paused", "deleted", "after"]
+
+
+def test_nothing_is_beside_what_does_not_linger():
+    go_on, done = threading.Event(), []
+    with ThreadPoolExecutor(2) as workers:
+        lines = Lines(workers, workers)
+        lines.put("a", lambda: done.append(("committed", go_on.wait(60))))
+        lines.put("a", functools.partial(done.append, "killed"), beside=lambda: not done.append("beside"))
+        go_on.set()
+        wait_for(lambda: not lines.about())
+    assert done == [("committed", True), "killed"]
+
+
+def test_a_wait_is_ended_though_the_workers_are_stopped():
+    go_on, ended, done = threading.Event(), threading.Event(), []
+    with ThreadPoolExecutor(1) as waiters:
+        with ThreadPoolExecutor(1) as workers:
+            lines = Lines(workers, waiters)
+            lines.put("a", lambda: go_on.wait(60), waits=True)
+            lines.put("a", lambda: done.append(("stopped", ended.wait(60))), waits=True, lingers=True)
+            lines.put("a", functools.partial(done.append, "never"), beside=lambda: not ended.set())
+        go_on.set()
+    assert (done, lines.about()) == ([("stopped", True)], set())

@@ -6,6 +6,7 @@ import queue
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -228,6 +229,21 @@ class DriverContract:
         rig.driver.kill(container)
         state = wait_for(lambda: (found := rig.state(container)).pid == 0 and found)
         assert (state.status, state.exit_code) == (Status.STOPPED, 137)
+
+    @pytest.mark.parametrize("how", ["kill", "stop", "delete"])
+    def test_what_ends_a_container_ends_its_stop(self, rig: Rig, how: str) -> None:
+        container = rig.running(command=["sh", "-c", "trap '' TERM; while :; do sleep 1; done"])
+        with ThreadPoolExecutor(1) as other:
+            stopped = other.submit(rig.driver.stop, container, 3600)
+            if how == "kill":
+                rig.driver.kill(container)
+            elif how == "stop":
+                rig.driver.stop(container, 0)
+            else:
+                rig.driver.delete(container, force=True)
+            assert stopped.exception(60) is None or how == "delete"  # it may have come after that
+        state = rig.driver.show(container)
+        assert state is None if how == "delete" else (state and (state.pid, state.exit_code) == (0, 137))
 
     def test_signal_that_ends_nothing(self, rig: Rig) -> None:
         container = rig.running()
