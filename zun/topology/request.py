@@ -100,6 +100,11 @@ class PlacementRequest:
     def dedicated(self) -> bool:
         return self.cpu_policy == "dedicated"
 
+    @property
+    def ordinary_pages(self) -> bool:
+        """Whether ordinary pages are asked for on any host; a size in KiB can be theirs on some."""
+        return self.page_size in (None, "small")
+
     def _cpu_count(self, name: str, value: object) -> float:
         if self.dedicated:
             return _whole(name, value, least=1)
