@@ -39,6 +39,8 @@ class MemPolicy(StrEnum):
 class Isolation(StrEnum):
     """What must be nobody else's beside a dedicated container's own CPUs, each grade more than the one before.
 
+    There is one exception: an L3 cache that reaches over several cells can be nobody's, though each of these cells can.
+
     Others are containers, on CPUs of their own or in the shared pool; what the operator reserved is the host's.
     """
 
