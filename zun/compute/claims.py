@@ -118,7 +118,7 @@ class Claim:
         Of what a cell promised before it became smaller, or was gone, only what it has now counts: no other cell has
         less for it.
         """
-        if self._wanted.request.page_size not in (None, "small"):
+        if not self._wanted.request.ordinary_pages:
             return None
         view = view_of(self._resources.topology)
         ratio = max(Fraction(1), view.ram_ratio)

@@ -52,7 +52,7 @@ def plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Pla
 def page_sizes(topology: HostTopology, request: PlacementRequest) -> list[int | None]:
     """Page sizes to try, best first: KiB of huge pages, None for ordinary pages. Empty: the host has none such."""
     wanted = request.page_size
-    if wanted is None or wanted == "small":
+    if request.ordinary_pages:
         return [None]
     huge = sorted({size for cell in topology.cells for size, count in cell.pages.items() if count}, reverse=True)
     if wanted == "large":

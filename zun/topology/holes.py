@@ -180,8 +180,8 @@ def _prices(cpus: float, memory: float) -> tuple[float, float]:
 
 def parts_of(request: PlacementRequest) -> tuple[Hole, ...]:
     """What each cell of a dedicated request has to give, largest first. Huge pages count as no memory."""
-    paged = request.page_size not in (None, "small")
-    return tuple(sorted((Hole(int(cpus), 0 if paged else mib) for cpus, mib in request.parts), reverse=True))
+    counted = request.ordinary_pages
+    return tuple(sorted((Hole(int(cpus), mib if counted else 0) for cpus, mib in request.parts), reverse=True))
 
 
 def fitting(shape: Shape, free: Sequence[Hole]) -> int:

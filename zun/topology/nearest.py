@@ -271,7 +271,7 @@ def _lower_grades(request: PlacementRequest) -> list[Isolation]:
 def _smaller_pages(topology: HostTopology, request: PlacementRequest) -> list[int | None]:
     """Page sizes below the one asked for, the largest first, None for ordinary pages."""
     size = request.page_size
-    if size in (None, "small", "any"):
+    if request.ordinary_pages or size == "any":
         return []
     huge = {each for cell in topology.cells for each, count in cell.pages.items() if count}
     smaller = [each for each in huge if isinstance(size, int) and each < size]

@@ -39,6 +39,8 @@ class MemPolicy(StrEnum):
 class Isolation(StrEnum):
     """What must be nobody else's beside a dedicated container's own CPUs, each grade more than the one before.
 
+    There is one exception: an L3 cache that reaches over several cells can be nobody's, though each of these cells can.
+
     Others are containers, on CPUs of their own or in the shared pool; what the operator reserved is the host's.
     """
 
@@ -99,6 +101,11 @@ class PlacementRequest:
     @property
     def dedicated(self) -> bool:
         return self.cpu_policy == "dedicated"
+
+    @property
+    def ordinary_pages(self) -> bool:
+        """Whether ordinary pages are asked for on any host; a size in KiB can be theirs on some."""
+        return self.page_size in (None, "small")
 
     def _cpu_count(self, name: str, value: object) -> float:
         if self.dedicated:

@@ -421,7 +421,7 @@ def _cpuset_folders(tree: _Tree) -> list[tuple[str, Names]]:
         words = line.split()
         if len(words) < 4:
             continue
-        point, kind, options = words[1].strip("/"), words[2], words[3].split(",")
+        point, kind, options = unescaped(words[1]).strip("/"), words[2], words[3].split(",")
         names: Names
         if kind == "cgroup2":
             names, path = _unified_names, paths.get("", "/")
@@ -435,6 +435,11 @@ def _cpuset_folders(tree: _Tree) -> list[tuple[str, Names]]:
         # A machine with both versions keeps its cpusets where they are mounted by name, in version 1.
         found = above + found if names is _cpuset_names else found + above
     return found
+
+
+def unescaped(field: str) -> str:
+    """A field of /proc/mounts or mountinfo as it is: blanks and the like are a backslash and three digits there."""
+    return re.sub(r"\\([0-3][0-7]{2})", lambda match: chr(int(match[1], 8)), field)
 
 
 def _unified_names(what: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 from zun.common.units import GIB, MIB
 from zun.container.docker.client import OnEngine
 from zun.container.driver import HostFacts
+from zun.topology.sysfs import unescaped
 
 LOG = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ def has_project_quota(mountinfo_text: str, directory: str) -> bool:
         fields, tail = left.split(), right.split()
         if len(fields) < 6 or len(tail) < 3:
             continue
-        mountpoint = PurePosixPath(fields[4])
+        mountpoint = PurePosixPath(unescaped(fields[4]))
         # Equal mount points cover each other, the last one is seen.
         if PurePosixPath(directory).is_relative_to(mountpoint) and len(mountpoint.parts) >= best:
             best, options = len(mountpoint.parts), f"{fields[5]},{tail[2]}"

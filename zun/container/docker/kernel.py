@@ -13,6 +13,7 @@ from zun.common import exceptions
 from zun.container.docker.client import OnEngine
 from zun.container.driver import ContainerView, KernelView, RuntimeState
 from zun.topology import CpuSet
+from zun.topology.sysfs import unescaped
 
 
 class DockerKernel(OnEngine):
@@ -139,11 +140,7 @@ def _mounts(mountinfo_text: str, controller: str) -> Iterator[CgroupMount]:
         if len(fields) < 5 or len(tail) < 3:
             continue
         if tail[0] == "cgroup2" or (tail[0] == "cgroup" and controller in tail[2].split(",")):
-            yield CgroupMount(PurePosixPath(_unescape(fields[4])), _unescape(fields[3]), tail[0] == "cgroup2")
-
-
-def _unescape(field: str) -> str:
-    return field.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+            yield CgroupMount(PurePosixPath(unescaped(fields[4])), unescaped(fields[3]), tail[0] == "cgroup2")
 
 
 def _fields(status_text: str) -> dict[str, str]:

@@ -65,7 +65,7 @@ def _wanted(request: PlacementRequest) -> Mapping[tuple[int, int | None], int]:
     """
     if request.numa_affinity != "require" or request.isolation == "isolated":
         return {}
-    counted = request.mempolicy == "strict" and request.page_size in (None, "small")
+    counted = request.mempolicy == "strict" and request.ordinary_pages
     parts = [(cpus, mib if counted else None) for cpus, mib in request.parts]
     if len(parts) == 1:
         return {parts[0]: 1}

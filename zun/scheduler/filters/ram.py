@@ -19,14 +19,14 @@ class RamFilter(HostFilter):
     measures_capacity = True
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
-        if spec.placement.page_size not in (None, "small"):
+        if not spec.placement.ordinary_pages:
             return None  # huge pages are counted apart, cell by cell, in the plan
         room = host.room.memory_dedicated if spec.dedicated else host.room.memory_shared
         wanted = spec.placement.memory_mib
         return None if wanted <= room else f"it has {room} MiB left of the {wanted} that are wanted"
 
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:
-        if spec.placement.page_size not in (None, "small"):
+        if not spec.placement.ordinary_pages:
             return table.everything
         room = table.memory_dedicated if spec.dedicated else table.memory_shared
         return room >= spec.placement.memory_mib

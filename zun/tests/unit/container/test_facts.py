@@ -21,6 +21,7 @@ MOUNTS = """\
 1 0 8:1 / / rw - ext4 /dev/sda1 rw
 2 1 8:2 / /var/lib/docker rw,relatime - xfs /dev/sdb rw,attr2,{}
 3 1 8:3 / /var/lib/docker2 rw,relatime - xfs /dev/sdc rw,prjquota
+4 1 8:4 / /srv/with\\040blank rw,relatime - xfs /dev/sdd rw,prjquota
 """
 
 
@@ -48,6 +49,7 @@ def test_host_facts() -> None:
         ("noquota", "/var/lib/docker", False),
         ("noquota", "/var/lib/docker2/x", True),
         ("prjquota", "/srv", False),
+        ("prjquota", "/srv/with blank/docker", True),
     ],
 )
 def test_has_project_quota(options: str, directory: str, expected: bool) -> None:

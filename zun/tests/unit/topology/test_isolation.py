@@ -8,11 +8,13 @@ one is among the cases of ``test_oracle``.
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 
 import pytest
 
 from zun.tests.unit.topology.build import cell, demanding, holding, host, used
+from zun.tests.unit.topology.hosts import proof_size, random_case
 from zun.topology import (
     CellShare,
     CpuSet,
@@ -136,6 +138,34 @@ def test_why_a_grade_cannot_be_had(topology, usage, request_, code, message):
     assert isinstance(answer, Refusal)
     assert (answer.code, answer.message) == (code, message)
     assert isinstance(plan(topology, usage, answer.nearest), Plan)
+
+
+GRADES = ("thread", "core", "l3", "node")
+
+
+def test_where_a_grade_fits_so_do_those_below():
+    granted = 0
+    for seed in range(proof_size(1500)):
+        rng = random.Random(seed)
+        topology, usage, request = random_case(rng)
+        if not request.dedicated:
+            continue
+        fits = [isinstance(plan(topology, usage, replace(request, isolation=grade)), Plan) for grade in GRADES]
+        granted += fits[-1]
+        if topology.exposed_l3:
+            fits.pop(2)
+        assert fits == sorted(fits, reverse=True), seed
+    assert granted > proof_size(1500) // 8
+
+
+def test_a_cell_can_be_had_alone_where_its_l3_reaches_beyond():
+    """As with sub-NUMA clustering: the promise of l3 could not be kept, that of node can."""
+    clusters = replace(host(cell(0, "0,4 1,5"), cell(1, "2,6 3,7")), exposed_l3=CpuSet("0-7"))
+    answers = [plan(clusters, Usage(), asked(2, grade)) for grade in GRADES]
+    assert [isinstance(answer, Plan) for answer in answers] == [True, True, False, True]
+    assert [answer.code for answer in answers if isinstance(answer, Refusal)] == ["isolation"]
+    whole = answers[-1]
+    assert (whole.cpus | whole.withheld, grade_of(clusters, whole)) == (CpuSet("0-1,4-5"), "node")
 
 
 def test_the_nearest_request_may_be_one_without_the_grade():

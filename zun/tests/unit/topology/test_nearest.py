@@ -175,7 +175,7 @@ def conditions(request):
         yield Dimension.THREADS, replace(request, thread_policy="prefer")
     if request.isolation != "thread":
         yield Dimension.ISOLATION, replace(request, isolation="thread")
-    if request.page_size not in (None, "small", "any"):
+    if not request.ordinary_pages and request.page_size != "any":
         yield Dimension.PAGES, replace(request, page_size=None)
     if request.dedicated and request.mempolicy == "strict":
         yield Dimension.MEMPOLICY, replace(request, mempolicy="preferred")

@@ -67,6 +67,14 @@ def test_refuses_what_no_host_can_do(fields, names):
         PlacementRequest(**{"cpus": 4, "memory_mib": 10, **fields})
 
 
+@pytest.mark.parametrize(("size", "ordinary"), [
+    (None, True), ("small", True), ("large", False), ("any", False), (2048, False),
+    (4, False),  # on a host whose ordinary pages have 64 KiB this is another size
+])
+def test_ordinary_pages(size, ordinary):
+    assert PlacementRequest(1, 10, page_size=size).ordinary_pages is ordinary
+
+
 @pytest.mark.parametrize(("fields", "affinity"), [
     ({}, "require"),
     ({"cpu_policy": "shared"}, "prefer"),

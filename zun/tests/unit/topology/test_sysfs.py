@@ -11,6 +11,7 @@ import pytest
 from zun.tests.unit.topology.hosts import proof_size
 from zun.tests.unit.topology.machines import CPU, NODE, PLAIN, build, changed
 from zun.topology import CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage, discover, plan
+from zun.topology.sysfs import unescaped
 
 EXPECTED = HostTopology(
     cells=(
@@ -349,6 +350,15 @@ STATUS = "Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t{}\nMems_allowed_list
 FS = "sys/fs/cgroup"
 
 
+@pytest.mark.parametrize(("field", "path"), [
+    (r"/sys/fs/cgroup", "/sys/fs/cgroup"),
+    (r"/a\040b\011c\012d\043e\134f", "/a b\tc\nd#e\\f"),
+    (r"/a\134040b", r"/a\040b"),
+])
+def test_fields_of_the_mounts(field, path):
+    assert unescaped(field) == path
+
+
 @pytest.mark.parametrize("files", [
     pytest.param({
         "proc/mounts": V2, "proc/self/cgroup": "0::/user.slice/agent\n",
@@ -378,6 +388,10 @@ FS = "sys/fs/cgroup"
         "proc/mounts": "none /dev/cpuset cpuset rw 0 0\n", "proc/self/cpuset": "/batch/job\n",
         "dev/cpuset/batch/job/cpus": "0,4,6\n", "dev/cpuset/batch/job/mems": "0\n",
     }, id="before-cgroups"),
+    pytest.param({
+        "proc/mounts": "cgroup2 /mnt/cg\\040two cgroup2 rw 0 0\n", "proc/self/cgroup": "0::/agent\n",
+        "mnt/cg two/agent/cpuset.cpus.effective": "0,4,6\n", "mnt/cg two/agent/cpuset.mems.effective": "0\n",
+    }, id="a-mount-point-with-a-blank"),
     pytest.param({"proc/self/status": STATUS.format("0,4,6", "0")}, id="status-alone"),
     pytest.param({
         "proc/mounts": V2, "proc/self/cgroup": "0::/../x\n",
