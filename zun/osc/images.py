@@ -65,7 +65,7 @@ class ShowImage(images.ShowImage):
 
 
 def _telling_status(client: Any, feature: str) -> image_managers.ImageManager:
-    return image_managers.ImageManager(versions.at_placement_version(client, feature, versions.PULL_STATUS_VERSION))
+    return image_managers.ImageManager(versions.http_at(client, feature, versions.PULL_STATUS_VERSION))
 
 
 def _shown(image: Any) -> tuple[Any, Any]:

@@ -89,7 +89,7 @@ class PlacementCapacity(command.Lister):
 
 def _http(asking: command.Command, feature: str) -> Any:
     manager: Any = asking.app.client_manager  # its attribute "container" is python-zunclient's plugin
-    return versions.at_placement_version(manager.container, feature, versions.QUESTIONS_VERSION)
+    return versions.http_at(manager.container, feature, versions.QUESTIONS_VERSION)
 
 
 def _add_shape(parser: argparse.ArgumentParser) -> None:

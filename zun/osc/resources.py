@@ -15,7 +15,7 @@ class Collection:
     """``/v1/<noun>`` as a command reaches it. ``feature`` is what the user wrote, for the message to older servers."""
 
     def __init__(self, app: Any, noun: str, feature: str) -> None:
-        self._http = versions.at_placement_version(app.client_manager.container, feature, versions.GROUPS_VERSION)
+        self._http = versions.http_at(app.client_manager.container, feature, versions.GROUPS_VERSION)
         self._noun = noun
 
     def all(self, **query: str) -> Iterator[Mapping[str, Any]]:

@@ -25,15 +25,11 @@ QUESTIONS_VERSION = api_versions.APIVersion("1.42")
 PULL_STATUS_VERSION = api_versions.APIVersion("1.42")
 
 
-def at_placement_version(
-    client: zun_client.Client, feature: str, version: api_versions.APIVersion = PLACEMENT_VERSION
-) -> Any:
-    """Return the HTTP client of ``client``, made to speak microversion ``version``.
+def http_at(client: zun_client.Client, feature: str, version: api_versions.APIVersion = PLACEMENT_VERSION) -> Any:
+    """The HTTP client of ``client``, made to speak microversion ``version``: a copy, others keep the negotiated one.
 
-    A copy: other requests keep the negotiated version.  ``feature`` is what the user wrote, for the message.
-
-    :raises CommandError: the server's maximum is lower.  It is asked first, because a server that does not
-        know the version may answer with no more than "internal error".
+    Raises CommandError, with ``feature`` as the user wrote it, where the server's maximum is lower. That is asked
+    first, because a server that does not know the version may answer with no more than "internal error".
     """
     current = client.versions.get_current()
     newest = getattr(current, "max_version", None) or "1.1"
@@ -88,7 +84,7 @@ def placed(
     version: api_versions.APIVersion = PLACEMENT_VERSION,
 ) -> Iterator[None]:
     """Within the block, ``client.containers`` speaks microversion ``version`` and creates with ``fields``."""
-    with _managed(client, at_placement_version(client, feature, version), fields):
+    with _managed(client, http_at(client, feature, version), fields):
         yield
 
 
