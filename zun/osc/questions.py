@@ -3,7 +3,6 @@
 
 import argparse
 import sys
-import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -33,7 +32,7 @@ class ExplainContainer(command.ShowOne):
 
     def _document(self, ident: str) -> Mapping[str, Any]:
         http = _http(self, "appcontainer explain")
-        _, document = http.json_request("GET", f"/v1/containers/{urllib.parse.quote(ident, safe='')}/explain")
+        _, document = http.json_request("GET", f"/v1/containers/{versions.segment(ident)}/explain")
         return dict(document)
 
 

@@ -7,6 +7,7 @@ it refuses members of a container that it has never heard of.
 
 import contextlib
 import copy
+import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -42,6 +43,13 @@ def http_at(client: zun_client.Client, feature: str, version: api_versions.APIVe
     http = copy.copy(client.http_client)
     http.api_version = version
     return http
+
+
+def segment(ident: str) -> str:
+    """A name or uuid as one part of a path. Raises CommandError for an empty one: it would be another path without."""
+    if not ident:
+        raise exceptions.CommandError("An empty text names nothing. Give the name or the uuid.")
+    return urllib.parse.quote(ident, safe="")
 
 
 def containers_at_most(client: zun_client.Client, version: str) -> containers.ContainerManager:
