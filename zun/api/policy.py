@@ -54,19 +54,19 @@ class Policy:
 
 
 class Access:
-    """What the one who asks may do. Lives as long as a request."""
+    """What the one who asks may do. Lives as long as a request. ``own`` is how a row says that it is theirs."""
 
     def __init__(self, policy: Policy, context: RequestContext) -> None:
         self.context = context
         self._policy = policy
         self._credentials = dict(context.to_policy_values())
-        self._own = {"project_id": context.project_id, "user_id": context.user_id}
+        self.own = {"project_id": context.project_id, "user_id": context.user_id}
 
     def allows(self, rule: str, target: Mapping[str, Any] | None = None) -> bool:
         """Whether ``rule`` permits it on ``target`` (a row or an object), or inside the own project without
         one.
         """
-        about = self._own if target is None else {"project_id": target["project_id"], "user_id": target["user_id"]}
+        about = self.own if target is None else {"project_id": target["project_id"], "user_id": target["user_id"]}
         return self._policy.allows(rule, about, self._credentials)
 
     def require(self, rule: str, target: Mapping[str, Any] | None = None) -> None:

@@ -25,6 +25,9 @@ from zun.topology import CpuSet
 #: Action of the event which says: events may have been missed, read everything again. It carries no uuid.
 RESYNC = "resync"
 
+#: Of networks and volumes that a runtime has for a project: operators look for them by this.
+LABEL_PROJECT = "zun.project"
+
 #: Why a container was stopped that nobody stopped.
 OUT_OF_MEMORY = "It used more memory than it has, so the kernel killed it. Give it more memory and start it again."
 

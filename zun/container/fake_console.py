@@ -6,10 +6,10 @@ from datetime import UTC
 from typing import Any
 
 from zun.common import exceptions
+from zun.common.logs import since_epoch, tail_lines
 from zun.container.driver import ContainerView
 from zun.container.fake_operations import OnRuntime
 from zun.container.fake_runtime import Outcome, pretend
-from zun.container.logs import since_epoch, tail_lines
 
 
 class InMemoryConsole(OnRuntime):

@@ -45,8 +45,7 @@ def insert(name: str, metadata: Mapping[str, str]) -> session.Row:
 def _insert(values: Mapping[str, Any]) -> session.Row:
     try:
         with session.writer() as connection:
-            connection.execute(table.insert().values(**values, created_at=timeutils.utcnow()))
-            return session.rows(connection, sa.select(table).where(table.c.uuid == values["uuid"]))[0]
+            return session.add(connection, table, values)
     except db_exc.DBDuplicateEntry:
         raise _taken(values["name"]) from None
 

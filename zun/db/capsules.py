@@ -29,16 +29,13 @@ def insert(
 
     ``nets`` are the ports that it gets, and raise what ``network_ports.allot`` does.
     """
-    now = timeutils.utcnow()
-    owner = {name: capsule[name] for name in ("project_id", "user_id")}
     with session.writer() as connection:
-        connection.execute(table.insert().values(**capsule, kind=Kind.CAPSULE, created_at=now))
+        row = session.add(connection, table, {**capsule, "kind": Kind.CAPSULE})
+        common = {name: row[name] for name in ("project_id", "user_id", "created_at")} | {"capsule_uuid": row["uuid"]}
         for member in members:
-            uuid = uuidutils.generate_uuid()
-            values = {**member, **owner, "uuid": uuid, "capsule_uuid": capsule["uuid"], "created_at": now}
-            connection.execute(table.insert().values(**values))
-        network_ports.allot(connection, capsule["uuid"], nets)
-        return session.rows(connection, sa.select(table).where(table.c.uuid == capsule["uuid"]))[0]
+            connection.execute(table.insert().values({**member, **common, "uuid": uuidutils.generate_uuid()}))
+        network_ports.allot(connection, row["uuid"], nets)
+        return row
 
 
 def find(context: RequestContext, ident: str, *, all_projects: bool) -> session.Row:

@@ -15,6 +15,13 @@ from zun.db import idents, models, paging, session
 
 table = models.compute_nodes
 
+# Built once: every claim counts, and building a statement costs more than sending it.
+_THIS = table.c.hostname == sa.bindparam("this_host")
+GENERATION = sa.select(table.c.generation).where(_THIS)
+COUNT_GENERATION = table.update().where(_THIS).values(generation=table.c.generation + 1)
+_NEXT = COUNT_GENERATION.returning(table.c.generation)
+_NEXT_AS_ID = table.update().where(_THIS).values(generation=sa.func.last_insert_id(table.c.generation + 1))
+
 
 @dataclass(frozen=True, slots=True)
 class HostUsage:
@@ -79,6 +86,17 @@ def inventories(hostnames: Collection[str]) -> list[session.Row]:
     statement = sa.select(*columns, sa.cast(table.c.topology, sa.Text).label("topology"))
     with session.reader() as connection:
         return session.rows(connection, statement.where(table.c.hostname.in_(hostnames)))
+
+
+def next_generation(connection: sa.Connection, hostname: str) -> int:
+    """The node's generation from this transaction on, which changes what is held there; 0 where there is no node.
+
+    One statement: servers that do not return what they have updated tell the id that it says it has inserted.
+    """
+    here = {"this_host": hostname}
+    if connection.dialect.name in ("mysql", "mariadb"):
+        return connection.execute(_NEXT_AS_ID, here).lastrowid or 0
+    return connection.execute(_NEXT, here).scalar() or 0
 
 
 class Generation(NamedTuple):

@@ -16,6 +16,7 @@ from zun.common.context import RequestContext
 from zun.common.groups import Group
 from zun.common.kinds import Kind
 from zun.db import (
+    compute_nodes,
     container_actions,
     explanations,
     groups,
@@ -30,7 +31,6 @@ from zun.db import (
 from zun.db import volumes as project_volumes
 
 table = models.containers
-nodes = models.compute_nodes
 services = models.services
 
 # What the scheduler and the trackers must know of a container that holds resources.
@@ -57,25 +57,22 @@ _BY_ITSELF = table.c.capsule_uuid.is_(None)
 _WAITING = (table.c.status == states.Status.CREATING, table.c.host.is_(None), _BY_ITSELF)
 
 # What every request needs is built once: building a statement costs more than sending it. The columns to set are those
-# of the parameters; the other parameters, whose names no column has, are:
+# of the parameters; the other parameters have names that no column has.
 _THIS = table.c.uuid == sa.bindparam("this_uuid")
 _INSERT = table.insert()
 _WHOLE = sa.select(table).where(_THIS)
 _UNREAD = {column.name: models.unread(column) for column in table.c}
-_HERE: sa.BindParameter[str] = sa.bindparam("this_host")
 _IS_UNPLACED = sa.select(table.c.id).where(_THIS, *_WAITING)
 _CLAIM = table.update().where(
-    _THIS, table.c.status == states.Status.CREATING, sa.or_(table.c.host.is_(None), table.c.host == _HERE)
+    _THIS,
+    table.c.status == states.Status.CREATING,
+    sa.or_(table.c.host.is_(None), table.c.host == sa.bindparam("this_host")),
 )
-_NODE = nodes.update().where(nodes.c.hostname == _HERE)
-_COUNT_GENERATION = _NODE.values(generation=nodes.c.generation + 1)
-_NEXT_GENERATION = _COUNT_GENERATION.returning(nodes.c.generation)
-_NEXT_GENERATION_AS_ID = _NODE.values(generation=sa.func.last_insert_id(nodes.c.generation + 1))
 # What a claim goes on with: the action that its first step belongs to, and whether the container is in any network.
 _AFTER_CLAIM = sa.select(
     container_actions.OPEN.scalar_subquery().label("action_id"),
     sa.exists().where(network_ports.table.c.container_uuid == sa.bindparam("this_uuid")).label("in_networks"),
-    sa.select(nodes.c.generation).where(nodes.c.hostname == _HERE).scalar_subquery().label("generation"),
+    compute_nodes.GENERATION.scalar_subquery().label("generation"),
 )
 
 
@@ -332,7 +329,7 @@ def claim(
         (claimed, *_), found = session.together(
             connection,
             (_CLAIM, parameters),
-            (_COUNT_GENERATION, here),
+            (compute_nodes.COUNT_GENERATION, here),
             (_AFTER_CLAIM, {**here, **container_actions.open_parameters(uuid, request_id, action)}),
         )
         if not claimed:
@@ -378,7 +375,7 @@ def _change_claim_once(
             growth = {name: values.get(name, before[name]) - before[name] for name in ("cpu", "memory")}
             quotas.charge(connection, before["project_id"], growth, quota)
         _update(connection, uuid, values, only_from)
-        return _next_generation(connection, hostname)
+        return compute_nodes.next_generation(connection, hostname)
 
 
 def end_unplaced(uuid: str, reason: str, record: Mapping[str, Any] | None = None) -> bool:
@@ -410,7 +407,7 @@ def destroy(uuid: str) -> int | None:
         host = connection.execute(sa.select(table.c.host).where(table.c.uuid == uuid)).scalar()
         connection.execute(table.delete().where(sa.or_(table.c.uuid == uuid, table.c.capsule_uuid == uuid)))
         explanations.remove_in(connection, uuid)
-        return _next_generation(connection, host) if host else None
+        return compute_nodes.next_generation(connection, host) if host else None
 
 
 def abandon(uuid: str) -> int:
@@ -431,7 +428,7 @@ def _abandon_once(uuid: str, values: Mapping[str, Any]) -> int:
         connection.execute(tokens.delete().where(tokens.c.container_uuid == uuid))
         explanations.remove_in(connection, uuid)
         host = connection.execute(sa.select(table.c.host).where(table.c.uuid == uuid)).scalar()
-        return _next_generation(connection, host) if host else 0
+        return compute_nodes.next_generation(connection, host) if host else 0
 
 
 def stranded(binary: str) -> list[str]:
@@ -518,11 +515,3 @@ def _setting(status: str | None, only_from: frozenset[str] | None) -> sa.Update:
     if only_from is not None:
         before &= only_from
     return statement.where(sa.or_(*(table.c.status == old for old in sorted(before))))
-
-
-def _next_generation(connection: sa.Connection, hostname: str) -> int:
-    """One statement: servers that do not return what they have updated tell the id that it says it has inserted."""
-    here = {"this_host": hostname}
-    if connection.dialect.name in ("mysql", "mariadb"):
-        return connection.execute(_NEXT_GENERATION_AS_ID, here).lastrowid or 0
-    return connection.execute(_NEXT_GENERATION, here).scalar() or 0

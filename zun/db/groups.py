@@ -10,7 +10,6 @@ from typing import Any, Unpack
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
-from oslo_utils import timeutils
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
@@ -28,8 +27,7 @@ def insert(values: Mapping[str, Any]) -> session.Row:
     """
     try:
         with session.writer() as connection:
-            connection.execute(table.insert().values(**values, created_at=timeutils.utcnow()))
-            return session.rows(connection, sa.select(table).where(table.c.uuid == values["uuid"]))[0]
+            return session.add(connection, table, values)
     except db_exc.DBDuplicateEntry:
         raise exceptions.Conflict(f"A group with name {values['name']} exists already. Choose another name.") from None
 

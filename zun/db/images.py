@@ -38,9 +38,7 @@ def insert(values: Mapping[str, Any]) -> session.Row:
     values = {"status": ImageStatus.PULLING, **values}
     try:
         with session.writer() as connection:
-            whole = {**values, "pulled": _digest(values), "created_at": timeutils.utcnow()}
-            connection.execute(table.insert().values(**whole))
-            return session.rows(connection, sa.select(table).where(table.c.uuid == values["uuid"]))[0]
+            return session.add(connection, table, {**values, "pulled": _digest(values)})
     except db_exc.DBDuplicateEntry:
         raise exceptions.ImageAlreadyExists(**{name: values[name] for name in ("repo", "tag", "host")}) from None
 
@@ -48,15 +46,9 @@ def insert(values: Mapping[str, Any]) -> session.Row:
 @session.retry_adding(table)
 def insert_committed(values: Mapping[str, Any]) -> session.Row:
     """Add an image that is being made of a container. Names are not unique: the newest of a name is meant by it."""
-    whole = {
-        **values,
-        "status": ImageStatus.COMMITTING,
-        "local_name": f"{LOCAL}:{values['uuid']}",
-        "created_at": timeutils.utcnow(),
-    }
+    whole = {**values, "status": ImageStatus.COMMITTING, "local_name": f"{LOCAL}:{values['uuid']}"}
     with session.writer() as connection:
-        connection.execute(table.insert().values(**whole))
-        return session.rows(connection, sa.select(table).where(table.c.uuid == values["uuid"]))[0]
+        return session.add(connection, table, whole)
 
 
 def committed(project_id: str, name: str, host: str | None = None) -> session.Row | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 import sqlalchemy as sa
-from oslo_utils import timeutils, uuidutils
+from oslo_utils import uuidutils
 
 from zun.common import exceptions, subnets
 from zun.common.context import RequestContext
@@ -60,9 +60,7 @@ def insert(values: Mapping[str, Any], wanted: Sequence[Mapping[str, str]], pool:
                     "none: then one is chosen."
                 )
         made = [{"uuid": uuidutils.generate_uuid(), **each} for each in given]
-        now = timeutils.utcnow()
-        connection.execute(table.insert().values(**values, subnets=made, created_at=now))
-        return session.rows(connection, sa.select(table).where(table.c.uuid == values["uuid"]))[0]
+        return session.add(connection, table, {**values, "subnets": made})
 
 
 def _from(pool: Pool, used: Sequence[str]) -> dict[str, str]:

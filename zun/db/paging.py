@@ -55,9 +55,10 @@ def selected(
     """The statement for up to ``limit`` rows, ``visible`` and passing the ``filters``, behind the one whose uuid is
     ``marker``.
 
-    Rows are whole unless ``columns`` are what is wanted of them. Raises ``missing`` when no visible row has that
-    uuid, and InvalidParameterValue for a ``sort_key`` by which nothing can be sorted. The marker need not pass the
-    filters: it may have changed since its page was shown.
+    Rows are whole unless ``columns`` are what is wanted of them. Those of equal ``sort_key`` are in the order of their
+    ids; those without a value come last in ascending order. Raises ``missing`` when no visible row has that uuid, and
+    InvalidParameterValue for a ``sort_key`` by which nothing can be sorted. The marker need not pass the filters: it
+    may have changed since its page was shown.
     """
     if sort_key not in sortable(table):
         raise exceptions.InvalidParameterValue(
@@ -69,37 +70,12 @@ def selected(
         start = session.first(connection, marked.where(table.c.uuid == marker, *visible))
         if start is None:
             raise missing
-    return page(
-        table,
-        [*visible, *filters],
-        limit=limit,
-        marker=start,
-        sort_key=sort_key,
-        sort_dir=sort_dir,
-        columns=columns,
-    )
-
-
-def page(
-    table: sa.Table,
-    conditions: Sequence[sa.ColumnElement[bool]],
-    *,
-    limit: int,
-    marker: Mapping[str, Any] | None,
-    sort_key: str,
-    sort_dir: str,
-    columns: Sequence[sa.ColumnElement[Any]] = (),
-) -> sa.Select[Any]:
-    """The statement for up to ``limit`` rows after the row ``marker``.
-
-    Rows of equal ``sort_key`` are in the order of their ids; rows without a value come last in ascending order.
-    """
     key, up = table.c[sort_key], sort_dir == "asc"
     order: list[sa.ColumnElement[Any]] = [key.is_(None)] if key.nullable else []
     order += [key] if key is table.c.id else [key, table.c.id]
-    statement = (sa.select(*columns) if columns else sa.select(table)).where(*conditions)
-    if marker is not None:
-        statement = statement.where(_behind(table, key, marker, up))
+    statement = (sa.select(*columns) if columns else sa.select(table)).where(*visible, *filters)
+    if start is not None:
+        statement = statement.where(_behind(table, key, start, up))
     return statement.order_by(*(column.asc() if up else column.desc() for column in order)).limit(limit)
 
 

@@ -25,8 +25,7 @@ def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnEleme
 def insert(values: Mapping[str, Any]) -> session.Row:
     """Add a registry; ``uuid`` and the time are filled in. Returns the whole row."""
     with session.writer() as connection:
-        connection.execute(table.insert().values(**values, created_at=timeutils.utcnow()))
-        return session.rows(connection, sa.select(table).where(table.c.uuid == values["uuid"]))[0]
+        return session.add(connection, table, values)
 
 
 def get(uuid: str) -> session.Row:

@@ -29,7 +29,7 @@ import sqlalchemy as sa
 from oslo_db import api as oslo_db_api
 from oslo_db import exception as db_exc
 from oslo_db.sqlalchemy import exc_filters
-from oslo_utils import uuidutils
+from oslo_utils import timeutils, uuidutils
 
 from zun.common import exceptions
 from zun.db import mysql
@@ -181,6 +181,12 @@ def first(
 ) -> Row | None:
     """The first row of what a query finds."""
     return cast(Row | None, connection.execute(statement, parameters).mappings().first())
+
+
+def add(connection: sa.Connection, table: sa.Table, values: Mapping[str, Any]) -> Row:
+    """Add a row, which has a ``uuid``, as one that is created now. Returns the whole row."""
+    connection.execute(table.insert().values(**values, created_at=timeutils.utcnow()))
+    return rows(connection, sa.select(table).where(table.c.uuid == values["uuid"]))[0]
 
 
 def together(connection: sa.Connection, *statements: Statement) -> tuple[list[int], sa.CursorResult[Any]]:

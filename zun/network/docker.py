@@ -15,13 +15,12 @@ from oslo_config import cfg
 
 from zun.common import exceptions, subnets
 from zun.container.docker.client import LABEL_HOST, NAME_PREFIX, Engine, OnEngine, Settings, object_name
-from zun.container.driver import Plug
+from zun.container.driver import LABEL_PROJECT, Plug
 from zun.network.driver import Plugged, PortView
 
 LOG = logging.getLogger(__name__)
 
 LABEL_NETWORK = "zun.network"
-LABEL_PROJECT = "zun.project"
 LABEL_NAME = "zun.name"
 #: Docker's network for a container that is in none. Without it, a container that left its last network would be put
 #: back into the one it was created with by its next start, with an address that Docker chooses.

@@ -18,7 +18,7 @@ from zun.osc import filtered, versions
 def _at(client: Any, feature: str, version: api_versions.APIVersion) -> Iterator[None]:
     """Within the block ``client.capsules`` speaks ``version``."""
     stock = client.capsules
-    client.capsules = CapsuleManager(versions.at_placement_version(client, feature, version))
+    client.capsules = CapsuleManager(versions.http_at(client, feature, version))
     try:
         yield
     finally:

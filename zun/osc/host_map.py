@@ -116,7 +116,7 @@ class HostMap:
         return cell.cpus - self.offline - self.reserved - self.taken
 
     def marks(self) -> dict[int, str]:
-        """Return what to draw for each CPU of a cell.  What keeps a CPU from work wins over who uses it."""
+        """What to draw for each CPU of a cell. What keeps a CPU from work wins over who uses it."""
         drawn = union(cpus for cell in self.cells for cpus in (cell.cpus, *cell.cores))
         layers: list[tuple[CpuSet, str]] = [
             (drawn, Mark.FREE),
@@ -179,7 +179,7 @@ COLUMNS = (
 
 
 def table(host: HostMap) -> list[tuple[Any, ...]]:
-    """Return one row a cell, in the order of COLUMNS."""
+    """One row a cell, in the order of COLUMNS."""
     return [
         (
             cell.id,
@@ -198,7 +198,7 @@ def table(host: HostMap) -> list[tuple[Any, ...]]:
 
 
 def _pages(pages: Mapping[str, int]) -> str:
-    """Return "512 x 2048 KiB" for each size that has any."""
+    """Each size that has any, as ``512 x 2048 KiB``."""
     return ", ".join(f"{count} x {size} KiB" for size, count in _by_number(pages) if count)
 
 
@@ -234,7 +234,7 @@ ASCII = Border("-", "|", ("+", "+", "+"), ("+", "+", "+"))
 
 
 def picture(host: HostMap, *, width: int = 80, border: Border = BOX, colour: bool = False) -> list[str]:
-    """Return the lines of a picture: one box a core, its hardware threads one below the other.
+    """The lines of a picture: one box a core, its hardware threads one below the other.
 
     Boxes of one L3 group stand in a row of at most ``width`` columns and wrap after that.
     """

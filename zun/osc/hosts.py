@@ -5,7 +5,6 @@ import argparse
 import os
 import shutil
 import sys
-import urllib.parse
 from typing import Any
 
 from osc_lib.command import command
@@ -47,8 +46,8 @@ class ShowHostTopology(command.Lister):
 
     def _host(self, name: str) -> host_map.HostMap:
         manager: Any = self.app.client_manager  # its attribute "container" is python-zunclient's plugin
-        http = versions.at_placement_version(manager.container, "appcontainer host topology show")
-        _, document = http.json_request("GET", f"/v1/hosts/{urllib.parse.quote(name, safe='')}/topology")
+        http = versions.http_at(manager.container, "appcontainer host topology show")
+        _, document = http.json_request("GET", f"/v1/hosts/{versions.segment(name)}/topology")
         return host_map.HostMap.from_dict(document)
 
 
@@ -82,8 +81,8 @@ class AuditHost(command.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         manager: Any = self.app.client_manager
-        http = versions.at_placement_version(manager.container, "appcontainer host audit")
-        path = f"/v1/hosts/{urllib.parse.quote(parsed_args.host, safe='')}/audit"
+        http = versions.http_at(manager.container, "appcontainer host audit")
+        path = f"/v1/hosts/{versions.segment(parsed_args.host)}/audit"
         _, answer = http.json_request("POST", path, body={"repair": parsed_args.repair})
         findings = answer["findings"]
         self._unrepaired = any(not each["repaired"] and each["code"] != SELF_PINNED for each in findings)

@@ -2,7 +2,6 @@
 """python-zunclient's image commands: whole lists, names with a slash, waiting for a pull, and what became of it."""
 
 import argparse
-import urllib.parse
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,7 @@ class SearchImage(images.SearchImage):
     """Search specified image"""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        parsed_args.image_name = urllib.parse.quote(parsed_args.image_name, safe="")  # it goes into a path as it is
+        parsed_args.image_name = versions.segment(parsed_args.image_name)  # it goes into a path as it is
         return super().take_action(parsed_args)
 
 
@@ -58,14 +57,14 @@ class ShowImage(images.ShowImage):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         manager: Any = self.app.client_manager
-        parsed_args.uuid = urllib.parse.quote(parsed_args.uuid, safe="")  # it goes into a path as it is
+        parsed_args.uuid = versions.segment(parsed_args.uuid)  # it goes into a path as it is
         if not parsed_args.status:
             return super().take_action(parsed_args)
         return _shown(_telling_status(manager.container, "--status").get(parsed_args.uuid))
 
 
 def _telling_status(client: Any, feature: str) -> image_managers.ImageManager:
-    return image_managers.ImageManager(versions.at_placement_version(client, feature, versions.PULL_STATUS_VERSION))
+    return image_managers.ImageManager(versions.http_at(client, feature, versions.PULL_STATUS_VERSION))
 
 
 def _shown(image: Any) -> tuple[Any, Any]:

@@ -78,7 +78,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def all_hints(parsed_args: argparse.Namespace) -> dict[str, Any]:
-    """Return all hints that were given, ``--group`` among them."""
+    """All hints that were given, ``--group`` among them."""
     given: dict[str, Any] = format_args(parsed_args.hint)
     if parsed_args.group:
         given["group"] = parsed_args.group
@@ -86,13 +86,13 @@ def all_hints(parsed_args: argparse.Namespace) -> dict[str, Any]:
 
 
 def hints(parsed_args: argparse.Namespace) -> dict[str, Any]:
-    """Return all hints if one of them names a group or a container, ``--group`` among them; else none."""
+    """All hints if one of them names a group or a container, ``--group`` among them; else none."""
     given = all_hints(parsed_args)
     return given if given.keys() & {"group", "same_host", "different_host"} else {}
 
 
 def fields(parsed_args: argparse.Namespace) -> dict[str, Any]:
-    """Return the members of the request body that were asked for; empty when none was."""
+    """The members of the request body that were asked for; empty when none was."""
     names = (
         "cpu_policy",
         "cpu_thread_policy",

@@ -3,7 +3,6 @@
 
 import argparse
 import sys
-import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -33,7 +32,7 @@ class ExplainContainer(command.ShowOne):
 
     def _document(self, ident: str) -> Mapping[str, Any]:
         http = _http(self, "appcontainer explain")
-        _, document = http.json_request("GET", f"/v1/containers/{urllib.parse.quote(ident, safe='')}/explain")
+        _, document = http.json_request("GET", f"/v1/containers/{versions.segment(ident)}/explain")
         return dict(document)
 
 
@@ -89,7 +88,7 @@ class PlacementCapacity(command.Lister):
 
 def _http(asking: command.Command, feature: str) -> Any:
     manager: Any = asking.app.client_manager  # its attribute "container" is python-zunclient's plugin
-    return versions.at_placement_version(manager.container, feature, versions.QUESTIONS_VERSION)
+    return versions.http_at(manager.container, feature, versions.QUESTIONS_VERSION)
 
 
 def _add_shape(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ class Collection:
     """``/v1/<noun>`` as a command reaches it. ``feature`` is what the user wrote, for the message to older servers."""
 
     def __init__(self, app: Any, noun: str, feature: str) -> None:
-        self._http = versions.at_placement_version(app.client_manager.container, feature, versions.GROUPS_VERSION)
+        self._http = versions.http_at(app.client_manager.container, feature, versions.GROUPS_VERSION)
         self._noun = noun
 
     def all(self, **query: str) -> Iterator[Mapping[str, Any]]:
@@ -31,16 +31,16 @@ class Collection:
         return self._request("POST", "", body)
 
     def get(self, ident: str) -> Any:
-        return self._request("GET", _quoted(ident))
+        return self._request("GET", f"/{versions.segment(ident)}")
 
     def update(self, ident: str, body: Mapping[str, Any]) -> Any:
-        return self._request("PATCH", _quoted(ident), body)
+        return self._request("PATCH", f"/{versions.segment(ident)}", body)
 
     def delete(self, ident: str) -> None:
-        self._request("DELETE", _quoted(ident))
+        self._request("DELETE", f"/{versions.segment(ident)}")
 
     def act(self, ident: str, action: str, body: Mapping[str, Any]) -> Any:
-        return self._request("POST", f"{_quoted(ident)}/{action}", body)
+        return self._request("POST", f"/{versions.segment(ident)}/{action}", body)
 
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         more = {} if body is None else {"body": body}
@@ -72,7 +72,3 @@ def _told(value: Any) -> Any:
     if isinstance(value, Mapping):
         return ", ".join(f"{name}={value[name]}" for name in sorted(value))
     return ", ".join(value) if isinstance(value, list) else value
-
-
-def _quoted(ident: str) -> str:
-    return "/" + urllib.parse.quote(ident, safe="")

@@ -7,6 +7,7 @@ it refuses members of a container that it has never heard of.
 
 import contextlib
 import copy
+import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -25,15 +26,11 @@ QUESTIONS_VERSION = api_versions.APIVersion("1.42")
 PULL_STATUS_VERSION = api_versions.APIVersion("1.42")
 
 
-def at_placement_version(
-    client: zun_client.Client, feature: str, version: api_versions.APIVersion = PLACEMENT_VERSION
-) -> Any:
-    """Return the HTTP client of ``client``, made to speak microversion ``version``.
+def http_at(client: zun_client.Client, feature: str, version: api_versions.APIVersion = PLACEMENT_VERSION) -> Any:
+    """The HTTP client of ``client``, made to speak microversion ``version``: a copy, others keep the negotiated one.
 
-    A copy: other requests keep the negotiated version.  ``feature`` is what the user wrote, for the message.
-
-    :raises CommandError: the server's maximum is lower.  It is asked first, because a server that does not
-        know the version may answer with no more than "internal error".
+    Raises CommandError, with ``feature`` as the user wrote it, where the server's maximum is lower. That is asked
+    first, because a server that does not know the version may answer with no more than "internal error".
     """
     current = client.versions.get_current()
     newest = getattr(current, "max_version", None) or "1.1"
@@ -46,6 +43,13 @@ def at_placement_version(
     http = copy.copy(client.http_client)
     http.api_version = version
     return http
+
+
+def segment(ident: str) -> str:
+    """A name or uuid as one part of a path. Raises CommandError for an empty one: it would be another path without."""
+    if not ident:
+        raise exceptions.CommandError("An empty text names nothing. Give the name or the uuid.")
+    return urllib.parse.quote(ident, safe="")
 
 
 def containers_at_most(client: zun_client.Client, version: str) -> containers.ContainerManager:
@@ -88,7 +92,7 @@ def placed(
     version: api_versions.APIVersion = PLACEMENT_VERSION,
 ) -> Iterator[None]:
     """Within the block, ``client.containers`` speaks microversion ``version`` and creates with ``fields``."""
-    with _managed(client, at_placement_version(client, feature, version), fields):
+    with _managed(client, http_at(client, feature, version), fields):
         yield
 
 

@@ -4,6 +4,7 @@
 import inspect
 import itertools
 import pathlib
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,12 +22,21 @@ T = TypeVar("T")
 _names = itertools.count(1)
 
 
-@pytest.fixture
-def database(tmp_path: pathlib.Path) -> Iterator[str]:
-    """An empty database of this test's own, configured for the process. Gives its URL."""
-    url = f"sqlite:///{tmp_path}/zun.sqlite"
-    session.configure(url)
+@pytest.fixture(scope="session")
+def empty_tables(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """An SQLite file to be copied: that takes a fifth of the time of making the tables."""
+    path = tmp_path_factory.mktemp("tables") / "zun.sqlite"
+    session.configure(f"sqlite:///{path}")
     models.metadata.create_all(session.engine())
+    session.dispose()
+    return path
+
+
+@pytest.fixture
+def database(tmp_path: pathlib.Path, empty_tables: pathlib.Path) -> Iterator[str]:
+    """An empty database of this test's own, configured for the process. Gives its URL."""
+    url = f"sqlite:///{shutil.copyfile(empty_tables, tmp_path / 'zun.sqlite')}"
+    session.configure(url)
     yield url
     session.dispose()
 

@@ -14,6 +14,7 @@ from oslo_utils import uuidutils
 
 from zun.api.schemas import Field
 from zun.api.settings import Range
+from zun.common import logs
 
 ANYTHING = Field({})
 
@@ -189,7 +190,6 @@ SIGNAL = Field(
     lambda value: _SIGNALS.get(value),
 )
 
-_TIME_FORMAT = "%Y-%m-%d %H:%M:%S,%f"
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2},\d{1,3}", re.ASCII)
 
 
@@ -204,7 +204,7 @@ def _since(value: Any) -> str | None:
     if found is None:
         raise ValueError("seconds since 1970 or a time as 'YYYY-MM-DD HH:MM:SS,mmm' is wanted")
     try:
-        datetime.datetime.strptime(found[0], _TIME_FORMAT)
+        datetime.datetime.strptime(found[0], logs.TIME_FORMAT)
     except ValueError:
         raise ValueError(f"{found[0]} is no time that exists") from None
     return found[0]

@@ -8,7 +8,7 @@ import datetime
 
 def of_resource(value: datetime.datetime | None) -> str | None:
     """``2026-01-31 12:00:00``, with ``.ffffff`` where there is a fraction."""
-    return None if value is None else (value if value.tzinfo is None else value.replace(tzinfo=None)).isoformat(" ")
+    return None if value is None else value.replace(tzinfo=None).isoformat(" ")
 
 
 def of_service(value: datetime.datetime | None) -> str | None:

@@ -9,10 +9,10 @@ from docker import errors as docker_errors
 from docker.utils import version_gte
 
 from zun.common import exceptions
+from zun.common.logs import since_epoch, tail_lines
 from zun.common.units import MIB
 from zun.container.docker.client import OnEngine, object_name
 from zun.container.driver import ContainerView
-from zun.container.logs import since_epoch, tail_lines
 
 #: An agent must not run out of memory because somebody executes "yes", or has run it all night; and brokers refuse
 #: messages that are larger than some times this.

@@ -153,21 +153,24 @@ def test_the_runtime_waits_for_no_sender(database, context, space):
 
 def test_one_that_is_closed_while_the_runtime_is_at_it(database, context, space):
     """It breaks off, and the file goes with the last one who has to do with it."""
-    going, go_on = threading.Event(), threading.Event()
+    going, go_on, wanted = threading.Event(), threading.Event(), []
 
     def chunks():
         yield b"x"
         going.set()
-        go_on.wait(60)
+        assert go_on.wait(60)
         yield b"x"
+        wanted.append("more")
 
     runtime = Runtime(chunks())
     transfers = archives.Archives(runtime, space)
     transfer = transfers.open_get(new_container(context), "/")["id"]
-    going.wait(60)
+    assert going.wait(60)
     transfers.close(transfer)
+    assert not is_free(space)
     go_on.set()
-    wait_for(lambda: not runtime.locked and is_free(space))
+    wait_for(lambda: is_free(space))
+    assert (runtime.locked, wanted) == (False, [])
 
 
 def is_free(space):

@@ -97,7 +97,8 @@ def test_it_is_started_and_unpaused_again(cloud, context, driver):
     driver.pause(container)
     becomes(container, status="Paused")
     driver.unpause(container)
-    becomes(container, status="Running")
+    row = becomes(container, status="Running")
+    assert (row["cpuset"], row["task_state"]) == (container.cpuset, None)
 
 
 def test_a_restart_by_policy_is_seen(cloud, context, driver):
@@ -262,6 +263,7 @@ def test_what_happens_during_a_resize_is_looked_at_after_it(narrow, context):
         narrow.drivers["one"].exit(container.uuid, 3)
         wait_for(lambda: locks.wanted()[container.uuid] == 2)
         wait_for(lambda: locks.wanted()[container.uuid] == 1)  # the look has given up
+        assert db.get(container.uuid)["status"] == "Running"
     becomes(container, status="Stopped", exit_code=3)
 
 
@@ -388,12 +390,12 @@ def held(cloud, container):
     return cloud.agents["one"].tracker.usage.claim(container.uuid)
 
 
-def free_again(cloud, context):
-    """Everything of the host can be had."""
+def who_wants_all(cloud, context):
+    """Status and reason of a container that asks for everything of the host."""
     # The agent gives back first and tells then.
     wait_for(lambda: not cloud.scheduler.table.host("one").usage.held_cpus)
     taken = cloud.run(context, cpu_policy="dedicated", cpu=4.0, memory=1024)
-    assert (taken.status, taken.status_reason) == ("Running", None)
+    return taken.status, taken.status_reason
 
 
 def test_what_ends_and_removes_itself_gives_back_what_it_held(cloud, context, driver):
@@ -402,7 +404,7 @@ def test_what_ends_and_removes_itself_gives_back_what_it_held(cloud, context, dr
     driver.exit(container.uuid, 1)
     becomes(container, status="Deleted", cpuset=None)
     wait_for(lambda: held(cloud, container) is None)
-    free_again(cloud, context)
+    assert who_wants_all(cloud, context) == ("Running", None)
 
 
 def test_so_does_what_is_stopped(cloud, context, driver):
@@ -411,13 +413,14 @@ def test_so_does_what_is_stopped(cloud, context, driver):
     cloud.compute_api.stop(context, container, timeout=1)
     becomes(container, status="Deleted", cpuset=None, task_state=None)
     wait_for(lambda: held(cloud, container) is None)
-    free_again(cloud, context)
+    assert who_wants_all(cloud, context) == ("Running", None)
 
 
 def test_what_removed_itself_is_cleared_away_later(cloud, context, driver):
     container = cloud.run(context, auto_remove=True)
     driver.exit(container.uuid)
     becomes(container, status="Deleted")
+    assert db.get(container.uuid)["cpuset"] is None
     driver.join_events()  # stands for the next comparison of all
     cloud.gone(container)
 

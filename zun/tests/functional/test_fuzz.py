@@ -274,7 +274,7 @@ def _known_good(operation: Any) -> dict[str, Any]:
     }.get(operation.get("operationId", ""), {})
 
 
-def _send(application: Any, resources: Resources, place: Any, path_value: str, who: str, **request: Any) -> None:
+def _check(application: Any, resources: Resources, place: Any, path_value: str, who: str, **request: Any) -> None:
     path, method, _ = place
     chosen = resources.of(path) if path_value == "" and "{" in path else {}
     parts = [chosen.get(part.strip("{}"), path_value or "x") if "{" in part else part for part in path.split("/")]
@@ -307,7 +307,7 @@ _ODD_PATHS = st.sampled_from(["", "", "", "x", *_BAD_TEXTS]) | st.text(min_size=
     | st.sampled_from(["a=%ff", "limit=%00", "a=1&a=2"]),
 )
 def test_odd_requests(application, resources, place, path, who, headers, content_type, raw, query):
-    _send(application, resources, place, path, who, raw=raw, content_type=content_type, headers=headers, query=query)
+    _check(application, resources, place, path, who, raw=raw, content_type=content_type, headers=headers, query=query)
 
 
 @fuzzed_more
@@ -320,7 +320,7 @@ def test_odd_values_of_members(application, resources, data, place, path, who, v
     if "registry" in good:
         inner = data.draw(st.sampled_from(["domain", "name", "username", "password"]))
         body = {"registry": {**good["registry"], inner: value}}
-    _send(application, resources, place, path, who, raw=json.dumps(body).encode())
+    _check(application, resources, place, path, who, raw=json.dumps(body).encode())
 
 
 @fuzzed_more
@@ -330,4 +330,4 @@ def test_odd_values_of_members(application, resources, data, place, path, who, v
 def test_odd_values_of_queries(application, resources, data, place, who, value):
     member = data.draw(st.sampled_from(_members(place[2])))
     query = urllib.parse.urlencode({member: value}, errors="surrogatepass")
-    _send(application, resources, place, "", who, query=query)
+    _check(application, resources, place, "", who, query=query)

@@ -145,8 +145,8 @@ def test_a_container_that_ends_by_itself_is_seen(allinone):
     def shown():
         return allinone.api.get(f"/containers/{made}")
 
-    wait_for(lambda: shown()["status"] == "Stopped", 60)
     wait_for(lambda: (shown()["status_detail"] or "").startswith("Exited(3)"), 60)
+    assert shown()["status"] == "Stopped"
 
 
 def test_the_stock_client_lives_a_whole_life(allinone):

@@ -187,6 +187,7 @@ def test_after_a_lost_connection_everything_is_compared(database, docker_url, tm
             behind.delete(removed, force=True)
             proxy.open()
             seen("connection: killed", lambda: row(killed), status="Stopped", exit_code=137)
-            seen("connection: removed", lambda: row(removed), status="Error")
+            gone = seen("connection: removed", lambda: row(removed), status="Error")
+            assert gone["status_reason"] == GONE
         finally:
             host.clean()

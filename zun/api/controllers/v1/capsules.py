@@ -68,9 +68,8 @@ class Capsules:
         )
         fields = asked.capsule
         fields["request"] |= requested.host_of_volumes(call.context, fields)
-        owner = {"project_id": call.context.project_id, "user_id": call.context.user_id}
         # As of the reference's: always the default choice of network.
-        row = db.insert({**fields, **owner}, asked.members, nets.wanted(str(call.context.project_id), None))
+        row = db.insert({**fields, **call.access.own}, asked.members, nets.wanted(str(call.context.project_id), None))
         one_container.schedule(self._scheduler, call.context, Container.from_row(call.context, row))
         location = f"{call.base_url}/v1/capsules/{row['uuid']}"
         return Answer(self._shown(row, db.members([row["uuid"]])[row["uuid"]], call), 202, {"Location": location})

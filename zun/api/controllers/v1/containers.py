@@ -12,7 +12,7 @@ from typing import Any
 
 from oslo_utils import timeutils, uuidutils
 
-from zun.api import all_projects, committed, creation, hints, microversion, nets, paging
+from zun.api import all_projects, creation, hints, microversion, nets, paging
 from zun.api.controllers.v1 import host_up, one_container, requested
 from zun.api.controllers.v1.parts import Parts
 from zun.api.controllers.v1.sub_actions import SubActions
@@ -25,7 +25,6 @@ from zun.api.views import containers as views
 from zun.common import exceptions, states
 from zun.common.states import Status
 from zun.db import containers as db
-from zun.db import registries as db_registries
 from zun.objects import Container
 
 NOUN = views.NOUN
@@ -102,22 +101,9 @@ class Containers:
         run = schemas.CREATE_QUERY(call.query).get("run", False)
         given = self._create_schemas[call.version](call.body)
         call.access.require("container:create")
-        creation.check_gates(given, call.version)
-        hints.check_gates(given.get("hints") or {}, call.version)
-        requested.check_policies(call.access, given)
-        fields = creation.container_fields(given, run=run, version=call.version, settings=self._settings)
-        if given.get("registry"):
-            fields["registry_id"] = db_registries.find(call.context, given["registry"])["uuid"]
+        fields = requested.fields(call, given, run=run, settings=self._settings)
         fields.setdefault("name", creation.generated_name(self._random))
-        fields["request"] |= requested.host_of(given)
-        fields["request"] |= requested.host_of_volumes(call.context, fields)
-        asked = hints.resolved(call.context, given.get("hints") or {})
-        fields["request"] |= {"hints": asked}
-        fields["request"] |= committed.wanted(
-            call.context.project_id, given["image"], registry=given.get("registry"), host=fields["request"]["host"]
-        )
-        fields["group_uuid"] = asked.get(hints.GROUP)
-        container = Container(call.context, project_id=call.context.project_id, user_id=call.context.user_id, **fields)
+        container = Container(call.context, **call.access.own, **fields)
         wanted = nets.wanted(container.project_id, given.get("nets"))
         try:
             self._insert(container, wanted, may_rename=not given.get("name"))

@@ -52,8 +52,7 @@ class Groups:
             raise exceptions.InvalidValue(
                 f"rules: max_per_host is for policy {Policy.ANTI_AFFINITY}; leave it out for {given['policy']}."
             )
-        owner = {"project_id": call.context.project_id, "user_id": call.context.user_id}
-        row = db.insert({**owner, "name": given["name"], "policy": given["policy"], "rules": rules})
+        row = db.insert({**call.access.own, "name": given["name"], "policy": given["policy"], "rules": rules})
         location = f"{call.base_url}/v1/groups/{row['uuid']}"
         return Answer(views.show(row, (), call.base_url), 201, {"Location": location})
 

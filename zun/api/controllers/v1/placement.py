@@ -6,7 +6,7 @@ from typing import Any
 
 from oslo_utils import uuidutils
 
-from zun.api import committed, creation, hints, microversion
+from zun.api import microversion
 from zun.api.controllers.v1 import requested
 from zun.api.controllers.v1.parts import Parts
 from zun.api.request import Call
@@ -63,20 +63,9 @@ class Placement:
         return Answer(views.capacity(answer, hosts=call.access.allows("placement:capacity:host")))
 
     def _imagined(self, call: Call, given: Mapping[str, Any]) -> Container:
-        """The container that a create with these fields would make, checked as there; it gets no row."""
-        hints.check_gates(given.get("hints") or {}, call.version)
-        requested.check_policies(call.access, given)
-        fields = creation.container_fields(given, run=False, version=call.version, settings=self._settings)
-        fields["request"] |= requested.host_of(given)
-        asked = hints.resolved(call.context, given.get("hints") or {})
-        fields["request"] |= requested.host_of_volumes(call.context, fields) | {"hints": asked}
-        if "image" in given:
-            fields["request"] |= committed.wanted(
-                call.context.project_id, given["image"], registry=None, host=fields["request"]["host"]
-            )
-        fields["group_uuid"] = asked.get(hints.GROUP)
-        owner = {"project_id": call.context.project_id, "user_id": call.context.user_id}
+        """The container that a create with these fields would make; it gets no row."""
+        fields = requested.fields(call, given, run=False, settings=self._settings)
         empty = {name: None for name, field in Container.fields.items() if field.nullable}
-        container = Container(call.context, **{**empty, "uuid": uuidutils.generate_uuid(), **owner, **fields})
+        container = Container(call.context, **{**empty, "uuid": uuidutils.generate_uuid(), **call.access.own, **fields})
         container.obj_set_defaults()
         return container

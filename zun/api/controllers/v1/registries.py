@@ -52,8 +52,7 @@ class Registries:
     def create(self, call: Call) -> Answer:
         given = schemas.CREATE(call.body)["registry"]
         call.access.require("registry:create")
-        owner = {"project_id": call.context.project_id, "user_id": call.context.user_id}
-        row = db.insert({**owner, **self._encrypted(given)})
+        row = db.insert({**call.access.own, **self._encrypted(given)})
         location = {"Location": f"{call.base_url}/v1/registries/{row['uuid']}"}
         return Answer({"registry": views.show(row, call.base_url)}, 201, location)
 

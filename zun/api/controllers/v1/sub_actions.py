@@ -253,16 +253,7 @@ class SubActions:
         return Answer(None)
 
     def _logs(self, container: Container, given: Given, call: Call) -> Answer:
-        text = self._compute.logs(
-            call.context,
-            container,
-            stdout=given.get("stdout", True),
-            stderr=given.get("stderr", True),
-            timestamps=given.get("timestamps", False),
-            tail=given.get("tail", "all"),
-            since=given.get("since"),
-        )
-        return Answer(text)
+        return Answer(self._compute.logs(call.context, container, **given))
 
     def _top(self, container: Container, given: Given, call: Call) -> Answer:
         return Answer(self._compute.top(call.context, container, ps_args=given.get("ps_args")))

@@ -89,8 +89,19 @@ class ComputeMessages:
         changed.save()
         return changed
 
-    def logs(self, context: RequestContext, container: Container, **arguments: Any) -> str:
-        self._send("logs", container, **arguments)
+    def logs(
+        self,
+        context: RequestContext,
+        container: Container,
+        *,
+        stdout: bool = True,
+        stderr: bool = True,
+        timestamps: bool = False,
+        tail: str = "all",
+        since: str | None = None,
+    ) -> str:
+        how = {"stdout": stdout, "stderr": stderr, "timestamps": timestamps, "tail": tail, "since": since}
+        self._send("logs", container, **how)
         return "one\ntwo\n"
 
     def execute(self, context: RequestContext, container: Container, command: list[str]) -> tuple[str, int]:

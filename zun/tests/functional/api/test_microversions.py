@@ -114,15 +114,14 @@ WINDOWS = [
 ]
 
 
-@pytest.mark.parametrize("version", [1, 3, 4, 5, 6, 7, 8, 12, 13, 14, 15, 18, 19, 26, 27, 40, 41, 42])
 @pytest.mark.parametrize(("method", "path", "first", "last"), WINDOWS)
-def test_windows(admin_api, method, path, first, last, version):
-    reply = admin_api.at(f"1.{version}").send(method, path, {"name": "new-name"} if method == "POST" else {})
-    if first <= version <= last:
-        assert reply.status != 406
-    else:
-        assert (reply.refusal, reply.error["title"]) == ((406, ""), "Not Acceptable")
-        assert reply.headers["openstack-api-version"] == f"container 1.{version}"
+def test_windows(admin_api, method, path, first, last):
+    for version in (1, 3, 4, 5, 6, 7, 8, 12, 13, 14, 15, 18, 19, 26, 27, 40, 41, 42):
+        reply = admin_api.at(f"1.{version}").send(method, path, {"name": "new-name"} if method == "POST" else {})
+        assert (reply.status != 406) == (first <= version <= last), version
+        if reply.status == 406:
+            assert (reply.refusal, reply.error["title"]) == ((406, ""), "Not Acceptable")
+            assert reply.headers["openstack-api-version"] == f"container 1.{version}"
 
 
 DEDICATED = {"cpu_policy": "dedicated", "cpu": 2, "memory": 64}

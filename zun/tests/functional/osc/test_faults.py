@@ -14,7 +14,7 @@ from osc_lib import exceptions
 from zunclient import api_versions
 from zunclient.v1 import client as zun_client
 
-from zun.osc import aggregates, capsules, containers, each, groups, hosts, images, networks, registries
+from zun.osc import aggregates, capsules, containers, each, groups, hosts, images, networks, questions, registries
 from zun.tests.functional.osc.recorder import Asked, serving
 
 BROKEN = (409, {"errors": [{"title": "it is paused", "detail": "it is paused", "status": 409}]})
@@ -188,6 +188,25 @@ def test_a_name_with_a_slash_is_searched_for():
     with serving({("GET", path): (200, [{"name": "lib/busybox"}])}) as server:
         status, printed = execute(images.SearchImage, server, "lib/busybox")
     assert status == 0 and "lib/busybox" in printed
+
+
+@pytest.mark.parametrize(
+    ("command", "argv"),
+    [
+        (aggregates.SetAggregate, ["--no-zone", ""]),
+        (groups.ShowGroup, [""]),
+        (hosts.AuditHost, [""]),
+        (hosts.ShowHostTopology, [""]),
+        (images.SearchImage, [""]),
+        (images.ShowImage, [""]),
+        (networks.ShowNetwork, [""]),
+        (questions.ExplainContainer, [""]),
+    ],
+)
+def test_an_empty_name_asks_for_nothing_else(command, argv):
+    with serving({}, max_version="1.42") as server, pytest.raises(exceptions.CommandError, match="names nothing"):
+        execute(command, server, *argv)
+    assert server.asked_of_v1 == []
 
 
 def test_words_of_a_command_arrive_as_they_were_typed():

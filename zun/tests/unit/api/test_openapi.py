@@ -48,7 +48,8 @@ NO_PAGES = {"services"}
 @pytest.mark.parametrize("version", [1, 4, 13, 19, 40, 41, 42])
 @pytest.mark.parametrize("auth_strategy", ["keystone", "noauth"])
 def test_the_document_is_valid(version, auth_strategy):
-    openapi_spec_validator.validate(document(v1(version), auth_strategy))
+    made = document(v1(version), auth_strategy)
+    assert list(openapi_spec_validator.OpenAPIV31SpecValidator(made).iter_errors()) == []
 
 
 @pytest.mark.parametrize("version", microversion.EVERY, ids=str)

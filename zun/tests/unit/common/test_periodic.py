@@ -2,6 +2,7 @@
 import itertools
 import threading
 
+import kombu.exceptions
 import pytest
 from oslo_db import exception as db_exc
 
@@ -58,8 +59,15 @@ def test_a_failing_task_runs_again_and_harms_no_other(run):
     assert failing.enough.wait(10) and other.enough.wait(10)
 
 
-def test_a_database_that_is_away_is_one_line_of_the_log(run, caplog):
-    away = db_exc.DBConnectionError(RuntimeError("Lost connection\n[SQL: SELECT 1]"))
+@pytest.mark.parametrize(
+    "away",
+    [
+        db_exc.DBConnectionError(RuntimeError("Lost connection\n[SQL: SELECT 1]")),
+        kombu.exceptions.OperationalError("Lost connection"),
+    ],
+    ids=["database", "broker"],
+)
+def test_what_is_away_is_one_line_of_the_log(run, caplog, away):
     task = Task(enough=3, error=away)
     run((task.run, OFTEN))
     assert task.enough.wait(10)

@@ -347,6 +347,7 @@ class DriverContract:
         rig.driver.stop(container, 0)
         wait_for(lambda: rig.driver.show(container) is None)
         rig.driver.delete(container, force=True)
+        assert rig.driver.show(container) is None
 
     def test_delete_while_it_removes_itself(self, rig: Rig) -> None:
         container = rig.running(auto_remove=True)

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zun.common import exceptions
 from zun.container.docker.console import payload, stats_summary
-from zun.container.logs import since_epoch, tail_lines
 
 MIB = 1 << 20
 
@@ -29,37 +27,6 @@ def test_payload_does_not_depend_on_chunks(frames: list[tuple[int, bytes]], cuts
 
 def test_payload_gives_what_is_there_of_a_broken_frame() -> None:
     assert b"".join(payload(iter([struct.pack(">BxxxL", 1, 10) + b"half"]))) == b"half"
-
-
-@pytest.mark.parametrize(
-    ("tail", "expected"),
-    [("all", "all"), (None, "all"), ("", "all"), ("ten", "all"), ("10", 10), (10, 10), ("0", 0), ("-1", "all")],
-)
-def test_tail_lines(tail: str | int | None, expected: int | str) -> None:
-    assert tail_lines(tail) == expected
-
-
-@pytest.mark.parametrize(
-    ("since", "expected"),
-    [
-        (None, None),
-        ("", None),
-        (0, None),
-        (-5, None),
-        ("nan", None),
-        ("1000000000", 1e9),
-        (1000000000.5, 1000000000.5),
-        ("2001-09-09 01:46:40,250", 1000000000.25),
-    ],
-)
-def test_since_epoch(since: str | int | float | None, expected: float | None) -> None:
-    assert since_epoch(since) == expected
-
-
-@pytest.mark.parametrize("since", ["yesterday", "2001-09-09", "2001-13-09 01:46:40,250"])
-def test_since_nonsense(since: str) -> None:
-    with pytest.raises(exceptions.InvalidValue, match="YYYY"):
-        since_epoch(since)
 
 
 def sample(details: dict[str, int], **members: Any) -> dict[str, Any]:

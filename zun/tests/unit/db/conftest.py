@@ -8,6 +8,7 @@ a failure.
 
 import contextlib
 import os
+import shutil
 import uuid
 
 import pytest
@@ -83,11 +84,10 @@ def lasting_databases():
 
 
 @pytest.fixture(params=BACKENDS)
-def database(request, tmp_path):
+def database(request, tmp_path, empty_tables):
     """A database with empty tables, configured for the process. Gives the name of its kind."""
     if request.param == "sqlite":
-        with _configured(f"sqlite:///{tmp_path}/zun.sqlite"):
-            models.metadata.create_all(session.engine())
+        with _configured(f"sqlite:///{shutil.copyfile(empty_tables, tmp_path / 'zun.sqlite')}"):
             yield request.param
         return
     with _configured(request.getfixturevalue("lasting_databases")(request.param)):

@@ -5,9 +5,11 @@ from datetime import UTC, datetime
 
 from zun.common import exceptions
 
+TIME_FORMAT = "%Y-%m-%d %H:%M:%S,%f"  # UTC
+
 
 def tail_lines(tail: str | int | None) -> int | str:
-    """Return a number of lines or "all", which is what anything else than a number means."""
+    """A number of lines or "all", which is what anything else than a number means."""
     try:
         lines = int(tail)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -16,14 +18,14 @@ def tail_lines(tail: str | int | None) -> int | str:
 
 
 def since_epoch(since: str | int | float | None) -> float | None:
-    """Return epoch seconds, None for "from the beginning". InvalidValue for a text in neither format."""
+    """Epoch seconds, None for "from the beginning". InvalidValue for a text in neither format."""
     if since is None or since == "":
         return None
     try:
         seconds = float(since)
     except ValueError:
         try:
-            moment = datetime.strptime(str(since), "%Y-%m-%d %H:%M:%S,%f")
+            moment = datetime.strptime(str(since), TIME_FORMAT)
         except ValueError as exc:
             raise exceptions.InvalidValue(
                 f"'{since}' is no time. Give epoch seconds or 'YYYY-MM-DD HH:MM:SS,mmm' in UTC."
