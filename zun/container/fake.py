@@ -356,6 +356,10 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
         with self._operation("facts", None):
             return self.host_facts
 
+    def ping(self) -> None:
+        with self._operation("ping", None):
+            pass
+
     def _start(self, stopped: RuntimeObject) -> None:
         self._repair(stopped)
         stopped.restarts = 0
