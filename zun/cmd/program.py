@@ -18,6 +18,7 @@ from oslo_log import log as oslo_log
 from zun import conf as zun_conf
 from zun import version
 from zun.common import exceptions, leaving, rpc
+from zun.conf import misspelt
 from zun.db import migration, session
 
 LOG = logging.getLogger(__name__)
@@ -75,6 +76,8 @@ def configure(program: str, argv: Sequence[str] | None = None, **defaults: Any) 
     oslo_log.set_defaults(default_log_levels=[*oslo_log.get_default_log_levels(), *QUIET])
     conf(list(sys.argv[1:] if argv is None else argv), project="zun", prog=program, version=version.release())
     oslo_log.setup(conf, "zun", version.release())
+    for text in misspelt.misspelt(conf):
+        LOG.warning("%s", text)
     return conf
 
 
