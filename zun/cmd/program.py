@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import amqp.exceptions
 import oslo_messaging
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -54,6 +55,13 @@ def without_traceback(main: Callable[[], None]) -> Callable[[], None]:
     def run() -> None:
         try:
             main()
+        except (amqp.exceptions.AccessRefused, amqp.exceptions.NotAllowed) as exc:
+            LOG.debug("Cannot go on", exc_info=True)
+            raise SystemExit(
+                f"The message queue refuses this service: {exc.reply_text.rstrip('.')}. See user, password and vhost "
+                "of [DEFAULT] transport_url; 'rabbitmqctl list_vhosts' and 'rabbitmqctl list_permissions -p VHOST' "
+                "tell what there is."
+            ) from exc
         except _NOT_OURS as exc:
             LOG.debug("Cannot go on", exc_info=True)
             raise SystemExit(str(exc)) from exc
