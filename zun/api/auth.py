@@ -112,6 +112,12 @@ def _unauthorized(start_response: Callable[..., Any], challenge: str) -> Iterabl
     return [body]
 
 
+def _unchecked() -> exceptions.Unavailable:
+    return exceptions.Unavailable(
+        "The token cannot be checked with keystone. Try again; tell the operator if it stays so."
+    )
+
+
 def _keystone(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
     """Have keystone's middleware check the token; it answers 401 itself.
 
@@ -151,12 +157,17 @@ def _keystone(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
             if status.startswith("503") and ("Content-Type", request.JSON) not in headers:
-                raise exceptions.Unavailable(  # its own page is HTML
-                    "Keystone does not answer, so the token cannot be checked. Try again; tell the operator if it "
-                    "stays so."
-                )
+                raise _unchecked()  # its own page is HTML; the reason is in its own line of the log
             return start_response(status, headers, exc_info)
 
-        return checked(environ, start)
+        try:
+            return checked(environ, start)
+        except keystoneauth1.exceptions.CatalogException as exc:
+            LOG.error(
+                "A token cannot be checked, as keystone's catalogue has no way back to keystone: %s. See "
+                "[keystone_authtoken] interface, region_name and project_name",
+                str(exc).rstrip("."),
+            )
+            raise _unchecked() from exc
 
     return middleware

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import amqp.exceptions
 import oslo_messaging
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -18,6 +19,7 @@ from oslo_log import log as oslo_log
 from zun import conf as zun_conf
 from zun import version
 from zun.common import exceptions, leaving, rpc
+from zun.conf import misspelt
 from zun.db import migration, session
 
 LOG = logging.getLogger(__name__)
@@ -53,6 +55,13 @@ def without_traceback(main: Callable[[], None]) -> Callable[[], None]:
     def run() -> None:
         try:
             main()
+        except (amqp.exceptions.AccessRefused, amqp.exceptions.NotAllowed) as exc:
+            LOG.debug("Cannot go on", exc_info=True)
+            raise SystemExit(
+                f"The message queue refuses this service: {exc.reply_text.rstrip('.')}. See user, password and vhost "
+                "of [DEFAULT] transport_url; 'rabbitmqctl list_vhosts' and 'rabbitmqctl list_permissions -p VHOST' "
+                "tell what there is."
+            ) from exc
         except _NOT_OURS as exc:
             LOG.debug("Cannot go on", exc_info=True)
             raise SystemExit(str(exc)) from exc
@@ -75,6 +84,8 @@ def configure(program: str, argv: Sequence[str] | None = None, **defaults: Any) 
     oslo_log.set_defaults(default_log_levels=[*oslo_log.get_default_log_levels(), *QUIET])
     conf(list(sys.argv[1:] if argv is None else argv), project="zun", prog=program, version=version.release())
     oslo_log.setup(conf, "zun", version.release())
+    for text in misspelt.misspelt(conf):
+        LOG.warning("%s", text)
     return conf
 
 

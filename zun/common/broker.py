@@ -8,6 +8,7 @@ The page ``decisions/a-cheaper-message`` of the contributor guide says what is r
 import math
 import socket
 import struct
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -78,11 +79,34 @@ class _Transport(TCPTransport):  # type: ignore[misc]
         self._quick_recv, self._write = read, write
 
 
+class _Publisher(threading.local):
+    """``limited``: this thread publishes for somebody who does not wait for the broker as long as it takes."""
+
+    limited = False
+
+
+_publisher = _Publisher()
+
+
+class Blocked(Exception):
+    """The broker takes no messages, and whoever publishes does not wait until it does."""
+
+
 class _Connection(pyamqp.Connection):  # type: ignore[misc]
     def Transport(self, host: str, connect_timeout: float, ssl: Any = False, *timeouts: Any, **more: Any) -> Any:
         if ssl:
             return super().Transport(host, connect_timeout, ssl, *timeouts, **more)
         return _Transport(host, connect_timeout, *timeouts, **more)
+
+    def _on_blocked(self) -> None:
+        """As the library's, which then waits for the confirmation: until the broker has memory and disk again.
+
+        It reads nothing more from this connection, not even that it is closed.
+        """
+        super()._on_blocked()
+        if _publisher.limited:
+            self.collect()
+            raise Blocked("it takes no messages, as its memory or disk runs out; see 'rabbitmq-diagnostics alarms'")
 
     def blocking_read(self, timeout: float | None = None) -> Any:
         """As the library's, which changes the socket's timeout and changes it back for each frame.
@@ -115,19 +139,23 @@ def _ensured(self: impl_rabbit.Connection, method: Callable[[], Any], *arguments
 
     What does go wrong is raised again inside the library's own, as if it had made the first attempt.
     """
-    if self.channel is None:
-        return _ensure(self, method, *arguments, **named)
-    try:
-        return method()
-    except Exception as exc:
-        failures = [exc]
+    failures: list[Exception] = []
 
     def attempt() -> Any:
         if failures:
             raise failures.pop()
         return method()
 
-    return _ensure(self, attempt, *arguments, **named)
+    _publisher.limited = named.get("retry") is not None
+    try:
+        if self.channel is not None:
+            try:
+                return method()
+            except Exception as exc:
+                failures.append(exc)
+        return _ensure(self, attempt, *arguments, **named)
+    finally:
+        _publisher.limited = False
 
 
 def _set_timeout_once(self: impl_rabbit.Connection, timeout: float | None = None) -> None:

@@ -77,6 +77,7 @@ class Creation:
                 return
             by_default = self._set_default_disk(container)
             try:
+                self._see_runtime()
                 claim = self._tracker.container_claim(container, limits)
                 with claim:
                     committed = self._commit(context, container, claim)
@@ -99,6 +100,15 @@ class Creation:
                 return
             if committed is not None:  # from here on its row says what it holds
                 self._build(context, container, claim.plan, committed)
+
+    def _see_runtime(self) -> None:
+        """Raise ClaimRefused where the runtime is down: the host looks empty, and would get one container after the
+        other to fail with.
+        """
+        try:
+            self._driver.ping()
+        except exceptions.Unavailable as exc:
+            raise exceptions.ClaimRefused(reason="its container runtime does not answer") from exc
 
     def resume(self, context: RequestContext, uuid: str) -> bool:
         """Go on with a creation whose claim was committed. Returns whether the container is being created."""

@@ -588,6 +588,10 @@ class Facts(Protocol):
 
     def facts(self) -> HostFacts: ...
 
+    def ping(self) -> None:
+        """Raise Unavailable when the runtime does not answer, within seconds also when it hangs."""
+        ...
+
 
 @runtime_checkable
 class ContainerDriver(

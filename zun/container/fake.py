@@ -357,6 +357,10 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
         with self._operation("facts", None):
             return self.host_facts
 
+    def ping(self) -> None:
+        with self._operation("ping", None):
+            pass
+
     def _stop(self, running: RuntimeObject, timeout: int | None, *, keep: bool = False) -> None:
         """One that ignores SIGTERM may be killed by others meanwhile: waiting gives the runtime's lock back."""
         pid = running.pid

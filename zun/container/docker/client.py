@@ -14,7 +14,7 @@ from docker import errors as docker_errors
 from docker.transport import UnixHTTPAdapter
 from docker.transport.unixconn import UnixHTTPConnectionPool
 
-from zun.container.docker.errors import translated
+from zun.container.docker.errors import Adviser, translated
 from zun.container.driver import ContainerView
 
 PATIENCE = 3600.0  # seconds
@@ -94,6 +94,7 @@ class Engine:
         self.settings = settings
         self._client: APIClient | None = None
         self._connecting = threading.Lock()
+        self._adviser = Adviser()
 
     @property
     def api(self) -> APIClient:
@@ -118,7 +119,7 @@ class Engine:
 
     def translated(self, action: str, uuid: str = "") -> AbstractContextManager[None]:
         """Return a context in which docker-py's errors become ours; ``action`` completes "could not ..."."""
-        return translated(action, uuid, self.settings.api_url)
+        return translated(action, uuid, self.settings.api_url, self._adviser)
 
     def find(self, container: ContainerView) -> dict[str, Any] | None:
         """Return the container's object of this host as Docker describes it, None when there is none.

@@ -3,7 +3,8 @@
 
 import logging
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import requests.exceptions
@@ -23,6 +24,9 @@ FOREIGN = (
     urllib3.exceptions.HTTPError,
     OSError,
 )
+
+#: A daemon that is away is met by whatever is done, and every two seconds by who waits for its events.
+SILENCE_SECONDS = 60.0
 
 # Docker answers some wrong states with 500 (unpause, API 1.41), so the text decides.
 _WRONG_STATE = re.compile(
@@ -76,15 +80,31 @@ def advice(exc: Exception, url: str) -> str:
     )
 
 
+class Adviser:
+    """Tells the operator, and the same once more only after SILENCE_SECONDS."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._told = ""
+        self._quiet_until = 0.0
+
+    def tell(self, text: str) -> None:
+        now = self._now()
+        again = text == self._told and now < self._quiet_until
+        LOG.log(logging.DEBUG if again else logging.WARNING, "%s", text)
+        if not again:
+            self._told, self._quiet_until = text, now + SILENCE_SECONDS
+
+
 @contextmanager
-def translated(action: str, uuid: str, url: str) -> Iterator[None]:
+def translated(action: str, uuid: str, url: str, adviser: Adviser) -> Iterator[None]:
     """Inside, errors of docker-py become the service's own."""
     try:
         yield
     except FOREIGN as exc:
         error = translate(exc, action, uuid)
         if isinstance(error, exceptions.Unavailable):
-            LOG.warning("%s", advice(exc, url))
+            adviser.tell(advice(exc, url))
         raise error from exc
 
 

@@ -18,6 +18,10 @@ LOG = logging.getLogger(__name__)
 _QUOTA_DRIVERS = frozenset({"devicemapper", "btrfs", "zfs", "windowsfilter"})
 
 
+#: Seconds for an answer that costs Docker neither a lock nor the disk: one that takes longer hangs.
+PING_SECONDS = 10
+
+
 class DockerFacts(OnEngine):
     def facts(self) -> HostFacts:
         with self._engine.translated("describe itself"):
@@ -29,6 +33,11 @@ class DockerFacts(OnEngine):
             disk_total_gib=_disk_total_gib(settings.root, info["DockerRootDir"]),
             disk_quota=disk_quota_supported(info, settings.root),
         )
+
+    def ping(self) -> None:
+        with self._engine.translated("answer a ping"):
+            api = self._engine.api
+            api._raise_for_status(api._get(api._url("/_ping"), timeout=PING_SECONDS))  # its ping() takes no timeout
 
 
 def host_facts(info: Mapping[str, Any], *, name: str, disk_total_gib: int, disk_quota: bool) -> HostFacts:

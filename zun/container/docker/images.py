@@ -232,6 +232,16 @@ def _pull_failed(image: str, reason: str) -> exceptions.ZunError:
             "'openstack appcontainer registry create' and create the container with --registry; if that is done, "
             "check them."
         )
+    if "toomanyrequests" in lowered or "too many requests" in lowered:
+        return exceptions.DockerError(
+            f"Image {image} cannot be pulled: {reason}. The registry limits pulls: try again later, or create the "
+            "container with --registry and an account that may pull more."
+        )
+    if "no space left on device" in lowered:
+        return exceptions.DockerError(
+            f"Image {image} cannot be pulled: {reason}. The disk of the host is full: tell its operator, or create the "
+            "container on another host."
+        )
     return exceptions.DockerError(
         f"Image {image} cannot be pulled: {reason}. Check that the host reaches the registry, or put the "
         f"image on the host, where any pull policy but always uses it."

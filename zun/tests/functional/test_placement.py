@@ -49,6 +49,19 @@ def test_a_dedicated_container_runs_on_its_own_cpus_of_one_cell(cloud, context):
     assert held(cloud, container.host) == dict.fromkeys(cpus, container.uuid)
 
 
+def test_a_host_whose_runtime_is_down_gets_no_containers(cloud, context):
+    cloud.drivers["one"].fail("ping", exceptions.Unavailable(), times=1000)
+    containers = [cloud.run(context) for _ in range(3)]  # the first host is ever more the emptier one
+    assert {(each.status, each.host) for each in containers} == {("Running", "two")}
+    cloud.drivers["two"].fail("ping", exceptions.Unavailable(), times=1000)
+    nowhere = cloud.run(context, **DEDICATED)
+    assert (nowhere.status, nowhere.host) == ("Error", None)
+    assert "its container runtime does not answer" in nowhere.status_reason
+    assert nothing_held(cloud)
+    cloud.drivers["one"].end_failures("ping")
+    assert cloud.run(context, **DEDICATED).host == "one"
+
+
 @pytest.fixture
 def halved(database):
     """One host of which CPU 1, the sibling of CPU 0, is offline."""

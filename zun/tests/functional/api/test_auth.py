@@ -114,9 +114,10 @@ class Keystone(BaseHTTPRequestHandler):
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
         url = f"http://127.0.0.1:{self.server.server_port}/v3"
-        endpoints = [{"id": face, "interface": face, "region": None, "url": url} for face in ("internal", "public")]
-        identity = {"type": "identity", "name": "keystone", "endpoints": endpoints}
-        self._reply(201, {"token": {**TOKENS["service"]["token"], "catalog": [identity]}}, X_Subject_Token="service")
+        faces = self.server.faces
+        endpoints = [{"id": face, "interface": face, "region": None, "url": url} for face in faces]
+        catalog = [{"type": "identity", "name": "keystone", "endpoints": endpoints}] if faces else []
+        self._reply(201, {"token": {**TOKENS["service"]["token"], "catalog": catalog}}, X_Subject_Token="service")
 
     def log_message(self, *args):
         pass
@@ -125,6 +126,7 @@ class Keystone(BaseHTTPRequestHandler):
 @pytest.fixture
 def keystone_server():
     server = HTTPServer(("127.0.0.1", 0), Keystone)
+    server.faces = ("internal", "public")  # its own endpoints in its catalogue
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield server
@@ -203,6 +205,17 @@ def test_no_start_without_a_way_to_keystone(configuration, database, scheduler, 
     configuration.set_override("auth_strategy", "keystone", group="api")
     with pytest.raises(SystemExit, match=said):
         api_app.build(configuration, scheduler_api=scheduler, compute_api=compute)
+
+
+@pytest.mark.parametrize("faces", [("public",), ()], ids=["another-interface", "no-catalogue"])
+def test_the_catalogue_has_no_way_back_to_keystone(guarded, keystone_server, caplog, faces):
+    keystone_server.faces = faces
+    reply = Client(guarded).get("/v1/containers", headers={"X-Auth-Token": "member"})
+    assert reply.refusal == (503, "unavailable")
+    (line,) = [each for each in caplog.messages if "no way back to keystone" in each]
+    assert "[keystone_authtoken] interface, region_name" in line
+    keystone_server.faces = ("internal",)
+    assert Client(guarded).get("/v1/containers", headers={"X-Auth-Token": "member"}).status == 200
 
 
 def test_keystone_is_gone(guarded, keystone_server):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import sys
 
+import amqp.exceptions
 import oslo_messaging
 import pytest
 import sqlalchemy as sa
@@ -109,3 +110,21 @@ def test_what_the_operator_mends_is_told_in_one_line(error):
 def test_a_defect_keeps_its_traceback():
     with pytest.raises(KeyError):
         program.without_traceback(lambda: {}["defect"])()
+
+
+@pytest.mark.parametrize(
+    ("refusal", "reason"),
+    [
+        (amqp.exceptions.AccessRefused("ACCESS_REFUSED - Login was refused.", (0, 0)), "Login was refused"),
+        (amqp.exceptions.NotAllowed("NOT_ALLOWED - vhost nope not found", (10, 40)), "vhost nope not found"),
+    ],
+)
+def test_a_queue_that_refuses_the_login_is_told_in_one_line(refusal, reason):
+    @program.without_traceback
+    def main():
+        raise refusal
+
+    with pytest.raises(SystemExit) as told:
+        main()
+    assert reason in str(told.value) and "[DEFAULT] transport_url" in str(told.value)
+    assert "\n" not in str(told.value)

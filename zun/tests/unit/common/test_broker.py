@@ -26,6 +26,7 @@ from zun.common import broker
 from zun.objects.container import Container
 
 HEARTBEAT = 8  # a frame that says nothing more
+METHOD, BLOCKED = 1, (10, 60)
 
 
 @pytest.fixture
@@ -147,6 +148,22 @@ def test_a_read_may_have_a_timeout_of_its_own(wire):
     later.start()
     assert connection.blocking_read() == [HEARTBEAT, 0, b"late"]
     later.join()
+
+
+def test_a_broker_that_takes_no_messages_is_waited_for_as_long_as_was_said(wire, sender):
+    """An alarm of its memory or disk: it tells so and reads nothing more, nor confirms anything, till it is over."""
+    reader, there = wire
+    told = []
+    connection = broker._Connection("nowhere", on_blocked=told.append)
+    connection._transport = reader
+    connection.on_inbound_frame = connection.frame_handler_cls(connection, connection.on_inbound_method)
+    reason = b"low on memory"
+    payload = struct.pack(">HHB", *BLOCKED, len(reason)) + reason
+    there.sendall(2 * (struct.pack(">BHI", METHOD, 0, len(payload)) + payload + b"\xce"))
+    sender.ensure(connection.blocking_read)  # who publishes waits for what comes next
+    with pytest.raises(impl_rabbit.exceptions.MessageDeliveryFailure, match="rabbitmq-diagnostics alarms"):
+        sender.ensure(connection.blocking_read, retry=5)
+    assert len(told) == 2 and not connection.connected
 
 
 @pytest.mark.parametrize(

@@ -647,6 +647,9 @@ class DriverContract:
         finally:
             rig.driver.remove_image("localhost/zun-demo-tagged:1")
 
+    def test_ping(self, rig: Rig) -> None:
+        rig.driver.ping()
+
     def test_facts(self, rig: Rig) -> None:
         mine, theirs = rig.driver.facts(), rig.neighbour.facts()
         assert mine.name != theirs.name

@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
-from collections.abc import Callable
+import pathlib
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from oslo_config import cfg
 
 from zun import objects
+from zun.common import exceptions
 from zun.conf import register_opts
-from zun.container.docker import DockerDriver
+from zun.container.docker import DockerDriver, facts
 from zun.container.docker.client import Settings
 from zun.container.driver import ContainerDriver, ContainerView, RuntimeState
 from zun.container.fake import InMemoryDriver
@@ -51,3 +56,60 @@ def test_states_are_values() -> None:
     assert state.never_started
     with pytest.raises(dataclasses.FrozenInstanceError):
         state.pid = 1  # type: ignore[misc]
+
+
+class Hanging(socketserver.ThreadingUnixStreamServer):
+    """A Docker that has told its version, and answers nothing more until ``goes_on`` is set."""
+
+    daemon_threads = True
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.goes_on = threading.Event()
+        super().__init__(str(path), _Answers)
+
+
+class _Answers(BaseHTTPRequestHandler):
+    server: Hanging
+
+    def do_GET(self) -> None:
+        if not self.path.endswith("/version"):
+            self.server.goes_on.wait()
+        body = b'{"ApiVersion": "1.41"}'
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def address_string(self) -> str:
+        return "a client"
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def hanging(tmp_path: pathlib.Path) -> Iterator[Hanging]:
+    server = Hanging(tmp_path / "docker.sock")
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.goes_on.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_daemon_that_hangs_is_known_sooner_than_by_the_timeout_of_everything(
+    hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = DockerDriver(Settings(f"unix://{hanging.server_address!s}", default_timeout=3600))
+    monkeypatch.setattr(facts, "PING_SECONDS", 0.1)
+    with pytest.raises(exceptions.Unavailable, match="in time"):
+        driver.ping()
+    hanging.goes_on.set()
+    driver.ping()
+
+
+def test_no_daemon_answers_no_ping(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(exceptions.Unavailable):
+        DockerDriver(Settings(f"unix://{tmp_path}/none")).ping()

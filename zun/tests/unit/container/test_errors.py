@@ -7,7 +7,7 @@ import requests
 import urllib3.exceptions
 
 from zun.common import exceptions
-from zun.container.docker.errors import translated
+from zun.container.docker.errors import SILENCE_SECONDS, Adviser, translated
 
 URL = "unix:///x.sock"
 
@@ -45,7 +45,7 @@ def api_error(status: int, text: str, kind: type[docker.errors.APIError] = docke
     ],
 )
 def test_translated(error: Exception, expected: type[exceptions.ZunError], text: str) -> None:
-    with pytest.raises(expected, match=text) as caught, translated("stop", "u", URL):
+    with pytest.raises(expected, match=text) as caught, translated("stop", "u", URL, Adviser()):
         raise error
     assert type(caught.value) is expected
     assert caught.value.__cause__ is error
@@ -62,11 +62,27 @@ def test_translated(error: Exception, expected: type[exceptions.ZunError], text:
 def test_where_the_daemon_is_and_what_to_do_is_told_the_operator_alone(
     reason: OSError, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(exceptions.Unavailable) as caught, translated("connect", "", URL):
+    with pytest.raises(exceptions.Unavailable) as caught, translated("connect", "", URL, Adviser()):
         raise reason if isinstance(reason, requests.exceptions.ReadTimeout) else failed_negotiation(reason)
     (line,) = caplog.messages
     assert re.search(told, line) and URL in line
     assert not any(word in str(caught.value) for word in (URL, "[docker]", "systemctl"))
+
+
+def test_the_same_is_told_again_after_a_while_only(caplog: pytest.LogCaptureFixture) -> None:
+    now = 1000.0
+    adviser = Adviser(lambda: now)
+    for text in ("away", "away", "slow", "slow"):
+        adviser.tell(text)
+    assert told(caplog) == ["away", "slow"]
+    now += SILENCE_SECONDS
+    adviser.tell("slow")
+    adviser.tell("slow")
+    assert told(caplog) == ["away", "slow", "slow"]
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
 
 
 def failed_negotiation(reason: OSError) -> Exception:
@@ -77,6 +93,6 @@ def failed_negotiation(reason: OSError) -> Exception:
 
 @pytest.mark.parametrize("error", [KeyError("defect"), exceptions.InvalidValue("ours")])
 def test_other_errors_pass(error: Exception) -> None:
-    with pytest.raises(type(error)) as caught, translated("stop", "u", URL):
+    with pytest.raises(type(error)) as caught, translated("stop", "u", URL, Adviser()):
         raise error
     assert caught.value is error

@@ -11,6 +11,7 @@ from zun.container.docker.images import (
     DockerImages,
     Layers,
     SingleFlight,
+    _pull_failed,
     forgotten,
     image_facts,
     local_images,
@@ -184,6 +185,21 @@ def test_others_do_not_wait_and_the_next_does_it_again() -> None:
     flight.do("image", work)
     flight.do("image", work)
     assert runs == ["outer", "inner", "outer", "inner"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "next_step"),
+    [
+        ("manifest unknown: manifest unknown", "name and tag"),
+        ("unauthorized: authentication required", "registry create"),
+        ("toomanyrequests: You have reached your pull rate limit", "try again later"),
+        ("write /data/x: no space left on device", "disk of the host is full"),
+        ("dial tcp: lookup registry.example: no such host", "reaches the registry"),
+    ],
+)
+def test_why_a_pull_failed_and_what_to_do(reason: str, next_step: str) -> None:
+    said = str(_pull_failed("web:1", reason))
+    assert reason in said and next_step in said
 
 
 def test_what_an_image_forgets_of_its_container() -> None:
