@@ -28,20 +28,12 @@ def plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Pla
     """The best place for ``request`` on this host, or why there is none.
 
     Exact and deterministic: a refusal means that no choice of CPUs and cells would do, and equal
-    arguments get equal answers. Where the best place would take the last CPUs that shared containers run on, all on
-    cells that are not theirs, it is the best that leaves one of the first of these cells that can spare one.
+    arguments get equal answers.
     """
     view = view_of(topology, request.isolation)
     stocks: Stocks = {}
-    sizes = page_sizes(topology, request)
-    questions = [Question(view, usage, request, size, stocks) for size in sizes]
-    found = _answer(questions)
-    refuges = usage.refuges(view) if request.dedicated else []
-    if refuges and (found is None or usage.takes_pool(view, found)):
-        kept = [[Question(view, usage, request, size, stocks, cell) for size in sizes] for cell in refuges]
-        if found is not None:
-            found = next((answer for each in kept if (answer := _answer(each)) is not None), None)
-        questions = [question for each in kept for question in each]
+    questions = [Question(view, usage, request, size, stocks) for size in page_sizes(topology, request)]
+    found = _in_its_shape(questions) or _in_few_cells(questions)
     if found is not None:
         return found
     refusal = explain(topology, usage, request, questions)
@@ -62,10 +54,6 @@ def page_sizes(topology: HostTopology, request: PlacementRequest) -> list[int | 
     if wanted == topology.page_kib:
         return [None]
     return [size for size in huge if size == wanted]
-
-
-def _answer(questions: list[Question]) -> Plan | None:
-    return _in_its_shape(questions) or _in_few_cells(questions)
 
 
 # The shape that is asked for

@@ -44,8 +44,7 @@ def kept_up(topology: HostTopology, usage: Usage, plan: Plan) -> Plan:
         more = kept & ~(share.cpus.mask | share.withheld.mask)
         if more and not more & usage.held_mask and (more & cell.pool).bit_count() <= usage.budget(view, cell):
             cells[node] = replace(share, withheld=share.withheld | CpuSet.from_mask(more))
-    new = replace(plan, cells=cells)
-    return plan if cells == plan.cells or (usage.refuges(view) and usage.takes_pool(view, new)) else new
+    return plan if cells == plan.cells else replace(plan, cells=cells)
 
 
 def _keeps(topology: HostTopology, plan: Plan, grade: str) -> bool:

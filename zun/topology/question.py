@@ -52,21 +52,14 @@ class Question:
     """
 
     __slots__ = (
-        "_alike", "_caps", "_offers", "_refuge", "_rooms", "_stocks", "dedicated", "held", "page_kib", "request",
-        "rules", "strict", "usage", "view",
+        "_alike", "_caps", "_offers", "_rooms", "_stocks", "dedicated", "held", "page_kib", "request", "rules",
+        "strict", "usage", "view",
     )
 
     def __init__(
-        self,
-        view: HostView,
-        usage: Usage,
-        request: PlacementRequest,
-        page_kib: int | None,
-        stocks: Stocks,
-        refuge: CellView | None = None,
+        self, view: HostView, usage: Usage, request: PlacementRequest, page_kib: int | None, stocks: Stocks
     ) -> None:
-        """``stocks`` are shared by all questions of one request to one usage. ``refuge`` keeps a CPU of its pool."""
-        self._refuge = refuge
+        """``stocks`` are shared by all questions of one request to one usage."""
         self.view = view
         self.usage = usage
         self.request = request
@@ -186,8 +179,6 @@ class Question:
         stock = self._stocks.get(cell.index)
         if stock is None:
             model, held, budget = cell.model, self.held, self.usage.budget(self.view, cell)
-            if cell is self._refuge:
-                budget -= 1  # it has no floor, so its budget is its pool
             if held:
                 held = (held & cell.online) >> cell.base
             stock = self._alike.get((model, held, budget))

@@ -147,16 +147,19 @@ class Usage:
     def floor(self, view: HostView, cell: CellView) -> int:
         """CPUs the pool of ``cell`` must keep for the shared containers it has: at least one if there are any.
 
-        One as well where it is all the pool that the strays of the host have.
+        One as well where it has the first CPU of the pool of the host, and strays depend on that.
         """
         if not self._sharers.get(cell.id):
-            return int(not view.pool & ~self._held & ~cell.pool and self._has_strays(view))
+            pool = view.pool & ~self._held
+            return int(bool(cell.pool & pool & -pool) and self._has_strays(view))
         ratio = view.cpu_ratio
         return max(1, -(-self._demand.get(cell.id, 0) * ratio.denominator // (ratio.numerator * MICRO)))
 
     def _has_strays(self, view: HostView) -> bool:
         """Whether shared containers run on the pool of the whole host, as their own cells have none, and nobody else
         does: no cell's own containers keep them a CPU."""
+        if view.pool_beyond & ~self._held:
+            return False
         strays = False
         for node, count in self._sharers.items():
             if count:
@@ -165,14 +168,6 @@ class Usage:
                     return False
                 strays = True
         return strays
-
-    def refuges(self, view: HostView) -> list[CellView]:
-        """Cells any one of which has to keep a CPU of its pool for strays. None where the floors see to it."""
-        if not self._sharers or not self._has_strays(view):
-            return []
-        cells = [cell for cell in view.cells if cell.pool & ~self._held]
-        elsewhere = view.pool & ~self._held & ~sum(cell.pool for cell in cells)
-        return cells if len(cells) > 1 and not elsewhere else []
 
     def budget(self, view: HostView, cell: CellView) -> int:
         """How many CPUs dedicated containers may still take out of the pool of ``cell``."""
@@ -199,14 +194,7 @@ class Usage:
             if problem is not None:
                 code, words = problem
                 return Refusal(code, words, _free=partial(self.free, topology, plan.isolation))
-        if plan.dedicated and self.refuges(view) and self.takes_pool(view, plan):
-            words = f"shared containers that run on CPUs {self.shared_pool(topology)} would have none left"
-            return Refusal(RefusalCode.SHARED_FLOOR, words, _free=partial(self.free, topology, plan.isolation))
         return None
-
-    def takes_pool(self, view: HostView, plan: Plan) -> bool:
-        """Whether ``plan`` takes every CPU of the pool of the whole host."""
-        return not view.pool & ~self._held & ~_held_by(plan)
 
     def _cpu_problem(self, view: HostView, node: int, share: CellShare, plan: Plan) -> Problem | None:
         if node not in view.index:

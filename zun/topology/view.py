@@ -90,7 +90,8 @@ class HostView:
     """Nodes that have any memory at all: only these may stand in ``cpuset_mems``."""
     dedicated: int
     pool: int
-    """With what a part of a host says of the rest of it."""
+    pool_beyond: int
+    """Of the host of which this is a part."""
     cpu_ratio: Fraction
     """Exact: a floor is a whole number of CPUs, and floats would sometimes round it the wrong way."""
     ram_ratio: Fraction
@@ -154,7 +155,8 @@ def _build(topology: HostTopology, dedicated: int) -> HostView:
         pages={cell.id: cell.pages for cell in topology.cells},
         with_memory=frozenset(cell.id for cell in topology.cells if cell.memory_mib or any(cell.pages.values())),
         dedicated=dedicated,
-        pool=pool | topology.pool_beyond.mask,
+        pool=pool,
+        pool_beyond=topology.pool_beyond.mask,
         cpu_ratio=Fraction(str(topology.cpu_allocation_ratio)),
         ram_ratio=Fraction(str(topology.ram_allocation_ratio)),
         weights=SPREAD if topology.strategy == "spread" else PACK,

@@ -28,16 +28,9 @@ class Best:
 
 
 class Host:
-    """One topology and usage, in sets. The cell ``spare`` keeps a CPU of its pool, whoever is there."""
+    """One topology and usage, in sets."""
 
-    def __init__(
-        self,
-        topology: HostTopology,
-        usage: Usage,
-        request: PlacementRequest,
-        page_kib: int | None,
-        spare: int | None = None,
-    ):
+    def __init__(self, topology: HostTopology, usage: Usage, request: PlacementRequest, page_kib: int | None):
         self.topology, self.request, self.page_kib = topology, request, page_kib
         self.dedicated = request.cpu_policy == "dedicated"
         self.policy, self.isolation = request.thread_policy, request.isolation
@@ -78,6 +71,10 @@ class Host:
                 self.room[cell.id] = floor(size * ram)
             else:
                 self.room[cell.id] = cell.pages.get(page_kib, 0)
+        homes = {
+            node for _, plan in claims for node, share in plan.cells.items()
+            if not plan.dedicated and (share.cpus or share.shared)
+        }
         for _, plan in claims:
             for node, share in plan.cells.items():
                 if node not in self.room:
@@ -91,12 +88,13 @@ class Host:
                     sharers[node] += 1 if share.cpus or share.shared else 0
         self.room = {node: max(0, room) for node, room in self.room.items()}
         self.budget = {}
+        homeless = homes and not any(self.pool.get(node) for node in homes)
         for cell in topology.cells:
             least = 0
             if sharers[cell.id]:
                 least = max(1, ceil(self.demand[cell.id] / (self.cpu_ratio * MICRO)))
-            if cell.id == spare:
-                least = max(1, least)
+            elif homeless and min(self.pool[cell.id], default=-1) == min(set.union(*self.pool.values()), default=-2):
+                least = 1
             self.budget[cell.id] = max(0, len(self.pool[cell.id]) - least)
         self.working = [cell for cell in topology.cells if cell.cpus]
         self.attached = {cell.id: [] for cell in self.working}
@@ -308,33 +306,9 @@ def _fill(host: Host, cells, caps, total, need) -> Best:
 
 
 def best_plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> tuple[Best, int | None] | None:
-    """The best answer and the page size it uses, or None when the request cannot be served.
-
-    One that takes the last CPU which shared containers have, on cells that are not theirs, is none: then each cell in
-    turn keeps one.
-    """
-    found = _best_plan(topology, usage, request)
-    if found is None or not request.dedicated:
-        return found
-    pool = Host(topology, usage, request, None).pool
-    homes = {
-        node for _, plan in usage for node, share in plan.cells.items()
-        if not plan.dedicated and (share.cpus or share.shared)
-    }
-    taken = {cpu for cpus in found[0].cpus.values() for each in cpus for cpu in each}
-    if not homes or any(pool.get(node) for node in homes) or not any(cpus for cpus in pool.values()):
-        return found
-    if any(cpus - taken for cpus in pool.values()):
-        return found
-    kept = (_best_plan(topology, usage, request, spare) for spare in sorted(pool) if pool[spare])
-    return next((each for each in kept if each is not None), None)
-
-
-def _best_plan(
-    topology: HostTopology, usage: Usage, request: PlacementRequest, spare: int | None = None
-) -> tuple[Best, int | None] | None:
+    """The best answer and the page size it uses, or None when the request cannot be served."""
     sizes = page_sizes(topology, request)
-    hosts = {size: Host(topology, usage, request, size, spare) for size in sizes}
+    hosts = {size: Host(topology, usage, request, size) for size in sizes}
     if request.numa_affinity != "none":
         for size in sizes:
             found = best_in_shape(hosts[size])
