@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zun.tests.unit.topology.hosts import like_cells, proof_size, random_case, short_pool_case
+from zun.tests.unit.topology.hosts import like_cells, proof_size, random_case, short_memory_case, short_pool_case
 from zun.tests.unit.topology.oracle import MICRO, Host, best_plan
 from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, budget, plan
 from zun.topology.cores import CellStock
@@ -32,7 +32,7 @@ def check(topology: HostTopology, usage: Usage, request: PlacementRequest) -> No
         assert sum(demand.values()) == sum(best.demand.values())
         host = Host(topology, usage, request, page_kib)
         # Unequal demands can stand on the same cells in several equally good ways.
-        assert sum(host.shared_choice(c, d)[0][0] for c, d in demand.items()) == best.key[3]
+        assert sum(host.shared_choice(c, d)[0][0] for c, d in demand.items()) == best.crowd
     check_memory(topology, usage, request, answer, best, page_kib)
 
 
@@ -50,7 +50,13 @@ def check_memory(topology, usage, request, answer, best, page_kib) -> None:
             assert request.mempolicy == "preferred" or node in reachable, "strict memory from a foreign node"
             remote += units
     if request.mempolicy == "strict" or len(best.cpus) == 1:
-        assert remote == best.key[1], "more memory than necessary is not on the cells of the CPUs"
+        assert remote == best.remote, "more memory than necessary is not on the cells of the CPUs"
+    if best.memory is not None:
+        counted = {
+            node: share.memory_mib if page_kib is None else share.pages.get(page_kib, 0)
+            for node, share in answer.cells.items()
+        }
+        assert counted == best.memory
     booked = {node for node, share in answer.cells.items() if share.memory_mib}
     if booked:
         assert set(answer.mems) == booked
@@ -93,6 +99,10 @@ def test_a_short_pool(monkeypatch, many):
     monkeypatch.setattr(CellStock, "_in_groups", lambda *args: (asked.append(args[1]), in_groups(*args))[1])
     check_seeds(3000, short_pool_case)
     assert sum(asked) > proof_size(3000) // 40, "the pool was seldom short"
+
+
+def test_short_memory():
+    check_seeds(2000, short_memory_case)
 
 
 @settings(max_examples=proof_size(60), derandomize=True)
