@@ -67,7 +67,7 @@ def _in_its_shape(questions: list[Question]) -> Plan | None:
             return None
         taken = _one_cell(question) if request.numa_nodes == 1 else _several_cells(question)
         if taken is not None:
-            return book(question, taken)
+            return book(question, taken, draw(question, taken))
     return None
 
 
@@ -233,16 +233,19 @@ def _in_few_cells(questions: list[Question]) -> Plan | None:
         taken = fewest_cells(question, most)
         if taken is not None:
             # The next page size must do with fewer.
-            best, most = book(question, taken), len(taken) - 1
+            best, most = book(question, taken, draw_together(question, taken)), len(taken) - 1
     return best
 
 
 # The answer
 
 
-def book(question: Question, taken: list[Taken]) -> Plan:
+Memory = dict[int, tuple[int, int]]
+"""By node, in units and in MiB."""
+
+
+def book(question: Question, taken: list[Taken], drawn: Memory) -> Plan:
     """An answer as exact CPUs and amounts of memory by cell."""
-    drawn = _draw(question, taken)
     given = {entry.cell.id: entry for entry in taken}
     page_kib = question.page_kib
     cells = {}
@@ -275,15 +278,15 @@ def _mems(view: HostView, cells: dict[int, CellShare]) -> CpuSet:
     return CpuSet.from_mask(mask) if mask else CpuSet(node for node in cells if node in view.with_memory)
 
 
-def _draw(question: Question, taken: list[Taken]) -> dict[int, tuple[int, int]]:
-    """Memory as (units, MiB) by node."""
+def draw(question: Question, taken: list[Taken]) -> Memory:
+    """The memory of parts that have a cell each."""
     for cell, _, need, _ in taken:
         if need > question.room(cell.id):
             return _draw_widely(question, taken)
     return {cell.id: (need, mib) for cell, _, need, mib in taken}
 
 
-def _draw_widely(question: Question, taken: list[Taken]) -> dict[int, tuple[int, int]]:
+def _draw_widely(question: Question, taken: list[Taken]) -> Memory:
     """Each cell's own memory first, then that of attached nodes, then (``preferred``) of the nearest others."""
     drawn: dict[int, dict[int, int]] = {entry.cell.id: {} for entry in taken}
     left = {node: question.room(node) for node in question.view.small_mib}
@@ -296,13 +299,43 @@ def _draw_widely(question: Question, taken: list[Taken]) -> dict[int, tuple[int,
                     drawn[cell.id][node] = drawn[cell.id].get(node, 0) + units
                     left[node] -= units
                     missing -= units
-    total: dict[int, tuple[int, int]] = {}
+    total: Memory = {}
     for cell, _, _, mib in taken:
         shares = drawn[cell.id]
         for node, more in zip(shares, in_mib(mib, question.page_kib, list(shares.values())), strict=True):
             units, sofar = total.get(node, (0, 0))
             total[node] = (units + shares[node], sofar + more)
     return total
+
+
+def draw_together(question: Question, taken: list[Taken]) -> Memory:
+    """The memory of a request that all cells serve together: as its CPUs are on them, then what is nearest to these."""
+    request = question.request
+    need, cells = question.need(request.memory_mib), [entry.cell for entry in taken]
+    weights = [entry.offer.cpus.bit_count() for entry in taken]
+    shares, seen, given, whole = {}, 0, 0, sum(weights)
+    for cell, weight in zip(cells, weights, strict=True):
+        seen += weight
+        share = (need * seen // whole if whole else 0) - given
+        given += share
+        shares[cell.id] = min(share, question.room(cell.id))
+    missing = need - sum(shares.values())
+    for node in _nearest(question, cells, weights) if missing else ():
+        had = shares.get(node, 0)
+        if units := min(missing, question.room(node) - had):
+            shares[node] = had + units
+            missing -= units
+    mibs = in_mib(request.memory_mib, question.page_kib, [*shares.values()])
+    return {node: (units, mib) for (node, units), mib in zip(shares.items(), mibs, strict=True)}
+
+
+def _nearest(question: Question, cells: list[CellView], weights: list[int]) -> list[int]:
+    """The cells, those nearest to all the CPUs first, of which each has so many, and then where else memory is from."""
+
+    def away(cell: CellView) -> tuple[int, int]:
+        return sum([weight * other.apart[cell.id] for other, weight in zip(cells, weights, strict=True)]), cell.id
+
+    return [*[cell.id for cell in sorted(cells, key=away)], *[node for _, node in question.beyond(cells)]]
 
 
 def _own_node(cell: CellView) -> tuple[int, ...]:

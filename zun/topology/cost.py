@@ -18,7 +18,9 @@ _WIDTHS = (
     ("CORES", 32),  # cores used
     ("CACHES", 32),  # L3 groups used
     ("CROWD", 64),  # shared demand above one CPU per CPU of the pool, in millionths
+    ("AWAY", 64),  # how far the memory is from each cell that gives CPUs, where some give memory only
     ("DISTANCE", 40),  # between the cells used, every pair, there and back
+    ("FAR", 64),  # how far the memory is that is not on the cells used: the distances of all its units
     ("REMOTE", 64),  # memory that is not on the cells used
 )
 
@@ -32,11 +34,13 @@ def _weights() -> dict[str, int]:
 
 
 _WEIGHTS = _weights()
+AWAY = _WEIGHTS["AWAY"]
 CORE_LEFT = _WEIGHTS["CORE_LEFT"]
 CORES = _WEIGHTS["CORES"]
 CACHES = _WEIGHTS["CACHES"]
 CROWD = _WEIGHTS["CROWD"]
 DISTANCE = _WEIGHTS["DISTANCE"]
+FAR = _WEIGHTS["FAR"]
 REMOTE = _WEIGHTS["REMOTE"]
 
 

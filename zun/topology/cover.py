@@ -2,7 +2,8 @@
 """CPUs and memory over the fewest cells when no shape is asked for, or the shape did not fit.
 
 All cells of the answer but one give every CPU they can, so that one cell at most is left in pieces. Where memory
-decides how many cells are needed, the CPUs come from as few of them as possible, those with most CPUs.
+decides how many cells are needed, the CPUs come from as few of them as possible: from any one that has enough, else
+from those with most CPUs.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from zun.topology.cost import CACHES, CORE_LEFT, CORES, DISTANCE, PACK, REMOTE, mirrored
-from zun.topology.question import Offer, Question, Taken, in_mib
+from zun.topology.cost import AWAY, CACHES, CORE_LEFT, CORES, DISTANCE, PACK, REMOTE, mirrored
+from zun.topology.question import Drawn, Offer, Question, Taken
 from zun.topology.request import MICRO
 from zun.topology.sets import STEPS, Chosen, SetSearch, Supply, alike, among, distances_among
 from zun.topology.view import CellView, id_bits
@@ -41,6 +42,9 @@ class _Cover:
         self.low = [1 << (self.bits - 1 - cell.index) for cell in cells]
         self.full: list[int] = []
         self.idle: list[int] = []
+        # To spread makes the rules below CORE_LEFT negative; together they are less than one unit of it.
+        self.least = 0 if question.view.weights is PACK else -2 * CORE_LEFT
+        self.distances = distances_among(question.view, cells)
         self.spared: dict[int, tuple[list[int], set[int]]] = {}
 
     def best(self, most: int) -> list[Taken] | None:
@@ -56,7 +60,7 @@ class _Cover:
             unary, base, spare = self._bounds(count)
             search = SetSearch(
                 count=count,
-                distances=distances_among(view, self.cells),
+                distances=self.distances,
                 weight=DISTANCE << self.bits,
                 unary=unary,
                 base=base,
@@ -89,8 +93,7 @@ class _Cover:
         core for each CPU it keeps. How much of that is not saved by the CPUs that a set can keep is told as well.
         """
         size = len(self.cells)
-        # To spread makes the rules below CORE_LEFT negative; together they are less than one unit of it.
-        least = 0 if self.question.view.weights is PACK else -2 * CORE_LEFT
+        least = self.least
         if not self.question.dedicated or _top(self.caps, count - 1) >= self.cpus:
             self.idle = [self._cost(c, 0) for c in range(size)]
             return [0] * size, (least - 1) << self.bits, None
@@ -112,22 +115,35 @@ class _Cover:
         amounts = [self.caps[c] for c in chosen]
         if sum(amounts) < self.cpus or sum([self.reach[c] for c in chosen]) < self.need:
             return None
-        memory = self.question.memory_cost(sum([self.own[c] for c in chosen]), self.need)
+        own = sum([self.own[c] for c in chosen])
+        drawn = self._drawn(chosen, own)
+        memory = self.question.memory_cost(own, self.need, drawn)
         low_cells = sum([self.low[c] for c in chosen])
         least: int | None = None
         enough = None if limit is None else (limit + low_cells >> self.bits) + 1
-        for givers in self._givers(chosen, amounts):
-            cost = self._given(chosen, givers, memory, enough)
+        if enough is not None and memory + self.least >= enough:
+            return None
+        away = self._away(chosen, drawn)
+        for givers in self._givers(chosen, amounts, away):
+            cost = self._given(chosen, givers, memory, enough, away)
             if cost is not None and (least is None or cost < least):
                 least = enough = cost
         return None if least is None else (least << self.bits) - low_cells
 
-    def _given(self, chosen: Chosen, givers: Sequence[int], cost: int, enough: int | None) -> int | None:
+    def _drawn(self, chosen: Chosen, own: int) -> Drawn:
+        """The memory that is not on the ``chosen``, which have ``own``."""
+        return self.question.drawn([self.cells[c] for c in chosen], self.need - own) if own < self.need else ()
+
+    def _given(
+        self, chosen: Chosen, givers: Sequence[int], cost: int, enough: int | None, away: dict[int, int]
+    ) -> int | None:
         """``cost`` and that of the CPUs, None when it is certain to be ``enough`` or more."""
         caps, full = self.caps, self.full
         cost += sum([full[c] for c in givers])
         if len(givers) < len(chosen):
             cost += sum([self.idle[c] for c in chosen if c not in givers])
+        if away:
+            cost += sum([away[c] for c in givers])
         kept = sum([caps[c] for c in givers]) - self.cpus
         if not kept:
             return cost
@@ -141,6 +157,29 @@ class _Cover:
             bounds[c] = self._cost(c, caps[c] - kept) - full[c]
             exact.add(c)
 
+    def _away(self, chosen: Chosen, drawn: Drawn) -> dict[int, int]:
+        """What it costs if a cell gives CPUs that it is so far from the memory of ``chosen``, and what is ``drawn``.
+
+        Empty where every cell must give CPUs.
+        """
+        if not self.idle or not self.question.dedicated:
+            return {}  # a shared container runs on the pools of all of them
+        own, away = self.own, {}
+        for c in chosen:
+            row, far, missing = self.distances[c], 0, self.need
+            for distance, other in sorted([(row[other], other) for other in chosen]):
+                units = own[other]
+                if units >= missing:
+                    far += missing * distance
+                    break
+                far += units * distance
+                missing -= units
+            if drawn:
+                apart = self.cells[c].apart
+                far += sum([units * apart[node] for _, node, units in drawn])
+            away[c] = far * AWAY
+        return away
+
     def _bound(self, kept: int) -> tuple[list[int], set[int]]:
         """How much a cell that keeps so many CPUs costs more (negative: less) at least, and for which that is exact."""
         bounds = [
@@ -150,32 +189,45 @@ class _Cover:
         self.spared[kept] = bounds, set()
         return self.spared[kept]
 
-    def _givers(self, chosen: Chosen, amounts: list[int]) -> Sequence[Sequence[int]]:
-        """Those of ``chosen``, which have these ``amounts``, that CPUs are taken from: the fewest, with the most CPUs.
+    def _givers(
+        self, chosen: Chosen, amounts: list[int], away: dict[int, int], by_ids: bool = False
+    ) -> Sequence[Sequence[int]]:
+        """Those of ``chosen``, which have these ``amounts``, that CPUs are taken from.
 
-        Of equals that not all are needed, each is once the one that may keep some, beside those that cost least.
+        The fewest: each that alone has enough, else those with the most CPUs. Of equals that not all are needed, each
+        is once the one that may keep some, beside those that cost least, and of these (``by_ids``) have the lowest ids.
         """
         if sum(amounts) - min(amounts) < self.cpus:
             return (chosen,)
         caps, amounts = self.caps, sorted(amounts, reverse=True)
         number = next(n for n, total in enumerate(accumulate(amounts), 1) if total >= self.cpus)
+        if number == 1:
+            return [(c,) for c in chosen if caps[c] >= self.cpus]
         last = amounts[number - 1]
         certain = [c for c in chosen if caps[c] > last]
         equals = [c for c in chosen if caps[c] == last]
         if len(certain) + len(equals) == number:
             return ([*certain, *equals],)
-        equals.sort(key=lambda c: (self.full[c] - self.idle[c], c))
+
+        def rank(c: int) -> tuple[int, int]:
+            cpus = self._offer(c, last).cpus if by_ids else 0
+            return self.full[c] - self.idle[c] + away.get(c, 0), cpus & -cpus
+
+        equals.sort(key=rank)
         rest = number - len(certain) - 1
         return [[*certain, *[other for other in equals if other != c][:rest], c] for c in equals]
 
     def _offers(self, chosen: Chosen) -> list[Offer]:
         """What each chosen cell gives, with the best of the givers keeping what is not needed."""
         ways = []
-        for givers in self._givers(chosen, [self.caps[c] for c in chosen]):
+        away = self._away(chosen, self._drawn(chosen, sum([self.own[c] for c in chosen])))
+        for givers in self._givers(chosen, [self.caps[c] for c in chosen], away, by_ids=True):
             kept = sum([self.caps[c] for c in givers]) - self.cpus
+            far = sum([away[c] for c in givers]) if away else 0
             for last in givers if kept else givers[:1]:
                 amounts = [self.caps[c] - (kept if c == last else 0) if c in givers else 0 for c in chosen]
-                ways.append((sum([self._cost(c, amount) for c, amount in zip(chosen, amounts, strict=True)]), amounts))
+                cost = far + sum([self._cost(c, amount) for c, amount in zip(chosen, amounts, strict=True)])
+                ways.append((cost, amounts))
         least = min(ways)[0]
         _, width = id_bits(self.question.view)
         best: list[Offer] = []
@@ -202,29 +254,8 @@ class _Cover:
         return cost
 
     def _taken(self, chosen: Chosen) -> list[Taken]:
-        offers = self._offers(chosen)
-        weights = [offer.cpus.bit_count() for offer in offers]
-        units = share_out(self.need, weights, [self.own[c] for c in chosen], [self.reach[c] for c in chosen])
-        mibs = in_mib(self.question.request.memory_mib, self.question.page_kib, units)
-        return [
-            Taken(self.cells[c], offer, need, mib)
-            for c, offer, need, mib in zip(chosen, offers, units, mibs, strict=True)
-        ]
+        return [Taken(self.cells[c], offer) for c, offer in zip(chosen, self._offers(chosen), strict=True)]
 
 
 def _top(amounts: Sequence[int], count: int) -> int:
     return sum(sorted(amounts, reverse=True)[:count])
-
-
-def share_out(need: int, weights: Sequence[int], own: Sequence[int], reach: Sequence[int]) -> list[int]:
-    """``need`` units over cells: by their CPUs first, then where there is own memory, then attached memory."""
-    shares, seen, given, whole = [], 0, 0, sum(weights)
-    for weight, room in zip(weights, own, strict=True):
-        seen += weight
-        share = (need * seen // whole if whole else 0) - given
-        given += share
-        shares.append(min(share, room))
-    for rooms in (own, reach):
-        for c, room in enumerate(rooms):
-            shares[c] += max(0, min(need - sum(shares), room - shares[c]))
-    return shares

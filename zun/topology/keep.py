@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from zun.topology.allocator import book, page_sizes, plan
+from zun.topology.allocator import book, draw, draw_together, page_sizes, plan
 from zun.topology.cells import HostTopology
 from zun.topology.cores import kept_with
-from zun.topology.cover import share_out
 from zun.topology.cpuset import CpuSet
 from zun.topology.matching import cheapest_matching
 from zun.topology.placement import CellShare, Plan
-from zun.topology.question import Offer, Question, Taken, in_mib
+from zun.topology.question import Offer, Question, Taken
 from zun.topology.refusal import Refusal, RefusalCode
 from zun.topology.request import PlacementRequest
 from zun.topology.usage import Usage
@@ -56,12 +55,12 @@ class _Keeping:
         self._shares: dict[tuple[int, int], CellShare | None] = {}
 
     def plan(self) -> Plan | None:
-        taken = None
-        if self.request.numa_affinity != "none":
-            taken = self._in_its_shape()
-        if taken is None and self.request.numa_affinity != "require":
-            taken = self._on_any_cells()
-        return None if taken is None else book(self.question, taken)
+        question, affinity = self.question, self.request.numa_affinity
+        taken = None if affinity == "none" else self._in_its_shape()
+        if taken is not None:
+            return book(question, taken, draw(question, taken))
+        taken = None if affinity == "require" else self._on_any_cells()
+        return None if taken is None else book(question, taken, draw_together(question, taken))
 
     # Which cells
 
@@ -113,11 +112,7 @@ class _Keeping:
             for c, cell in enumerate(chosen):
                 more = min(limits[cell], most[cell]) - amounts[c]
                 amounts[c] += max(0, min(more, cpus - sum(amounts)))
-        own = [question.room(cell.id) for cell in chosen]
-        reach = [question.reach(cell) if question.strict else need for cell in chosen]
-        units = share_out(need, amounts, own, reach)
-        mibs = in_mib(self.request.memory_mib, question.page_kib, units)
-        return [self._taken(*entry) for entry in zip(chosen, amounts, units, mibs, strict=True)]
+        return [self._taken(cell, amount) for cell, amount in zip(chosen, amounts, strict=True)]
 
     def _most(self, cell: CellView, cpus: int) -> int:
         """How many CPUs ``cell`` can give, ``cpus`` at most; fewer than must stay there when it cannot give these."""
@@ -128,7 +123,7 @@ class _Keeping:
                 return amount
         return -1
 
-    def _taken(self, cell: CellView, cpus: int, need: int, mib: int) -> Taken:
+    def _taken(self, cell: CellView, cpus: int, need: int = 0, mib: int = 0) -> Taken:
         share = self._share(cell, cpus)
         assert share is not None, "it was looked at"
         return Taken(cell, Offer(0, share.cpus.mask, share.withheld.mask, cpus), need, mib)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from zun.topology.cores import CellStock, rules_of
-from zun.topology.cost import CROWD, REMOTE
+from zun.topology.cost import CROWD, FAR, REMOTE
 from zun.topology.request import MICRO, PlacementRequest
 from zun.topology.usage import Usage
 from zun.topology.view import CellView, CpuView, HostView
@@ -29,12 +29,19 @@ Part = tuple[int, int, int]
 
 
 class Taken(NamedTuple):
-    """One cell of an answer: the CPUs it gives, and the memory wanted for it in units and in MiB."""
+    """One cell of an answer: the CPUs it gives, and the memory wanted for it in units and in MiB.
+
+    Where all cells serve the whole request together, none has memory of its own to want.
+    """
 
     cell: CellView
     offer: Offer
-    need: int
-    mib: int
+    need: int = 0
+    mib: int = 0
+
+
+Drawn = Sequence[tuple[int, int, int]]
+"""Memory that is not on the cells it is for: how far it is, its node and how many units."""
 
 
 Teller = Callable[[int], int | None]
@@ -101,8 +108,42 @@ class Question:
         """Whether the memory rule of the request lets ``cell`` serve ``need`` units."""
         return need <= self.room(cell.id) or not self.strict or need <= self.reach(cell)
 
-    def memory_cost(self, own: int, need: int) -> int:
-        return (need - own) * REMOTE if need > own else (own - need) * self.rules.weights.mem_left
+    def memory_cost(self, own: int, need: int, drawn: Drawn) -> int:
+        """Of ``need`` units where there are ``own``, and what else is ``drawn``."""
+        if need <= own:
+            return (own - need) * self.rules.weights.mem_left
+        return (need - own) * REMOTE + sum([units * distance for distance, _, units in drawn]) * FAR
+
+    def _cell_memory_cost(self, cell: CellView, need: int) -> int:
+        """Each part of a request as if it were alone."""
+        room = self.room(cell.id)
+        return self.memory_cost(room, need, self.drawn((cell,), need - room) if need > room else ())
+
+    def drawn(self, cells: Sequence[CellView], missing: int) -> Drawn:
+        """So many units of what is ``beyond``."""
+        found = []
+        for distance, node in self.beyond(cells):
+            units = min(missing, self.room(node))
+            found.append((distance, node, units))
+            missing -= units
+            if not missing:
+                break
+        return found
+
+    def beyond(self, cells: Sequence[CellView]) -> list[tuple[int, int]]:
+        """Where memory comes from that is not on ``cells``, in this order: how far it is from them, and the node.
+
+        First from the nodes attached to them; for a ``preferred`` container then from all others.
+        """
+        if len(cells) == 1:
+            (cell,) = cells
+            return [(cell.apart[node], node) for node in (*cell.nodes[1:], *(() if self.strict else cell.spill))]
+        nodes = sorted([(cell.apart[node], node) for cell in cells for node in cell.nodes[1:]])
+        if not self.strict:
+            near = {node for cell in cells for node in cell.nodes}
+            others = [node for node in cells[0].spill if node not in near]
+            nodes += sorted([(min([cell.apart[node] for cell in cells]), node) for node in others])
+        return nodes
 
     def offer(self, cell: CellView, cpus: int, need: int) -> Offer | None:
         """The best this cell can do for a part, None when it cannot serve it."""
@@ -114,9 +155,9 @@ class Question:
             if found is None:
                 return None
             cost, given, withheld = found
-            return Offer(cost + self.memory_cost(room, need), given << cell.base, withheld << cell.base, cpus)
+            return Offer(cost + self._cell_memory_cost(cell, need), given << cell.base, withheld << cell.base, cpus)
         offer = self.cpu_offer(cell, cpus)
-        return None if offer is None else offer._replace(cost=offer.cost + self.memory_cost(room, need))
+        return None if offer is None else offer._replace(cost=offer.cost + self._cell_memory_cost(cell, need))
 
     def cost(self, cell: CellView, cpus: int, need: int) -> int | None:
         """The cost of ``offer``, for less work."""
@@ -124,7 +165,7 @@ class Question:
         if need > room and self.strict and need > self.reach(cell):
             return None
         cost = self.cpu_cost(cell, cpus)
-        return None if cost is None else cost + self.memory_cost(room, need)
+        return None if cost is None else cost + self._cell_memory_cost(cell, need)
 
     def costs(self, cell: CellView, parts: Sequence[Part]) -> list[int | None]:
         """``cost`` of each of these parts."""
@@ -135,7 +176,7 @@ class Question:
         for cpus, need, _ in parts:
             cost = cost_of(cpus) if reach is None or need <= reach else None
             if cost is not None:
-                cost += (need - room) * REMOTE if need > room else (room - need) * left
+                cost += self._cell_memory_cost(cell, need) if need > room else (room - need) * left
             found.append(cost)
         return found
 
@@ -232,10 +273,16 @@ class Question:
 
     def profile(self, cell: CellView) -> tuple[object, ...]:
         """Equal for two cells that differ in their ids only, as far as this request can tell."""
-        memory = (self.room(cell.id), self.reach(cell))
+        memory = (self.room(cell.id), self.reach(cell), self._beside(cell))
         if not self.dedicated:
             return (*memory, self.capacity(cell), self.uncrowded(cell), bool(cell.pool & ~self.held))
         return (*memory, *self._stock(cell).profile())
+
+    def _beside(self, cell: CellView) -> Sequence[object]:
+        """What there is to know of the memory-only nodes that may serve the cell, alone or with others."""
+        if self.strict:
+            return sorted([(cell.apart[node], self.room(node)) for node in cell.nodes[1:]])
+        return [far for node, far in cell.apart.items() if node not in self.view.index]
 
 
 def in_mib(mib: int, page_kib: int | None, units: Sequence[int]) -> list[int]:

@@ -71,6 +71,8 @@ class CellView(CpuView):
     """Where its memory comes from: the cell itself, then the memory-only nodes attached to it, nearest first."""
     spill: tuple[int, ...]
     """Every other node, nearest first: where ``preferred`` memory goes next."""
+    apart: Mapping[int, int]
+    """Distance there plus distance back, by node id."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,17 +205,16 @@ def _cell_view(
     if model is None:
         model = models[key] = _cpu_view(*key)
     caches = tuple([_moved(cache, base) for cache in model.caches])
+    apart = {node.id: cell.distance(node.id) + node.distance(cell.id) for node in nodes}
+    mine = (cell.id, *attached)
     return CellView(
         index=index,
         id=cell.id,
         base=base,
         model=model,
-        nodes=(cell.id, *attached),
-        spill=tuple(
-            node.id
-            for node in sorted(nodes, key=lambda node: (cell.distance(node.id), node.id))
-            if node.id != cell.id
-        ),
+        nodes=mine,
+        spill=tuple(sorted([node for node in apart if node not in mine], key=lambda node: (apart[node], node))),
+        apart=apart,
         dedicated=model.dedicated << base,
         pool=model.pool << base,
         everyone=model.everyone << base,

@@ -261,3 +261,39 @@ def strays_case(rng: random.Random) -> tuple[HostTopology, Usage, PlacementReque
         **shape,
     )
     return topology, usage, request
+
+
+def short_memory_case(rng: random.Random) -> tuple[HostTopology, Usage, PlacementRequest]:
+    """Memory that no cell has alone, on cells that are unequally far: it decides how many are needed, or is spilled."""
+    nodes = rng.randint(3, 6)
+    working = nodes if rng.random() < 0.6 else rng.randint(1, nodes)
+    like = rng.random() < 0.5
+    firsts = rng.sample(range(nodes), nodes)
+    distances = _distances(rng, range(nodes))
+    cells = []
+    for node, first in enumerate(firsts):
+        count = 0 if node >= working else 4 if like else rng.randint(1, 6)
+        cpus = CpuSet(range(6 * first, 6 * first + count))
+        cores = {CpuSet(cpu for cpu in cpus if cpu // 2 == other // 2) for other in cpus}
+        cells.append(
+            NUMACell(
+                id=node,
+                cpus=cpus,
+                siblings=tuple(cores) if rng.random() < 0.5 else (),
+                memory_mib=rng.choice((8,) if like else (0, 2, 5, 8, 8, 16)),
+                distances=distances[node],
+                pages=rng.choice(({}, {}, {64: 40})),
+            )
+        )
+    topology = HostTopology(tuple(cells)).configured(strategy=rng.choice(("pack", "spread")))
+    dedicated = rng.random() < 0.8
+    strict = rng.random() < 0.6
+    request = PlacementRequest(
+        rng.randint(1, 8),
+        rng.randint(4, 6 * nodes),
+        cpu_policy="dedicated" if dedicated else "shared",
+        numa_affinity=rng.choice(("none", "prefer")),
+        mempolicy="strict" if strict else "preferred",
+        page_size=rng.choice((None, None, None, "any", 64)),
+    )
+    return topology, random_usage(rng, topology) if rng.random() < 0.5 else Usage(), request

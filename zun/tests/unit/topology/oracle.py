@@ -7,7 +7,7 @@ what is better are said here once more, in the plainest terms, and nothing is cl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from itertools import combinations, permutations
@@ -25,6 +25,16 @@ class Best:
     key: tuple
     cpus: dict[int, tuple[frozenset[int], frozenset[int]]]
     demand: dict[int, int]
+    memory: dict[int, int] | None = None
+    """Units by node, where all cells serve the request together."""
+
+    @property
+    def remote(self) -> int:
+        return self.key[1]
+
+    @property
+    def crowd(self) -> int:
+        return self.key[5]
 
 
 class Host:
@@ -200,6 +210,39 @@ class Host:
     def spread(self, cells) -> int:
         return sum(self.distance(a, b) for a, b in combinations(cells, 2))
 
+    def beyond(self, cells) -> list[tuple[int, int]]:
+        """Nodes that are not among the cells and may serve them, in the order they do: (distance, node)."""
+        lent = sorted((self.distance(cell, node), node) for cell in cells for node in self.attached[cell])
+        if self.request.mempolicy == "strict":
+            return lent
+        known = {*cells, *(node for _, node in lent)}
+        others = [node.id for node in self.topology.cells if node.id not in known]
+        return lent + sorted((min(self.distance(cell, node) for cell in cells), node) for node in others)
+
+    def far(self, cells, missing: int) -> int:
+        """The distances of so many units of memory that are not on the cells, one by one."""
+        units = [distance for distance, node in self.beyond(cells) for _ in range(min(missing, self.room[node]))]
+        return sum(units[:missing])
+
+    def away(self, home: int, cells, need: int) -> int:
+        """The distances from ``home`` of so many units, one by one: of the cells' memory the nearest, then others."""
+        units = sorted(self.distance(home, cell) for cell in cells for _ in range(self.room[cell]))
+        units += [self.distance(home, node) for _, node in self.beyond(cells) for _ in range(self.room[node])]
+        return sum(units[:need])
+
+    def memory_together(self, cpus: dict[int, int], need: int) -> dict[int, int]:
+        """Units by node, for cells with so many CPUs each: as their CPUs are, then one by one where it is nearest."""
+        whole = sum(cpus.values())
+        ends = [floor(Fraction(need * sum([*cpus.values()][:n]), whole)) if whole else 0 for n in range(len(cpus) + 1)]
+        taken = {
+            cell: min(self.room[cell], end - start) for cell, start, end in zip(cpus, ends[:-1], ends[1:], strict=True)
+        }
+        inside = sorted((sum(cpus[o] * self.distance(o, cell) for o in cpus), cell) for cell in cpus)
+        for _, node in inside + self.beyond(cpus):
+            while sum(taken.values()) < need and taken.get(node, 0) < self.room[node]:
+                taken[node] = taken.get(node, 0) + 1
+        return taken
+
 
 def _bits(cpus) -> int:
     return sum(1 << cpu for cpu in cpus)
@@ -240,7 +283,7 @@ def split(request: PlacementRequest) -> list[tuple[int, int]]:
 
 def _price(host: Host, cells, amounts, needs) -> Best | None:
     vectors, given = [], {}
-    remote = mem_left = 0
+    remote = far = mem_left = 0
     for cell, amount, need in zip(cells, amounts, needs, strict=True):
         if not host.serves_memory(cell, need):
             return None
@@ -250,14 +293,16 @@ def _price(host: Host, cells, amounts, needs) -> Best | None:
         vectors.append(choice[0])
         given[cell] = choice[1:]
         remote += max(0, need - host.room[cell])
+        far += host.far([cell], max(0, need - host.room[cell]))
         mem_left += max(0, host.room[cell] - need)
-    return _best(host, cells, vectors, given, remote, mem_left, dict(zip(cells, amounts, strict=True)))
+    return _best(host, cells, vectors, given, (remote, far), mem_left, dict(zip(cells, amounts, strict=True)))
 
 
-def _best(host: Host, cells, vectors, given, remote, mem_left, demand) -> Best:
+def _best(host: Host, cells, vectors, given, remote, mem_left, demand, away=0) -> Best:
     crowd, *others = (sum(column) for column in zip(*vectors, strict=True))
     ids = tuple(sorted(cpu for cpus, _ in given.values() for cpu in cpus)) if host.dedicated else ()
-    key = (len(cells), remote, host.spread(cells), crowd, *others, host.sign * mem_left, tuple(sorted(cells)), ids)
+    others += host.sign * mem_left, tuple(sorted(cells)), ids
+    key = (len(cells), *remote, host.spread(cells), away, crowd, *others)
     return Best(key, given, demand)
 
 
@@ -272,12 +317,14 @@ def best_cover(host: Host) -> Best | None:
     usable = [cell for cell, cap in caps.items() if cap >= 0]
     for count in range(1, len(usable) + 1):
         best = None
+        # One cell fewer could have had the CPUs: it is the memory that so many are needed for.
+        for_memory = host.dedicated and sum(sorted((caps[cell] for cell in usable), reverse=True)[: count - 1]) >= total
         for cells in combinations(usable, count):
             if sum(caps[cell] for cell in cells) < total:
                 continue
             if host.request.mempolicy == "strict" and sum(host.reach(cell) for cell in cells) < need:
                 continue
-            found = _fill(host, cells, caps, total, need)
+            found = _fill(host, cells, caps, total, need, for_memory)
             if best is None or found.key < best.key:
                 best = found
         if best is not None:
@@ -285,24 +332,30 @@ def best_cover(host: Host) -> Best | None:
     return None
 
 
-def _fill(host: Host, cells, caps, total, need) -> Best:
-    by_size = sorted(cells, key=lambda cell: (-caps[cell], cell))
-    number = next(n for n in range(1, len(cells) + 1) if sum(caps[cell] for cell in by_size[:n]) >= total)
-    givers = by_size[:number]
+def _fill(host: Host, cells, caps, total, need, for_memory) -> Best:
+    """The best of all ways to take the CPUs of these cells, of which all that give any but one give all they can."""
+    sizes = sorted((caps[cell] for cell in cells), reverse=True)
+    number = next(n for n in range(1, len(cells) + 1) if sum(sizes[:n]) >= total)
     own = sum(host.room[cell] for cell in cells)
+    remote = max(0, need - own), host.far(cells, max(0, need - own))
     best = None
-    for last in givers:
-        amounts = {cell: caps[cell] if cell in givers else 0 for cell in cells}
-        amounts[last] = total - sum(caps[cell] for cell in givers if cell != last)
-        chosen = {cell: host.choices(cell, amounts[cell]) for cell in cells}
-        found = _best(
-            host, cells, [choice[0] for choice in chosen.values()],
-            {cell: choice[1:] for cell, choice in chosen.items()},
-            max(0, need - own), max(0, own - need), amounts,
-        )
-        if best is None or found.key < best.key:
-            best = found
-    return best
+    for givers in combinations(cells, number):
+        most = sorted((caps[cell] for cell in givers), reverse=True)
+        if most[0] < total if number == 1 else most != sizes[:number]:
+            continue
+        away = sum(host.away(cell, cells, need) for cell in givers) if for_memory else 0
+        for last in givers:
+            amounts = {cell: caps[cell] if cell in givers else 0 for cell in cells}
+            amounts[last] = total - sum(caps[cell] for cell in givers if cell != last)
+            chosen = {cell: host.choices(cell, amounts[cell]) for cell in cells}
+            found = _best(
+                host, cells, [choice[0] for choice in chosen.values()],
+                {cell: choice[1:] for cell, choice in chosen.items()}, remote, max(0, own - need), amounts, away,
+            )
+            if best is None or found.key < best.key:
+                best = found
+    cpus = {cell: len(given) for cell, (given, _) in best.cpus.items()}
+    return replace(best, memory=host.memory_together(cpus, need))
 
 
 def best_plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> tuple[Best, int | None] | None:

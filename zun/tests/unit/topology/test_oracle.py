@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zun.tests.unit.topology.hosts import like_cells, proof_size, random_case, short_pool_case, strays_case
+from zun.tests.unit.topology.hosts import (
+    like_cells,
+    proof_size,
+    random_case,
+    short_memory_case,
+    short_pool_case,
+    strays_case,
+)
 from zun.tests.unit.topology.oracle import MICRO, Host, best_plan
 from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, budget, plan
 from zun.topology.cores import CellStock
@@ -32,7 +39,7 @@ def check(topology: HostTopology, usage: Usage, request: PlacementRequest) -> No
         assert sum(demand.values()) == sum(best.demand.values())
         host = Host(topology, usage, request, page_kib)
         # Unequal demands can stand on the same cells in several equally good ways.
-        assert sum(host.shared_choice(c, d)[0][0] for c, d in demand.items()) == best.key[3]
+        assert sum(host.shared_choice(c, d)[0][0] for c, d in demand.items()) == best.crowd
     check_memory(topology, usage, request, answer, best, page_kib)
 
 
@@ -50,7 +57,13 @@ def check_memory(topology, usage, request, answer, best, page_kib) -> None:
             assert request.mempolicy == "preferred" or node in reachable, "strict memory from a foreign node"
             remote += units
     if request.mempolicy == "strict" or len(best.cpus) == 1:
-        assert remote == best.key[1], "more memory than necessary is not on the cells of the CPUs"
+        assert remote == best.remote, "more memory than necessary is not on the cells of the CPUs"
+    if best.memory is not None:
+        counted = {
+            node: share.memory_mib if page_kib is None else share.pages.get(page_kib, 0)
+            for node, share in answer.cells.items()
+        }
+        assert counted == best.memory
     booked = {node for node, share in answer.cells.items() if share.memory_mib}
     if booked:
         assert set(answer.mems) == booked
@@ -98,6 +111,10 @@ def test_a_short_pool(monkeypatch, many):
 def test_the_last_cpus_of_the_pool():
     """Dedicated CPUs where shared containers have those of other cells than their own, and no others."""
     check_seeds(3000, strays_case)
+
+
+def test_short_memory():
+    check_seeds(2000, short_memory_case)
 
 
 @settings(max_examples=proof_size(60), derandomize=True)

@@ -195,10 +195,12 @@ def test_preferred_memory_spills_to_the_nearest_node():
         cell(2, "2", 100, distances={0: 21, 1: 21, 2: 10}),
     )
     request = PlacementRequest(1, 250, mempolicy="preferred")
-    answer = plan(topology, Usage(), request)
-    assert {node: (str(share.cpus), share.memory_mib) for node, share in answer.cells.items()} == {
-        0: ("0", 100), 1: ("", 50), 2: ("", 100),
-    }
+    for usage, expected in (
+        (Usage(), {2: ("2", 100), 0: ("", 100), 1: ("", 50)}),
+        (used(topology, "2"), {0: ("0", 100), 2: ("", 100), 1: ("", 50)}),
+    ):
+        answer = plan(topology, usage, request)
+        assert {node: (str(share.cpus), share.memory_mib) for node, share in answer.cells.items()} == expected
     assert given(plan(topology, Usage(), PlacementRequest(1, 301, mempolicy="preferred"))) == "memory"
     assert given(plan(topology, Usage(), PlacementRequest(1, 101))) == "memory"
 
