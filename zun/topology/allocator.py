@@ -31,6 +31,8 @@ def plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Pla
     arguments get equal answers. Where the best place would take the last CPUs that shared containers run on, all on
     cells that are not theirs, it is the best that leaves one of the first of these cells that can spare one.
     """
+    if request.dedicated:
+        topology = usage.with_pool(topology)
     view = view_of(topology, request.isolation)
     stocks: Stocks = {}
     sizes = page_sizes(topology, request)

@@ -59,6 +59,9 @@ class Host:
         pool = usable - set(topology.isolated)
         if topology.shared_set is not None:
             pool &= set(topology.shared_set)
+        shared = any(_runs(share) for _, plan in claims if not plan.dedicated for share in plan.cells.values())
+        if self.dedicated and shared and not pool - held:
+            pool = usable - set(topology.isolated)  # they have to run somewhere
         self.everyone, self.held = allowed | pool, held
         isolated = set(topology.isolated)
         allowed = allowed & isolated if self.isolation == "isolated" else allowed - isolated
@@ -88,7 +91,7 @@ class Host:
                     self.room[node] -= share.pages.get(page_kib, 0)
                 if plan.cpu_policy == "shared":
                     self.demand[node] += round(share.shared * MICRO)
-                    sharers[node] += 1 if share.cpus or share.shared else 0
+                    sharers[node] += _runs(share)
         self.room = {node: max(0, room) for node, room in self.room.items()}
         self.budget = {}
         for cell in topology.cells:
@@ -201,6 +204,10 @@ class Host:
 
     def spread(self, cells) -> int:
         return sum(self.distance(a, b) for a, b in combinations(cells, 2))
+
+
+def _runs(share) -> bool:
+    return bool(share.cpus or share.shared)
 
 
 def _bits(cpus) -> int:
@@ -318,8 +325,7 @@ def best_plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -
         return found
     pool = Host(topology, usage, request, None).pool
     homes = {
-        node for _, plan in usage for node, share in plan.cells.items()
-        if not plan.dedicated and (share.cpus or share.shared)
+        node for _, plan in usage for node, share in plan.cells.items() if not plan.dedicated and _runs(share)
     }
     taken = {cpu for cpus in found[0].cpus.values() for each in cpus for cpu in each}
     if not homes or any(pool.get(node) for node in homes) or not any(cpus for cpus in pool.values()):
