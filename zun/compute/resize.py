@@ -69,6 +69,8 @@ def resized(
     first that the host would not give any more, more are the old ones and others. It always keeps those of ``keep``.
     ``others`` is the host's usage without the container.
     """
+    if request.dedicated:
+        topology = others.with_pool(topology)
     cells = tuple(cell for cell in topology.cells if cell.id in old.cells or cell.id in old.mems)
     here = replace(topology, cells=cells)
     here = replace(here, pool_beyond=topology.pool_cpus - here.cpus)
@@ -118,11 +120,12 @@ def _leaving(
 def _only(here: HostTopology, old: Plan, cpus: CpuSet) -> HostTopology:
     """``here`` with no CPUs for dedicated use but ``cpus``, which ``old`` holds.
 
-    They cost the shared pool nothing, even where that has too little by now. Isolation may keep others idle as well:
-    from the pool.
+    They cost the shared pool nothing, even where that has too little by now, or none: they count as others' for it.
+    Isolation may keep others idle as well: from the pool.
     """
     own = cpus | (old.withheld & (here.dedicated_cpus | here.isolated_cpus))
-    return replace(here, dedicated_set=own, shared_set=here.pool_cpus - own)
+    beyond = here.pool_beyond | own
+    return replace(here, dedicated_set=own, shared_set=here.pool_cpus - own, pool_beyond=beyond)
 
 
 def _beside(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | None:

@@ -26,6 +26,7 @@ from zun.compute.endpoint import ComputeEndpoint
 from zun.compute.images import Accounts, Images
 from zun.compute.inventory import Inventory, inventory, own_zone
 from zun.compute.lines import Lines
+from zun.compute.namesakes import Namesakes
 from zun.compute.networks import Networks, Published
 from zun.compute.parts import Parts
 from zun.compute.reconcile import Step, first_step
@@ -77,6 +78,7 @@ class ComputeService:
             self._host, enable_cpu_pinning=conf.compute.enable_cpu_pinning, default_disk=conf.default_disk
         )
         self._pool = SharedPool(self.tracker, driver)
+        self._namesakes = Namesakes()
         self._inventory: Inventory | None = None
         """What this run wrote last."""
         self._stopping = threading.Event()
@@ -169,7 +171,14 @@ class ComputeService:
         return self._lines.about() | self.parts.operations.locks.wanted().keys()
 
     def _heartbeat(self) -> None:
-        ZunService.heartbeat(admin_context(), self._host, COMPUTE_BINARY, own_zone(self._conf))
+        count = ZunService.heartbeat(admin_context(), self._host, COMPUTE_BINARY, own_zone(self._conf))
+        if self._namesakes.seen(count):
+            LOG.error(
+                "Another zun-compute runs as host %s. Each of the two gets some of the other's requests, gives away "
+                "its CPUs and takes its containers for lost. Stop one, give each a [DEFAULT] host of its own, and "
+                "start both.",
+                self._host,
+            )
 
     def _update_inventory(self) -> None:
         context = admin_context()

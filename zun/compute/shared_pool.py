@@ -56,9 +56,14 @@ def pool_of(topology: HostTopology, others: Usage, plan: Plan) -> CpuSet:
     """Where a shared container with ``plan`` may run beside ``others``: the pool of its cells.
 
     CPUs that it holds itself are among them: it may be on its way from dedicated to shared, or back. A container whose
-    cells have lost all their CPUs runs far from its memory, on the pool of the whole host: somewhere it must.
+    cells have lost all their CPUs runs far from its memory, on the pool of the whole host: somewhere it must. Where
+    that has lost all of its own, it is on the CPUs that nobody holds.
     """
-    return others.shared_pool(topology, plan.cpu_cells) or others.shared_pool(topology)
+
+    def on(host: HostTopology) -> CpuSet:
+        return others.shared_pool(host, plan.cpu_cells) or others.shared_pool(host)
+
+    return on(topology) or on(topology.without_shared_set())
 
 
 class SharedPool:
@@ -237,6 +242,11 @@ class SharedPool:
     def _carry_out(self, member: Member, move: Move) -> None:
         """Changes nothing but this member: others may be moved meanwhile, by whoever holds the lock."""
         uuid, wanted, given_up = member.container.uuid, move.wanted, move.given_up
+        if not wanted:
+            raise exceptions.Conflict(
+                f"A shared container ({uuid}) may run on CPUs {given_up}, and the host has no others for it. The "
+                "operator can set CPUs in [compute] cpu_shared_set that are online and neither reserved nor isolated."
+            )
         try:
             self._driver.update(member.container, cpuset_cpus=str(wanted))
         except (exceptions.ContainerNotFound, exceptions.Conflict):

@@ -30,6 +30,8 @@ def plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Pla
     Exact and deterministic: a refusal means that no choice of CPUs and cells would do, and equal
     arguments get equal answers.
     """
+    if request.dedicated:
+        topology = usage.with_pool(topology)
     view = view_of(topology, request.isolation)
     stocks: Stocks = {}
     questions = [Question(view, usage, request, size, stocks) for size in page_sizes(topology, request)]

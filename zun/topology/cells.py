@@ -131,10 +131,10 @@ class HostTopology:
     strategy: str = "pack"
     """Which of equally close places is better: ``pack`` the one that is left with least, ``spread`` with most."""
     pool_beyond: CpuSet = NO_CPUS
-    """Where this is a part of a host, CPUs of the shared pool on the other cells; no part of any record."""
+    """Where this is a part of a host, CPUs that shared containers have beside ``pool_cpus``; no part of any record."""
 
     _by_id: dict[int, NUMACell] = field(init=False, repr=False, compare=False)
-    _views: dict[bool, Any] = field(init=False, repr=False, compare=False)
+    _views: dict[bool | str, Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Raise ValueError for repeated ids, CPUs in two cells, and ratios that are not positive."""
@@ -202,6 +202,18 @@ class HostTopology:
         """CPUs of the shared pool while no dedicated container holds any."""
         usable = self.cpus - self.reserved - self.isolated
         return usable if self.shared_set is None else usable & self.shared_set
+
+    def without_shared_set(self) -> Self:
+        """This host with all usable CPUs in the pool; dedicated containers may get the same as before.
+
+        For shared containers whose pool has lost every CPU. The same object at each call.
+        """
+        if self.shared_set is None:
+            return self
+        if "pool" not in self._views:
+            self._views["pool"] = replace(self, dedicated_set=self._for_dedicated(), shared_set=None)
+        found: Self = self._views["pool"]
+        return found
 
     def configured(
         self,

@@ -35,7 +35,7 @@ def kept_up(topology: HostTopology, usage: Usage, plan: Plan) -> Plan:
     """
     if not plan.dedicated or plan.isolation in ("thread", "isolated"):
         return plan
-    view, cells = view_of(topology), dict(plan.cells)
+    view, cells = view_of(usage.with_pool(topology)), dict(plan.cells)
     for node, share in plan.cells.items():
         if node not in view.index:
             continue

@@ -111,6 +111,15 @@ class Usage:
         inside = sum(cell.cpus.mask for cell in topology.cells if cell.id in wanted)
         return CpuSet.from_mask(pool & inside)
 
+    def with_pool(self, topology: HostTopology) -> HostTopology:
+        """``topology``, but where its pool has lost every CPU to dedicated use or hardware: without a shared set.
+
+        Shared containers that are there have to run somewhere: on CPUs that nobody holds.
+        """
+        if not self._sharers or topology.shared_set is None or view_of(topology).pool & ~self._held:
+            return topology
+        return topology.without_shared_set() if any(self._sharers.values()) else topology
+
     def free(self, topology: HostTopology, isolation: str = "thread") -> dict[int, CellFree]:
         """What is left for a container of this isolation grade, by cell id.
 
@@ -185,6 +194,8 @@ class Usage:
 
     def fits(self, topology: HostTopology, plan: Plan) -> Refusal | None:
         """None when every element of ``plan`` is still free, so that it can be claimed as it is."""
+        if plan.dedicated:
+            topology = self.with_pool(topology)
         view = view_of(topology, plan.isolation)
         for node, share in plan.cells.items():
             if node not in view.small_mib:

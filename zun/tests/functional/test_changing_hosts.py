@@ -227,8 +227,8 @@ class ChangingWorld(World):
         self.short[name] = short, {owner.rstrip("+") for owner in usage.owners}
 
     def _check_runtime(self, name, usage):
-        """As on other hosts. One that has lost its whole pool leaves shared containers where they are, in the way."""
-        if usage.shared_pool(self.agents[name].tracker.topology):
+        """As on other hosts. One that has no CPU for shared containers leaves them where they are, in the way."""
+        if usage.shared_pool(usage.with_pool(self.agents[name].tracker.topology)):
             super()._check_runtime(name, usage)
 
     def rest(self):
@@ -242,13 +242,12 @@ class ChangingWorld(World):
             topology, usage, runtime = agent.tracker.topology, agent.tracker.usage, agent.driver.list()
             rows = {row["uuid"]: held_plan(row) for row in db.claims() if row["host"] == name}
             assert runtime.keys() == rows.keys()
-            lost = not usage.shared_pool(topology)
             assert usage == Usage(rows)
             for uuid, held in rows.items():
                 cpus, mems = CpuSet(runtime[uuid].cpuset_cpus), CpuSet(runtime[uuid].cpuset_mems)
                 pool = None if held.dedicated else pool_of(topology, usage.without(uuid), held)
                 assert mems == held.mems
-                assert cpus == (held.cpus if pool is None else pool) or lost
+                assert cpus == (held.cpus if pool is None else pool) or pool == CpuSet()
         self.check()
 
 

@@ -128,6 +128,31 @@ def test_an_agent_starts_although_a_node_with_containers_is_gone(single, context
     assert {driver.show(each).cpuset_cpus for each in there} == {"1-3"}
 
 
+def test_a_host_that_lost_its_pool_takes_dedicated_containers_and_its_pool_back(single, context):
+    """Its shared container makes room for them, and keeps a CPU."""
+    cloud, driver = single, single.drivers["one"]
+
+    def restarted(shared_set):
+        cloud.stop_agent("one")
+        cloud.conf.set_override("cpu_shared_set", shared_set, group="compute")
+        cloud.start_agent("one")
+
+    restarted("0")
+    shared = cloud.run(context, cpu=0.5, memory=64)
+    restarted("64")  # which is not online
+    dedicated = [cloud.run(context, cpu_policy="dedicated", cpu=float(cpu), memory=64) for cpu in (3, 4, 1)]
+    assert [each.status for each in dedicated] == ["Running", "Running", "Error"]
+    assert "beside those that shared containers need" in dedicated[2].status_reason
+    taken = [CpuSet(driver.show(each).cpuset_cpus) for each in dedicated[:2]]
+    assert CpuSet(driver.show(shared).cpuset_cpus) == CpuSet("0-7") - taken[0] - taken[1]
+    refused = cloud.run(context, cpu=0.1, memory=64)
+    assert refused.status == "Error" and "no CPU of this host is for shared containers" in refused.status_reason
+    left = driver.show(shared).cpuset_cpus
+    restarted(left)
+    assert cloud.run(context, cpu=0.1, memory=64).status == "Running"
+    assert driver.show(shared).cpuset_cpus == left
+
+
 def test_the_row_of_a_created_container_holds_its_claim(cloud, context):
     container = cloud.run(context, **DEDICATED, request={"run": False})
     assert container.status == "Created"
@@ -321,19 +346,20 @@ def test_a_resize_that_others_stand_in_the_way_of_goes_back(database, context):
         cloud.stop()
 
 
-def test_who_becomes_dedicated_where_others_must_stay_goes_back(database, context):
-    """The host has lost the whole of its pool: shared ones stay where they are, in each other's way."""
+def test_others_leave_who_becomes_dedicated_where_the_pool_is_gone(database, context):
+    """They run on what nobody holds."""
     cloud = Cloud({"one": machine(cells=1)}, compute__audit_interval=0)
     try:
         containers = [cloud.run(context), cloud.run(context)]
         cloud.stop_agent("one")
         cloud.conf.set_override("cpu_shared_set", "64", group="compute")  # of which no CPU is online
         tracker = cloud.start_agent("one").tracker
-        before = tracker.usage
-        with pytest.raises(exceptions.ZunError):
-            cloud.compute_api.update(context, containers[0], cpu=2.0, cpu_policy="dedicated")
+        before, driver = tracker.usage, cloud.drivers["one"]
+        with pytest.raises(exceptions.ClaimRefused):
+            cloud.compute_api.update(context, containers[0], cpu=4.0, cpu_policy="dedicated")
         assert tracker.usage == before
-        assert cloud.drivers["one"].show(containers[0]).cpuset_cpus == "0-3"
+        cloud.compute_api.update(context, containers[0], cpu=3.0, cpu_policy="dedicated")
+        assert [CpuSet(driver.show(each).cpuset_cpus) for each in containers] == [CpuSet("0-2"), CpuSet("3")]
     finally:
         cloud.conf.clear_override("cpu_shared_set", group="compute")
         cloud.stop()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -69,30 +70,54 @@ def test_members_widen_again_after_a_release(agent):
     assert agent.runs_on(shared) == CpuSet("0-3")
 
 
-@pytest.mark.parametrize(("dedicated", "in_the_way"), [("0-3", False), ("4-7", True)])
-def test_a_host_that_lost_its_whole_pool_takes_dedicated_containers_beside_its_members(
-    context, database, dedicated, in_the_way
-):
+@pytest.mark.parametrize(("dedicated", "cpus", "left"), [
+    pytest.param("0-3", 4, "4-7", id="on-another-cell"),
+    pytest.param("4-7", 3, "7", id="on-its-own"),
+    pytest.param("4-5", 2, "6-7", id="where-it-was"),
+])
+def test_members_of_a_pool_that_is_gone_run_on_what_nobody_holds(context, database, dedicated, cpus, left):
+    """As soon as there is a pool again they are on that, and nobody else comes to them meanwhile."""
     agent = Agent(context, machine().configured(shared_set=CpuSet("4-5")))
     shared = agent.run_shared()
     lost = machine().configured(dedicated_set=CpuSet(dedicated), shared_set=CpuSet("64"))
-    agent.tracker.update_inventory(context, lost, {**COLUMNS, "disk_total": 100})
-    assert agent.claim_dedicated(4)[1] == CpuSet(dedicated)
-    if in_the_way:
-        with pytest.raises(exceptions.ZunError):
-            agent.pool.settle()
-    else:
+    agent.tracker.update_inventory(context, lost, COLUMNS)
+    container, given = agent.claim_dedicated(cpus)
+    assert len(given) == cpus and given <= CpuSet(dedicated)
+    agent.pool.settle()
+    assert agent.told(shared) == agent.runs_on(shared) == CpuSet(left)
+    assert agent.pool.cpus_for(shared.uuid, agent.tracker.usage.claim(shared.uuid)) == CpuSet(left)
+    with pytest.raises(exceptions.ClaimRefused, match="no CPU of this host is for shared containers"):
+        agent.claim(cpu=0.1)
+    with pytest.raises(exceptions.ClaimRefused):
+        agent.claim_dedicated(4)
+    agent.tracker.release(container.uuid)
+    agent.tracker.update_inventory(context, machine().configured(shared_set=CpuSet("5")), COLUMNS)
+    agent.pool.settle()
+    assert agent.told(shared) == CpuSet("5")
+
+
+# All CPUs that are not the host's are isolated by the kernel.
+NO_POOL = replace(machine(), isolated=CpuSet("4-7")).configured(reserved_cpus=CpuSet("0-3"))
+
+
+def test_who_can_go_nowhere_is_told_of(context, database):
+    agent = Agent(context, machine().configured(shared_set=CpuSet("4-5")))
+    shared = agent.run_shared()
+    agent.tracker.update_inventory(context, NO_POOL, COLUMNS)
+    agent.pool.settle()  # it is in nobody's way
+    agent.claim_dedicated(1, placement={"cpu_isolation": "isolated"})
+    with pytest.raises(exceptions.Conflict, match="may run on CPUs 4-5, and the host has no others for it"):
         agent.pool.settle()
     assert agent.told(shared) == CpuSet("4-5")
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_host_that_lost_its_whole_pool_makes_nobody_who_would_run_anywhere(context, database, known):
+def test_a_host_without_any_cpu_for_shared_ones_makes_nobody_who_would_run_anywhere(context, database, known):
     """Its processes would be on the CPUs of others: a runtime that is given none takes all."""
     agent = Agent(context, machine().configured(shared_set=CpuSet("4-5")))
     shared = agent.run_shared()
     plan = agent.tracker.usage.claim(shared.uuid)
-    agent.tracker.update_inventory(context, machine().configured(shared_set=CpuSet("64")), {**COLUMNS, "disk_total": 9})
+    agent.tracker.update_inventory(context, NO_POOL, COLUMNS)
     with pytest.raises(exceptions.Conflict, match="no CPUs for shared"):
         agent.pool.cpus_for(shared.uuid, plan)
     if known:

@@ -62,6 +62,9 @@ class Host:
         pool = usable - set(topology.isolated)
         if topology.shared_set is not None:
             pool &= set(topology.shared_set)
+        shared = any(_runs(share) for _, plan in claims if not plan.dedicated for share in plan.cells.values())
+        if self.dedicated and shared and not pool - held:
+            pool = usable - set(topology.isolated)  # they have to run somewhere
         self.everyone, self.held = allowed | pool, held
         isolated = set(topology.isolated)
         allowed = allowed & isolated if self.isolation == "isolated" else allowed - isolated
@@ -83,7 +86,7 @@ class Host:
                 self.room[cell.id] = cell.pages.get(page_kib, 0)
         homes = {
             node for _, plan in claims for node, share in plan.cells.items()
-            if not plan.dedicated and (share.cpus or share.shared)
+            if not plan.dedicated and _runs(share)
         }
         for _, plan in claims:
             for node, share in plan.cells.items():
@@ -95,7 +98,7 @@ class Host:
                     self.room[node] -= share.pages.get(page_kib, 0)
                 if plan.cpu_policy == "shared":
                     self.demand[node] += round(share.shared * MICRO)
-                    sharers[node] += 1 if share.cpus or share.shared else 0
+                    sharers[node] += _runs(share)
         self.room = {node: max(0, room) for node, room in self.room.items()}
         self.budget = {}
         homeless = homes and not any(self.pool.get(node) for node in homes)
@@ -242,6 +245,10 @@ class Host:
             while sum(taken.values()) < need and taken.get(node, 0) < self.room[node]:
                 taken[node] = taken.get(node, 0) + 1
         return taken
+
+
+def _runs(share) -> bool:
+    return bool(share.cpus or share.shared)
 
 
 def _bits(cpus) -> int:
