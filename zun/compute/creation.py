@@ -185,16 +185,13 @@ class Creation:
                         container.status = Status.CREATING  # an event of a member goes on with it
                     container.task_state = None
                     step.save(container)
-        except exceptions.ContainerNotFound:  # its row is gone: a forced delete overtook us
-            self._objects.discard(context, container)
-            self._holdings.released(context, container.uuid, None)
-            return
         except exceptions.IllegalTransition as exc:  # its deletion was accepted: that finds all there is to remove
             LOG.info("%s", exc)
             return
         except exceptions.ZunError as exc:
             LOG.warning("Container %s could not be created: %s", container.uuid, exc)
-            self._give_up(context, container, str(exc), failed=not isinstance(exc, exceptions.Invalid))
+            here = not isinstance(exc, exceptions.Invalid | exceptions.ContainerNotFound)
+            self._give_up(context, container, str(exc), failed=here)
         except Exception as exc:
             LOG.exception("Container %s could not be created", container.uuid)
             self._give_up(context, container, f"Unexpected error of the compute service: {exc}", failed=True)

@@ -220,6 +220,15 @@ def test_a_failing_runtime_leaves_an_error_and_nothing_held(cloud, context, oper
     assert all(driver.list() == {} for driver in cloud.drivers.values())
 
 
+def test_what_is_removed_by_hand_while_it_is_created_holds_nothing(cloud, context):
+    """And its row says so: what a host gives back and a row holds still, two would have."""
+    for driver in cloud.drivers.values():
+        driver.before("start", lambda container, driver=driver: driver.delete(container, force=True))
+    container = cloud.run(context, **DEDICATED)
+    assert (container.status, container.host, container.cpuset) == ("Error", None, None)
+    assert wait_for(lambda: nothing_held(cloud))
+
+
 def test_a_kernel_that_disagrees_fails_the_container_with_the_reason(cloud, context):
     for driver in cloud.drivers.values():
         driver.before("create", lambda container, driver=driver: driver.disobey(container.uuid, cpus=CpuSet("0-7")))
