@@ -12,8 +12,10 @@ from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
 import pytest
+from oslo_config import cfg
 from oslo_utils import uuidutils
 
+from zun import conf as zun_conf
 from zun.common.context import RequestContext
 from zun.db import models, session
 from zun.objects import Container
@@ -50,6 +52,16 @@ def context() -> RequestContext:
 @pytest.fixture
 def admin() -> RequestContext:
     return RequestContext(user_id="root", project_id="admin", roles=["admin"])
+
+
+def own_conf(**options: Any) -> cfg.ConfigOpts:
+    """Options of this test's own (``group__option``), with nothing of this machine in them."""
+    conf = zun_conf.register_opts(cfg.ConfigOpts())
+    conf([], project="zun-test", default_config_files=[], default_config_dirs=[])
+    for name, value in options.items():
+        group, _, option = name.rpartition("__")
+        conf.set_override(option, value, group=group or None)
+    return conf
 
 
 def new_container(context: RequestContext, *, nets: Sequence[str] = (), **fields: Any) -> Container:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import amqp
+import docker
 import kombu
 import pytest
 import sqlalchemy as sa
@@ -64,6 +65,14 @@ def on_docker(program: Callable[..., Program], tmp_path: pathlib.Path, docker_ur
         return made
 
     return make
+
+
+@pytest.fixture
+def engine(docker_url: str) -> Iterator[docker.APIClient]:
+    """A client of the daemon, beside the service's own."""
+    client = docker.APIClient(docker_url, version="auto")
+    yield client
+    client.close()
 
 
 def _service(variable: str, required: str) -> str:

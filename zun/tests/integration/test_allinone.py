@@ -33,11 +33,6 @@ def allinone(on_docker):
     assert left == []
 
 
-@pytest.fixture
-def engine(docker_url):
-    return docker.APIClient(docker_url, version="auto")
-
-
 def allowed(engine, container_uuid):
     """The CPUs and memory nodes that the kernel allows the container's first process."""
     pid = engine.inspect_container(f"zun-{container_uuid}")["State"]["Pid"]

@@ -7,7 +7,6 @@ Nothing is compared periodically here: what is seen, the event stream brought.
 import shutil
 import time
 
-import docker
 import pytest
 
 from zun.compute.reconcile import GONE
@@ -38,13 +37,6 @@ def api(on_docker):
     api = Api(made.url)
     yield api
     api.delete_all()
-
-
-@pytest.fixture
-def engine(docker_url):
-    engine = docker.APIClient(docker_url, version="auto")
-    yield engine
-    engine.close()
 
 
 def run(api, **fields):

@@ -8,7 +8,6 @@ import os
 import pathlib
 import random
 
-import docker
 import pytest
 
 from zun.tests.integration.programs import Api
@@ -19,11 +18,6 @@ SIZE = int(os.environ.get("ZUN_PROOF_SIZE", "1"))
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300 * SIZE)]
 SHARED = {"cpu": 0.2, "memory": 16}
 DEDICATED = {"cpu": 1, "memory": 16, "cpu_policy": "dedicated", "labels": {"kind": "dedicated"}}
-
-
-@pytest.fixture
-def engine(docker_url):
-    return docker.APIClient(docker_url, version="auto")
 
 
 @pytest.fixture

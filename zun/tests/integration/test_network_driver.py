@@ -5,7 +5,6 @@ import socket
 import uuid
 from dataclasses import dataclass, field, replace
 
-import docker
 import pytest
 
 from zun.common import exceptions
@@ -31,13 +30,6 @@ class Port:
 @dataclass(frozen=True)
 class Container:
     uuid: str
-
-
-@pytest.fixture
-def engine(docker_url):
-    client = docker.APIClient(docker_url, version="auto")
-    yield client
-    client.close()
 
 
 @pytest.fixture

@@ -19,13 +19,6 @@ NEWEST = {"OpenStack-API-Version": "container 1.42"}
 
 
 @pytest.fixture
-def engine(docker_url):
-    client = docker.APIClient(docker_url, version="auto")
-    yield client
-    client.close()
-
-
-@pytest.fixture
 def cloud(on_docker, engine):
     """An all-in-one and what it leaves behind."""
     service = on_docker(network={"subnet_pool": "10.219.0.0/16"})

@@ -5,7 +5,6 @@ import os
 import types
 import uuid
 
-import docker
 import pytest
 
 from zun.tests.fixtures import wait_for
@@ -25,13 +24,6 @@ def registry():
     return types.SimpleNamespace(
         domain=os.environ["ZUN_TEST_REGISTRY"], username="zun", password=os.environ["ZUN_TEST_REGISTRY_PASSWORD"]
     )
-
-
-@pytest.fixture
-def engine(docker_url):
-    client = docker.APIClient(docker_url, version="auto")
-    yield client
-    client.close()
 
 
 @pytest.fixture

@@ -26,7 +26,8 @@ from zun.container.docker import console, events
 from zun.db import container_actions, session
 from zun.osc import each
 from zun.scheduler.explain import DISK, EXPLAINED_HOSTS, HostCode
-from zun.tests.unit.api.test_openapi import ROUTES
+from zun.tests.fixtures import own_conf
+from zun.tests.unit.api.table import ROUTES
 from zun.tests.unit.test_entry_points import GROUPS
 from zun.topology.refusal import Dimension, RefusalCode
 
@@ -142,9 +143,7 @@ def test_every_filter_and_weigher_is_explained(kind):
 
 @pytest.fixture(scope="module")
 def conf():
-    conf = zun_conf.register_opts(cfg.ConfigOpts())
-    conf([], project="zun-test", default_config_files=[], default_config_dirs=[])
-    return conf
+    return own_conf()
 
 
 def test_the_filters_run_as_the_page_has_them_and_its_weighers_are_on(conf):

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from zun import conf as zun_conf
 from zun.api import app as api_app
 from zun.common.context import RequestContext
 from zun.db import compute_nodes, services
 from zun.objects import Container
-from zun.tests.fixtures import new_container
+from zun.tests.fixtures import new_container, own_conf
 from zun.tests.functional.api.client import Client
 from zun.tests.functional.api.messages import ComputeMessages, SchedulerMessages
 from zun.topology import CpuSet, HostTopology, NUMACell
@@ -22,10 +21,7 @@ HOST = "host-1"
 
 @pytest.fixture
 def configuration() -> cfg.ConfigOpts:
-    made = zun_conf.register_opts(cfg.ConfigOpts())
-    made([], project="zun-test", default_config_files=[], default_config_dirs=[])
-    made.set_override("auth_strategy", "noauth", group="api")
-    return made
+    return own_conf(api__auth_strategy="noauth")
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ def test_it_is_not_bound_to_the_size_of_other_bodies(api, url, compute):
 
 @pytest.mark.parametrize("status", list(Status))
 @pytest.mark.parametrize(("verb", "action"), [("GET", "get_archive"), ("POST", "put_archive")])
-def test_every_status(api, placed, compute, verb, action, status):
+def test_only_some_statuses_allow_it(api, placed, compute, verb, action, status):
     reply = api.send(verb, f"/v1/containers/{placed(str(status)).uuid}/{action}?path=/x", {"data": ""})
     if status in ALLOWED[action]:
         assert reply.status == 200
@@ -82,7 +82,7 @@ def test_every_status(api, placed, compute, verb, action, status):
         ("POST", "put_archive?path=/x", ["data"], "validation-error", "JSON"),
     ],
 )
-def test_bad_requests(api, url, compute, verb, path, body, code, member):
+def test_a_bad_request_is_named_and_reaches_no_host(api, url, compute, verb, path, body, code, member):
     reply = api.send(verb, f"{url}/{path}", body)
     assert reply.refusal == (400, code), reply.json
     assert member in reply.error["detail"]

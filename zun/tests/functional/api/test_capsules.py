@@ -222,7 +222,7 @@ def test_placement(api):
         ({"cpu": 1, "memory": 64}, {"cpu_policy": "dedicated", "mem_page_size": 2048}, "mem_page_size"),
     ],
 )
-def test_bad_placement(api, requests, asked, word):
+def test_a_bad_placement_is_named_and_makes_nothing(api, requests, asked, word):
     body = spec({"image": "demo", "resources": {"requests": requests}}, placement=asked)
     reply = api.at("1.42").post(PATH, body)
     assert reply.status == 400 and word in reply.error["detail"], reply.json
@@ -298,7 +298,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("body", "word"), BAD)
-def test_bad_templates(api, scheduler, body, word):
+def test_a_bad_template_is_named_and_makes_nothing(api, scheduler, body, word):
     reply = api.post(PATH, body)
     assert reply.status == 400 and reply.refusal[1] in ("schema-validation-error", "invalid-value"), reply.json
     assert word in reply.error["detail"]

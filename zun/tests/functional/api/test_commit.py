@@ -26,7 +26,7 @@ def made(repo="web", tag="1", host=HOST, project="demo"):
 
 
 @pytest.mark.parametrize("status", list(Status))
-def test_every_status(api, placed, compute, status):
+def test_only_some_statuses_allow_it(api, placed, compute, status):
     container = placed(str(status))
     reply = api.post(f"/v1/containers/{container.uuid}/commit?repository=web&tag=1")
     if status in ALLOWED["commit"]:
@@ -48,7 +48,7 @@ def test_every_status(api, placed, compute, status):
         ("repository=reg.io:5000/team/web&tag=1.0", "reg.io:5000/team/web", "1.0"),
     ],
 )
-def test_names(api, placed, query, repo, tag):
+def test_a_name_is_kept_as_repository_and_tag(api, placed, query, repo, tag):
     reply = api.post(f"/v1/containers/{placed().uuid}/commit?{query}")
     row = db.get(reply.json["uuid"])
     assert (row["repo"], row["tag"]) == (repo, tag)
@@ -69,7 +69,7 @@ def test_names(api, placed, query, repo, tag):
         ("repository=web", {"tag": "1"}, "query"),
     ],
 )
-def test_bad_requests(api, placed, compute, query, body, named):
+def test_a_bad_request_is_named_and_reaches_no_host(api, placed, compute, query, body, named):
     reply = api.post(f"/v1/containers/{placed().uuid}/commit?{query}", body)
     assert reply.refusal == (400, "schema-validation-error") and named in reply.error["detail"]
     assert compute.sent == []

@@ -125,7 +125,7 @@ ARGUMENTS = [
 
 
 @pytest.mark.parametrize(("verb", "action", "query", "told"), ARGUMENTS)
-def test_arguments(api, placed, host_up, compute, verb, action, query, told):
+def test_arguments_reach_the_host_in_one_spelling(api, placed, host_up, compute, verb, action, query, told):
     container = placed("Stopped" if action == "start" else "Running")
     reply = api.send(verb, f"/v1/containers/{container.uuid}/{action}?{query}")
     assert reply.status in (200, 202), reply.json
@@ -186,7 +186,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("verb", "path", "word"), BAD)
-def test_bad_arguments(api, placed, host_up, compute, verb, path, word):
+def test_a_bad_argument_is_named_and_reaches_no_host(api, placed, host_up, compute, verb, path, word):
     reply = api.send(verb, f"/v1/containers/{placed().uuid}/{path}")
     assert reply.refusal == (400, "schema-validation-error")
     assert word in reply.error["detail"]
@@ -207,7 +207,7 @@ def test_bad_arguments(api, placed, host_up, compute, verb, path, word):
         ("execute", {"command": 7}),
     ],
 )
-def test_bad_bodies(api, placed, host_up, compute, action, body):
+def test_a_bad_body_reaches_no_host(api, placed, host_up, compute, action, body):
     reply = api.post(f"/v1/containers/{placed().uuid}/{action}", body)
     assert reply.refusal == (400, "schema-validation-error")
     assert compute.sent == []
@@ -319,7 +319,7 @@ def test_rename(api, placed, status):
 
 
 @pytest.mark.parametrize("body", [{}, {"name": None}, {"name": "a"}, {"name": "ab", "x": 1}])
-def test_bad_renames(api, placed, body):
+def test_a_bad_name_changes_nothing(api, placed, body):
     container = placed(name="old-name")
     reply = api.at("1.13").post(f"/v1/containers/{container.uuid}/rename", body)
     assert reply.refusal == (400, "schema-validation-error")

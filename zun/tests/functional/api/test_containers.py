@@ -54,7 +54,7 @@ def test_items_of_a_list_are_the_resource_without_links(api, placed, given):
     assert listed == item
 
 
-def test_whose_containers(api, admin_api, placed):
+def test_a_list_has_the_own_project_unless_all_are_asked_for(api, admin_api, placed):
     placed(name="mine")
     placed(name="theirs", project_id="other")
     placed(name="of-root", project_id="admin")
@@ -350,7 +350,7 @@ def test_a_host_that_refuses(api, placed, host_up, compute):
     ],
 )
 @pytest.mark.parametrize(("method", "path"), [("PATCH", ""), ("POST", "/resize_container")])
-def test_bad_changes(api, placed, host_up, compute, method, path, given, field):
+def test_a_bad_change_is_named_and_reaches_no_host(api, placed, host_up, compute, method, path, given, field):
     reply = api.send(method, f"/v1/containers/{placed().uuid}{path}", given)
     assert reply.refusal == (400, "schema-validation-error")
     assert field in reply.error["detail"]

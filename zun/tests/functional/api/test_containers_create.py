@@ -317,7 +317,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("given", "field"), BAD)
-def test_bad_bodies(api, scheduler, given, field):
+def test_a_bad_field_is_named_and_reaches_no_scheduler(api, scheduler, given, field):
     reply = api.post("/v1/containers", {"image": "demo", **given})
     assert reply.status == 400, reply.json
     assert reply.refusal[1] in ("schema-validation-error", "invalid-value")
@@ -526,7 +526,7 @@ def test_dedicated_at_an_old_version(api):
         ({"mem_page_size": 1048576}, "memory"),
     ],
 )
-def test_bad_placement(api, given, field):
+def test_a_bad_placement_is_refused_by_its_field(api, given, field):
     body = {name: value for name, value in {**DEDICATED, **given}.items() if value is not None}
     reply = api.at("1.41").post("/v1/containers", body)
     assert reply.status == 400, reply.json

@@ -13,7 +13,7 @@ from zun.common import exceptions
 UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
-def test_shape(api):
+def test_a_failure_has_the_shape_that_clients_read(api):
     reply = api.get("/v1/containers/nobody")
     text = "Container nobody could not be found. List them with 'openstack appcontainer list'."
     assert reply.status == 404

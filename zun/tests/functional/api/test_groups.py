@@ -119,7 +119,7 @@ def test_bad_lists(users, web, query, refusal):
         ({"name": "new", "policy": "affinity", "project_id": "other"}, "project_id"),
     ],
 )
-def test_bad_arguments(users, body, word):
+def test_a_bad_argument_is_named_and_makes_nothing(users, body, word):
     reply = users.post(PATH, body)
     assert reply.refusal == (400, "schema-validation-error")
     assert word in reply.error["detail"]

@@ -88,7 +88,7 @@ def test_names(admin_api, given, repo, tag):
         ({"repo": "busybox", "host": HOST, "colour": "red"}, "schema-validation-error", "colour"),
     ],
 )
-def test_bad_bodies(admin_api, compute, body, code, member):
+def test_a_bad_member_is_named_and_reaches_no_host(admin_api, compute, body, code, member):
     reply = admin_api.post("/v1/images", body)
     assert reply.refusal == (400, code)
     assert member in reply.error["detail"]
@@ -125,7 +125,7 @@ def test_delete(admin_api, add, compute):
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 @pytest.mark.parametrize("ident", ["busybox", "b2a1a1f4-9a43-4f4e-9c3e-0e4d3f1c1a11"])
-def test_unknown_ones(admin_api, method, ident):
+def test_what_is_no_image_is_not_found(admin_api, method, ident):
     assert admin_api.send(method, f"/v1/images/{ident}").refusal == (400, "image-not-found")
 
 
@@ -178,7 +178,7 @@ def test_search(api, compute, path, name, exact):
         ("image_driver=glance", "invalid-value"),
     ],
 )
-def test_bad_searches(api, compute, query, code):
+def test_a_bad_search_reaches_no_host(api, compute, query, code):
     assert api.get(f"/v1/images/busybox/search?{query}").refusal == (400, code)
     assert compute.sent == []
 

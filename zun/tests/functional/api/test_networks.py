@@ -136,7 +136,7 @@ def test_subnets_are_given_out_where_none_is_named(add, configuration):
         ({"name": "backend", "subnets": [{"cidr": "10.9.0.0/24", "gateway": "fd00::1"}]}, "IPv4 address"),
     ],
 )
-def test_bad_networks(admin_api, given, said):
+def test_a_bad_network_is_refused_with_a_reason_and_not_made(admin_api, given, said):
     reply = admin_api.at(NEWEST).post("/v1/networks", given)
     assert reply.refusal == (400, "schema-validation-error")
     assert said in reply.error["detail"]

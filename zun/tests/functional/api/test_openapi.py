@@ -10,7 +10,7 @@ from zun.api import app as api_app
 from zun.api import microversion
 from zun.tests.functional.api.client import Client
 from zun.tests.functional.api.conftest import HOST
-from zun.tests.unit.api.test_openapi import ROUTES
+from zun.tests.unit.api.table import ROUTES
 
 
 @pytest.mark.parametrize("path", ["/v1/openapi.json", "/openapi.json", "/v1/openapi"])

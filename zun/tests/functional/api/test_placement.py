@@ -258,7 +258,7 @@ def test_a_user_sees_the_total(api):
     assert reply.json == {"total": 8, "complete": True}
 
 
-def test_the_limit(admin_api):
+def test_counting_stops_at_the_limit(admin_api):
     counted = admin_api.post("/v1/placement/capacity", {**DEDICATED, "limit": 5}).json
     assert (counted["total"], counted["complete"]) == (5, False)
     assert counted["hosts"][0] == {

@@ -40,7 +40,7 @@ DEDICATED = {"cpu_policy": "dedicated", "cpu": 2, "memory": 512}
         ({"host": "rack7-u12"}, (403, "policy-not-authorized"), "container:create:requested_destination"),
     ],
 )
-def test_bad_questions(api, scheduler, path, body, refusal, named):
+def test_a_bad_question_is_named_and_reaches_no_scheduler(api, scheduler, path, body, refusal, named):
     reply = api.at("1.42").post(path, body)
     assert reply.refusal == refusal
     assert scheduler.sent == []

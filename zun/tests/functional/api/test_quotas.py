@@ -88,7 +88,7 @@ def test_who_may(api, admin_api, method, path, own):
     ],
 )
 @pytest.mark.parametrize("path", [OWN, "/v1/quota_classes/gold"])
-def test_bad_limits(admin_api, path, given, member):
+def test_a_bad_limit_is_named_and_sets_none(admin_api, path, given, member):
     reply = admin_api.put(path, {"memory": 1, **given})
     assert reply.refusal == (400, "schema-validation-error")
     assert member in reply.error["detail"]

@@ -111,7 +111,7 @@ def test_delete(api, add):
         ({"domain": "d"}, "registry"),
     ],
 )
-def test_bad_bodies(api, body, member):
+def test_a_bad_member_is_named_and_makes_nothing(api, body, member):
     reply = api.post("/v1/registries", body)
     assert reply.refusal == (400, "schema-validation-error")
     assert member in reply.error["detail"]
@@ -127,7 +127,7 @@ def names(client, query=""):
     return [item["name"] for item in client.get(f"/v1/registries{query}").json["registries"]]
 
 
-def test_whose(api, admin_api, add):
+def test_a_list_has_the_own_project_unless_all_are_asked_for(api, admin_api, add):
     mine, theirs = add(), add(api.in_project("other"), name="theirs")
     assert names(api) == ["quay"]
     assert names(admin_api) == []

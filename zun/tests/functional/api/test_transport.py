@@ -114,7 +114,7 @@ def test_json_is_no_part_of_a_name(api, placed):
         ("TRACE", "/v1/containers", 405),
     ],
 )
-def test_wrong_verbs(api, method, path, status):
+def test_a_wrong_verb_is_told_what_to_do_instead(api, method, path, status):
     reply = api.send(method, path)
     assert reply.refusal == (status, "")
     assert ("allow" in reply.headers) == (status == 405)

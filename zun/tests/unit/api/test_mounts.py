@@ -71,7 +71,7 @@ def test_mounts(item, expected):
         ),
     ],
 )
-def test_refused(items, says):
+def test_what_is_refused_says_why(items, says):
     with pytest.raises(exceptions.InvalidValue) as caught:
         asked(*items)
     assert "mounts: " in str(caught.value) and says in str(caught.value)

@@ -5,26 +5,13 @@ import json
 
 import openapi_spec_validator
 import pytest
-from oslo_config import cfg
 
-from zun import conf as zun_conf
 from zun import policies
 from zun.api import microversion, openapi
-from zun.api.controllers.v1 import NOUNS, Parts
 from zun.api.microversion import v1
 from zun.api.routes import NOTHING, UNTOLD
 from zun.api.schemas import Field, Schema
-from zun.api.settings import Settings
-
-
-def table():
-    conf = zun_conf.register_opts(cfg.ConfigOpts())
-    conf([], project="zun-test", default_config_files=[], default_config_dirs=[])
-    parts = Parts(scheduler_api=None, compute_api=None, settings=Settings.from_conf(conf))
-    return [route for noun in NOUNS for route in noun(parts).routes()]
-
-
-ROUTES = table()
+from zun.tests.unit.api.table import ROUTES
 
 
 def document(version=microversion.MAX, auth_strategy="keystone", routes=ROUTES):

@@ -6,22 +6,19 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
-from oslo_config import cfg
 
-from zun import conf as zun_conf
 from zun.api import creation, microversion
 from zun.api.microversion import v1
 from zun.api.schemas import containers, groups, scalars
 from zun.api.settings import Range, Settings
 from zun.common.exceptions import Invalid, SchemaValidationError
 from zun.db import models
+from zun.tests.fixtures import own_conf
 
 
 @pytest.fixture(scope="module")
 def settings():
-    conf = zun_conf.register_opts(cfg.ConfigOpts())
-    conf([], project="zun-test", default_config_files=[], default_config_dirs=[])
-    return Settings.from_conf(conf)
+    return Settings.from_conf(own_conf())
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,11 @@ import socket
 import tracemalloc
 
 import pytest
-from oslo_config import cfg
 
 from zun.api import request
 from zun.cmd import api
 from zun.common import exceptions
-from zun.conf import register_opts
-from zun.tests.fixtures import wait_for
+from zun.tests.fixtures import own_conf, wait_for
 from zun.tests.functional.cloud import configuration
 from zun.tests.integration.programs import free_port
 
@@ -36,10 +34,8 @@ from zun.tests.integration.programs import free_port
     ],
 )
 def test_without_identity_it_listens_on_loopback(settings, starts):
-    conf = register_opts(cfg.ConfigOpts())
-    conf([], default_config_files=[], default_config_dirs=[])
-    for option, value in {"auth_strategy": "noauth", **settings}.items():
-        conf.set_override(option, value, group="api")
+    given = {"auth_strategy": "noauth", **settings}
+    conf = own_conf(**{f"api__{option}": value for option, value in given.items()})
     with contextlib.nullcontext() if starts else pytest.raises(SystemExit, match="noauth on"):
         api.check_noauth(conf)
 

@@ -2,21 +2,12 @@
 import stat
 
 import pytest
-from oslo_config import cfg
 
-from zun import conf as zun_conf
 from zun.common import exceptions, secrets
 from zun.common.secrets import Cipher
+from zun.tests.fixtures import own_conf
 
 OLD, NEW = "o" * 32, "n" * 40
-
-
-def configured(**options):
-    conf = zun_conf.register_opts(cfg.ConfigOpts())
-    conf([], project="zun-test", default_config_files=[], default_config_dirs=[])
-    for name, value in options.items():
-        conf.set_override(name, value)
-    return conf
 
 
 def test_there_and_back():
@@ -48,13 +39,13 @@ def test_32_characters_count():
     assert Cipher([OLD + "x"]).decrypt(Cipher([OLD]).encrypt("secret")) == "secret"
 
 
-def test_keys_of_the_configuration(tmp_path):
+def test_keys_of_the_own_conf(tmp_path):
     file = tmp_path / "keys"
     file.write_text(f"{NEW}\n\n {OLD} \n")
-    assert secrets.keys(configured()) == ()
-    assert secrets.keys(configured(auth_encryption_key=OLD)) == (OLD,)
-    assert secrets.keys(configured(auth_encryption_key_file=str(file))) == (NEW, OLD)
-    assert secrets.keys(configured(auth_encryption_key="z" * 32, auth_encryption_key_file=str(file))) == (
+    assert secrets.keys(own_conf()) == ()
+    assert secrets.keys(own_conf(auth_encryption_key=OLD)) == (OLD,)
+    assert secrets.keys(own_conf(auth_encryption_key_file=str(file))) == (NEW, OLD)
+    assert secrets.keys(own_conf(auth_encryption_key="z" * 32, auth_encryption_key_file=str(file))) == (
         "z" * 32,
         NEW,
         OLD,
@@ -64,14 +55,14 @@ def test_keys_of_the_configuration(tmp_path):
 @pytest.mark.parametrize("options", [{"auth_encryption_key": "short"}, {"auth_encryption_key_file": "/nowhere/keys"}])
 def test_keys_that_are_none(options):
     with pytest.raises(exceptions.Misconfigured, match="encryption"):
-        secrets.keys(configured(**options))
+        secrets.keys(own_conf(**options))
 
 
 def test_a_key_is_made_once_and_for_its_owner(tmp_path):
     file = tmp_path / "keys"
     secrets.make_key_file(str(file))
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    (key,) = secrets.keys(configured(auth_encryption_key_file=str(file)))
+    (key,) = secrets.keys(own_conf(auth_encryption_key_file=str(file)))
     secrets.make_key_file(str(file))
-    assert secrets.keys(configured(auth_encryption_key_file=str(file))) == (key,)
+    assert secrets.keys(own_conf(auth_encryption_key_file=str(file))) == (key,)
     assert Cipher([key]).decrypt(Cipher([key]).encrypt("secret")) == "secret"

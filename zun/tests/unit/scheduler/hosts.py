@@ -5,13 +5,12 @@ import datetime
 from dataclasses import replace
 
 from hypothesis import strategies as st
-from oslo_config import cfg
 
-from zun import conf as zun_conf
 from zun.scheduler import weighers
 from zun.scheduler.columns import Columns
 from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
+from zun.tests.fixtures import own_conf as configuration
 from zun.tests.functional.cloud import machine
 from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Usage, plan
 
@@ -26,16 +25,6 @@ UP = {
     "updated_at": None,
     "created_at": NOW,
 }
-
-
-def configuration(**options):
-    """Options of this test's own, with nothing of this machine in them."""
-    conf = zun_conf.register_opts(cfg.ConfigOpts())
-    conf([], project="zun", default_config_files=[], default_config_dirs=[])
-    for name, value in options.items():
-        group, _, option = name.rpartition("__")
-        conf.set_override(option, value, group=group or None)
-    return conf
 
 
 ALL_FILTERS = tuple(configuration().scheduler.enabled_filters)
