@@ -78,6 +78,8 @@ class ComputeService:
         )
         self._pool = SharedPool(self.tracker, driver)
         self._stopping = threading.Event()
+        self._signs: int | None = None  # of life of this host, by all who gave some
+        self._not_ours = 0  # times in a row that somebody else gave some
 
     def start(self, transport: oslo_messaging.Transport) -> None:
         """Register the host, take up what an earlier run left, then answer messages. Returns when it does."""
@@ -167,7 +169,16 @@ class ComputeService:
         return self._lines.about() | self.parts.operations.locks.wanted().keys()
 
     def _heartbeat(self) -> None:
-        ZunService.heartbeat(admin_context(), self._host, COMPUTE_BINARY, own_zone(self._conf))
+        signs = ZunService.heartbeat(admin_context(), self._host, COMPUTE_BINARY, own_zone(self._conf))
+        # One too many may be ours: written, and again because the answer was lost.
+        self._not_ours = self._not_ours + 1 if self._signs is not None and signs > self._signs + 1 else 0
+        self._signs = signs
+        if self._not_ours > 1:
+            LOG.error(
+                "Another zun-compute gives signs of life as host %s. Both give out the same CPUs and know nothing of "
+                "each other: stop one of them, and give it a [DEFAULT] host of its own",
+                self._host,
+            )
 
     def _update_inventory(self) -> None:
         context = admin_context()

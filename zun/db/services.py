@@ -19,8 +19,8 @@ def _is(host: str, binary: str) -> sa.ColumnElement[bool]:
 
 
 @session.retry
-def heartbeat(host: str, binary: str, availability_zone: str) -> None:
-    """Note that the service is alive now, adding it the first time."""
+def heartbeat(host: str, binary: str, availability_zone: str) -> int:
+    """Note that the service is alive now, adding it the first time. Returns how often it has been noted since."""
     now = timeutils.utcnow()
     seen = {"last_seen_up": now, "availability_zone": availability_zone}
     again = {**seen, "report_count": table.c.report_count + 1, "updated_at": now}
@@ -32,6 +32,8 @@ def heartbeat(host: str, binary: str, availability_zone: str) -> None:
                     connection.execute(table.insert().values(host=host, binary=binary, created_at=now, **seen))
             except db_exc.DBDuplicateEntry:  # it was added by another process meanwhile
                 connection.execute(update)
+        count: int = connection.execute(sa.select(table.c.report_count).where(_is(host, binary))).scalar_one()
+    return count
 
 
 def get(host: str, binary: str) -> session.Row:

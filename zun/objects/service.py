@@ -20,9 +20,9 @@ class ZunService(base.ZunObject):
     fields: dict[str, Any] = {}
 
     @base.remotable_classmethod
-    def heartbeat(cls, context: RequestContext, host: str, binary: str, availability_zone: str) -> None:
-        """Note that the service is alive now."""
-        db.heartbeat(host, binary, availability_zone)
+    def heartbeat(cls, context: RequestContext, host: str, binary: str, availability_zone: str) -> int:
+        """Note that the service is alive now. Returns how often that was noted since its row was made."""
+        return db.heartbeat(host, binary, availability_zone)
 
 
 def is_up(service: Mapping[str, Any], now: datetime.datetime, service_down_time: int) -> bool:
