@@ -26,7 +26,7 @@ LOG = logging.getLogger(__name__)
 
 # Their debug lines drown everything else, and one of them prints whole messages.
 QUIET = (
-    "amqp=WARN",
+    "amqp=ERROR",  # warns of whatever comes while it closes: at each stop of a service
     "oslo.messaging=INFO",
     "oslo_messaging=INFO",
     "urllib3=WARN",

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 import oslo_messaging
 
-from zun.common import exceptions, rpc
+from zun.common import exceptions, outages, rpc
 from zun.common.context import RequestContext
 from zun.compute.archives import Archives
 from zun.compute.auditor import Auditor
@@ -232,6 +232,9 @@ class ComputeEndpoint:
             context.update_store()  # log lines of this thread bear the request's id
             try:
                 return what(context, target, *args, **kwargs)
+            except outages.OUTAGES as exc:
+                LOG.warning("%s: %s failed: %s", uuid, what.__name__, exceptions.first_line(exc))
+                return None
             except Exception:
                 LOG.exception("%s: %s failed", uuid, what.__name__)
                 return None

@@ -43,8 +43,9 @@ OPTS = [
     cfg.IntOpt(
         "rpc_timeout",
         min=1,
-        default=60,
-        help="Seconds the API waits for a compute host whose answer is the response (logs, exec, top, stats).",
+        default=75,
+        help="Seconds the API waits for a compute host whose answer is the response (logs, exec, top, stats). Longer "
+        "than [docker] default_timeout, so that a Docker that hangs is told as such and not as a host that is down.",
     ),
 ]
 

@@ -34,6 +34,15 @@ _WRONG_STATE = re.compile(
     r"|\bis marked for removal"
 )
 
+#: What an operator can do about words of Docker, which are the reason that users are told.
+_NEXT = (
+    ("no space left on device", "The disk of the host is full: its operator can make room, as by 'docker image prune'"),
+    (
+        "bind source path does not exist",
+        "What the container mounts is missing on the host: its operator can restart zun-compute, which mounts it again",
+    ),
+)
+
 
 def translate(exc: Exception, action: str, uuid: str) -> exceptions.ZunError:
     """Return the service's error for ``exc``, met in ``action`` on container ``uuid`` ("" for none).
@@ -52,7 +61,8 @@ def translate(exc: Exception, action: str, uuid: str) -> exceptions.ZunError:
         reason = str(exc.explanation or exc)
         if exc.status_code == 409 or _WRONG_STATE.search(reason):
             return exceptions.Conflict(f"Cannot {target}: {reason}")
-        return exceptions.DockerError(f"Docker could not {target}: {reason}")
+        advised = [reason, *(step for words, step in _NEXT if words in reason)]
+        return exceptions.DockerError(f"Docker could not {target}: {'. '.join(advised)}")
     if isinstance(exc, requests.exceptions.ReadTimeout):
         return exceptions.Unavailable(f"Docker on the host did not {target} in time; it may still do so.")
     if _unreachable(exc):

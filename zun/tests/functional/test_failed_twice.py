@@ -35,6 +35,18 @@ def test_a_rebuilt_one_that_runs_elsewhere_is_stopped(cloud, context):
     assert not driver.runtime.objects[before.uuid].pid
 
 
+def test_a_runtime_that_hangs_is_one_line_in_the_log(cloud, context, caplog):
+    driver = cloud.drivers["one"]
+    container = cloud.run(context)
+    driver.fail("stop", exceptions.Unavailable("Docker on the host did not stop it in time"))
+    driver.fail("show", exceptions.Unavailable("Docker on the host did not inspect it in time"), times=1000)
+    cloud.compute_api.stop(context, container)
+    said = "stop failed: Docker on the host did not inspect"
+    (line,) = wait_for(lambda: [each for each in caplog.records if said in each.getMessage()])
+    assert line.exc_info is None and line.levelname == "WARNING"
+    driver.end_failures("show")
+
+
 def test_what_could_not_be_removed_keeps_its_cpus(cloud, context):
     driver = cloud.drivers["one"]
     driver.fail("start", exceptions.Unavailable(), after=True)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lists and commands of the pages, against what there is."""
 
+import errno
 import fnmatch
 import importlib.metadata
+import os
 import pathlib
 import re
 import shlex
@@ -132,6 +134,16 @@ def test_a_number_of_a_page_is_that_of_the_code(name, told, real):
 
 def test_every_code_of_a_refusal_is_explained():
     assert sorted(first_cells(page("admin/no-valid-host"))) == sorted([*HostCode, *RefusalCode])
+
+
+def test_what_symptoms_quotes_is_what_the_code_says():
+    code = "".join(path.read_text() for path in (ROOT / "zun").rglob("*.py") if "tests" not in path.parts)
+    said = re.sub(r'"\n\s+f?"', "", code)  # a text in several pieces
+    said += os.strerror(errno.ENOSPC) + os.strerror(errno.ENOSPC).lower()
+    cells = re.findall(r"^   \* - (``.*)$", page("admin/symptoms"), re.MULTILINE)
+    quoted = [text for cell in cells for text in re.findall(r"``([^`]+)``", cell)]
+    assert len(quoted) > 20
+    assert [text for text in quoted if text not in said] == []
 
 
 @pytest.mark.parametrize("kind", ["filter", "weigher"])

@@ -35,6 +35,8 @@ def api_error(status: int, text: str, kind: type[docker.errors.APIError] = docke
         (api_error(500, "Container abc is not paused"), exceptions.Conflict, "not paused"),
         (api_error(500, "container abc is not running"), exceptions.Conflict, "not running"),
         (api_error(500, "layer does not exist"), exceptions.DockerError, "could not stop container u: layer"),
+        (api_error(500, "mkdir /a: no space left on device"), exceptions.DockerError, r"/a: no.* device\. .*make room"),
+        (api_error(400, "bind source path does not exist: /x/fs/data"), exceptions.DockerError, "/x/fs.*restart zun"),
         (api_error(400, "Minimum memory limit"), exceptions.DockerError, "Minimum memory limit"),
         (requests.exceptions.ConnectionError("refused"), exceptions.Unavailable, "does not answer"),
         (requests.exceptions.ReadTimeout("slow"), exceptions.Unavailable, "did not stop container u in time"),
