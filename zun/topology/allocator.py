@@ -289,13 +289,13 @@ def draw(question: Question, taken: list[Taken]) -> Memory:
 
 
 def _draw_widely(question: Question, taken: list[Taken]) -> Memory:
-    """Each cell's own memory first, then that of attached nodes, then (``preferred``) of the nearest others."""
+    """Each cell's own memory first, then that of the nearest others it may have."""
     drawn: dict[int, dict[int, int]] = {entry.cell.id: {} for entry in taken}
     left = {node: question.room(node) for node in question.view.small_mib}
-    for nodes_of in (_own_node, _attached_nodes, _other_nodes):
+    for own in (True, False):
         for cell, _, need, _ in taken:
             missing = need - sum(drawn[cell.id].values())
-            for node in nodes_of(cell) if missing else ():
+            for node in (cell.id,) if own else question.others(cell) if missing else ():
                 units = min(missing, left[node])
                 if units:
                     drawn[cell.id][node] = drawn[cell.id].get(node, 0) + units
@@ -338,15 +338,3 @@ def _nearest(question: Question, cells: list[CellView], weights: list[int]) -> l
         return sum([weight * other.apart[cell.id] for other, weight in zip(cells, weights, strict=True)]), cell.id
 
     return [*[cell.id for cell in sorted(cells, key=away)], *[node for _, node in question.beyond(cells)]]
-
-
-def _own_node(cell: CellView) -> tuple[int, ...]:
-    return cell.nodes[:1]
-
-
-def _attached_nodes(cell: CellView) -> tuple[int, ...]:
-    return cell.nodes[1:]
-
-
-def _other_nodes(cell: CellView) -> tuple[int, ...]:
-    return cell.spill

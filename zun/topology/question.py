@@ -131,19 +131,23 @@ class Question:
         return found
 
     def beyond(self, cells: Sequence[CellView]) -> list[tuple[int, int]]:
-        """Where memory comes from that is not on ``cells``, in this order: how far it is from them, and the node.
+        """Where memory comes from that is not on ``cells``, nearest first: how far it is from them, and the node.
 
-        First from the nodes attached to them; for a ``preferred`` container then from all others.
+        From the nodes attached to them, for a ``preferred`` container from any.
         """
         if len(cells) == 1:
             (cell,) = cells
-            return [(cell.apart[node], node) for node in (*cell.nodes[1:], *(() if self.strict else cell.spill))]
-        nodes = sorted([(cell.apart[node], node) for cell in cells for node in cell.nodes[1:]])
-        if not self.strict:
-            near = {node for cell in cells for node in cell.nodes}
-            others = [node for node in cells[0].spill if node not in near]
-            nodes += sorted([(min([cell.apart[node] for cell in cells]), node) for node in others])
-        return nodes
+            return [(cell.apart[node], node) for node in self.others(cell)]
+        if self.strict:
+            return sorted([(cell.apart[node], node) for cell in cells for node in cell.nodes[1:]])
+        ids, working = {cell.id for cell in cells}, self.view.index
+        others = [node for node in cells[0].spill if node not in ids]
+        far = sorted([(min([cell.apart[node] for cell in cells]), node in working, node) for node in others])
+        return [(distance, node) for distance, _, node in far]
+
+    def others(self, cell: CellView) -> tuple[int, ...]:
+        """``beyond`` one cell, without the distances."""
+        return cell.nodes[1:] if self.strict else cell.spill
 
     def offer(self, cell: CellView, cpus: int, need: int) -> Offer | None:
         """The best this cell can do for a part, None when it cannot serve it."""

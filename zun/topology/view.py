@@ -70,7 +70,7 @@ class CellView(CpuView):
     nodes: tuple[int, ...]
     """Where its memory comes from: the cell itself, then the memory-only nodes attached to it, nearest first."""
     spill: tuple[int, ...]
-    """Every other node, nearest first: where ``preferred`` memory goes next."""
+    """Every other node, nearest first, of equals those without CPUs: where ``preferred`` memory goes next."""
     apart: Mapping[int, int]
     """Distance there plus distance back, by node id."""
 
@@ -206,14 +206,14 @@ def _cell_view(
         model = models[key] = _cpu_view(*key)
     caches = tuple([_moved(cache, base) for cache in model.caches])
     apart = {node.id: cell.distance(node.id) + node.distance(cell.id) for node in nodes}
-    mine = (cell.id, *attached)
+    far = sorted([(apart[node.id], bool(node.cpus), node.id) for node in nodes if node is not cell])
     return CellView(
         index=index,
         id=cell.id,
         base=base,
         model=model,
-        nodes=mine,
-        spill=tuple(sorted([node for node in apart if node not in mine], key=lambda node: (apart[node], node))),
+        nodes=(cell.id, *attached),
+        spill=tuple([node for *_, node in far]),
         apart=apart,
         dedicated=model.dedicated << base,
         pool=model.pool << base,

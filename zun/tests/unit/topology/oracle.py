@@ -215,12 +215,11 @@ class Host:
 
     def beyond(self, cells) -> list[tuple[int, int]]:
         """Nodes that are not among the cells and may serve them, in the order they do: (distance, node)."""
-        lent = sorted((self.distance(cell, node), node) for cell in cells for node in self.attached[cell])
         if self.request.mempolicy == "strict":
-            return lent
-        known = {*cells, *(node for _, node in lent)}
-        others = [node.id for node in self.topology.cells if node.id not in known]
-        return lent + sorted((min(self.distance(cell, node) for cell in cells), node) for node in others)
+            return sorted((self.distance(cell, node), node) for cell in cells for node in self.attached[cell])
+        others = [node for node in self.topology.cells if node.id not in cells]
+        far = sorted((min(self.distance(cell, o.id) for cell in cells), len(o.cpus) > 0, o.id) for o in others)
+        return [(distance, node) for distance, _, node in far]
 
     def far(self, cells, missing: int) -> int:
         """The distances of so many units of memory that are not on the cells, one by one."""

@@ -67,16 +67,18 @@ def test_a_cell_with_near_memory_beside_it(affinity, mempolicy):
 
 
 @pytest.mark.parametrize("affinity", ["require", "none"])
-def test_what_belongs_to_another_cell_is_not_first(affinity):
-    """Node 3 is as far from cell 1 as from cell 0, to which it belongs: only cell 1 spills to the nearer cell 2."""
-    rows = apart([(10, 20, 11, 12), (20, 10, 11, 12), (11, 11, 10, 40), (12, 12, 40, 10)])
-    topology = host(
-        cell(0, "0 1", distances=rows[0]), cell(1, "2 3", distances=rows[1]), cell(2, "4 5", distances=rows[2]),
-        cell(3, distances=rows[3]),
-    )
-    usage = Usage().with_claim("others", holding("4-5", topology))
-    answer = plan(topology, usage, PlacementRequest(2, 1500, numa_affinity=affinity, mempolicy="preferred"))
-    assert (cpus(answer), memory(answer)) == ({1: "2-3"}, {1: 1000, 2: 500})
+@pytest.mark.parametrize(("mempolicy", "beside", "lender"), [
+    pytest.param("preferred", 50, 1, id="the-nearest"),
+    pytest.param("preferred", 12, 2, id="of-equals-that-of-no-cpus"),
+    pytest.param("strict", 50, 2, id="strict-its-own"),
+])
+def test_whose_memory_is_next(affinity, mempolicy, beside, lender):
+    """Node 2 has no CPUs and belongs to cell 0; cell 1 is 12 from it."""
+    rows = apart([(10, 12, beside), (12, 10, 60), (beside, 60, 10)])
+    topology = host(cell(0, "0 1", distances=rows[0]), cell(1, "2 3", distances=rows[1]), cell(2, distances=rows[2]))
+    usage = Usage().with_claim("others", holding("2-3", topology))
+    answer = plan(topology, usage, PlacementRequest(2, 1500, numa_affinity=affinity, mempolicy=mempolicy))
+    assert (cpus(answer), memory(answer)) == ({0: "0-1"}, {0: 1000, lender: 500})
 
 
 @pytest.mark.parametrize("affinity", ["require", "none"])
