@@ -9,7 +9,7 @@ from functools import partial
 
 from zun.topology.cells import HostTopology
 from zun.topology.cost import DISTANCE
-from zun.topology.cover import fewest_cells
+from zun.topology.cover import Cover
 from zun.topology.cpuset import NO_CPUS, CpuSet
 from zun.topology.explain import explain
 from zun.topology.lowest import lowest_matching
@@ -19,9 +19,9 @@ from zun.topology.placement import CellShare, Plan
 from zun.topology.question import Part, Question, Stocks, Taken, in_mib
 from zun.topology.refusal import Refusal
 from zun.topology.request import MICRO, PlacementRequest
-from zun.topology.sets import Chosen, SetSearch, Supply, alike, among, distances_among
+from zun.topology.sets import Chosen, SetSearch, Supply, alike, distances_among, peers_among
 from zun.topology.usage import Usage
-from zun.topology.view import CellView, HostView, id_bits, view_of
+from zun.topology.view import CellView, HostView, id_bits, low_ids, view_of
 
 
 def plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Plan | Refusal:
@@ -130,7 +130,7 @@ def _same_parts(view: HostView, rows: Rows, cells: list[CellView]) -> Sequence[i
     """Equal parts, so any order of the chosen cells is the same answer: positions of the cells, by part."""
     costs = [cost for cost in rows[0] if cost is not None]
     bits = id_bits(view)[0]
-    keys = [_key(bits, cell, cost) for cell, cost in zip(cells, costs, strict=True)]
+    keys = [(cost << bits) - low for cost, low in zip(costs, low_ids(view, cells), strict=True)]
 
     def leaf(chosen: Chosen, limit: int | None) -> int:
         return sum(keys[c] for c in chosen)
@@ -147,9 +147,9 @@ def _other_parts(
         every = cheapest_matching(rows)
         return None if every is None else _lowest_cpus(question, parts, rows, cells, tuple(range(len(cells))), every)
     # The ids of the cells are in the costs: so the cheapest matching of all is on the best cells, distances apart.
-    bits = id_bits(view)[0]
+    bits, lows = id_bits(view)[0], low_ids(view, cells)
     keys: Rows = [
-        [None if cost is None else _key(bits, cell, cost) for cell, cost in zip(cells, row, strict=True)]
+        [None if cost is None else (cost << bits) - low for cost, low in zip(row, lows, strict=True)]
         for row in rows
     ]
     overall = cheapest_matching(keys)
@@ -212,29 +212,24 @@ def _set_search(
         base=base,
         leaf=leaf,
         supplies=supplies,
-        alike=alike(profiles, [among(view.peers[cell.index], cells) for cell in cells]),
+        alike=alike(profiles, peers_among(view, cells)),
     )
-
-
-def _key(bits: int, cell: CellView, cost: int) -> int:
-    """Cost, then low cell ids in so many bits, as one number that can be added up over cells."""
-    return (cost << bits) - (1 << (bits - 1 - cell.index))
 
 
 # Any cells
 
 
 def _in_few_cells(questions: list[Question]) -> Plan | None:
-    """The request over as few and as close cells as possible, whatever its shape."""
-    best, most = None, len(questions[0].view.cells) if questions else 0
-    for question in questions:
-        if question.request.numa_affinity == "require":
-            return None
-        taken = fewest_cells(question, most)
-        if taken is not None:
-            # The next page size must do with fewer.
-            best, most = book(question, taken), len(taken) - 1
-    return best
+    """The request over as few and as close cells as possible, whatever its shape, in the first page size for that."""
+    if not questions or questions[0].request.numa_affinity == "require":
+        return None
+    covers = [Cover(question) for question in questions]
+    for count in range(1, len(questions[0].view.cells) + 1):
+        for cover in covers:
+            taken = cover.best(count)
+            if taken is not None:
+                return book(cover.question, taken)
+    return None
 
 
 # The answer

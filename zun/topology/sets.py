@@ -272,9 +272,14 @@ def alike(profiles: Sequence[object], peers: Sequence[int]) -> list[int]:
     return found
 
 
-def among(mask: int, cells: Sequence[CellView]) -> int:
-    """A mask of positions on the host as a mask of positions in ``cells``."""
-    return sum(1 << position for position, cell in enumerate(cells) if mask >> cell.index & 1)
+def peers_among(view: HostView, cells: Sequence[CellView]) -> Sequence[int]:
+    """The peers of the view, by position in ``cells``."""
+    if len(cells) == len(view.cells):
+        return view.peers
+    return [
+        sum([1 << position for position, other in enumerate(cells) if view.peers[cell.index] >> other.index & 1])
+        for cell in cells
+    ]
 
 
 def distances_among(view: HostView, cells: Sequence[CellView]) -> tuple[tuple[int, ...], ...]:
