@@ -189,8 +189,12 @@ def _lowest_cpus(
     ]
     if all(len(columns) == 1 for columns in ways):
         return [chosen[columns[0]] for columns in ways]
-    masks = [cells[c].online for c in chosen]
-    found = lowest_matching(ways, masks, lambda row, column: question.cpus(cells[chosen[column]], parts[row][0]))
+    if question.dedicated:
+        sizes, masks = [part[0] for part in parts], [cells[c].dedicated & ~question.held for c in chosen]
+    else:
+        masks = [cells[c].pool & ~question.held for c in chosen]  # for every part, whatever its size
+        sizes = [max(map(int.bit_count, masks))] * len(parts)
+    found = lowest_matching(ways, sizes, masks, lambda row, column: question.cpus(cells[chosen[column]], parts[row][0]))
     return [chosen[column] for column in found]
 
 
