@@ -9,7 +9,7 @@ from functools import partial
 
 from zun.topology.cells import HostTopology
 from zun.topology.cost import DISTANCE
-from zun.topology.cover import fewest_cells
+from zun.topology.cover import Cover
 from zun.topology.cpuset import NO_CPUS, CpuSet
 from zun.topology.explain import explain
 from zun.topology.lowest import lowest_matching
@@ -19,9 +19,9 @@ from zun.topology.placement import CellShare, Plan
 from zun.topology.question import Part, Question, Stocks, Taken, in_mib
 from zun.topology.refusal import Refusal
 from zun.topology.request import MICRO, PlacementRequest
-from zun.topology.sets import Chosen, SetSearch, Supply, alike, among, distances_among
+from zun.topology.sets import Chosen, SetSearch, Supply, alike, distances_among, peers_among
 from zun.topology.usage import Usage
-from zun.topology.view import CellView, HostView, id_bits, view_of
+from zun.topology.view import CellView, HostView, id_bits, low_ids, view_of
 
 
 def plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Plan | Refusal:
@@ -132,7 +132,7 @@ def _same_parts(view: HostView, rows: Rows, cells: list[CellView]) -> Sequence[i
     """Equal parts, so any order of the chosen cells is the same answer: positions of the cells, by part."""
     costs = [cost for cost in rows[0] if cost is not None]
     bits = id_bits(view)[0]
-    keys = [_key(bits, cell, cost) for cell, cost in zip(cells, costs, strict=True)]
+    keys = [(cost << bits) - low for cost, low in zip(costs, low_ids(view, cells), strict=True)]
 
     def leaf(chosen: Chosen, limit: int | None) -> int:
         return sum(keys[c] for c in chosen)
@@ -149,20 +149,32 @@ def _other_parts(
         every = cheapest_matching(rows)
         return None if every is None else _lowest_cpus(question, parts, rows, cells, tuple(range(len(cells))), every)
     # The ids of the cells are in the costs: so the cheapest matching of all is on the best cells, distances apart.
-    bits = id_bits(view)[0]
+    bits, lows = id_bits(view)[0], low_ids(view, cells)
     keys: Rows = [
-        [None if cost is None else _key(bits, cell, cost) for cell, cost in zip(cells, row, strict=True)]
+        [None if cost is None else (cost << bits) - low for cost, low in zip(row, lows, strict=True)]
         for row in rows
     ]
     overall = cheapest_matching(keys)
     if overall is None:
         return None
-    known: dict[Chosen, Matching | None] = {}
+    columns = [*zip(*keys, strict=True)]
+    known: dict[Chosen, Matching] = {}
+    row_prices, column_prices = overall.row_prices, overall.column_prices
 
     def leaf(chosen: Chosen, limit: int | None) -> int | None:
-        prices = [*overall.row_prices], [overall.column_prices[c] for c in chosen]
-        matching = known[chosen] = cheapest_matching([[row[c] for c in chosen] for row in keys], prices)
-        return None if matching is None else matching.cost
+        nonlocal row_prices, column_prices
+        if not column_prices:
+            column_prices = [_highest_price(column, row_prices) for column in columns]
+        prices = [*row_prices], [column_prices[c] for c in chosen]
+        if limit is not None and sum(prices[0]) + sum(prices[1]) >= limit:
+            return None
+        matching = cheapest_matching([[row[c] for c in chosen] for row in keys], prices)
+        if matching is None or (limit is not None and matching.cost >= limit):
+            return None
+        known[chosen] = matching
+        # Prices on the best cells so far say most about cells that are nearly the same.
+        row_prices, column_prices = matching.row_prices, []
+        return matching.cost
 
     able = [tuple(int(cost is not None) for cost in row) for row in rows]
     supplies = [Supply(cells_able, able.count(cells_able)) for cells_able in set(able)]
@@ -176,9 +188,12 @@ def _other_parts(
     chosen = search.run()
     if chosen is None:
         return None
-    matching = known[chosen]
-    assert matching is not None, "it has a cost"
-    return _lowest_cpus(question, parts, keys, cells, chosen, matching)
+    return _lowest_cpus(question, parts, keys, cells, chosen, known[chosen])
+
+
+def _highest_price(column: Sequence[int | None], row_prices: Sequence[int]) -> int:
+    """Of a column at these prices of rows, so that no two are more than the cost of the two."""
+    return min([cost - price for cost, price in zip(column, row_prices, strict=True) if cost is not None])
 
 
 def _lowest_cpus(
@@ -191,8 +206,12 @@ def _lowest_cpus(
     ]
     if all(len(columns) == 1 for columns in ways):
         return [chosen[columns[0]] for columns in ways]
-    masks = [cells[c].online for c in chosen]
-    found = lowest_matching(ways, masks, lambda row, column: question.cpus(cells[chosen[column]], parts[row][0]))
+    if question.dedicated:
+        sizes, masks = [part[0] for part in parts], [cells[c].dedicated & ~question.held for c in chosen]
+    else:
+        masks = [cells[c].pool & ~question.held for c in chosen]  # for every part, whatever its size
+        sizes = [max(map(int.bit_count, masks))] * len(parts)
+    found = lowest_matching(ways, sizes, masks, lambda row, column: question.cpus(cells[chosen[column]], parts[row][0]))
     return [chosen[column] for column in found]
 
 
@@ -214,29 +233,24 @@ def _set_search(
         base=base,
         leaf=leaf,
         supplies=supplies,
-        alike=alike(profiles, [among(view.peers[cell.index], cells) for cell in cells]),
+        alike=alike(profiles, peers_among(view, cells)),
     )
-
-
-def _key(bits: int, cell: CellView, cost: int) -> int:
-    """Cost, then low cell ids in so many bits, as one number that can be added up over cells."""
-    return (cost << bits) - (1 << (bits - 1 - cell.index))
 
 
 # Any cells
 
 
 def _in_few_cells(questions: list[Question]) -> Plan | None:
-    """The request over as few and as close cells as possible, whatever its shape."""
-    best, most = None, len(questions[0].view.cells) if questions else 0
-    for question in questions:
-        if question.request.numa_affinity == "require":
-            return None
-        taken = fewest_cells(question, most)
-        if taken is not None:
-            # The next page size must do with fewer.
-            best, most = book(question, taken, draw_together(question, taken)), len(taken) - 1
-    return best
+    """The request over as few and as close cells as possible, whatever its shape, in the first page size for that."""
+    if not questions or questions[0].request.numa_affinity == "require":
+        return None
+    covers = [Cover(question) for question in questions]
+    for count in range(1, len(questions[0].view.cells) + 1):
+        for cover in covers:
+            taken = cover.best(count)
+            if taken is not None:
+                return book(cover.question, taken, draw_together(cover.question, taken))
+    return None
 
 
 # The answer

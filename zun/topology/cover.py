@@ -12,79 +12,86 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from zun.topology.cost import AWAY, CACHES, CORE_LEFT, CORES, DISTANCE, PACK, REMOTE, mirrored
-from zun.topology.question import Drawn, Offer, Question, Taken
+from zun.topology.question import Drawn, Offer, Question, Taken, Teller
 from zun.topology.request import MICRO
-from zun.topology.sets import STEPS, Chosen, SetSearch, Supply, alike, among, distances_among
-from zun.topology.view import CellView, id_bits
+from zun.topology.sets import STEPS, Chosen, SetSearch, Supply, alike, distances_among, peers_among
+from zun.topology.view import id_bits, low_ids
 
 
-def fewest_cells(question: Question, most: int) -> list[Taken] | None:
-    """The best answer over as few and as close cells as possible, None when it takes more than ``most``."""
-    request = question.request
-    cpus = int(request.cpus) if question.dedicated else round(request.cpus * MICRO)
-    need = question.need(request.memory_mib)
-    if not question.strict and need > question.anywhere:
-        return None
-    cells = [cell for cell in question.view.cells if question.capacity(cell) >= 0]
-    return _Cover(question, cells, cpus, need).best(most)
+class Cover:
+    """Search for the best cells that have the CPUs and the memory of a request together."""
 
-
-class _Cover:
-    """Search for the fewest cells that have ``cpus`` CPUs and ``need`` units of memory together."""
-
-    def __init__(self, question: Question, cells: list[CellView], cpus: int, need: int) -> None:
-        self.question, self.cells, self.cpus, self.need = question, cells, cpus, need
+    def __init__(self, question: Question) -> None:
+        request = question.request
+        self.question = question
+        self.cpus = int(request.cpus) if question.dedicated else round(request.cpus * MICRO)
+        self.need = question.need(request.memory_mib)
+        self.cells = cells = [cell for cell in question.view.cells if question.capacity(cell) >= 0]
         self.caps = [question.capacity(cell) for cell in cells]
-        self.tellers = [question.teller(cell) for cell in cells]
         self.own = [question.room(cell.id) for cell in cells]
-        self.reach = [question.reach(cell) for cell in cells] if question.strict else [need] * len(cells)
+        self.reach = [question.reach(cell) for cell in cells] if question.strict else [self.need] * len(cells)
+        self.fewest = self._fewest()
         self.bits = id_bits(question.view)[0]
-        self.low = [1 << (self.bits - 1 - cell.index) for cell in cells]
+        self.low = low_ids(question.view, cells)
+        self.tellers: list[tuple[Teller, Teller]] = []
         self.full: list[int] = []
         self.idle: list[int] = []
         # To spread makes the rules below CORE_LEFT negative; together they are less than one unit of it.
         self.least = 0 if question.view.weights is PACK else -2 * CORE_LEFT
-        self.distances = distances_among(question.view, cells)
+        self.distances: tuple[tuple[int, ...], ...] = ()
+        self.like: list[int] = []
         self.spared: dict[int, tuple[list[int], set[int]]] = {}
-
-    def best(self, most: int) -> list[Taken] | None:
-        start, most = self._fewest(), min(most, len(self.cells))
-        if start > most:
-            return None
-        view = self.question.view
-        peers = [among(view.peers[cell.index], self.cells) for cell in self.cells]
-        like = alike([self.question.profile(cell) for cell in self.cells], peers)
-        self.full = [self._cost(c, self.caps[c]) for c in range(len(self.cells))]
-        steps = STEPS
-        for count in range(start, most + 1):
-            unary, base, spare = self._bounds(count)
-            search = SetSearch(
-                count=count,
-                distances=self.distances,
-                weight=DISTANCE << self.bits,
-                unary=unary,
-                base=base,
-                leaf=self._leaf,
-                supplies=(
-                    Supply(self.caps, self.cpus, spare=spare),
-                    Supply(self.reach, self.need),
-                    Supply(self.own, self.need, REMOTE << self.bits),
-                ),
-                alike=like,
-                steps=steps,
-            )
-            chosen = search.run()
-            if chosen is not None:
-                return self._taken(chosen)
-            steps = max(0, search.steps)
-        return None
+        self.steps = STEPS
 
     def _fewest(self) -> int:
         """No set smaller than this can do, whichever cells it has; more than there are when none can."""
-        for count in range(1, len(self.cells) + 1):
-            if _top(self.caps, count) >= self.cpus and _top(self.reach, count) >= self.need:
-                return count
+        if self.question.strict or self.need <= self.question.anywhere:
+            for count in range(1, len(self.cells) + 1):
+                if _top(self.caps, count) >= self.cpus and _top(self.reach, count) >= self.need:
+                    return count
         return len(self.cells) + 1
+
+    def best(self, count: int) -> list[Taken] | None:
+        """The best answer over ``count`` cells, None when it takes more."""
+        if not self.fewest <= count <= len(self.cells):
+            return None
+        if not self.full:
+            self._look()
+        unary, base, spare = self._bounds(count)
+        search = SetSearch(
+            count=count,
+            distances=self.distances,
+            weight=DISTANCE << self.bits,
+            unary=unary,
+            base=base,
+            leaf=self._leaf,
+            supplies=(
+                Supply(self.caps, self.cpus, spare=spare),
+                Supply(self.reach, self.need),
+                Supply(self.own, self.need, REMOTE << self.bits),
+            ),
+            alike=self.like,
+            steps=self.steps,
+        )
+        chosen = search.run()
+        self.steps = max(0, search.steps)
+        return None if chosen is None else self._taken(chosen)
+
+    def _look(self) -> None:
+        """What a search must know about the cells, however many it takes of them."""
+        view = self.question.view
+        self.distances = distances_among(view, self.cells)
+        self.tellers = [self.question.teller(cell) for cell in self.cells]
+        self.full = [self._cost(c, cap) for c, cap in enumerate(self.caps)]
+        self.like = alike(self._profiles(), peers_among(view, self.cells))
+
+    def _profiles(self) -> list[object]:
+        """What is equal for cells that differ in their ids only; most differ in what is known already."""
+        seen = [*zip(self.own, self.reach, self.caps, self.full, strict=True)]
+        return [
+            (each, self.question.profile(cell) if seen.count(each) > 1 else None)
+            for cell, each in zip(self.cells, seen, strict=True)
+        ]
 
     def _bounds(self, count: int) -> tuple[list[int], int, Callable[[int], int] | None]:
         """Least cost of each cell and of any set, with the ids that lower a key taken off.

@@ -2,8 +2,9 @@
 """Of equally cheap ways to give parts of a request cells of their own, the one with the lowest CPU ids.
 
 Ids are looked at in rising order. As long as one undecided cell has all of them, that cell alone decides: of the parts
-it can still get, those with the lowest ids there stay. So most CPUs are never worked out, and no large numbers
-are compared. Where the ids of cells alternate, this is soon given up and the cheapest matching decides.
+it can still get, those with the lowest ids there stay. So most CPUs are never worked out, least of all those of small
+parts where a larger one gets all the lowest ids, and no large numbers are compared. Where the ids of cells alternate,
+this is soon given up and the cheapest matching decides.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ STEPS_PER_CELL = 5
 """First threads, up to three siblings, and one to spare."""
 
 
-def lowest_matching(ways: Sequence[Sequence[int]], masks: Sequence[int], cpus: CpusOf) -> list[int]:
+def lowest_matching(
+    ways: Sequence[Sequence[int]], sizes: Sequence[int], masks: Sequence[int], cpus: CpusOf
+) -> list[int]:
     """A column for each row, all different, out of those in ``ways``: with the lowest CPUs together.
 
-    There must be such a choice. ``masks`` are the CPUs that a column can give.
+    There must be such a choice. No row gets more CPUs than its size, which are quickest in falling order. ``masks``
+    are the CPUs that a column can give.
     """
-    search = _Search(ways, masks, cpus)
+    search = _Search(ways, sizes, masks, cpus)
     for _ in range(STEPS_PER_CELL * len(masks)):
         if not search.step():
             return search.first()
@@ -37,9 +41,14 @@ def lowest_matching(ways: Sequence[Sequence[int]], masks: Sequence[int], cpus: C
 class _Search:
     """Rows and columns that may still go together, as masks, and one way in which they do."""
 
-    def __init__(self, ways: Sequence[Sequence[int]], masks: Sequence[int], cpus: CpusOf) -> None:
-        self.cpus, self.masks = cpus, masks
+    def __init__(
+        self, ways: Sequence[Sequence[int]], sizes: Sequence[int], masks: Sequence[int], cpus: CpusOf
+    ) -> None:
+        self.cpus, self.sizes, self.masks = cpus, sizes, masks
         self.left = list(masks)
+        """Ids of a column that were not looked at."""
+        self.had = [0] * len(masks)
+        """CPUs that each row of a column gets among those that were."""
         self.given: list[dict[int, int]] = [{} for _ in masks]
         self.columns = [sum([1 << column for column in columns]) for columns in ways]
         self.rows = [0] * len(masks)
@@ -68,33 +77,38 @@ class _Search:
         if len(open_columns) > 1:
             ids &= open_columns[1][0] - 1
         self.left[column] ^= ids
-        given = self.given[column]
-        whole: dict[int, int] = {}
+        rows, alike = self._lowest(column, ids)
+        if rows != self.rows[column]:
+            self._keep(column, rows)
+        if alike:
+            self.left[column] = 0  # no more ids will tell these rows apart
+        return True
+
+    def _lowest(self, column: int, ids: int) -> tuple[int, bool]:
+        """The rows that get the lowest of these ids, and whether all of them get the same CPUs.
+
+        One of them has the column now; the others of the best may be such that this leaves some row without.
+        """
+        given, had = self.given[column], self.had[column]
+        rows, best, certain = 0, -1, 0
+        whole: set[int] = set()
         for row in _bits(self.rows[column]):
+            # Without one of the ids that are certain to be in the best a row cannot be as good.
+            if self.sizes[row] - had < certain:
+                continue
             mask = given.get(row)
             if mask is None:
                 mask = given[row] = self.cpus(row, column)
-            whole[mask] = whole.get(mask, 0) | 1 << row
-        if len(whole) == 1:
-            self.left[column] = 0  # no more ids will tell these rows apart
-            return True
-        found: dict[int, int] = {}
-        for mask, rows in whole.items():
-            found[mask & ids] = found.get(mask & ids, 0) | rows
-        if len(found) > 1:
-            self._keep(column, self._lowest(column, found))
-        return True
-
-    def _lowest(self, column: int, found: dict[int, int]) -> int:
-        """The rows that have the lowest ids and leave the others a column each."""
-        while True:
-            best = -1
-            for mask in found:
-                if best < 0 or lower(mask, best):
-                    best = mask
-            stay = sum([1 << row for row in _bits(found.pop(best)) if self._give(row, column)])
-            if stay:
-                return stay
+            here = mask & ids
+            if here == best:
+                rows |= 1 << row
+                whole.add(mask)
+            elif (best < 0 or lower(here, best)) and self._give(row, column):
+                rows, best, whole = 1 << row, here, {mask}
+                missing = ids & ~here
+                certain = (here & (missing & -missing) - 1).bit_count() if missing else here.bit_count()
+        self.had[column] += best.bit_count()
+        return rows, len(whole) == 1
 
     def _keep(self, column: int, rows: int) -> None:
         """Of the rows of a column keep these."""

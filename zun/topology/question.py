@@ -97,7 +97,7 @@ class Question:
 
     def reach(self, cell: CellView) -> int:
         """Units a strict container on ``cell`` can have: its own and those of attached memory-only nodes."""
-        return sum(self.room(node) for node in cell.nodes)
+        return sum([self.room(node) for node in cell.nodes])
 
     @property
     def anywhere(self) -> int:

@@ -123,8 +123,9 @@ class SetSearch:
             self._finish(chosen, spread)
 
     def try_first(self, chosen: Chosen) -> None:
-        """Start from a set that is likely to be good."""
-        self._finish(chosen, self._spread(chosen))
+        """Start from a set that is likely to be good, unless all are looked at in the order of their bounds."""
+        if comb(len(self.unary), self.count) > self.few:
+            self._finish(chosen, self._spread(chosen))
 
     def _prepare(self, size: int) -> None:
         """Tables for the bounds: least distances from each position, largest and smallest sums from each on."""
@@ -272,9 +273,14 @@ def alike(profiles: Sequence[object], peers: Sequence[int]) -> list[int]:
     return found
 
 
-def among(mask: int, cells: Sequence[CellView]) -> int:
-    """A mask of positions on the host as a mask of positions in ``cells``."""
-    return sum(1 << position for position, cell in enumerate(cells) if mask >> cell.index & 1)
+def peers_among(view: HostView, cells: Sequence[CellView]) -> Sequence[int]:
+    """The peers of the view, by position in ``cells``."""
+    if len(cells) == len(view.cells):
+        return view.peers
+    return [
+        sum([1 << position for position, other in enumerate(cells) if view.peers[cell.index] >> other.index & 1])
+        for cell in cells
+    ]
 
 
 def distances_among(view: HostView, cells: Sequence[CellView]) -> tuple[tuple[int, ...], ...]:

@@ -300,3 +300,9 @@ def _by_cache(cores: tuple[int, ...], caches: tuple[int, ...]) -> tuple[tuple[in
 def id_bits(view: HostView) -> tuple[int, int]:
     """Width of the cell ids and of the CPU ids at the low end of a key."""
     return len(view.cells), max(1, (view.dedicated | view.pool).bit_length())
+
+
+def low_ids(view: HostView, cells: Sequence[CellView]) -> list[int]:
+    """What each cell takes off the low end of a key, so that of equal costs the lower ids are less."""
+    width = len(view.cells)
+    return [1 << (width - 1 - cell.index) for cell in cells]
