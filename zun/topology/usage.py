@@ -116,7 +116,10 @@ class Usage:
 
         Shared containers that are there have to run somewhere: on CPUs that nobody holds.
         """
-        if not self._sharers or topology.shared_set is None or view_of(topology).pool & ~self._held:
+        if not self._sharers or topology.shared_set is None:
+            return topology
+        view = view_of(topology)
+        if (view.pool | view.pool_beyond) & ~self._held:
             return topology
         return topology.without_shared_set() if any(self._sharers.values()) else topology
 
