@@ -209,6 +209,14 @@ class ComputeService:
                 state.container_id,
                 state.cpuset_cpus,
             )
+        for name, count in self._driver.of_other_hosts().items():
+            LOG.warning(
+                "The runtime has %d containers of host %s, which this one (%s) does not touch; their CPUs may be given "
+                "to others. If this host had that name, set it again as [DEFAULT] host and restart zun-compute.",
+                count,
+                name,
+                self._host,
+            )
 
     def _take_up(self, context: RequestContext, uuid: str) -> None:
         """Do what is left to do in the container. It is decided once no other operation works on it."""

@@ -374,6 +374,10 @@ class Inspector(Protocol):
         """
         ...
 
+    def of_other_hosts(self) -> Mapping[str, int]:
+        """Return how many objects the runtime has that were made for hosts of other names, by these."""
+        ...
+
     def kernel_view(self, container: ContainerView, state: RuntimeState) -> KernelView | None:
         """Return what the kernel enforces now, or None when the process that ``state`` names is gone.
 

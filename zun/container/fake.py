@@ -278,6 +278,11 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
         with self._operation("list", None):
             return {uuid: each.state(None) for uuid, each in self.runtime.by_host[self.host_facts.name].items()}
 
+    def of_other_hosts(self) -> Mapping[str, int]:
+        with self._operation("of_other_hosts", None):
+            here = self.host_facts.name
+            return {name: len(found) for name, found in self.runtime.by_host.items() if found and name != here}
+
     def kernel_view(self, container: ContainerView, state: RuntimeState) -> KernelView | None:
         with self._operation("kernel_view", container):
             return self._kernel_view(container.uuid, state.pid)

@@ -116,6 +116,9 @@ def topology(node: Mapping[str, Any], claims: Iterable[Mapping[str, Any]]) -> To
     host = HostTopology.from_dict(node["topology"])
     plans = [(row, Plan.from_dict(row["cpuset"])) for row in claims]
     own = union(plan.cpus | plan.withheld for _, plan in plans if plan.dedicated)
+    pool = host.pool_cpus - own
+    if not pool and any(not plan.dedicated for _, plan in plans):
+        pool = host.without_shared_set().pool_cpus - own  # where they run until there is a pool again
     return {
         "host": node["hostname"],
         "uuid": node["uuid"],
@@ -124,7 +127,7 @@ def topology(node: Mapping[str, Any], claims: Iterable[Mapping[str, Any]]) -> To
         "offline": str(host.offline),
         "reserved": str(host.reserved),
         "isolated": str(host.isolated),
-        "shared": str(host.pool_cpus - own),
+        "shared": str(pool),
         "claims": [_claim(row, plan) for row, plan in plans],
     }
 

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Docker knows of this host's containers."""
 
+from collections import Counter
+from collections.abc import Mapping
+
 from docker import errors as docker_errors
 
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID
@@ -28,3 +31,9 @@ class DockerInspector(DockerKernel):
                     continue
                 states[entry["Labels"][LABEL_UUID]] = runtime_state(found, None)
         return states
+
+    def of_other_hosts(self) -> Mapping[str, int]:
+        with self._engine.translated("list containers"):
+            entries = self._engine.api.containers(all=True, filters={"label": [LABEL_HOST, LABEL_UUID]})
+        names = Counter(entry["Labels"][LABEL_HOST] for entry in entries)
+        return {name: count for name, count in names.items() if name != self.settings.host_label}

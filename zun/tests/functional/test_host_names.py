@@ -2,11 +2,14 @@
 """Hosts whose names are not what they should be."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 
 from zun.compute.service import ComputeService
 from zun.container.fake import InMemoryDriver
+from zun.db import compute_nodes
+from zun.db import containers as db
 from zun.network.fake import InMemoryNetworks
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.cloud import Cloud, machine
@@ -18,6 +21,40 @@ def cloud(database):
     made = Cloud({"one": machine()}, compute__heartbeat_interval=1)
     yield made
     made.stop()
+
+
+def test_a_host_that_was_renamed_says_what_it_leaves_alone(cloud, context, caplog):
+    driver = cloud.drivers["one"]
+    there = [cloud.run(context) for _ in range(2)]
+    cloud.stop_agent("one")
+    facts = replace(driver.host_facts, name="another")
+    cloud.machines["another"], cloud.drivers["another"] = machine(), InMemoryDriver(facts, runtime=driver.runtime)
+    cloud.start_agent("another")
+    old = driver.host_facts.name
+    assert f"The runtime has 2 containers of host {old}, which this one (another) does not touch" in caplog.text
+    assert {*driver.list()} == {each.uuid for each in there}
+
+
+@pytest.mark.parametrize(("cores", "status"), [(2, "Error"), (16, "Running")])
+def test_a_host_with_other_hardware_under_its_old_name(cloud, context, cores, status):
+    """And with an empty runtime: the machine was replaced. Where the CPUs are held by who was there, nobody is made."""
+    lost = cloud.run(context, cpu_policy="dedicated", cpu=4.0)
+    healed = cloud.run(context, cpu=0.5, auto_heal=True)
+    generation = compute_nodes.find("one")["generation"]
+    cloud.stop_agent("one")
+    del cloud.drivers["one"]
+    cloud.machines["one"] = machine(cells=1, cores=cores)
+    cloud.start_agent("one")
+    node = compute_nodes.find("one")
+    assert node["cpus"] == cores and node["generation"] > generation
+    wait_for(lambda: db.get(lost.uuid)["status"] == "Error")
+    there = {healed.uuid} if status == "Running" else set()
+    wait_for(lambda: db.get(healed.uuid)["status"] == status and {*cloud.drivers["one"].list()} == there)
+    db.update(lost.uuid, {"status": "Deleting"})
+    cloud.compute_api.delete(context, lost, force=True)
+    cloud.gone(lost)
+    another = cloud.run(context, cpu_policy="dedicated", cpu=float(cores - 1))
+    assert (another.status, another.status_reason) == ("Running", None)
 
 
 def test_two_agents_of_one_name_say_so(cloud, caplog):

@@ -6,7 +6,7 @@ import pytest
 from zun.db import compute_nodes
 from zun.objects.placement import cpuset_record
 from zun.tests.functional.api.conftest import inventory
-from zun.topology import HostTopology, PlacementRequest, Plan, Usage, plan
+from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Usage, plan
 
 EMPTY = {
     "hostname": "host-1",
@@ -174,6 +174,15 @@ def test_map_of_a_busy_host(admin_api, topology, holding):
             used[int(cell)] += mib
     assert [cell["memory_used_mib"] for cell in map_["cells"]] == used
     assert sum(used) == 256 + 300 + 64
+
+
+@pytest.mark.parametrize(("policy", "pool"), [("shared", "1-7"), ("dedicated", "")])
+def test_a_map_shows_where_shared_containers_run_when_their_pool_is_gone(admin_api, topology, holding, policy, pool):
+    held = holding("guest", cpus=7, memory_mib=64, cpu_policy=policy, numa_affinity="none")
+    lost = topology.configured(reserved_cpus=topology.reserved, shared_set=CpuSet("64"))
+    compute_nodes.put("host-1", {"topology": lost.to_dict()})
+    map_ = admin_api.at("1.41").get("/v1/hosts/host-1/topology").json
+    assert (map_["shared"], map_["claims"][0]["container"]) == (pool, held.uuid)
 
 
 def cpus(text):

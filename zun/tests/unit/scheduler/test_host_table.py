@@ -2,6 +2,7 @@
 """The scheduler's memory of the hosts against real rows: what it is told, what it missed, what it booked itself."""
 
 import gc
+import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -11,6 +12,7 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 from oslo_db import exception as db_exc
+from oslo_utils import timeutils
 
 from zun.common.context import RequestContext
 from zun.db import aggregates, compute_nodes, containers, groups, models, services, session
@@ -586,6 +588,37 @@ def test_after_a_gap_the_host_is_read_at_once(table, told):
     table.refresh()  # no time has passed
     assert owners(table) == {C: "0"}
     assert table.host("h1").generation == 3
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations(range(4)), (3,), (0, 3, 3, 0), (2, 1), (1, 1)])
+def test_words_of_what_a_host_has_and_holds_come_in_any_order(table, order):
+    """Or not at all: the last word to come is of something that the table does not know, so it looks for itself."""
+    node()
+    table.refresh()
+    words = [("h1", *reversed(claims("h1", own("0"), uuid=A)), own("0"))]
+    words.append(("h1", node(topology=LARGER)["generation"], None, None))
+    words.append(("h1", *reversed(claims("h1", own("1"), uuid=B)), own("1")))
+    words.append(("h1", node(topology=SMALLER)["generation"], None, None))
+    for number in order:
+        table.changed(*words[number])
+    table.refresh()  # no time has passed
+    assert owners(table) == {A: "0", B: "1"}
+    assert (table.host("h1").generation, table.host("h1").topology) == (4, SMALLER)
+
+
+@pytest.mark.parametrize("caught_up", [True, False])
+def test_another_inventory_is_seen_although_the_clock_of_its_host_stands_still(table, clock, monkeypatch, caught_up):
+    moment = timeutils.utcnow()
+    monkeypatch.setattr(timeutils, "utcnow", lambda *_: moment)
+    node()
+    table.refresh()
+    node(topology=LARGER)
+    if caught_up:
+        table.catch_up()
+    else:
+        clock.now += 2
+        table.refresh()
+    assert table.host("h1").topology == LARGER
 
 
 def test_an_unknown_host_that_speaks_is_read_at_once(table):
