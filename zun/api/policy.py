@@ -47,7 +47,7 @@ class Policy:
         try:
             self._reload()
         except _BROKEN as exc:
-            raise exceptions.Misconfigured(f"{self._file()}: {_in_one_line(exc)}") from exc
+            raise exceptions.Misconfigured(self._unreadable(exc)) from exc
 
     def _reload(self) -> None:
         self._fresh_until = self._clock() + RELOAD_SECONDS  # first, so that one thread goes and not all
@@ -63,6 +63,9 @@ class Policy:
             LOG.warning("%s: there is no rule %s, so what it says is not in force%s", self._file(), name, hint)
         self._unknown = unknown
 
+    def _unreadable(self, exc: Exception) -> str:
+        return f"The policy file {self._file()} cannot be read: {' '.join(str(exc).split()).rstrip('.')}"
+
     def _file(self) -> str:
         return str(self._enforcer.policy_path or self._enforcer.policy_file)
 
@@ -71,12 +74,8 @@ class Policy:
             try:
                 self._reload()
             except _BROKEN as exc:
-                LOG.error("%s: %s. The rules that were in force still are", self._file(), _in_one_line(exc))
+                LOG.error("%s. The rules that were in force still are", self._unreadable(exc))
         return bool(self._enforcer.enforce(rule, target, credentials))
-
-
-def _in_one_line(exc: Exception) -> str:
-    return " ".join(str(exc).split()).rstrip(".")
 
 
 class Access:

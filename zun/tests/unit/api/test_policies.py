@@ -211,7 +211,7 @@ def test_no_start_with_a_file_that_is_not_understood(tmp_path, text):
     file.write_text(text)
     with pytest.raises(exceptions.Misconfigured) as told:
         with_file(file, [1000.0])
-    assert str(told.value).startswith(f"{file}: ") and "\n" not in str(told.value)
+    assert str(told.value).startswith(f"The policy file {file} cannot be read: ") and "\n" not in str(told.value)
 
 
 @pytest.mark.parametrize("text", BROKEN)
