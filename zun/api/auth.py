@@ -20,6 +20,8 @@ LOG = logging.getLogger(__name__)
 
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
+KEYSTONE_SECONDS = 10  # for one answer, unless [keystone_authtoken] http_connect_timeout says otherwise
+
 _IDENTITY_HEADERS = ("HTTP_X_USER_ID", "HTTP_X_PROJECT_ID", "HTTP_X_ROLES")
 
 
@@ -134,6 +136,8 @@ def _keystone(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
             "[api] auth_strategy = keystone needs [keystone_authtoken] auth_type, mostly 'password', and with it "
             "auth_url, username and password. For an installation without keystone choose another auth_strategy."
         )
+    # Without any, a keystone that hangs holds a thread for each request, for ever. It is asked four times.
+    conf.set_default("http_connect_timeout", KEYSTONE_SECONDS, group="keystone_authtoken")
     # A service token lets an expired token pass; without this any token is one.
     conf.set_default("service_token_roles_required", True, group="keystone_authtoken")
 
@@ -168,6 +172,9 @@ def _keystone(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
                 "[keystone_authtoken] interface, region_name and project_name",
                 str(exc).rstrip("."),
             )
+            raise _unchecked() from exc
+        except keystoneauth1.exceptions.ConnectTimeout as exc:  # passes the library's middleware as well
+            LOG.error("A token cannot be checked, as keystone does not answer: %s", exc)
             raise _unchecked() from exc
 
     return middleware

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asks oslo.policy. Handlers say ``access.require("container:start", row)`` and nothing else about roles."""
 
+import difflib
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +18,9 @@ LOG = logging.getLogger(__name__)
 
 # An edited policy file is noticed within this time. Looking for it at every check costs more than the check.
 RELOAD_SECONDS = 10.0
+
+# What the library raises over a file that cannot be read or understood.
+_BROKEN = (ValueError, TypeError, AttributeError, OSError, cfg.Error)
 
 
 def enforcer(conf: cfg.ConfigOpts) -> oslo_policy.Enforcer:
@@ -39,17 +43,38 @@ class Policy:
     def __init__(self, rules: oslo_policy.Enforcer, clock: Callable[[], float] = time.monotonic) -> None:
         self._enforcer = rules
         self._clock = clock
-        self._reload()
+        self._unknown: set[str] = set()
+        try:
+            self._reload()
+        except _BROKEN as exc:
+            raise exceptions.Misconfigured(self._unreadable(exc)) from exc
 
     def _reload(self) -> None:
         self._fresh_until = self._clock() + RELOAD_SECONDS  # first, so that one thread goes and not all
         self._enforcer.use_conf = True
-        self._enforcer.load_rules()
-        self._enforcer.use_conf = False
+        try:
+            self._enforcer.load_rules()
+        finally:
+            self._enforcer.use_conf = False
+        unknown = {name for name in self._enforcer.file_rules if ":" in name} - set(self._enforcer.registered_rules)
+        for name in sorted(unknown - self._unknown):  # one without a colon is a name for others of the file to refer to
+            meant = difflib.get_close_matches(name, self._enforcer.registered_rules, 1)
+            hint = f"; did you mean {meant[0]}?" if meant else ""
+            LOG.warning("%s: there is no rule %s, so what it says is not in force%s", self._file(), name, hint)
+        self._unknown = unknown
+
+    def _unreadable(self, exc: Exception) -> str:
+        return f"The policy file {self._file()} cannot be read: {' '.join(str(exc).split()).rstrip('.')}"
+
+    def _file(self) -> str:
+        return str(self._enforcer.policy_path or self._enforcer.policy_file)
 
     def allows(self, rule: str, target: Mapping[str, Any], credentials: dict[str, Any]) -> bool:
         if self._clock() >= self._fresh_until:
-            self._reload()
+            try:
+                self._reload()
+            except _BROKEN as exc:
+                LOG.error("%s. The rules that were in force still are", self._unreadable(exc))
         return bool(self._enforcer.enforce(rule, target, credentials))
 
 

@@ -146,7 +146,8 @@ def _ensured(self: impl_rabbit.Connection, method: Callable[[], Any], *arguments
             raise failures.pop()
         return method()
 
-    _publisher.limited = named.get("retry") is not None
+    retry = named.get("retry")
+    _publisher.limited = retry is not None and retry >= 0  # -1 is without end, too
     try:
         if self.channel is not None:
             try:

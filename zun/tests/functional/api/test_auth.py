@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from zun.api import app as api_app
+from zun.api import auth
 from zun.tests.functional.api.client import Client
 
 
@@ -112,6 +113,7 @@ class Keystone(BaseHTTPRequestHandler):
             self._reply(200, {"version": version, "versions": {"values": [version]}})
 
     def do_POST(self):
+        self.server.goes_on.wait()
         self.rfile.read(int(self.headers["Content-Length"]))
         url = f"http://127.0.0.1:{self.server.server_port}/v3"
         faces = self.server.faces
@@ -126,6 +128,8 @@ class Keystone(BaseHTTPRequestHandler):
 @pytest.fixture
 def keystone_server():
     server = HTTPServer(("127.0.0.1", 0), Keystone)
+    server.goes_on = threading.Event()
+    server.goes_on.set()
     server.faces = ("internal", "public")  # its own endpoints in its catalogue
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -216,6 +220,17 @@ def test_the_catalogue_has_no_way_back_to_keystone(guarded, keystone_server, cap
     assert "[keystone_authtoken] interface, region_name" in line
     keystone_server.faces = ("internal",)
     assert Client(guarded).get("/v1/containers", headers={"X-Auth-Token": "member"}).status == 200
+
+
+def test_keystone_hangs(configuration, keystone_server, database, scheduler, compute, monkeypatch):
+    monkeypatch.setattr(auth, "KEYSTONE_SECONDS", 1)
+    configuration.set_override("auth_strategy", "keystone", group="api")
+    application = api_app.build(configuration, scheduler_api=scheduler, compute_api=compute)
+    configuration.set_override("http_request_max_retries", 0, group="keystone_authtoken")
+    keystone_server.goes_on.clear()
+    reply = Client(application).get("/v1/containers", headers={"X-Auth-Token": "member"})
+    keystone_server.goes_on.set()
+    assert reply.refusal == (503, "unavailable")
 
 
 def test_keystone_is_gone(guarded, keystone_server):

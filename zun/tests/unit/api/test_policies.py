@@ -10,6 +10,7 @@ from oslo_config import cfg
 
 from zun import policies
 from zun.api.policy import RELOAD_SECONDS, Access, Policy, enforcer
+from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.exceptions import PolicyNotAuthorized
 
@@ -191,6 +192,51 @@ def test_an_edited_file_is_noticed_in_time(tmp_path):
     assert not access.allows("container:start")
     now += 2
     assert access.allows("container:start")
+
+
+def with_file(file, now):
+    conf = cfg.ConfigOpts()
+    conf([], project="zun-test", default_config_files=[], default_config_dirs=[])
+    enforcer(conf)
+    conf.set_override("policy_file", str(file), group="oslo_policy")
+    return Policy(enforcer(conf), clock=lambda: now[0])
+
+
+BROKEN = ['"container:start": "role:x\n', "- no\n- rules\n", '"a": [\n']
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_no_start_with_a_file_that_is_not_understood(tmp_path, text):
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+    with pytest.raises(exceptions.Misconfigured) as told:
+        with_file(file, [1000.0])
+    assert str(told.value).startswith(f"The policy file {file} cannot be read: ") and "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_file_that_breaks_later_changes_nothing(tmp_path, caplog, text):
+    file, now = tmp_path / "policy.yaml", [1000.0]
+    file.write_text('"container:start": "!"\n')
+    access = Access(with_file(file, now), WHO["member"])
+    file.write_text(text + "# longer than before\n" * 3)
+    for _ in range(3):
+        now[0] += RELOAD_SECONDS + 1
+        assert not access.allows("container:start") and access.allows("container:stop")
+    assert any(str(file) in line and "still are" in line for line in caplog.messages)
+    file.write_text('"container:start": "@"\n')
+    now[0] += RELOAD_SECONDS + 1
+    assert access.allows("container:start")
+
+
+def test_a_rule_that_there_is_not_is_told_once(tmp_path, caplog):
+    file, now = tmp_path / "policy.yaml", [1000.0]
+    file.write_text('"container:startt": "!"\n"ours": "role:ours"\n"container:stop": "rule:ours"\n')
+    access = Access(with_file(file, now), WHO["member"])
+    now[0] += RELOAD_SECONDS + 1
+    assert access.allows("container:start") and not access.allows("container:stop")
+    (line,) = [each for each in caplog.messages if "not in force" in each]
+    assert f"{file}: there is no rule container:startt" in line and "container:start?" in line
 
 
 def printed(module, *argv):

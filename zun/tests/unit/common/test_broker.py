@@ -159,11 +159,12 @@ def test_a_broker_that_takes_no_messages_is_waited_for_as_long_as_was_said(wire,
     connection.on_inbound_frame = connection.frame_handler_cls(connection, connection.on_inbound_method)
     reason = b"low on memory"
     payload = struct.pack(">HHB", *BLOCKED, len(reason)) + reason
-    there.sendall(2 * (struct.pack(">BHI", METHOD, 0, len(payload)) + payload + b"\xce"))
-    sender.ensure(connection.blocking_read)  # who publishes waits for what comes next
+    there.sendall(3 * (struct.pack(">BHI", METHOD, 0, len(payload)) + payload + b"\xce"))
+    for without_end in (None, -1):
+        sender.ensure(connection.blocking_read, retry=without_end)  # who publishes waits for what comes next
     with pytest.raises(impl_rabbit.exceptions.MessageDeliveryFailure, match="rabbitmq-diagnostics alarms"):
         sender.ensure(connection.blocking_read, retry=5)
-    assert len(told) == 2 and not connection.connected
+    assert len(told) == 3 and not connection.connected
 
 
 @pytest.mark.parametrize(
