@@ -28,6 +28,7 @@ TEXT
 }
 
 SERVICES=$RUN_DIR/services
+ALL=(rabbit mysql postgres keystone docker registry)
 RABBIT_BIN=${RABBIT_BIN:-/usr/lib/rabbitmq/bin}
 
 # When we are root MariaDB runs as user mysql and PostgreSQL as user postgres, who may not be
@@ -303,6 +304,14 @@ start_docker() {
     printf 'export DOCKER_HOST=%s\n' "${DOCKER_HOST:-unix:///var/run/docker.sock}" >"$SERVICES/docker.env"
 }
 
+any_runs() {
+    local one
+    for one in "${ALL[@]}"; do
+        ! running "$one" || return 0
+    done
+    return 1
+}
+
 stop_rabbit() {
     halt rabbit 30
     halt epmd 5
@@ -358,12 +367,9 @@ main() {
         *) usage >&2 && exit 2 ;;
     esac
     for one in "$@"; do
-        case $one in
-            rabbit | mysql | postgres | keystone | docker | registry) ;;
-            *) die "there is no service $one; the services are rabbit, mysql, postgres, keystone, docker and registry." ;;
-        esac
+        [[ " ${ALL[*]} " == *" $one "* ]] || die "there is no service $one; the services are ${ALL[*]}."
     done
-    [ $# -gt 0 ] || set -- rabbit mysql postgres keystone docker registry
+    [ $# -gt 0 ] || set -- "${ALL[@]}"
     mkdir -p "$SERVICES"
     case $action in
         install) install_all "$@" ;;
@@ -372,8 +378,7 @@ main() {
             ;;
         stop)
             for one in "$@"; do "stop_$one"; done
-            if ! running rabbit && ! running mysql && ! running postgres && ! running keystone && ! running registry &&
-                [ -s "$SERVICES/data" ]; then
+            if [ -s "$SERVICES/data" ] && ! any_runs; then
                 rm -rf "$(cat "$SERVICES/data")" "$SERVICES/data"
             fi
             ;;

@@ -37,12 +37,10 @@ def main() -> int:
             """There are none."""
 
     manager = WithoutDatabase()
-    service = {"host": "h", "binary": "nova-compute", "disabled": False, "report_count": 1}
     up = objects.Service(
         host="h", topic="compute", binary="nova-compute", disabled=False, forced_down=False, report_count=1
     )
     up.last_seen_up = timeutils.utcnow(with_timezone=True)
-    assert service
 
     def topology(held):
         cells = []

@@ -22,6 +22,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import orjson
@@ -79,15 +80,14 @@ SQLITE_NOT_WRITTEN = re.compile(
 POSTGRES_ISOLATION = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
 
+@dataclass(frozen=True, slots=True)
 class _Engines:
-    """The process's reader and writer."""
+    """The process's connections. ``single``, if there is one, commits each statement by itself."""
 
-    def __init__(self, reader: sa.Engine, writer: sa.Engine, write_lock: Any, *, single: sa.Engine | None) -> None:
-        """``single``, if there is one, commits each statement by itself."""
-        self.reader = reader
-        self.writer = writer
-        self.write_lock = write_lock
-        self.single = single
+    reader: sa.Engine
+    writer: sa.Engine
+    write_lock: contextlib.AbstractContextManager[Any]
+    single: sa.Engine | None
 
 
 _engines: _Engines | None = None
