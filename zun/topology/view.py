@@ -176,21 +176,17 @@ def _peers(distances: tuple[tuple[int, ...], ...], b: int) -> int:
 
 
 def _attach(topology: HostTopology, working: list[NUMACell]) -> dict[int, tuple[int, ...]]:
-    """Memory-only nodes by the cell they belong to: its nearest, among equals in turn, the lowest id first.
+    """Memory-only nodes by the cell they belong to: its nearest, the lowest id among equals.
 
     What the firmware says of initiators goes before distances, which are often all equal for such nodes.
     """
     attached: dict[int, list[tuple[int, int]]] = {cell.id: [] for cell in working}
-    lenders = dict.fromkeys(attached, 0)
     for node in topology.cells:
         if node.cpus or not working:
             continue
         near = [cell for cell in working if cell.id in node.initiators] or working
-        distance, _, cell_id = min(
-            (node.distance(cell.id) + cell.distance(node.id), lenders[cell.id], cell.id) for cell in near
-        )
+        distance, cell_id = min((node.distance(cell.id) + cell.distance(node.id), cell.id) for cell in near)
         attached[cell_id].append((distance, node.id))
-        lenders[cell_id] += node.memory_mib > 0
     return {cell: tuple(node for _, node in sorted(nodes)) for cell, nodes in attached.items()}
 
 

@@ -115,9 +115,7 @@ class Host:
             if not node.cpus and self.working:
                 near = [cell for cell in self.working if cell.id in node.initiators] or self.working
                 least = min(self.distance(cell.id, node.id) for cell in near)
-                near = [cell for cell in near if self.distance(cell.id, node.id) == least]
-                counts = [sum(topology.cell(n).memory_mib > 0 for n in self.attached[cell.id]) for cell in near]
-                home = near[counts.index(min(counts))]
+                home = next(cell for cell in near if self.distance(cell.id, node.id) == least)
                 self.attached[home.id].append(node.id)
         self.choices = cache(self.choices)
 

@@ -165,23 +165,6 @@ HBM = {
     },
 }
 """Sub-NUMA clusters share what the kernel calls their cache; each has a node of fast memory."""
-CXL = {
-    "online": "0-7",
-    "cores": ["0-1", "2-3", "4-5", "6-7"],
-    "l3": ["0-1", "2-3", "4-5", "6-7"],
-    "packages": ["0-3", "4-7"],
-    "nodes": {
-        0: {"cpus": "0-1", "distance": "10 12 32 32 14 14 24 24"},
-        1: {"cpus": "2-3", "distance": "12 10 32 32 14 14 24 24"},
-        2: {"cpus": "4-5", "distance": "32 32 10 12 24 24 14 14"},
-        3: {"cpus": "6-7", "distance": "32 32 12 10 24 24 14 14"},
-        4: {"kib": 0, "distance": "14 14 24 24 10 26 26 26", "initiators": [0, 1]},
-        5: {"distance": "14 14 24 24 26 10 26 26", "initiators": [0, 1]},
-        6: {"distance": "24 24 14 14 26 26 10 26", "initiators": [2, 3]},
-        7: {"distance": "24 24 14 14 26 26 26 10", "initiators": [2, 3]},
-    },
-}
-"""Two nodes a socket, and two CXL devices a socket that are as far from either of its nodes. One is empty."""
 
 
 @pytest.mark.parametrize(("machine", "cells", "caches", "request_", "cpus_mems"), [
@@ -194,9 +177,6 @@ CXL = {
     pytest.param(FAKE, {0: "0-3", 1: ""}, {0: ["0-3"]}, PlacementRequest(2, 1500), ("0-1", "0-1"), id="emulated"),
     pytest.param(HBM, {0: "0-1", 1: "2-3", 2: "", 3: ""}, {0: ["0-1"], 1: ["2-3"]},
                  PlacementRequest(4, 4000, numa_nodes=2), ("0-3", "0-3"), id="fast-memory-beside-each-cluster"),
-    pytest.param(CXL, {0: "0-1", 1: "2-3", 2: "4-5", 3: "6-7", 4: "", 5: "", 6: "", 7: ""},
-                 {0: ["0-1"], 1: ["2-3"], 2: ["4-5"], 3: ["6-7"]},
-                 PlacementRequest(4, 4000, numa_nodes=2), ("4-7", "2-3,6-7"), id="memory-of-a-socket"),
 ])
 def test_machines_of_many_kinds(found, machine, cells, caches, request_, cpus_mems):
     topology = found(machine)
