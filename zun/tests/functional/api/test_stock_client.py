@@ -2,6 +2,7 @@
 """The stock command line client against the API on a real port: what people will type."""
 
 import json
+import logging
 import threading
 
 import pytest
@@ -45,7 +46,17 @@ def endpoint(port, application):
 
 
 @pytest.fixture
-def run(endpoint, capsys):
+def root_logger():
+    """The client sets it up for a program of its own, with a handler on the output of this test."""
+    root = logging.getLogger()
+    before = root.level, list(root.handlers)
+    yield
+    root.setLevel(before[0])
+    root.handlers[:] = before[1]
+
+
+@pytest.fixture
+def run(endpoint, capsys, root_logger):
     """Runs ``openstack appcontainer ...`` as the administrator that noauth makes of everybody. Gives its output."""
 
     def command(*argv, status=0, version=None):
