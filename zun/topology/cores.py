@@ -136,7 +136,7 @@ class CellStock:
         """Whether cores that the pool must pay for come to so many sums that tables over CPUs are quicker."""
         if self._number ** 3 <= 2 * MOST_SUMS:  # the price is half of the CPUs at most
             return False
-        units = units_of(self._cell, self._able, self._rules.policy)
+        units = self._cores()
         sizes, paid = [*map(int.bit_count, units)], (sum(units) & self._cell.pool).bit_count()
         threads = sum(sizes)
         above, price = threads - len(units) * min(sizes, default=0), min(paid, threads - paid)
@@ -221,8 +221,13 @@ class CellStock:
     def _sorted(self) -> list[Sort]:
         """The cores by what the pool must pay for them."""
         if self._sorts is None:
-            self._sorts = sorts_of(units_of(self._cell, self._able, self._rules.policy), self._cell.pool)
+            self._sorts = sorts_of(self._cores(), self._cell.pool)
         return self._sorts
+
+    def _cores(self) -> Sequence[int]:
+        """The units of what is able, where the pool can pay for something."""
+        threads = self._threads
+        return threads.units if isinstance(threads, Units) else units_of(self._cell, self._able, self._rules.policy)
 
     def pick(self, want: int) -> Pick | None:
         """The best ``want`` CPUs, None when there are not so many."""
@@ -269,7 +274,7 @@ class CellStock:
             _, cpus, withheld = self._in_budget_tables().best(want, within)
             return cpus, withheld
         if self._units is None:
-            self._units = Units(units_of(self._cell, self._able, policy), policy)
+            self._units = Units(self._cores(), policy)
         return self._units.take(want, cores, left, within, pool, self._budget)
 
     def _affords(self, taken: Take) -> bool:
@@ -302,8 +307,13 @@ class CellStock:
         if self._capacity is None:
             self._capacity = self._told_capacity()
             if self._capacity is None:
-                self._capacity = capacity(self._cell, self._held, self._rules, self._budget)
+                self._capacity = self._counted_capacity()
         return self._capacity
+
+    def _counted_capacity(self) -> int:
+        if self._rules.keep or self._rules.policy == "prefer":
+            return capacity(self._cell, self._held, self._rules, self._budget)
+        return _capacity_of(self._cores(), self._rules.policy, self._cell.pool, self._budget)
 
     @property
     def most(self) -> int:
@@ -371,10 +381,9 @@ def capacity(cell: CpuView, held: int, rules: Rules, budget: int) -> int:
     free, pool = cell.dedicated & ~held, cell.pool
     if rules.policy == "prefer":
         return (free & ~pool).bit_count() + min((free & pool).bit_count(), budget)
-    isolated = rules.policy == "isolate"
     if not rules.keep:
-        units = units_of(cell, free, rules.policy)
-        return _most([((unit & pool).bit_count(), 1 if isolated else unit.bit_count()) for unit in units], budget)
+        return _capacity_of(units_of(cell, free, rules.policy), rules.policy, pool, budget)
+    isolated = rules.policy == "isolate"
     goods = []
     for cache in cell.caches:
         if may_keep(cell, cache, held, rules.keep):
@@ -384,6 +393,12 @@ def capacity(cell: CpuView, held: int, rules: Rules, budget: int) -> int:
     if rules.keep == "node":
         goods = [((cell.everyone & pool).bit_count(), sum(gain for _, gain in goods))]
     return _most(goods, budget)
+
+
+def _capacity_of(units: Sequence[int], policy: str, pool: int, budget: int) -> int:
+    """The same of units that are used as a whole."""
+    isolated = policy == "isolate"
+    return _most([((unit & pool).bit_count(), 1 if isolated else unit.bit_count()) for unit in units], budget)
 
 
 def _most(goods: Sequence[tuple[int, int]], budget: int) -> int:
