@@ -146,6 +146,12 @@ def test_of_cells_with_as_many_cpus_those_give_that_give_best(held, cpus, expect
     assert [share.memory_mib for share in answer.cells.values()] == [500, 500]
 
 
+def test_cells_that_are_equal_as_a_whole_only():
+    topology = host(cell(0, "0 1 2 3", l3="0-1 2-3"), cell(1, "4 5 6 7", l3="4-6 7"))
+    answers = [plan(topology, Usage(), PlacementRequest(cpus, 10, numa_affinity="none")) for cpus in (3, 4)]
+    assert [given(answer) for answer in answers] == [{1: "4-6"}, {0: "0-3"}]
+
+
 def test_memory_over_cells_follows_the_cpus():
     answer = plan(X86, Usage(), PlacementRequest(10, 1000, numa_affinity="prefer"))
     assert {c: share.memory_mib for c, share in answer.cells.items()} == {0: 800, 1: 200}
