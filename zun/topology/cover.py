@@ -36,6 +36,7 @@ class Cover:
         self.tellers: list[tuple[Teller, Teller]] = []
         self.full: list[int] = []
         self.idle: list[int] = []
+        self.alone: list[int] = []
         # To spread makes the rules below CORE_LEFT negative; together they are less than one unit of it.
         self.least = 0 if question.view.weights is PACK else -2 * CORE_LEFT
         self.distances: tuple[tuple[int, ...], ...] = ()
@@ -103,7 +104,10 @@ class Cover:
         least = self.least
         if not self.question.dedicated or _top(self.caps, count - 1) >= self.cpus:
             self.idle = [self._cost(c, 0) for c in range(size)]
-            return [0] * size, (least - 1) << self.bits, None
+            if not self.question.dedicated or min(self.caps) < self.cpus:
+                return [0] * size, (least - 1) << self.bits, None
+            self.alone = [self._alone(c) for c in range(size)]
+            return [cost << self.bits for cost in self.idle], (least + min(self.alone) - 1) << self.bits, None
         kept = _top(self.caps, count) - self.cpus
         saved = 0
         for cost in self.full:
@@ -123,13 +127,18 @@ class Cover:
         if sum(amounts) < self.cpus or sum([self.reach[c] for c in chosen]) < self.need:
             return None
         own = sum([self.own[c] for c in chosen])
-        drawn = self._drawn(chosen, own)
-        memory = self.question.memory_cost(own, self.need, drawn)
+        memory = self.question.memory_cost(own, self.need, ())
         low_cells = sum([self.low[c] for c in chosen])
         least: int | None = None
         enough = None if limit is None else (limit + low_cells >> self.bits) + 1
         if enough is not None and memory + self.least >= enough:
             return None
+        drawn = self._drawn(chosen, own)
+        if drawn:
+            memory = self.question.memory_cost(own, self.need, drawn)
+        if self.alone:
+            least = self._given_by_one(chosen, drawn, memory, enough)
+            return None if least is None else (least << self.bits) - low_cells
         away = self._away(chosen, drawn)
         for givers in self._givers(chosen, amounts, away):
             cost = self._given(chosen, givers, memory, enough, away)
@@ -164,28 +173,44 @@ class Cover:
             bounds[c] = self._cost(c, caps[c] - kept) - full[c]
             exact.add(c)
 
-    def _away(self, chosen: Chosen, drawn: Drawn) -> dict[int, int]:
-        """What it costs if a cell gives CPUs that it is so far from the memory of ``chosen``, and what is ``drawn``.
+    def _alone(self, c: int) -> int:
+        """How much it costs more, at least, if this cell gives all CPUs: no memory is nearer than the nearest."""
+        cell, (_, least) = self.cells[c], self.tellers[c]
+        far = sum([units * distance for distance, _, units in self.question.nearest(cell, self.need)])
+        return (least(self.cpus) or 0) - self.idle[c] + far * AWAY
 
-        Empty where every cell must give CPUs.
-        """
+    def _given_by_one(self, chosen: Chosen, drawn: Drawn, cost: int, enough: int | None) -> int | None:
+        """``cost`` and that of the CPUs, all of one cell, None when it is certain to be ``enough`` or more."""
+        cost += sum([self.idle[c] for c in chosen])
+        best = None
+        for c in sorted(chosen, key=self.alone.__getitem__):
+            if enough is not None and cost + self.alone[c] >= enough:
+                break
+            found = cost + self._cost(c, self.cpus) - self.idle[c] + self._away_from(c, chosen, drawn)
+            if enough is None or found < enough:
+                best = enough = found
+        return best
+
+    def _away(self, chosen: Chosen, drawn: Drawn) -> dict[int, int]:
+        """``_away_from`` each of the cells; empty where every cell must give CPUs."""
         if not self.idle or not self.question.dedicated:
             return {}  # a shared container runs on the pools of all of them
-        own, away = self.own, {}
-        for c in chosen:
-            row, far, missing = self.distances[c], 0, self.need
-            for distance, other in sorted([(row[other], other) for other in chosen]):
-                units = own[other]
-                if units >= missing:
-                    far += missing * distance
-                    break
-                far += units * distance
-                missing -= units
-            if drawn:
-                apart = self.cells[c].apart
-                far += sum([units * apart[node] for _, node, units in drawn])
-            away[c] = far * AWAY
-        return away
+        return {c: self._away_from(c, chosen, drawn) for c in chosen}
+
+    def _away_from(self, c: int, chosen: Chosen, drawn: Drawn) -> int:
+        """What it costs if a cell gives CPUs that it is so far from the memory of ``chosen``, and what is ``drawn``."""
+        row, own, far, missing = self.distances[c], self.own, 0, self.need
+        for distance, other in sorted([(row[other], other) for other in chosen]):
+            units = own[other]
+            if units >= missing:
+                far += missing * distance
+                break
+            far += units * distance
+            missing -= units
+        if drawn:
+            apart = self.cells[c].apart
+            far += sum([units * apart[node] for _, node, units in drawn])
+        return far * AWAY
 
     def _bound(self, kept: int) -> tuple[list[int], set[int]]:
         """How much a cell that keeps so many CPUs costs more (negative: less) at least, and for which that is exact."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -121,8 +121,15 @@ class Question:
 
     def drawn(self, cells: Sequence[CellView], missing: int) -> Drawn:
         """So many units of what is ``beyond``."""
+        return self._filled(self.beyond(cells), missing)
+
+    def nearest(self, cell: CellView, need: int) -> Drawn:
+        """So many units of the memory that is nearest to ``cell``, wherever it is."""
+        return self._filled(sorted([(distance, node) for node, distance in cell.apart.items()]), need)
+
+    def _filled(self, nodes: Iterable[tuple[int, int]], missing: int) -> Drawn:
         found = []
-        for distance, node in self.beyond(cells):
+        for distance, node in nodes:
             units = min(missing, self.room(node))
             found.append((distance, node, units))
             missing -= units
@@ -141,9 +148,9 @@ class Question:
         if self.strict:
             return sorted([(cell.apart[node], node) for cell in cells for node in cell.nodes[1:]])
         ids, working = {cell.id for cell in cells}, self.view.index
-        others = [node for node in cells[0].spill if node not in ids]
-        far = sorted([(min([cell.apart[node] for cell in cells]), node in working, node) for node in others])
-        return [(distance, node) for distance, _, node in far]
+        nearest = map(min, *[cell.apart.values() for cell in cells])
+        far = [(distance, node in working, node) for distance, node in zip(nearest, cells[0].apart, strict=True)]
+        return [(distance, node) for distance, _, node in sorted(far) if node not in ids]
 
     def others(self, cell: CellView) -> tuple[int, ...]:
         """``beyond`` one cell, without the distances."""
