@@ -157,24 +157,12 @@ def _other_parts(
     overall = cheapest_matching(keys)
     if overall is None:
         return None
-    columns = [*zip(*keys, strict=True)]
-    known: dict[Chosen, Matching] = {}
-    row_prices, column_prices = overall.row_prices, overall.column_prices
+    known: dict[Chosen, Matching | None] = {}
 
     def leaf(chosen: Chosen, limit: int | None) -> int | None:
-        nonlocal row_prices, column_prices
-        if not column_prices:
-            column_prices = [_highest_price(column, row_prices) for column in columns]
-        prices = [*row_prices], [column_prices[c] for c in chosen]
-        if limit is not None and sum(prices[0]) + sum(prices[1]) >= limit:
-            return None
-        matching = cheapest_matching([[row[c] for c in chosen] for row in keys], prices)
-        if matching is None or (limit is not None and matching.cost >= limit):
-            return None
-        known[chosen] = matching
-        # Prices on the best cells so far say most about cells that are nearly the same.
-        row_prices, column_prices = matching.row_prices, []
-        return matching.cost
+        prices = [*overall.row_prices], [overall.column_prices[c] for c in chosen]
+        matching = known[chosen] = cheapest_matching([[row[c] for c in chosen] for row in keys], prices)
+        return None if matching is None else matching.cost
 
     able = [tuple(int(cost is not None) for cost in row) for row in rows]
     supplies = [Supply(cells_able, able.count(cells_able)) for cells_able in set(able)]
@@ -188,12 +176,9 @@ def _other_parts(
     chosen = search.run()
     if chosen is None:
         return None
-    return _lowest_cpus(question, parts, keys, cells, chosen, known[chosen])
-
-
-def _highest_price(column: Sequence[int | None], row_prices: Sequence[int]) -> int:
-    """Of a column at these prices of rows, so that no two are more than the cost of the two."""
-    return min([cost - price for cost, price in zip(column, row_prices, strict=True) if cost is not None])
+    matching = known[chosen]
+    assert matching is not None, "it has a cost"
+    return _lowest_cpus(question, parts, keys, cells, chosen, matching)
 
 
 def _lowest_cpus(

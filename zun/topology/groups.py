@@ -323,20 +323,22 @@ class MixedGroups:
     def _in_halves(self) -> tuple[list[list[int]], list[list[int]]]:
         """Every choice out of the first and out of the other groups, by number."""
         (masks, _, frees), kinds, size = self._groups, self._kinds, self._size
-        # Nothing, the first of some groups that differ in their ids only, the first two, ...
-        chains: dict[int, list[int]] = {}
-        requires = needs([*zip(frees, kinds, self._prices or frees, strict=True)], masks, self._firsts)
-        one = 1
-        for free, cores, need in zip(frees, map(sum, kinds), requires, strict=True):
-            code = (free << _UNITS | cores) << size | one
-            if need:
-                chain = chains[need & -need]
-                chain.append(chain[-1] + code)
-            else:
-                chains[one] = [0, code]
-            one <<= 1
-        every, half = [*chains.values()], len(chains) // 2
-        self._halves = _by_number(every[:half], one - 1), _by_number(every[half:], one - 1)
+        one = sum(frees) + 1 << size + _UNITS  # is added for each group while choices are made
+        chains: list[list[int]] = []
+        last: dict[Hashable, tuple[int, list[int]]] = {}
+        for position, kind in enumerate(zip(frees, kinds, self._prices or frees, strict=True)):
+            mask, chain = masks[position], [0]
+            if kind in last:
+                before, alike = last[kind]
+                if are_lower(before, mask, self._firsts):
+                    chain = alike
+            if len(chain) == 1:
+                chains.append(chain)
+            code = (frees[position] << _UNITS | sum(kinds[position])) << size | 1 << position
+            chain.append(chain[-1] + one + code)
+            last[kind] = mask, chain
+        half = len(chains) // 2
+        self._halves = _by_number(chains[:half], one), _by_number(chains[half:], one)
         return self._halves
 
     def _reach(self, chosen: int) -> int:
@@ -367,14 +369,14 @@ def _sum(counts: Sequence[int], amounts: Sequence[int]) -> int:
     return sum(map(mul, counts, amounts))
 
 
-def _by_number(chains: Sequence[Sequence[int]], every: int) -> list[list[int]]:
-    """Every sum of one of each chain, by the number of positions (of ``every``) in it."""
+def _by_number(chains: Sequence[Sequence[int]], one: int) -> list[list[int]]:
+    """Every sum of one of each chain, by how often ``one`` is in it, and without."""
     found = [0]
     for chain in chains:
-        found = [code + more for more in chain for code in found]
-    choices: list[list[int]] = [[] for _ in range((found[-1] & every).bit_count() + 1)]
+        found = [code + more for code in found for more in chain]
+    choices: list[list[int]] = [[] for _ in range(max(found) // one + 1)]
     for code in found:
-        choices[(code & every).bit_count()].append(code)
+        choices[code // one].append(code % one)
     return choices
 
 

@@ -123,9 +123,8 @@ class SetSearch:
             self._finish(chosen, spread)
 
     def try_first(self, chosen: Chosen) -> None:
-        """Start from a set that is likely to be good, unless all are looked at in the order of their bounds."""
-        if comb(len(self.unary), self.count) > self.few:
-            self._finish(chosen, self._spread(chosen))
+        """Start from a set that is likely to be good."""
+        self._finish(chosen, self._spread(chosen))
 
     def _prepare(self, size: int) -> None:
         """Tables for the bounds: least distances from each position, largest and smallest sums from each on."""
