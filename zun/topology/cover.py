@@ -36,7 +36,7 @@ class Cover:
         self.tellers: list[tuple[Teller, Teller]] = []
         self.full: list[int] = []
         self.idle: list[int] = []
-        self.alone: list[int] = []
+        self.alone: dict[int, int] = {}
         # To spread makes the rules below CORE_LEFT negative; together they are less than one unit of it.
         self.least = 0 if question.view.weights is PACK else -2 * CORE_LEFT
         self.distances: tuple[tuple[int, ...], ...] = ()
@@ -104,10 +104,11 @@ class Cover:
         least = self.least
         if not self.question.dedicated or _top(self.caps, count - 1) >= self.cpus:
             self.idle = [self._cost(c, 0) for c in range(size)]
-            if not self.question.dedicated or min(self.caps) < self.cpus:
+            if not self.question.dedicated or sorted(self.caps)[count - 1] < self.cpus:
                 return [0] * size, (least - 1) << self.bits, None
-            self.alone = [self._alone(c) for c in range(size)]
-            return [cost << self.bits for cost in self.idle], (least + min(self.alone) - 1) << self.bits, None
+            # In every set there is a cell that has enough CPUs alone.
+            self.alone = {c: self._alone(c) for c in range(size) if self.caps[c] >= self.cpus}
+            return [cost << self.bits for cost in self.idle], (least + min(self.alone.values()) - 1) << self.bits, None
         kept = _top(self.caps, count) - self.cpus
         saved = 0
         for cost in self.full:
@@ -127,15 +128,13 @@ class Cover:
         if sum(amounts) < self.cpus or sum([self.reach[c] for c in chosen]) < self.need:
             return None
         own = sum([self.own[c] for c in chosen])
-        memory = self.question.memory_cost(own, self.need, ())
         low_cells = sum([self.low[c] for c in chosen])
         least: int | None = None
         enough = None if limit is None else (limit + low_cells >> self.bits) + 1
+        drawn = self._drawn(chosen, own)
+        memory = self.question.memory_cost(own, self.need, drawn)
         if enough is not None and memory + self.least >= enough:
             return None
-        drawn = self._drawn(chosen, own)
-        if drawn:
-            memory = self.question.memory_cost(own, self.need, drawn)
         if self.alone:
             least = self._given_by_one(chosen, drawn, memory, enough)
             return None if least is None else (least << self.bits) - low_cells
@@ -175,15 +174,14 @@ class Cover:
 
     def _alone(self, c: int) -> int:
         """How much it costs more, at least, if this cell gives all CPUs: no memory is nearer than the nearest."""
-        cell, (_, least) = self.cells[c], self.tellers[c]
-        far = sum([units * distance for distance, _, units in self.question.nearest(cell, self.need)])
-        return (least(self.cpus) or 0) - self.idle[c] + far * AWAY
+        far = sum([units * distance for distance, _, units in self.question.nearest(self.cells[c], self.need)])
+        return self._cost(c, self.cpus) - self.idle[c] + far * AWAY
 
     def _given_by_one(self, chosen: Chosen, drawn: Drawn, cost: int, enough: int | None) -> int | None:
         """``cost`` and that of the CPUs, all of one cell, None when it is certain to be ``enough`` or more."""
         cost += sum([self.idle[c] for c in chosen])
         best = None
-        for c in sorted(chosen, key=self.alone.__getitem__):
+        for c in sorted([c for c in chosen if c in self.alone], key=self.alone.__getitem__):
             if enough is not None and cost + self.alone[c] >= enough:
                 break
             found = cost + self._cost(c, self.cpus) - self.idle[c] + self._away_from(c, chosen, drawn)
