@@ -121,7 +121,8 @@ class Agents:
                     topologies[text] = HostTopology.from_dict(json.loads(text))
                 tracker, driver = ComputeNodeTracker(name), InMemoryDriver()
                 # As update_inventory would leave them, which would write every row again.
-                tracker._topology, tracker._disk_total = topologies[text], node["disk_total"]
+                tracker._topology = topologies[text]
+                tracker._disk_limit = node["disk_total"] * node["disk_allocation_ratio"]
                 tracker._generation = node["generation"]
                 tracker.rebuild(held.get(name, []))
                 pool = SharedPool(tracker, driver)
