@@ -112,8 +112,6 @@ def _wanted(line: list[_Piece], piece: _Piece) -> bool:
 
 def _due(line: list[_Piece]) -> Iterator[_Piece]:
     """What of the line may be begun now."""
-    for piece in line[:1]:
-        if not piece.given:
+    for number, piece in enumerate(line):
+        if not piece.given and (number == 0 or (line[0].lingers and piece.beside is not None)):
             yield piece
-        if piece.lingers:
-            yield from (each for each in line[1:] if each.beside is not None and not each.given)

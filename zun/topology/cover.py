@@ -103,11 +103,11 @@ class Cover:
         size = len(self.cells)
         least = self.least
         if not self.question.dedicated or _top(self.caps, count - 1) >= self.cpus:
-            self.idle = [self._cost(c, 0) for c in range(size)]
+            self.idle = self.idle or [self._cost(c, 0) for c in range(size)]
             if not self.question.dedicated or sorted(self.caps)[count - 1] < self.cpus:
                 return [0] * size, (least - 1) << self.bits, None
             # In every set there is a cell that has enough CPUs alone.
-            self.alone = {c: self._alone(c) for c in range(size) if self.caps[c] >= self.cpus}
+            self.alone = self.alone or {c: self._alone(c) for c in range(size) if self.caps[c] >= self.cpus}
             return [cost << self.bits for cost in self.idle], (least + min(self.alone.values()) - 1) << self.bits, None
         kept = _top(self.caps, count) - self.cpus
         saved = 0

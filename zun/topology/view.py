@@ -144,7 +144,7 @@ def _build(topology: HostTopology, dedicated: int) -> HostView:
         _cell_view(index, cell, limits, attached[cell.id], topology.cells, models)
         for index, cell in enumerate(working)
     )
-    distances = tuple(tuple(a.distance(b.id) + b.distance(a.id) for b in working) for a in working)
+    distances = tuple(tuple(a.apart[b.id] for b in cells) for a in cells)
     return HostView(
         cells=cells,
         index={cell.id: cell.index for cell in cells},
@@ -185,9 +185,13 @@ def _attach(topology: HostTopology, working: list[NUMACell]) -> dict[int, tuple[
         if node.cpus or not working:
             continue
         near = [cell for cell in working if cell.id in node.initiators] or working
-        distance, cell_id = min((node.distance(cell.id) + cell.distance(node.id), cell.id) for cell in near)
+        distance, cell_id = min((_apart(cell, node), cell.id) for cell in near)
         attached[cell_id].append((distance, node.id))
     return {cell: tuple(node for _, node in sorted(nodes)) for cell, nodes in attached.items()}
+
+
+def _apart(a: NUMACell, b: NUMACell) -> int:
+    return a.distance(b.id) + b.distance(a.id)
 
 
 def _cell_view(
@@ -205,7 +209,7 @@ def _cell_view(
     if model is None:
         model = models[key] = _cpu_view(*key)
     caches = tuple([_moved(cache, base) for cache in model.caches])
-    apart = {node.id: cell.distance(node.id) + node.distance(cell.id) for node in nodes}
+    apart = {node.id: _apart(cell, node) for node in nodes}
     far = sorted([(apart[node.id], bool(node.cpus), node.id) for node in nodes if node is not cell])
     return CellView(
         index=index,
