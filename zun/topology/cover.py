@@ -41,6 +41,7 @@ class Cover:
         self.least = 0 if question.view.weights is PACK else -2 * CORE_LEFT
         self.distances: tuple[tuple[int, ...], ...] = ()
         self.like: list[int] = []
+        self.drawn: dict[Chosen, Drawn] = {}
         self.spared: dict[int, tuple[list[int], set[int]]] = {}
         self.steps = STEPS
 
@@ -69,7 +70,7 @@ class Cover:
             supplies=(
                 Supply(self.caps, self.cpus, spare=spare),
                 Supply(self.reach, self.need),
-                Supply(self.own, self.need, REMOTE << self.bits),
+                Supply(self.own, self.need, REMOTE << self.bits, lack=self._lack),
             ),
             alike=self.like,
             steps=self.steps,
@@ -124,41 +125,40 @@ class Cover:
         return [cost << self.bits for cost in self.full], (least - saved - 1) << self.bits, spare
 
     def _leaf(self, chosen: Chosen, limit: int | None) -> int | None:
-        amounts = [self.caps[c] for c in chosen]
-        if sum(amounts) < self.cpus or sum([self.reach[c] for c in chosen]) < self.need:
+        if sum([self.caps[c] for c in chosen]) < self.cpus or sum([self.reach[c] for c in chosen]) < self.need:
             return None
         own = sum([self.own[c] for c in chosen])
         low_cells = sum([self.low[c] for c in chosen])
         least: int | None = None
         enough = None if limit is None else (limit + low_cells >> self.bits) + 1
-        drawn = self._drawn(chosen, own)
+        drawn = self._drawn(chosen, self.need - own)
         memory = self.question.memory_cost(own, self.need, drawn)
         if enough is not None and memory + self.least >= enough:
             return None
         if self.alone:
             least = self._given_by_one(chosen, drawn, memory, enough)
             return None if least is None else (least << self.bits) - low_cells
-        away = self._away(chosen, drawn)
-        for givers in self._givers(chosen, amounts, away):
-            cost = self._given(chosen, givers, memory, enough, away)
-            if cost is not None and (least is None or cost < least):
-                least = enough = cost
+        cost = memory + sum([self.idle[c] for c in chosen]) if self.idle else memory
+        for more, givers in self._givers(chosen, drawn):
+            found = self._given(givers, cost + more, enough)
+            if found is not None and (least is None or found < least):
+                least = enough = found
         return None if least is None else (least << self.bits) - low_cells
 
-    def _drawn(self, chosen: Chosen, own: int) -> Drawn:
-        """The memory that is not on the ``chosen``, which have ``own``."""
-        return self.question.drawn([self.cells[c] for c in chosen], self.need - own) if own < self.need else ()
+    def _lack(self, chosen: Chosen, missing: int) -> int:
+        """What it costs that so much of the memory is not on the ``chosen``."""
+        drawn = self.drawn[chosen] = self._drawn(chosen, missing)
+        return self.question.memory_cost(self.need - missing, self.need, drawn) << self.bits
 
-    def _given(
-        self, chosen: Chosen, givers: Sequence[int], cost: int, enough: int | None, away: dict[int, int]
-    ) -> int | None:
-        """``cost`` and that of the CPUs, None when it is certain to be ``enough`` or more."""
+    def _drawn(self, chosen: Chosen, missing: int) -> Drawn:
+        """Where so much memory comes from that is not on the ``chosen``."""
+        if missing <= 0:
+            return ()
+        return self.drawn.get(chosen) or self.question.drawn([self.cells[c] for c in chosen], missing)
+
+    def _given(self, givers: Sequence[int], cost: int, enough: int | None) -> int | None:
+        """``cost`` if the ``givers`` need not give all they can, None when it is certain to be ``enough`` or more."""
         caps, full = self.caps, self.full
-        cost += sum([full[c] for c in givers])
-        if len(givers) < len(chosen):
-            cost += sum([self.idle[c] for c in chosen if c not in givers])
-        if away:
-            cost += sum([away[c] for c in givers])
         kept = sum([caps[c] for c in givers]) - self.cpus
         if not kept:
             return cost
@@ -189,12 +189,6 @@ class Cover:
                 best = enough = found
         return best
 
-    def _away(self, chosen: Chosen, drawn: Drawn) -> dict[int, int]:
-        """``_away_from`` each of the cells; empty where every cell must give CPUs."""
-        if not self.idle or not self.question.dedicated:
-            return {}  # a shared container runs on the pools of all of them
-        return {c: self._away_from(c, chosen, drawn) for c in chosen}
-
     def _away_from(self, c: int, chosen: Chosen, drawn: Drawn) -> int:
         """What it costs if a cell gives CPUs that it is so far from the memory of ``chosen``, and what is ``drawn``."""
         row, own, far, missing = self.distances[c], self.own, 0, self.need
@@ -219,45 +213,46 @@ class Cover:
         self.spared[kept] = bounds, set()
         return self.spared[kept]
 
-    def _givers(
-        self, chosen: Chosen, amounts: list[int], away: dict[int, int], by_ids: bool = False
-    ) -> Sequence[Sequence[int]]:
-        """Those of ``chosen``, which have these ``amounts``, that CPUs are taken from.
+    def _givers(self, chosen: Chosen, drawn: Drawn, by_ids: bool = False) -> list[tuple[int, Sequence[int]]]:
+        """Those of ``chosen`` that CPUs are taken from, after what these cost more than if they gave none.
 
         The fewest: each that alone has enough, else those with the most CPUs. Of equals that not all are needed, each
         is once the one that may keep some, beside those that cost least, and of these (``by_ids``) have the lowest ids.
         """
-        if sum(amounts) - min(amounts) < self.cpus:
-            return (chosen,)
-        caps, amounts = self.caps, sorted(amounts, reverse=True)
+        if not self.idle:
+            return [(sum([self.full[c] for c in chosen]), chosen)]
+        caps = self.caps
+        amounts = sorted([caps[c] for c in chosen], reverse=True)
         number = next(n for n, total in enumerate(accumulate(amounts), 1) if total >= self.cpus)
+        last = amounts[number - 1] if number > 1 else self.cpus
+        able = [c for c in chosen if caps[c] >= last]
+        more = {c: self.full[c] - self.idle[c] for c in able}
+        if self.question.dedicated:  # a shared container runs on the pools of all of them
+            for c in able:
+                more[c] += self._away_from(c, chosen, drawn)
         if number == 1:
-            return [(c,) for c in chosen if caps[c] >= self.cpus]
-        last = amounts[number - 1]
-        certain = [c for c in chosen if caps[c] > last]
-        equals = [c for c in chosen if caps[c] == last]
-        if len(certain) + len(equals) == number:
-            return ([*certain, *equals],)
+            return [(more[c], (c,)) for c in able]
+        if len(able) == number:
+            return [(sum(more.values()), able)]
 
         def rank(c: int) -> tuple[int, int]:
             cpus = self._offer(c, last).cpus if by_ids else 0
-            return self.full[c] - self.idle[c] + away.get(c, 0), cpus & -cpus
+            return more[c], cpus & -cpus
 
-        equals.sort(key=rank)
+        certain, equals = [c for c in able if caps[c] > last], sorted([c for c in able if caps[c] == last], key=rank)
         rest = number - len(certain) - 1
-        return [[*certain, *[other for other in equals if other != c][:rest], c] for c in equals]
+        ways = [[*certain, *[other for other in equals if other != c][:rest], c] for c in equals]
+        return [(sum([more[c] for c in givers]), givers) for givers in ways]
 
     def _offers(self, chosen: Chosen) -> list[Offer]:
         """What each chosen cell gives, with the best of the givers keeping what is not needed."""
         ways = []
-        away = self._away(chosen, self._drawn(chosen, sum([self.own[c] for c in chosen])))
-        for givers in self._givers(chosen, [self.caps[c] for c in chosen], away, by_ids=True):
+        drawn = self._drawn(chosen, self.need - sum([self.own[c] for c in chosen]))
+        for more, givers in self._givers(chosen, drawn, by_ids=True):
             kept = sum([self.caps[c] for c in givers]) - self.cpus
-            far = sum([away[c] for c in givers]) if away else 0
             for last in givers if kept else givers[:1]:
                 amounts = [self.caps[c] - (kept if c == last else 0) if c in givers else 0 for c in chosen]
-                cost = far + sum([self._cost(c, amount) for c, amount in zip(chosen, amounts, strict=True)])
-                ways.append((cost, amounts))
+                ways.append((more + self._cost(last, self.caps[last] - kept) - self.full[last], amounts))
         least = min(ways)[0]
         _, width = id_bits(self.question.view)
         best: list[Offer] = []

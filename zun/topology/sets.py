@@ -41,6 +41,8 @@ class Supply:
     amounts: Sequence[int]
     wanted: int
     price: int | None = None
+    lack: Callable[[Chosen, int], int] | None = None
+    """What it costs a whole set to lack so much, where that is more than the price."""
     spare: Callable[[int], int] | None = None
     """What it costs at least to have so much more."""
 
@@ -232,7 +234,7 @@ def _lacking(supplies: Sequence[Supply], chosen: Chosen) -> int | None:
         if missing > 0:
             if supply.price is None:
                 return None
-            extra += missing * supply.price
+            extra += missing * supply.price if supply.lack is None else supply.lack(chosen, missing)
         elif supply.spare is not None:
             extra += supply.spare(-missing)
     return extra
