@@ -175,10 +175,6 @@ class EvenGroups:
         return self._layers[-1][number]
 
 
-_UNITS = 14
-"""Bits for the number of cores of a cell: no machine has so many."""
-
-
 Sort = tuple[int, int, int]
 """Cores that are alike: CPUs of each, how many of these the shared pool must pay for, and their lowest CPUs (mask)."""
 
@@ -201,9 +197,9 @@ class MixedGroups:
     those that it does not pay.
     """
 
-    __slots__ = ("_budget", "_choices_of", "_firsts", "_groups", "_halves", "_kinds", "_largest", "_layers",
-                 "_policy", "_prices", "_row", "_rows", "_sets", "_size", "_smallest", "_spread", "_steps", "_unpaid",
-                 "_width")
+    __slots__ = ("_budget", "_choices_of", "_field", "_firsts", "_groups", "_halves", "_kinds", "_largest",
+                 "_layers", "_policy", "_prices", "_row", "_rows", "_sets", "_size", "_slack", "_smallest", "_spread",
+                 "_steps", "_unpaid", "_width")
 
     def __init__(
         self, sorts: Sequence[Sort], policy: str, groups: GroupList, spread: bool, budget: int, prices: Sequence[int]
@@ -212,14 +208,18 @@ class MixedGroups:
         self._policy, self._spread, self._groups, self._budget, self._prices = policy, spread, groups, budget, prices
         sizes, paid, self._firsts = zip(*sorts, strict=True)
         counts = [*map(int.bit_count, self._firsts)]
-        self._smallest, self._largest = smallest, _ = min(sizes), max(sizes)
+        smallest: int = min(sizes)
+        largest: int = max(sizes)
+        self._smallest, self._largest = smallest, largest
         above = [size - smallest for size in sizes]
+        self._slack = above if policy != "isolate" else [largest - size for size in sizes]
         self._unpaid = 2 * _sum(counts, paid) > _sum(counts, sizes)
         if self._unpaid:
             paid = tuple(map(sub, sizes, paid))
         self._row = row = _sum(counts, paid) + 1
         self._width = width = (_sum(counts, above) + 1) * row
         self._rows, self._size = sum(counts) + 1, len(groups.masks)
+        self._field = (self._rows * largest).bit_length()
         self._kinds = kinds_of(self._firsts, groups.masks)
         amounts = tuple([threads * row + own for threads, own in zip(above, paid, strict=True)])
         self._steps = [steps(kind, amounts, width) for kind in self._kinds]
@@ -231,20 +231,29 @@ class MixedGroups:
     def best(self, number: int, want: int, most: int | None) -> Best | None:
         """The best ``number`` groups, None when none can give ``want``; there is no saying how much may be free."""
         assert most is None
-        sets, size, spread, prices = self._sets, self._size, self._spread, self._prices
-        every, sums = (1 << size) - 1, self._sums(number)
+        sets, size, field, prices = self._sets, self._size, self._field, self._prices
+        every, some, slack_bit, free_bit = (1 << size) - 1, (1 << field) - 1, size + field, size + 2 * field
+        sums = self._sums(number)
         while found := self._fewest(sums, want):
             cores, left, place = found
+            slack = self._slack_of(cores, want + left)
             choices = self._choices_of.get(number) or self._choices(number)
-            start = bisect_left(choices, want + left << size + _UNITS)
-            for code in reversed(choices) if spread else islice(choices, start, None):
-                if code >> size & (1 << _UNITS) - 1 < cores:
+            start = bisect_left(choices, want + left << free_bit)
+            for code in reversed(choices) if self._spread else islice(choices, start, None):
+                if code >> size & some < cores or code >> slack_bit & some < slack:
                     continue
                 chosen = code & every
                 if (sets.get(chosen) or self._reach(chosen)) & place and (not prices or self._affords(chosen)):
-                    return cores, left, code >> size + _UNITS, place
+                    return cores, left, code >> free_bit, place
             sums = self._payable_sums(number)
         return None
+
+    def _slack_of(self, cores: int, threads: int) -> int:
+        """How far so many threads of some cores are above the fewest (``isolate``: below the most) they can have.
+
+        No choice can give them whose cores have less of it all together.
+        """
+        return cores * self._largest - threads if self._policy == "isolate" else threads - cores * self._smallest
 
     def _payable_sums(self, number: int) -> int:
         """What some of the cores of so many groups come to that the pool can pay for."""
@@ -291,10 +300,10 @@ class MixedGroups:
 
     def unions(self, number: int, free: int, place: int) -> Iterator[int]:
         """Masks of the best choices: of choices that differ in their ids only, the lowest suffices."""
-        choices, size, masks = self._choices(number), self._size, self._groups.masks
-        every, sets = (1 << size) - 1, self._sets
-        for code in islice(choices, bisect_left(choices, free << size + _UNITS), None):
-            if code >> size + _UNITS > free:
+        choices, free_bit, masks = self._choices(number), self._size + 2 * self._field, self._groups.masks
+        every, sets = (1 << self._size) - 1, self._sets
+        for code in islice(choices, bisect_left(choices, free << free_bit), None):
+            if code >> free_bit > free:
                 break
             chosen = code & every
             if (sets.get(chosen) or self._reach(chosen)) & place and (not self._prices or self._affords(chosen)):
@@ -307,7 +316,7 @@ class MixedGroups:
     def _choices(self, number: int) -> list[int]:
         """Every choice, by its free CPUs; of choices that differ in their ids only the lowest.
 
-        A choice is coded: its free CPUs, then its cores, then a mask of its positions.
+        A choice is coded: its free CPUs, then the slack of its cores, their number, and a mask of its positions.
         """
         choices = self._choices_of.get(number)
         if choices is None:
@@ -323,18 +332,19 @@ class MixedGroups:
     def _in_halves(self) -> tuple[list[list[int]], list[list[int]]]:
         """Every choice out of the first and out of the other groups, by number."""
         (masks, _, frees), kinds, size = self._groups, self._kinds, self._size
-        one = sum(frees) + 1 << size + _UNITS  # is added for each group while choices are made
+        field, slack = self._field, self._slack
+        one = sum(frees) + 1 << size + 2 * field  # is added for each group while choices are made
         chains: list[list[int]] = []
         last: dict[Hashable, tuple[int, list[int]]] = {}
         for position, kind in enumerate(zip(frees, kinds, self._prices or frees, strict=True)):
-            mask, chain = masks[position], [0]
-            if kind in last:
-                before, alike = last[kind]
-                if are_lower(before, mask, self._firsts):
-                    chain = alike
-            if len(chain) == 1:
+            mask, before = masks[position], last.get(kind)
+            if before is not None and are_lower(before[0], mask, self._firsts):
+                chain = before[1]
+            else:
+                chain = [0]
                 chains.append(chain)
-            code = (frees[position] << _UNITS | sum(kinds[position])) << size | 1 << position
+            units = _sum(kinds[position], slack) << field | sum(kinds[position])
+            code = (frees[position] << 2 * field | units) << size | 1 << position
             chain.append(chain[-1] + one + code)
             last[kind] = mask, chain
         half = len(chains) // 2

@@ -130,11 +130,13 @@ class Question:
     def _filled(self, nodes: Iterable[tuple[int, int]], missing: int) -> Drawn:
         found = []
         for distance, node in nodes:
-            units = min(missing, self.room(node))
-            found.append((distance, node, units))
-            missing -= units
-            if not missing:
+            units = self.room(node)
+            if units >= missing:
+                found.append((distance, node, missing))
                 break
+            if units:
+                found.append((distance, node, units))
+                missing -= units
         return found
 
     def beyond(self, cells: Sequence[CellView]) -> list[tuple[int, int]]:

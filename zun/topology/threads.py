@@ -88,16 +88,14 @@ class Units:
     def __init__(self, units: Sequence[int], policy: str) -> None:
         self.units, self.policy = units, policy
         firsts: dict[int, int] = {}
-        threads = 0
         for unit in units:
             size = unit.bit_count()
-            threads += size
             firsts[size] = firsts.get(size, 0) | unit & -unit
         self.by_size = tuple(sorted(firsts.items()))
         """Sizes of units, and the first CPUs of those that have it."""
-        self.size = len(units) if policy == "isolate" else threads
-        """How many CPUs can be taken."""
         self.union, self.firsts = sum(units), sum(firsts.values())
+        self.size = len(units) if policy == "isolate" else self.union.bit_count()
+        """How many CPUs can be taken."""
         self._reached = 0
 
     def price(self, want: int) -> tuple[int, int] | None:
