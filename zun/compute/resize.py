@@ -86,10 +86,14 @@ def resized(
     answer = _among_its_own(here, others, old, request) or (None if fewer else _beside(here, others, old, request))
     if answer is not None and keep <= answer.cpus:
         return answer
-    if not fewer:
-        grown = keeping(here, others, old, request, old.cpus)
-        if isinstance(grown, Plan):
-            return grown
+    if fewer:
+        nearest = keeping(_only(here, old, old.cpus), others, old, request, keep)
+        if isinstance(nearest, Plan) and nearest.cpus <= old.cpus:
+            return nearest
+    else:
+        nearest = keeping(here, others, old, request, old.cpus)
+        if isinstance(nearest, Plan):
+            return nearest
     return keeping(here, others, old, request, keep)
 
 

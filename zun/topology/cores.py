@@ -92,6 +92,8 @@ class CellStock:
         usable = able if budget else _unpaid(cell, able, rules.policy)
         self._threads = threads = threads_of(cell, usable, rules.policy)
         self._size = unit_size(threads)
+        if self._size == 0 and usable != able:
+            self._size = None  # of what is free in a group beside the pairs, not all are single threads to be had
         self._groups = groups = groups_of(cell.cache_masks, able, threads)
         # What the largest, the two largest, ... groups can give.
         sizes = groups.sizes

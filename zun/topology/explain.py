@@ -171,7 +171,9 @@ def _short_in_all(question: Question) -> tuple[RefusalCode, str]:
             have = sum(measure.of(cell) for cell in cells)
         if have < totals[measure.which]:
             there, wanted = (_amount(question, amount, measure.which) for amount in (have, totals[measure.which]))
-            return measure.code, f"all cells together have {there} {measure.words}: {wanted} are wanted"
+            some = measure.which == 1 and len(cells) < len(question.view.cells)
+            where = "the cells of the shared pool" if some else "all cells"
+            return measure.code, f"{where} together have {there} {measure.words}: {wanted} are wanted"
     raise AssertionError("all cells together would serve, yet no set of them does")
 
 

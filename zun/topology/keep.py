@@ -29,6 +29,8 @@ def keeping(here: HostTopology, others: Usage, old: Plan, request: PlacementRequ
 
     ``here`` are the cells it may use, ``others`` the host's usage without the container.
     """
+    if gone := keep - here.cpus:
+        return Refusal(RefusalCode.CPUS_GONE, f"CPUs {gone} cannot stay: they are not online")
     for only_old in (True, False):
         for size in page_sizes(here, request):
             question = Question(view_of(here, request.isolation), others, request, size, {})

@@ -291,7 +291,7 @@ def _nodes(tree: _Tree, online: CpuSet) -> dict[int, CpuSet]:
         nodes[node] = named & left
         left -= named
     if left:
-        _place(tree, left, nodes)
+        _place(tree, left, nodes, only=len(nodes) == 1 and len(listed or ids) == 1)
     return nodes
 
 
@@ -300,11 +300,11 @@ def _node_cpus(tree: _Tree, node: int) -> CpuSet:
     return tree.cpus(folder, "cpulist", "cpumap") or CpuSet(tree.ids(folder, "cpu"))
 
 
-def _place(tree: _Tree, homeless: CpuSet, nodes: dict[int, CpuSet]) -> None:
-    """Put CPUs that no node names where their own folder says, or on the only node there is."""
+def _place(tree: _Tree, homeless: CpuSet, nodes: dict[int, CpuSet], only: bool) -> None:
+    """Put CPUs that no node names where their own folder says, or on the ``only`` node there is."""
     for cpu in homeless:
         home = [node for node in tree.ids(f"{_CPU}/cpu{cpu}", "node") if node in nodes]
-        home = home or (list(nodes) if len(nodes) == 1 else [])
+        home = home or (list(nodes) if only else [])
         if home:
             nodes[home[0]] |= CpuSet((cpu,))
         else:

@@ -105,6 +105,15 @@ TWO = Plan({0: CellShare(CpuSet("0-3"), 32), 1: CellShare(CpuSet("4-7"), 32)})
             topology=SMT,
             id="with-more-idle-siblings-than-need-be",
         ),
+        case(
+            dedicated("0-3"),
+            PlacementRequest(2, 64),
+            "0,3",
+            keep="3",
+            topology=replace(MACHINE, cpu_allocation_ratio=1.0),
+            others=[shared(3.0)],
+            id="fewer-where-the-pool-was-promised-more-than-it-has-now",
+        ),
     ],
 )
 def test_what_is_named_stays(case):
@@ -117,6 +126,11 @@ def test_what_is_named_stays(case):
         (TWO, PlacementRequest(2, 64, numa_nodes=2), "2-3", "CPUs 2-3 cannot all stay together with what else is"),
         (TWO, PlacementRequest(4, 64), "3-4", "CPUs 3-4 cannot all stay"),
         (dedicated("0-1"), PlacementRequest(5, 64), "0", "no cell has 5 CPUs free"),
+        (dedicated("3,9"), PlacementRequest(2, 64), "3,9", "CPUs 9 cannot stay: they are not online"),
+        (
+            dedicated("3,9"), PlacementRequest(2, 64, numa_affinity="prefer"), "3,9",
+            "CPUs 9 cannot stay: they are not online",
+        ),
     ],
 )
 def test_what_cannot_stay_is_said(old, request_, keep, reason):

@@ -323,6 +323,16 @@ def test_cpus_the_pool_does_not_miss_when_it_can_give_no_more(cores, others, apa
     assert given(plan(topology, usage, request_)) == expected
 
 
+@pytest.mark.parametrize(("cpus", "expected"), [
+    (1, {0: "5"}), (2, {0: "0-1"}), (3, {0: "3-5"}), (4, {0: "0-1,3-4"}), (5, {0: "0-1,3-5"}), (6, "shared-floor"),
+])
+def test_single_threads_that_the_pool_cannot_give_are_no_part_of_any_l3_group(cpus, expected):
+    topology = host(cell(0, "0,1 2 3,4 5", l3="0-2 3-5"))
+    topology = topology.configured(dedicated_set=topology.cpus, shared_set=CpuSet("2"))
+    usage = Usage().with_claim("s", demanding({0: 1.0}))
+    assert given(plan(topology, usage, PlacementRequest(cpus, 10))) == expected
+
+
 @pytest.mark.parametrize(("reserved", "expected"), [(100, {0: 50, 1: 50}), ({1: 30}, {1: 30}), (0, {})])
 def test_reserved_memory(reserved, expected):
     topology = X86.configured(reserved_memory_mib=reserved)

@@ -100,6 +100,10 @@ SMT = smt_host(2, 4)  # cells 0-7 and 8-15, cores 0-1, 2-3, ...
         "shared-pool", "all cells together have 4 CPUs left in the shared pool: 4.5 are wanted", id="pool",
     ),
     pytest.param(
+        SMT.configured(shared_set=CpuSet("8-15")), Usage(), PlacementRequest(1, 1001, cpu_policy="shared"),
+        "memory", "the cells of the shared pool together have 1000 MiB free: 1001 are wanted", id="memory-of-the-pool",
+    ),
+    pytest.param(
         SMT, used(SMT, "0-15"), PlacementRequest(0, 10, cpu_policy="shared"),
         "shared-pool", "the shared pool is empty", id="empty-pool",
     ),

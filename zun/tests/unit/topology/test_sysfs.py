@@ -455,6 +455,7 @@ def test_status_says_nothing_of_isolated_cpus(found):
                  id="its-own-folder-names-its-node"),
     pytest.param({f"{NODE}/online": "0", f"{CPU}/cpu2/node1/x": ""}, {0: "0-7"}, "nodes 1 have folders",
                  id="a-folder-of-an-offline-node"),
+    pytest.param({f"{NODE}/node1": None}, {0: "0-1,4-5"}, "no node names CPU 2", id="an-online-node-without-a-folder"),
     pytest.param({f"{NODE}/node1/meminfo": "garbage"}, {0: "0-1,4-5", 1: "2-3,6-7"}, "memory of node 1",
                  id="memory-not-understood"),
     pytest.param({f"{NODE}/node1/meminfo": b"\xff\xfe\0\x80"}, {0: "0-1,4-5", 1: "2-3,6-7"}, "memory of node 1",
