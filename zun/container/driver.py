@@ -7,10 +7,10 @@ in for Docker everywhere. Values handed out are frozen; times are naive UTC; mem
 
 Every method may raise :class:`~zun.common.exceptions.Unavailable` when the runtime does not answer and
 :class:`~zun.common.exceptions.DockerError` when it fails in a way that no other error describes. Methods
-which act on one container raise :class:`~zun.common.exceptions.ContainerNotFound` when the runtime has no
-such object and :class:`~zun.common.exceptions.Conflict` when the object is in the wrong state (not running,
-paused, ...), unless their own text says otherwise. A container is found by its uuid alone: ``container_id``
-of the row may be stale.
+which act on one container raise :class:`~zun.common.exceptions.ContainerVanished` when the runtime has no
+such object and another :class:`~zun.common.exceptions.Conflict` when the object is in the wrong state (not
+running, paused, ...), unless their own text says otherwise. A container is found by its uuid alone:
+``container_id`` of the row may be stale.
 """
 
 import threading
