@@ -18,7 +18,7 @@ from zun.common import exceptions, outages, rpc
 from zun.common.context import RequestContext, admin_context
 from zun.common.notifications import Notifier
 from zun.common.periodic import Periodic
-from zun.common.states import TRANSITIONAL, Status
+from zun.common.states import TRANSITIONAL, Status, TaskState
 from zun.compute.archives import Archives, Space
 from zun.compute.auditor import Auditor
 from zun.compute.compute_node_tracker import ComputeNodeTracker
@@ -200,7 +200,7 @@ class ComputeService:
         self.parts.reconciler.restore(containers, runtime)
         for container in containers:
             runtime.pop(container.uuid, None)
-            self._background(container.uuid, self._take_up, context, container.uuid)
+            self._background(container.uuid, self._take_up, context, container.uuid, lingers=_may_linger(container))
         for uuid, state in runtime.items():
             LOG.warning(
                 "The runtime has container %s (%s) on CPUs %s, of which the database knows nothing. If it is not "
@@ -258,7 +258,7 @@ class ComputeService:
             # Its operation is over and could not say so: the database was away.
             left = container.task_state is not None and uuid not in busy
             if left or container.status in TRANSITIONAL or container.status == Status.DELETED:
-                self._background(uuid, self._take_up, context, uuid)
+                self._background(uuid, self._take_up, context, uuid, lingers=_may_linger(container))
             else:
                 if uuid in unsettled and container.task_state is None:
                     self._background(uuid, self.parts.attachments.settle, context, container)
@@ -319,8 +319,11 @@ class ComputeService:
         compare = functools.partial(self._background, "comparison", self._sync_all)
         follow(self._driver, self._stopping, one=self._looks.at, every=compare)
 
-    def _background(self, about: str, work: Callable[..., object], *arguments: Any) -> None:
-        """Have ``work`` done behind what is under way ``about`` the same: once, however often it is asked meanwhile."""
+    def _background(self, about: str, work: Callable[..., object], *arguments: Any, lingers: bool = False) -> None:
+        """Have ``work`` done behind what is under way ``about`` the same: once, however often it is asked meanwhile.
+
+        ``lingers`` as of Lines.
+        """
 
         def run() -> None:
             try:
@@ -331,4 +334,9 @@ class ComputeService:
                 LOG.exception("Background work failed; the next comparison with the runtime takes it up again")
 
         if not self._stopping.is_set():
-            self._lines.put(about, run, name=work.__name__)
+            self._lines.put(about, run, name=work.__name__, lingers=lingers)
+
+
+def _may_linger(container: Container) -> bool:
+    """Whether what is left to do in it waits for its processes to end, as a stop that was asked for does."""
+    return container.task_state in (TaskState.STOPPING, TaskState.REBOOTING)
