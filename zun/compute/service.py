@@ -24,7 +24,7 @@ from zun.compute.auditor import Auditor
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.endpoint import ComputeEndpoint
 from zun.compute.images import Accounts, Images
-from zun.compute.inventory import Inventory, inventory, own_zone
+from zun.compute.inventory import Inventory, held_alone, inventory, own_zone
 from zun.compute.lines import Lines
 from zun.compute.namesakes import Namesakes
 from zun.compute.networks import Networks, Published
@@ -38,7 +38,8 @@ from zun.network.driver import NetworkDriver
 from zun.objects import Container, ContainerActionEvent, Image, ZunService
 from zun.objects.service import COMPUTE_BINARY
 from zun.scheduler.rpcapi import SchedulerAPI
-from zun.topology import HostTopology, discover
+from zun.topology import CpuSet, HostTopology, discover
+from zun.topology.cpuset import union
 from zun.volume.volumes import Volumes
 
 LOG = logging.getLogger(__name__)
@@ -182,7 +183,7 @@ class ComputeService:
 
     def _update_inventory(self) -> None:
         context = admin_context()
-        found = inventory(self._conf, self._machine(), self._driver.facts())
+        found = inventory(self._conf, self._machine(), self._driver.facts(), self._held_by_others(context))
         generation = self.tracker.update_inventory(context, found.topology, found.columns)
         if found != self._inventory:
             self._inventory = found
@@ -191,6 +192,13 @@ class ComputeService:
             LOG.info("This host has CPUs %s in %d cells", found.topology.cpus, len(found.topology.cells))
             self._scheduler_api.host_changed(context, host=self._host, generation=generation)
         self.parts.resizer.keep_up(context)
+
+    def _held_by_others(self, context: RequestContext) -> CpuSet:
+        """What containers have for themselves that a service of another name made here: this one had that name before,
+        or there are two. Whoever manages them, they run.
+        """
+        there = self._driver.of_other_hosts()
+        return union(held_alone(Container.list_by_host(context, name), uuids) for name, uuids in there.items())
 
     def _recover(self, context: RequestContext) -> None:
         """Rebuild what this host holds, and go on with every operation that a stop interrupted."""
@@ -209,11 +217,12 @@ class ComputeService:
                 state.container_id,
                 state.cpuset_cpus,
             )
-        for name, count in self._driver.of_other_hosts().items():
+        for name, uuids in self._driver.of_other_hosts().items():
             LOG.warning(
-                "The runtime has %d containers of host %s, which this one (%s) does not touch; their CPUs may be given "
-                "to others. If this host had that name, set it again as [DEFAULT] host and restart zun-compute.",
-                count,
+                "The runtime has %d containers of host %s, which this one (%s) does not touch. Nobody gets the CPUs "
+                "that the database says dedicated ones among them have; what else they use may be given to others. If "
+                "this host had that name, set it again as [DEFAULT] host and restart zun-compute.",
+                len(uuids),
                 name,
                 self._host,
             )

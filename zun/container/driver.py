@@ -15,6 +15,7 @@ running, paused, ...), unless their own text says otherwise. A container is foun
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -374,8 +375,8 @@ class Inspector(Protocol):
         """
         ...
 
-    def of_other_hosts(self) -> Mapping[str, int]:
-        """Return how many objects the runtime has that were made for hosts of other names, by these."""
+    def of_other_hosts(self) -> Mapping[str, AbstractSet[str]]:
+        """Return the uuids of the containers whose objects were made for hosts of other names, by these."""
         ...
 
     def kernel_view(self, container: ContainerView, state: RuntimeState) -> KernelView | None:
