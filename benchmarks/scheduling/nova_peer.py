@@ -11,7 +11,8 @@ resources of the chosen host are not part of it.
 import json
 import logging
 import sys
-import time
+
+import peer_times
 
 
 def main() -> int:
@@ -126,28 +127,11 @@ def main() -> int:
             request_level_params=objects.RequestLevelParams(),
         )
 
-    times, begun, found = [], time.monotonic(), 0
-    for request in cloud["requests"]:
-        wanted = spec(request)
-        start = time.process_time_ns()
+    def decide(wanted):
         fit = list(manager.get_filtered_hosts(states, wanted))
-        best = manager.get_weighed_hosts(fit, wanted) if fit else []
-        times.append((time.process_time_ns() - start) / 1000)
-        found += bool(best)
-        if time.monotonic() - begun > cloud["seconds"]:
-            break
-    times.sort()
-    print(
-        json.dumps(
-            {
-                "decisions": len(times),
-                "with_host": found,
-                "per_second": 1e6 * len(times) / sum(times),
-                "p50_us": times[len(times) // 2],
-                "p99_us": times[int(len(times) * 0.99)],
-            }
-        )
-    )
+        return manager.get_weighed_hosts(fit, wanted) if fit else []
+
+    peer_times.tell(cloud, spec, decide)
     return 0
 
 

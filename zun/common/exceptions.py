@@ -96,6 +96,12 @@ class ContainerBusy(Conflict):
     msg_fmt = "Container {uuid} is busy: {reason}. Nothing was changed."
 
 
+class ContainerVanished(Conflict):
+    """Its row is there, and its runtime has nothing of it: somebody removed that on the host."""
+
+    msg_fmt = "Container {container} does not exist at the runtime any more. Rebuild it, or delete it here as well."
+
+
 class ContainerAlreadyExists(Conflict):
     msg_fmt = "A container with {field} {value} already exists."
 

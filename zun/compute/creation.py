@@ -190,7 +190,8 @@ class Creation:
             return
         except exceptions.ZunError as exc:
             LOG.warning("Container %s could not be created: %s", container.uuid, exc)
-            here = not isinstance(exc, exceptions.Invalid | exceptions.ContainerNotFound)
+            elsewhere = exceptions.Invalid | exceptions.ContainerNotFound | exceptions.ContainerVanished
+            here = not isinstance(exc, elsewhere)
             self._give_up(context, container, str(exc), failed=here)
         except Exception as exc:
             LOG.exception("Container %s could not be created", container.uuid)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What this host has: the machine as discovered, the operator's settings, the runtime's facts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,8 +9,10 @@ from oslo_config import cfg
 
 from zun.common import exceptions
 from zun.container.driver import HostFacts
+from zun.objects import Container
+from zun.objects.placement import held_plan
 from zun.topology import CpuSet, HostTopology
-from zun.topology.cpuset import NO_CPUS
+from zun.topology.cpuset import NO_CPUS, union
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +22,13 @@ class Inventory:
     """Columns of the compute node besides its name and topology."""
 
 
-def inventory(conf: cfg.ConfigOpts, discovered: HostTopology, facts: HostFacts) -> Inventory:
-    """Raises Misconfigured, naming the option, for CPU sets that can be right on no machine.
+def inventory(
+    conf: cfg.ConfigOpts, discovered: HostTopology, facts: HostFacts, others: CpuSet = NO_CPUS
+) -> Inventory:
+    """``others`` are CPUs that somebody else here has for himself.
 
-    A set of which this machine has no CPU now leaves a note: CPUs go offline, and the agent has to start all the same.
+    Raises Misconfigured, naming the option, for CPU sets that can be right on no machine. A set of which this machine
+    has no CPU now leaves a note: CPUs go offline, and the agent has to start all the same.
     """
     compute = conf.compute
     sets = {name: _cpus(name, compute[name]) for name in ("cpu_dedicated_set", "cpu_shared_set", "reserved_host_cpus")}
@@ -36,7 +41,7 @@ def inventory(conf: cfg.ConfigOpts, discovered: HostTopology, facts: HostFacts) 
         cpu_allocation_ratio=compute.cpu_allocation_ratio,
         ram_allocation_ratio=compute.ram_allocation_ratio,
         strategy=compute.placement_strategy,
-    )
+    ).beside(others)
     columns = {
         "cpus": len(discovered.cpus),
         "mem_total": discovered.memory_mib,
@@ -53,6 +58,13 @@ def inventory(conf: cfg.ConfigOpts, discovered: HostTopology, facts: HostFacts) 
         "kernel_version": facts.kernel_version,
     }
     return Inventory(topology, columns)
+
+
+def held_alone(containers: Sequence[Container], there: Collection[str]) -> CpuSet:
+    """The CPUs that those of ``containers`` have for themselves of which the runtime has anything: uuids ``there``."""
+    holders = {each.capsule_uuid or each.uuid for each in containers if each.uuid in there}
+    plans = [plan for each in containers if each.uuid in holders and (plan := held_plan(each)) is not None]
+    return union(plan.cpus | plan.withheld for plan in plans if plan.dedicated)
 
 
 def own_zone(conf: cfg.ConfigOpts) -> str:

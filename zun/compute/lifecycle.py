@@ -267,5 +267,5 @@ class Lifecycle:
         self._notifier.status_changed(context, container)
 
     def _stop_if_there(self, container: Container, timeout: int) -> None:
-        with contextlib.suppress(exceptions.ContainerNotFound):
+        with contextlib.suppress(exceptions.ContainerVanished):
             self._driver.stop(container, timeout)

@@ -108,7 +108,7 @@ class Resizer:
         held = self._tracker.usage.claim(container.uuid)
         if held is None:
             self._tracker.hold(container.uuid, plan, disk_promised(container))
-        with contextlib.suppress(exceptions.ContainerNotFound):
+        with contextlib.suppress(exceptions.ContainerVanished):
             self._pool.change(container, plan, cpu=container.cpu, memory=container.memory, back=held == plan)
         self._tracker.hold(container.uuid, plan)  # now: until then it may have run on more
         with logged("widen the shared pool after", container.uuid):
@@ -124,7 +124,8 @@ class Resizer:
         """Put the container back on what it had, and still holds."""
         container.cpu_policy = str(resize.old.cpu_policy)
         with logged("undo the resize of", container.uuid):
-            self._pool.change(container, resize.old, cpu=resize.old_cpu, memory=resize.old_memory, back=True)
+            with contextlib.suppress(exceptions.ContainerVanished):  # it runs nowhere
+                self._pool.change(container, resize.old, cpu=resize.old_cpu, memory=resize.old_memory, back=True)
             # Not before: it may run on the new CPUs as long as nobody knows that it left them.
             self._tracker.hold(container.uuid, resize.old)
         with logged("widen the shared pool after the resize of", container.uuid):

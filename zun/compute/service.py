@@ -18,13 +18,13 @@ from zun.common import exceptions, outages, rpc
 from zun.common.context import RequestContext, admin_context
 from zun.common.notifications import Notifier
 from zun.common.periodic import Periodic
-from zun.common.states import TRANSITIONAL, Status
+from zun.common.states import TRANSITIONAL, Status, TaskState
 from zun.compute.archives import Archives, Space
 from zun.compute.auditor import Auditor
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.endpoint import ComputeEndpoint
 from zun.compute.images import Accounts, Images
-from zun.compute.inventory import Inventory, inventory, own_zone
+from zun.compute.inventory import Inventory, held_alone, inventory, own_zone
 from zun.compute.lines import Lines
 from zun.compute.namesakes import Namesakes
 from zun.compute.networks import Networks, Published
@@ -38,7 +38,8 @@ from zun.network.driver import NetworkDriver
 from zun.objects import Container, ContainerActionEvent, Image, ZunService
 from zun.objects.service import COMPUTE_BINARY
 from zun.scheduler.rpcapi import SchedulerAPI
-from zun.topology import HostTopology, discover
+from zun.topology import CpuSet, HostTopology, discover
+from zun.topology.cpuset import union
 from zun.volume.volumes import Volumes
 
 LOG = logging.getLogger(__name__)
@@ -182,7 +183,7 @@ class ComputeService:
 
     def _update_inventory(self) -> None:
         context = admin_context()
-        found = inventory(self._conf, self._machine(), self._driver.facts())
+        found = inventory(self._conf, self._machine(), self._driver.facts(), self._held_by_others(context))
         generation = self.tracker.update_inventory(context, found.topology, found.columns)
         if found != self._inventory:
             self._inventory = found
@@ -192,6 +193,13 @@ class ComputeService:
             self._scheduler_api.host_changed(context, host=self._host, generation=generation)
         self.parts.resizer.keep_up(context)
 
+    def _held_by_others(self, context: RequestContext) -> CpuSet:
+        """What containers have for themselves that a service of another name made here: this one had that name before,
+        or there are two. Whoever manages them, they run.
+        """
+        there = self._driver.of_other_hosts()
+        return union(held_alone(Container.list_by_host(context, name), uuids) for name, uuids in there.items())
+
     def _recover(self, context: RequestContext) -> None:
         """Rebuild what this host holds, and go on with every operation that a stop interrupted."""
         containers = Container.list_by_host(context, self._host)
@@ -200,7 +208,7 @@ class ComputeService:
         self.parts.reconciler.restore(containers, runtime)
         for container in containers:
             runtime.pop(container.uuid, None)
-            self._background(container.uuid, self._take_up, context, container.uuid)
+            self._background(container.uuid, self._take_up, context, container.uuid, lingers=_may_linger(container))
         for uuid, state in runtime.items():
             LOG.warning(
                 "The runtime has container %s (%s) on CPUs %s, of which the database knows nothing. If it is not "
@@ -209,11 +217,12 @@ class ComputeService:
                 state.container_id,
                 state.cpuset_cpus,
             )
-        for name, count in self._driver.of_other_hosts().items():
+        for name, uuids in self._driver.of_other_hosts().items():
             LOG.warning(
-                "The runtime has %d containers of host %s, which this one (%s) does not touch; their CPUs may be given "
-                "to others. If this host had that name, set it again as [DEFAULT] host and restart zun-compute.",
-                count,
+                "The runtime has %d containers of host %s, which this one (%s) does not touch. Nobody gets the CPUs "
+                "that the database says dedicated ones among them have; what else they use may be given to others. If "
+                "this host had that name, set it again as [DEFAULT] host and restart zun-compute.",
+                len(uuids),
                 name,
                 self._host,
             )
@@ -258,7 +267,7 @@ class ComputeService:
             # Its operation is over and could not say so: the database was away.
             left = container.task_state is not None and uuid not in busy
             if left or container.status in TRANSITIONAL or container.status == Status.DELETED:
-                self._background(uuid, self._take_up, context, uuid)
+                self._background(uuid, self._take_up, context, uuid, lingers=_may_linger(container))
             else:
                 if uuid in unsettled and container.task_state is None:
                     self._background(uuid, self.parts.attachments.settle, context, container)
@@ -319,8 +328,11 @@ class ComputeService:
         compare = functools.partial(self._background, "comparison", self._sync_all)
         follow(self._driver, self._stopping, one=self._looks.at, every=compare)
 
-    def _background(self, about: str, work: Callable[..., object], *arguments: Any) -> None:
-        """Have ``work`` done behind what is under way ``about`` the same: once, however often it is asked meanwhile."""
+    def _background(self, about: str, work: Callable[..., object], *arguments: Any, lingers: bool = False) -> None:
+        """Have ``work`` done behind what is under way ``about`` the same: once, however often it is asked meanwhile.
+
+        ``lingers`` as of Lines.
+        """
 
         def run() -> None:
             try:
@@ -331,4 +343,9 @@ class ComputeService:
                 LOG.exception("Background work failed; the next comparison with the runtime takes it up again")
 
         if not self._stopping.is_set():
-            self._lines.put(about, run, name=work.__name__)
+            self._lines.put(about, run, name=work.__name__, lingers=lingers)
+
+
+def _may_linger(container: Container) -> bool:
+    """Whether what is left to do in it waits for its processes to end, as a stop that was asked for does."""
+    return container.task_state in (TaskState.STOPPING, TaskState.REBOOTING)

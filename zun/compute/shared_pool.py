@@ -249,7 +249,7 @@ class SharedPool:
             )
         try:
             self._driver.update(member.container, cpuset_cpus=str(wanted))
-        except (exceptions.ContainerNotFound, exceptions.Conflict):
+        except exceptions.Conflict:
             state = self._driver.show(member.container)
             if state is not None and (state.pid or state.status not in (None, Status.DEAD)):
                 raise  # one that has only ended may be started again, also by the runtime

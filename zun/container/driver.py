@@ -7,14 +7,15 @@ in for Docker everywhere. Values handed out are frozen; times are naive UTC; mem
 
 Every method may raise :class:`~zun.common.exceptions.Unavailable` when the runtime does not answer and
 :class:`~zun.common.exceptions.DockerError` when it fails in a way that no other error describes. Methods
-which act on one container raise :class:`~zun.common.exceptions.ContainerNotFound` when the runtime has no
-such object and :class:`~zun.common.exceptions.Conflict` when the object is in the wrong state (not running,
-paused, ...), unless their own text says otherwise. A container is found by its uuid alone: ``container_id``
-of the row may be stale.
+which act on one container raise :class:`~zun.common.exceptions.ContainerVanished` when the runtime has no
+such object and another :class:`~zun.common.exceptions.Conflict` when the object is in the wrong state (not
+running, paused, ...), unless their own text says otherwise. A container is found by its uuid alone:
+``container_id`` of the row may be stale.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -374,8 +375,8 @@ class Inspector(Protocol):
         """
         ...
 
-    def of_other_hosts(self) -> Mapping[str, int]:
-        """Return how many objects the runtime has that were made for hosts of other names, by these."""
+    def of_other_hosts(self) -> Mapping[str, AbstractSet[str]]:
+        """Return the uuids of the containers whose objects were made for hosts of other names, by these."""
         ...
 
     def kernel_view(self, container: ContainerView, state: RuntimeState) -> KernelView | None:

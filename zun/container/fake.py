@@ -11,6 +11,7 @@ import signal as signals
 import threading
 import uuid as uuids
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -278,10 +279,10 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
         with self._operation("list", None):
             return {uuid: each.state(None) for uuid, each in self.runtime.by_host[self.host_facts.name].items()}
 
-    def of_other_hosts(self) -> Mapping[str, int]:
+    def of_other_hosts(self) -> Mapping[str, AbstractSet[str]]:
         with self._operation("of_other_hosts", None):
             here = self.host_facts.name
-            return {name: len(found) for name, found in self.runtime.by_host.items() if found and name != here}
+            return {name: {*found} for name, found in self.runtime.by_host.items() if found and name != here}
 
     def kernel_view(self, container: ContainerView, state: RuntimeState) -> KernelView | None:
         with self._operation("kernel_view", container):

@@ -76,7 +76,7 @@ class OnRuntime:
     def _find(self, container: ContainerView) -> RuntimeObject:
         found = self.runtime.objects.get(container.uuid)
         if found is None:
-            raise exceptions.ContainerNotFound(container=container.uuid)
+            raise exceptions.ContainerVanished(container=container.uuid)
         return found
 
     def _running(self, container: ContainerView, action: str) -> RuntimeObject:

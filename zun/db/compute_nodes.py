@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries of compute nodes. Each function is one transaction."""
 
+import datetime
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +12,11 @@ from oslo_db import exception as db_exc
 from oslo_utils import timeutils, uuidutils
 
 from zun.common import exceptions
+from zun.common.kinds import Kind
 from zun.db import idents, models, paging, session
 
 table = models.compute_nodes
+services = models.services
 
 # Built once: every claim counts, and building a statement costs more than sending it.
 _THIS = table.c.hostname == sa.bindparam("this_host")
@@ -73,6 +76,28 @@ def find(ident: str) -> session.Row:
     with session.reader() as connection:
         rows = session.rows(connection, sa.select(table).where(idents.called(table, ident, name="hostname")))
     return idents.only(rows, ident, exceptions.ComputeNodeNotFound(compute_node=ident))
+
+
+def deserted(binary: str, before: datetime.datetime) -> list[str]:
+    """The hosts where nobody has a container and an administrator has removed the service ``binary``, which wrote
+    nothing since ``before``. Leftovers are nobody's.
+    """
+    held = models.containers
+    here = sa.select(held.c.id).where(held.c.host == table.c.hostname, held.c.capsule_uuid.is_(None))
+    served = sa.select(services.c.id).where(services.c.host == table.c.hostname, services.c.binary == binary)
+    statement = sa.select(table.c.hostname).where(
+        table.c.updated_at < before, ~served.exists(), ~here.where(held.c.kind != Kind.LEFTOVER).exists()
+    )
+    with session.reader() as connection:
+        return list(connection.execute(statement).scalars())
+
+
+@session.retry
+def destroy(hostname: str, before: datetime.datetime) -> bool:
+    """Remove the node unless its host has written anything since ``before``. Returns whether it did."""
+    statement = table.delete().where(table.c.hostname == hostname, table.c.updated_at < before)
+    with session.writer() as connection:
+        return bool(connection.execute(statement).rowcount)
 
 
 def page(**place: Unpack[paging.Place]) -> list[session.Row]:

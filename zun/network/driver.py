@@ -48,7 +48,7 @@ class NetworkDriver(Protocol):
     def plug(self, container: Plugged, ports: Sequence[PortView]) -> None:
         """Put the container, running or not, on the networks of ``ports`` and take it off every other one of ours.
 
-        Their networks are here already (``prepare``). Those of the runtime itself stay as they are. ContainerNotFound
+        Their networks are here already (``prepare``). Those of the runtime itself stay as they are. ContainerVanished
         when the runtime has no such container.
         """
         ...

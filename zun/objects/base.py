@@ -25,8 +25,6 @@ if TYPE_CHECKING:  # the library is not typed: these say what its decorators lea
     def remotable(method: _F) -> _F: ...
     def register(cls: C) -> C: ...
 
-    remotable_classmethod = classmethod
-
     class _DictAccess(Mapping[str, Any]):
         def __getitem__(self, name: str) -> Any: ...
         def __iter__(self) -> Iterator[str]: ...
@@ -34,7 +32,6 @@ if TYPE_CHECKING:  # the library is not typed: these say what its decorators lea
 else:
     _DictAccess = ovo.VersionedObjectDictCompat
     remotable = ovo.remotable
-    remotable_classmethod = ovo.remotable_classmethod
     register = Registry.register
 
 

@@ -15,7 +15,8 @@ class ComputeNode(base.ZunObject):
     VERSION = "1.0"
     fields: dict[str, Any] = {}
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def put(cls, context: RequestContext, hostname: str, values: dict[str, Any]) -> int:
         """Write the inventory of ``hostname``, adding the node the first time. Returns its generation.
 

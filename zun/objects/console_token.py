@@ -27,14 +27,16 @@ class ConsoleToken(base.ZunObject):
     container_uuid: str
     exec_id: str | None
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def issue(cls, context: RequestContext, container_uuid: str, exec_id: str | None, seconds: int) -> str:
         """A new token that can be used for ``seconds``."""
         token, now = uuidutils.generate_uuid(), timeutils.utcnow()
         db.add(_digest(token), container_uuid, exec_id, now, now + datetime.timedelta(seconds=seconds))
         return token
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def find(cls, context: RequestContext, token: str) -> Self | None:
         """What the token opens; None for one that is unknown or expired, or whose container is gone."""
         row = db.find(_digest(token), timeutils.utcnow())

@@ -240,21 +240,25 @@ class Container(base.ZunObject):
         self.refresh_from(db.get(self.uuid))
         return generation
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def get_by_uuid(cls, context: RequestContext, uuid: str) -> Self:
         """Whoever owns it: for the services themselves. Raises ContainerNotFound."""
         return cls.from_row(context, db.get(uuid))
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def get_by_ident(cls, context: RequestContext, ident: str) -> Self:
         """By uuid or name, among what ``context`` may see. Raises ContainerNotFound, Conflict."""
         return cls.from_row(context, db.find(context, ident))
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def list_by_host(cls, context: RequestContext, hostname: str) -> list[Self]:
         return [cls.from_row(context, row) for row in db.of_host(hostname)]
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def list_by_capsule(cls, context: RequestContext, uuid: str) -> list[Self]:
         """The members of a capsule, in the order in which they are started."""
         return [cls.from_row(context, row) for row in db_capsules.members([uuid])[uuid]]

@@ -19,26 +19,31 @@ class ContainerActionEvent(base.ZunObject):
     VERSION = "1.0"
     fields: dict[str, Any] = {}
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def ask(cls, context: RequestContext, container_uuid: str, project_id: str, action: str) -> None:
         """Note an ``action`` that no user asked for, but a service by itself."""
         db.start(container_uuid, action, request_id=context.request_id, user_id=None, project_id=project_id)
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def start(cls, context: RequestContext, container_uuid: str, action: str, event: str) -> int | None:
         """Gives the event's id, None when nobody asked for the action."""
         return db.start_event(container_uuid, context.request_id, action, event)
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def finish(cls, context: RequestContext, event_id: int, result: str, traceback: str | None, last: bool) -> None:
         db.finish_event(event_id, result, traceback, last=last)
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def prune(cls, context: RequestContext, hostname: str) -> None:
         """Remove the old actions, with their events, of the host's containers that have many."""
         db.prune(hostname)
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def end_lost(
         cls, context: RequestContext, hostname: str, before: datetime.datetime, busy: Collection[str] = ()
     ) -> list[dict[str, Any]]:

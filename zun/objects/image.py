@@ -70,12 +70,14 @@ class Image(base.ZunObject):
     created_at: datetime.datetime | None
     updated_at: datetime.datetime | None
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def get_by_uuid(cls, context: RequestContext, uuid: str) -> Self:
         """Raises ImageNotFound."""
         return cls.from_row(context, db.get(uuid))
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def fail_unfinished(
         cls,
         context: RequestContext,
@@ -87,22 +89,26 @@ class Image(base.ZunObject):
         """Every image that is on its way to ``host``, or was ``before`` and is none of ``busy``, will not come."""
         db.fail_unfinished(host, reason, before, busy)
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def grant(cls, context: RequestContext, host: str, image: str, project_id: str) -> None:
         """The project has shown credentials for ``image`` (ORIGIN@DIGEST), which ``host`` has or is to pull."""
         db_grants.grant(host, image, project_id)
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def granted_to(cls, context: RequestContext, host: str, images: Sequence[str]) -> list[str]:
         """The projects that may use what ``host`` has under these names; none: all projects may."""
         return sorted(db_grants.projects(host, images))
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def granted_before(cls, context: RequestContext, host: str, time: datetime.datetime) -> list[str]:
         """The images for which nobody has shown credentials since ``time``."""
         return sorted(db_grants.images_before(host, time))
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def end_grants(
         cls, context: RequestContext, host: str, images: Sequence[str], before: datetime.datetime | None = None
     ) -> None:

@@ -62,12 +62,14 @@ class NetworkPort(base.ZunObject):
         """The container leaves the network; its addresses are free."""
         db.destroy(self.uuid)
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def list_by_container(cls, context: RequestContext, container_uuid: str) -> list[Self]:
         """In the order it joined the networks."""
         return [cls.from_row(context, row) for row in db.of_container(container_uuid)]
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def list_by_host(cls, context: RequestContext, hostname: str) -> list[Self]:
         """Those of every container of the host, in the order that they joined."""
         return [cls.from_row(context, row) for row in db.of_host(hostname)]
@@ -78,7 +80,8 @@ class NetworkPort(base.ZunObject):
         db.set_leaving(self.uuid, self.leaving)
         self.obj_reset_changes()
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def networks_of_host(cls, context: RequestContext, hostname: str) -> list[str]:
         """The uuids of the networks that have containers on the host."""
         return sorted(db.networks_of_host(hostname))

@@ -28,7 +28,8 @@ class Registry(base.ZunObject):
     username: str | None
     password: str | None
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def get_by_uuid(cls, context: RequestContext, uuid: str) -> Self:
         """Whoever owns it: for the services themselves. Raises RegistryNotFound."""
         return cls.from_row(context, db.get(uuid))

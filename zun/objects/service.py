@@ -19,7 +19,8 @@ class ZunService(base.ZunObject):
     VERSION = "1.0"
     fields: dict[str, Any] = {}
 
-    @base.remotable_classmethod
+    @classmethod
+    @base.remotable
     def heartbeat(cls, context: RequestContext, host: str, binary: str, availability_zone: str) -> int | None:
         """Note that the service is alive now. Returns how often it was noted; None from the release before."""
         return db.heartbeat(host, binary, availability_zone)

@@ -19,9 +19,9 @@ from zun.common.context import RequestContext, admin_context
 from zun.common.groups import Group
 from zun.common.mounts import mounts_of, volume_names
 from zun.compute.rpcapi import ComputeAPI
+from zun.db import compute_nodes, groups, volumes
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
-from zun.db import groups, volumes
 from zun.objects import Container
 from zun.objects.service import COMPUTE_BINARY
 from zun.scheduler import capacity, dry_run, explain, filters, select, weighers
@@ -189,6 +189,16 @@ class SchedulerEndpoint:
             with contextlib.suppress(exceptions.ContainerNotFound):
                 db.abandon(uuid)
                 LOG.warning("Container %s is deleted without its host, which has no compute service any more", uuid)
+
+    def retire(self, silent_seconds: float) -> None:
+        """Remove hosts where nobody has a container and whose compute service an administrator has removed.
+
+        One that still writes its inventory, or did so in the last ``silent_seconds``, is about to have a service again.
+        """
+        before = timeutils.utcnow() - datetime.timedelta(seconds=silent_seconds)
+        for hostname in compute_nodes.deserted(COMPUTE_BINARY, before):
+            if compute_nodes.destroy(hostname, before):
+                LOG.info("Host %s is removed: it has neither a compute service nor containers", hostname)
 
     def _place(
         self,

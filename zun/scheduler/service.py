@@ -58,6 +58,7 @@ class SchedulerService:
     def _sweep(self) -> None:
         self.endpoint.sweep(self._conf.scheduler.lost_after)
         self.endpoint.abandon()
+        self.endpoint.retire(self._conf.service_down_time)
 
     def _tell(self) -> None:
         self.peers.tell(admin_context())

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from zun.topology.cpuset import NO_CPUS, CpuSet
+from zun.topology.cpuset import NO_CPUS, CpuSet, union
 
 LOCAL_DISTANCE = 10
 REMOTE_DISTANCE = 20
@@ -247,6 +247,25 @@ class HostTopology:
             cpu_allocation_ratio=cpu_allocation_ratio,
             ram_allocation_ratio=ram_allocation_ratio,
             strategy=strategy,
+        )
+
+    def beside(self, others: CpuSet) -> Self:
+        """This host where somebody else runs on ``others``: nobody gets them, nor a core, an L3 or a cell that has one
+        of them to himself.
+        """
+        if not others:
+            return self
+
+        def shared(groups: Iterable[CpuSet]) -> CpuSet:
+            return union(group for group in groups if group & others)
+
+        caches = [group for cell in self.cells for group in (*cell.l3, cell.cpus - union(cell.l3))]
+        return replace(
+            self,
+            reserved=self.reserved | others,
+            exposed=self.exposed | shared(core for cell in self.cells for core in cell.siblings),
+            exposed_l3=self.exposed_l3 | shared(caches),
+            exposed_nodes=self.exposed_nodes | shared(cell.cpus for cell in self.cells),
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -56,7 +56,10 @@ def translate(exc: Exception, action: str, uuid: str) -> exceptions.ZunError:
             f"pull policy ifnotpresent or always."
         )
     if isinstance(exc, docker_errors.NotFound) and uuid:
-        return exceptions.ContainerNotFound(f"Docker has no object of container {uuid}: {exc.explanation}")
+        return exceptions.ContainerVanished(
+            f"Docker has no object of container {uuid} any more: {exc.explanation}. Rebuild the container, or delete "
+            "it here as well."
+        )
     if isinstance(exc, docker_errors.APIError):
         reason = str(exc.explanation or exc)
         if exc.status_code == 409 or _WRONG_STATE.search(reason):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Docker knows of this host's containers."""
 
-from collections import Counter
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 from docker import errors as docker_errors
 
@@ -32,8 +32,11 @@ class DockerInspector(DockerKernel):
                 states[entry["Labels"][LABEL_UUID]] = runtime_state(found, None)
         return states
 
-    def of_other_hosts(self) -> Mapping[str, int]:
+    def of_other_hosts(self) -> Mapping[str, AbstractSet[str]]:
         with self._engine.translated("list containers"):
             entries = self._engine.api.containers(all=True, filters={"label": [LABEL_HOST, LABEL_UUID]})
-        names = Counter(entry["Labels"][LABEL_HOST] for entry in entries)
-        return {name: count for name, count in names.items() if name != self.settings.host_label}
+        found: dict[str, set[str]] = {}
+        for labels in (entry["Labels"] for entry in entries):
+            if not self._engine.owns(labels):
+                found.setdefault(labels[LABEL_HOST], set()).add(labels[LABEL_UUID])
+        return found

@@ -88,6 +88,36 @@ def test_what_was_missed_is_seen_when_the_stream_is_back(cloud, context, driver)
     assert db.get(untouched.uuid)["status"] == "Running"
 
 
+@pytest.mark.parametrize("policy", [{}, {"cpu_policy": "dedicated", "cpu": 1.0}], ids=["shared", "dedicated"])
+@pytest.mark.parametrize(
+    ("question", "arguments"),
+    [
+        ("update", {"memory": 512}),
+        ("update", {"cpu": 2.0}),
+        ("logs", {}),
+        ("top", {}),
+        ("stats", {}),
+        ("execute", {"command": ["true"]}),
+        ("get_archive", {"path": "/tmp"}),
+    ],
+)
+def test_who_is_quicker_than_the_news_that_it_vanished_is_told(cloud, context, driver, question, arguments, policy):
+    """Its row is there, so the answer is none of those to what never was."""
+    container = cloud.run(context, **policy)
+    quiet(driver, container)
+    driver.cut_events()
+    driver.delete(container, force=True)
+    held = cloud.agents["one"].tracker.usage
+    with pytest.raises(exceptions.ContainerVanished, match=r"Rebuild it, or delete it here as well\.") as caught:
+        getattr(cloud.compute_api, question)(context, container, **arguments)
+    assert type(caught.value) is exceptions.ContainerVanished
+    row = db.get(container.uuid)
+    assert (row["status"], row["memory"], row["cpuset"]) == ("Running", container.memory, container.cpuset)
+    assert cloud.agents["one"].tracker.usage == held
+    driver.join_events()
+    becomes(container, status="Error", status_reason=GONE)
+
+
 def test_it_is_started_and_unpaused_again(cloud, context, driver):
     container = cloud.run(context)
     driver.exit(container.uuid)

@@ -8,11 +8,15 @@ import pytest
 
 from zun.compute.service import ComputeService
 from zun.container.fake import InMemoryDriver
-from zun.db import compute_nodes
+from zun.db import compute_nodes, services
 from zun.db import containers as db
 from zun.network.fake import InMemoryNetworks
+from zun.objects import Container
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.test_capsules import member, settled, submit
+from zun.topology import CpuSet
+from zun.topology.cpuset import union
 from zun.volume.fake import InMemoryVolumeDriver
 
 
@@ -23,16 +27,56 @@ def cloud(database):
     made.stop()
 
 
-def test_a_host_that_was_renamed_says_what_it_leaves_alone(cloud, context, caplog):
+@pytest.fixture
+def renamed(cloud, monkeypatch):
+    """Gives the host another name, the second time that it starts."""
+    driver = cloud.drivers["one"]
+    # Rows have the agent's name, and the runtime that of its driver.
+    monkeypatch.setattr(driver, "host_facts", replace(driver.host_facts, name="one"))
+
+    def rename():
+        cloud.stop_agent("one")
+        services.destroy("one", "zun-compute")
+        table = cloud.scheduler.table
+        wait_for(lambda: table.refresh() or table.host("one").service is None)  # nothing more is sent there
+        facts = replace(driver.host_facts, name="another")
+        cloud.machines["another"], cloud.drivers["another"] = machine(), InMemoryDriver(facts, runtime=driver.runtime)
+        return cloud.start_agent("another")
+
+    return rename
+
+
+def test_a_host_that_was_renamed_says_what_it_leaves_alone(cloud, context, renamed, caplog):
     driver = cloud.drivers["one"]
     there = [cloud.run(context) for _ in range(2)]
-    cloud.stop_agent("one")
-    facts = replace(driver.host_facts, name="another")
-    cloud.machines["another"], cloud.drivers["another"] = machine(), InMemoryDriver(facts, runtime=driver.runtime)
-    cloud.start_agent("another")
+    renamed()
     old = driver.host_facts.name
     assert f"The runtime has 2 containers of host {old}, which this one (another) does not touch" in caplog.text
     assert {*driver.list()} == {each.uuid for each in there}
+
+
+def test_a_host_that_was_renamed_spares_the_cpus_that_others_have_for_themselves(cloud, context, renamed):
+    """As long as they are there: running, stopped, or all that is left of a capsule."""
+    driver = cloud.drivers["one"]
+    running, stopped = (cloud.run(context, cpu_policy="dedicated", cpu=1.0) for _ in range(2))
+    cloud.run(context, cpu=2.0)  # on all CPUs that are left, as everybody else is
+    capsule, (member_row,) = settled(cloud, submit(cloud, context, member(1.0)), "Running")
+    driver.exit(stopped.uuid)
+    driver.delete(Container.from_row(context, capsule), force=True)
+    agent = renamed()
+    assert capsule["uuid"] not in driver.list() and member_row["uuid"] in driver.list()
+    shared = cloud.run(context, cpu=1.0)
+    dedicated = [cloud.run(context, cpu_policy="dedicated", cpu=1.0) for _ in range(4)]
+    assert [each.host for each in (shared, *dedicated)] == ["another"] * 5
+    spared = union(CpuSet(each["cpuset"]["cpuset_cpus"]) for each in (running, stopped, capsule))
+    given = union(CpuSet(each.cpuset["cpuset_cpus"]) for each in dedicated)
+    assert (len(spared), len(given), spared & given) == (3, 4, CpuSet(""))
+    assert CpuSet(cloud.drivers["another"].runtime.objects[shared.uuid].cpuset_cpus) == CpuSet("0-7") - spared - given
+    assert cloud.run(context, cpu_policy="dedicated", cpu=1.0).status == "Error", "one is left to the shared ones"
+    driver.delete(stopped, force=True)  # by whoever cleans up
+    agent._update_inventory()
+    freed = cloud.run(context, cpu_policy="dedicated", cpu=1.0)
+    assert (freed.status, freed.cpuset["cpuset_cpus"]) == ("Running", stopped.cpuset["cpuset_cpus"])
 
 
 @pytest.mark.parametrize(("cores", "status"), [(2, "Error"), (16, "Running")])

@@ -5,7 +5,7 @@ import pytest
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.db import capsules, groups, networks, quotas, registries, services
+from zun.db import capsules, compute_nodes, groups, networks, quotas, registries, services
 from zun.db import containers as db
 from zun.objects import Container
 from zun.tests.fixtures import wait_for
@@ -181,6 +181,38 @@ def test_only_what_an_administrator_has_given_up_is_abandoned(cloud, context):
     cloud.start_agent("one")
     cloud.gone(container)
     assert not running(cloud, container.uuid) and running(cloud, other.uuid)
+
+
+def test_a_host_that_is_given_up_goes_with_its_last_container_and_may_come_back(cloud, context, stuck):
+    def listed():
+        return [row["hostname"] for row in compute_nodes.page(limit=9)]
+
+    container = cloud.run(context, **TWO)
+    cloud.stop_agent("one")
+    cloud.scheduler.endpoint.retire(0)
+    assert listed() == ["one"], "it has a service"
+    services.destroy("one", "zun-compute")
+    cloud.scheduler.endpoint.retire(0)
+    assert listed() == ["one"], "it has a container"
+    db.update(container.uuid, {"status": "Deleting"})
+    cloud.scheduler.endpoint.abandon()
+    cloud.scheduler.endpoint.retire(3600)
+    assert listed() == ["one"], "it wrote a moment ago"
+    cloud.scheduler.endpoint.retire(0)
+    assert listed() == [] and db.get(container.uuid)["kind"] == "leftover"
+    wait_for(lambda: cloud.scheduler.table.refresh() or not cloud.scheduler.table.hosts())
+    assert "no compute host" in cloud.run(context, **TWO).status_reason
+    assert running(cloud, container.uuid)
+    stuck.add(container.uuid)
+    cloud.start_agent("one")
+    others = [cloud.run(context, **TWO) for _ in range(2)]
+    assert listed() == ["one"]
+    assert [each.status for each in others] == ["Running", "Error"], "what runs there still keeps its CPUs"
+    assert not cpus(cloud, others[0].uuid) & cpus(cloud, container.uuid)
+    stuck.clear()
+    cloud.drivers["one"].join_events()
+    cloud.gone(container)
+    assert cloud.run(context, **TWO).status == "Running"
 
 
 def test_what_its_host_gave_up_while_its_deletion_was_accepted_is_deleted(cloud, context):

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from zun.common import exceptions
+from zun.container import fake
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for
@@ -142,6 +143,34 @@ def test_a_deletion_whose_haste_fails_waits(cloud, context, container):
     driver.exit(container.uuid, 137)
     cloud.gone(container)
     assert driver.list() == {}
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["restarted", "compared"])
+@pytest.mark.parametrize(("action", "how"), [("stop", "kill"), ("stop", "delete"), ("reboot", "delete")])
+def test_what_is_taken_up_is_cut_short_as_well(cloud, context, container, monkeypatch, action, how, lost):
+    """By the next agent, or by a comparison when the end could not be written."""
+    monkeypatch.setattr(fake, "STOP_TIMEOUT", HOUR)
+    begun = threading.Event()
+    cloud.drivers["one"].before(action, lambda _: begun.set())
+    if not lost:
+        cloud.stop_agent("one")
+    if action == "reboot":
+        cloud.accept_reboot(container)
+    else:
+        db.update(container.uuid, {"task_state": "container_stopping"})
+    if lost:
+        cloud.drivers["one"].join_events()  # a comparison
+    else:
+        cloud.start_agent("one")
+    assert begun.wait(60)
+    if how == "kill":
+        cloud.compute_api.kill(asked("kill", container, 3), container)
+        assert (ended(container, "req-3"), cloud.settled(container).status) == (WELL["kill"], "Stopped")
+        return
+    accept_delete(container)
+    cloud.compute_api.delete(context, container, force=True)
+    cloud.gone(container)
+    assert cloud.drivers["one"].list() == {}
 
 
 def test_a_host_that_is_killed_meanwhile_goes_on(cloud, context, container):

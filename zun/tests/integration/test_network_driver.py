@@ -94,7 +94,7 @@ def test_plugged_as_the_ports_say(driver, engine, container):
 
 
 def test_a_container_that_is_not_there(driver):
-    with pytest.raises(exceptions.ContainerNotFound):
+    with pytest.raises(exceptions.ContainerVanished):
         driver().plug(Container(str(uuid.uuid4())), [])
 
 

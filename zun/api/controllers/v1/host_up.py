@@ -21,6 +21,11 @@ def is_up(host: str, settings: Settings) -> bool:
     return service.is_up(row, timeutils.utcnow(), settings.service_down_time)
 
 
+def is_given_up(host: str) -> bool:
+    """Whether an administrator has removed the compute service of ``host``, as it does not come back."""
+    return not db.all_services(COMPUTE_BINARY, [host])
+
+
 def require(host: str, settings: Settings) -> None:
     """Raise HostUnavailable when the compute service of ``host`` is known to be down."""
     if not is_up(host, settings):

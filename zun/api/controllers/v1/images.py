@@ -79,7 +79,10 @@ class Images:
         made = row["local_name"] and call.access.allows("image:delete:committed", _owned(row))
         if not made:
             call.access.require("image:delete", _owned(row))
-        self._compute.image_delete(call.context, row["host"], row["uuid"])
+        if host_up.is_given_up(row["host"]):
+            db.destroy(row["uuid"])
+        else:
+            self._compute.image_delete(call.context, row["host"], row["uuid"])
         return Answer()
 
     def search(self, call: Call) -> Answer:

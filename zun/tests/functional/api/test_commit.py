@@ -168,7 +168,7 @@ def test_search(api, admin_api, compute):
 
 
 @pytest.mark.parametrize(("role", "status"), [("reader", 403), ("member", 200), ("admin", 200)])
-def test_members_may_delete_what_their_project_made(api, compute, role, status):
+def test_members_may_delete_what_their_project_made(api, host_up, compute, role, status):
     """And nothing else of hosts, where other projects' containers may use it."""
     who = dataclasses.replace(api, roles=role)
     uuid, theirs = made(), made(project="other")

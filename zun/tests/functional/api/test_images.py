@@ -5,6 +5,7 @@ import pytest
 
 from zun.common import exceptions
 from zun.db import images as db
+from zun.db import services
 
 HOST = "host-1"
 DIGEST = "sha256:" + "0" * 64
@@ -121,6 +122,14 @@ def test_delete(admin_api, add, compute):
     reply = admin_api.delete(f"/v1/images/{uuid}")
     assert (reply.status, reply.body) == (200, b"null")
     assert compute.sent[1:] == [("image_delete", uuid, {"host": HOST})]
+    assert db.get(uuid)["host"] == HOST, "its host removes it"
+
+
+def test_of_a_host_that_is_given_up_it_is_gone_at_once(admin_api, add, compute):
+    uuid = add()
+    services.destroy(HOST, "zun-compute")
+    assert admin_api.delete(f"/v1/images/{uuid}").status == 200
+    assert compute.sent[1:] == [] and admin_api.get("/v1/images").json["images"] == []
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])

@@ -123,6 +123,14 @@ TREE = [
         "Container c1 is busy: its task_state is container_stopping; try again when it has none. Nothing was changed.",
     ),
     (
+        "ContainerVanished",
+        "container-vanished",
+        409,
+        "Conflict",
+        {"container": "web"},
+        "Container web does not exist at the runtime any more. Rebuild it, or delete it here as well.",
+    ),
+    (
         "ContainerAlreadyExists",
         "container-already-exists",
         409,

@@ -28,8 +28,8 @@ def api_error(status: int, text: str, kind: type[docker.errors.APIError] = docke
         ),
         (
             api_error(404, "No such container: zun-u", docker.errors.NotFound),
-            exceptions.ContainerNotFound,
-            "container u",
+            exceptions.ContainerVanished,
+            "container u any more: No such container: zun-u. Rebuild the container, or delete it",
         ),
         (api_error(409, "You cannot remove a running container"), exceptions.Conflict, "Cannot stop container u"),
         (api_error(500, "Container abc is not paused"), exceptions.Conflict, "not paused"),

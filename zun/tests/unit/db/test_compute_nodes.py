@@ -2,9 +2,10 @@
 from dataclasses import replace
 
 import pytest
+from oslo_utils import timeutils
 
 from zun.common import exceptions
-from zun.db import compute_nodes, containers
+from zun.db import compute_nodes, containers, services
 from zun.db.compute_nodes import HostUsage
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.db.rows import CPUSET, NODE, container, node, together
@@ -67,6 +68,30 @@ def test_find_tells_what_is_missing(ident):
     node("h1")
     with pytest.raises(exceptions.ComputeNodeNotFound, match=ident):
         compute_nodes.find(ident)
+
+
+def test_a_host_is_deserted_when_it_is_silent_and_nobody_serves_or_uses_it():
+    for host, fields in {
+        "gone": {},
+        "served": {},
+        "used": {"status": "Stopped"},
+        "capsule": {"kind": "capsule", "status": "Error"},
+        "leftover": {"kind": "leftover", "status": "Deleting", "uuid": "capsule"},
+    }.items():
+        node(host)
+        if fields:
+            container(host=host, **fields)
+    container(host="leftover", kind="member", capsule_uuid="capsule", status="Deleting")
+    container(host=None, status="Creating")
+    services.heartbeat("served", "zun-compute", "nova")
+    services.heartbeat("gone", "zun-scheduler", "nova")
+    since, now = compute_nodes.find("gone")["created_at"], timeutils.utcnow()
+    assert compute_nodes.deserted("zun-compute", since) == []
+    assert sorted(compute_nodes.deserted("zun-compute", now)) == ["gone", "leftover"]
+    assert [compute_nodes.destroy("gone", since), compute_nodes.destroy("gone", now)] == [False, True]
+    assert not compute_nodes.destroy("gone", now)
+    assert compute_nodes.deserted("zun-compute", now) == ["leftover"]
+    assert node("gone")["generation"] == 0
 
 
 def test_host_names_know_case():

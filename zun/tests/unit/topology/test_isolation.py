@@ -68,6 +68,14 @@ def asked(cpus: int, isolation: str, **fields) -> PlacementRequest:
         X.configured(reserved_cpus=CpuSet("0,4")), Usage(), asked(6, "node"), "1-3,9-11", "8",
         id="reserved-cpus-are-the-hosts-but-no-siblings",
     ),
+    pytest.param(X.beside(CpuSet("0")), Usage(), asked(1, "thread"), "8", "", id="beside-others"),
+    pytest.param(X.beside(CpuSet("0")), Usage(), asked(1, "core"), "1", "9", id="core-beside-others"),
+    pytest.param(X.beside(CpuSet("0")), Usage(), asked(2, "l3"), "2,10", "3,11", id="l3-beside-others"),
+    pytest.param(X.beside(CpuSet("0")), Usage(), asked(2, "node"), "4,12", "5-7,13-15", id="node-beside-others"),
+    pytest.param(
+        host(cell(0, "0 1 2", l3=""), cell(1, "3 4 5", l3="")).beside(CpuSet("1")), Usage(), asked(1, "l3"), "3", "4-5",
+        id="no-l3-told-beside-others",
+    ),
     pytest.param(
         X.configured(shared_set=CpuSet("3,11")), Usage(), asked(2, "node", numa_affinity="none"),
         "2,10", "0-1,3,8-9,11",
