@@ -137,11 +137,7 @@ def insert(
 
 def get(uuid: str) -> session.Row:
     """The container, whoever owns it. Raises ContainerNotFound."""
-    with session.reader() as connection:
-        row = session.first(connection, _WHOLE, {"this_uuid": uuid})
-    if row is None:
-        raise exceptions.ContainerNotFound(container=uuid)
-    return row
+    return session.found(_WHOLE, exceptions.ContainerNotFound(container=uuid), {"this_uuid": uuid})
 
 
 def find(context: RequestContext, ident: str) -> session.Row:

@@ -30,11 +30,7 @@ def insert(values: Mapping[str, Any]) -> session.Row:
 
 def get(uuid: str) -> session.Row:
     """The registry, whoever owns it. Raises RegistryNotFound."""
-    with session.reader() as connection:
-        row = session.first(connection, sa.select(table).where(table.c.uuid == uuid))
-    if row is None:
-        raise exceptions.RegistryNotFound(registry=uuid)
-    return row
+    return session.found(sa.select(table).where(table.c.uuid == uuid), exceptions.RegistryNotFound(registry=uuid))
 
 
 def find(context: RequestContext, ident: str) -> session.Row:
