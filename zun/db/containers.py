@@ -146,10 +146,7 @@ def find(context: RequestContext, ident: str) -> session.Row:
     Raises ContainerNotFound, and Conflict when the name is not unique. Text that looks like a uuid is one.
     """
     visible = _visible(context, bool(context.is_admin))
-    statement = sa.select(table).where(idents.called(table, ident), *visible).limit(2)
-    with session.reader() as connection:
-        rows = session.rows(connection, statement)
-    return idents.only(rows, ident, exceptions.ContainerNotFound(container=ident))
+    return idents.find(table, ident, visible, exceptions.ContainerNotFound(container=ident))
 
 
 def page(

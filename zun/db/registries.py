@@ -36,10 +36,7 @@ def get(uuid: str) -> session.Row:
 def find(context: RequestContext, ident: str) -> session.Row:
     """By uuid or name, among what ``context`` may see. Raises RegistryNotFound, and Conflict for a name of several."""
     visible = _visible(context, bool(context.is_admin))
-    statement = sa.select(table).where(idents.called(table, ident), *visible).limit(2)
-    with session.reader() as connection:
-        rows = session.rows(connection, statement)
-    return idents.only(rows, ident, exceptions.RegistryNotFound(registry=ident))
+    return idents.find(table, ident, visible, exceptions.RegistryNotFound(registry=ident))
 
 
 def page(
