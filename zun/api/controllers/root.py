@@ -43,8 +43,7 @@ class Root:
 
     @pecan.expose("json")
     def serve(self, req: Any, response: Any) -> Any:
-        answer = self._answer(req.environ)
-        response.status_int = answer.status
+        answer, response.status_int = self._answer(req.environ)
         if isinstance(answer.body, Iterator):
             response.content_type = request.JSON
             response.app_iter = answer.body
@@ -63,15 +62,16 @@ class Root:
         response.headers.update(answer.headers)
         return response
 
-    def _answer(self, environ: dict[str, Any]) -> Answer:
+    def _answer(self, environ: dict[str, Any]) -> tuple[Answer, int]:
+        """And its status."""
         method, path = environ["REQUEST_METHOD"], environ["zun.path"]
         base_url = request.base_url(environ)
         if path in request.DOCUMENTS:
             if method != "GET":
                 raise errors.MethodNotAllowed(f"{method} is not possible here.", headers=[("Allow", "GET")])
             if path == request.OPENAPI:
-                return self._description(environ)
-            return Answer(versions.v1(base_url, self._router.nouns) if path else versions.root(base_url))
+                return self._description(environ), 200
+            return Answer(versions.v1(base_url, self._router.nouns) if path else versions.root(base_url)), 200
         version = environ["zun.version"]
         route, parameters = self._router.match(method, path[1:])
         microversion.require(version, route.since, route.until, f"{route.method} {route.path}")
@@ -90,7 +90,7 @@ class Root:
             body=body,
             stream=request.body_stream(environ) if route.streams else None,
         )
-        return route.handler(call)
+        return route.handler(call), route.status
 
     def _description(self, environ: dict[str, Any]) -> Answer:
         """Of the version in the query, because who fetches it knows a URL only; of the newest without one."""

@@ -61,7 +61,7 @@ class Aggregates:
             metadata = {**metadata, zones.KEY: given["availability_zone"]}
         row = db.insert(given["name"], metadata)
         location = f"{call.base_url}/v1/aggregates/{row['uuid']}"
-        return Answer(views.show(row, call.base_url), 201, {"Location": location})
+        return Answer(views.show(row, call.base_url), {"Location": location})
 
     def show(self, call: Call) -> Answer:
         call.access.require("aggregate:get")

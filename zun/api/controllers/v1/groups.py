@@ -54,7 +54,7 @@ class Groups:
             )
         row = db.insert({**call.access.own, "name": given["name"], "policy": given["policy"], "rules": rules})
         location = f"{call.base_url}/v1/groups/{row['uuid']}"
-        return Answer(views.show(row, (), call.base_url), 201, {"Location": location})
+        return Answer(views.show(row, (), call.base_url), {"Location": location})
 
     def show(self, call: Call) -> Answer:
         row = self._found(call)

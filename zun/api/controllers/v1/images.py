@@ -67,7 +67,7 @@ class Images:
             db.destroy(row["uuid"])
             raise
         location = {"Location": f"{call.base_url}/v1/images/{row['uuid']}"}
-        return Answer(views.show(row, call.version, call.base_url), 202, location)
+        return Answer(views.show(row, call.version, call.base_url), location)
 
     def show(self, call: Call) -> Answer:
         row = self._found(call)
