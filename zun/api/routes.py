@@ -20,8 +20,8 @@ UNTOLD = object()
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a handler returns. ``body`` is an object or a value of JSON, or NOTHING, or a JSON text: bytes, or pieces of
-    it in a tuple or from an iterator. Its status is that of the route.
+    """What a handler returns. ``body`` is an object or a value of JSON, or NOTHING, or the pieces of a JSON text, in a
+    tuple or from an iterator. Its status is that of the route.
     """
 
     body: Any = None

@@ -44,21 +44,16 @@ class Root:
     @pecan.expose("json")
     def serve(self, req: Any, response: Any) -> Any:
         answer, response.status_int = self._answer(req.environ)
-        if isinstance(answer.body, Iterator):
-            response.content_type = request.JSON
-            response.app_iter = answer.body
-        elif isinstance(answer.body, tuple):
-            response.content_type = request.JSON
-            response.app_iter = answer.body
-            response.content_length = sum(map(len, answer.body))
-        elif isinstance(answer.body, bytes):
-            response.content_type = request.JSON
-            response.body = answer.body
-        elif answer.body is not NOTHING:
-            response.content_type = request.JSON
-            response.body = _rendered(answer.body)
-        else:
+        if answer.body is NOTHING:
             del response.content_length
+        else:
+            response.content_type = request.JSON
+            if isinstance(answer.body, Iterator):
+                response.app_iter = answer.body
+            else:
+                pieces = answer.body if isinstance(answer.body, tuple) else _rendered(answer.body)
+                response.app_iter = pieces
+                response.content_length = sum(map(len, pieces))
         response.headers.update(answer.headers)
         return response
 
@@ -98,9 +93,9 @@ class Root:
         return Answer(self._describe(microversion.negotiate(f"{microversion.SERVICE} {wanted}")))
 
 
-def _rendered(body: Any) -> bytes:
-    """The JSON text of it."""
+def _rendered(body: Any) -> tuple[bytes]:
+    """The JSON text of it, in one piece."""
     try:
-        return orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
+        return (orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS),)
     except TypeError:  # a whole number of more than 64 bits, which only the slow one takes
-        return json.dumps(body).encode()
+        return (json.dumps(body).encode(),)
