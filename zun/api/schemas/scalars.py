@@ -12,6 +12,7 @@ from typing import Any
 
 from oslo_utils import uuidutils
 
+from zun.api import digits
 from zun.api.schemas import Field
 from zun.api.settings import Range
 from zun.common import logs
@@ -191,7 +192,7 @@ def _since(value: Any) -> str | None:
     if value is None:
         return None
     text = str(value)
-    if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS:
+    if digits.whole(text, _MAX_DIGITS) is not None:
         return text
     found = _TIME.search(text)
     if found is None:
@@ -209,7 +210,7 @@ SINCE = Field({"type": ["string", "integer", "null"]}, _since)
 def _tail(value: Any) -> str:
     """How many lines from the end; whatever is no number is all of them."""
     text = str(value)
-    return text if text.isascii() and text.isdigit() and len(text) < 10 else "all"
+    return "all" if digits.whole(text, 9) is None else text
 
 
 TAIL = Field({"type": ["string", "integer"]}, _tail)
