@@ -81,7 +81,7 @@ class Source:
 class Accounts:
     """The accounts that this host pulls with."""
 
-    def __init__(self, cipher: Cipher, default: Account | None = None) -> None:
+    def __init__(self, cipher: Cipher, default: Account | None) -> None:
         self._cipher = cipher
         self.default = default
 
