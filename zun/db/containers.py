@@ -33,23 +33,8 @@ from zun.db import volumes as project_volumes
 table = models.containers
 services = models.services
 
-# What the scheduler and the trackers must know of a container that holds resources.
-CLAIM_COLUMNS = (
-    "uuid",
-    "name",
-    "project_id",
-    "host",
-    "status",
-    "cpuset",
-    "cpu",
-    "memory",
-    "disk",
-    "volume_disk",
-    "cpu_policy",
-    "labels",
-    "group_uuid",
-    "image",
-)
+# What the scheduler, and the map of a host, must know of a container that holds resources.
+CLAIM_COLUMNS = ("uuid", "name", "host", "cpuset", "cpu", "memory", "disk", "volume_disk", "group_uuid", "image")
 
 
 # Members of capsules are placed and hold resources with their capsule.
