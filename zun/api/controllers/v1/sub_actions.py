@@ -18,6 +18,7 @@ from zun.api.views import containers as views
 from zun.api.views import placement as placement_views
 from zun.common import exceptions, states
 from zun.common.states import Status, TaskState
+from zun.common.undo import on_failure
 from zun.db import explanations
 from zun.db import images as db_images
 from zun.db import network_ports as db_ports
@@ -273,11 +274,8 @@ class SubActions:
                 "tag": reference.version,
             }
         )
-        try:
+        with on_failure(db_images.destroy, row["uuid"]):
             self._compute.commit(call.context, container, row["uuid"])
-        except Exception:
-            db_images.destroy(row["uuid"])
-            raise
         return Answer({"uuid": row["uuid"]})
 
     def _explain(self, container: Container, given: Given, call: Call) -> Answer:
@@ -288,23 +286,15 @@ class SubActions:
         wanted = nets.wanted_more(container.project_id, given)
         one_container.require_host(container)
         port = db_ports.attach(container.uuid, wanted)["uuid"]
-        try:
-            with one_container.recorded(call, container, "network_attach"):
-                self._compute.network_attach(call.context, container, port)
-        except Exception:
-            db_ports.destroy(port)
-            raise
+        with on_failure(db_ports.destroy, port), one_container.recorded(call, container, "network_attach"):
+            self._compute.network_attach(call.context, container, port)
         return Answer()
 
     def _network_detach(self, container: Container, given: Given, call: Call) -> Answer:
         one_container.require_host(container)
         port = nets.port_to_leave(container, given)
-        try:
-            with one_container.recorded(call, container, "network_detach"):
-                self._compute.network_detach(call.context, container, port)
-        except Exception:
-            db_ports.set_leaving(port, False)
-            raise
+        with on_failure(db_ports.set_leaving, port, False), one_container.recorded(call, container, "network_detach"):
+            self._compute.network_detach(call.context, container, port)
         return Answer()
 
     def _network_list(self, container: Container, given: Given, call: Call) -> Answer:
