@@ -6,7 +6,7 @@ because only the second segment of a path (an identifier) varies, and of four se
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from zun.api import errors, microversion
@@ -21,11 +21,12 @@ UNTOLD = object()
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a handler returns. ``body`` is an object or a value of JSON, or NOTHING, or the pieces of a JSON text, in a
-    tuple or from an iterator. Its status is that of the route.
+    tuple or from an iterator. ``created`` is the uuid of what the request added to the collection of its route, for
+    the header Location. Its status is that of the route.
     """
 
     body: Any = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    created: str | None = None
 
 
 NO_CONTENT = Answer(NOTHING)

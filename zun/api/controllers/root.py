@@ -43,7 +43,7 @@ class Root:
 
     @pecan.expose("json")
     def serve(self, req: Any, response: Any) -> Any:
-        answer, response.status_int = self._answer(req.environ)
+        answer = self._answer(req.environ, response)
         if answer.body is NOTHING:
             del response.content_length
         else:
@@ -54,19 +54,18 @@ class Root:
                 pieces = answer.body if isinstance(answer.body, tuple) else _rendered(answer.body)
                 response.app_iter = pieces
                 response.content_length = sum(map(len, pieces))
-        response.headers.update(answer.headers)
         return response
 
-    def _answer(self, environ: dict[str, Any]) -> tuple[Answer, int]:
-        """And its status."""
+    def _answer(self, environ: dict[str, Any], response: Any) -> Answer:
+        """Gives ``response`` its status, and where to find what was created."""
         method, path = environ["REQUEST_METHOD"], environ["zun.path"]
         base_url = request.base_url(environ)
         if path in request.DOCUMENTS:
             if method != "GET":
                 raise errors.MethodNotAllowed(f"{method} is not possible here.", headers=[("Allow", "GET")])
             if path == request.OPENAPI:
-                return self._description(environ), 200
-            return Answer(versions.v1(base_url, self._router.nouns) if path else versions.root(base_url)), 200
+                return self._description(environ)
+            return Answer(versions.v1(base_url, self._router.nouns) if path else versions.root(base_url))
         version = environ["zun.version"]
         route, parameters = self._router.match(method, path[1:])
         microversion.require(version, route.since, route.until, f"{route.method} {route.path}")
@@ -85,7 +84,11 @@ class Root:
             body=body,
             stream=request.body_stream(environ) if route.streams else None,
         )
-        return route.handler(call), route.status
+        answer = route.handler(call)
+        response.status_int = route.status
+        if answer.created is not None:
+            response.headers["Location"] = f"{base_url}/v1/{route.path}/{answer.created}"
+        return answer
 
     def _description(self, environ: dict[str, Any]) -> Answer:
         """Of the version in the query, because who fetches it knows a URL only; of the newest without one."""

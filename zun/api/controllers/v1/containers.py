@@ -112,8 +112,7 @@ class Containers:
             raise hints.no_group(fields["group_uuid"]) from None
         with one_container.recorded(call, container, "create"):
             one_container.schedule(self._scheduler, call.context, container)
-        shown = one_container.shown(container, call, fresh=True)
-        return Answer(shown, {"Location": f"{call.base_url}/v1/containers/{container.uuid}"})
+        return Answer(one_container.shown(container, call, fresh=True), created=container.uuid)
 
     def _insert(self, container: Container, wanted: Sequence[Mapping[str, Any]], *, may_rename: bool) -> None:
         """Write the row. ``may_rename``: its name is ours, and there are few such names."""

@@ -64,8 +64,7 @@ class Images:
         )
         with on_failure(db.destroy, row["uuid"]):
             self._compute.image_pull(call.context, host, row["uuid"])
-        location = {"Location": f"{call.base_url}/v1/images/{row['uuid']}"}
-        return Answer(views.show(row, call.version, call.base_url), location)
+        return Answer(views.show(row, call.version, call.base_url), created=row["uuid"])
 
     def show(self, call: Call) -> Answer:
         row = self._found(call)
