@@ -32,6 +32,7 @@ from zun import conf as zun_conf
 from zun.common import rpc
 from zun.common.context import RequestContext
 from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.images import Accounts
 from zun.compute.networks import Networks, Published
 from zun.compute.parts import Parts
 from zun.compute.rpcapi import ComputeAPI
@@ -47,6 +48,7 @@ from zun.scheduler.host_table import HostTable
 from zun.scheduler.rpcapi import SchedulerAPI
 from zun.scheduler.service import THREADS
 from zun.topology import HostTopology
+from zun.volume.fake import InMemoryVolumeDriver
 
 AGENTS = "benchmark"
 HOST = "benchmark-host"  # the member of the limits that names the host
@@ -128,7 +130,10 @@ class Agents:
                 pool = SharedPool(tracker, driver)
                 silent: Any = Silent()
                 networks = Networks(name, InMemoryNetworks(), Published.from_conf(cfg.CONF))
-                started[name] = Parts.of_host(name, tracker, pool, driver, self._scheduler, silent, networks)
+                accounts, volumes = Accounts.from_conf(cfg.CONF), InMemoryVolumeDriver().as_volumes()
+                started[name] = Parts.of_host(
+                    name, tracker, pool, driver, self._scheduler, silent, networks, accounts, volumes
+                )
         return started
 
 

@@ -6,7 +6,6 @@ archive of text survives.
 """
 
 import base64
-import binascii
 import codecs
 import json
 import re
@@ -228,5 +227,5 @@ def _decoded(texts: Iterable[str]) -> Iterator[bytes]:
 def _decode(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as exc:
+    except ValueError as exc:
         raise exceptions.Base64Exception(reason=str(exc)) from None

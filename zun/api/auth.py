@@ -26,15 +26,21 @@ _IDENTITY_HEADERS = ("HTTP_X_USER_ID", "HTTP_X_PROJECT_ID", "HTTP_X_ROLES")
 
 
 def wrap(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
-    """Put the middleware of ``[api] auth_strategy`` in front of ``app``."""
+    """Put the middleware of ``[api] auth_strategy`` in front of ``app``, for all but the documents."""
     match conf.api.auth_strategy:
         case "noauth":
-            return _noauth(app, anybody=conf.api.allow_noauth_on_any_address)
+            identified = _noauth(app, anybody=conf.api.allow_noauth_on_any_address)
         case "http_basic":
             users = basic.Users(conf.api.http_basic_user_file, conf.api.http_basic_project_file)
-            return _http_basic(app, users)
+            identified = _http_basic(app, users)
         case _:
-            return _keystone(app, conf)
+            identified = _keystone(app, conf)
+
+    def middleware(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        asked = app if environ["zun.path"] in request.DOCUMENTS else identified
+        return asked(environ, start_response)
+
+    return middleware
 
 
 def _noauth(app: WsgiApp, *, anybody: bool) -> WsgiApp:
@@ -46,19 +52,18 @@ def _noauth(app: WsgiApp, *, anybody: bool) -> WsgiApp:
     """
 
     def middleware(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if environ["zun.path"] not in request.DOCUMENTS:
-            client = environ.get("REMOTE_ADDR") or ""
-            if not anybody and not is_loopback(client):
-                LOG.warning("Refused a request from %s, as [api] auth_strategy is noauth", client or "a local socket")
-                raise exceptions.Forbidden(
-                    "This server checks nobody's identity ([api] auth_strategy = noauth), so it answers clients on its "
-                    "own machine only. Its operator can use keystone, or set [api] allow_noauth_on_any_address."
-                )
-            named = any(environ.get(name) for name in _IDENTITY_HEADERS)
-            environ["HTTP_X_ROLES"] = environ.get("HTTP_X_ROLES") or ("member" if named else "admin")
-            environ["HTTP_X_USER_ID"] = environ.get("HTTP_X_USER_ID") or "admin"
-            environ["HTTP_X_PROJECT_ID"] = environ.get("HTTP_X_PROJECT_ID") or "admin"
-            environ["zun.context"] = RequestContext.from_environ(environ)
+        client = environ.get("REMOTE_ADDR") or ""
+        if not anybody and not is_loopback(client):
+            LOG.warning("Refused a request from %s, as [api] auth_strategy is noauth", client or "a local socket")
+            raise exceptions.Forbidden(
+                "This server checks nobody's identity ([api] auth_strategy = noauth), so it answers clients on its "
+                "own machine only. Its operator can use keystone, or set [api] allow_noauth_on_any_address."
+            )
+        named = any(environ.get(name) for name in _IDENTITY_HEADERS)
+        environ["HTTP_X_ROLES"] = environ.get("HTTP_X_ROLES") or ("member" if named else "admin")
+        environ["HTTP_X_USER_ID"] = environ.get("HTTP_X_USER_ID") or "admin"
+        environ["HTTP_X_PROJECT_ID"] = environ.get("HTTP_X_PROJECT_ID") or "admin"
+        environ["zun.context"] = RequestContext.from_environ(environ)
         return app(environ, start_response)
 
     return middleware
@@ -78,25 +83,24 @@ def _http_basic(app: WsgiApp, users: basic.Users) -> WsgiApp:
     """Check name and password of each request. What the request says of identity otherwise is not looked at."""
 
     def middleware(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if environ["zun.path"] not in request.DOCUMENTS:
-            identity = users.identify(environ)
-            if identity is None:
-                return _unauthorized(start_response, 'Basic realm="zun", charset="UTF-8"')
-            environ["zun.context"] = RequestContext(
-                user_id=identity.user,
-                user_name=identity.user,
-                project_id=identity.project,
-                project_name=identity.project,
-                roles=list(identity.roles),
-                request_id=environ.get("openstack.request_id"),
-                global_request_id=environ.get("openstack.global_request_id"),
-            )
+        identity = users.identify(environ)
+        if identity is None:
+            return _unauthorized(start_response)
+        environ["zun.context"] = RequestContext(
+            user_id=identity.user,
+            user_name=identity.user,
+            project_id=identity.project,
+            project_name=identity.project,
+            roles=list(identity.roles),
+            request_id=environ.get("openstack.request_id"),
+            global_request_id=environ.get("openstack.global_request_id"),
+        )
         return app(environ, start_response)
 
     return middleware
 
 
-def _unauthorized(start_response: Callable[..., Any], challenge: str) -> Iterable[bytes]:
+def _unauthorized(start_response: Callable[..., Any]) -> Iterable[bytes]:
     """The answer that keystone's middleware gives, so that clients find one form."""
     error: errors.Refused = {
         "code": 401,
@@ -108,7 +112,7 @@ def _unauthorized(start_response: Callable[..., Any], challenge: str) -> Iterabl
     headers = [
         ("Content-Type", request.JSON),
         ("Content-Length", str(len(body))),
-        ("WWW-Authenticate", challenge),
+        ("WWW-Authenticate", 'Basic realm="zun", charset="UTF-8"'),
     ]
     start_response("401 Unauthorized", headers)
     return [body]
@@ -120,16 +124,13 @@ def _unchecked() -> exceptions.Unavailable:
     )
 
 
-def _keystone(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
-    """Have keystone's middleware check the token; it answers 401 itself.
+def _settle_keystone(conf: cfg.ConfigOpts, options: Iterable[tuple[str, list[cfg.Opt]]]) -> None:
+    """Register the ``options`` of keystone's middleware, with our defaults.
 
     SystemExit where the configuration lacks what the middleware reaches keystone with: each request would be a 500.
     """
-    import keystoneauth1.exceptions
-    from keystonemiddleware import auth_token  # 14 MiB that only this strategy needs
-
-    for group, options in auth_token.list_opts():
-        conf.register_opts(options, group=group)
+    for group, of_group in options:
+        conf.register_opts(of_group, group=group)
     keystone = conf.keystone_authtoken
     if not keystone.auth_type and not keystone.auth_section:
         raise SystemExit(
@@ -140,6 +141,14 @@ def _keystone(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
     conf.set_default("http_connect_timeout", KEYSTONE_SECONDS, group="keystone_authtoken")
     # A service token lets an expired token pass; without this any token is one.
     conf.set_default("service_token_roles_required", True, group="keystone_authtoken")
+
+
+def _keystone(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
+    """Have keystone's middleware check the token; it answers 401 itself."""
+    import keystoneauth1.exceptions
+    from keystonemiddleware import auth_token  # 14 MiB that only this strategy needs
+
+    _settle_keystone(conf, auth_token.list_opts())
 
     def identified(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         environ["zun.context"] = context = RequestContext.from_environ(environ)
@@ -156,9 +165,6 @@ def _keystone(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
         raise SystemExit(f"[keystone_authtoken]: {exc}") from exc
 
     def middleware(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if environ["zun.path"] in request.DOCUMENTS:
-            return app(environ, start_response)
-
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
             if status.startswith("503") and ("Content-Type", request.JSON) not in headers:
                 raise _unchecked()  # its own page is HTML; the reason is in its own line of the log

@@ -6,7 +6,7 @@ Nothing here reads or writes anything.
 
 import functools
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,17 +55,20 @@ def asked(
     volumes = _volumes(spec.get("volumes") or (), settings)
     name = metadata.get("name")
 
-    def member(kind: Kind, where: str, given: Mapping[str, Any]) -> Fields:
-        return {
-            **_member(where, given, policy, volumes, settings),
-            "kind": kind,
-            "name": f"capsule-{name or uuid}-{creation.generated_name(choose).removesuffix('-container')}"[:255],
-            "image_pull_policy": scalars.PULL.convert(given.get("imagePullPolicy")) if pull_policy else None,
-            "restart_policy": _restart_of(kind, restart),
-        }
+    def members_of(kind: Kind, part: str) -> list[Fields]:
+        return [
+            {
+                **_member(f"spec.{part}.{number}", given, policy, volumes, settings),
+                "kind": kind,
+                "name": f"capsule-{name or uuid}-{creation.generated_name(choose).removesuffix('-container')}"[:255],
+                "image_pull_policy": scalars.PULL.convert(given.get("imagePullPolicy")) if pull_policy else None,
+                "restart_policy": _restart_of(kind, restart),
+            }
+            for number, given in enumerate(spec.get(part) or ())
+        ]
 
-    inits = _each(member, Kind.INIT, "spec.initContainers", spec.get("initContainers") or ())
-    members = _each(member, Kind.MEMBER, "spec.containers", spec["containers"])
+    inits = members_of(Kind.INIT, "initContainers")
+    members = members_of(Kind.MEMBER, "containers")
     _check_mounted(volumes, [*inits, *members])
     total = {what: max(_sum(members, what), *(init[what] for init in inits), 0) for what in ("cpu", "memory")}
     own = list(volumes.values())
@@ -95,12 +98,6 @@ def asked(
         },
     }
     return Asked(capsule, (*inits, *members))
-
-
-def _each(
-    make: Callable[[Kind, str, Mapping[str, Any]], Fields], kind: Kind, where: str, given: Sequence[Mapping[str, Any]]
-) -> list[Fields]:
-    return [make(kind, f"{where}.{number}", each) for number, each in enumerate(given)]
 
 
 def _sum(members: Sequence[Fields], what: str) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zun.api import microversion, nets
+from zun.api.digits import whole
 from zun.api.microversion import Version, v1
 from zun.api.mounts import mounts
 from zun.api.placement import placement
@@ -149,9 +150,10 @@ def _ports(given: Mapping[str, Any]) -> dict[str, int]:
         number, slash, protocol = key.partition("/")
         if slash and protocol not in ("tcp", "udp"):
             raise exceptions.InvalidValue(f"exposed_ports: the protocol of '{key[:64]}' is neither tcp nor udp.")
-        if not (number.isascii() and number.isdigit() and len(number) <= 5 and 1 <= int(number) <= 65535):
+        port = whole(number, 5)
+        if port is None or not 1 <= port <= 65535:
             raise exceptions.InvalidValue(f"exposed_ports: '{key[:64]}' has no port from 1 to 65535.")
-        ports[f"{int(number)}/{protocol or 'tcp'}"] = int(number)
+        ports[f"{port}/{protocol or 'tcp'}"] = port
     return ports
 
 
@@ -171,7 +173,7 @@ _COUNTS = ("interval", "retries", "timeout")
 
 
 def _count(name: str, value: Any) -> int:
-    text = str(value)
-    if isinstance(value, bool) or not (text.isascii() and text.isdigit() and len(text) <= 9):
+    number = None if isinstance(value, bool) else whole(str(value), 9)
+    if number is None:
         raise exceptions.InvalidValue(f"healthcheck: {name} must be a whole number from 0 on.")
-    return int(text)
+    return number

@@ -9,7 +9,8 @@ import http
 import json
 import logging
 import uuid
-from typing import Any, TypedDict
+from collections.abc import Iterable
+from typing import TypedDict
 
 from oslo_db import exception as db_exc
 
@@ -24,11 +25,10 @@ _HIDDEN = "An unexpected error prevented the server from fulfilling your request
 class RoutingError(exceptions.ZunError):
     """Raised before any resource is reached. Clients see an empty slug, and the status' phrase as title."""
 
-    def __init__(self, message: str | None = None, *, title: str | None = None, headers: Any = ()) -> None:
-        super().__init__(message or "")
-        self.detail = message
+    def __init__(self, message: str, *, title: str | None = None, headers: Iterable[tuple[str, str]] = ()) -> None:
+        super().__init__(message)
         self.title = title or http.HTTPStatus(self.code).phrase
-        self.headers: list[tuple[str, str]] = list(headers)
+        self.headers = list(headers)
 
     @classmethod
     def slug(cls) -> str:
@@ -97,7 +97,7 @@ class Unidentified(TypedDict):
     error: Refused
 
 
-def _body(code: str, status: int, title: str, detail: str | None) -> bytes:
+def _body(code: str, status: int, title: str, detail: str) -> bytes:
     error: Error = {
         "request_id": "",
         "code": f"container.{code}",
@@ -116,12 +116,11 @@ def render(exc: Exception, method: str) -> tuple[int, list[tuple[str, str]], byt
     """
     headers: list[tuple[str, str]] = []
     error = translate(exc)
-    if isinstance(error, RoutingError):
-        status, headers = error.code, error.headers
-        body = _body("", status, error.title, error.detail)
-    elif error is not None:
-        status = error.code
-        body = _body(error.slug(), status, str(error), str(error))
+    if error is not None:
+        status, title = error.code, str(error)
+        if isinstance(error, RoutingError):
+            title, headers = error.title, error.headers
+        body = _body(error.slug(), status, title, str(error))
     else:
         status, incident = 500, uuid.uuid4()
         LOG.error("Unexpected error %s", incident, exc_info=exc)

@@ -48,8 +48,8 @@ class UnsupportedVersion(errors.RoutingError):
 
     code = 406
 
-    def __init__(self, title: str, message: str, version: Version) -> None:
-        super().__init__(message, title=title)
+    def __init__(self, message: str, version: Version) -> None:
+        super().__init__(message, title="Requested microversion is unsupported")
         self.version = version
 
 
@@ -78,14 +78,12 @@ def negotiate(header: str | None) -> Version:
     version = Version(int(found[1]), int(found[2]))
     if version.major != MIN.major:
         raise UnsupportedVersion(
-            "Requested microversion is unsupported",
             f"API version {version} is mutually exclusive with this endpoint, which speaks {MIN.major}.x only, from "
             f"{MIN} to {MAX}.",
             version,
         )
     if not MIN <= version <= MAX:
         raise UnsupportedVersion(
-            "Requested microversion is unsupported",
             f"Version {version} is not supported by the API. Minimum is {MIN} and maximum is {MAX}.",
             version,
         )

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import orjson
 
+from zun.api.digits import whole
 from zun.api.schemas import Field, Schema
 from zun.common import exceptions
 from zun.db.paging import Place
@@ -77,14 +78,14 @@ class Page:
         the database's query to say.
         """
         check_names(query, known.names)
-        limit = query.get("limit")
-        if limit is not None and not (limit.isascii() and limit.isdigit() and len(limit) < 16 and int(limit) > 0):
-            raise exceptions.InvalidValue(f"limit: '{_short(limit)}' is not a whole number from 1 on.")
+        limit = whole(query["limit"]) if "limit" in query else max_limit
+        if not limit:
+            raise exceptions.InvalidValue(f"limit: '{_short(query['limit'])}' is not a whole number from 1 on.")
         sort_dir = query.get("sort_dir", "asc")
         if sort_dir not in ("asc", "desc"):
             raise exceptions.InvalidValue(f"sort_dir: '{_short(sort_dir)}' is neither asc nor desc.")
         return cls(
-            limit=min(max_limit, max_limit if limit is None else int(limit)),
+            limit=min(max_limit, limit),
             marker=query.get("marker") or None,
             sort_key=query.get("sort_key") or default_key,
             sort_dir=sort_dir,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zun.api import errors, json_text
+from zun.api.digits import whole
 from zun.api.microversion import Version
 from zun.api.policy import Access
 from zun.common import exceptions
@@ -176,8 +177,7 @@ def body_arguments(environ: Environ, limit: int = MAX_BODY_BYTES) -> Arguments:
 
 def body_stream(environ: Environ) -> Iterator[bytes]:
     """The bytes of a request's body, piece by piece."""
-    length = environ.get("CONTENT_LENGTH") or ""
-    left = int(length) if length.isascii() and length.isdigit() and len(length) <= 15 else None
+    left = whole(environ.get("CONTENT_LENGTH") or "")
     if left is None and "chunked" not in str(environ.get("HTTP_TRANSFER_ENCODING", "")).lower():
         return
     while left is None or left > 0:

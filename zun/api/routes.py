@@ -6,7 +6,7 @@ because only the second segment of a path (an identifier) varies, and of four se
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from zun.api import errors, microversion
@@ -20,26 +20,26 @@ UNTOLD = object()
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a handler returns. ``body`` is an object or a value of JSON, or NOTHING, or a JSON text: bytes, or pieces of
-    it in a tuple or from an iterator.
+    """What a handler returns. ``body`` is an object or a value of JSON, or NOTHING, or the pieces of a JSON text, in a
+    tuple or from an iterator. ``created`` is the uuid of what the request added to the collection of its route, for
+    the header Location. Its status is that of the route.
     """
 
     body: Any = None
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
+    created: str | None = None
 
 
-ACCEPTED = Answer(status=202)
-NO_CONTENT = Answer(NOTHING, status=204)
+NO_CONTENT = Answer(NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One row. ``path`` is relative to /v1 and names its variable part in braces; others are answered 406.
+    """One row. ``path`` is relative to /v1 and names its variable part in braces; others are answered 406. ``status``
+    is that of the answer when the handler succeeds.
 
     What the handler takes and gives is said for the OpenAPI document: the schemas by which it checks the ``query``, the
     ``body`` (of one version or of each), or ``arguments`` that may stand in either, and the type of the body that it
-    ``returns`` with ``status`` when it succeeds.
+    ``returns``.
     """
 
     method: str

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from oslo_utils import uuidutils
 
 from zun.common import exceptions
+from zun.common.undo import on_failure
 from zun.common.units import MIB
 from zun.container import driver
 from zun.objects import Container
@@ -194,11 +195,8 @@ class Archives:
     def pull(self, transfer: str) -> str:
         """The next piece; at the end an empty one, and the transfer is over."""
         reading = self._find(transfer, _Reading)
-        try:
+        with on_failure(self.close, transfer):
             piece = reading.next()
-        except Exception:
-            self.close(transfer)
-            raise
         if not piece:
             self.close(transfer)
         return base64.b64encode(piece).decode()

@@ -56,7 +56,7 @@ class Auditor:
         operations: Operations,
         notifier: Notifier,
         *,
-        host_processes: str = "placed",
+        host_processes: str,
     ) -> None:
         self._hostname = hostname
         self._tracker = tracker

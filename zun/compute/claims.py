@@ -16,7 +16,6 @@ from zun.objects.placement import (
     shared_memory_left,
 )
 from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
-from zun.topology.cpuset import NO_CPUS
 from zun.topology.request import MICRO
 from zun.topology.view import view_of
 
@@ -98,17 +97,16 @@ class Claim:
         ]
         if self._wanted.request.dedicated and not self._resources.enable_cpu_pinning:
             reasons.append("the host takes no dedicated containers ([compute] enable_cpu_pinning)")
-        settled: Plan | None = None
-        if proposed is not None and not (self._test_cpuset_cpu(proposed) or self._test_cpuset_mem(proposed)):
+        settled: Plan | Refusal
+        topology, usage = self._resources.topology, self._resources.usage
+        if proposed is not None and usage.fits(topology, proposed) is None:
             settled = proposed
         else:
-            answer = plan(self._resources.topology, self._resources.usage, self._wanted.request)
-            if isinstance(answer, Refusal):
-                reasons.append(answer.message)
-            else:
-                settled = answer
+            settled = plan(topology, usage, self._wanted.request)
+        if isinstance(settled, Refusal):
+            reasons.append(settled.message)
         lacking = [reason for reason in reasons if reason]
-        if lacking or settled is None:
+        if lacking or isinstance(settled, Refusal):
             raise exceptions.ClaimRefused(host=self._resources.hostname, reason="; ".join(lacking))
         return replace(settled, generation=self._resources.generation)
 
@@ -151,22 +149,6 @@ class Claim:
         if ram_ratio is not None:
             mib = shared_memory_left(view, usage, min(view.ram_ratio, Fraction(ram_ratio)))
             yield _short("memory", "MiB", mib, request.memory_mib)
-
-    def _test_cpuset_cpu(self, proposed: Plan) -> str | None:
-        """Whether every CPU of the proposed plan is free, and the shared pool can spare it."""
-        cpus_only = {node: replace(share, memory_mib=0, pages={}) for node, share in proposed.cells.items()}
-        return self._refused(replace(proposed, cells=cpus_only))
-
-    def _test_cpuset_mem(self, proposed: Plan) -> str | None:
-        """Whether every cell has the memory and pages that the proposed plan takes there."""
-        memory_only = {
-            node: replace(share, cpus=NO_CPUS, withheld=NO_CPUS, shared=0.0) for node, share in proposed.cells.items()
-        }
-        return self._refused(replace(proposed, cells=memory_only))
-
-    def _refused(self, part: Plan) -> str | None:
-        refusal = self._resources.usage.fits(self._resources.topology, part)
-        return None if refusal is None else refusal.message
 
 
 def _over(what: str, unit: str, used: float, wanted: float, limit: float | None) -> str | None:

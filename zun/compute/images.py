@@ -81,7 +81,7 @@ class Source:
 class Accounts:
     """The accounts that this host pulls with."""
 
-    def __init__(self, cipher: Cipher, default: Account | None = None) -> None:
+    def __init__(self, cipher: Cipher, default: Account | None) -> None:
         self._cipher = cipher
         self.default = default
 
@@ -154,7 +154,7 @@ class ImageStore:
         context: RequestContext,
         name: str,
         auth: RegistryAuth | None,
-        progress: Callable[[str], None] | None = None,
+        progress: Callable[[str], None] | None,
         project_id: str | None = None,
     ) -> ImageFacts:
         """See that the registry gives the image for ``auth``, bring it if it is not here, and let the project use it,

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Self
 
 from zun.common.notifications import Notifier
-from zun.common.secrets import Cipher
 from zun.compute.capsules import CapsuleMembers
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.creation import Creation
@@ -46,16 +45,10 @@ class Parts:
         scheduler_api: SchedulerAPI,
         notifier: Notifier,
         networks: Networks,
-        accounts: Accounts | None = None,
-        volumes: Volumes | None = None,
+        accounts: Accounts,
+        volumes: Volumes,
     ) -> Self:
-        """``accounts`` are those to pull images with; without them only what needs none can be pulled.
-
-        ``volumes`` makes what containers mount; without it nothing can be mounted.
-        """
-        accounts = accounts or Accounts(Cipher(()))
         images = ImageStore(hostname, driver)
-        volumes = volumes or Volumes({})
         holdings = Holdings(hostname, tracker, pool, scheduler_api)
         operations = Operations(hostname, notifier, holdings)
         objects = RuntimeObjects(pool, driver, networks, accounts, images, volumes)

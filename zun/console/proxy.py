@@ -46,8 +46,8 @@ class Proxy:
         port: int,
         *,
         base_url: str,
-        allowed_origins: Collection[str] = (),
-        context: ssl.SSLContext | None = None,
+        allowed_origins: Collection[str],
+        context: ssl.SSLContext | None,
     ) -> None:
         self._driver = driver
         self._base_url = base_url

@@ -31,9 +31,7 @@ def page(**place: Unpack[paging.Place]) -> list[session.Row]:
 
 def find(ident: str) -> session.Row:
     """The aggregate with this uuid or name. Text that looks like a uuid is one. Raises AggregateNotFound."""
-    with session.reader() as connection:
-        rows = session.rows(connection, sa.select(table).where(idents.called(table, ident)))
-    return idents.only(rows, ident, exceptions.AggregateNotFound(aggregate=ident))
+    return idents.find(table, ident, [], exceptions.AggregateNotFound(aggregate=ident))
 
 
 def insert(name: str, metadata: Mapping[str, str]) -> session.Row:

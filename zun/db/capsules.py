@@ -40,11 +40,9 @@ def insert(
 
 def find(context: RequestContext, ident: str, *, all_projects: bool) -> session.Row:
     """The capsule with this uuid or name. Raises ContainerNotFound, and Conflict when the name is not unique."""
-    statement = sa.select(table).where(idents.called(table, ident), *_visible(context, all_projects)).limit(2)
-    with session.reader() as connection:
-        rows = session.rows(connection, statement)
     # The code is a container's, which clients know.
-    return idents.only(rows, ident, exceptions.ContainerNotFound(f"Capsule {ident} could not be found."))
+    missing = exceptions.ContainerNotFound(f"Capsule {ident} could not be found.")
+    return idents.find(table, ident, _visible(context, all_projects), missing)
 
 
 def page(

@@ -73,9 +73,7 @@ def _read_back(value: Any) -> Any:
 
 def find(ident: str) -> session.Row:
     """The node with this uuid or host name. Raises ComputeNodeNotFound."""
-    with session.reader() as connection:
-        rows = session.rows(connection, sa.select(table).where(idents.called(table, ident, name="hostname")))
-    return idents.only(rows, ident, exceptions.ComputeNodeNotFound(compute_node=ident))
+    return idents.find(table, ident, [], exceptions.ComputeNodeNotFound(compute_node=ident), name="hostname")
 
 
 def deserted(binary: str, before: datetime.datetime) -> list[str]:

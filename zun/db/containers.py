@@ -33,23 +33,8 @@ from zun.db import volumes as project_volumes
 table = models.containers
 services = models.services
 
-# What the scheduler and the trackers must know of a container that holds resources.
-CLAIM_COLUMNS = (
-    "uuid",
-    "name",
-    "project_id",
-    "host",
-    "status",
-    "cpuset",
-    "cpu",
-    "memory",
-    "disk",
-    "volume_disk",
-    "cpu_policy",
-    "labels",
-    "group_uuid",
-    "image",
-)
+# What the scheduler, and the map of a host, must know of a container that holds resources.
+CLAIM_COLUMNS = ("uuid", "name", "host", "cpuset", "cpu", "memory", "disk", "volume_disk", "group_uuid", "image")
 
 
 # Members of capsules are placed and hold resources with their capsule.
@@ -137,11 +122,7 @@ def insert(
 
 def get(uuid: str) -> session.Row:
     """The container, whoever owns it. Raises ContainerNotFound."""
-    with session.reader() as connection:
-        row = session.first(connection, _WHOLE, {"this_uuid": uuid})
-    if row is None:
-        raise exceptions.ContainerNotFound(container=uuid)
-    return row
+    return session.found(_WHOLE, exceptions.ContainerNotFound(container=uuid), {"this_uuid": uuid})
 
 
 def find(context: RequestContext, ident: str) -> session.Row:
@@ -150,10 +131,7 @@ def find(context: RequestContext, ident: str) -> session.Row:
     Raises ContainerNotFound, and Conflict when the name is not unique. Text that looks like a uuid is one.
     """
     visible = _visible(context, bool(context.is_admin))
-    statement = sa.select(table).where(idents.called(table, ident), *visible).limit(2)
-    with session.reader() as connection:
-        rows = session.rows(connection, statement)
-    return idents.only(rows, ident, exceptions.ContainerNotFound(container=ident))
+    return idents.find(table, ident, visible, exceptions.ContainerNotFound(container=ident))
 
 
 def page(

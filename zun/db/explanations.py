@@ -15,11 +15,8 @@ table = models.explanations
 
 def get(uuid: str) -> session.Row:
     """``record`` and ``created_at``. Raises ExplanationNotFound."""
-    with session.reader() as connection:
-        row = session.first(connection, sa.select(table).where(table.c.container_uuid == uuid))
-    if row is None:
-        raise exceptions.ExplanationNotFound(container=uuid)
-    return row
+    statement = sa.select(table).where(table.c.container_uuid == uuid)
+    return session.found(statement, exceptions.ExplanationNotFound(container=uuid))
 
 
 def put_in(connection: sa.Connection, uuid: str, record: Mapping[str, Any]) -> None:

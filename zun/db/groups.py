@@ -34,11 +34,7 @@ def insert(values: Mapping[str, Any]) -> session.Row:
 
 def get(uuid: str) -> session.Row:
     """The group, whoever owns it: uuid, name, project_id, policy and rules among its members. Raises GroupNotFound."""
-    with session.reader() as connection:
-        row = session.first(connection, sa.select(table).where(table.c.uuid == uuid))
-    if row is None:
-        raise exceptions.GroupNotFound(group=uuid)
-    return row
+    return session.found(sa.select(table).where(table.c.uuid == uuid), exceptions.GroupNotFound(group=uuid))
 
 
 def find(context: RequestContext, ident: str, *, all_projects: bool = False) -> session.Row:

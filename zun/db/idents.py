@@ -15,6 +15,19 @@ def called(table: sa.Table, ident: str, name: str = "name") -> sa.ColumnElement[
     return (table.c.uuid if uuidutils.is_uuid_like(ident) else table.c[name]) == ident
 
 
+def find(
+    table: sa.Table,
+    ident: str,
+    visible: Sequence[sa.ColumnElement[bool]],
+    missing: exceptions.ZunError,
+    name: str = "name",
+) -> session.Row:
+    """The one ``visible`` row of ``table`` that ``ident`` calls. Raises as ``only``."""
+    statement = sa.select(table).where(called(table, ident, name), *visible).limit(2)
+    with session.reader() as connection:
+        return only(session.rows(connection, statement), ident, missing)
+
+
 def only(rows: Sequence[session.Row], ident: str, missing: exceptions.ZunError) -> session.Row:
     """The one row of ``rows`` that ``ident`` calls. Raises ``missing`` for none, and Conflict for several."""
     rows = [row for row in rows if ident in row.values()]  # MariaDB does not count blanks at the end

@@ -88,11 +88,7 @@ def get(uuid: str, project_id: str | None = None) -> session.Row:
     statement = sa.select(table).where(table.c.uuid == uuid)
     if project_id is not None:
         statement = statement.where(table.c.project_id == project_id)
-    with session.reader() as connection:
-        row = session.first(connection, statement)
-    if row is None:
-        raise exceptions.ImageNotFound(image=uuid)
-    return row
+    return session.found(statement, exceptions.ImageNotFound(image=uuid))
 
 
 def page(context: RequestContext, **place: Unpack[paging.Place]) -> list[session.Row]:

@@ -166,8 +166,4 @@ def find_for(project_id: str, uuid: str) -> session.Row:
         .join(_containers, _containers.c.uuid == table.c.container_uuid)
         .where(table.c.uuid == uuid, _containers.c.project_id == project_id)
     )
-    with session.reader() as connection:
-        row = session.first(connection, statement)
-    if row is None:
-        raise exceptions.PortNotFound(port=uuid)
-    return row
+    return session.found(statement, exceptions.PortNotFound(port=uuid))

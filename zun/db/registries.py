@@ -30,20 +30,13 @@ def insert(values: Mapping[str, Any]) -> session.Row:
 
 def get(uuid: str) -> session.Row:
     """The registry, whoever owns it. Raises RegistryNotFound."""
-    with session.reader() as connection:
-        row = session.first(connection, sa.select(table).where(table.c.uuid == uuid))
-    if row is None:
-        raise exceptions.RegistryNotFound(registry=uuid)
-    return row
+    return session.found(sa.select(table).where(table.c.uuid == uuid), exceptions.RegistryNotFound(registry=uuid))
 
 
 def find(context: RequestContext, ident: str) -> session.Row:
     """By uuid or name, among what ``context`` may see. Raises RegistryNotFound, and Conflict for a name of several."""
     visible = _visible(context, bool(context.is_admin))
-    statement = sa.select(table).where(idents.called(table, ident), *visible).limit(2)
-    with session.reader() as connection:
-        rows = session.rows(connection, statement)
-    return idents.only(rows, ident, exceptions.RegistryNotFound(registry=ident))
+    return idents.find(table, ident, visible, exceptions.RegistryNotFound(registry=ident))
 
 
 def page(

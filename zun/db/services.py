@@ -38,11 +38,8 @@ def heartbeat(host: str, binary: str, availability_zone: str) -> int:
 
 def get(host: str, binary: str) -> session.Row:
     """Raises ZunServiceNotFound."""
-    with session.reader() as connection:
-        row = session.first(connection, sa.select(table).where(_is(host, binary)))
-    if row is None:
-        raise exceptions.ZunServiceNotFound(binary=binary, host=host)
-    return row
+    missing = exceptions.ZunServiceNotFound(binary=binary, host=host)
+    return session.found(sa.select(table).where(_is(host, binary)), missing)
 
 
 def all_services(binary: str | None = None, hosts: Collection[str] | None = None) -> list[session.Row]:

@@ -183,6 +183,15 @@ def first(
     return cast(Row | None, connection.execute(statement, parameters).mappings().first())
 
 
+def found(statement: sa.Executable, missing: exceptions.ZunError, parameters: Mapping[str, Any] | None = None) -> Row:
+    """The first row of what a query finds, in a transaction of its own. Raises ``missing`` for none."""
+    with reader() as connection:
+        row = first(connection, statement, parameters)
+    if row is None:
+        raise missing
+    return row
+
+
 def add(connection: sa.Connection, table: sa.Table, values: Mapping[str, Any]) -> Row:
     """Add a row, which has a ``uuid``, as one that is created now. Returns the whole row."""
     connection.execute(table.insert().values(**values, created_at=timeutils.utcnow()))

@@ -74,7 +74,7 @@ def keep_problem(keep: CpuSet, held: Plan | None, cpus: float | None) -> str | N
     return None
 
 
-def shared_cpus_left(view: HostView, usage: Usage, ratio: Fraction | None = None) -> int:
+def shared_cpus_left(view: HostView, usage: Usage, ratio: Fraction | None) -> int:
     """Demand that the shared pools of all cells still take together, in millionths of a CPU.
 
     ``ratio`` is for another ``cpu_allocation_ratio`` than the host's. A cell that was promised more takes nothing from
@@ -83,7 +83,7 @@ def shared_cpus_left(view: HostView, usage: Usage, ratio: Fraction | None = None
     return sum(max(0, usage.shared_room(view, cell, ratio)) for cell in view.cells)
 
 
-def shared_memory_left(view: HostView, usage: Usage, ratio: Fraction | None = None) -> int:
+def shared_memory_left(view: HostView, usage: Usage, ratio: Fraction | None) -> int:
     """MiB of ordinary pages that may still be promised to shared containers, on all cells together.
 
     ``ratio`` is for another ``ram_allocation_ratio`` than the host's.

@@ -2,8 +2,7 @@
 """python-zunclient's commands of capsules: whole lists, their placement, and where their ports are."""
 
 import argparse
-import contextlib
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 from zunclient import api_versions
@@ -14,15 +13,9 @@ from zunclient.v1.capsules import CapsuleManager
 from zun.osc import filtered, versions
 
 
-@contextlib.contextmanager
-def _at(client: Any, feature: str, version: api_versions.APIVersion) -> Iterator[None]:
+def _at(client: Any, feature: str, version: api_versions.APIVersion) -> AbstractContextManager[None]:
     """Within the block ``client.capsules`` speaks ``version``."""
-    stock = client.capsules
-    client.capsules = CapsuleManager(versions.http_at(client, feature, version))
-    try:
-        yield
-    finally:
-        client.capsules = stock
+    return versions.managed(client, "capsules", CapsuleManager(versions.http_at(client, feature, version)))
 
 
 class CreateCapsule(capsules.CreateCapsule):

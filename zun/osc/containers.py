@@ -18,13 +18,13 @@ from zunclient.common import utils as zun_utils
 from zunclient.common.websocketclient import websocketclient
 from zunclient.osc.v1 import containers
 
-from zun.osc import filtered, healthcheck, mounts, placement, versions, waiting
+from zun.osc import explanation, filtered, healthcheck, mounts, placement, versions, waiting
 
 
 def _asked(client: Any, parsed_args: argparse.Namespace, more: Mapping[str, Any]) -> AbstractContextManager[None]:
     """Within it, ``client`` creates containers as the options of ours ask, and with the members ``more``."""
     fields = placement.fields(parsed_args)
-    options = ["--" + name.replace("_", "-") for name in fields]
+    options = [explanation.option(name) for name in fields]
     version = versions.PLACEMENT_VERSION
     hints = placement.hints(parsed_args)
     if hints:
@@ -257,7 +257,7 @@ class UpdateContainer(containers.UpdateContainer):
         fields = {name: value for name in names if (value := getattr(parsed_args, name)) is not None}
         if not fields:
             return super().take_action(parsed_args)
-        options = ", ".join("--" + name.replace("_", "-") for name in fields)
+        options = ", ".join(map(explanation.option, fields))
         if not any((parsed_args.cpu, parsed_args.memory, parsed_args.name)):
             # The stock command refuses when none of its own options is given. The size it has changes nothing.
             shown = self.app.client_manager.container.containers.get(parsed_args.container)

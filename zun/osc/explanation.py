@@ -54,13 +54,14 @@ def _changes(changes: Sequence[Document]) -> Iterator[str]:
 
 def options(change: Mapping[str, Any]) -> str:
     """A change as options of the command line: what to give, and what to leave out."""
-    given = [f"{_option(name)} {_value(value)}" for name, value in change.items() if value is not None]
-    left_out = [_option(name) for name, value in change.items() if value is None]
+    given = [f"{option(name)} {_value(value)}" for name, value in change.items() if value is not None]
+    left_out = [option(name) for name, value in change.items() if value is None]
     without = ["without " + ", ".join(left_out)] if left_out else []
     return " ".join([*given, *without])
 
 
-def _option(name: str) -> str:
+def option(name: str) -> str:
+    """What the option for a member of a request is called."""
     return "--" + name.replace("_", "-")
 
 

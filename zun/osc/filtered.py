@@ -4,17 +4,17 @@ filters as soon as there is a limit.
 """
 
 import argparse
-import contextlib
 import urllib.parse
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 from osc_lib.command import command
 from zunclient.common import utils
 
+from zun.osc import versions
 
-@contextlib.contextmanager
-def pages(client: Any, noun: str) -> Iterator[None]:
+
+def pages(client: Any, noun: str) -> AbstractContextManager[None]:
     """Within the block ``client.<noun>``, a manager of python-zunclient, lists all there is with what it is given."""
     stock = getattr(client, noun)
     manager: Any = type(stock)
@@ -33,11 +33,7 @@ def pages(client: Any, noun: str) -> Iterator[None]:
             query = "&".join([*parts, *([urllib.parse.urlencode(filters)] if filters else [])])
             return self._list_pagination(self._path("") + (f"?{query}" if query else ""), noun, limit=limit)
 
-    setattr(client, noun, Filtered(stock.api))
-    try:
-        yield
-    finally:
-        setattr(client, noun, stock)
+    return versions.managed(client, noun, Filtered(stock.api))
 
 
 class Whole(command.Lister):

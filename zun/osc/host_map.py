@@ -126,7 +126,7 @@ class HostMap:
             (self.reserved, Mark.RESERVED),
             (self.offline, Mark.OFFLINE),
         ]
-        return {cpu: str(mark) for cpus, mark in layers for cpu in cpus & drawn}
+        return {cpu: mark for cpus, mark in layers for cpu in cpus & drawn}
 
 
 def _cell(entry: Mapping[str, Any]) -> Cell:
@@ -210,12 +210,12 @@ def _by_number(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 
 # Bright colours that are told apart on a dark and on a light background; containers take them in turn.
 _PALETTE = (32, 33, 34, 35, 36, 91, 92, 94, 95, 96)
-_MARK_CODES = {
-    str(Mark.FREE): "2",
-    str(Mark.SHARED): "36",
-    str(Mark.WITHHELD): "2",
-    str(Mark.RESERVED): "31",
-    str(Mark.OFFLINE): "2",
+_MARK_CODES: Mapping[str, str] = {
+    Mark.FREE: "2",
+    Mark.SHARED: "36",
+    Mark.WITHHELD: "2",
+    Mark.RESERVED: "31",
+    Mark.OFFLINE: "2",
 }
 
 
@@ -316,19 +316,15 @@ def _legend(host: HostMap, marks: Mapping[int, str], paint: _Paint) -> Iterator[
         identity = f"{claim.title} ({claim.container})" if claim.name else claim.container
         yield (
             f"{paint(claim.letter, f'{claim.letter:<{width}}')}  {identity}  CPUs {claim.cpus}{kept}"
-            f"  {_plural('cell', claim.mems)} {claim.mems}  {claim.memory_mib} MiB"
+            f"  {'cell' if claim.mems.isdigit() else 'cells'} {claim.mems}  {claim.memory_mib} MiB"
         )
     drawn = set(marks.values())
     for mark, meaning in MEANINGS.items():
-        if str(mark) not in drawn:
+        if mark not in drawn:
             continue
         users = ""
         if mark is Mark.SHARED:
             users = f": CPUs {host.pool}: " + ", ".join(sorted(claim.title for claim in host.shared))
-        yield f"{paint(str(mark), f'{mark!s:<{width}}')}  {meaning}{users}"
+        yield f"{paint(mark, f'{mark:<{width}}')}  {meaning}{users}"
     if stray := host.offline - CpuSet(marks):
-        yield f"{Mark.OFFLINE!s:<{width}}  {MEANINGS[Mark.OFFLINE]}, of no cell: {stray}"
-
-
-def _plural(noun: str, listed: str) -> str:
-    return noun if listed.isdigit() else noun + "s"
+        yield f"{Mark.OFFLINE:<{width}}  {MEANINGS[Mark.OFFLINE]}, of no cell: {stray}"

@@ -2,10 +2,12 @@
 """The placement options of ``appcontainer create`` and ``run``, and the request fields they become."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 from zunclient.common.utils import format_args
+
+from zun.osc.explanation import option
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -15,60 +17,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "CPUs and memory nodes of the container, and its group. Any of these options needs a server with microversion "
         "1.41; those about CPUs and memory nodes need --cpu-policy dedicated.",
     )
-    group.add_argument(
-        "--cpu-policy",
-        choices=("dedicated", "shared"),
-        help="dedicated: CPUs of its own, for which --cpu must be a whole number and --memory be given. "
-        "shared (the server's default): the host's shared pool.",
-    )
-    group.add_argument(
-        "--cpu-thread-policy",
-        choices=("prefer", "isolate", "require"),
-        help="Hardware threads of the dedicated CPUs. prefer (default): whole cores where they fit. "
-        "isolate: one CPU a core, its siblings kept idle. require: whole cores of a host that has siblings.",
-    )
-    group.add_argument(
-        "--cpu-isolation",
-        choices=("thread", "core", "l3", "node", "isolated"),
-        help="What nobody else may run on beside the dedicated CPUs. thread (default): nothing more. core: their "
-        "sibling threads. l3: every CPU that shares an L3 cache with them. node: every CPU of their memory nodes. "
-        "isolated: as thread, on CPUs that the host's kernel isolates.",
-    )
-    group.add_argument(
-        "--numa-nodes",
-        metavar="<n>",
-        type=at_least_one,
-        help="Spread CPUs and memory over exactly this many memory nodes (default 1).",
-    )
-    group.add_argument(
-        "--numa-affinity",
-        choices=("require", "prefer", "none"),
-        help="require (default): --numa-nodes is a condition. prefer: as few and as close nodes as possible. "
-        "none: any nodes.",
-    )
-    group.add_argument(
-        "--numa-cpus",
-        metavar="<cpus,cpus,...>",
-        type=_list_of(at_least_one),
-        help="CPUs in each memory node, for example 1,3,4. The sum is --cpu.",
-    )
-    group.add_argument(
-        "--numa-mem",
-        metavar="<mib,mib,...>",
-        type=_list_of(at_least_one),
-        help="MiB in each memory node, for example 512,1024,1024. The sum is --memory.",
-    )
-    group.add_argument(
-        "--numa-mempolicy",
-        choices=("strict", "preferred"),
-        help="strict (default): memory only from the chosen nodes. preferred: local first, spill allowed.",
-    )
-    group.add_argument(
-        "--mem-page-size",
-        metavar="{small,large,any,<KiB>}",
-        type=_page_size,
-        help="Size of the memory pages to account for.",
-    )
+    for name, settings in _OPTIONS.items():
+        group.add_argument(option(name), **settings)
     group.add_argument(
         "--group",
         metavar="<group>",
@@ -93,18 +43,7 @@ def hints(parsed_args: argparse.Namespace) -> dict[str, Any]:
 
 def fields(parsed_args: argparse.Namespace) -> dict[str, Any]:
     """The members of the request body that were asked for; empty when none was."""
-    names = (
-        "cpu_policy",
-        "cpu_thread_policy",
-        "cpu_isolation",
-        "numa_nodes",
-        "numa_affinity",
-        "numa_cpus",
-        "numa_mem",
-        "numa_mempolicy",
-        "mem_page_size",
-    )
-    given = {name: getattr(parsed_args, name) for name in names}
+    given = {name: getattr(parsed_args, name) for name in _OPTIONS}
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -115,16 +54,12 @@ def at_least_one(text: str) -> int:
     return int(text)
 
 
-def _list_of(item: Callable[[str], int]) -> Callable[[str], list[int]]:
-    """Argparse type: items separated by commas, in the order given."""
-
-    def parse(text: str) -> list[int]:
-        try:
-            return [item(part.strip()) for part in text.split(",")]
-        except argparse.ArgumentTypeError as exc:
-            raise argparse.ArgumentTypeError(f"{exc}; give one for each memory node, for example 2,2") from None
-
-    return parse
+def _one_each(text: str) -> list[int]:
+    """Argparse type: a number for each memory node, separated by commas, in the order given."""
+    try:
+        return [at_least_one(part.strip()) for part in text.split(",")]
+    except argparse.ArgumentTypeError as exc:
+        raise argparse.ArgumentTypeError(f"{exc}; give one for each memory node, for example 2,2") from None
 
 
 def _page_size(text: str) -> str | int:
@@ -136,3 +71,53 @@ def _page_size(text: str) -> str | int:
     except argparse.ArgumentTypeError:
         words = "small, large, any or a size in KiB, for example 2048"
         raise argparse.ArgumentTypeError(f"{text!r} is none of {words}") from None
+
+
+#: The members of a request that say how it is placed, and their options.
+_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "cpu_policy": {
+        "choices": ("dedicated", "shared"),
+        "help": "dedicated: CPUs of its own, for which --cpu must be a whole number and --memory be given. "
+        "shared (the server's default): the host's shared pool.",
+    },
+    "cpu_thread_policy": {
+        "choices": ("prefer", "isolate", "require"),
+        "help": "Hardware threads of the dedicated CPUs. prefer (default): whole cores where they fit. "
+        "isolate: one CPU a core, its siblings kept idle. require: whole cores of a host that has siblings.",
+    },
+    "cpu_isolation": {
+        "choices": ("thread", "core", "l3", "node", "isolated"),
+        "help": "What nobody else may run on beside the dedicated CPUs. thread (default): nothing more. core: their "
+        "sibling threads. l3: every CPU that shares an L3 cache with them. node: every CPU of their memory nodes. "
+        "isolated: as thread, on CPUs that the host's kernel isolates.",
+    },
+    "numa_nodes": {
+        "metavar": "<n>",
+        "type": at_least_one,
+        "help": "Spread CPUs and memory over exactly this many memory nodes (default 1).",
+    },
+    "numa_affinity": {
+        "choices": ("require", "prefer", "none"),
+        "help": "require (default): --numa-nodes is a condition. prefer: as few and as close nodes as possible. "
+        "none: any nodes.",
+    },
+    "numa_cpus": {
+        "metavar": "<cpus,cpus,...>",
+        "type": _one_each,
+        "help": "CPUs in each memory node, for example 1,3,4. The sum is --cpu.",
+    },
+    "numa_mem": {
+        "metavar": "<mib,mib,...>",
+        "type": _one_each,
+        "help": "MiB in each memory node, for example 512,1024,1024. The sum is --memory.",
+    },
+    "numa_mempolicy": {
+        "choices": ("strict", "preferred"),
+        "help": "strict (default): memory only from the chosen nodes. preferred: local first, spill allowed.",
+    },
+    "mem_page_size": {
+        "metavar": "{small,large,any,<KiB>}",
+        "type": _page_size,
+        "help": "Size of the memory pages to account for.",
+    },
+}

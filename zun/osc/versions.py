@@ -9,6 +9,7 @@ import contextlib
 import copy
 import urllib.parse
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from osc_lib import exceptions
@@ -78,29 +79,26 @@ class ContainerManager(containers.ContainerManager):
 
 
 @contextlib.contextmanager
-def creating(client: zun_client.Client, fields: Mapping[str, Any]) -> Iterator[None]:
-    """Within the block, ``client.containers`` creates with ``fields``."""
-    with _managed(client, client.http_client, fields):
+def managed(client: zun_client.Client, noun: str, manager: Any) -> Iterator[None]:
+    """Within the block, ``manager`` is ``client.<noun>``."""
+    stock = getattr(client, noun)
+    setattr(client, noun, manager)
+    try:
         yield
+    finally:
+        setattr(client, noun, stock)
 
 
-@contextlib.contextmanager
+def creating(client: zun_client.Client, fields: Mapping[str, Any]) -> AbstractContextManager[None]:
+    """Within the block, ``client.containers`` creates with ``fields``."""
+    return managed(client, "containers", ContainerManager(client.http_client, fields))
+
+
 def placed(
     client: zun_client.Client,
     fields: Mapping[str, Any],
     feature: str,
     version: api_versions.APIVersion = PLACEMENT_VERSION,
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Within the block, ``client.containers`` speaks microversion ``version`` and creates with ``fields``."""
-    with _managed(client, http_at(client, feature, version), fields):
-        yield
-
-
-@contextlib.contextmanager
-def _managed(client: zun_client.Client, http: Any, fields: Mapping[str, Any]) -> Iterator[None]:
-    stock = client.containers
-    client.containers = ContainerManager(http, fields)
-    try:
-        yield
-    finally:
-        client.containers = stock
+    return managed(client, "containers", ContainerManager(http_at(client, feature, version), fields))

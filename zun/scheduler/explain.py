@@ -191,7 +191,7 @@ def refusal_of(host: HostState, spec: RequestSpec) -> Refusal | None:
     return answer if isinstance(answer, Refusal) else None
 
 
-def code_of(filter_name: str, refusal: Refusal | None = None) -> HostCode | RefusalCode:
+def code_of(filter_name: str, refusal: Refusal | None) -> HostCode | RefusalCode:
     """The first condition that binds on a host that this filter turned away; ``refusal`` is of its exact plan."""
     return CODES.get(filter_name, HostCode.OTHER) if refusal is None else refusal.code
 

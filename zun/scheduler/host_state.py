@@ -166,8 +166,8 @@ class HostState:
             self.architecture,
             self.os_type,
             self.aggregates,
-            more(self.groups, group, count),
-            more(self.images, image, count),
+            _more(self.groups, group, count),
+            _more(self.images, image, count),
             self.failures,
             self._known,
         )
@@ -269,7 +269,7 @@ _answers: dict[tuple[_Content, PlacementRequest], Answer] = {}
 ANSWERS_SHARED = 10_000
 
 
-def more(counts: Mapping[str, int], name: str | None, count: int = 1) -> Mapping[str, int]:
+def _more(counts: Mapping[str, int], name: str | None, count: int) -> Mapping[str, int]:
     """``counts`` with ``count`` more of ``name``."""
     return counts if name is None or not count else {**counts, name: counts.get(name, 0) + count}
 

@@ -155,17 +155,16 @@ class HostTable:
         is compared less often. While requests come, it is compared slice by slice in the background: all at once would
         keep the interpreter from them for too long.
         """
-        due, slices = self._pace.due(len(self._hosts)), self._pace.slices(len(self._hosts))
         wait = not self._filled or self._pace.is_silence()
-        if due >= slices and self._comparing.acquire(blocking=wait):
+        if self._pace.all_are_due() and self._comparing.acquire(blocking=wait):
             try:
-                if self._pace.due(len(self._hosts)) >= self._pace.slices(len(self._hosts)):
+                if self._pace.all_are_due():  # nobody did it meanwhile
                     with self._pace.whole():
                         self._behind = 0
                         self._compare(None)
             finally:
                 self._comparing.release()
-        elif due and not self._asked:
+        elif not self._asked and self._pace.due(len(self._hosts)):
             self._asked = True
             self._background.submit(self._compare_due)
         self._read_stale()
@@ -279,33 +278,32 @@ class HostTable:
         for claim in containers.claims(names):
             claims.get(claim["host"], []).append(claim)
         rows = {row["host"]: row for row in services.all_services(COMPUTE_BINARY, names)}
-        held: dict[str, dict[str, Held]] = {}
-        topologies: dict[str, HostTopology] = {}
+        found: dict[str, tuple[HostTopology, dict[str, Held]]] = {}
         for node in nodes:
             name = node["hostname"]
             try:
-                topologies[name] = self._topology(node["topology"])
-                held[name] = {row["uuid"]: what for row in claims[name] if (what := Held.of(row)) is not None}
+                held = {row["uuid"]: what for row in claims[name] if (what := Held.of(row)) is not None}
+                found[name] = self._topology(node["topology"]), held
             except (AttributeError, KeyError, TypeError, ValueError) as exc:  # no version of this code wrote them
                 LOG.warning("Host %s gets no containers: its rows in the database cannot be read: %r", name, exc)
         with self._lock:
             carried_out: list[Booking] = []
             for node in nodes:
-                name = node["hostname"]
-                if name not in held:
-                    if name in self._ids:
+                name, known = node["hostname"], self._hosts.find(node["hostname"])
+                if name not in found:
+                    if known is not None:
                         self._forget(name)
                     continue
-                known = self._hosts.find(name)
-                same = known is not None and self._read_at[name] == node["updated_at"]
-                if same and known is not None and known.generation > node["generation"]:
+                topology, held = found[name]
+                told = -1 if known is None else known.generation
+                if told > node["generation"] and self._read_at[name] == node["updated_at"]:
                     continue  # the host told more while this was being read
                 self._read_at[name], self._ids[name] = node["updated_at"], node["id"]
-                self._held[name] = held[name]
+                self._held[name] = held
                 # A choice that was carried out, here or by another scheduler elsewhere, is no booking any more.
-                carried_out += [booking for uuid in held[name] if (booking := self._bookings.pop(uuid)) is not None]
+                carried_out += [booking for uuid in held if (booking := self._bookings.pop(uuid)) is not None]
                 self._own_zones[name] = node["availability_zone"]
-                state = self._state(node, topologies[name], known)
+                state = self._state(node, topology, known)
                 self._hosts.put(self._with_claims(replace(state, service=rows.get(name))))
             for name in {booking.hostname for booking in carried_out}:
                 self._recount(name)

@@ -24,13 +24,13 @@ class Pace:
         self._this_round = 0.0  # seconds that its slices took so far
         self._last_round = 0.0
 
-    def slices(self, hosts: int) -> int:
-        return max(1, math.ceil(hosts / self.together))
-
     def due(self, hosts: int) -> int:
         """How many slices should have been compared again by now."""
         late, pause = self._clock() - self._compared, self._pause()
-        return self.slices(hosts) if late >= pause else int(late * self.slices(hosts) / pause)
+        return self._slices(hosts) if late >= pause else int(late * self._slices(hosts) / pause)
+
+    def all_are_due(self) -> bool:
+        return self._clock() - self._compared >= self._pause()
 
     def is_silence(self) -> bool:
         """Whether nobody has compared anything for so long that there were no requests."""
@@ -48,13 +48,16 @@ class Pace:
     def slice(self, hosts: int) -> Iterator[None]:
         """Inside, the next slice is compared."""
         start = self._clock()
-        self._compared += self._pause() / self.slices(hosts)  # also where it fails: the next attempt has time
+        self._compared += self._pause() / self._slices(hosts)  # also where it fails: the next attempt has time
         yield
         self._this_round += self._clock() - start
 
     def end_round(self) -> None:
         """The slice was the last one."""
         self._last_round, self._this_round = self._this_round, 0.0
+
+    def _slices(self, hosts: int) -> int:
+        return max(1, math.ceil(hosts / self.together))
 
     def _pause(self) -> float:
         """Seconds from one comparison of a host to the next."""

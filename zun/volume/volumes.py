@@ -19,10 +19,10 @@ LOG = logging.getLogger(__name__)
 
 
 class Volumes:
-    """``drivers`` serve the kinds of mounts by their names; others are refused."""
+    """``drivers`` serve the kinds of mounts, each its own."""
 
     def __init__(self, drivers: Mapping[Kind, VolumeDriver]) -> None:
-        self._drivers = dict(drivers)
+        self._drivers = drivers
 
     @classmethod
     def of_host(cls, root: Path) -> Self:
@@ -43,7 +43,7 @@ class Volumes:
         """
         owner = container.capsule_uuid or container.uuid
         return [
-            self._driver(mount.kind).prepare(owner, container.project_id, number, mount)
+            self._drivers[mount.kind].prepare(owner, container.project_id, number, mount)
             for number, mount in _numbered(container)
         ]
 
@@ -51,7 +51,7 @@ class Volumes:
         """After a start of this service. What cannot be restored is logged, and its container will not start."""
         for number, mount in _own(container):
             try:
-                self._driver(mount.kind).restore(container.uuid, number, mount)
+                self._drivers[mount.kind].restore(container.uuid, number, mount)
             except exceptions.VolumeError as exc:
                 LOG.warning("Could not restore a mount of container %s: %s", container.uuid, exc)
 
@@ -62,20 +62,12 @@ class Volumes:
         """
         failure: exceptions.VolumeError | None = None
         for number, mount in _own(container):
-            if mount.kind not in self._drivers:  # nothing here made it
-                continue
             try:
                 self._drivers[mount.kind].remove(container.uuid, number, mount)
             except exceptions.VolumeError as exc:
                 failure = exc
         if failure is not None:
             raise failure
-
-    def _driver(self, kind: Kind) -> VolumeDriver:
-        try:
-            return self._drivers[kind]
-        except KeyError:
-            raise exceptions.VolumeError(mount=kind, reason="this host has no driver for it") from None
 
 
 def _numbered(container: Container) -> list[tuple[int, Mount]]:

@@ -43,27 +43,21 @@ class Root:
 
     @pecan.expose("json")
     def serve(self, req: Any, response: Any) -> Any:
-        answer = self._answer(req.environ)
-        response.status_int = answer.status
-        if isinstance(answer.body, Iterator):
-            response.content_type = request.JSON
-            response.app_iter = answer.body
-        elif isinstance(answer.body, tuple):
-            response.content_type = request.JSON
-            response.app_iter = answer.body
-            response.content_length = sum(map(len, answer.body))
-        elif isinstance(answer.body, bytes):
-            response.content_type = request.JSON
-            response.body = answer.body
-        elif answer.body is not NOTHING:
-            response.content_type = request.JSON
-            response.body = _rendered(answer.body)
-        else:
+        answer = self._answer(req.environ, response)
+        if answer.body is NOTHING:
             del response.content_length
-        response.headers.update(answer.headers)
+        else:
+            response.content_type = request.JSON
+            if isinstance(answer.body, Iterator):
+                response.app_iter = answer.body
+            else:
+                pieces = answer.body if isinstance(answer.body, tuple) else _rendered(answer.body)
+                response.app_iter = pieces
+                response.content_length = sum(map(len, pieces))
         return response
 
-    def _answer(self, environ: dict[str, Any]) -> Answer:
+    def _answer(self, environ: dict[str, Any], response: Any) -> Answer:
+        """Gives ``response`` its status, and where to find what was created."""
         method, path = environ["REQUEST_METHOD"], environ["zun.path"]
         base_url = request.base_url(environ)
         if path in request.DOCUMENTS:
@@ -90,7 +84,11 @@ class Root:
             body=body,
             stream=request.body_stream(environ) if route.streams else None,
         )
-        return route.handler(call)
+        answer = route.handler(call)
+        response.status_int = route.status
+        if answer.created is not None:
+            response.headers["Location"] = f"{base_url}/v1/{route.path}/{answer.created}"
+        return answer
 
     def _description(self, environ: dict[str, Any]) -> Answer:
         """Of the version in the query, because who fetches it knows a URL only; of the newest without one."""
@@ -98,9 +96,9 @@ class Root:
         return Answer(self._describe(microversion.negotiate(f"{microversion.SERVICE} {wanted}")))
 
 
-def _rendered(body: Any) -> bytes:
-    """The JSON text of it."""
+def _rendered(body: Any) -> tuple[bytes]:
+    """The JSON text of it, in one piece."""
     try:
-        return orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
+        return (orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS),)
     except TypeError:  # a whole number of more than 64 bits, which only the slow one takes
-        return json.dumps(body).encode()
+        return (json.dumps(body).encode(),)

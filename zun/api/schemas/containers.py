@@ -47,33 +47,27 @@ TOP = Schema(
     }
 )
 
-_PATH = Field({"type": "string", "minLength": 1})
-GET_ARCHIVE = Schema({"path": _PATH}, required=("path",))
+GET_ARCHIVE = Schema({"path": scalars.TEXT}, required=("path",))
 # The query and the body, which is read as it comes.
-PUT_ARCHIVE = Schema({"path": _PATH})
-PUT_ARCHIVE_BODY = Schema({"path": _PATH, "data": Field({"type": "string"})}, required=("data",))
+PUT_ARCHIVE = Schema({"path": scalars.TEXT})
+PUT_ARCHIVE_BODY = Schema({"path": scalars.TEXT, "data": Field({"type": "string"})}, required=("data",))
 
 # Query or body.
 TIMEOUT = Schema({"timeout": scalars.STOP_SECONDS})
 KILL = Schema({"signal": scalars.SIGNAL})
-EXECUTE = Schema(
-    {"command": Field({"type": "string", "minLength": 1}), "run": scalars.B3, "interactive": scalars.B3},
-    required=("command",),
-)
+EXECUTE = Schema({"command": scalars.TEXT, "run": scalars.B3, "interactive": scalars.B3}, required=("command",))
 # Empty text is nothing asked: a form of the dashboard sends it.
 REBUILD = Schema({"image": scalars.OPTIONAL_TEXT, "image_driver": scalars.OPTIONAL_TEXT}, others=True)
 RESIZE = Schema({"w": scalars.CHARACTERS, "h": scalars.CHARACTERS}, required=("w", "h"))
 EXECUTE_RESIZE = Schema(
     {"exec_id": scalars.EXEC_ID, "w": scalars.CHARACTERS, "h": scalars.CHARACTERS}, required=("exec_id", "w", "h")
 )
-COMMIT = Schema(
-    {"repository": Field({"type": "string", "minLength": 1}), "tag": Field({"type": "string", "minLength": 1})},
-    required=("repository",),
+COMMIT = Schema({"repository": scalars.TEXT, "tag": scalars.TEXT}, required=("repository",))
+SECURITY_GROUP = Schema({"name": scalars.LABEL}, required=("name",))
+ATTACH = Schema(
+    {"network": scalars.LABEL, "port": scalars.LABEL, "fixed_ip": Field({"type": "string"}, subnets.any_address)}
 )
-_IDENT = scalars.LABEL
-SECURITY_GROUP = Schema({"name": _IDENT}, required=("name",))
-ATTACH = Schema({"network": _IDENT, "port": _IDENT, "fixed_ip": Field({"type": "string"}, subnets.any_address)})
-DETACH = Schema({"network": _IDENT, "port": _IDENT})
+DETACH = Schema({"network": scalars.LABEL, "port": scalars.LABEL})
 RENAME = Schema({"name": scalars.NAME}, required=("name",))
 
 
@@ -97,7 +91,6 @@ def update(settings: Settings) -> Schema:
 
 # Create.
 
-_PORT_OR_NETWORK = {"type": "string", "minLength": 1, "maxLength": 255}
 MOST = 100  # networks, and mounts, of one container: each network is looked up, each mount made ready
 _FIXED_IPS = {"v4-fixed-ip": 4, "v6-fixed-ip": 6}
 
@@ -119,8 +112,8 @@ _NETS = Field(
         "items": {
             "type": "object",
             "properties": {
-                "network": _PORT_OR_NETWORK,
-                "port": _PORT_OR_NETWORK,
+                "network": scalars.LABEL.schema,
+                "port": scalars.LABEL.schema,
                 "v4-fixed-ip": {"type": "string"},
                 "v6-fixed-ip": {"type": "string"},
             },
@@ -164,7 +157,7 @@ _RESTART_POLICY = Field(
         "required": ["Name"],
     }
 )
-_SECURITY_GROUPS = Field({"type": ["array", "null"], "items": {"type": "string", "minLength": 1, "maxLength": 255}})
+_SECURITY_GROUPS = Field({"type": ["array", "null"], "items": scalars.LABEL.schema})
 _REGISTRY = Field({**scalars.NAME.schema, "type": "string", "description": "the name or uuid of a registry"})
 _BOOLEAN = Field({"type": ["boolean", "null"]})
 

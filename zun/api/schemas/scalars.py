@@ -12,21 +12,20 @@ from typing import Any
 
 from oslo_utils import uuidutils
 
+from zun.api import digits
 from zun.api.schemas import Field
 from zun.api.settings import Range
 from zun.common import logs
 
 ANYTHING = Field({})
 
-_NAME_PATTERN = r"^[a-zA-Z0-9][a-zA-Z0-9_.-]+\Z"
-_NAME_WORDS = "a name of at least two letters, digits, '.', '_' and '-', the first a letter or a digit"
 NAME = Field(
     {
         "type": ["string", "null"],
         "minLength": 2,
         "maxLength": 255,
-        "pattern": _NAME_PATTERN,
-        "description": _NAME_WORDS,
+        "pattern": r"^[a-zA-Z0-9][a-zA-Z0-9_.-]+\Z",
+        "description": "a name of at least two letters, digits, '.', '_' and '-', the first a letter or a digit",
     }
 )
 
@@ -56,6 +55,7 @@ HOST = Field(
         "description": "a name of letters, digits, '.', '_' and '-'",
     }
 )
+TEXT = Field({"type": "string", "minLength": 1})
 LABEL = Field({"type": "string", "minLength": 1, "maxLength": 255})  # what one column of text holds
 OPTIONAL_LABEL = Field({"type": ["string", "null"], "minLength": 1, "maxLength": 255})
 OPTIONAL_TEXT = Field({"type": ["string", "null"], "maxLength": 255})
@@ -66,20 +66,15 @@ PULL = Field(
     lambda value: None if value is None else value.lower(),
 )
 
-_TRUE = ("True", "TRUE", "true", "1", "ON", "On", "on", "YES", "Yes", "yes")
-_FALSE = ("False", "FALSE", "false", "0", "OFF", "Off", "off", "NO", "No", "no")
-_B3_TRUE, _B3_FALSE = ("True", "true"), ("False", "false")
+
+def _boolean(true: str, false: str) -> Field:
+    yes, no = true.split(), false.split()
+    return Field({"enum": [True, False, *yes, *no]}, lambda value: value is True or value in yes)
 
 
-def _boolean(true: Iterable[str], false: Iterable[str]) -> Field:
-    yes = frozenset(true)
-    return Field({"enum": [True, False, *true, *false]}, lambda value: value is True or value in yes)
+B3 = _boolean("True true", "False false")
+BX = _boolean("True TRUE true 1 ON On on YES Yes yes", "False FALSE false 0 OFF Off off NO No no")
 
-
-B3 = _boolean(_B3_TRUE, _B3_FALSE)
-BX = _boolean(_TRUE, _FALSE)
-
-_DIGITS = r"^[0-9]+\Z"
 _MAX_DIGITS = 15  # nothing we count is longer, and no int() of this costs anything
 
 
@@ -120,7 +115,6 @@ def _float(value: Any) -> float:
 def amount(bounds: Range, unit: str) -> Field:
     """A whole number of ``unit`` as int, or None."""
     check = _within(bounds, unit)
-    words = f"a whole number of {unit}, written without the unit"
 
     def convert(value: Any) -> int | None:
         if value is None:
@@ -132,15 +126,15 @@ def amount(bounds: Range, unit: str) -> Field:
     return Field(
         {
             "type": ["integer", "string", "null"],
-            "pattern": _DIGITS,
+            "pattern": r"^[0-9]+\Z",
             "maxLength": _MAX_DIGITS,
-            "description": words,
+            "description": f"a whole number of {unit}, written without the unit",
         },
         convert,
     )
 
 
-def _uint(lowest: int, highest: int = 2**31 - 1, *, needed: bool = False) -> Field:
+def _uint(lowest: int, highest: int, *, needed: bool = False) -> Field:
     def convert(value: Any) -> int | None:
         if value == "" and not needed:
             return None
@@ -187,7 +181,7 @@ def _signals() -> dict[str, str]:
 _SIGNALS = _signals()
 SIGNAL = Field(
     {"enum": ["None", *_SIGNALS], "description": "the name or the number of a signal, for example SIGTERM or 15"},
-    lambda value: _SIGNALS.get(value),
+    _SIGNALS.get,
 )
 
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2},\d{1,3}", re.ASCII)
@@ -198,7 +192,7 @@ def _since(value: Any) -> str | None:
     if value is None:
         return None
     text = str(value)
-    if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS:
+    if digits.whole(text, _MAX_DIGITS) is not None:
         return text
     found = _TIME.search(text)
     if found is None:
@@ -216,7 +210,7 @@ SINCE = Field({"type": ["string", "integer", "null"]}, _since)
 def _tail(value: Any) -> str:
     """How many lines from the end; whatever is no number is all of them."""
     text = str(value)
-    return text if text.isascii() and text.isdigit() and len(text) < 10 else "all"
+    return "all" if digits.whole(text, 9) is None else text
 
 
 TAIL = Field({"type": ["string", "integer"]}, _tail)
@@ -231,13 +225,13 @@ def optional_one_of(*values: str) -> Field:
     return Field({"enum": [*map(str, values), None]})
 
 
-def text_list(value: Any) -> list[str] | None:
+def _text_list(value: Any) -> list[str] | None:
     """Items as text, the way the reference stores numbers in a command."""
     return None if value is None else [str(item) for item in value]
 
 
 _SCALAR_ITEM = {"type": ["string", "number", "boolean"]}
-TEXT_LIST = Field({"type": ["array", "null"], "items": _SCALAR_ITEM}, text_list)
+TEXT_LIST = Field({"type": ["array", "null"], "items": _SCALAR_ITEM}, _text_list)
 
 
 def _text_map(value: Mapping[str, Any] | None) -> dict[str, str] | None:

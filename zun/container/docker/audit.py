@@ -9,7 +9,7 @@ Sources: proc(5), Documentation/admin-guide/cgroup-v1/{cpusets,memory}.rst, cgro
 import errno
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from docker import errors as docker_errors
 
 from zun.common import exceptions
 from zun.container.docker.client import LABEL_UUID, Engine, OnEngine
-from zun.container.docker.kernel import CgroupMount, group_limits, locate, own_group, steps_below
+from zun.container.docker.kernel import CgroupMount, group_limits, groups_of, limits_in, locate, own_group, steps_below
 from zun.container.driver import ContainerView, Intruder, ParentGroup, PinningView, RuntimeState, ThreadGroup
 from zun.topology import CpuSet
 
@@ -146,7 +146,7 @@ def _memory(root: Path, cgroup_text: str, mountinfo_text: str, container_id: str
 
 
 def _directory(root: Path, mount: CgroupMount, group: str) -> Path:
-    return root / str(mount.mountpoint).lstrip("/") / steps_below(mount, group)
+    return mount.directory(root) / steps_below(mount, group)
 
 
 def members(directory: Path) -> Iterator[int]:
@@ -182,13 +182,13 @@ def thread_groups(root: Path, tids: Iterable[int]) -> tuple[ThreadGroup, ...]:
 
 def parents(root: Path, mount: CgroupMount, group: str) -> Iterator[ParentGroup]:
     """Yield the groups above ``group`` that limit CPUs, the nearest first, up to the top of what is mounted."""
-    top = root / str(mount.mountpoint).lstrip("/")
-    suffix = ".effective" if mount.unified else ""
     for steps in steps_below(mount, group).parents:
-        directory = top / steps
-        if (directory / f"cpuset.cpus{suffix}").exists():
-            cpus, mems = (CpuSet((directory / f"cpuset.{each}{suffix}").read_text()) for each in ("cpus", "mems"))
-            yield ParentGroup("/" + str(directory.relative_to(root)), cpus, mems)
+        directory = mount.directory(root) / steps
+        try:
+            limits = limits_in(directory, mount)
+        except FileNotFoundError:
+            continue
+        yield ParentGroup("/" + str(directory.relative_to(root)), *limits)
 
 
 def pages_by_node(root: Path, directory: Path | None, tids: Iterable[int]) -> dict[int, int]:
@@ -268,9 +268,7 @@ def other_processes(root: str | Path, cpus: CpuSet, container_ids: Iterable[str]
 
 def _cpu_group(cgroup_text: str) -> str:
     """The group that says best what a process belongs to: systemd's, version 2's, or that of the CPUs."""
-    groups: Mapping[str, str] = {
-        controllers: group for _, controllers, group in (line.split(":", 2) for line in cgroup_text.splitlines())
-    }
+    groups = groups_of(cgroup_text)
     named = [groups.get(name, "/") for name in ("cpuset", "name=systemd", "")]
     return next((group for group in named if group != "/"), "/")
 

@@ -57,7 +57,7 @@ def host_facts(info: Mapping[str, Any], *, name: str, disk_total_gib: int, disk_
     )
 
 
-def disk_quota_supported(info: Mapping[str, Any], root: str | Path = "/") -> bool:
+def disk_quota_supported(info: Mapping[str, Any], root: str | Path) -> bool:
     """Return whether ``storage_opt size`` works: overlay2 needs XFS with project quotas."""
     driver = info.get("Driver")
     if driver in _QUOTA_DRIVERS:

@@ -39,6 +39,9 @@ class CgroupMount:
     top: str
     unified: bool
 
+    def directory(self, root: Path) -> Path:
+        return root / str(self.mountpoint).lstrip("/")
+
 
 def kernel_view(root: str | Path, pid: int, container_id: str) -> KernelView | None:
     """Return the limits of process ``pid``, or None when it is gone or the id has gone to somebody else.
@@ -70,10 +73,7 @@ def locate(controller: str, cgroup_text: str, mountinfo_text: str) -> tuple[Cgro
     A version 1 hierarchy with the controller wins (hybrid machines mount both); ValueError when none is
     mounted.
     """
-    groups = {}
-    for line in cgroup_text.splitlines():
-        _, controllers, group = line.split(":", 2)
-        groups[controllers] = group
+    groups = groups_of(cgroup_text)
     mounts = list(_mounts(mountinfo_text, controller))
     for controllers, group in groups.items():
         if controller in controllers.split(","):
@@ -87,24 +87,30 @@ def locate(controller: str, cgroup_text: str, mountinfo_text: str) -> tuple[Cgro
     raise ValueError(f"no cgroup hierarchy with the controller {controller} is mounted")
 
 
+def groups_of(cgroup_text: str) -> dict[str, str]:
+    """A process's groups by their controllers, with commas between; that of version 2 has none."""
+    return {controllers: group for _, controllers, group in (line.split(":", 2) for line in cgroup_text.splitlines())}
+
+
 def group_limits(root: Path, mount: CgroupMount, group: str) -> tuple[CpuSet, CpuSet]:
     """Return the CPUs and memory nodes of ``group``.
 
     A version 2 group without the controller has no such files and its nearest ancestor's hold.
     """
-    steps = steps_below(mount, group)
-    top = root / str(mount.mountpoint).lstrip("/")
+    steps, top = steps_below(mount, group), mount.directory(root)
     if not mount.unified:
-        directory = top / steps
-        return CpuSet(_text(directory / "cpuset.cpus")), CpuSet(_text(directory / "cpuset.mems"))
+        return limits_in(top / steps, mount)
     for path in (steps, *steps.parents):
-        directory = top / path
-        if (directory / "cpuset.cpus.effective").exists():
-            return (
-                CpuSet(_text(directory / "cpuset.cpus.effective")),
-                CpuSet(_text(directory / "cpuset.mems.effective")),
-            )
+        if (top / path / "cpuset.cpus.effective").exists():
+            return limits_in(top / path, mount)
     raise ValueError(f"the cpuset controller is off in {top}: add it to cgroup.subtree_control")
+
+
+def limits_in(directory: Path, mount: CgroupMount) -> tuple[CpuSet, CpuSet]:
+    """The CPUs and memory nodes of the group in ``directory``. FileNotFoundError where it has no such controller."""
+    suffix = ".effective" if mount.unified else ""
+    cpus, mems = (CpuSet((directory / f"cpuset.{each}{suffix}").read_text()) for each in ("cpus", "mems"))
+    return cpus, mems
 
 
 def own_group(group: str, container_id: str) -> str:
@@ -146,7 +152,3 @@ def _mounts(mountinfo_text: str, controller: str) -> Iterator[CgroupMount]:
 def _fields(status_text: str) -> dict[str, str]:
     pairs = (line.partition(":") for line in status_text.splitlines())
     return {name: value.strip() for name, _, value in pairs}
-
-
-def _text(path: Path) -> str:
-    return path.read_text().strip()

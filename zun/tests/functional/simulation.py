@@ -27,6 +27,7 @@ from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
 from zun.common.states import Status
 from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.images import Accounts
 from zun.compute.inventory import inventory
 from zun.compute.networks import Networks, Published
 from zun.compute.parts import Parts
@@ -46,6 +47,7 @@ from zun.scheduler.peers import WORD_SECONDS, Peers
 from zun.tests.fixtures import AtOnce, new_container
 from zun.tests.unit.compute.ledger import Books
 from zun.topology import CpuSet, HostTopology, Plan, Refusal, Usage, plan
+from zun.volume.fake import InMemoryVolumeDriver
 
 
 class Killed(BaseException):
@@ -101,7 +103,10 @@ class Agent:
         self.tracker = ComputeNodeTracker(name)
         self.pool = SharedPool(self.tracker, self.driver)
         networks = Networks(name, InMemoryNetworks(), Published.from_conf(world.conf))
-        self.parts = Parts.of_host(name, self.tracker, self.pool, self.driver, world, world, networks)
+        accounts, volumes = Accounts.from_conf(world.conf), InMemoryVolumeDriver().as_volumes()
+        self.parts = Parts.of_host(
+            name, self.tracker, self.pool, self.driver, world, world, networks, accounts, volumes
+        )
 
     def start(self) -> None:
         """As the service's own start: inventory, claims from the rows, interrupted operations."""

@@ -151,7 +151,7 @@ class ChangingWorld(World):
     def restart(self, name):
         """The service stops, and starts on what the host is then."""
         quiet = not self._kills and name not in self.down and not any(to == name for to, _ in self.messages)
-        quiet &= all(row["status"] in ("Running", "Error") for row in db.claims() if row["host"] == name)
+        quiet &= all(row["status"] in ("Running", "Error") for row in db.of_host(name) if row["cpuset"] is not None)
         before = self.agents[name].tracker.usage
         if self.change(name) != "nothing":
             quiet = False

@@ -60,8 +60,7 @@ class Aggregates:
                 raise exceptions.InvalidValue("availability_zone: metadata names another one. Give it once.")
             metadata = {**metadata, zones.KEY: given["availability_zone"]}
         row = db.insert(given["name"], metadata)
-        location = f"{call.base_url}/v1/aggregates/{row['uuid']}"
-        return Answer(views.show(row, call.base_url), 201, {"Location": location})
+        return Answer(views.show(row, call.base_url), created=row["uuid"])
 
     def show(self, call: Call) -> Answer:
         call.access.require("aggregate:get")

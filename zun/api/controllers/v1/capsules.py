@@ -71,8 +71,7 @@ class Capsules:
         # As of the reference's: always the default choice of network.
         row = db.insert({**fields, **call.access.own}, asked.members, nets.wanted(str(call.context.project_id), None))
         one_container.schedule(self._scheduler, call.context, Container.from_row(call.context, row))
-        location = f"{call.base_url}/v1/capsules/{row['uuid']}"
-        return Answer(self._shown(row, db.members([row["uuid"]])[row["uuid"]], call), 202, {"Location": location})
+        return Answer(self._shown(row, db.members([row["uuid"]])[row["uuid"]], call), created=row["uuid"])
 
     def show(self, call: Call) -> Answer:
         row = db.find(call.context, call.parameters["capsule"], all_projects=bool(call.context.is_admin))

@@ -16,6 +16,7 @@ from zun.api import all_projects, creation, hints, microversion, nets, paging
 from zun.api.controllers.v1 import host_up, one_container, requested
 from zun.api.controllers.v1.parts import Parts
 from zun.api.controllers.v1.sub_actions import SubActions
+from zun.api.digits import whole
 from zun.api.microversion import v1
 from zun.api.request import Call
 from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
@@ -111,8 +112,7 @@ class Containers:
             raise hints.no_group(fields["group_uuid"]) from None
         with one_container.recorded(call, container, "create"):
             one_container.schedule(self._scheduler, call.context, container)
-        shown = one_container.shown(container, call, fresh=True)
-        return Answer(shown, 202, {"Location": f"{call.base_url}/v1/containers/{container.uuid}"})
+        return Answer(one_container.shown(container, call, fresh=True), created=container.uuid)
 
     def _insert(self, container: Container, wanted: Sequence[Mapping[str, Any]], *, may_rename: bool) -> None:
         """Write the row. ``may_rename``: its name is ours, and there are few such names."""
@@ -185,10 +185,9 @@ def _typed(given: Mapping[str, str]) -> dict[str, Any]:
     """Filters as the columns have them."""
     typed: dict[str, Any] = dict(given)
     if "memory" in given:
-        text = given["memory"]
-        if not (text.isascii() and text.isdigit() and len(text) < 16):
-            raise exceptions.InvalidValue(f"memory: '{text[:64]}' is not a whole number of MiB.")
-        typed["memory"] = int(text)
+        typed["memory"] = whole(given["memory"])
+        if typed["memory"] is None:
+            raise exceptions.InvalidValue(f"memory: '{given['memory'][:64]}' is not a whole number of MiB.")
     if "auto_remove" in given:
         typed["auto_remove"] = paging.boolean("auto_remove", given["auto_remove"])
     return typed

@@ -53,8 +53,7 @@ class Groups:
                 f"rules: max_per_host is for policy {Policy.ANTI_AFFINITY}; leave it out for {given['policy']}."
             )
         row = db.insert({**call.access.own, "name": given["name"], "policy": given["policy"], "rules": rules})
-        location = f"{call.base_url}/v1/groups/{row['uuid']}"
-        return Answer(views.show(row, (), call.base_url), 201, {"Location": location})
+        return Answer(views.show(row, (), call.base_url), created=row["uuid"])
 
     def show(self, call: Call) -> Answer:
         row = self._found(call)

@@ -16,6 +16,7 @@ from zun.api.routes import Answer, Route
 from zun.api.schemas import images as schemas
 from zun.api.views import images as views
 from zun.common import exceptions
+from zun.common.undo import on_failure
 from zun.db import compute_nodes as db_nodes
 from zun.db import images as db
 from zun.db.session import Row
@@ -61,13 +62,9 @@ class Images:
                 "tag": reference.version,
             }
         )
-        try:
+        with on_failure(db.destroy, row["uuid"]):
             self._compute.image_pull(call.context, host, row["uuid"])
-        except Exception:
-            db.destroy(row["uuid"])
-            raise
-        location = {"Location": f"{call.base_url}/v1/images/{row['uuid']}"}
-        return Answer(views.show(row, call.version, call.base_url), 202, location)
+        return Answer(views.show(row, call.version, call.base_url), created=row["uuid"])
 
     def show(self, call: Call) -> Answer:
         row = self._found(call)

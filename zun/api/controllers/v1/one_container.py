@@ -17,6 +17,7 @@ from zun.api.views import containers as views
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
 from zun.common.states import Status
+from zun.common.undo import on_failure
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.db import quotas as db_quotas
@@ -32,11 +33,8 @@ def schedule(scheduler: SchedulerAPI, context: RequestContext, container: Contai
     """Hand a container or a capsule to the scheduler. When that fails its row says so, as a client may look for it
     by name.
     """
-    try:
+    with on_failure(db.end_unplaced, container.uuid, UNREACHABLE):
         scheduler.create(context, container)
-    except Exception:
-        db.end_unplaced(container.uuid, UNREACHABLE)
-        raise
 
 
 @contextlib.contextmanager
@@ -50,11 +48,8 @@ def recorded(call: Call, container: Container, action: str) -> Iterator[None]:
         user_id=context.user_id,
         project_id=context.project_id,
     )
-    try:
+    with on_failure(db_actions.fail, container.uuid, context.request_id, action):
         yield
-    except Exception:
-        db_actions.fail(container.uuid, context.request_id, action)
-        raise
 
 
 def found(call: Call) -> Container:

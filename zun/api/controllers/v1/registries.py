@@ -53,8 +53,7 @@ class Registries:
         given = schemas.CREATE(call.body)["registry"]
         call.access.require("registry:create")
         row = db.insert({**call.access.own, **self._encrypted(given)})
-        location = {"Location": f"{call.base_url}/v1/registries/{row['uuid']}"}
-        return Answer({"registry": views.show(row, call.base_url)}, 201, location)
+        return Answer({"registry": views.show(row, call.base_url)}, created=row["uuid"])
 
     def show(self, call: Call) -> Answer:
         return Answer({"registry": views.show(self._found(call, "registry:get_one"), call.base_url)})

@@ -11,13 +11,14 @@ from zun.api.controllers.v1.one_container import Given
 from zun.api.controllers.v1.parts import Parts
 from zun.api.microversion import Version, v1
 from zun.api.request import Call
-from zun.api.routes import ACCEPTED, Answer, Route
+from zun.api.routes import Answer, Route
 from zun.api.schemas import Schema
 from zun.api.schemas import containers as schemas
 from zun.api.views import containers as views
 from zun.api.views import placement as placement_views
 from zun.common import exceptions, states
 from zun.common.states import Status, TaskState
+from zun.common.undo import on_failure
 from zun.db import explanations
 from zun.db import images as db_images
 from zun.db import network_ports as db_ports
@@ -166,18 +167,18 @@ class SubActions:
 
     def _start(self, container: Container, given: Given, call: Call) -> Answer:
         self._compute.start(call.context, container)
-        return ACCEPTED
+        return Answer()
 
     def _stop(self, container: Container, given: Given, call: Call) -> Answer:
         self._compute.stop(call.context, container, timeout=given.get("timeout"))
-        return ACCEPTED
+        return Answer()
 
     def _reboot(self, container: Container, given: Given, call: Call) -> Answer:
         # By this the host knows that it is not the runtime which restarts it.
         container.task_state = TaskState.REBOOTING
         one_container.save_status(container, Status.RESTARTING, "reboot")
         self._compute.reboot(call.context, container, timeout=given.get("timeout"))
-        return ACCEPTED
+        return Answer()
 
     def _rebuild(self, container: Container, given: Given, call: Call) -> Answer:
         driver = given.get("image_driver")
@@ -197,19 +198,19 @@ class SubActions:
         container.request = request
         one_container.save_status(container, Status.REBUILDING, "rebuild")
         self._compute.rebuild(call.context, container)
-        return ACCEPTED
+        return Answer()
 
     def _pause(self, container: Container, given: Given, call: Call) -> Answer:
         self._compute.pause(call.context, container)
-        return ACCEPTED
+        return Answer()
 
     def _unpause(self, container: Container, given: Given, call: Call) -> Answer:
         self._compute.unpause(call.context, container)
-        return ACCEPTED
+        return Answer()
 
     def _kill(self, container: Container, given: Given, call: Call) -> Answer:
         self._compute.kill(call.context, container, signal=given.get("signal"))
-        return ACCEPTED
+        return Answer()
 
     def _rename(self, container: Container, given: Given, call: Call) -> Answer:
         name = given["name"]
@@ -226,7 +227,7 @@ class SubActions:
         shown = one_container.shown(container, call)
         if size:
             self._compute.resize(call.context, container, **size, quota=self._settings.quota)
-        return Answer(shown, 202)
+        return Answer(shown)
 
     def _execute(self, container: Container, given: Given, call: Call) -> Answer:
         command = creation.split(given["command"], "command")
@@ -250,7 +251,7 @@ class SubActions:
         self._compute.resize_terminal(
             call.context, container, width=given["w"], height=given["h"], exec_id=given.get("exec_id")
         )
-        return Answer(None)
+        return Answer()
 
     def _logs(self, container: Container, given: Given, call: Call) -> Answer:
         return Answer(self._compute.logs(call.context, container, **given))
@@ -273,12 +274,9 @@ class SubActions:
                 "tag": reference.version,
             }
         )
-        try:
+        with on_failure(db_images.destroy, row["uuid"]):
             self._compute.commit(call.context, container, row["uuid"])
-        except Exception:
-            db_images.destroy(row["uuid"])
-            raise
-        return Answer({"uuid": row["uuid"]}, 202)
+        return Answer({"uuid": row["uuid"]})
 
     def _explain(self, container: Container, given: Given, call: Call) -> Answer:
         row = explanations.get(container.uuid)
@@ -288,24 +286,16 @@ class SubActions:
         wanted = nets.wanted_more(container.project_id, given)
         one_container.require_host(container)
         port = db_ports.attach(container.uuid, wanted)["uuid"]
-        try:
-            with one_container.recorded(call, container, "network_attach"):
-                self._compute.network_attach(call.context, container, port)
-        except Exception:
-            db_ports.destroy(port)
-            raise
+        with on_failure(db_ports.destroy, port), one_container.recorded(call, container, "network_attach"):
+            self._compute.network_attach(call.context, container, port)
         return Answer()
 
     def _network_detach(self, container: Container, given: Given, call: Call) -> Answer:
         one_container.require_host(container)
         port = nets.port_to_leave(container, given)
-        try:
-            with one_container.recorded(call, container, "network_detach"):
-                self._compute.network_detach(call.context, container, port)
-        except Exception:
-            db_ports.set_leaving(port, False)
-            raise
-        return ACCEPTED
+        with on_failure(db_ports.set_leaving, port, False), one_container.recorded(call, container, "network_detach"):
+            self._compute.network_detach(call.context, container, port)
+        return Answer()
 
     def _network_list(self, container: Container, given: Given, call: Call) -> Answer:
         return Answer({"networks": views.networks(container.addresses or {}, call.version)})
