@@ -179,6 +179,10 @@ def settled(case):
             id="a-sibling-of-its-own-is-used-first",
         ),
         case(
+            dedicated("0", withheld="1"), PlacementRequest(4, 64, isolation="core"), "0-3", topology=SMT,
+            id="also-where-others-are-added-to-it",
+        ),
+        case(
             dedicated("2", withheld="0-1,3"), PlacementRequest(3, 64, isolation="node"), "0-2", withheld="3",
             id="and-what-is-kept-idle-for-it",
         ),
