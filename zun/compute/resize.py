@@ -82,11 +82,10 @@ def resized(
     better = _leaving(here, others, old, request, (old.cpus & given) | keep, keep)
     if better is not None:
         return better
-    fewer = request.cpus <= len(old.cpus)
-    answer = _among_its_own(here, others, old, request) or (None if fewer else _beside(here, others, old, request))
+    answer = _among_its_own(here, others, old, request)
     if answer is not None and keep <= answer.cpus:
         return answer
-    if fewer:
+    if request.cpus <= len(old.cpus):
         nearest = keeping(_only(here, old, old.cpus), others, old, request, keep)
         if isinstance(nearest, Plan) and nearest.cpus <= old.cpus:
             return nearest
@@ -130,24 +129,6 @@ def _only(here: HostTopology, old: Plan, cpus: CpuSet) -> HostTopology:
     own = cpus | (old.withheld & (here.dedicated_cpus | here.isolated_cpus))
     beyond = here.pool_beyond | own
     return replace(here, dedicated_set=own, shared_set=here.pool_cpus - own, pool_beyond=beyond)
-
-
-def _beside(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | None:
-    """A plan of the old CPUs and the best for what is added, for a container on one cell."""
-    if len(old.cells) != 1 or request.numa_nodes != 1 or not old.cpus <= here.cpus_for(request.isolation):
-        return None
-    ((node, share),) = old.cells.items()
-    holding = others.with_claim("kept", replace(old, cells={node: replace(share, memory_mib=0, pages={})}))
-    answer = plan(here, holding, replace(request, cpus=request.cpus - len(old.cpus), numa_cpus=None))
-    if (
-        not isinstance(answer, Plan)
-        or node not in answer.cells
-        or any(answer.cells[n].cpus for n in answer.cells if n != node)
-    ):
-        return None
-    added = answer.cells[node]
-    grown = replace(added, cpus=added.cpus | share.cpus, withheld=added.withheld | share.withheld)
-    return replace(answer, cells={**answer.cells, node: grown})
 
 
 def increase(old: Plan, new: Plan) -> Plan:

@@ -8,6 +8,7 @@ import pytest
 
 from zun.common import exceptions
 from zun.compute import auditor
+from zun.compute.interrupts import Interrupts
 from zun.container.driver import Intruder, ParentGroup
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for
@@ -70,7 +71,9 @@ def test_compliant_containers_are_not_touched(cloud, context, driver, dedicated,
     }  # fmt: skip
 
 
-def test_isolation_is_told_of_dedicated_containers(cloud, context, dedicated, shared):
+def test_isolation_is_told_of_dedicated_containers(cloud, context, dedicated, shared, monkeypatch):
+    came = Interrupts(dict.fromkeys(range(8), 1), {number: CpuSet((number,)) for number in range(8)})
+    monkeypatch.setattr(auditor, "interrupts", lambda: came)
     node = cloud.run(context, **{**DEDICATED, "memory": 64}, placement={"cpu_isolation": "node"})
     told = {each["container"]: each for each in audit(cloud, context)["isolation"]}
     assert told.keys() == {dedicated.uuid, node.uuid}
@@ -78,7 +81,7 @@ def test_isolation_is_told_of_dedicated_containers(cloud, context, dedicated, sh
     assert (told[node.uuid]["asked"], told[node.uuid]["reached"]) == ("node", "node")
     assert node.cpuset["cpuset_isolation"] == "node"
     assert told[node.uuid]["cpus"] == node.cpuset["cpuset_cpus"]
-    assert isinstance(told[node.uuid]["interrupts"], int) and CpuSet(told[node.uuid]["irqs"]) is not None
+    assert (told[node.uuid]["interrupts"], told[node.uuid]["irqs"]) == (2, told[node.uuid]["cpus"])
 
 
 @pytest.mark.parametrize("which", ["dedicated", "shared"])

@@ -175,11 +175,13 @@ def test_a_claim_that_was_not_committed_is_given_back(cloud, context, unanswered
     assert cloud.settled(first).status == "Running"
 
 
-def test_what_is_given_back_and_came_after_all_counts_its_disk(cloud, context, unanswered):
-    first = unanswered(carried_out=True, disk=60)
+@pytest.mark.parametrize("runs", [False, True])
+def test_what_is_given_back_and_came_after_all_counts_its_disk(cloud, context, unanswered, runs):
+    first = cloud.run(context, **TWO, disk=60) if runs else unanswered(carried_out=True, disk=60)
     agent = cloud.agents["one"]
     agent.tracker.release(first.uuid)  # as when the row was compared before the answer that was lost came to be
     agent._sync_all()
     assert cloud.settled(first).status == "Running"
+    wait_for(lambda: agent.tracker.usage.claim(first.uuid) is not None)
     with pytest.raises(exceptions.ClaimRefused, match="free disk 40 GiB"):
         agent.tracker.container_claim(new_container(context, disk=60))

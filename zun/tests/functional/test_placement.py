@@ -63,12 +63,12 @@ def test_a_host_whose_runtime_is_down_gets_no_containers(cloud, context):
 
 
 @pytest.fixture
-def halved(database):
-    """One host of which CPU 1, the sibling of CPU 0, is offline."""
+def halved(database, request):
+    """One host of which CPU 1, the sibling of CPU 0, is offline. It looks every second, unless said otherwise."""
     whole = machine(cells=1, cores=4, threads=2)
     (cell,) = whole.cells
     cell = replace(cell, cpus=CpuSet("0,2-7"), siblings=(CpuSet("0"), *cell.siblings[1:]))
-    cloud = Cloud({"one": replace(whole, cells=(cell,))}, compute__inventory_interval=1)
+    cloud = Cloud({"one": replace(whole, cells=(cell,))}, compute__inventory_interval=getattr(request, "param", 1))
     yield cloud
     cloud.stop()
 
@@ -90,6 +90,18 @@ def test_a_sibling_that_comes_online_is_kept_idle_for_its_neighbour(halved, cont
     cloud.stop_agent("one")
     cloud.start_agent("one")
     assert held(cloud, "one")[1] == alone.uuid
+
+
+@pytest.mark.parametrize("halved", [3600], indirect=True)
+def test_whoever_came_to_the_sibling_meanwhile_leaves_it(halved, context):
+    agent, driver = halved.agents["one"], halved.drivers["one"]
+    alone = halved.run(context, cpu_policy="dedicated", cpu=1.0, memory=64, placement={"cpu_isolation": "core"})
+    shared = halved.run(context, cpu=1.0, memory=64)
+    agent.tracker.update_inventory(context, machine(cells=1, cores=4, threads=2), agent._inventory.columns)
+    agent._settle_pool()
+    assert driver.show(shared).cpuset_cpus == "1-7"
+    agent.parts.resizer.keep_up(context)
+    assert (driver.show(shared).cpuset_cpus, held(halved, "one")[1]) == ("2-7", alone.uuid)
 
 
 def test_a_busy_container_does_not_keep_the_host_from_looking_at_itself(halved, context, monkeypatch):
@@ -311,14 +323,18 @@ def test_resize_grows_shrinks_and_is_refused_without_harm(cloud, context):
     assert CpuSet(driver.show(container).cpuset_cpus) == CpuSet(db.get(container.uuid)["cpuset"]["cpuset_cpus"])
 
 
-def test_a_failed_resize_goes_back(cloud, context):
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize("size", [{"cpu": 4.0}, {"cpu": 1.0, "memory": 256, "cpu_policy": "shared"}])
+def test_a_failed_resize_goes_back(cloud, context, size, done):
+    """To the same limits as well: of dedicated CPUs it has all the time."""
     container = cloud.run(context, **DEDICATED)
     driver = cloud.drivers[container.host]
-    driver.fail("update", exceptions.DockerError(error="cgroup is busy"), times=1)
+    before = driver.show(container)
+    driver.fail("update", exceptions.DockerError(error="cgroup is busy"), times=1, after=done)
     with pytest.raises(exceptions.DockerError, match="cgroup is busy"):
-        cloud.compute_api.update(context, container, cpu=4.0)
+        cloud.compute_api.update(context, container, **size)
+    assert driver.show(container) == before
     cpus = CpuSet(container.cpuset["cpuset_cpus"])
-    assert CpuSet(driver.show(container).cpuset_cpus) == cpus
     assert held(cloud, container.host) == dict.fromkeys(cpus, container.uuid)
 
 

@@ -131,6 +131,8 @@ def test_a_wrong_configuration_in_which_the_group_is_right_is_reported_as_such()
     [
         (state("0-7"), view("0-7/1"), ["configured for CPUs 0-7", "the plan is CPUs 2-3 and memory nodes 1"]),
         (state(), view("0/1"), ["control group allows CPUs 0 and memory nodes 1"]),
+        (state(memory=None), view(), ["configured for no limit of memory, it holds 64 MiB"]),
+        (state(memory=128), view(), ["configured for a limit of 128 MiB"]),
         (state(), view(inside=["2-3/1", "3/1"]), ["1 thread narrowed", "sleep (43) on CPUs 3"]),
         (state(), view("2/1", parents=("0-2/0-1", "0-7/0-1")), ["/a/b lacks CPUs 3"]),
         (state(), view(pages={0: 48 * MIB, 1: 16 * MIB}), ["75 % of its memory", "48 MiB on node 0"]),
@@ -156,8 +158,27 @@ def test_many_threads_are_told_as_a_few():
 def test_the_same_thing_seen_again_is_the_same():
     once, again = (examine(PLAN, state(), view(pages={0: size, 1: 64 * MIB}))[0] for size in (MIB, 2 * MIB))
     assert once.detail != again.detail and once.identity == again.identity
-    other = examine(PLAN, state(), view("0-6/1"))[0]
-    assert other.identity != examine(PLAN, state(), view("0-5/1"))[0].identity
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "seen"),
+    [
+        (state(), state(), (view("0-6/1"), view("0-5/1"))),
+        (state(), state(), (view(inside=["3/1"]), view(inside=["2/1"]))),
+        (state(), state(), (view(pages={0: MIB}), view(pages={3: MIB}))),
+        (state("0-7"), state("0-6"), (None, None)),
+        (state(memory=None), state(memory=32), (None, None)),
+        (replace(state(), cap=0.5), replace(state(), cap=1.0), (None, None)),
+    ],
+)
+def test_what_is_wrong_in_another_way_is_another_thing(one, other, seen):
+    (first,), (second,) = examine(PLAN, one, seen[0]), examine(PLAN, other, seen[1])
+    assert (first.code, first.layer) == (second.code, second.layer) and first.identity != second.identity
+
+
+def test_another_limit_of_cpus_is_another_thing():
+    (first,), (second,) = (examine(replace(PLAN, cpu=0.3), state(cpu=cpu), None) for cpu in (None, 1.0))
+    assert first.identity != second.identity
 
 
 OWNERS = {"c-1": ("web", CpuSet("2-3")), "c-2": ("db", CpuSet("4-5"))}
@@ -177,6 +198,12 @@ TASKSET = Intruder("process", "/user.slice", "dd (99)", CpuSet("3"), 2)
 )
 def test_trespasses(intruders, expected):
     assert [(each.container, each.layer) for each in trespasses(OWNERS, intruders)] == expected
+
+
+def test_the_same_trespassers_in_another_order_are_the_same():
+    stray = replace(DOCKER, id="ba9876543210")
+    once, again = (trespasses({"c-1": OWNERS["c-1"]}, each) for each in ([DOCKER, stray], [stray, DOCKER]))
+    assert once[0].identity == again[0].identity
 
 
 def test_a_trespasser_is_named():

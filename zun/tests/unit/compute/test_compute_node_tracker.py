@@ -388,7 +388,8 @@ def written_topology():
 def test_the_inventory_is_written_and_worked_with(agent):
     assert written_topology() == agent.tracker.topology
     larger = machine(cells=1, cores=8)
-    assert agent.tracker.update_inventory(CONTEXT, larger, {**COLUMNS, "disk_total": 7}) == 1
+    half = {**COLUMNS, "disk_total": 14, "disk_allocation_ratio": 0.5}
+    assert agent.tracker.update_inventory(CONTEXT, larger, half) == 1
     assert written_topology() == agent.tracker.topology == larger
     _, held = agent.claim(cpu_policy="dedicated", cpu=8.0, disk=7)
     assert held.cpus == CpuSet("0-7")
@@ -521,7 +522,7 @@ def test_in_the_middle_of_a_resize_it_agrees_with_no_row(agent):
 
 def test_members_run_on_what_their_capsule_holds(agent):
     capsule, _ = agent.claim(cpu_policy="dedicated")
-    member = new_container(CONTEXT, host="h1", capsule_uuid=capsule.uuid)
+    member = new_container(CONTEXT, host="h1", capsule_uuid=capsule.uuid, cpuset=capsule.cpuset)
     stray = new_container(CONTEXT, host="h1", capsule_uuid=new_container(CONTEXT, host="h1").uuid)
     other = Agent(CONTEXT, agent.tracker.topology)
     other.tracker.rebuild(Container.list_by_host(CONTEXT, "h1"))
@@ -533,7 +534,7 @@ def test_members_run_on_what_their_capsule_holds(agent):
 def test_rebuilt_from_rows_it_is_what_it_was(agent):
     for cpu, policy in [(2.0, "dedicated"), (1.5, "shared"), (1.0, "dedicated")]:
         agent.claim(cpu=cpu, cpu_policy=policy, disk=30)
-    new_container(CONTEXT, host="h1")  # placed here, holds nothing
+    new_container(CONTEXT, host="h1", disk=30)  # placed here, holds nothing
     new_container(CONTEXT, host="h2", cpuset=cpuset_record(agent.tracker.usage.claim(agent.tracker.usage.owners[0])))
     other = Agent(CONTEXT, agent.tracker.topology)
     other.tracker.rebuild(Container.list_by_host(CONTEXT, "h1"))

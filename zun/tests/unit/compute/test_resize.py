@@ -179,6 +179,10 @@ def settled(case):
             id="a-sibling-of-its-own-is-used-first",
         ),
         case(
+            dedicated("0", withheld="1"), PlacementRequest(4, 64, isolation="core"), "0-3", topology=SMT,
+            id="also-where-others-are-added-to-it",
+        ),
+        case(
             dedicated("2", withheld="0-1,3"), PlacementRequest(3, 64, isolation="node"), "0-2", withheld="3",
             id="and-what-is-kept-idle-for-it",
         ),
@@ -215,6 +219,10 @@ def settled(case):
             id="the-same-on-any-cells",
         ),
         case(TWO_CELLS, PlacementRequest(3, 64, numa_nodes=2), "0,3,7", id="more-on-several-cells"),
+        case(
+            Plan({0: CellShare(CpuSet("3")), 1: CellShare(CpuSet("7"))}), PlacementRequest(3, 0, numa_nodes=2), "0,3,7",
+            others=[shared(memory=1024), shared(memory=1024, cell=1)], id="also-where-others-have-all-the-memory",
+        ),
         case(TWO_CELLS, PlacementRequest(4, 64, numa_cpus=[1, 3]), "3-5,7", id="more-on-one-of-them"),
         case(
             Plan({0: CellShare(CpuSet("2,9"), 64)}), PlacementRequest(3, 64), "0-2",
@@ -236,6 +244,11 @@ def settled(case):
             id="more-without-what-is-reserved",
         ),
         case(shared(), PlacementRequest(3, 64), "0-2", id="shared-to-dedicated"),
+        case(
+            dedicated("0-2"), PlacementRequest(4, 64), "0-3", others=[shared(cell=1)],
+            topology=MACHINE.configured(dedicated_set=CpuSet("0-7"), shared_set=CpuSet("8")),
+            id="more-where-the-pool-has-lost-its-cpus-and-others-of-another-cell-are-left-to-it",
+        ),
         case(
             dedicated("0-2"), PlacementRequest(2, 64), "0-1", others=[shared(3.0)],
             topology=replace(MACHINE, cpu_allocation_ratio=1.0),
@@ -450,6 +463,12 @@ def test_on_its_way_a_container_holds_at_least_the_old_and_at_least_the_new(case
 )
 def test_what_a_new_plan_takes_beyond_the_old(old, new, expected):
     assert increase(old, new) == expected
+
+
+@pytest.mark.parametrize(("had", "wanted", "more"), [(0, 4, 4), (4, 4, 0), (4, 6, 2), (4, 3, 0)])
+def test_of_huge_pages_the_difference_is_taken(had, wanted, more):
+    old, new = (Plan({0: CellShare(CpuSet("0"), 8, pages={2048: n} if n else {})}) for n in (had, wanted))
+    assert increase(old, new).cells[0].pages == {2048: more}
 
 
 def test_growing_demand_is_booked_beside_the_old():

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from zun.common import exceptions
+from zun.compute import shared_pool
 from zun.compute.shared_pool import MOVED_TOGETHER, pool_of
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.compute.agent import COLUMNS, Agent
@@ -441,3 +442,34 @@ def test_one_that_may_have_been_made_again_is_told_once_more(agent):
         raise exceptions.Unavailable
     agent.pool.settle()
     assert agent.runs_on(shared) == CpuSet("0-3") - taken
+
+
+def test_one_that_may_have_been_made_again_must_be_seen_to_leave(agent):
+    """What it was told last was fewer CPUs than it may run on now."""
+    shared = agent.run_shared()
+    dedicated, _ = agent.claim_dedicated(2)
+    agent.pool.settle()
+    agent.tracker.release(dedicated.uuid)
+    with pytest.raises(exceptions.Unavailable), agent.pool.entering(shared, agent.tracker.usage.claim(shared.uuid)):
+        raise exceptions.Unavailable
+    agent.claim_dedicated(2)
+    agent.driver.disobey(shared.uuid, cpus="0-3")
+    with pytest.raises(exceptions.PinningMismatch):
+        agent.pool.settle()
+
+
+def test_nobody_gets_the_cpus_of_one_that_is_being_removed_before_it_is_gone(agent, monkeypatch):
+    monkeypatch.setattr(shared_pool, "LEAVING_SECONDS", 0)
+    shared = agent.run_shared()
+    _, cpus = agent.claim_dedicated(2)
+    with pytest.raises(exceptions.Unavailable), agent.pool.leaving(shared.uuid):
+        with pytest.raises(exceptions.PinningMismatch, match=f"is being removed and may still run on CPUs {cpus}"):
+            agent.pool.settle()
+        raise exceptions.Unavailable
+    agent.pool.settle()  # it stays, and takes orders again
+    assert not agent.runs_on(shared) & cpus
+    agent.claim_dedicated(1)
+    with agent.pool.leaving(shared.uuid):
+        pass
+    agent.pool.settle()
+    assert agent.pool.current() == {}

@@ -89,14 +89,15 @@ def test_version_1_with_a_mount_point_that_has_a_blank(machine: Machine) -> None
 
 
 def test_version_2(machine: Machine) -> None:
-    machine.process(f"0::{V2_GROUP}\n", V2_MOUNTS)
+    nameless = "28 23 0:25 / /mnt rw - cgroup2  rw\n"  # somebody mounted it with an empty name
+    machine.process(f"0::{V2_GROUP}\n", nameless + V2_MOUNTS)
     machine.v2(f"sys/fs/cgroup{V2_GROUP}", "2-3", "1")
     machine.v2("sys/fs/cgroup/system.slice", "0-7", "0-1")
     assert machine.view() == view("2-3", "1", "2-3", "1")
 
 
 def test_version_2_group_without_the_controller_obeys_its_parent(machine: Machine) -> None:
-    machine.process(f"0::{V2_GROUP}/init\n", V2_MOUNTS)
+    machine.process(f"0::{V2_GROUP}/init\n", V2_MOUNTS.replace("cgroup2 cgroup2", "cgroup2 none"))
     machine.write(f"sys/fs/cgroup{V2_GROUP}/init/cgroup.procs", str(PID))
     machine.v2("sys/fs/cgroup/system.slice", "2-5", "0-1")
     assert machine.view() == view("2-3", "1", "2-5", "0-1")
@@ -163,5 +164,15 @@ def test_process_that_ends_meanwhile(machine: Machine) -> None:
 
 def test_limits_that_cannot_be_read_are_an_error(machine: Machine) -> None:
     machine.process(f"0::/../docker-{ID}.scope\n", V2_MOUNTS)
+    with pytest.raises(exceptions.DockerError, match="namespaces"):
+        driver_view(machine)
+
+
+def test_so_is_a_file_of_the_kernel_that_cannot_be_read(machine: Machine) -> None:
+    machine.process(V1_GROUPS, V1_MOUNTS)
+    machine.v1(f"sys/fs/cgroup/cpuset/docker/{ID}", "2-3", "1")
+    unreadable = machine.root / f"sys/fs/cgroup/cpuset/docker/{ID}/cpuset.mems"
+    unreadable.unlink()
+    unreadable.mkdir()
     with pytest.raises(exceptions.DockerError, match="namespaces"):
         driver_view(machine)

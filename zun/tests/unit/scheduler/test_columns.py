@@ -377,3 +377,8 @@ HELD = Usage(
 def test_how_much_memory_may_still_be_promised(topology, usage, dedicated, shared):
     room = host("h1", topology, usage=usage).room
     assert (room.memory_dedicated, room.memory_shared) == (dedicated, shared)
+
+
+@pytest.mark.parametrize(("usage", "free"), [(Usage(), 2 * 4096 - 96), (HELD, 2 * 4096 - 96 - 1100 - 200)])
+def test_free_memory_is_in_pages_of_all_sizes(usage, free):
+    assert host("h1", HALF_AGAIN, usage=usage).room.free_memory == free

@@ -643,6 +643,12 @@ def test_no_request_asks_for_a_device_yet():
         ),
         pytest.param(
             full("h1", PlacementRequest(3, 0)),
+            spec(4, placement={"numa_nodes": 2}),
+            "fewer than 2 cells have 2 CPUs free",
+            id="one-cell-too-few",
+        ),
+        pytest.param(
+            full("h1", PlacementRequest(3, 0)),
             spec(5, placement={"numa_cpus": (1, 4)}),
             None,
             id="each-part-somewhere",

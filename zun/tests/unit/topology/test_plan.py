@@ -428,6 +428,11 @@ def test_no_memory_asked_of_a_cell_without_memory():
     assert plan(topology, Usage(), PlacementRequest(1, 5)).mems == CpuSet("3")
 
 
+@pytest.mark.parametrize("memory", [cell(0, "0 1"), cell(0, "0 1", 0, pages={2048: 1})])
+def test_whoever_asks_for_no_memory_has_that_of_its_cell(memory):
+    assert plan(host(memory, cell(3, "2 3")), used(host(memory), "0"), PlacementRequest(1, 0)).mems == CpuSet("0")
+
+
 @pytest.mark.parametrize("request_", [
     PlacementRequest(10**9, 1),
     PlacementRequest(1, 10**18),

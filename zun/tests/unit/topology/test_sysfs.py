@@ -56,6 +56,12 @@ def test_the_same_machine_in_other_words(found, machine):
     assert topology.notes == ()
 
 
+def test_bitmaps_of_several_words(found):
+    nodes = {0: {"cpus": "0-1,40-41"}}
+    topology = found({"online": "0-1,40-41", "lists": False, "cores": ["0,40", "1,41"], "nodes": nodes})
+    assert topology.cell(0).siblings == (CpuSet("0,40"), CpuSet("1,41"))
+
+
 def test_takes_a_text_or_a_path(tmp_path):
     build(tmp_path, PLAIN)
     assert discover(str(tmp_path)) == discover(tmp_path) == EXPECTED
@@ -246,25 +252,25 @@ def test_distances_of_one_node_are_none(found):
     assert topology.cell(4).distances == {}
 
 
-@pytest.mark.parametrize(("row", "files", "distances", "noted"), [
-    pytest.param("21 10", {}, {0: 21, 1: 10}, False, id="as-long-as-the-nodes"),
-    pytest.param("21 10 33", {f"{NODE}/possible": "0-2"}, {0: 21, 1: 10}, False, id="of-possible-nodes"),
-    pytest.param("33 10 21", {f"{NODE}/online": "0-1,7", f"{NODE}/possible": "0-7"}, {0: 33, 1: 10}, False,
+@pytest.mark.parametrize(("row", "files", "distances", "note"), [
+    pytest.param("21 10", {}, {0: 21, 1: 10}, None, id="as-long-as-the-nodes"),
+    pytest.param("21 10 33", {f"{NODE}/possible": "0-2"}, {0: 21, 1: 10}, None, id="of-possible-nodes"),
+    pytest.param("33 10 21", {f"{NODE}/online": "0-1,7", f"{NODE}/possible": "0-7"}, {0: 33, 1: 10}, None,
                  id="of-online-nodes-without-a-folder"),
-    pytest.param("21 10 33 34", {}, {0: 21, 1: 10}, False, id="longer-than-any-list"),
-    pytest.param("10", {f"{NODE}/has_memory": "0"}, {}, True, id="of-a-list-that-lacks-the-node"),
-    pytest.param("21", {}, {}, True, id="too-short"),
-    pytest.param("21 x", {}, {}, True, id="no-numbers"),
-    pytest.param("0 0", {}, {}, True, id="zeros"),
-    pytest.param("", {}, {}, True, id="empty"),
-    pytest.param("10 21", {}, {}, True, id="of-another-node"),
-    pytest.param("10 10", {}, {0: 10, 1: 10}, False, id="all-equally-near"),
+    pytest.param("21 10 33 34", {}, {0: 21, 1: 10}, None, id="longer-than-any-list"),
+    pytest.param("10", {f"{NODE}/has_memory": "0"}, {}, "has 1 distances for 2", id="of-a-list-that-lacks-the-node"),
+    pytest.param("21", {}, {}, "has 1 distances for 2 nodes", id="too-short"),
+    pytest.param("21 x", {}, {}, "is not understood", id="no-numbers"),
+    pytest.param("0 0", {}, {}, "has a distance of 0", id="zeros"),
+    pytest.param("", {}, {}, "nothing is known of the distances", id="empty"),
+    pytest.param("10 21", {}, {}, "another node nearer", id="of-another-node"),
+    pytest.param("10 10", {}, {0: 10, 1: 10}, None, id="all-equally-near"),
 ])
-def test_distance_rows(found, row, files, distances, noted):
+def test_distance_rows(found, row, files, distances, note):
     topology = found(changed(files={f"{NODE}/node1/distance": f"{row}\n", **files}))
     assert topology.cell(1).distances == distances
     assert topology.cell(0).distances == {0: 10, 1: 21}
-    assert bool(topology.notes) == noted
+    assert bool(topology.notes) == bool(note) and (note or "") in " ".join(topology.notes)
 
 
 def test_distances_of_some_nodes_only_leave_a_note(found):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import pickle
 import random
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -17,6 +17,7 @@ from zun.topology import (
     ClaimConflict,
     CpuSet,
     HostTopology,
+    NUMACell,
     PlacementRequest,
     Plan,
     Usage,
@@ -50,6 +51,8 @@ def test_no_cpu_twice():
     with pytest.raises(ClaimConflict):
         Usage([("a", holding("0", SMT)), ("b", holding("0", SMT))])
     assert usage == used(SMT, "0-3"), "a refused claim leaves nothing behind"
+    with pytest.raises(ClaimConflict, match="CPUs 3-4 are held by c0"):  # and by another, who has a higher one
+        used(SMT, "0-3", "4").with_claim("b", holding("3-4", SMT))
 
 
 def test_one_owner_one_claim():
@@ -238,6 +241,48 @@ def test_everything_goes_through_json_and_comes_back():
             assert back.to_dict() == answer.to_dict(), "what is for information only comes back too"
 
 
+def test_a_record_has_every_field():
+    there = NUMACell(3, CpuSet("0-1"), (CpuSet("0-1"),), (CpuSet("0-1"),), 5, {3: 11}, {2048: 1}, CpuSet("3"))
+    sets = {name: CpuSet(str(cpu)) for cpu, name in enumerate(
+        ("offline", "isolated", "exposed", "exposed_l3", "exposed_nodes", "reserved", "dedicated_set", "shared_set")
+    )}
+    whole = host(
+        there, sockets=(CpuSet("0"),), page_kib=64, notes=("odd",), reserved_memory_mib={3: 1},
+        cpu_allocation_ratio=4.0, ram_allocation_ratio=1.5, strategy="spread", **sets,
+    )
+    assert HostTopology.from_dict(json.loads(json.dumps(whole.to_dict()))) == whole
+    untold = [each.name for each in fields(whole) if getattr(whole, each.name) == getattr(host(), each.name)]
+    assert untold == ["pool_beyond", "_views"]
+
+
+@pytest.mark.parametrize(("cells", "settings", "words"), [
+    ([NUMACell(1), NUMACell(1)], {}, "the same id"),
+    ([NUMACell(1, CpuSet("0-1")), NUMACell(2, CpuSet("1"))], {}, "CPUs 1 are in two cells"),
+    ([], {"cpu_allocation_ratio": 0.0}, "cpu_allocation_ratio must be a positive number"),
+    ([], {"ram_allocation_ratio": float("inf")}, "ram_allocation_ratio must be a positive number"),
+])
+def test_what_contradicts_itself_is_no_host(cells, settings, words):
+    with pytest.raises(ValueError, match=words):
+        host(*cells, **settings)
+
+
+@pytest.mark.parametrize(("values", "words"), [
+    ((-1,), "is negative"),
+    ((0, CpuSet("0-2"), (CpuSet("0-1"), CpuSet("1-2"))), "CPUs 1 of cell 0 are in two cores"),
+    ((0, CpuSet(), (), (), -1), "negative amount"),
+    ((0, CpuSet(), (), (), 5, {}, {0: 1}), "negative amount"),
+    ((0, CpuSet(), (), (), 5, {}, {2048: -1}), "negative amount"),
+])
+def test_what_contradicts_itself_is_no_cell(values, words):
+    with pytest.raises(ValueError, match=words):
+        NUMACell(*values)
+
+
+def test_what_a_record_of_a_host_does_not_say_is_as_if_nobody_had_said_it():
+    least = {"cells": [{"id": 3, "cpus": "0-1", "memory_mib": 5}]}
+    assert HostTopology.from_dict(least) == host(NUMACell(3, CpuSet("0-1"), memory_mib=5))
+
+
 def test_the_record_of_a_plan():
     topology = smt_host(1, 4)
     answer = plan(topology, used(topology, "6"), PlacementRequest(2, 100, thread_policy="isolate"))
@@ -252,4 +297,4 @@ def test_the_record_of_a_plan():
     extra = {**answer.to_dict(), "cpuset_cpus": "0,2", "cpuset_mems": "0"}
     assert Plan.from_dict(extra) == answer
     least = {"cpu_policy": "dedicated", "cells": [{"node": 0, "cpuset_cpu": "0,2", "cpuset_mem": 100}]}
-    assert Plan.from_dict(least).cpus == CpuSet("0,2")
+    assert Plan.from_dict(least) == Plan({0: CellShare(CpuSet("0,2"), 100)})
