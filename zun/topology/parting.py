@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from zun.topology.allocator import plan
 from zun.topology.cells import HostTopology
+from zun.topology.cpuset import NO_CPUS
 from zun.topology.placement import CellShare, Plan
 from zun.topology.refusal import Refusal
 from zun.topology.request import PlacementRequest
@@ -26,6 +27,8 @@ def parted(topology: HostTopology, whole: Plan, requests: Sequence[tuple[float, 
     """
     if not whole.dedicated:
         return tuple(_share(whole, cpus, memory) for cpus, memory in requests)
+    # What it holds is its own, also where the operator would not give it any more by now.
+    topology = replace(topology, dedicated_set=whole.cpus, shared_set=None, reserved=NO_CPUS, isolated=NO_CPUS)
     usage = Usage().with_claim(_OTHERS, _all_but(topology, whole))
     parts: dict[int, Plan] = {}
     for position in sorted(range(len(requests)), key=lambda each: (-requests[each][0], -requests[each][1], each)):
@@ -35,13 +38,8 @@ def parted(topology: HostTopology, whole: Plan, requests: Sequence[tuple[float, 
 
 
 def _part(topology: HostTopology, usage: Usage, whole: Plan, cpus: float, memory: int) -> Plan:
-    request = PlacementRequest(
-        cpus=cpus,
-        memory_mib=memory,
-        numa_affinity="prefer",
-        # What a grade withholds belongs to the whole; within it there are no strangers.
-        isolation="isolated" if whole.isolation == "isolated" else "thread",
-    )
+    # No isolation: what a grade withholds belongs to the whole, and within it there are no strangers.
+    request = PlacementRequest(cpus=cpus, memory_mib=memory, numa_affinity="prefer")
     answer = plan(topology, usage, request)
     if isinstance(answer, Refusal):
         answer = plan(topology, usage, replace(request, numa_affinity="none", mempolicy="preferred"))

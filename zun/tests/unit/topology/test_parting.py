@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,6 +44,19 @@ def test_others_on_the_host_do_not_matter():
     usage = used(SMT, "0-5")
     whole = plan(SMT, usage, PlacementRequest(2, 100))
     assert [part.cpus for part in parted(SMT, whole, [(1, 50), (1, 50)])] == [CpuSet("6"), CpuSet("7")]
+
+
+@pytest.mark.parametrize(("isolated", "isolation", "settings"), [
+    pytest.param("", "thread", {"dedicated_set": CpuSet("4-15")}, id="another-dedicated-set"),
+    pytest.param("", "thread", {"shared_set": CpuSet("0-3")}, id="in-the-shared-set"),
+    pytest.param("", "thread", {"reserved_cpus": CpuSet("0")}, id="reserved"),
+    pytest.param("0-3", "thread", {}, id="isolated-by-the-kernel"),
+    pytest.param("", "isolated", {}, id="isolated-no-longer"),
+])
+def test_what_the_operator_would_not_give_any_more_is_still_the_whole_s(isolated, isolation, settings):
+    host = replace(SMT, isolated=CpuSet(isolated)).configured(**settings)
+    whole = Plan({0: CellShare(CpuSet("0-3"), 100)}, isolation=isolation)
+    assert [part.cpus for part in parted(host, whole, [(2, 50), (2, 50)])] == [CpuSet("0-1"), CpuSet("2-3")]
 
 
 def test_without_memory_of_its_own_it_has_the_nodes_of_all():
