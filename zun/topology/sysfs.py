@@ -66,9 +66,7 @@ def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) ->
         offline=offline,
         isolated=_isolated(tree, online | offline) & usable,
         exposed=union(core & usable for core in cores if not any(core <= cell.cpus for cell in cells)),
-        exposed_l3=union(
-            cache & usable for cache in caches if not any(cache & online <= cell.cpus for cell in cells)
-        )
+        exposed_l3=union(cache & usable for cache in caches if not any(cache <= cell.cpus for cell in cells))
         # CPUs without an L3 share one with all such CPUs of their node.
         | (cut & usable - union(caches)),
         exposed_nodes=cut & usable,

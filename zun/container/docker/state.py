@@ -42,7 +42,7 @@ def runtime_state(inspected: Mapping[str, Any], current: Status | str | None) ->
 
 def _cap(config: Mapping[str, Any]) -> float | None:
     """What ``docker update --cpus`` has set, else a quota, less than nothing once it was taken off."""
-    if nano := config.get("NanoCpus") or 0:
+    if nano := config.get("NanoCpus"):
         return float(nano / 1_000_000_000)
     if (quota := config.get("CpuQuota") or 0) > 0:
         return float(quota / (config.get("CpuPeriod") or QUOTA_PERIOD_US))

@@ -29,7 +29,7 @@ from zun.tests.unit.compute.agent import COLUMNS, Agent
 from zun.tests.unit.compute.ledger import Books
 from zun.tests.unit.db.rows import clear, together
 from zun.tests.unit.scheduler.hosts import machines, placements, without_cpus
-from zun.topology import CpuSet, HostTopology, Isolation, Plan, Refusal, Usage, plan
+from zun.topology import CellShare, CpuSet, HostTopology, Isolation, Plan, Refusal, Usage, plan
 
 pytestmark = pytest.mark.usefixtures("database")
 CONTEXT = RequestContext(user_id="alice", project_id="demo", roles=["member"])
@@ -507,6 +507,15 @@ def test_who_holds_all_that_was_the_pool_can_be_resized_without_more_cpus(contex
     assert (len(new.cpus), new.memory_mib) == (cpu or 4, memory or 16) and new.cpus <= old.cpus
 
 
+def test_two_may_be_resized_at_once(agent):
+    (first, _, one), (second, _, other) = grown(agent), grown(agent)
+    assert agent.tracker.usage.held_cpus == one.cpus | other.cpus and not one.cpus & other.cpus
+    agent.tracker.hold(first.uuid, one)
+    assert agent.tracker.disagrees(second.uuid, other)
+    agent.tracker.hold(second.uuid, other)
+    assert agent.tracker.usage.owners == (first.uuid, second.uuid)
+
+
 def test_what_is_released_in_the_middle_of_a_resize_is_free_whole(agent):
     container, _, _ = grown(agent)
     agent.tracker.release(container.uuid)
@@ -529,6 +538,16 @@ def test_members_run_on_what_their_capsule_holds(agent):
     assert [other.tracker.may_run(each.uuid) for each in (capsule, member, stray)] == [True, True, False]
     other.tracker.release(capsule.uuid)
     assert not other.tracker.may_run(member.uuid)
+    agent.tracker.admit(member.uuid, capsule.uuid)
+    assert agent.tracker.may_run(member.uuid)
+
+
+def test_a_claim_keeps_to_the_limits(agent):
+    proposed = Plan({1: CellShare(CpuSet("6-7"), 16)})
+    _, held = agent.claim({"cpuset": proposed.to_dict()}, cpu_policy="dedicated", cpu=2.0, memory=16)
+    assert held.cells == proposed.cells
+    with pytest.raises(exceptions.ClaimRefused, match="free disk 5 GiB < requested 6 GiB"):
+        agent.claim({"disk": 5}, disk=6)
 
 
 def test_rebuilt_from_rows_it_is_what_it_was(agent):

@@ -191,6 +191,11 @@ def settled(case):
             id="what-isolation-keeps-stays-kept",
         ),
         case(
+            dedicated("0-1", withheld="2-3"), PlacementRequest(1, 64, isolation="node"), "0", withheld="1-3",
+            topology=MACHINE.configured(dedicated_set=CpuSet("0-2,4-7"), shared_set=CpuSet("3")),
+            id="also-of-the-pool",
+        ),
+        case(
             dedicated("2-3", withheld="0-1"), PlacementRequest(1, 64, isolation="l3"), "2", withheld="0-1,3",
             id="not-what-was-kept-idle-but-what-it-ran-on",
         ),
@@ -248,6 +253,11 @@ def settled(case):
             dedicated("0-2"), PlacementRequest(4, 64), "0-3", others=[shared(cell=1)],
             topology=MACHINE.configured(dedicated_set=CpuSet("0-7"), shared_set=CpuSet("8")),
             id="more-where-the-pool-has-lost-its-cpus-and-others-of-another-cell-are-left-to-it",
+        ),
+        case(
+            dedicated("0-2"), PlacementRequest(4, 64), "0-3", others=[dedicated("4-6", 0, cell=1), shared(cell=1)],
+            topology=MACHINE.configured(dedicated_set=CpuSet("0-6"), shared_set=CpuSet("7")),
+            id="more-where-the-pool-is-on-another-cell",
         ),
         case(
             dedicated("0-2"), PlacementRequest(2, 64), "0-1", others=[shared(3.0)],

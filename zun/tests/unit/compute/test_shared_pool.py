@@ -39,6 +39,10 @@ SHARED_BOTH = Plan({0: CellShare(shared=1.0), 1: CellShare(shared=1.0)}, "shared
             Usage({"a": Plan({0: CellShare(cpus=CpuSet("0"), withheld=CpuSet("1"))})}), SHARED_0, "2-3", id="kept-idle"
         ),
         pytest.param(Usage({"other": SHARED_0}), SHARED_0, "0-3", id="shared-ones-share"),
+        pytest.param(
+            Usage(), Plan({0: CellShare(shared=1.0), 1: CellShare(memory_mib=64)}, "shared"), "0-3",
+            id="not-where-it-has-only-memory",
+        ),
         pytest.param(Usage(), Plan({0: CellShare(shared=1.0), 9: CellShare(shared=1.0)}, "shared"), "0-3",
                      id="one-of-its-cells-is-gone"),
         pytest.param(Usage({"a": own("0")}), Plan({9: CellShare(shared=1.0)}, "shared"), "1-7", id="its-cell-is-gone"),
@@ -156,6 +160,15 @@ def test_who_does_not_leave_keeps_the_dedicated_one_from_starting(agent):
     )
 
 
+def test_nor_is_it_ready(agent):
+    """As when it is started again later."""
+    shared = agent.run_shared()
+    agent.driver.disobey(shared.uuid, cpus="0-3")
+    container, cpus = agent.claim_dedicated(2)
+    with pytest.raises(exceptions.PinningMismatch):
+        agent.pool.ready(container, own(str(cpus)))
+
+
 def test_who_did_not_leave_is_asked_again_as_long_as_it_stays(agent):
     """Two dedicated containers may have claimed before either asked: neither may start."""
     shared = agent.run_shared()
@@ -192,6 +205,10 @@ def test_a_widening_that_was_done_though_the_answer_was_an_error_is_taken_back(a
     assert cpus <= agent.runs_on(shared)
     _, again = agent.claim_dedicated(2)
     assert again == cpus
+    agent.driver.disobey(shared.uuid, cpus="0-3")
+    with pytest.raises(exceptions.PinningMismatch):
+        agent.pool.settle()
+    agent.driver.disobey(shared.uuid)
     agent.pool.settle()
     assert not agent.runs_on(shared) & cpus
 
@@ -293,6 +310,15 @@ def test_who_is_gone_is_forgotten(agent):
     assert set(agent.pool.current()) == {other.uuid}
     agent.pool.leave(other.uuid)
     agent.pool.leave(other.uuid)
+    assert agent.pool.current() == {}
+
+
+def test_who_is_just_being_removed_by_the_runtime_is_forgotten(agent):
+    shared = agent.run_shared()
+    agent.driver.before("update", lambda _: agent.driver.delete(shared, force=True))
+    agent.driver.fail("update", exceptions.Conflict("it is marked for removal"))
+    agent.claim_dedicated(2)
+    agent.pool.settle()
     assert agent.pool.current() == {}
 
 

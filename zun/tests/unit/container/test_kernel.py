@@ -3,10 +3,12 @@
 
 import pathlib
 import shutil
+from unittest.mock import Mock
 
 import pytest
 
 from zun.common import exceptions
+from zun.container.docker import kernel
 from zun.container.docker.client import Engine, Settings
 from zun.container.docker.kernel import DockerKernel, kernel_view
 from zun.container.driver import KernelView, RuntimeState
@@ -159,6 +161,12 @@ def test_process_that_ends_meanwhile(machine: Machine) -> None:
     shutil.rmtree(machine.root / f"sys/fs/cgroup/cpuset/docker/{ID}")
     assert driver_view(machine) is None
     shutil.rmtree(machine.root / f"proc/{PID}")
+    assert driver_view(machine) is None
+
+
+def test_process_of_which_the_kernel_says_while_it_is_read_that_it_is_gone(machine, monkeypatch) -> None:
+    """No tree of files does that: reading one of /proc fails with ESRCH."""
+    monkeypatch.setattr(kernel, "kernel_view", Mock(side_effect=ProcessLookupError))
     assert driver_view(machine) is None
 
 

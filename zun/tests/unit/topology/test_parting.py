@@ -65,13 +65,13 @@ def test_without_memory_of_its_own_it_has_the_nodes_of_all():
     assert [(str(part.cpus), str(part.mems)) for part in parts] == [("8-9", "1"), ("0-1", "1")]
 
 
-@pytest.mark.parametrize("memory", [0, 300])
-def test_shared(memory):
-    whole = plan(SMT, Usage(), PlacementRequest(3, 3 * memory, cpu_policy="shared"))
-    one, two = parted(SMT, whole, [(1, memory), (2, 2 * memory)])
+@pytest.mark.parametrize(("cpus", "memory"), [(1, 300), (1, 0), (0, 300)])
+def test_shared(cpus, memory):
+    whole = plan(SMT, Usage(), PlacementRequest(3 * cpus, 3 * memory, cpu_policy="shared"))
+    one, two = parted(SMT, whole, [(cpus, memory), (2 * cpus, 2 * memory)])
     assert one.cpu_cells == two.cpu_cells == whole.cpu_cells and one.mems == two.mems == whole.mems
     amounts = [(sum(share.shared for share in each.cells.values()), each.memory_mib) for each in (one, two)]
-    assert amounts == [(1.0, memory), (2.0, 2 * memory)]
+    assert amounts == [(cpus, memory), (2 * cpus, 2 * memory)]
 
 
 @proof(300)

@@ -267,6 +267,7 @@ def test_operator_sets(settings, dedicated, pool):
     topology = X86.configured(**settings)
     assert (str(topology.dedicated_cpus), str(topology.pool_cpus)) == (dedicated, pool)
     assert str(Usage().shared_pool(topology)) == pool
+    assert topology.without_shared_set().dedicated_cpus == topology.dedicated_cpus
     answer = plan(topology, Usage(), PlacementRequest(1, 10))
     assert answer.cpus <= CpuSet(dedicated) if dedicated else answer.code == "no-cpus"
 
@@ -297,6 +298,7 @@ def test_a_core_with_threads_outside_our_limits_is_never_whole(cores, policy, wa
     topology = host(cell(0, cores), exposed=CpuSet("0"))
     answer = plan(topology, Usage(), PlacementRequest(wanted, 10, thread_policy=policy))
     assert given(answer) == "cores"
+    assert isinstance(plan(topology, Usage(), PlacementRequest(wanted - 1, 10, thread_policy=policy)), Plan)
     every = PlacementRequest(len(topology.cpus), 10)
     assert given(plan(topology, Usage(), every)) == {0: str(topology.cpus)}
 
@@ -333,7 +335,9 @@ def test_single_threads_that_the_pool_cannot_give_are_no_part_of_any_l3_group(cp
     assert given(plan(topology, usage, PlacementRequest(cpus, 10))) == expected
 
 
-@pytest.mark.parametrize(("reserved", "expected"), [(100, {0: 50, 1: 50}), ({1: 30}, {1: 30}), (0, {})])
+@pytest.mark.parametrize(("reserved", "expected"), [
+    (100, {0: 50, 1: 50}), (2000, {0: 1000, 1: 1000}), ({1: 30}, {1: 30}), (0, {}),
+])
 def test_reserved_memory(reserved, expected):
     topology = X86.configured(reserved_memory_mib=reserved)
     assert topology.reserved_memory_mib == expected

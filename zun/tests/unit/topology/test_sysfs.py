@@ -423,6 +423,13 @@ def test_limits_of_the_process(found, files):
     assert refused.code == "cores"
 
 
+def test_a_whole_cache_of_a_node_that_is_not_ours_as_a_whole(found):
+    part = {"proc/self/status": STATUS.format("0-2", "0")}
+    caches = {"online": "0-3", "l3": ["0-1", "2-3"], "nodes": {0: {"cpus": "0-3"}}}
+    limited = found({**caches, "files": part}, process_limits=True)
+    assert (limited.exposed_l3, limited.exposed_nodes) == (CpuSet("2"), CpuSet("0-2"))
+
+
 @pytest.mark.parametrize("files", [
     pytest.param({}, id="no-files"),
     pytest.param({"proc/mounts": V2, "proc/self/cgroup": "0::/\n"}, id="controller-not-there"),

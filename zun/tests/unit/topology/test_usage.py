@@ -109,6 +109,31 @@ def test_memory_beside_a_pool_that_has_promised_more_than_it_has_now():
     assert usage.fits(smaller, demanding({1: 0.1})).code == "shared-pool"
 
 
+def test_memory_that_is_over_full_keeps_nobody_from_its_cell_who_asks_for_none():
+    assert used(SMT, "0", memory_mib=5000).fits(SMT, holding("1", SMT)) is None
+
+
+def test_the_pool_keeps_no_cpu_for_shared_containers_that_are_gone():
+    memory_only = Plan({0: CellShare(memory_mib=10, shared=1.0), 1: CellShare(memory_mib=10)}, "shared")
+    usage = Usage().with_claim("s", memory_only)
+    assert plan(SMT, usage, PlacementRequest(8, 10)).cpus == CpuSet("8-15"), "nor for one that has memory there"
+    assert plan(SMT, usage.without("s"), PlacementRequest(16, 10, numa_nodes=2)).cpus == CpuSet("0-15")
+
+
+def test_where_the_pool_is_gone_whoever_was_on_it_keeps_a_cpu_and_nobody_comes_to_it():
+    lost = SMT.configured(dedicated_set=CpuSet("0-15"), shared_set=CpuSet("64"))
+    usage = Usage().with_claim("s", demanding({0: 1.0}))
+    assert usage.fits(lost, holding("0-7", SMT)).code == "shared-floor"
+    assert usage.fits(lost, holding("8-15", SMT)) is None
+    assert usage.fits(lost, demanding({1: 1.0})).code == "shared-pool"
+
+
+def test_whoever_has_lost_the_cpus_of_his_cell_keeps_one_of_one_other_cell():
+    topology = host(cell(0), cell(1, "0 1"), cell(2, "2 3"))
+    usage = Usage().with_claim("s", demanding({0: 1.0}))
+    assert plan(topology, usage, PlacementRequest(2, 10)).cpus == CpuSet("2-3")
+
+
 def test_fits_on_a_host_that_changed():
     claim = holding("0", SMT, memory_mib=10)
     without_cpus = host(cell(0, "", 1000), cell(1, "8 9"))
@@ -253,6 +278,12 @@ def test_a_record_has_every_field():
     assert HostTopology.from_dict(json.loads(json.dumps(whole.to_dict()))) == whole
     untold = [each.name for each in fields(whole) if getattr(whole, each.name) == getattr(host(), each.name)]
     assert untold == ["pool_beyond", "_views"]
+    share = CellShare(CpuSet("0"), 5, CpuSet("1"), {2048: 2}, 1.5, CpuSet("7"))
+    claim = Plan({3: share}, "shared", 7, CpuSet("4"), "core")
+    again = Plan.from_dict(json.loads(json.dumps(claim.to_dict())))
+    assert (again, again.mems, again.cells[3].pages, again.cells[3].pinned) == (
+        claim, CpuSet("4"), {2048: 2}, CpuSet("7")
+    )
 
 
 @pytest.mark.parametrize(("cells", "settings", "words"), [
