@@ -77,10 +77,9 @@ def keep_problem(keep: CpuSet, held: Plan | None, cpus: float | None) -> str | N
 def shared_cpus_left(view: HostView, usage: Usage, ratio: Fraction | None) -> int:
     """Demand that the shared pools of all cells still take together, in millionths of a CPU.
 
-    ``ratio`` is for another ``cpu_allocation_ratio`` than the host's. A cell that was promised more takes nothing from
-    the others.
+    ``ratio`` is for another ``cpu_allocation_ratio`` than the host's.
     """
-    return sum(max(0, usage.shared_room(view, cell, ratio)) for cell in view.cells)
+    return sum(usage.shared_room(view, cell, ratio) for cell in view.cells)
 
 
 def shared_memory_left(view: HostView, usage: Usage, ratio: Fraction | None) -> int:

@@ -143,14 +143,17 @@ class Usage:
             cores=tuple(CpuSet.from_mask(c) for c in cell.cores if c in cell.whole and not c & self._held),
             memory_mib=memory,
             pages=pages,
-            shared=max(0, self.shared_room(view, cell)) / MICRO,
+            shared=self.shared_room(view, cell) / MICRO,
         )
 
     def shared_room(self, view: HostView, cell: CellView, ratio: Fraction | None = None) -> int:
-        """Demand the pool of ``cell`` still takes, in millionths of a CPU; ``ratio`` is for another than the host's."""
+        """Demand the pool of ``cell`` still takes, in millionths of a CPU; ``ratio`` is for another than the host's.
+
+        Of a pool that has promised more than it has nothing is left: who has memory only there asks no more.
+        """
         pool = (cell.pool & ~self._held).bit_count()
         ratio = ratio or view.cpu_ratio
-        return pool * MICRO * ratio.numerator // ratio.denominator - self._demand.get(cell.id, 0)
+        return max(0, pool * MICRO * ratio.numerator // ratio.denominator - self._demand.get(cell.id, 0))
 
     def demand(self, cell_id: int) -> int:
         """Shared demand booked on a cell, in millionths of a CPU."""
@@ -217,8 +220,7 @@ class Usage:
             return None
         cell = view.cells[view.index[node]]
         if plan.cpu_policy == "shared":
-            # Of a pool that has promised more than it has nothing is left: who has memory only there asks no more.
-            wanted, room = round(share.shared * MICRO), max(0, self.shared_room(view, cell))
+            wanted, room = round(share.shared * MICRO), self.shared_room(view, cell)
             if wanted > room:
                 left = f"{room / MICRO:g} CPUs left of {share.shared:g}"
                 return RefusalCode.SHARED_POOL, f"the shared pool of cell {node} has {left}"

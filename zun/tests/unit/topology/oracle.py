@@ -202,7 +202,7 @@ class Host:
         return (crowd, 0, 0, 0, 0, self.sign * (room - amount)), frozenset(pool), frozenset()
 
     def shared_room(self, cell_id: int) -> int:
-        return floor(len(self.pool[cell_id]) * MICRO * self.cpu_ratio) - self.demand[cell_id]
+        return max(0, floor(len(self.pool[cell_id]) * MICRO * self.cpu_ratio) - self.demand[cell_id])
 
     def capacity(self, cell_id: int) -> int:
         if not self.dedicated:

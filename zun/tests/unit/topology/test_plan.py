@@ -335,6 +335,17 @@ def test_single_threads_that_the_pool_cannot_give_are_no_part_of_any_l3_group(cp
     assert given(plan(topology, usage, PlacementRequest(cpus, 10))) == expected
 
 
+def test_memory_beside_a_pool_that_promised_more_than_it_has():
+    """Its CPUs went offline, or the ratio is a lower one by now: it gives memory to who has CPUs elsewhere."""
+    topology = host(cell(0, "0 1"), cell(1, "2"))
+    usage = Usage().with_claim("before", demanding({1: 1.6}))
+    answer = plan(topology, usage, PlacementRequest(1.5, 1600, cpu_policy="shared"))
+    assert isinstance(answer, Plan)
+    assert {node: share.shared for node, share in answer.cells.items()} == {0: 1.5, 1: 0}
+    assert sum(share.memory_mib for share in answer.cells.values()) == 1600
+    assert usage.fits(topology, answer) is None
+
+
 @pytest.mark.parametrize(("reserved", "expected"), [
     (100, {0: 50, 1: 50}), (2000, {0: 1000, 1: 1000}), ({1: 30}, {1: 30}), (0, {}),
 ])
