@@ -654,6 +654,9 @@ def test_no_request_asks_for_a_device_yet():
             id="each-part-somewhere",
         ),
         pytest.param(host(), spec(6, placement={"numa_affinity": "prefer"}), None, id="any-split-will-do"),
+        pytest.param(
+            host(topology=replace(machine(), isolated=CpuSet("0-7"))), isolated(4), None, id="isolated-are-not-counted"
+        ),
         pytest.param(host(), spec(1, 5000, placement={"mempolicy": "preferred"}), None, id="memory-from-elsewhere"),
         pytest.param(
             full("h1", shared(1.5), topology=machine(cells=1)),
