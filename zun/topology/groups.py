@@ -198,8 +198,8 @@ class MixedGroups:
     """
 
     __slots__ = ("_budget", "_choices_of", "_field", "_firsts", "_groups", "_halves", "_kinds", "_largest",
-                 "_layers", "_policy", "_prices", "_row", "_rows", "_sets", "_size", "_slack", "_smallest", "_spread",
-                 "_steps", "_unpaid", "_width")
+                 "_layers", "_policy", "_prices", "_row", "_rows", "_sets", "_size", "_smallest", "_spread",
+                 "_steps", "_units", "_unpaid", "_width")
 
     def __init__(
         self, sorts: Sequence[Sort], policy: str, groups: GroupList, spread: bool, budget: int, prices: Sequence[int]
@@ -212,14 +212,15 @@ class MixedGroups:
         largest: int = max(sizes)
         self._smallest, self._largest = smallest, largest
         above = [size - smallest for size in sizes]
-        self._slack = above if policy != "isolate" else [largest - size for size in sizes]
         self._unpaid = 2 * _sum(counts, paid) > _sum(counts, sizes)
         if self._unpaid:
             paid = tuple(map(sub, sizes, paid))
         self._row = row = _sum(counts, paid) + 1
         self._width = width = (_sum(counts, above) + 1) * row
         self._rows, self._size = sum(counts) + 1, len(groups.masks)
-        self._field = (self._rows * largest).bit_length()
+        self._field = field = (self._rows * largest).bit_length()
+        slack = above if policy != "isolate" else [largest - size for size in sizes]
+        self._units = [each << field | 1 for each in slack]
         self._kinds = kinds_of(self._firsts, groups.masks)
         amounts = tuple([threads * row + own for threads, own in zip(above, paid, strict=True)])
         self._steps = [steps(kind, amounts, width) for kind in self._kinds]
@@ -332,8 +333,8 @@ class MixedGroups:
     def _in_halves(self) -> tuple[list[list[int]], list[list[int]]]:
         """Every choice out of the first and out of the other groups, by number."""
         (masks, _, frees), kinds, size = self._groups, self._kinds, self._size
-        field, slack = self._field, self._slack
-        one = sum(frees) + 1 << size + 2 * field  # is added for each group while choices are made
+        free_bit, units = size + 2 * self._field, self._units
+        one = sum(frees) + 1 << free_bit  # is added for each group while choices are made
         chains: list[list[int]] = []
         last: dict[Hashable, tuple[int, list[int]]] = {}
         for position, kind in enumerate(zip(frees, kinds, self._prices or frees, strict=True)):
@@ -343,8 +344,7 @@ class MixedGroups:
             else:
                 chain = [0]
                 chains.append(chain)
-            units = _sum(kinds[position], slack) << field | sum(kinds[position])
-            code = (frees[position] << 2 * field | units) << size | 1 << position
+            code = frees[position] << free_bit | _sum(kinds[position], units) << size | 1 << position
             chain.append(chain[-1] + one + code)
             last[kind] = mask, chain
         half = len(chains) // 2
