@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -139,24 +139,20 @@ class Question:
                 missing -= units
         return found
 
-    def beyond(self, cells: Sequence[CellView]) -> list[tuple[int, int]]:
+    def beyond(self, cells: Sequence[CellView]) -> Iterator[tuple[int, int]]:
         """Where memory comes from that is not on ``cells``, nearest first: how far it is from them, and the node.
 
         From the nodes attached to them, for a ``preferred`` container from any.
         """
-        if len(cells) == 1:
-            (cell,) = cells
-            return [(cell.apart[node], node) for node in self.others(cell)]
         if self.strict:
-            return sorted([(cell.apart[node], node) for cell in cells for node in cell.nodes[1:]])
-        ids, working = {cell.id for cell in cells}, self.view.index
-        nearest = map(min, *[cell.apart.values() for cell in cells])
-        far = [(distance, node in working, node) for distance, node in zip(nearest, cells[0].apart, strict=True)]
-        return [(distance, node) for distance, _, node in sorted(far) if node not in ids]
-
-    def others(self, cell: CellView) -> tuple[int, ...]:
-        """``beyond`` one cell, without the distances."""
-        return cell.nodes[1:] if self.strict else cell.spill
+            yield from sorted([(cell.apart[node], node) for cell in cells for node in cell.nodes[1:]])
+            return
+        ways, seen = self.view.ways, {cell.id for cell in cells}
+        for position in sorted([position for cell in cells for position in cell.spill]):
+            way = ways[position]
+            if way[1] not in seen:
+                seen.add(way[1])
+                yield way
 
     def offer(self, cell: CellView, cpus: int, need: int) -> Offer | None:
         """The best this cell can do for a part, None when it cannot serve it."""

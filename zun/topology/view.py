@@ -70,7 +70,7 @@ class CellView(CpuView):
     nodes: tuple[int, ...]
     """Where its memory comes from: the cell itself, then the memory-only nodes attached to it, nearest first."""
     spill: tuple[int, ...]
-    """Every other node, nearest first, of equals those without CPUs: where ``preferred`` memory goes next."""
+    """Where ``preferred`` memory goes next: every other node, as a position in the ``ways`` of the host."""
     apart: Mapping[int, int]
     """Distance there plus distance back, by node id."""
 
@@ -82,6 +82,8 @@ class HostView:
     """Position in ``cells`` by cell id."""
     distances: tuple[tuple[int, ...], ...]
     """Distance there plus distance back, by position."""
+    ways: tuple[tuple[int, int], ...]
+    """How far some cell is from a node (there plus back) and the node, nearest first, of equals those without CPUs."""
     peers: tuple[int, ...]
     """By position, a mask of the earlier positions that are equally far from every other cell."""
     small_mib: Mapping[int, int]
@@ -131,6 +133,7 @@ def _build(topology: HostTopology, dedicated: int) -> HostView:
     pool = topology.pool_cpus.mask
     working = [cell for cell in topology.cells if cell.cpus]
     attached = _attach(topology, working)
+    ways = sorted({_way(cell, node) for cell in working for node in topology.cells if node is not cell})
     limits = _Limits(
         dedicated,
         pool,
@@ -140,8 +143,9 @@ def _build(topology: HostTopology, dedicated: int) -> HostView:
         topology.exposed_nodes.mask,
     )
     models: dict[_Cpus, CpuView] = {}
+    positions = {way: position for position, way in enumerate(ways)}
     cells = tuple(
-        _cell_view(index, cell, limits, attached[cell.id], topology.cells, models)
+        _cell_view(index, cell, limits, attached[cell.id], topology.cells, positions, models)
         for index, cell in enumerate(working)
     )
     distances = tuple(tuple(a.apart[b.id] for b in cells) for a in cells)
@@ -149,6 +153,7 @@ def _build(topology: HostTopology, dedicated: int) -> HostView:
         cells=cells,
         index={cell.id: cell.index for cell in cells},
         distances=distances,
+        ways=tuple((distance, node) for distance, _, node in ways),
         peers=tuple(_peers(distances, position) for position in range(len(working))),
         small_mib={
             cell.id: max(0, cell.small_mib - topology.reserved_memory_mib.get(cell.id, 0))
@@ -190,13 +195,21 @@ def _attach(topology: HostTopology, working: list[NUMACell]) -> dict[int, tuple[
     return {cell: tuple(node for _, node in sorted(nodes)) for cell, nodes in attached.items()}
 
 
+_Way = tuple[int, bool, int]
+"""How far a node is, whether it has CPUs, and its id."""
+
+
+def _way(cell: NUMACell, node: NUMACell) -> _Way:
+    return _apart(cell, node), bool(node.cpus), node.id
+
+
 def _apart(a: NUMACell, b: NUMACell) -> int:
     return a.distance(b.id) + b.distance(a.id)
 
 
 def _cell_view(
     index: int, cell: NUMACell, limits: _Limits, attached: tuple[int, ...], nodes: Sequence[NUMACell],
-    models: dict[_Cpus, CpuView],
+    positions: Mapping[_Way, int], models: dict[_Cpus, CpuView],
 ) -> CellView:
     """``models`` are those of the cells before; a new one is added."""
     online = cell.cpus.mask
@@ -209,16 +222,14 @@ def _cell_view(
     if model is None:
         model = models[key] = _cpu_view(*key)
     caches = tuple([_moved(cache, base) for cache in model.caches])
-    apart = {node.id: _apart(cell, node) for node in nodes}
-    far = sorted([(apart[node.id], bool(node.cpus), node.id) for node in nodes if node is not cell])
     return CellView(
         index=index,
         id=cell.id,
         base=base,
         model=model,
         nodes=(cell.id, *attached),
-        spill=tuple([node for *_, node in far]),
-        apart=apart,
+        spill=tuple(sorted([positions[_way(cell, node)] for node in nodes if node is not cell])),
+        apart={node.id: _apart(cell, node) for node in nodes},
         dedicated=model.dedicated << base,
         pool=model.pool << base,
         everyone=model.everyone << base,
