@@ -9,7 +9,6 @@ from those with most CPUs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 
 from zun.topology.cost import AWAY, CACHES, CORE_LEFT, CORES, DISTANCE, PACK, REMOTE, mirrored
 from zun.topology.question import Drawn, Offer, Question, Taken, Teller
@@ -125,10 +124,9 @@ class Cover:
         return [cost << self.bits for cost in self.full], (least - saved - 1) << self.bits, spare
 
     def _leaf(self, chosen: Chosen, limit: int | None) -> int | None:
-        if sum([self.caps[c] for c in chosen]) < self.cpus or sum([self.reach[c] for c in chosen]) < self.need:
+        if _of(self.caps, chosen) < self.cpus or _of(self.reach, chosen) < self.need:
             return None
-        own = sum([self.own[c] for c in chosen])
-        low_cells = sum([self.low[c] for c in chosen])
+        own, low_cells = _of(self.own, chosen), _of(self.low, chosen)
         least: int | None = None
         enough = None if limit is None else (limit + low_cells >> self.bits) + 1
         drawn = self._drawn(chosen, self.need - own)
@@ -138,7 +136,7 @@ class Cover:
         if self.alone:
             least = self._given_by_one(chosen, drawn, memory, enough)
             return None if least is None else (least << self.bits) - low_cells
-        cost = memory + sum([self.idle[c] for c in chosen]) if self.idle else memory
+        cost = memory + _of(self.idle, chosen) if self.idle else memory
         for more, givers in self._givers(chosen, drawn):
             found = self._given(givers, cost + more, enough)
             if found is not None and (least is None or found < least):
@@ -159,7 +157,7 @@ class Cover:
     def _given(self, givers: Sequence[int], cost: int, enough: int | None) -> int | None:
         """``cost`` if the ``givers`` need not give all they can, None when it is certain to be ``enough`` or more."""
         caps, full = self.caps, self.full
-        kept = sum([caps[c] for c in givers]) - self.cpus
+        kept = _of(caps, givers) - self.cpus
         if not kept:
             return cost
         bounds, exact = self.spared.get(kept) or self._bound(kept)
@@ -179,7 +177,7 @@ class Cover:
 
     def _given_by_one(self, chosen: Chosen, drawn: Drawn, cost: int, enough: int | None) -> int | None:
         """``cost`` and that of the CPUs, all of one cell, None when it is certain to be ``enough`` or more."""
-        cost += sum([self.idle[c] for c in chosen])
+        cost += _of(self.idle, chosen)
         best = None
         for c in sorted([c for c in chosen if c in self.alone], key=self.alone.__getitem__):
             if enough is not None and cost + self.alone[c] >= enough:
@@ -192,12 +190,12 @@ class Cover:
     def _away_from(self, c: int, chosen: Chosen, drawn: Drawn) -> int:
         """What it costs if a cell gives CPUs that it is so far from the memory of ``chosen``, and what is ``drawn``."""
         row, own, far, missing = self.distances[c], self.own, 0, self.need
-        for distance, other in sorted([(row[other], other) for other in chosen]):
+        for other in sorted(chosen, key=row.__getitem__):
             units = own[other]
             if units >= missing:
-                far += missing * distance
+                far += missing * row[other]
                 break
-            far += units * distance
+            far += units * row[other]
             missing -= units
         if drawn:
             apart = self.cells[c].apart
@@ -220,11 +218,16 @@ class Cover:
         is once the one that may keep some, beside those that cost least, and of these (``by_ids``) have the lowest ids.
         """
         if not self.idle:
-            return [(sum([self.full[c] for c in chosen]), chosen)]
+            return [(_of(self.full, chosen), chosen)]
         caps = self.caps
-        amounts = sorted([caps[c] for c in chosen], reverse=True)
-        number = next(n for n, total in enumerate(accumulate(amounts), 1) if total >= self.cpus)
-        last = amounts[number - 1] if number > 1 else self.cpus
+        number, left = 0, self.cpus
+        for last in sorted([caps[c] for c in chosen], reverse=True):
+            number += 1
+            left -= last
+            if left <= 0:
+                break
+        if number == 1:
+            last = self.cpus
         able = [c for c in chosen if caps[c] >= last]
         more = {c: self.full[c] - self.idle[c] for c in able}
         if self.question.dedicated:  # a shared container runs on the pools of all of them
@@ -247,9 +250,9 @@ class Cover:
     def _offers(self, chosen: Chosen) -> list[Offer]:
         """What each chosen cell gives, with the best of the givers keeping what is not needed."""
         ways = []
-        drawn = self._drawn(chosen, self.need - sum([self.own[c] for c in chosen]))
+        drawn = self._drawn(chosen, self.need - _of(self.own, chosen))
         for more, givers in self._givers(chosen, drawn, by_ids=True):
-            kept = sum([self.caps[c] for c in givers]) - self.cpus
+            kept = _of(self.caps, givers) - self.cpus
             for last in givers if kept else givers[:1]:
                 amounts = [self.caps[c] - (kept if c == last else 0) if c in givers else 0 for c in chosen]
                 ways.append((more + self._cost(last, self.caps[last] - kept) - self.full[last], amounts))
@@ -280,6 +283,10 @@ class Cover:
 
     def _taken(self, chosen: Chosen) -> list[Taken]:
         return [Taken(self.cells[c], offer) for c, offer in zip(chosen, self._offers(chosen), strict=True)]
+
+
+def _of(amounts: Sequence[int], chosen: Sequence[int]) -> int:
+    return sum(map(amounts.__getitem__, chosen))
 
 
 def _top(amounts: Sequence[int], count: int) -> int:
