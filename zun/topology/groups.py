@@ -9,10 +9,10 @@ shift adds a group to every choice there is, and one mask finds those that serve
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
-from operator import mul, sub
+from operator import itemgetter, mul, sub
 from typing import NamedTuple
 
 from zun.topology.threads import Threads, Units, columns, kinds_of, steps, with_some
@@ -20,6 +20,10 @@ from zun.topology.threads import Threads, Units, columns, kinds_of, steps, with_
 Best = tuple[int, int, int, int]
 """What the best choices of so many groups have in common: cores, threads left over or withheld on these, free CPUs in
 the chosen groups, and what tells ``unions`` which choices they are (place)."""
+
+
+FEW_GROUPS = 8
+"""Up to here it is quicker to list all choices at once, 256 at most, than those of so many groups one by one."""
 
 
 class GroupList(NamedTuple):
@@ -208,25 +212,29 @@ class MixedGroups:
         self._policy, self._spread, self._groups, self._budget, self._prices = policy, spread, groups, budget, prices
         sizes, paid, self._firsts = zip(*sorts, strict=True)
         counts = [*map(int.bit_count, self._firsts)]
+        cores, threads, price = sum(counts), _sum(counts, sizes), _sum(counts, paid)
         smallest: int = min(sizes)
         largest: int = max(sizes)
         self._smallest, self._largest = smallest, largest
         above = [size - smallest for size in sizes]
-        self._unpaid = 2 * _sum(counts, paid) > _sum(counts, sizes)
+        self._unpaid = 2 * price > threads
         if self._unpaid:
-            paid = tuple(map(sub, sizes, paid))
-        self._row = row = _sum(counts, paid) + 1
-        self._width = width = (_sum(counts, above) + 1) * row
-        self._rows, self._size = sum(counts) + 1, len(groups.masks)
-        self._field = field = (self._rows * largest).bit_length()
-        slack = above if policy != "isolate" else [largest - size for size in sizes]
+            price, paid = threads - price, tuple(map(sub, sizes, paid))
+        self._row = row = price + 1
+        self._width = width = (threads - cores * smallest + 1) * row
+        self._rows, self._size = cores + 1, len(groups.masks)
+        if policy == "isolate":
+            slack, most = [largest - size for size in sizes], cores * largest - threads
+        else:
+            slack, most = above, threads - cores * smallest
+        self._field = field = max(cores, most).bit_length()
         self._units = [each << field | 1 for each in slack]
         self._kinds = kinds_of(self._firsts, groups.masks)
         amounts = tuple([threads * row + own for threads, own in zip(above, paid, strict=True)])
         self._steps = [steps(kind, amounts, width) for kind in self._kinds]
         self._sets: dict[int, int] = {0: 1}
         self._layers: list[int] = []
-        self._halves: tuple[list[list[int]], list[list[int]]] | None = None
+        self._halves: tuple[_Part, _Part | None] | None = None
         self._choices_of: dict[int, list[int]] = {}
 
     def best(self, number: int, want: int, most: int | None) -> Best | None:
@@ -322,33 +330,31 @@ class MixedGroups:
         choices = self._choices_of.get(number)
         if choices is None:
             some, others = self._halves or self._in_halves()
-            choices = self._choices_of[number] = sorted([
-                code + more
-                for count in range(max(0, number + 1 - len(others)), min(number + 1, len(some)))
-                for code in some[count]
-                for more in others[number - count]
-            ])
+            found = some[1][number](some[0]) if others is None else _together(some, others, number)
+            choices = self._choices_of[number] = sorted(found)
         return choices
 
-    def _in_halves(self) -> tuple[list[list[int]], list[list[int]]]:
-        """Every choice out of the first and out of the other groups, by number."""
+    def _in_halves(self) -> tuple[_Part, _Part | None]:
+        """Every choice: if there are few groups out of all, else out of the first half and out of the other."""
         (masks, _, frees), kinds, size = self._groups, self._kinds, self._size
         free_bit, units = size + 2 * self._field, self._units
-        one = sum(frees) + 1 << free_bit  # is added for each group while choices are made
         chains: list[list[int]] = []
         last: dict[Hashable, tuple[int, list[int]]] = {}
         for position, kind in enumerate(zip(frees, kinds, self._prices or frees, strict=True)):
             mask, before = masks[position], last.get(kind)
+            code = frees[position] << free_bit | _sum(kinds[position], units) << size | 1 << position
             if before is not None and are_lower(before[0], mask, self._firsts):
                 chain = before[1]
+                chain.append(chain[-1] + code)
             else:
-                chain = [0]
+                chain = [code]
                 chains.append(chain)
-            code = frees[position] << free_bit | _sum(kinds[position], units) << size | 1 << position
-            chain.append(chain[-1] + one + code)
             last[kind] = mask, chain
-        half = len(chains) // 2
-        self._halves = _by_number(chains[:half], one), _by_number(chains[half:], one)
+        if size <= FEW_GROUPS:
+            self._halves = _part(chains), None
+        else:
+            half = len(chains) // 2
+            self._halves = _part(chains[:half]), _part(chains[half:])
         return self._halves
 
     def _reach(self, chosen: int) -> int:
@@ -379,15 +385,44 @@ def _sum(counts: Sequence[int], amounts: Sequence[int]) -> int:
     return sum(map(mul, counts, amounts))
 
 
-def _by_number(chains: Sequence[Sequence[int]], one: int) -> list[list[int]]:
-    """Every sum of one of each chain, by how often ``one`` is in it, and without."""
-    found = [0]
+_Pick = Callable[[Sequence[int]], Sequence[int]]
+
+_Part = tuple[Sequence[int], Sequence[_Pick]]
+"""Codes of every choice out of some groups, and what picks those of so many groups."""
+
+
+def _part(chains: Sequence[Sequence[int]]) -> _Part:
+    """Every sum of one or none of each chain, by how far along these are together."""
+    codes = [0]
     for chain in chains:
-        found = [code + more for code in found for more in chain]
-    choices: list[list[int]] = [[] for _ in range(max(found) // one + 1)]
-    for code in found:
-        choices[code // one].append(code % one)
-    return choices
+        fewer = codes[:]
+        for more in chain:
+            codes += [code + more for code in fewer]
+    return codes, _numbered(tuple(map(len, chains)))
+
+
+def _together(some: _Part, others: _Part, number: int) -> list[int]:
+    """Codes of the choices of so many groups out of both parts."""
+    (codes, picks), (other_codes, other_picks) = some, others
+    return [
+        code + more
+        for count in range(max(0, number + 1 - len(other_picks)), min(number + 1, len(picks)))
+        for code in picks[count](codes)
+        for more in other_picks[number - count](other_codes)
+    ]
+
+
+@lru_cache(maxsize=1024)
+def _numbered(lengths: tuple[int, ...]) -> Sequence[Callable[[Sequence[int]], Sequence[int]]]:
+    """What picks those sums that are so far along."""
+    counts = [0]
+    for length in lengths:
+        counts = [count + more for more in range(length + 1) for count in counts]
+    found: list[list[int]] = [[] for _ in range(max(counts) + 1)]
+    for position, count in enumerate(counts):
+        found[count].append(position)
+    # For a single position ``itemgetter`` gets the sum itself.
+    return [itemgetter(*some) if len(some) > 1 else itemgetter(slice(some[0], some[0] + 1)) for some in found]
 
 
 def needs(kinds: Sequence[Hashable], masks: Sequence[int], sorts: Iterable[int]) -> list[int]:
