@@ -38,6 +38,11 @@ _WRONG_STATE = re.compile(
 _NEXT = (
     ("no space left on device", "The disk of the host is full: its operator can make room, as by 'docker image prune'"),
     (
+        "are not available - requested",  # CPUs, or memory nodes
+        "Some went offline: try again in a minute to be given others, or ask the operator of the host to bring them "
+        "online",
+    ),
+    (
         "bind source path does not exist",
         "What the container mounts is missing on the host: its operator can restart zun-compute, which mounts it again",
     ),

@@ -37,6 +37,11 @@ def api_error(status: int, text: str, kind: type[docker.errors.APIError] = docke
         (api_error(500, "layer does not exist"), exceptions.DockerError, "could not stop container u: layer"),
         (api_error(500, "mkdir /a: no space left on device"), exceptions.DockerError, r"/a: no.* device\. .*make room"),
         (api_error(400, "bind source path does not exist: /x/fs/data"), exceptions.DockerError, "/x/fs.*restart zun"),
+        (
+            api_error(400, "Requested CPUs are not available - requested 77, available: 0-1"),
+            exceptions.DockerError,
+            "requested 77, available: 0-1. Some went offline: try again",
+        ),
         (api_error(400, "Minimum memory limit"), exceptions.DockerError, "Minimum memory limit"),
         (requests.exceptions.ConnectionError("refused"), exceptions.Unavailable, "does not answer"),
         (requests.exceptions.ReadTimeout("slow"), exceptions.Unavailable, "did not stop container u in time"),
