@@ -34,6 +34,9 @@ _WRONG_STATE = re.compile(
     r"|\bis marked for removal"
 )
 
+# The same on every host. Docker answers 400, as it does where a control group of the host denies permission.
+_NO_COMMAND = re.compile(r'\bexec: "|\bexecutable file\b')
+
 #: What an operator can do about words of Docker, which are the reason that users are told.
 _NEXT = (
     ("no space left on device", "The disk of the host is full: its operator can make room, as by 'docker image prune'"),
@@ -69,6 +72,8 @@ def translate(exc: Exception, action: str, uuid: str) -> exceptions.ZunError:
         reason = str(exc.explanation or exc)
         if exc.status_code == 409 or _WRONG_STATE.search(reason):
             return exceptions.Conflict(f"Cannot {target}: {reason}")
+        if action == "start" and _NO_COMMAND.search(reason):
+            return exceptions.Invalid(f"Docker could not {target}: {reason}")
         advised = [reason, *(step for words, step in _NEXT if words in reason)]
         return exceptions.DockerError(f"Docker could not {target}: {'. '.join(advised)}")
     if isinstance(exc, requests.exceptions.ReadTimeout):

@@ -59,6 +59,21 @@ def test_translated(error: Exception, expected: type[exceptions.ZunError], text:
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('container process: exec: "nope": executable file not found in $PATH', exceptions.Invalid),
+        ('container process: exec: "/etc": permission denied', exceptions.Invalid),
+        ("executable file `nope` not found in $PATH", exceptions.Invalid),
+        ('failed to write "3": open /x/cpuset.cpus: permission denied', exceptions.DockerError),
+    ],
+)
+def test_a_command_that_is_none_is_no_failure_of_the_host(text: str, expected: type[exceptions.ZunError]) -> None:
+    with pytest.raises(expected) as caught, translated("start", "u", URL, Adviser()):
+        raise api_error(400, text)
+    assert type(caught.value) is expected and str(caught.value) == f"Docker could not start container u: {text}"
+
+
+@pytest.mark.parametrize(
     ("reason", "told"),
     [
         (FileNotFoundError("no socket"), "no socket.*systemctl start docker.*api_url"),
