@@ -120,6 +120,12 @@ class GroupRuleBroken(ClaimRefused):
     """One more container of its group on this host would break the group's rule."""
 
 
+class RuntimeAway(ClaimRefused):
+    """Whatever was asked for, this host would have refused it."""
+
+    msg_fmt = "The host refused the claim: its container runtime does not answer"
+
+
 class VolumeElsewhere(ClaimRefused):
     msg_fmt = "The host refused the claim: volume {volume} of the project is on another host"
 

@@ -2,12 +2,13 @@
 """Messages between the services: topics, what travels in them, and who answers."""
 
 import contextlib
+import functools
 import inspect
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import kombu.exceptions
 import oslo_messaging
@@ -133,6 +134,36 @@ def quick(method: F) -> F:
     return method
 
 
+_FAMILIES = (
+    exceptions.NotFound,
+    exceptions.Conflict,
+    exceptions.Invalid,
+    exceptions.Forbidden,
+    exceptions.Unavailable,
+    exceptions.ZunError,
+)
+
+
+def expected(method: F) -> F:
+    """An endpoint's method whose caller gets our own errors as themselves, without a traceback in the log over here.
+
+    They travel as their families with their own names beside. A caller of an earlier release lacks the class of a new
+    one, and all it would have is a name.
+    """
+
+    @functools.wraps(method)
+    def telling(*args: Any, **kwargs: Any) -> object:
+        try:
+            return method(*args, **kwargs)
+        except exceptions.ZunError as exc:
+            family = next(each for each in _FAMILIES if isinstance(exc, each))
+            sent = family(str(exc), original=type(exc).__name__)
+            sent.kwargs = sent.fields  # type: ignore[attr-defined]  # with which the library makes it anew
+            raise sent from None
+
+    return cast(F, oslo_messaging.expected_exceptions(exceptions.ZunError)(telling))
+
+
 _OF_ANOTHER_KIND = re.compile(r"PRECONDITION_FAILED - (.+) for (queue|exchange) '(.+)' in vhost '(.+)': (.+)")
 
 
@@ -201,8 +232,9 @@ def answers_from(host: str | None) -> Iterator[None]:
         raise exceptions.HostUnavailable(host=host) from exc
     except exceptions.ZunError as exc:
         # oslo.messaging rebuilds a remote error as a class of its own whose text ends in the remote traceback.
-        original = exceptions.by_name(type(exc).__name__.removesuffix("_Remote"))
-        raise (original or exceptions.ZunError)(exc.args[0]) from None
+        names = (exc.fields.get("original", ""), type(exc).__name__.removesuffix("_Remote"))
+        found = next(filter(None, map(exceptions.by_name, names)), exceptions.ZunError)
+        raise found(exc.args[0]) from None
     except oslo_messaging.UnsupportedVersion:  # from a server in this process
         raise _older_release(host) from None
     except oslo_messaging.RemoteError as exc:

@@ -91,16 +91,25 @@ class CapsuleMembers:
                 member.save()
 
     def _part(self, members: Sequence[Container], plan: Plan) -> None:
-        """Settle which CPUs and memory nodes each member runs on, once. Init containers come one after the other."""
+        """Settle which CPUs and memory nodes each member runs on, once. Init containers come one after the other.
+
+        Raises Conflict when CPUs of ``plan`` are not there any more.
+        """
+        topology = self._tracker.topology
         inits = [each for each in members if each.kind == Kind.INIT]
         others = [each for each in members if each.kind == Kind.MEMBER]
         groups = [[each] for each in inits] + [others]
         for group in groups:
             if all(each.cpuset for each in group):
                 continue
-            parts = parted(self._tracker.topology, plan, [(each.cpu, each.memory) for each in group])
+            if gone := plan.cpus - topology.cpus:
+                raise exceptions.Conflict(
+                    f"CPUs {gone} went offline on the host while the capsule was made. Create it anew to be given "
+                    "others, or ask the operator of the host to bring them online."
+                )
+            parts = parted(topology, plan, [(each.cpu, each.memory) for each in group])
             for member, part in zip(group, parts, strict=True):
-                member.cpuset, member.host = cpuset_record(part, self._tracker.topology), self._hostname
+                member.cpuset, member.host = cpuset_record(part, topology), self._hostname
                 member.save()
         for member in members:
             self._tracker.admit(member.uuid, str(member.capsule_uuid))

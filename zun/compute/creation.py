@@ -88,7 +88,12 @@ class Creation:
                     container.disk = 0
                     container.obj_reset_changes(["disk"])
                 # Whoever sent it here believed something else of this host; without this it would do so again.
-                self._scheduler_api.host_changed(context, host=self._hostname, generation=self._tracker.generation)
+                self._scheduler_api.host_changed(
+                    context,
+                    host=self._hostname,
+                    generation=self._tracker.generation,
+                    failed=isinstance(exc, exceptions.RuntimeAway),
+                )
                 self._scheduler_api.claim_refused(
                     context,
                     container,
@@ -102,13 +107,13 @@ class Creation:
                 self._build(context, container, claim.plan, committed)
 
     def _see_runtime(self) -> None:
-        """Raise ClaimRefused where the runtime is down: the host looks empty, and would get one container after the
-        other to fail with.
+        """Raise RuntimeAway where it is down: the host looks empty, and would get one container after the other to
+        fail with.
         """
         try:
             self._driver.ping()
         except exceptions.Unavailable as exc:
-            raise exceptions.ClaimRefused(reason="its container runtime does not answer") from exc
+            raise exceptions.RuntimeAway() from exc
 
     def resume(self, context: RequestContext, uuid: str) -> bool:
         """Go on with a creation whose claim was committed. Returns whether the container is being created."""

@@ -24,9 +24,6 @@ LOG = logging.getLogger(__name__)
 
 LONG_SECONDS = 10  # of a stop: what runtimes, and clients, wait by default
 
-# What a caller is told of as itself, without this service logging a traceback.
-expected = oslo_messaging.expected_exceptions(exceptions.ZunError)
-
 
 class ComputeEndpoint:
     """Casts return at once and are done in ``lines``; calls block for the answer."""
@@ -110,12 +107,12 @@ class ComputeEndpoint:
     def resize(self, context: RequestContext, *, container: Container, **size: Unpack[Size]) -> None:
         self._submit(self._parts.resizer.resize, context, container, **size)
 
-    @expected
+    @rpc.expected
     def update(self, context: RequestContext, *, container: Container, **size: Unpack[Size]) -> Container:
         # Whoever asks waits in one of few threads, and a stop that is under way may take an hour.
         return self._parts.resizer.update(context, container, **size, patience=PATIENCE)
 
-    @expected
+    @rpc.expected
     def logs(
         self,
         context: RequestContext,
@@ -131,55 +128,55 @@ class ComputeEndpoint:
             container, stdout=stdout, stderr=stderr, timestamps=timestamps, tail=tail, since=since
         )
 
-    @expected
+    @rpc.expected
     def execute(self, context: RequestContext, *, container: Container, command: list[str]) -> tuple[str, int]:
         return self._console.execute(container, command, self._execute_timeout)
 
-    @expected
+    @rpc.expected
     def top(self, context: RequestContext, *, container: Container, ps_args: str | None) -> dict[str, Any]:
         return self._console.top(container, ps_args)
 
-    @expected
+    @rpc.expected
     def stats(self, context: RequestContext, *, container: Container) -> dict[str, Any]:
         return self._console.stats(container)
 
-    @expected
+    @rpc.expected
     def attach(self, context: RequestContext, *, container: Container) -> str:
         return self._terminals.attach(context, container)
 
-    @expected
+    @rpc.expected
     def prepare_exec(
         self, context: RequestContext, *, container: Container, command: list[str], interactive: bool
     ) -> tuple[str, str]:
         return self._terminals.prepare_exec(context, container, command, interactive=interactive)
 
-    @expected
+    @rpc.expected
     def resize_terminal(
         self, context: RequestContext, *, container: Container, exec_id: str | None, width: int, height: int
     ) -> None:
         self._terminals.resize(container, exec_id, width=width, height=height)
 
-    @expected
+    @rpc.expected
     def audit(self, context: RequestContext, *, repair: bool) -> dict[str, Any]:
         return self._auditor.audit(context, repair=repair)
 
-    @expected
+    @rpc.expected
     def archive_open_get(self, context: RequestContext, *, container: Container, path: str) -> dict[str, Any]:
         return self._archives.open_get(container, path)
 
-    @expected
+    @rpc.expected
     def archive_pull(self, context: RequestContext, *, transfer: str) -> str:
         return self._archives.pull(transfer)
 
-    @expected
+    @rpc.expected
     def archive_open_put(self, context: RequestContext, *, container: Container, path: str) -> str:
         return self._archives.open_put(container, path)
 
-    @expected
+    @rpc.expected
     def archive_push(self, context: RequestContext, *, transfer: str, piece: str) -> None:
         self._archives.push(transfer, piece)
 
-    @expected
+    @rpc.expected
     def archive_finish(self, context: RequestContext, *, transfer: str) -> None:
         self._archives.finish(transfer)
 
@@ -206,7 +203,7 @@ class ComputeEndpoint:
     def commit(self, context: RequestContext, *, container: Container, image: str) -> None:
         self._submit(self._parts.lifecycle.commit, context, container, image, also=image)
 
-    @expected
+    @rpc.expected
     def image_search(self, context: RequestContext, *, name: str, exact: bool) -> list[Mapping[str, Any]]:
         return self._images.search(context, name, exact=exact)
 

@@ -7,7 +7,8 @@ import functools
 import logging
 import pathlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import oslo_messaging
@@ -82,6 +83,10 @@ class ComputeService:
         self._namesakes = Namesakes()
         self._inventory: Inventory | None = None
         """What this run wrote last."""
+        self._left: Mapping[str, AbstractSet[str]] | None = None
+        """By host, the containers of other names that were there at the first look."""
+        self._neighbours: set[str] = set()
+        """Names of which there were more later, so that somebody makes them."""
         self._stopping = threading.Event()
 
     def start(self, transport: oslo_messaging.Transport) -> None:
@@ -198,7 +203,31 @@ class ComputeService:
         or there are two. Whoever manages them, they run.
         """
         there = self._driver.of_other_hosts()
+        self._tell_of_others(there)
         return union(held_alone(Container.list_by_host(context, name), uuids) for name, uuids in there.items())
+
+    def _tell_of_others(self, there: Mapping[str, AbstractSet[str]]) -> None:
+        if self._left is None:
+            self._left = there
+            for name, uuids in there.items():
+                LOG.warning(
+                    "The runtime has %d containers of host %s, which this one (%s) does not touch. Nobody gets the "
+                    "CPUs that the database says dedicated ones among them have; what else they use may be given to "
+                    "others. If this host had that name, set it again as [DEFAULT] host and restart zun-compute.",
+                    len(uuids),
+                    name,
+                    self._host,
+                )
+        more = {name for name, uuids in there.items() if uuids - self._left.get(name, frozenset())}
+        for name in more - self._neighbours:
+            LOG.error(
+                "Another zun-compute works with the same runtime, as host %s. The two hear of each other's containers "
+                "every %d s ([compute] inventory_interval), and until then may give the same CPUs. Stop one, or give "
+                "each CPUs of its own ([compute] cpu_dedicated_set, cpu_shared_set).",
+                name,
+                self._conf.compute.inventory_interval,
+            )
+        self._neighbours |= more
 
     def _recover(self, context: RequestContext) -> None:
         """Rebuild what this host holds, and go on with every operation that a stop interrupted."""
@@ -216,15 +245,6 @@ class ComputeService:
                 uuid,
                 state.container_id,
                 state.cpuset_cpus,
-            )
-        for name, uuids in self._driver.of_other_hosts().items():
-            LOG.warning(
-                "The runtime has %d containers of host %s, which this one (%s) does not touch. Nobody gets the CPUs "
-                "that the database says dedicated ones among them have; what else they use may be given to others. If "
-                "this host had that name, set it again as [DEFAULT] host and restart zun-compute.",
-                len(uuids),
-                name,
-                self._host,
             )
 
     def _take_up(self, context: RequestContext, uuid: str) -> None:

@@ -35,12 +35,13 @@ OPTS = [
             "FreeRAMWeigher=1.0",
             "SoftAffinityWeigher=1.0",
             "SoftAntiAffinityWeigher=1.0",
-            "FailureWeigher=1.0",
+            "FailureWeigher=10.0",
         ],
         help="Weighers (entry-point group zun.scheduler.weigher), each with its multiplier. Hosts are tried in falling "
         "order of the sum of multiplier times normalised weight. A negative multiplier turns a weigher round. The "
-        "default spreads. StrandedWeigher=1000000.0 in front of it packs dedicated containers, so that large ones find "
-        "room later; it takes time on each host.",
+        "default spreads; FailureWeigher outweighs the others together, since a host that fails stays the emptiest. "
+        "StrandedWeigher=1000000.0 in front of it packs dedicated containers, so that large ones find room later; it "
+        "takes time on each host, and FailureWeigher=10000000.0 then still outweighs it.",
     ),
     cfg.IntOpt("max_attempts", default=5, min=1, help="Hosts that are tried for one request before it fails."),
     cfg.IntOpt("alternates", default=2, min=0, help="Further hosts that are planned and sent along with a choice."),
@@ -55,8 +56,8 @@ OPTS = [
         "failure_window",
         default=600,
         min=1,
-        help="Seconds for which FailureWeigher remembers a refused claim or a failed start, less and less as they "
-        "pass.",
+        help="Seconds for which FailureWeigher remembers that a host could not make or start a container, less and "
+        "less as they pass.",
     ),
     cfg.IntOpt(
         "booking_deadline",

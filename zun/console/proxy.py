@@ -87,7 +87,8 @@ class Proxy:
 
     def stop(self) -> None:
         """Refuse new sessions and end those that run, within END_SECONDS."""
-        self._server.shutdown()
+        # Newer releases of the library wait here until every session has ended, also one that is stuck in its client.
+        threading.Thread(target=self._server.shutdown, name="wsproxy-stop", daemon=True).start()
         self._thread.join()
         with self._lock:
             self._stopped = True

@@ -99,7 +99,6 @@ class SchedulerEndpoint:
         tried = {**tried, host: reason}
         LOG.info("Container %s was refused by %s: %s", container.uuid, host, reason)
         self._table.unbook(container.uuid)
-        self._table.failed(host)
         if not db.is_unplaced(container.uuid):
             LOG.info("Container %s needs no host any more", container.uuid)
             return

@@ -99,7 +99,7 @@ class HostState:
     """MiB and GiB. ``service`` is the row of its compute service, None if it has none.
 
     ``groups`` counts the members of each container group that hold something here, ``images`` the containers of each
-    image, ``failures`` are the times (of the table's clock) at which it refused a claim or could not start a container.
+    image, ``failures`` are the times (of the table's clock) at which it could not make or start a container.
     """
 
     hostname: str

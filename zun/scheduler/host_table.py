@@ -113,7 +113,7 @@ class HostTable:
             self._unbook(uuid)
 
     def failed(self, hostname: str) -> None:
-        """Remember that the host refused a claim, or could not start what it had claimed."""
+        """Remember that the host could not make or start a container that it had room for."""
         with self._lock:
             state = self._hosts.find(hostname)
             if state is not None:

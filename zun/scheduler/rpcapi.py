@@ -109,7 +109,7 @@ class SchedulerAPI:
         """Tell every scheduler: since ``generation`` the container ``uuid`` holds ``held`` there, None for nothing.
 
         ``held`` has the row's members cpuset, cpu, memory, disk, group_uuid and image. Without ``uuid`` the host's
-        inventory changed. ``failed``: it holds nothing because the host could not make or start it. Claims of a few
+        inventory changed. ``failed``: the host could not make or start it, or could not have. Claims of a few
         milliseconds travel together, everything else at once; what is lost is found in the database.
         """
         self._changes.put({"host": host, "generation": generation, "uuid": uuid, "held": held, "failed": failed})

@@ -198,7 +198,8 @@ def _isolated(tree: _Tree, present: CpuSet) -> CpuSet:
     if listed is not None:
         return listed
     found = NO_CPUS
-    for word in (tree.text("proc/cmdline") or "").split():
+    # What follows "--" is for init.
+    for word in takewhile(lambda word: word != "--", (tree.text("proc/cmdline") or "").split()):
         name, _, value = word.partition("=")
         if name == "isolcpus":
             try:

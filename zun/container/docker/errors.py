@@ -34,9 +34,17 @@ _WRONG_STATE = re.compile(
     r"|\bis marked for removal"
 )
 
+# The same on every host. Docker answers 400, as it does where a control group of the host denies permission.
+_NO_COMMAND = re.compile(r'\bexec: "|\bexecutable file\b')
+
 #: What an operator can do about words of Docker, which are the reason that users are told.
 _NEXT = (
     ("no space left on device", "The disk of the host is full: its operator can make room, as by 'docker image prune'"),
+    (
+        "are not available - requested",  # CPUs, or memory nodes
+        "Some went offline: try again in a minute to be given others, or ask the operator of the host to bring them "
+        "online",
+    ),
     (
         "bind source path does not exist",
         "What the container mounts is missing on the host: its operator can restart zun-compute, which mounts it again",
@@ -64,6 +72,8 @@ def translate(exc: Exception, action: str, uuid: str) -> exceptions.ZunError:
         reason = str(exc.explanation or exc)
         if exc.status_code == 409 or _WRONG_STATE.search(reason):
             return exceptions.Conflict(f"Cannot {target}: {reason}")
+        if action == "start" and _NO_COMMAND.search(reason):
+            return exceptions.Invalid(f"Docker could not {target}: {reason}")
         advised = [reason, *(step for words, step in _NEXT if words in reason)]
         return exceptions.DockerError(f"Docker could not {target}: {'. '.join(advised)}")
     if isinstance(exc, requests.exceptions.ReadTimeout):

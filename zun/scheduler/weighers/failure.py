@@ -12,10 +12,10 @@ from zun.scheduler.weighers import HostWeigher
 
 
 class FailureWeigher(HostWeigher):
-    """Avoid hosts that lately refused claims or could not start containers.
+    """Avoid hosts that lately could not make or start containers.
 
-    Each failure counts less as time passes, and nothing once ``[scheduler] failure_window`` is over. One of this
-    moment counts 1.
+    A refused claim is no failure: another host is tried, and the next choice knows better. Each failure counts less as
+    time passes, and nothing once ``[scheduler] failure_window`` is over. One of this moment counts 1.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, now: Callable[[], float] = time.monotonic) -> None:

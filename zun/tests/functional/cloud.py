@@ -4,6 +4,7 @@
 import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from oslo_config import cfg
@@ -39,6 +40,18 @@ def machine(cells: int = 2, cores: int = 4, threads: int = 1, memory_mib: int = 
             NUMACell(id=cell, cpus=cpus, siblings=siblings, l3=(cpus,), memory_mib=memory_mib, distances=distances)
         )
     return HostTopology(cells=tuple(made))
+
+
+def without(topology: HostTopology, cpus: CpuSet) -> HostTopology:
+    """The machine with ``cpus`` offline."""
+
+    def left(groups: tuple[CpuSet, ...]) -> tuple[CpuSet, ...]:
+        return tuple(group - cpus for group in groups if group - cpus)
+
+    cells = (
+        replace(cell, cpus=cell.cpus - cpus, siblings=left(cell.siblings), l3=left(cell.l3)) for cell in topology.cells
+    )
+    return replace(topology, cells=tuple(cells), offline=topology.offline | cpus)
 
 
 def configuration(**options: Any) -> cfg.ConfigOpts:

@@ -16,7 +16,7 @@ from zun.db import compute_nodes
 from zun.db import containers as db
 from zun.objects import Container
 from zun.tests.fixtures import wait_for
-from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.cloud import Cloud, machine, without
 from zun.topology import CpuSet
 
 
@@ -161,6 +161,22 @@ def test_a_member_that_cannot_be_made_ends_the_capsule(cloud, context, number):
     row, _ = settled(cloud, submit(cloud, context, member(1.0), member(1.0)), "Error")
     assert "no space left" in row["status_reason"] and row["cpuset"] is None
     assert driver.list() == {}
+
+
+def test_a_capsule_whose_cpu_goes_offline_meanwhile_names_it(cloud, context):
+    agent, driver = cloud.agents["one"], cloud.drivers["one"]
+    taken = []
+
+    def goes_offline(container):
+        taken.extend(CpuSet(driver.runtime.objects[container.uuid].cpuset_cpus))
+        left = without(cloud.machines["one"], CpuSet(taken[:1]))
+        agent.tracker.update_inventory(context, left, agent._inventory.columns)
+
+    driver.before("start", goes_offline)
+    row, members = settled(cloud, submit(cloud, context, member(1.0), member(1.0)), "Error", "Running")
+    assert row["status_reason"].startswith(f"CPUs {taken[0]} went offline on the host")
+    assert row["cpuset"] is None and {each["status"] for each in members} == {"Error"}
+    assert driver.runtime.objects == {} and agent.tracker.usage.owners == ()
 
 
 def test_what_members_come_to(cloud, context):

@@ -20,7 +20,7 @@ from zun.db import services
 from zun.objects import Container
 from zun.objects.placement import held_plan
 from zun.tests.functional import simulation
-from zun.tests.functional.cloud import configuration, machine
+from zun.tests.functional.cloud import configuration, machine, without
 from zun.tests.functional.simulation import World
 from zun.topology import CpuSet, Usage
 
@@ -68,18 +68,6 @@ def size(random):
         {"cpu_policy": "dedicated", "cpu": float(random.randint(1, 3))},
         {"cpu_policy": "shared", "cpu": 0.5},
     ])  # fmt: skip
-
-
-def without(topology, cpus):
-    """The machine with ``cpus`` offline."""
-
-    def left(groups):
-        return tuple(group - cpus for group in groups if group - cpus)
-
-    cells = (
-        replace(cell, cpus=cell.cpus - cpus, siblings=left(cell.siblings), l3=left(cell.l3)) for cell in topology.cells
-    )
-    return replace(topology, cells=tuple(cells), offline=topology.offline | cpus)
 
 
 def each_cell(topology, **values):

@@ -79,6 +79,23 @@ def test_a_host_that_was_renamed_spares_the_cpus_that_others_have_for_themselves
     assert (freed.status, freed.cpuset["cpuset_cpus"]) == ("Running", stopped.cpuset["cpuset_cpus"])
 
 
+def test_two_agents_of_one_runtime_say_so(cloud, context, renamed, caplog):
+    """Once, however many containers the other one makes; and not because of what one has left."""
+    cloud.run(context)
+    agent = renamed()
+    agent._update_inventory()
+    assert "Another zun-compute" not in caplog.text
+    driver = cloud.drivers["one"]
+    facts = replace(driver.host_facts, name="third")
+    cloud.machines["third"], cloud.drivers["third"] = machine(), InMemoryDriver(facts, runtime=driver.runtime)
+    cloud.start_agent("third")
+    for _ in range(2):
+        made = cloud.run(context, request={"run": True, "host": "third"})
+        assert made.status == "Running"
+        agent._update_inventory()
+    assert caplog.text.count("Another zun-compute works with the same runtime, as host third") == 1
+
+
 @pytest.mark.parametrize(("cores", "status"), [(2, "Error"), (16, "Running")])
 def test_a_host_with_other_hardware_under_its_old_name(cloud, context, cores, status):
     """And with an empty runtime: the machine was replaced. Where the CPUs are held by who was there, nobody is made."""

@@ -53,6 +53,7 @@ def test_a_host_whose_runtime_is_down_gets_no_containers(cloud, context):
     cloud.drivers["one"].fail("ping", exceptions.Unavailable(), times=1000)
     containers = [cloud.run(context) for _ in range(3)]  # the first host is ever more the emptier one
     assert {(each.status, each.host) for each in containers} == {("Running", "two")}
+    assert len(cloud.scheduler.table.host("one").failures) == 1, "it is asked again only when the others are full"
     cloud.drivers["two"].fail("ping", exceptions.Unavailable(), times=1000)
     nowhere = cloud.run(context, **DEDICATED)
     assert (nowhere.status, nowhere.host) == ("Error", None)
@@ -230,6 +231,21 @@ def test_a_failing_runtime_leaves_an_error_and_nothing_held(cloud, context, oper
     assert (container.host, container.cpuset) == (None, None)
     assert wait_for(lambda: nothing_held(cloud))
     assert all(driver.list() == {} for driver in cloud.drivers.values())
+
+
+def test_whoever_tries_again_does_not_come_to_the_host_that_failed(cloud, context):
+    """It is the emptiest, since nothing runs there. What a container itself is to blame for is not held against it."""
+    for _ in range(2):
+        cloud.run(context, cpu_policy="dedicated", cpu=2.0, memory=2048, request={"run": True, "host": "two"})
+    failing = cloud.drivers["one"]
+    failing.fail("start", exceptions.Invalid("executable file not found"))
+    blamed = cloud.run(context, **DEDICATED)
+    failing.fail("create", exceptions.DockerError(error="no space left on device"), times=1000)
+    first = cloud.run(context, **DEDICATED)
+    wait_for(lambda: cloud.scheduler.table.host("one").failures)
+    second = cloud.run(context, **DEDICATED)
+    assert "executable file" in blamed.status_reason and "no space left" in first.status_reason
+    assert (second.status, second.host) == ("Running", "two")
 
 
 def test_what_is_removed_by_hand_while_it_is_created_holds_nothing(cloud, context):

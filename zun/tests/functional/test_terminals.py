@@ -3,6 +3,7 @@
 
 import concurrent.futures
 import contextlib
+import select
 import socket
 import threading
 import urllib.parse
@@ -209,9 +210,11 @@ def test_a_process_that_reads_nothing_ends_its_session(cloud, hasty, proxy, cont
 def test_who_does_not_read_keeps_no_proxy_from_stopping(cloud, hasty, context, container, process, side):
     proxy = wsproxy.build(cloud.conf, cloud.drivers["host-1"])
     proxy.start()
-    with session(proxy, cloud.compute_api.attach(context, container), ping_interval=None) as terminal:
+    with session(proxy, cloud.compute_api.attach(context, container), ping_interval=None, close_timeout=1) as terminal:
         wait_for(proxy.running)
         full = flood(terminal.send if side == "process" else process.sendall)
+        if side == "client":  # the proxy is stuck in what it sends
+            wait_for(lambda: not any(select.select([], [process], [], 0.01)[1] for _ in range(20)))
         stopping = threading.Thread(target=proxy.stop, daemon=True)
         stopping.start()
         stopping.join(30)

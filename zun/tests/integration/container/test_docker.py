@@ -143,7 +143,7 @@ def test_name_taken_by_a_stranger(rig: Rig, api: docker.APIClient) -> None:
 
 def test_start_that_fails_tells_why(rig: Rig) -> None:
     container = rig.created(command=["no-such-program"])
-    with pytest.raises(exceptions.DockerError, match="no-such-program"):
+    with pytest.raises(exceptions.Invalid, match="no-such-program"):
         rig.driver.start(container)
     state = rig.state(container)
     assert (state.status, state.exit_code, state.pid) == (Status.CREATED, 127, 0)

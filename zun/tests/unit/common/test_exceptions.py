@@ -171,6 +171,14 @@ TREE = [
         "The host refused the claim: one is there",
     ),
     (
+        "RuntimeAway",
+        "runtime-away",
+        409,
+        "ClaimRefused",
+        {},
+        "The host refused the claim: its container runtime does not answer",
+    ),
+    (
         "VolumeElsewhere",
         "volume-elsewhere",
         409,

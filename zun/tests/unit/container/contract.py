@@ -81,11 +81,15 @@ def listening(driver: ContainerDriver) -> Iterator["queue.Queue[RuntimeEvent]"]:
 
 
 def actions_until(inbox: "queue.Queue[RuntimeEvent]", container: Sample, last: str) -> list[str]:
-    """Return the container's actions up to ``last``, each once in a row."""
+    """Return the container's actions up to ``last``, each once, in the order in which they were first told.
+
+    Docker tells some twice: what happens while somebody subscribes, and, where it is slow to hear of a pause from its
+    containerd, that pause and its end again after it was over.
+    """
     actions: list[str] = []
     while last not in actions:
         event = inbox.get(timeout=60)
-        if event.uuid == container.uuid and event.action not in actions[-1:]:
+        if event.uuid == container.uuid and event.action not in actions:
             actions.append(event.action)
     return actions
 

@@ -37,6 +37,11 @@ def api_error(status: int, text: str, kind: type[docker.errors.APIError] = docke
         (api_error(500, "layer does not exist"), exceptions.DockerError, "could not stop container u: layer"),
         (api_error(500, "mkdir /a: no space left on device"), exceptions.DockerError, r"/a: no.* device\. .*make room"),
         (api_error(400, "bind source path does not exist: /x/fs/data"), exceptions.DockerError, "/x/fs.*restart zun"),
+        (
+            api_error(400, "Requested CPUs are not available - requested 77, available: 0-1"),
+            exceptions.DockerError,
+            "requested 77, available: 0-1. Some went offline: try again",
+        ),
         (api_error(400, "Minimum memory limit"), exceptions.DockerError, "Minimum memory limit"),
         (requests.exceptions.ConnectionError("refused"), exceptions.Unavailable, "does not answer"),
         (requests.exceptions.ReadTimeout("slow"), exceptions.Unavailable, "did not stop container u in time"),
@@ -51,6 +56,21 @@ def test_translated(error: Exception, expected: type[exceptions.ZunError], text:
         raise error
     assert type(caught.value) is expected
     assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('container process: exec: "nope": executable file not found in $PATH', exceptions.Invalid),
+        ('container process: exec: "/etc": permission denied', exceptions.Invalid),
+        ("executable file `nope` not found in $PATH", exceptions.Invalid),
+        ('failed to write "3": open /x/cpuset.cpus: permission denied', exceptions.DockerError),
+    ],
+)
+def test_a_command_that_is_none_is_no_failure_of_the_host(text: str, expected: type[exceptions.ZunError]) -> None:
+    with pytest.raises(expected) as caught, translated("start", "u", URL, Adviser()):
+        raise api_error(400, text)
+    assert type(caught.value) is expected and str(caught.value) == f"Docker could not start container u: {text}"
 
 
 @pytest.mark.parametrize(

@@ -336,6 +336,8 @@ def test_isolated_cpus(found):
     ("isolcpus=all", "0-7", False),
     ("isolcpus=N", "7", False),
     ("isolcpus=", "", False),
+    ("isolcpus=2 isolcpus=3", "3", False),  # the last one counts
+    ("isolcpus=2 -- isolcpus=3", "2", False),
     ("nohz_full=2-3 rcu_nocbs=all", "", False),
     ("isolcpus=domain,x", "", True),
 ])
