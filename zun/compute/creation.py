@@ -193,9 +193,12 @@ class Creation:
             elsewhere = exceptions.Invalid | exceptions.ContainerNotFound | exceptions.ContainerVanished
             here = not isinstance(exc, elsewhere)
             self._give_up(context, container, str(exc), failed=here)
+        except db_exc.DBConnectionError:
+            raise  # nothing is wrong with it: the next comparison of the rows goes on with it
         except Exception as exc:
             LOG.exception("Container %s could not be created", container.uuid)
-            self._give_up(context, container, f"Unexpected error of the compute service: {exc}", failed=True)
+            reason = f"Unexpected error of the compute service: {exceptions.first_line(exc)}"
+            self._give_up(context, container, reason, failed=True)
         else:
             LOG.info("Container %s is %s", container.uuid, container.status)
         self._notifier.status_changed(context, container)
