@@ -14,6 +14,7 @@ from oslo_config import cfg
 from oslo_db import exception as db_exc
 from oslo_messaging import opts
 from oslo_messaging._drivers import amqpdriver
+from oslo_messaging._drivers import common as driver_common
 from oslo_messaging.rpc import dispatcher as rpc_dispatcher
 from oslo_messaging.rpc import server as rpc_server
 from oslo_versionedobjects import base as ovo
@@ -41,6 +42,20 @@ LISTEN_SECONDS = 0.25
 millisecond, to acknowledge what its threads have finished; RPC messages are acknowledged when they are read, so that
 those looks, a dozen after each message, find nothing to do."""
 amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MIN = LISTEN_SECONDS
+
+
+def _known_already(record: logging.LogRecord) -> bool:
+    """Say in a line what the library has a traceback for: a message that came again, as its sender heard nothing of it.
+
+    That is so when a broker or the way to it was slow. The message is dealt with once.
+    """
+    if record.exc_info and isinstance(record.exc_info[1], driver_common.DuplicateMessageError):
+        record.levelno, record.levelname, record.exc_info = logging.INFO, "INFO", None
+        record.msg, record.args = "A message came again and is ignored", ()
+    return True
+
+
+logging.getLogger(amqpdriver.__name__).addFilter(_known_already)
 
 
 class ObjectSerializer(ovo.VersionedObjectSerializer):

@@ -70,6 +70,16 @@ def test_what_is_down_is_one_line_of_the_log_over_there(client, caplog):
     assert "Connection refused" in lines[0].getMessage()
 
 
+def test_a_message_that_comes_again_is_no_error_of_the_log(caplog):
+    caplog.set_level(logging.INFO)
+    listener = amqpdriver.AMQPListener(SimpleNamespace(prefetch_size=1), None)
+    listener.msg_id_cache.add("1")
+    listener({"_unique_id": "1"})
+    assert [(each.levelname, each.exc_info, each.getMessage()) for each in caplog.records] == [
+        ("INFO", None, "A message came again and is ignored")
+    ]
+
+
 def remote(error, *args):
     """What a broker's client raises for a failure of the other side: a class of its own, rebuilt by name."""
     return type(f"{error.__name__}_Remote", (error,), {})(*args)
