@@ -18,7 +18,7 @@ from oslo_log import log as oslo_log
 
 from zun import conf as zun_conf
 from zun import version
-from zun.common import exceptions, leaving, rpc
+from zun.common import exceptions, leaving, outages, rpc
 from zun.conf import misspelt
 from zun.db import migration, session
 
@@ -65,6 +65,10 @@ def without_traceback(main: Callable[[], None]) -> Callable[[], None]:
         except _NOT_OURS as exc:
             LOG.debug("Cannot go on", exc_info=True)
             raise SystemExit(str(exc)) from exc
+        except outages.OUTAGES as exc:
+            LOG.debug("Cannot go on", exc_info=True)
+            reason = exceptions.first_line(exc)
+            raise SystemExit(f"What this service needs went away while it started: {reason}. Start it again.") from exc
 
     return run
 
