@@ -14,7 +14,7 @@ from typing import TypedDict
 
 from oslo_db import exception as db_exc
 
-from zun.common import exceptions, rpc
+from zun.common import exceptions, outages
 
 LOG = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class RequestTooLarge(exceptions.Invalid):
 def translate(exc: Exception) -> exceptions.ZunError | None:
     """``exc`` as an error that a client may see, or None when it is nobody's business but the operator's."""
     match exc:
-        case _ if isinstance(exc, rpc.UNDELIVERED):
+        case _ if isinstance(exc, outages.UNDELIVERED):
             return exceptions.Unavailable(
                 "The message queue does not deliver, so no service could be reached. Try again; tell the operator if "
                 "it stays so."

@@ -18,7 +18,7 @@ from oslo_log import log as oslo_log
 
 from zun import conf as zun_conf
 from zun import version
-from zun.common import exceptions, leaving, rpc
+from zun.common import exceptions, leaving, outages, rpc
 from zun.conf import misspelt
 from zun.db import migration, session
 
@@ -29,7 +29,7 @@ QUIET = (
     "amqp=ERROR",  # warns of whatever comes while it closes: at each stop of a service
     "oslo.messaging=INFO",
     "oslo_messaging=INFO",
-    "urllib3=WARN",
+    "urllib3=ERROR",  # warns of each connection that it does not keep: after a restart of Docker, of dozens
     "docker=WARN",
     "oslo_middleware.basic_auth=WARN",  # tells of each wrong password, as we do with the address
     "oslo_db.api=CRITICAL",  # a traceback of each error that outlasts its retries, which whoever gets it logs too
@@ -65,6 +65,10 @@ def without_traceback(main: Callable[[], None]) -> Callable[[], None]:
         except _NOT_OURS as exc:
             LOG.debug("Cannot go on", exc_info=True)
             raise SystemExit(str(exc)) from exc
+        except outages.OUTAGES as exc:
+            LOG.debug("Cannot go on", exc_info=True)
+            reason = exceptions.first_line(exc)
+            raise SystemExit(f"What this service needs went away while it started: {reason}. Start it again.") from exc
 
     return run
 

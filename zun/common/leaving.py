@@ -20,7 +20,7 @@ _connect: Callable[..., Any] | None = getattr(kombu.Connection, "_ensure_connect
 
 
 class Left(common.Timeout, oslo_messaging.MessageDeliveryFailure):  # type: ignore[misc]
-    """One of ``rpc.UNDELIVERED`` for who sends. For the library's readers nothing came, of which they make no words."""
+    """One of ``outages.UNDELIVERED`` for who sends. For the library's readers nothing came, which they do not tell."""
 
 
 def leave() -> None:

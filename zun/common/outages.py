@@ -1,8 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors that say that something else is down. Where in our code that was noticed helps nobody."""
 
+import kombu.exceptions
+import oslo_messaging
 from oslo_db import exception as db_exc
 
-from zun.common import exceptions, rpc
+from zun.common import exceptions
 
-OUTAGES = (db_exc.DBConnectionError, exceptions.Unavailable, *rpc.UNDELIVERED)
+UNDELIVERED = (
+    oslo_messaging.MessagingTimeout,
+    oslo_messaging.MessageDeliveryFailure,
+    kombu.exceptions.OperationalError,  # as the library lets it through when it makes a new connection
+)
+
+OUTAGES = (db_exc.DBConnectionError, exceptions.Unavailable, *UNDELIVERED)

@@ -10,16 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
-import kombu.exceptions
 import oslo_messaging
 from oslo_config import cfg
 from oslo_db import exception as db_exc
 from oslo_messaging import opts
 from oslo_messaging._drivers import amqpdriver
+from oslo_messaging._drivers import common as driver_common
+from oslo_messaging.rpc import dispatcher as rpc_dispatcher
 from oslo_messaging.rpc import server as rpc_server
 from oslo_versionedobjects import base as ovo
 
-from zun.common import exceptions
+from zun.common import exceptions, outages
 from zun.common.context import RequestContext
 from zun.objects import base
 
@@ -32,12 +33,6 @@ except (AttributeError, ImportError) as exc:
 
 F = TypeVar("F", bound=Callable[..., object])
 
-UNDELIVERED = (
-    oslo_messaging.MessagingTimeout,
-    oslo_messaging.MessageDeliveryFailure,
-    kombu.exceptions.OperationalError,  # as the library lets it through when it makes a new connection
-)
-
 SCHEDULER_TOPIC = "zun.scheduler"
 COMPUTE_TOPIC = "zun.compute"
 
@@ -48,6 +43,20 @@ LISTEN_SECONDS = 0.25
 millisecond, to acknowledge what its threads have finished; RPC messages are acknowledged when they are read, so that
 those looks, a dozen after each message, find nothing to do."""
 amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MIN = LISTEN_SECONDS
+
+
+def _known_already(record: logging.LogRecord) -> bool:
+    """Say in a line what the library has a traceback for: a message that came again, as its sender heard nothing of it.
+
+    That is so when a broker or the way to it was slow. The message is dealt with once.
+    """
+    if record.exc_info and isinstance(record.exc_info[1], driver_common.DuplicateMessageError):
+        record.levelno, record.levelname, record.exc_info = logging.INFO, "INFO", None
+        record.msg, record.args = "A message came again and is ignored", ()
+    return True
+
+
+logging.getLogger(amqpdriver.__name__).addFilter(_known_already)
 
 
 class ObjectSerializer(ovo.VersionedObjectSerializer):
@@ -101,7 +110,7 @@ def get_transport(conf: cfg.ConfigOpts, url: str | None = None) -> oslo_messagin
 def get_client(
     transport: oslo_messaging.Transport, topic: str, version: str, retries: int | None = None
 ) -> oslo_messaging.RPCClient:
-    """``retries`` of reaching a broker that is away, then one of UNDELIVERED; None: for ever."""
+    """``retries`` of reaching a broker that is away, then one of ``outages.UNDELIVERED``; None: for ever."""
     if retries is not None:
         _limit_first_call(transport._driver, retries)
     target = oslo_messaging.Target(topic=topic, version=version)
@@ -180,11 +189,25 @@ def _another_kind(what: str, noun: str, name: str, vhost: str, how: str) -> str:
     )
 
 
+def _in_one_line(dispatch: Callable[[Any], object]) -> Callable[[Any], object]:
+    """``dispatch``, without the library's traceback where something else is down. Who asked gets the error."""
+
+    def run(incoming: Any) -> object:
+        try:
+            return dispatch(incoming)
+        except outages.OUTAGES as exc:
+            LOG.warning("Message %s failed: %s", incoming.message["method"], exceptions.first_line(exc))
+            raise rpc_dispatcher.ExpectedException() from exc
+
+    return run
+
+
 class _Server(rpc_server.RPCServer):
     """Runs what is ``quick`` at once and everything else on its threads."""
 
     def __init__(self, transport: oslo_messaging.Transport, target: Any, dispatcher: Any, executor: Any = None) -> None:
         super().__init__(transport, target, dispatcher, executor)
+        dispatcher.dispatch = _in_one_line(dispatcher.dispatch)
         self._executor_cls = ThreadPoolExecutor  # to hand a message over with the library's costs twice as much
         self._quick = {
             name
@@ -228,7 +251,7 @@ def answers_from(host: str | None) -> Iterator[None]:
     """Turn what can go wrong with a call to ``host`` into our own errors, rebuilt as raised over there."""
     try:
         yield
-    except UNDELIVERED as exc:
+    except outages.UNDELIVERED as exc:
         raise exceptions.HostUnavailable(host=host) from exc
     except exceptions.ZunError as exc:
         # oslo.messaging rebuilds a remote error as a class of its own whose text ends in the remote traceback.

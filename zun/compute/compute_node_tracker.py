@@ -5,6 +5,7 @@ The usage lives here in memory and in the containers' rows; the rows are the tru
 memory first, under the lock, so that no two threads can take the same CPU; the caller then commits it to the row.
 """
 
+import logging
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,6 +18,8 @@ from zun.objects import ComputeNode, Container
 from zun.objects.placement import disk_promised, held_plan, placement_request
 from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, kept_up
 from zun.topology.cpuset import NO_CPUS
+
+LOG = logging.getLogger(__name__)
 
 _GROWTH = "+"  # behind the uuid of a container: the owner of what it takes more while it is resized
 
@@ -92,11 +95,22 @@ class ComputeNodeTracker:
             return plan, new
 
     def rebuild(self, containers: list[Container]) -> None:
-        """Take the claims of ``containers`` as the whole truth: after a start."""
+        """Take the claims of ``containers`` as the whole truth: after a start.
+
+        Two services of one host, or a hand in the database, can have given a CPU twice. That keeps no agent from
+        starting, and its other containers from being served.
+        """
         held = _claims(containers)
+        usage = Usage(held, overlapping=True)
+        for cpu in usage.held_twice:
+            LOG.error(
+                "CPU %d belongs to containers %s: delete all but one of them. It is given to nobody else before.",
+                cpu,
+                ", ".join(uuid for uuid, plan in held.items() if plan.dedicated and cpu in plan.cpus | plan.withheld),
+            )
         with self._lock:
             self._members = {each.uuid: each.capsule_uuid for each in containers if each.capsule_uuid in held}
-            self._usage = Usage(held)
+            self._usage = usage
             self._disks = {each.uuid: disk_promised(each) for each in containers if each.uuid in held}
 
     def container_claim(self, container: Container, limits: Mapping[str, Any] | None = None) -> Claim:
@@ -134,6 +148,11 @@ class ComputeNodeTracker:
             if old is None:
                 raise exceptions.Conflict(f"Container {uuid} holds no resources of {self._hostname}.")
             usage = self._usage.without(_growth(uuid))  # of one that could be neither done nor undone
+            if twice := usage.held_twice & (old.cpus | old.withheld):
+                raise exceptions.Conflict(
+                    f"Container {uuid} cannot be resized: CPUs {twice} of {self._hostname} belong to another one as "
+                    "well. Delete one of the two; the log of zun-compute named them when it started."
+                )
             others = usage.without(uuid)
             answer = resized(self._topology, others, old, request, keep)
             if isinstance(answer, Refusal):
@@ -147,7 +166,8 @@ class ComputeNodeTracker:
         ``disk`` (GiB) is for one that may hold nothing yet.
         """
         with self._lock:
-            self._usage = self._usage.without(_growth(uuid)).without(uuid).with_claim(uuid, plan)
+            usage = self._usage.without(_growth(uuid))
+            self._usage = usage if usage.claim(uuid) == plan else usage.without(uuid).with_claim(uuid, plan)
             if disk is not None:
                 self._disks[uuid] = disk
 

@@ -197,19 +197,26 @@ class Creation:
             LOG.warning("Container %s could not be created: %s", container.uuid, exc)
             elsewhere = exceptions.Invalid | exceptions.ContainerNotFound | exceptions.ContainerVanished
             here = not isinstance(exc, elsewhere)
-            self._give_up(context, container, str(exc), failed=here)
+            late = isinstance(exc, exceptions.Unavailable)
+            self._give_up(context, container, str(exc), failed=here, late=late)
+        except db_exc.DBConnectionError:
+            raise  # nothing is wrong with it: the next comparison of the rows goes on with it
         except Exception as exc:
             LOG.exception("Container %s could not be created", container.uuid)
-            self._give_up(context, container, f"Unexpected error of the compute service: {exc}", failed=True)
+            reason = f"Unexpected error of the compute service: {exceptions.first_line(exc)}"
+            self._give_up(context, container, reason, failed=True)
         else:
             LOG.info("Container %s is %s", container.uuid, container.status)
         self._notifier.status_changed(context, container)
 
-    def _give_up(self, context: RequestContext, container: Container, reason: str, *, failed: bool) -> None:
+    def _give_up(
+        self, context: RequestContext, container: Container, reason: str, *, failed: bool, late: bool = False
+    ) -> None:
         """Remove what was made, then give back what was claimed, and leave the container in Error with the reason.
 
         What is to be deleted meanwhile keeps its status and its claim until then. ``failed``: another request would
-        fail here as well, as far as anybody can tell.
+        fail here as well, as far as anybody can tell. ``late``: the runtime may make it yet, never to be started. It
+        stays on this host, so that its deletion comes here and removes that.
         """
         removed = self._objects.discard(context, container)
         container.status, container.status_reason, container.task_state = Status.ERROR, reason, None
@@ -221,7 +228,9 @@ class Creation:
                 container.save(only_from=(Status.CREATING,))
             return
         left = networks_of(container)
-        container.cpuset = container.host = container.container_id = container.addresses = None
+        container.cpuset = container.container_id = container.addresses = None
+        if not late:
+            container.host = None
         if container.kind == Kind.CAPSULE:
             container.end_members(reason)
         try:

@@ -71,6 +71,7 @@ class Lifecycle:
                 f"Container {container.uuid} holds no resources, since its creation failed. Create it anew."
             )
         self._pool.ready(container, plan)
+        self._objects.align(container, plan)
         if networks_of(container):  # somebody may have removed what nothing was running in
             self._networks.settle(context, container)
         return plan

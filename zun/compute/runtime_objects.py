@@ -4,6 +4,8 @@
 It is found by the container's uuid, so that each of these may be done twice.
 """
 
+import logging
+
 from oslo_utils import timeutils
 
 from zun.common import exceptions
@@ -18,8 +20,10 @@ from zun.compute.shared_pool import SharedPool
 from zun.compute.verify import disagreements
 from zun.container.driver import ContainerDriver, RuntimeState
 from zun.objects import Container, NetworkPort
-from zun.topology import Plan
+from zun.topology import CpuSet, Plan
 from zun.volume.volumes import Volumes
+
+LOG = logging.getLogger(__name__)
 
 SANDBOX_IMAGE = (
     "It is the image that keeps the network of every capsule, [capsule] sandbox_image of zun-api: the operator can put "
@@ -90,6 +94,17 @@ class RuntimeObjects:
             self._networks.settle(context, container, ports)
         entrypoint, command = image.invocation(container.entrypoint, container.command)
         container.entrypoint, container.command = entrypoint or [], command or []
+
+    def align(self, container: Container, plan: Plan) -> None:
+        """Before it starts: set it to its CPUs and memory nodes again, where somebody has set others at the runtime."""
+        with self._pool.steady_for(container) as told:
+            state = self._driver.show(container)
+            if state is None:
+                return
+            cpus = told.get(container.uuid, plan.cpus)
+            if (CpuSet(state.cpuset_cpus), CpuSet(state.cpuset_mems)) != (cpus, plan.mems):
+                LOG.warning("Container %s was set to run on CPUs %s at the runtime", container.uuid, state.cpuset_cpus)
+                self._driver.update(container, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems))
 
     def start(self, container: Container, plan: Plan) -> None:
         """Start it. Raises PinningMismatch when the kernel runs it elsewhere than planned; it is ended then."""

@@ -8,7 +8,6 @@ booking; before a request is refused the table is compared with the database. An
 table.
 """
 
-import contextlib
 import gc
 import json
 import logging
@@ -29,7 +28,7 @@ from zun.scheduler.bookings import Booking, Bookings
 from zun.scheduler.columns import Columns
 from zun.scheduler.host_state import Aggregate, Held, HostState
 from zun.scheduler.pace import Pace
-from zun.topology import ClaimConflict, HostTopology, Usage
+from zun.topology import HostTopology, Usage
 
 LOG = logging.getLogger(__name__)
 
@@ -385,11 +384,9 @@ class HostTable:
     def _with_claims(self, state: HostState) -> HostState:
         """``state`` with its usage built anew: what is really held, then the bookings that still fit beside it."""
         claims = dict(self._held.get(state.hostname, {}))
-        try:
-            usage = Usage((uuid, held.plan) for uuid, held in claims.items())
-        except ClaimConflict:  # an old change came after the database had been read: read it again
+        usage = Usage(((uuid, held.plan) for uuid, held in claims.items()), overlapping=True)
+        if usage.held_twice:  # an old change came after the database had been read: read it again
             self._stale.add(state.hostname)
-            usage, claims = _without_conflicts(claims)
         for uuid, held in self._bookings.on(state.hostname):
             if uuid in claims:
                 continue
@@ -422,13 +419,3 @@ def _settle() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, *SURVIVED)
-
-
-def _without_conflicts(claims: Mapping[str, Held]) -> tuple[Usage, dict[str, Held]]:
-    """The claims that hold nothing which an earlier one holds."""
-    usage, kept = Usage(), {}
-    for uuid, held in claims.items():
-        with contextlib.suppress(ClaimConflict):
-            usage = usage.with_claim(uuid, held.plan)
-            kept[uuid] = held
-    return usage, kept

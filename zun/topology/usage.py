@@ -35,18 +35,24 @@ class Usage:
     so taking and giving back is exact in any order.
     """
 
-    __slots__ = ("_claims", "_demand", "_held", "_mib", "_pages", "_sharers")
+    __slots__ = ("_claims", "_demand", "_held", "_mib", "_pages", "_sharers", "_twice")
 
-    def __init__(self, claims: Mapping[str, Plan] | Iterable[tuple[str, Plan]] = ()) -> None:
-        """Raise ClaimConflict when two claims hold one CPU."""
+    def __init__(
+        self, claims: Mapping[str, Plan] | Iterable[tuple[str, Plan]] = (), *, overlapping: bool = False
+    ) -> None:
+        """Raise ClaimConflict when two claims hold one CPU, unless they are ``overlapping``: whoever reads them cannot
+        say which of the two has it, so that nobody else gets it before both are gone.
+        """
         self._claims: dict[str, Plan] = {}
         self._held = 0
+        self._twice = 0
         self._mib: dict[int, int] = {}
         self._pages: dict[tuple[int, int], int] = {}
         self._demand: dict[int, int] = {}
         self._sharers: dict[int, int] = {}
         for owner, plan in dict(claims).items():
-            self._refuse_overlap(owner, plan)
+            if not overlapping:
+                self._refuse_overlap(owner, plan)
             self._book(owner, plan, 1)
 
     def with_claim(self, owner: str, plan: Plan) -> Usage:
@@ -90,6 +96,11 @@ class Usage:
     def held_cpus(self) -> CpuSet:
         """CPUs that are somebody's own, withheld siblings included."""
         return CpuSet.from_mask(self._held)
+
+    @property
+    def held_twice(self) -> CpuSet:
+        """CPUs that more than one has for itself, which must not be: see ``overlapping``."""
+        return CpuSet.from_mask(self._twice)
 
     @property
     def held_mask(self) -> int:
@@ -263,18 +274,26 @@ class Usage:
     def _copy(self) -> Usage:
         new = Usage()
         new._claims = dict(self._claims)
-        new._held = self._held
+        new._held, new._twice = self._held, self._twice
         new._mib, new._pages = dict(self._mib), dict(self._pages)
         new._demand, new._sharers = dict(self._demand), dict(self._sharers)
         return new
 
     def _book(self, owner: str, plan: Plan, sign: int) -> Usage:
         """Add (1) or take off (-1) one claim; only ever called on a value nobody has seen yet."""
+        own = _held_by(plan)
         if sign > 0:
             self._claims[owner] = plan
+            self._twice |= self._held & own
+            self._held |= own
         else:
             del self._claims[owner]
-        self._held ^= _held_by(plan)
+            self._held &= ~own
+            if self._twice & own:
+                self._held = self._twice = 0
+                for other in map(_held_by, self._claims.values()):
+                    self._twice |= self._held & other
+                    self._held |= other
         for node, share in plan.cells.items():
             for size, count in share.pages.items():
                 self._pages[node, size] = self._pages.get((node, size), 0) + sign * count
@@ -286,7 +305,7 @@ class Usage:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Usage, (self._claims,)
+        return partial(Usage, overlapping=bool(self._twice)), (self._claims,)
 
     def __len__(self) -> int:
         return len(self._claims)

@@ -37,17 +37,24 @@ _WRONG_STATE = re.compile(
 # The same on every host. Docker answers 400, as it does where a control group of the host denies permission.
 _NO_COMMAND = re.compile(r'\bexec: "|\bexecutable file\b')
 
-#: What an operator can do about words of Docker, which are the reason that users are told.
-_NEXT = (
-    ("no space left on device", "The disk of the host is full: its operator can make room, as by 'docker image prune'"),
+#: What can be done about words of Docker, which are the reason that users are told, and what error they are.
+_NEXT: tuple[tuple[str, str, type[exceptions.ZunError]], ...] = (
+    (
+        "no space left on device",
+        "The disk of the host is full: its operator can make room, as by 'docker image prune'",
+        exceptions.Unavailable,
+    ),
+    ("transport is closing", "Docker was being stopped on the host. Try again once it runs", exceptions.Unavailable),
     (
         "are not available - requested",  # CPUs, or memory nodes
         "Some went offline: try again in a minute to be given others, or ask the operator of the host to bring them "
         "online",
+        exceptions.DockerError,
     ),
     (
         "bind source path does not exist",
         "What the container mounts is missing on the host: its operator can restart zun-compute, which mounts it again",
+        exceptions.DockerError,
     ),
 )
 
@@ -74,8 +81,10 @@ def translate(exc: Exception, action: str, uuid: str) -> exceptions.ZunError:
             return exceptions.Conflict(f"Cannot {target}: {reason}")
         if action == "start" and _NO_COMMAND.search(reason):
             return exceptions.Invalid(f"Docker could not {target}: {reason}")
-        advised = [reason, *(step for words, step in _NEXT if words in reason)]
-        return exceptions.DockerError(f"Docker could not {target}: {'. '.join(advised)}")
+        for words, step, error in _NEXT:
+            if words in reason:
+                return error(f"Docker could not {target}: {reason}. {step}")
+        return exceptions.DockerError(f"Docker could not {target}: {reason}")
     if isinstance(exc, requests.exceptions.ReadTimeout):
         return exceptions.Unavailable(f"Docker on the host did not {target} in time; it may still do so.")
     if _unreachable(exc):
@@ -92,6 +101,8 @@ def advice(exc: Exception, url: str) -> str:
             f"Docker at {url} did not answer in time. Raise [docker] default_timeout if its host is slow rather than "
             "stuck."
         )
+    if isinstance(exc, docker_errors.APIError):
+        return f"Docker at {url} cannot work: {exc.explanation}. See 'docker system df' and 'systemctl status docker'."
     if isinstance(_root(exc), PermissionError):
         return (
             f"This user may not use Docker at {url} ({_root(exc)}). Put it into the group of the socket, mostly "

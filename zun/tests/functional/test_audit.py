@@ -371,3 +371,23 @@ def test_a_host_that_does_not_answer(cloud, context):
     cloud.compute_api._timeout = 0.2
     with pytest.raises(exceptions.HostUnavailable):
         audit(cloud, context)
+
+
+@pytest.mark.parametrize("policy", ["dedicated", "shared"])
+@pytest.mark.parametrize("action", ["start", "reboot"])
+def test_what_somebody_set_does_not_outlast_a_start(cloud, context, driver, policy, action):
+    container = cloud.run(context, cpu_policy=policy, cpu=2.0)
+    before = driver.show(container)
+    if action == "start":
+        cloud.compute_api.stop(context, container)
+        wait_for(lambda: db.get(container.uuid)["status"] == "Stopped")
+        container = cloud.settled(container)
+    else:
+        cloud.accept_reboot(container)
+    out_of_band(driver, container, "7")
+    getattr(cloud.compute_api, action)(context, container)
+    wait_for(lambda: db.get(container.uuid)["status"] in ("Running", "Error"))
+    after = cloud.settled(container)
+    assert (after.status, after.status_reason) == ("Running", None)
+    state = driver.show(after)
+    assert (state.cpuset_cpus, state.cpuset_mems) == (before.cpuset_cpus, before.cpuset_mems)

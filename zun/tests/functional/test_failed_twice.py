@@ -47,6 +47,26 @@ def test_a_runtime_that_hangs_is_one_line_in_the_log(cloud, context, caplog):
     driver.end_failures("show")
 
 
+def test_what_the_runtime_makes_after_all_goes_with_its_container(cloud, context, monkeypatch):
+    """A call that was given up may be carried out later, when there was nothing to remove yet."""
+    driver, late = cloud.drivers["one"], []
+    really = driver.create
+
+    def create(container, **how):
+        late.append(lambda: really(container, **how))
+        raise exceptions.Unavailable("Docker on the host did not create it in time; it may still do so.")
+
+    monkeypatch.setattr(driver, "create", create)
+    failed = cloud.run(context, **TWO)
+    assert (failed.status, failed.host, failed.cpuset) == ("Error", "one", None)
+    assert cloud.agents["one"].tracker.usage.owners == ()
+    late[0]()
+    assert {*driver.list()} == {failed.uuid}
+    cloud.compute_api.delete(context, failed, force=False)
+    cloud.gone(failed)
+    assert driver.list() == {}
+
+
 def test_what_could_not_be_removed_keeps_its_cpus(cloud, context):
     driver = cloud.drivers["one"]
     driver.fail("start", exceptions.Unavailable(), after=True)

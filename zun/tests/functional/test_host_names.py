@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from zun.common import exceptions
 from zun.compute.service import ComputeService
 from zun.container.fake import InMemoryDriver
 from zun.db import compute_nodes, services
@@ -134,3 +135,33 @@ def test_two_agents_of_one_name_say_so(cloud, caplog):
         wait_for(lambda: caplog.text.count("Another zun-compute runs as host one") >= 2, seconds=60)
     finally:
         other.stop()
+
+
+def test_an_agent_starts_where_two_of_one_name_gave_a_cpu_twice(cloud, context, caplog):
+    """Nobody else gets the CPU before both are gone."""
+    one = {"cpu_policy": "dedicated", "cpu": 1.0}
+    first, second = cloud.run(context, **one), cloud.run(context, **one)
+    cloud.stop_agent("one")
+    db.update(second.uuid, {"cpuset": db.get(first.uuid)["cpuset"]})
+    agent = cloud.start_agent("one")
+    assert f"CPU 0 belongs to containers {first.uuid}, {second.uuid}: delete all but one of them." in caplog.text
+    assert agent.tracker.usage.held_twice == CpuSet("0")
+    wait_for(lambda: cloud.drivers["one"].runtime.objects[second.uuid].cpuset_cpus == "0")  # as the rows say
+    with pytest.raises(exceptions.Conflict, match="Delete one of the two"):
+        cloud.compute_api.update(context, second, cpu=2.0, memory=None)
+
+    def place():
+        """The CPUs of all others that find room."""
+        found = [cloud.run(context, **one) for _ in range(8)]
+        cpus = union(CpuSet(each.cpuset["cpuset_cpus"]) for each in found if each.status == "Running")
+        for each in found:
+            cloud.compute_api.delete(context, each, force=True)
+            cloud.gone(each)
+        return cpus
+
+    for last in (first, second):
+        assert place() == CpuSet("1-7")
+        cloud.compute_api.delete(context, last, force=True)
+        cloud.gone(last)
+    assert place() == CpuSet("0-7")
+    assert "Traceback" not in caplog.text

@@ -122,3 +122,23 @@ def test_an_operation_that_could_not_write_its_end(cloud, context, monkeypatch):
     wait_for(lambda: db.update is real and not cloud.agents["one"].busy())
     cloud.drivers["one"].join_events()
     assert cloud.settled(container).status == "Stopped"
+
+
+@pytest.mark.parametrize(("run", "outcome"), [(False, "Created"), (True, "Running")])
+def test_a_creation_goes_on_when_the_database_is_back(cloud, context, monkeypatch, run, outcome):
+    real, agent = db.update, cloud.agents["one"]
+
+    def once(uuid, values, **kwargs):
+        if values.get("status") == outcome:
+            monkeypatch.setattr(db, "update", real)
+            raise db_exc.DBConnectionError("gone away\n[SQL: UPDATE containers]")
+        real(uuid, values, **kwargs)
+
+    monkeypatch.setattr(db, "update", once)
+    container = cloud.submit(context, **TWO, request={"run": run})
+    wait_for(lambda: db.update is real and not agent.busy())
+    held = held_plan(db.get(container.uuid))
+    agent._sync_all()
+    container = cloud.settled(container)
+    assert (container.status, container.status_reason, held_plan(container)) == (outcome, None, held)
+    assert cloud.drivers["one"].show(container).cpuset_cpus == str(held.cpus)

@@ -6,6 +6,7 @@ import oslo_messaging
 import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
+from oslo_db import exception as db_exc
 
 from zun.cmd import program
 from zun.common import exceptions
@@ -105,6 +106,23 @@ def test_what_the_operator_mends_is_told_in_one_line(error):
     with pytest.raises(SystemExit) as told:
         program.without_traceback(main)()
     assert told.value.code == str(error) and "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        db_exc.DBConnectionError(Exception("(2013, 'Lost connection')\n[SQL: SELECT 1]")),
+        oslo_messaging.MessageDeliveryFailure("Unable to connect to AMQP server"),
+    ],
+)
+def test_what_goes_away_during_the_start_is_told_in_one_line(error):
+    def main():
+        raise error
+
+    with pytest.raises(SystemExit) as told:
+        program.without_traceback(main)()
+    assert str(error).partition("\n")[0] in told.value.code and told.value.code.endswith("Start it again.")
+    assert "\n" not in told.value.code
 
 
 def test_a_defect_keeps_its_traceback():

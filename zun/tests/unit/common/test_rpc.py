@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import logging
 import socket
 import threading
 from types import SimpleNamespace
@@ -6,10 +7,11 @@ from types import SimpleNamespace
 import oslo_messaging
 import pytest
 from oslo_config import cfg
+from oslo_db import exception as db_exc
 from oslo_messaging._drivers import amqpdriver
 from oslo_messaging._drivers.common import deserialize_remote_exception, serialize_remote_exception
 
-from zun.common import exceptions, leaving, rpc
+from zun.common import exceptions, leaving, outages, rpc
 from zun.common.context import RequestContext
 from zun.common.inproc import QUEUE_LIMIT
 from zun.compute.rpcapi import ComputeAPI
@@ -24,6 +26,9 @@ class Endpoint:
 
     def fail(self, context, *, error, fields):
         raise exceptions.by_name(error)(**fields)
+
+    def need_database(self, context):
+        raise db_exc.DBConnectionError(Exception("(2003, 'Connection refused')"))
 
     def who(self, context):
         return {"user": context.user_id, "admin": context.is_admin}
@@ -55,6 +60,25 @@ def test_a_failure_over_there_is_the_same_failure_here(client, error, fields):
         client.call(CONTEXT, "fail", error=error, fields=fields)
     assert type(caught.value) is raised
     assert str(caught.value) == str(raised(**fields))
+
+
+def test_what_is_down_is_one_line_of_the_log_over_there(client, caplog):
+    with pytest.raises(db_exc.DBConnectionError):
+        client.call(CONTEXT, "need_database")
+    lines = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert [(line.name, line.levelname, line.exc_info) for line in lines] == [("zun.common.rpc", "WARNING", None)]
+    assert "need_database" in lines[0].getMessage()
+    assert "Connection refused" in lines[0].getMessage()
+
+
+def test_a_message_that_comes_again_is_no_error_of_the_log(caplog):
+    caplog.set_level(logging.INFO)
+    listener = amqpdriver.AMQPListener(SimpleNamespace(prefetch_size=1), None)
+    listener.msg_id_cache.add("1")
+    listener({"_unique_id": "1"})
+    assert [(each.levelname, each.exc_info, each.getMessage()) for each in caplog.records] == [
+        ("INFO", None, "A message came again and is ignored")
+    ]
 
 
 def remote(error, *args):
@@ -245,7 +269,7 @@ def test_nobody_waits_for_ever_for_a_broker_that_is_away(nowhere):
         lambda: ComputeAPI(nowhere, retries=0).start(CONTEXT, CONTAINER),
         lambda: ComputeAPI(nowhere, retries=0).top(CONTEXT, CONTAINER),
     ):
-        with pytest.raises((*rpc.UNDELIVERED, exceptions.HostUnavailable)):
+        with pytest.raises((*outages.UNDELIVERED, exceptions.HostUnavailable)):
             send()
 
 
@@ -272,7 +296,7 @@ def test_who_waits_for_a_broker_gives_up_when_the_program_ends(nowhere, monkeypa
     def send():
         try:
             SchedulerAPI(nowhere).create(CONTEXT, CONTAINER)
-        except rpc.UNDELIVERED as exc:
+        except outages.UNDELIVERED as exc:
             done.append(exc)
 
     thread = threading.Thread(target=send, daemon=True)

@@ -35,7 +35,8 @@ def api_error(status: int, text: str, kind: type[docker.errors.APIError] = docke
         (api_error(500, "Container abc is not paused"), exceptions.Conflict, "not paused"),
         (api_error(500, "container abc is not running"), exceptions.Conflict, "not running"),
         (api_error(500, "layer does not exist"), exceptions.DockerError, "could not stop container u: layer"),
-        (api_error(500, "mkdir /a: no space left on device"), exceptions.DockerError, r"/a: no.* device\. .*make room"),
+        (api_error(500, "mkdir /a: no space left on device"), exceptions.Unavailable, r"/a: no.* device\. .*make room"),
+        (api_error(500, "transport is closing: unavailable"), exceptions.Unavailable, r"closing.*Try again once"),
         (api_error(400, "bind source path does not exist: /x/fs/data"), exceptions.DockerError, "/x/fs.*restart zun"),
         (
             api_error(400, "Requested CPUs are not available - requested 77, available: 0-1"),
@@ -79,13 +80,14 @@ def test_a_command_that_is_none_is_no_failure_of_the_host(text: str, expected: t
         (FileNotFoundError("no socket"), "no socket.*systemctl start docker.*api_url"),
         (PermissionError("denied"), "denied.*group of the socket"),
         (requests.exceptions.ReadTimeout("slow"), "default_timeout"),
+        (api_error(500, "mkdir /a: no space left on device"), "/a: no space.*docker system df"),
     ],
 )
 def test_where_the_daemon_is_and_what_to_do_is_told_the_operator_alone(
-    reason: OSError, told: str, caplog: pytest.LogCaptureFixture
+    reason: Exception, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(exceptions.Unavailable) as caught, translated("connect", "", URL, Adviser()):
-        raise reason if isinstance(reason, requests.exceptions.ReadTimeout) else failed_negotiation(reason)
+        raise failed_negotiation(reason) if type(reason) in (FileNotFoundError, PermissionError) else reason
     (line,) = caplog.messages
     assert re.search(told, line) and URL in line
     assert not any(word in str(caught.value) for word in (URL, "[docker]", "systemctl"))
@@ -107,7 +109,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
 
 
-def failed_negotiation(reason: OSError) -> Exception:
+def failed_negotiation(reason: Exception) -> Exception:
     error = docker.errors.DockerException("Error while fetching server API version")
     error.__cause__ = reason
     return error

@@ -55,6 +55,23 @@ def test_no_cpu_twice():
         used(SMT, "0-3", "4").with_claim("b", holding("3-4", SMT))
 
 
+def test_claims_that_overlap_all_the_same():
+    claims = {"a": holding("0-2", SMT), "b": holding("2-4", SMT), "c": holding("2", SMT), "d": holding("7", SMT)}
+    usage = Usage(claims, overlapping=True)
+    assert (usage.held_cpus, usage.held_twice) == (CpuSet("0-4,7"), CpuSet("2"))
+    assert usage.with_claim("c", claims["c"]) is usage
+    with pytest.raises(ClaimConflict):
+        usage.with_claim("e", holding("2", SMT))
+    left = usage.without("a")
+    assert (left.held_cpus, left.held_twice) == (CpuSet("2-4,7"), CpuSet("2"))
+    assert pickle.loads(pickle.dumps(left)).held_twice == CpuSet("2")
+    left = left.without("c")
+    assert (left.held_cpus, left.held_twice) == (CpuSet("2-4,7"), CpuSet(""))
+    assert left == Usage({"b": claims["b"], "d": claims["d"]})
+    assert left.without("b").held_cpus == CpuSet("7")
+    assert usage.held_twice == CpuSet("2"), "a value does not change"
+
+
 def test_one_owner_one_claim():
     usage = used(SMT, "0-3")
     assert usage.with_claim("c0", holding("0-3", SMT)) is usage, "the same message twice"
