@@ -63,8 +63,7 @@ class HostTable:
         self._ids: dict[str, int] = {}  # host -> id of that row
         self._bookings = Bookings(booking_seconds, clock)
         self._stale: set[str] = set()
-        self._comparing = threading.Lock()  # held over I/O; nobody waits for it once the table has hosts
-        self._filled = False
+        self._comparing = threading.Lock()  # held over I/O; nobody waits for it while requests come
         self._settled = MANY
         self._pace = Pace(fresh_seconds, compare_together, clock)
         self._background = background or ThreadPoolExecutor(1, thread_name_prefix="compare")
@@ -154,7 +153,7 @@ class HostTable:
         is compared less often. While requests come, it is compared slice by slice in the background: all at once would
         keep the interpreter from them for too long.
         """
-        wait = not self._filled or self._pace.is_silence()
+        wait = self._pace.is_silence()  # which is before the first comparison as well
         if self._pace.all_are_due() and self._comparing.acquire(blocking=wait):
             try:
                 if self._pace.all_are_due():  # nobody did it meanwhile
@@ -266,7 +265,6 @@ class HostTable:
                         self._stale.update(names)
                     raise
                 del names[:READ_TOGETHER]
-            self._filled = True
             if len(self._hosts) > self._settled:
                 self._settled = 2 * len(self._hosts)
                 _settle()

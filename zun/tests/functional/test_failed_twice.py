@@ -8,6 +8,7 @@ from zun.common import exceptions
 from zun.common.kinds import Kind
 from zun.db import containers as db
 from zun.objects import Container
+from zun.objects.placement import cpuset_record
 from zun.tests.fixtures import new_container, wait_for
 from zun.tests.functional.cloud import Cloud, machine
 from zun.tests.functional.test_rebuild import rebuild
@@ -185,12 +186,20 @@ def test_a_claim_that_may_be_committed_is_not_given_to_another(cloud, context, u
     assert [db.get(each.uuid)["status"] for each in (first, other)] == ["Running", "Running"]
 
 
-def test_a_claim_that_was_not_committed_is_given_back(cloud, context, unanswered):
+@pytest.mark.parametrize("by_now", ["waits", "is deleted", "is elsewhere"])
+def test_a_claim_that_was_not_committed_is_given_back(cloud, context, unanswered, by_now):
     first = unanswered(carried_out=False)
     agent = cloud.agents["one"]
+    claim = agent.tracker.usage.claim(first.uuid)
     assert agent.tracker.usage.owners == (first.uuid,)
+    if by_now == "is deleted":
+        db.destroy(first.uuid)
+    if by_now == "is elsewhere":
+        db.claim(first.uuid, "another", {"cpuset": cpuset_record(claim, agent.tracker.topology)})
     agent._sync_all()
     wait_for(lambda: not agent.tracker.usage.owners)
+    if by_now != "waits":
+        return
     cloud.compute_api.create(context, "one", first, limits={}, alternates=[], tried={})  # as it is swept up
     assert cloud.settled(first).status == "Running"
 

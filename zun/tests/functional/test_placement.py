@@ -248,6 +248,35 @@ def test_whoever_tries_again_does_not_come_to_the_host_that_failed(cloud, contex
     assert (second.status, second.host) == ("Running", "two")
 
 
+@pytest.mark.parametrize(
+    ("error", "times"),
+    [
+        (exceptions.DockerError(error="no space left on device"), 1),
+        (RuntimeError("a bug of ours"), 1),
+        (exceptions.InvalidValue("no such program"), 0),
+        (exceptions.ContainerVanished(container="it"), 0),
+    ],
+    ids=["runtime", "bug", "wish", "by-hand"],
+)
+def test_schedulers_hear_whether_it_was_the_host_that_failed(cloud, context, error, times):
+    cloud.drivers["one"].fail("start", error)
+    container = cloud.run(context, request={"run": True, "host": "one"}, **DEDICATED)
+    assert container.status == "Error"
+    heard = cloud.scheduler.table.host
+    wait_for(lambda: heard("one").generation == 2)  # after its claim and its end
+    assert len(heard("one").failures) == times
+
+
+def test_a_resize_of_what_is_to_be_deleted_is_refused(cloud, context):
+    """It was accepted before the deletion, and comes behind it."""
+    container = cloud.run(context, **DEDICATED)
+    db.update(container.uuid, {"status": "Deleting"})
+    with pytest.raises(exceptions.InvalidStateException):
+        cloud.compute_api.update(context, container, cpu=4.0)
+    row = db.get(container.uuid)
+    assert (row["cpu"], row["cpuset"]) == (container.cpu, container.cpuset)
+
+
 def test_what_is_removed_by_hand_while_it_is_created_holds_nothing(cloud, context):
     """And its row says so: what a host gives back and a row holds still, two would have."""
     for driver in cloud.drivers.values():

@@ -89,6 +89,8 @@ TOKENS = {
     "service": token(roles=[{"id": "1", "name": "admin"}], **DEMO),
     "member": token(roles=[{"id": "2", "name": "member"}], **DEMO),
     "unscoped": token(),
+    "expired": token(roles=[{"id": "2", "name": "member"}], expires_at="2020-01-01T00:00:00.000000Z", **DEMO),
+    "of a service": token(roles=[{"id": "3", "name": "service"}], **DEMO),
 }
 
 
@@ -162,7 +164,6 @@ def configuration(configuration, keystone, tmp_path):
         f"auth_url = {keystone}/v3\n"
         "auth_type = password\nusername = zun\npassword = x\nproject_name = service\n"
         "user_domain_id = default\nproject_domain_id = default\n"
-        "service_token_roles_required = true\n"
     )
     configuration([], project="zun-test", default_config_files=[str(file)], default_config_dirs=[])
     configuration.set_override("auth_strategy", "noauth", group="api")
@@ -190,6 +191,21 @@ def test_with_a_token(guarded):
     shown = Client(guarded).post("/v1/containers", {"image": "demo"}, headers=asked).json
     assert (shown["project_id"], shown["user_id"]) == ("demo", "alice")
     assert Client(guarded).get("/v1/services", headers={"X-Auth-Token": "member"}).status == 403
+
+
+@pytest.mark.parametrize(
+    ("token", "vouching", "status"),
+    [
+        ("expired", None, 401),
+        ("expired", "member", 401),
+        ("expired", "of a service", 200),
+        ("member", "of a service", 200),
+        ("member", "member", 401),
+    ],
+)
+def test_only_a_service_may_vouch_for_a_token(guarded, token, vouching, status):
+    headers = {"X-Auth-Token": token} | ({"X-Service-Token": vouching} if vouching else {})
+    assert Client(guarded).get("/v1/containers", headers=headers).status == status
 
 
 def test_a_token_for_no_project(guarded):

@@ -170,8 +170,9 @@ def test_what_is_stored(api):
     named = {"type": "volume", "source": "data", "number": 1}
     assert capsule.mounts == [{**local, "destination": "/volumes/scratch"}, {**named, "destination": "/volumes/shared"}]
     assert (capsule.volume_disk, capsule.request["availability_zone"]) == (2, "nova")
-    assert (capsule.image, capsule.command) == ("kubernetes/pause", None)
+    assert (capsule.image, capsule.image_driver, capsule.command) == ("kubernetes/pause", "docker", None)
     _, first, second = Container.list_by_capsule(admin_context(), uuid)
+    assert capsule.disk == first.disk == second.disk == first.volume_disk == 0  # its volumes are counted once
     assert first.mounts == [{**local, "destination": "/data1"}]
     assert second.mounts == [{**local, "destination": "/data2"}, {**named, "destination": "/data3"}]
     assert capsule.exposed_ports == {"80/tcp": {}, "53/udp": {}}

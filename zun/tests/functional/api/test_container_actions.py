@@ -50,6 +50,34 @@ def test_actions_in_every_status(api, placed, host_up, compute, verb, path, key,
         assert db.get(container.uuid)["status"] == status
 
 
+@pytest.mark.parametrize(
+    ("verb", "path", "waits"),
+    [
+        ("GET", "logs", True),
+        ("GET", "top", True),
+        ("GET", "stats", True),
+        ("GET", "attach", True),
+        ("POST", "execute?command=ls", True),
+        ("POST", f"execute_resize?exec_id={'a' * 64}&w=80&h=24", True),
+        ("POST", "resize?w=80&h=24", True),
+        ("POST", "commit?repository=web", True),
+        ("POST", "stop", False),
+        ("POST", "kill", False),
+        ("POST", "pause", False),
+        ("POST", "rebuild", False),
+    ],
+)
+def test_nobody_waits_for_a_host_that_is_down(api, placed, compute, verb, path, waits):
+    """What needs no answer is done when it is back."""
+    container = placed("Running", interactive=True)
+    reply = api.send(verb, f"/v1/containers/{container.uuid}/{path}")
+    if waits:
+        assert reply.refusal == (503, "host-unavailable")
+    else:
+        assert reply.status == 202
+    assert len(compute.sent) == (not waits)
+
+
 @pytest.mark.parametrize(("verb", "path"), [("POST", "/reboot"), ("DELETE", "")])
 def test_what_another_request_brought_meanwhile_counts(api, placed, compute, verb, path):
     """The status is looked at once more where the new one is written."""

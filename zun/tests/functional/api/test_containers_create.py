@@ -472,6 +472,8 @@ DEFAULTS = {
         ),
         ({"mem_page_size": "large"}, {"mem_page_size": "large"}),
         ({"mem_page_size": "2048"}, {"mem_page_size": 2048}),
+        ({"mem_page_size": "small"}, {"mem_page_size": "small"}),
+        ({"mem_page_size": "any"}, {"mem_page_size": "any"}),
     ],
 )
 def test_placement_is_stored_and_shown(api, given, changed):

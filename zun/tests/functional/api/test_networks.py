@@ -418,6 +418,7 @@ def test_detach(api, compute, add, placed):
         ("network=two", (400, "invalid")),
         (f"port={NOWHERE}", (404, "port-not-found")),
         ("port={port}", (400, "invalid")),
+        ("port={beside}", (400, "invalid")),
         ("network=one&force=1", (400, "schema-validation-error")),
     ],
 )
@@ -425,8 +426,8 @@ def test_detach_refused(api, compute, add, placed, query, refusal):
     one, two = add("one")["uuid"], add("two")["uuid"]
     container, other = placed(), placed()
     network_ports.attach(container.uuid, {"network": one})
-    port = network_ports.attach(other.uuid, {"network": two})["uuid"]
-    reply = api.post(f"/v1/containers/{container.uuid}/network_detach?{query.format(port=port)}")
+    port, beside = (network_ports.attach(other.uuid, {"network": each})["uuid"] for each in (two, one))
+    reply = api.post(f"/v1/containers/{container.uuid}/network_detach?{query.format(port=port, beside=beside)}")
     assert reply.refusal == refusal, reply.json
     assert compute.sent == []
     assert not any(each["leaving"] for each in network_ports.of_container(container.uuid))

@@ -192,6 +192,7 @@ def test_messages_stay_short():
             {"memory": 1048577},
             "memory: 1048577 is not between 4 and 8192 MiB, which the operator allows one container",
         ),
+        ({"cpu": 10**400}, "cpu: the number is too large"),
         ({"cpu": "two"}, "cpu: 'two' is not a number of CPUs, for example 2 or 0.5"),
         ({"numa_cpus": "2"}, "numa_cpus: '2' is not a list with one whole number for each node, for example [2, 3]"),
         ({"mem_page_size": "2M"}, "mem_page_size: '2M' is not small, large, any, or a number of KiB"),

@@ -52,6 +52,13 @@ def test_keys_of_the_own_conf(tmp_path):
     )
 
 
+def test_a_file_of_no_text_has_no_keys(tmp_path):
+    file = tmp_path / "keys"
+    file.write_bytes(b"\xff" * 40)
+    with pytest.raises(exceptions.Misconfigured, match="auth_encryption_key_file cannot be read"):
+        secrets.keys(own_conf(auth_encryption_key_file=str(file)))
+
+
 @pytest.mark.parametrize("options", [{"auth_encryption_key": "short"}, {"auth_encryption_key_file": "/nowhere/keys"}])
 def test_keys_that_are_none(options):
     with pytest.raises(exceptions.Misconfigured, match="encryption"):

@@ -88,6 +88,29 @@ TWO = Plan({0: CellShare(CpuSet("0-3"), 32), 1: CellShare(CpuSet("4-7"), 32)})
         ),
         case(TWO, PlacementRequest(4, 64, numa_affinity="prefer"), "0-2,7", keep="0,7", id="on-any-cells"),
         case(
+            Plan({0: CellShare(CpuSet("0-1"), 32), 1: CellShare(CpuSet("4-7"), 32)}),
+            PlacementRequest(3, 64, numa_affinity="none"), "4-5,7", keep="7",
+            id="on-no-more-cells-than-need-be",
+        ),
+        case(
+            Plan({0: CellShare(CpuSet("0"), 16, CpuSet("1")), 1: CellShare(CpuSet("4"), 16, CpuSet("5"))}),
+            PlacementRequest(2, 32, numa_affinity="none", isolation="core"),
+            "0,4",
+            withheld="1,5",
+            keep="4",
+            topology=TWO_SMT_CELLS,
+            id="but-old-ones-on-two-cells-go-before-what-was-kept-idle-on-one",
+        ),
+        case(
+            Plan({0: CellShare(CpuSet("0"), 32), 1: CellShare(CpuSet("4-5,9"), 32)}),
+            PlacementRequest(5, 64, numa_affinity="none"), "0-2,4-5", keep="4",
+            id="and-before-new-ones-where-not-all-are-online-still",
+        ),
+        case(
+            TWO, PlacementRequest(2, 1200, numa_affinity="none"), "0,6", keep="6",
+            id="on-two-cells-for-the-memory-of-both",
+        ),
+        case(
             TWO,
             PlacementRequest(2, 64, numa_affinity="prefer", isolation="core"),
             "1,6",
@@ -118,6 +141,13 @@ TWO = Plan({0: CellShare(CpuSet("0-3"), 32), 1: CellShare(CpuSet("4-7"), 32)})
 )
 def test_what_is_named_stays(case):
     assert settled(case).isolation == case.request.isolation
+
+
+def test_its_pages_stay_what_they_were():
+    paged = replace(MACHINE, cells=tuple(replace(cell, pages={2048: 100}) for cell in MACHINE.cells))
+    old = Plan({0: CellShare(CpuSet("0-3"), 64, pages={2048: 32})})
+    answer = resized(paged, Usage(), old, PlacementRequest(2, 64, page_size=2048), CpuSet("3"))
+    assert answer == Plan({0: CellShare(CpuSet("0,3"), 64, pages={2048: 32})})
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ import itertools
 import pytest
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
-from oslo_utils import uuidutils
+from oslo_utils import timeutils, uuidutils
 
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
 from zun.common.states import Status
-from zun.db import compute_nodes, containers, models, services, session
-from zun.tests.unit.db.rows import CPUSET, container, node, together, values
+from zun.db import compute_nodes, console_tokens, containers, explanations, models, services, session
+from zun.tests.unit.db.rows import CPUSET, container, explained, node, together, values
 
 pytestmark = pytest.mark.usefixtures("database")
 MISSING = "6f2f36d6-0e5c-4a25-9d3b-6f5a1c2d3e4f"
@@ -480,9 +480,19 @@ def test_unplaced_are_those_that_wait_for_a_host_oldest_first():
 
 def test_a_leftover_is_its_hosts_alone():
     node("h1")
+    now = timeutils.utcnow()
     row, other = (container(status="Running", host="h1", cpuset=CPUSET) for _ in range(2))
     containers.update(row["uuid"], {"registry_id": "r", "group_uuid": "g", "addresses": {"n": []}})
+    for each in (row["uuid"], other["uuid"]):
+        explained(each, {"reason": "mine"})
+        console_tokens.add(each, each, None, now, now + datetime.timedelta(hours=1))
     containers.abandon(row["uuid"])
+    with pytest.raises(exceptions.ExplanationNotFound):
+        explanations.get(row["uuid"])
+    assert explanations.get(other["uuid"])["record"] == {"reason": "mine"}
+    with session.reader() as connection:
+        tokens = session.rows(connection, sa.select(models.console_tokens))
+    assert [each["container_uuid"] for each in tokens] == [other["uuid"]]
     assert containers.abandon(row["uuid"]) == 2
     left = containers.get(row["uuid"])
     assert (left["kind"], left["status"], left["cpuset"]) == ("leftover", "Deleting", CPUSET)
@@ -500,6 +510,8 @@ def test_what_hosts_without_a_service_were_to_delete():
     for host in ("h1", "h2", None):
         for status in ("Running", "Deleting"):
             container(status=status, host=host, name=f"{host} {status}")
+    capsule = container(status="Deleting", host="h1")["uuid"]
+    container(status="Deleting", host="h2", name="a member", capsule_uuid=capsule)
     names = {containers.get(uuid)["name"]: uuid for uuid in containers.stranded("zun-compute")}
     assert names.keys() == {"h2 Deleting", "None Deleting"}
     lost, unplaced = names["h2 Deleting"], names["None Deleting"]

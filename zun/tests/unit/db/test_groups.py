@@ -180,6 +180,15 @@ def test_other_groups_and_containers_do_not_count():
     assert len(containers.claims(["h1"])) == 3
 
 
+def test_each_group_has_its_own_rule():
+    soft, hard = group("soft-anti-affinity"), group()
+    for each in (hard, soft):
+        claim(container(group_uuid=each["uuid"]), "h1")
+    claim(container(group_uuid=soft["uuid"]), "h1")
+    with pytest.raises(exceptions.GroupRuleBroken):
+        claim(container(group_uuid=hard["uuid"]), "h1")
+
+
 @pytest.mark.parametrize("limit", [1, 3])
 def test_members_that_claim_one_host_at_once_stay_within_the_limit(limit):
     row = group(rules={"max_per_host": limit})

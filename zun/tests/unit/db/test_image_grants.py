@@ -35,5 +35,7 @@ def test_what_was_shown_again_is_kept():
     image_grants.grant("h1", B, "one")
     image_grants.remove("h1", [B], between)
     assert image_grants.projects("h1", [B]) == {"one"}
+    image_grants.grant("h2", B, "one")
     image_grants.remove("h1", [B], timeutils.utcnow() + SECOND)
     assert image_grants.projects("h1", [B]) == set()
+    assert image_grants.projects("h1", [A]) == {"one", "two"} and image_grants.projects("h2", [B]) == {"one"}

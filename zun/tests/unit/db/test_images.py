@@ -59,6 +59,17 @@ def test_local_names_tell_them_apart():
     assert [row["local_name"] for row in rows] == [f"zun-commit:{row['uuid']}" for row in rows]
 
 
+def test_what_nobody_makes_any_more_has_failed():
+    """Of this host, and not what is being made or has been."""
+    lost, busy, elsewhere = made(there=False), made(there=False), made(host="h2", there=False)
+    done = made()
+    images.fail_unfinished("h1", "restarted", busy=[busy])
+    found = {uuid: images.get(uuid) for uuid in (lost, busy, elsewhere, done)}
+    assert (found[lost]["status"], found[lost]["status_detail"]) == ("Error", "restarted")
+    assert {found[uuid]["status"] for uuid in (busy, elsewhere)} == {found[busy]["status"]} != {"Error"}
+    assert found[done]["status"] == "Available"
+
+
 def test_search():
     uuids = [made("team/web"), made("team/web", "2"), made("b_b")]
     made("team/web", project="other")

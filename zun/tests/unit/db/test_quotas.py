@@ -28,9 +28,11 @@ def test_the_nearest_limit_counts():
     assert quotas.class_limits("silver", DEFAULTS) == DEFAULTS
     quotas.set_limits("demo", {"cpu": 5, "disk": 0})
     assert quotas.limits("demo", DEFAULTS) == {**DEFAULTS, "containers": 10, "cpu": 5, "disk": 0}
+    quotas.set_limits("other", {"cpu": 7})
     quotas.reset("demo")
     quotas.reset("demo")
     assert quotas.limits("demo", DEFAULTS) == {**DEFAULTS, "containers": 10, "cpu": 11}
+    assert quotas.limits("other", DEFAULTS) == {**DEFAULTS, "containers": 10, "cpu": 7}
 
 
 def test_usage_is_the_sum_of_the_projects_containers():

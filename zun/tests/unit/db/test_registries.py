@@ -22,6 +22,8 @@ def test_one_in_use_stays():
     db.destroy(uuid)
     with pytest.raises(exceptions.RegistryNotFound):
         db.destroy(uuid)
+    with pytest.raises(exceptions.RegistryNotFound):
+        db.update(uuid, {"name": "again"})
 
 
 def test_no_container_of_one_that_is_gone():

@@ -353,6 +353,25 @@ def test_what_a_slice_finds(sliced, clock):
     assert [each.name for each in sliced.host("h2").aggregates] == ["slow"]
 
 
+def test_a_slice_that_ends_with_a_host_in_place_of_another(clock):
+    """Its row has the id that the other's had: some servers give away again the largest that was freed."""
+    table = new_table(clock, compare_together=1, background=AtOnce())
+    for name in ("h1", "h2"):
+        node(name)
+    table.refresh()
+    with session.writer() as connection:
+        last = compute_nodes.generations()["h2"].id
+        connection.execute(sa.delete(models.compute_nodes).where(models.compute_nodes.c.id == last))
+    node("h3")
+    with session.writer() as connection:
+        connection.execute(models.compute_nodes.update().values(id=last).where(models.compute_nodes.c.hostname == "h3"))
+    node("h4")
+    for _ in range(8):
+        clock.now += 0.25
+        table.refresh()
+    assert [host.hostname for host in table.hosts()] == ["h1", "h3", "h4"]
+
+
 def test_after_a_silence_all_is_compared_before_the_decision(sliced, clock):
     for number in range(6):
         node(f"h{number}")
@@ -362,6 +381,43 @@ def test_after_a_silence_all_is_compared_before_the_decision(sliced, clock):
     clock.now += 1
     sliced.refresh()
     assert all(owners(sliced, f"h{number}") for number in range(6))
+
+
+def test_a_silence_after_half_a_round(sliced, clock):
+    """All is compared then, from the first host on, and not what the slices had still before them."""
+    for number in range(4):
+        node(f"h{number}")
+    sliced.refresh()
+    clock.now += 0.5
+    sliced.refresh()
+    for number in range(4):
+        claims(f"h{number}", own("0"))
+    clock.now += 3
+    sliced.refresh()
+    assert all(owners(sliced, f"h{number}") for number in range(4))
+
+
+def test_slices_that_take_long_are_further_apart(clock):
+    """By what a whole round of them took."""
+    for number in range(4):
+        node(f"h{number}")
+    table = new_table(clock, compare_together=1, background=AtOnce())
+    table.refresh()
+    slices = []
+
+    def slow(_connection, _cursor, statement, *_rest):
+        if "FROM compute_nodes" in statement:
+            slices.append(clock.now)
+            clock.now += 0.25
+
+    reader = session._current().reader
+    sa.event.listen(reader, "before_cursor_execute", slow)
+    for _ in range(200):
+        clock.now += 0.25
+        table.refresh()
+    sa.event.remove(reader, "before_cursor_execute", slow)
+    # A round of four takes a second, so the next takes twenty.
+    assert [later - earlier for earlier, later in itertools.pairwise(slices)][-4:] == [5.0] * 4
 
 
 def test_after_a_silence_nobody_decides_before_all_is_compared(table, clock):
@@ -393,6 +449,38 @@ def test_after_a_silence_nobody_decides_before_all_is_compared(table, clock):
         counts = first.result(60), second.result(60)
     sa.event.remove(reader, "before_cursor_execute", hold)
     assert counts == (1, 1)
+
+
+@pytest.mark.parametrize("filled", [False, True])
+def test_who_waits_for_a_comparison(table, clock, filled):
+    """Whoever has nothing else to decide with: an empty table would refuse everything."""
+    node()
+    if filled:
+        table.refresh()
+        clock.now += 1.5  # it is due, and no silence
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(_connection, _cursor, statement, *_rest):
+        if "FROM services" in statement:
+            begun.set()
+            assert go_on.wait(60)
+
+    def decide():
+        table.refresh()
+        return [host.hostname for host in table.hosts()]
+
+    reader = session._current().reader
+    sa.event.listen(reader, "before_cursor_execute", hold)
+    with ThreadPoolExecutor(2) as requests:
+        first = requests.submit(decide)
+        assert begun.wait(60)
+        second = requests.submit(decide)
+        wait([second], timeout=60 if filled else 0.2)
+        waited = not second.done()
+        go_on.set()
+        assert first.result(60) == second.result(60) == ["h1"]
+    sa.event.remove(reader, "before_cursor_execute", hold)
+    assert waited is not filled
 
 
 def test_no_request_waits_for_a_slice(clock):
@@ -508,6 +596,18 @@ def test_a_host_that_tells_while_the_table_catches_up_hides_no_other(table):
     assert table.catch_up(decided_with)
     sa.event.remove(reader, "after_cursor_execute", tell)
     assert (owners(table), owners(table, "h2")) == ({told[0]: "1"}, {})
+
+
+def test_only_hosts_beside_one_that_changed_are_looked_at_to_catch_up(sliced, asked):
+    for number in range(8):
+        node(f"h{number}")
+        claims(f"h{number}", own("1"))
+    sliced.refresh()
+    claims("h4", own("0"))
+    asked.clear()
+    assert sliced.catch_up(0)
+    assert sorted(owners(sliced, "h4").values()) == ["0", "1"]
+    assert len(asked) == 4, asked  # for the sums, the hosts of one, the inventory and the service of that which changed
 
 
 @pytest.mark.parametrize(
@@ -682,7 +782,7 @@ def booked(table):
     """A table of two hosts where A is booked on the first."""
     node(), node("h2")
     table.refresh()
-    book(table, A, own("0-1", 64, 5))
+    book(table, A, replace(own("0-1", 64, 5), group="group"))
     return table
 
 
@@ -761,6 +861,7 @@ def test_who_was_quicker_takes_the_place_of_a_choice(booked):
 def test_a_claim_that_leaves_room_leaves_the_choice(booked):
     booked.changed("h1", 1, C, own("2"))
     assert owners(booked) == {C: "2", A: "0-1"} and booked.is_booked(A)
+    assert (booked.host("h1").disk_used, booked.host("h1").groups) == (5, {"group": 1})
 
 
 def test_a_choice_outlives_a_reading_of_its_host(booked, clock):
