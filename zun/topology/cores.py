@@ -276,7 +276,7 @@ class CellStock:
             _, cpus, withheld = self._in_budget_tables().best(want, within)
             return cpus, withheld
         if self._units is None:
-            self._units = Units(self._cores(), policy)
+            self._units = Units(self._cell, self._able, policy)
         return self._units.take(want, cores, left, within, pool, self._budget)
 
     def _affords(self, taken: Take) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from zun.topology.view import CacheView, CpuView
+from zun.topology.view import CacheView, CpuView, by_size
 
 Take = tuple[int, int]
 """CPUs given and withheld (masks)."""
@@ -81,19 +81,20 @@ class Regular(NamedTuple):
 
 
 class Units:
-    """Cores of any sizes, in order of their lowest CPU."""
+    """The ``free`` cores of a cell, of any sizes, in order of their lowest CPU."""
 
     __slots__ = ("_reached", "by_size", "firsts", "policy", "size", "union", "units")
 
-    def __init__(self, units: Sequence[int], policy: str) -> None:
-        self.units, self.policy = units, policy
-        firsts: dict[int, int] = {}
-        for unit in units:
-            size = unit.bit_count()
-            firsts[size] = firsts.get(size, 0) | unit & -unit
-        self.by_size = tuple(sorted(firsts.items()))
+    def __init__(self, cell: CpuView, free: int, policy: str) -> None:
+        self.policy = policy
+        self.units = units = units_of(cell, free, policy)
+        self.union = union = sum(units)
+        if policy == "prefer":
+            self.by_size = by_size(units)
+        else:  # of whole cores it is known beforehand
+            self.by_size = tuple([(size, left) for size, firsts in cell.whole_sizes if (left := firsts & union)])
         """Sizes of units, and the first CPUs of those that have it."""
-        self.union, self.firsts = sum(units), sum(firsts.values())
+        self.firsts = sum([firsts for _, firsts in self.by_size])
         self.size = len(units) if policy == "isolate" else self.union.bit_count()
         """How many CPUs can be taken."""
         self._reached = 0
@@ -242,7 +243,7 @@ def threads_of(cell: CpuView, free: int, policy: str) -> Threads:
             ones = free & ~(firsts * pattern)
             if not ones or pattern.bit_count() == 2:
                 return Regular(firsts, ones, pattern, policy)
-    return Units(units_of(cell, free, policy), policy)
+    return Units(cell, free, policy)
 
 
 def unit_size(threads: Threads) -> int | None:

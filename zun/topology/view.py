@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -55,6 +55,8 @@ class CpuView:
     """The cores that can be had whole: every thread is for dedicated use and within our limits."""
     whole_firsts: int
     """The first thread of each of them."""
+    whole_sizes: tuple[tuple[int, int], ...]
+    """Their sizes, rising, and the first threads of those that have it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -244,6 +246,7 @@ def _cell_view(
         wide_firsts=model.wide_firsts << base,
         whole=tuple([core << base for core in model.whole]),
         whole_firsts=model.whole_firsts << base,
+        whole_sizes=tuple([(size, firsts << base) for size, firsts in model.whole_sizes]),
     )
 
 
@@ -278,7 +281,17 @@ def _cpu_view(cores: tuple[int, ...], caches: tuple[int, ...], limits: _Limits) 
         wide_firsts=sum(core & -core for core in cores if core & (core - 1)),
         whole=whole,
         whole_firsts=sum(core & -core for core in whole),
+        whole_sizes=by_size(whole),
     )
+
+
+def by_size(cores: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Sizes of cores, rising, and the first CPUs of those that have it."""
+    firsts: dict[int, int] = {}
+    for core in cores:
+        size = core.bit_count()
+        firsts[size] = firsts.get(size, 0) | core & -core
+    return tuple(sorted(firsts.items()))
 
 
 def _cache_view(

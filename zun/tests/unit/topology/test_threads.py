@@ -19,7 +19,7 @@ from zun.topology.groups import MixedGroups
 from zun.topology.lowest import lowest_matching
 from zun.topology.matching import cheapest_matching
 from zun.topology.threads import Regular, Units, doublings, threads_of, units_of, with_some
-from zun.topology.view import view_of
+from zun.topology.view import by_size, view_of
 
 POLICIES = ("prefer", "whole", "require", "isolate")
 
@@ -85,6 +85,7 @@ def test_like_cells_share_what_they_have():
         for cell in cells:
             for name in ("dedicated", "pool", "everyone", "online", "wide_firsts", "whole_firsts"):
                 assert getattr(cell, name) == getattr(cell.model, name) << cell.base, (seed, name)
+            assert cell.whole_sizes == by_size(cell.whole), seed
             assert [cache.kept for cache in cell.caches] == [cache.kept << cell.base for cache in cell.model.caches]
             budget = usage.budget(view_of(topology), cell)
             own = CellStock(cell, usage.held_mask, rules, budget)
@@ -124,7 +125,8 @@ def test_the_lowest_cores_that_the_pool_can_pay_for():
     for seed in range(proof_size(300)):
         rng = random.Random(seed)
         ids = rng.sample(range(24), 24)
-        units = sorted([sum(1 << ids.pop() for _ in range(rng.randint(1, 3))) for _ in range(7)], key=lambda u: u & -u)
+        units = [sum(1 << ids.pop() for _ in range(rng.randint(1, 3))) for _ in range(7)]
+        (cell,) = view_of(build.host(build.cell(0, " ".join(str(CpuSet.from_mask(unit)) for unit in units)))).cells
         pool, budget = rng.getrandbits(24), rng.randint(0, 6)
         choices: dict[tuple[int, int], list[list[int]]] = {}
         for number in range(1, len(units) + 1):
@@ -132,7 +134,7 @@ def test_the_lowest_cores_that_the_pool_can_pay_for():
                 if (sum(chosen) & pool).bit_count() <= budget:
                     choices.setdefault((number, sum(chosen).bit_count()), []).append(_ids(sum(chosen)))
         for (cores, want), able in choices.items():
-            cpus, withheld = Units(units, "prefer").take(want, cores, 0, -1, pool, budget)
+            cpus, withheld = Units(cell, cell.dedicated, "prefer").take(want, cores, 0, -1, pool, budget)
             assert (_ids(cpus), withheld) == (min(able), 0), (seed, cores, want)
             found += len(able) > 1
     assert found > proof_size(300)
