@@ -202,8 +202,8 @@ class MixedGroups:
     """
 
     __slots__ = ("_budget", "_choices_of", "_field", "_firsts", "_groups", "_halves", "_kinds", "_largest",
-                 "_layers", "_policy", "_prices", "_row", "_rows", "_sets", "_size", "_smallest", "_spread",
-                 "_steps", "_units", "_unpaid", "_width")
+                 "_layers", "_low", "_policy", "_priced", "_prices", "_row", "_rows", "_sets", "_size", "_smallest",
+                 "_spread", "_steps", "_units", "_unpaid", "_width")
 
     def __init__(
         self, sorts: Sequence[Sort], policy: str, groups: GroupList, spread: bool, budget: int, prices: Sequence[int]
@@ -229,6 +229,8 @@ class MixedGroups:
             slack, most = above, threads - cores * smallest
         self._field = field = max(cores, most).bit_length()
         self._units = [each << field | 1 for each in slack]
+        price_bits = sum(prices).bit_length()
+        self._low, self._priced = self._size + price_bits, (1 << price_bits) - 1
         self._kinds = kinds_of(self._firsts, groups.masks)
         amounts = tuple([threads * row + own for threads, own in zip(above, paid, strict=True)])
         self._steps = [steps(kind, amounts, width) for kind in self._kinds]
@@ -240,8 +242,9 @@ class MixedGroups:
     def best(self, number: int, want: int, most: int | None) -> Best | None:
         """The best ``number`` groups, None when none can give ``want``; there is no saying how much may be free."""
         assert most is None
-        sets, size, field, prices = self._sets, self._size, self._field, self._prices
-        every, some, slack_bit, free_bit = (1 << size) - 1, (1 << field) - 1, size + field, size + 2 * field
+        sets, size, field, low, budget = self._sets, self._size, self._field, self._low, self._budget
+        every, some, priced, slack_bit = (1 << size) - 1, (1 << field) - 1, self._priced, low + field
+        free_bit = slack_bit + field
         sums = self._sums(number)
         while found := self._fewest(sums, want):
             cores, left, place = found
@@ -249,10 +252,12 @@ class MixedGroups:
             choices = self._choices_of.get(number) or self._choices(number)
             start = bisect_left(choices, want + left << free_bit)
             for code in reversed(choices) if self._spread else islice(choices, start, None):
-                if code >> size & some < cores or code >> slack_bit & some < slack:
+                if code >> low & some < cores or code >> slack_bit & some < slack:
+                    continue
+                if priced and code >> size & priced > budget:
                     continue
                 chosen = code & every
-                if (sets.get(chosen) or self._reach(chosen)) & place and (not prices or self._affords(chosen)):
+                if (sets.get(chosen) or self._reach(chosen)) & place:
                     return cores, left, code >> free_bit, place
             sums = self._payable_sums(number)
         return None
@@ -266,15 +271,11 @@ class MixedGroups:
 
     def _payable_sums(self, number: int) -> int:
         """What some of the cores of so many groups come to that the pool can pay for."""
-        sums, every = 0, (1 << self._size) - 1
+        sums, size, every = 0, self._size, (1 << self._size) - 1
         for code in self._choices(number):
-            if self._affords(code & every):
+            if code >> size & self._priced <= self._budget:
                 sums |= self._sets.get(code & every) or self._reach(code & every)
         return sums
-
-    def _affords(self, chosen: int) -> bool:
-        """Whether the pool can pay for these groups."""
-        return sum([price for n, price in enumerate(self._prices) if chosen >> n & 1]) <= self._budget
 
     def _fewest(self, sums: int, want: int) -> tuple[int, int, int] | None:
         """The fewest cores for ``want`` CPUs, the least threads left over on them, and the set of all such sums."""
@@ -309,13 +310,13 @@ class MixedGroups:
 
     def unions(self, number: int, free: int, place: int) -> Iterator[int]:
         """Masks of the best choices: of choices that differ in their ids only, the lowest suffices."""
-        choices, free_bit, masks = self._choices(number), self._size + 2 * self._field, self._groups.masks
-        every, sets = (1 << self._size) - 1, self._sets
+        choices, free_bit, masks = self._choices(number), self._low + 2 * self._field, self._groups.masks
+        size, sets, every = self._size, self._sets, (1 << self._size) - 1
         for code in islice(choices, bisect_left(choices, free << free_bit), None):
             if code >> free_bit > free:
                 break
             chosen = code & every
-            if (sets.get(chosen) or self._reach(chosen)) & place and (not self._prices or self._affords(chosen)):
+            if code >> size & self._priced <= self._budget and (sets.get(chosen) or self._reach(chosen)) & place:
                 union = 0
                 while chosen:
                     union |= masks[(chosen & -chosen).bit_length() - 1]
@@ -325,7 +326,8 @@ class MixedGroups:
     def _choices(self, number: int) -> list[int]:
         """Every choice, by its free CPUs; of choices that differ in their ids only the lowest.
 
-        A choice is coded: its free CPUs, then the slack of its cores, their number, and a mask of its positions.
+        A choice is coded: its free CPUs, then the slack of its cores, their number, their price if groups have any,
+        and a mask of its positions.
         """
         choices = self._choices_of.get(number)
         if choices is None:
@@ -337,12 +339,13 @@ class MixedGroups:
     def _in_halves(self) -> tuple[_Part, _Part | None]:
         """Every choice: if there are few groups out of all, else out of the first half and out of the other."""
         (masks, _, frees), kinds, size = self._groups, self._kinds, self._size
-        free_bit, units = size + 2 * self._field, self._units
+        low, free_bit, units = self._low, self._low + 2 * self._field, self._units
         chains: list[list[int]] = []
         last: dict[Hashable, tuple[int, list[int]]] = {}
-        for position, kind in enumerate(zip(frees, kinds, self._prices or frees, strict=True)):
+        for position, kind in enumerate(zip(frees, kinds, self._prices or [0] * size, strict=True)):
             mask, before = masks[position], last.get(kind)
-            code = frees[position] << free_bit | _sum(kinds[position], units) << size | 1 << position
+            free, counts, price = kind
+            code = free << free_bit | _sum(counts, units) << low | price << size | 1 << position
             if before is not None and are_lower(before[0], mask, self._firsts):
                 chain = before[1]
                 chain.append(chain[-1] + code)
