@@ -310,10 +310,14 @@ class MixedGroups:
 
     def unions(self, number: int, free: int, place: int) -> Iterator[int]:
         """Masks of the best choices: of choices that differ in their ids only, the lowest suffices."""
-        choices, free_bit, masks = self._choices(number), self._low + 2 * self._field, self._groups.masks
+        choices, low, field, masks = self._choices(number), self._low, self._field, self._groups.masks
         size, sets, every = self._size, self._sets, (1 << self._size) - 1
-        for code in islice(choices, bisect_left(choices, free << free_bit), None):
-            if code >> free_bit > free:
+        # No choice serves that has less slack: these come first.
+        cores, above = divmod((place & -place).bit_length() - 1, self._width)
+        slack = self._slack_of(cores, cores * self._smallest + above // self._row)
+        start = bisect_left(choices, (free << field | slack) << low + field)
+        for code in islice(choices, start, None):
+            if code >> low + 2 * field > free:
                 break
             chosen = code & every
             if code >> size & self._priced <= self._budget and (sets.get(chosen) or self._reach(chosen)) & place:
