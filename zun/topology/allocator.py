@@ -294,8 +294,9 @@ def _draw_widely(question: Question, taken: list[Taken]) -> Memory:
     for own in (True, False):
         for cell, _, need, _ in taken:
             missing = need - sum(drawn[cell.id].values())
-            nodes = [cell.id] if own else [node for _, node in question.beyond((cell,))]
-            for node in nodes if missing else ():
+            if not missing:
+                continue
+            for node in [cell.id] if own else [node for _, node in question.beyond((cell,))]:
                 units = min(missing, left[node])
                 if units:
                     drawn[cell.id][node] = drawn[cell.id].get(node, 0) + units

@@ -89,11 +89,11 @@ class Units:
         self.policy = policy
         self.units = units = units_of(cell, free, policy)
         self.union = union = sum(units)
+        # Sizes of units, and the first CPUs of those that have it; of whole cores it is known beforehand.
         if policy == "prefer":
             self.by_size = by_size(units)
-        else:  # of whole cores it is known beforehand
+        else:
             self.by_size = tuple([(size, left) for size, firsts in cell.whole_sizes if (left := firsts & union)])
-        """Sizes of units, and the first CPUs of those that have it."""
         self.firsts = sum([firsts for _, firsts in self.by_size])
         self.size = len(units) if policy == "isolate" else self.union.bit_count()
         """How many CPUs can be taken."""
