@@ -420,11 +420,11 @@ def test_slices_that_take_long_are_further_apart(clock):
     assert [later - earlier for earlier, later in itertools.pairwise(slices)][-4:] == [5.0] * 4
 
 
-def test_after_a_silence_nobody_decides_before_all_is_compared(table, clock):
-    """Else all but one of the first requests after a quiet night would see no service that has reported lately."""
-    node()
-    services.heartbeat("h1", "zun-compute", "nova")
-    table.refresh()
+def two_requests(table, decide, seconds):
+    """What two requests decide, the second while the first is kept in its comparison, and whether that waits for it.
+
+    It has so many ``seconds`` to be done without.
+    """
     begun, go_on = threading.Event(), threading.Event()
 
     def hold(_connection, _cursor, statement, *_rest):
@@ -432,22 +432,32 @@ def test_after_a_silence_nobody_decides_before_all_is_compared(table, clock):
             begun.set()
             assert go_on.wait(60)
 
-    def decide():
+    def request():
         table.refresh()
-        return table.host("h1").service["report_count"]
+        return decide()
 
-    services.heartbeat("h1", "zun-compute", "nova")
-    clock.now += 3
     reader = session._current().reader
     sa.event.listen(reader, "before_cursor_execute", hold)
     with ThreadPoolExecutor(2) as requests:
-        first = requests.submit(decide)
+        first = requests.submit(request)
         assert begun.wait(60)
-        second = requests.submit(decide)
-        wait([second], timeout=0.2)  # if it does not wait it is done by then
+        second = requests.submit(request)
+        wait([second], timeout=seconds)
+        waited = not second.done()
         go_on.set()
-        counts = first.result(60), second.result(60)
+        decided = first.result(60), second.result(60)
     sa.event.remove(reader, "before_cursor_execute", hold)
+    return decided, waited
+
+
+def test_after_a_silence_nobody_decides_before_all_is_compared(table, clock):
+    """Else all but one of the first requests after a quiet night would see no service that has reported lately."""
+    node()
+    services.heartbeat("h1", "zun-compute", "nova")
+    table.refresh()
+    services.heartbeat("h1", "zun-compute", "nova")
+    clock.now += 3
+    counts, _ = two_requests(table, lambda: table.host("h1").service["report_count"], 0.2)
     assert counts == (1, 1)
 
 
@@ -458,28 +468,8 @@ def test_who_waits_for_a_comparison(table, clock, filled):
     if filled:
         table.refresh()
         clock.now += 1.5  # it is due, and no silence
-    begun, go_on = threading.Event(), threading.Event()
-
-    def hold(_connection, _cursor, statement, *_rest):
-        if "FROM services" in statement:
-            begun.set()
-            assert go_on.wait(60)
-
-    def decide():
-        table.refresh()
-        return [host.hostname for host in table.hosts()]
-
-    reader = session._current().reader
-    sa.event.listen(reader, "before_cursor_execute", hold)
-    with ThreadPoolExecutor(2) as requests:
-        first = requests.submit(decide)
-        assert begun.wait(60)
-        second = requests.submit(decide)
-        wait([second], timeout=60 if filled else 0.2)
-        waited = not second.done()
-        go_on.set()
-        assert first.result(60) == second.result(60) == ["h1"]
-    sa.event.remove(reader, "before_cursor_execute", hold)
+    decided, waited = two_requests(table, lambda: [host.hostname for host in table.hosts()], 60 if filled else 0.2)
+    assert decided == (["h1"], ["h1"])
     assert waited is not filled
 
 
