@@ -58,7 +58,7 @@ class BudgetTables:
         group = self._groups.get(cache.mask)
         if group is None:
             units = units_of(cache, self._free, self._policy)
-            price = (cache.kept & self._cell.pool).bit_count() if self._keep else 0
+            price = cache.price if self._keep else 0
             first = CACHES + (cache.mask & self._free).bit_count() * self._weights.cache_left
             cores = [options for unit in units if (options := self._options(unit))]
             group = self._groups[cache.mask] = _Group((price, first << self._width), units, cores)

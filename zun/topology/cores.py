@@ -60,6 +60,10 @@ class Pick(NamedTuple):
     withheld: int
 
 
+_Picked = tuple[int, int, int]
+"""The same without what is kept beside the cores."""
+
+
 MOST_MIXED = 12
 """L3 groups with cores of many sizes of which every choice may be looked at: 924 at most."""
 
@@ -78,12 +82,14 @@ class CellStock:
     At most ``budget`` CPUs, given or withheld, may come out of the shared pool.
     """
 
-    __slots__ = ("_able", "_budget", "_budgeted", "_capacity", "_cell", "_choices", "_free", "_groups", "_hard",
-                 "_held", "_many", "_most_free", "_most_used", "_number", "_picks", "_profile", "_reach", "_rules",
-                 "_size", "_sorts", "_tables", "_threads", "_units")
+    __slots__ = ("_able", "_budget", "_budgeted", "_cache_left", "_capacity", "_cell", "_cell_left", "_choices",
+                 "_free", "_groups", "_hard", "_held", "_keep", "_many", "_most_free", "_most_used", "_number",
+                 "_picks", "_policy", "_profile", "_reach", "_rules", "_size", "_sorts", "_tables", "_threads",
+                 "_units")
 
     def __init__(self, cell: CpuView, held: int, rules: Rules, budget: int) -> None:
         self._cell, self._held, self._rules, self._budget = cell, held, rules, budget
+        self._policy, self._keep, (self._cache_left, self._cell_left, _) = rules
         able = self._free = cell.dedicated & ~held
         self._number = able.bit_count()
         if rules.keep:
@@ -113,7 +119,7 @@ class CellStock:
         self._capacity: int | None = None
         self._profile: tuple[object, ...] | None = None
         self._choices: dict[int, Choice | None] = {}
-        self._picks: dict[int, Pick | None] = {}
+        self._picks: dict[int, _Picked | None] = {}
 
     def _look_at_budget(self) -> None:
         """Put what the pool can pay as a limit on what is used, or on what is free in the groups chosen.
@@ -121,16 +127,16 @@ class CellStock:
         Where neither says it the choice is hard: what the pool pays must be counted.
         """
         cell, able, pool, budget = self._cell, self._able, self._cell.pool, self._budget
-        if self._rules.keep == "l3":
-            kept = [(cache.kept & pool, cache.mask & able) for cache in cell.caches if cache.mask & able]
-            if sum(paid.bit_count() for paid, _ in kept) > budget:
+        if self._keep == "l3":
+            caches = [cache for cache in cell.caches if cache.mask & able]
+            if sum([cache.price for cache in caches]) > budget:
                 self._most_free = budget
                 self._hard = self._size is None or any(
-                    paid.bit_count() != free.bit_count() for paid, free in kept
+                    cache.price != (cache.mask & able).bit_count() for cache in caches
                 )
-        elif not self._rules.keep:
+        elif not self._keep:
             self._most_used = budget
-            self._hard = bool(able & ~pool) or (self._rules.policy != "prefer" and self._size is None)
+            self._hard = bool(able & ~pool) or (self._policy != "prefer" and self._size is None)
         if self._hard:
             self._most_free = self._most_used = None
 
@@ -147,8 +153,8 @@ class CellStock:
     def cost(self, want: int) -> int | None:
         """The cost of ``pick(want)``, mostly without looking for the CPUs; None when there are not so many."""
         if self._many and self._is_mixed(want):
-            found = self.pick(want)
-            return None if found is None else found.cost
+            found = self._picked(want)
+            return None if found is None else found[0]
         choice = self._choices[want] if want in self._choices else self._choose(want)
         return None if choice is None else choice[0]
 
@@ -175,12 +181,12 @@ class CellStock:
 
     def _affords_any(self, want: int) -> bool:
         """Whether the pool could pay for a pick even if all of it were of the pool."""
-        policy, keep, _ = self._rules
+        policy = self._policy
         if policy == "isolate":
             want *= self._cell.widest
         elif policy != "prefer":
             want += self._cell.widest - 1  # with as many left over it would do with a core less
-        return not keep and want <= self._budget
+        return not self._keep and want <= self._budget
 
     def _of_all(self, want: int) -> Best | None:
         """The choice of every group."""
@@ -190,33 +196,30 @@ class CellStock:
     def _price(self, number: int, best: Best, want: int) -> int | None:
         """The cost of so many CPUs out of ``number`` L3 groups; None where the pool cannot pay for them."""
         cores, left, free, _ = best
-        policy, _, (cache_left, cell_left, _) = self._rules
-        used = want if policy == "prefer" else want + left
+        used = want if self._policy == "prefer" else want + left
         if self._most_used is not None and used > self._most_used:
             return None
         return (
             number * CACHES + cores * CORES + left * CORE_LEFT
-            + (free - used) * cache_left + (self._number - used) * cell_left
+            + (free - used) * self._cache_left + (self._number - used) * self._cell_left
         )
 
     def _in_groups(self, hard: bool) -> EvenGroups | MixedGroups:
         """Tables that choose among the groups; ``hard`` are those that count what the pool pays."""
-        (policy, keep, weights), size, pool = self._rules, self._size, self._cell.pool
-        spread = weights is not PACK
+        size, spread = self._size, self._rules.weights is not PACK
         tables: EvenGroups | MixedGroups
         if size is not None and not hard:
             tables = EvenGroups(self._threads, size, self._groups, self._cell.dedicated.bit_count() + 1, spread)
         else:
             sorts, prices = [(size, 0, firsts) for size, firsts in self._threads.by_size], []
-            if hard and keep:
+            if hard and self._keep:
                 masks = frozenset(self._groups.masks)
-                kept = [cache.kept & pool for cache in self._cell.caches if cache.mask in masks]
-                prices = [paid.bit_count() for paid in kept]
-            elif hard and self._able & ~pool:
+                prices = [cache.price for cache in self._cell.caches if cache.mask in masks]
+            elif hard and self._able & ~self._cell.pool:
                 sorts = self._sorted()
             elif hard:
                 sorts = [(size, size, firsts) for size, _, firsts in sorts]
-            tables = MixedGroups(sorts, policy, self._groups, spread, self._budget, prices)
+            tables = MixedGroups(sorts, self._policy, self._groups, spread, self._budget, prices)
         self._tables[hard] = tables
         return tables
 
@@ -229,28 +232,33 @@ class CellStock:
     def _cores(self) -> Sequence[int]:
         """The units of what is able, where the pool can pay for something."""
         threads = self._threads
-        return threads.units if isinstance(threads, Units) else units_of(self._cell, self._able, self._rules.policy)
+        return threads.units if isinstance(threads, Units) else units_of(self._cell, self._able, self._policy)
 
     def pick(self, want: int) -> Pick | None:
         """The best ``want`` CPUs, None when there are not so many."""
+        found = self._picked(want)
+        if found is None:
+            return None
+        cost, cpus, withheld = found
+        return Pick(cost, cpus, _kept(self._cell, cpus, self._keep) & ~cpus if self._keep else withheld)
+
+    def cpus(self, want: int) -> int:
+        """The CPUs given in ``pick(want)``, which must not be None, for less work."""
+        found = self._picked(want)
+        assert found is not None, "it has a cost"
+        return found[1]
+
+    def _picked(self, want: int) -> _Picked | None:
+        """``pick`` without what is kept beside the cores."""
         if want not in self._picks:
             self._picks[want] = self._pick(want)
         return self._picks[want]
 
-    def _pick(self, want: int) -> Pick | None:
+    def _pick(self, want: int) -> _Picked | None:
         if self._many and self._is_mixed(want):
-            found = self._of_many(want)
-            if found is None:
-                return None
-            cost, cpus, withheld = found
-        else:
-            choice = self._choices[want] if want in self._choices else self._choose(want)
-            if choice is None:
-                return None
-            cost, (cpus, withheld) = choice[0], self._lowest(want, choice, self._take)
-        if self._rules.keep:
-            withheld = _kept(self._cell, cpus, self._rules.keep) & ~cpus
-        return Pick(cost, cpus, withheld)
+            return self._of_many(want)
+        choice = self._choices[want] if want in self._choices else self._choose(want)
+        return None if choice is None else (choice[0], *self._lowest(want, choice, self._take))
 
     def _lowest(self, want: int, choice: Choice, take: Callable[[int, int, int, int], Take]) -> Take:
         _, number, (cores, left, free, place), tables = choice
@@ -269,34 +277,34 @@ class CellStock:
 
     def _take(self, want: int, cores: int, left: int, within: int) -> Take:
         """The lowest of the choices with this price that the pool can pay for, of the cores in ``within``."""
-        taken, (policy, keep, _), pool = self._threads.take(want, cores, left, within), self._rules, self._cell.pool
-        if not self._hard or keep or self._affords(taken):
+        taken, policy = self._threads.take(want, cores, left, within), self._policy
+        if not self._hard or self._keep or self._affords(taken):
             return taken
         if policy == "prefer" and left:
             _, cpus, withheld = self._in_budget_tables().best(want, within)
             return cpus, withheld
         if self._units is None:
             self._units = Units(self._cell, self._able, policy)
-        return self._units.take(want, cores, left, within, pool, self._budget)
+        return self._units.take(want, cores, left, within, self._cell.pool, self._budget)
 
     def _affords(self, taken: Take) -> bool:
         return ((taken[0] | taken[1]) & self._cell.pool).bit_count() <= self._budget
 
-    def _of_many(self, want: int) -> Pick | None:
+    def _of_many(self, want: int) -> _Picked | None:
         """``pick`` where there are too many sums or choices of groups."""
         if want > self.capacity():
             return None
-        if self._hard and not self._rules.keep and (self._size is not None or len(self._groups.masks) <= MOST_MIXED):
+        if self._hard and not self._keep and (self._size is not None or len(self._groups.masks) <= MOST_MIXED):
             # Often the pool can pay for what is best without it.
             choice = self._choose(want, paid=False)
             if choice is not None and self._affords(taken := self._lowest(want, choice, self._threads.take)):
-                return Pick(choice[0], *taken)
+                return choice[0], *taken
         return self._of_tables(want)
 
-    def _of_tables(self, want: int) -> Pick:
+    def _of_tables(self, want: int) -> _Picked:
         cost, cpus, withheld = self._in_budget_tables().best(want)
         # Groups out of reach are left as well.
-        return Pick(cost + (self._free & ~self._able).bit_count() * self._rules.weights.cell_left, cpus, withheld)
+        return cost + (self._free & ~self._able).bit_count() * self._cell_left, cpus, withheld
 
     def _in_budget_tables(self) -> BudgetTables:
         if self._budgeted is None:
@@ -313,9 +321,9 @@ class CellStock:
         return self._capacity
 
     def _counted_capacity(self) -> int:
-        if self._rules.keep or self._rules.policy == "prefer":
+        if self._keep or self._policy == "prefer":
             return capacity(self._cell, self._held, self._rules, self._budget)
-        return _capacity_of(self._cores(), self._rules.policy, self._cell.pool, self._budget)
+        return _capacity_of(self._cores(), self._policy, self._cell.pool, self._budget)
 
     @property
     def most(self) -> int:
@@ -325,15 +333,15 @@ class CellStock:
 
     def _told_capacity(self) -> int | None:
         """``capacity`` where it is told at once."""
-        if self._hard or (self._rules.keep and self._most_free is not None):
+        if self._hard or (self._keep and self._most_free is not None):
             return None
         threads, budget = self._threads, self._most_used
         if budget is None or budget >= threads.size * self._cell.widest:
             return threads.size
-        if self._rules.policy == "prefer":
+        if self._policy == "prefer":
             return min(threads.size, budget)
         size = unit_size(threads) or 1
-        return min(threads.size, budget // size * (1 if self._rules.policy == "isolate" else size))
+        return min(threads.size, budget // size * (1 if self._policy == "isolate" else size))
 
     def profile(self) -> tuple[object, ...]:
         """Equal for two cells that answer alike but for their ids."""
@@ -343,13 +351,13 @@ class CellStock:
 
     def _profiled(self) -> tuple[object, ...]:
         cell = self._cell
-        if not self._hard or not self._rules.keep:
+        if not self._hard or not self._keep:
             alike = self._alike()
             frees = [(self._able & mask).bit_count() for mask in cell.cache_masks]
             kinds = kinds_of([*alike.values()], cell.cache_masks)
             return (self._number, self._budget, *alike, *sorted(zip(frees, kinds, strict=True)))
         shape = tuple(sorted([self._cache_profile(cache) for cache in cell.caches]))
-        everyone = (cell.everyone & cell.pool).bit_count() if self._rules.keep == "node" else 0
+        everyone = (cell.everyone & cell.pool).bit_count() if self._keep == "node" else 0
         return (self._budget, self._number, everyone, shape)
 
     def _alike(self) -> dict[tuple[int, int], int]:
@@ -362,9 +370,9 @@ class CellStock:
         return alike
 
     def _cache_profile(self, cache: CacheView) -> tuple[object, ...]:
-        free, pool, (policy, keep, _) = self._free, self._cell.pool, self._rules
+        free, pool, policy, keep = self._free, self._cell.pool, self._policy, self._keep
         sizes = sorted([(unit.bit_count(), (unit & pool).bit_count()) for unit in units_of(cache, free, policy)])
-        price = (cache.kept & pool).bit_count() if keep and may_keep(self._cell, cache, self._held, keep) else -1
+        price = cache.price if keep and may_keep(self._cell, cache, self._held, keep) else -1
         return (cache.mask & free).bit_count(), price, *sizes
 
     def least(self, want: int) -> int:
@@ -373,7 +381,7 @@ class CellStock:
             choice = self._choices[want]
             return 0 if choice is None else choice[0]
         number = bisect_left(self._reach, want) + 1
-        threads = 1 if self._rules.policy == "isolate" else self._cell.widest
+        threads = 1 if self._policy == "isolate" else self._cell.widest
         # To spread makes what is left negative, though never as much as CORE_LEFT together.
         return number * CACHES - (-want // threads) * CORES - 2 * CORE_LEFT
 
@@ -391,7 +399,7 @@ def capacity(cell: CpuView, held: int, rules: Rules, budget: int) -> int:
         if may_keep(cell, cache, held, rules.keep):
             units = units_of(cache, free, rules.policy)
             gain = len(units) if isolated else sum(units).bit_count()
-            goods.append(((cache.kept & pool).bit_count(), gain))
+            goods.append((cache.price, gain))
     if rules.keep == "node":
         goods = [((cell.everyone & pool).bit_count(), sum(gain for _, gain in goods))]
     return _most(goods, budget)
@@ -464,9 +472,9 @@ def _keepable(cell: CpuView, held: int, keep: str, budget: int) -> int:
         return cell.dedicated if fine else 0
     able = 0
     for cache in cell.caches:
-        if may_keep(cell, cache, held, keep) and (cache.kept & cell.pool).bit_count() <= budget:
-            able |= cell.dedicated & cache.mask
-    return able
+        if cache.price <= budget and may_keep(cell, cache, held, keep):
+            able |= cache.mask
+    return able & cell.dedicated
 
 
 def _kept(cell: CpuView, cpus: int, keep: str) -> int:

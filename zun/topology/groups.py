@@ -201,9 +201,9 @@ class MixedGroups:
     those that it does not pay.
     """
 
-    __slots__ = ("_budget", "_choices_of", "_field", "_firsts", "_groups", "_halves", "_kinds", "_largest",
-                 "_layers", "_low", "_policy", "_priced", "_prices", "_row", "_rows", "_sets", "_size", "_smallest",
-                 "_spread", "_steps", "_units", "_unpaid", "_width")
+    __slots__ = ("_budget", "_choices_of", "_counted", "_field", "_firsts", "_groups", "_halves", "_kinds",
+                 "_largest", "_layers", "_low", "_policy", "_priced", "_prices", "_row", "_rows", "_sets", "_size",
+                 "_smallest", "_spread", "_steps", "_units", "_unpaid", "_width")
 
     def __init__(
         self, sorts: Sequence[Sort], policy: str, groups: GroupList, spread: bool, budget: int, prices: Sequence[int]
@@ -222,6 +222,7 @@ class MixedGroups:
             price, paid = threads - price, tuple(map(sub, sizes, paid))
         self._row = row = price + 1
         self._width = width = (threads - cores * smallest + 1) * row
+        self._counted = row > 1 or self._unpaid
         self._rows, self._size = cores + 1, len(groups.masks)
         if policy == "isolate":
             slack, most = [largest - size for size in sizes], cores * largest - threads
@@ -243,7 +244,8 @@ class MixedGroups:
         """The best ``number`` groups, None when none can give ``want``; there is no saying how much may be free."""
         assert most is None
         sets, size, field, low, budget = self._sets, self._size, self._field, self._low, self._budget
-        every, some, priced, slack_bit = (1 << size) - 1, (1 << field) - 1, self._priced, low + field
+        every, some, priced = (1 << size) - 1, (1 << field) - 1, self._priced
+        slack_bit = low + field
         free_bit = slack_bit + field
         sums = self._sums(number)
         while found := self._fewest(sums, want):
@@ -281,27 +283,27 @@ class MixedGroups:
         """The fewest cores for ``want`` CPUs, the least threads left over on them, and the set of all such sums."""
         width, row, smallest = self._width, self._row, self._smallest
         isolated = self._policy == "isolate"
-        least = want if isolated else -(-want // self._largest)
-        for cores in range(least, least + 1 if isolated else self._rows):
+        cores = want if isolated else -(-want // self._largest)
+        while cores < self._rows:
             # Those who have enough threads.
-            enough = 0 if isolated or cores * smallest >= want else (want - cores * smallest) * row
-            if enough >= width:
-                continue
+            lack = want - cores * smallest
+            enough = lack * row if lack > 0 and not isolated else 0
             start = cores * width + enough
-            some = sums >> start & (1 << width - enough) - 1
+            some = sums >> start & (1 << width - enough) - 1 if enough < width else 0
             while some:
                 more = ((some & -some).bit_length() - 1) // row * row
-                left = cores * smallest + (enough + more) // row - want
-                payable = self._payable(want, left) << more
+                left = (enough + more) // row - lack
+                payable = (self._payable(want, left) if self._counted else 1) << more
                 if some & payable:
                     return cores, left, payable << start
                 some = some >> more + row << more + row
+            if isolated:
+                break
+            cores += 1
         return None
 
     def _payable(self, want: int, left: int) -> int:
         """A set of the last of the numbers: all that the pool can pay for."""
-        if self._row == 1 and not self._unpaid:
-            return 1
         # Threads that are left over need not be paid for, unless they are withheld.
         most = self._budget + left if self._policy == "prefer" else self._budget
         if self._unpaid:

@@ -219,9 +219,8 @@ class Question:
 
     def cpus(self, cell: CellView, cpus: int) -> int:
         """Mask of the CPUs in ``cpu_offer``, which must not be None."""
-        found = self._stock(cell).pick(cpus) if self.dedicated and cpus else None
-        if found is not None:
-            return found.cpus << cell.base
+        if self.dedicated and cpus:
+            return self._stock(cell).cpus(cpus) << cell.base
         offer = self.cpu_offer(cell, cpus)
         return 0 if offer is None else offer.cpus
 

@@ -88,11 +88,12 @@ class Units:
     def __init__(self, cell: CpuView, free: int, policy: str) -> None:
         self.policy = policy
         self.units = units = units_of(cell, free, policy)
-        self.union = union = sum(units)
         # Sizes of units, and the first CPUs of those that have it; of whole cores it is known beforehand.
         if policy == "prefer":
+            self.union = union = free
             self.by_size = by_size(units)
         else:
+            self.union = union = sum(units)
             self.by_size = tuple([(size, left) for size, firsts in cell.whole_sizes if (left := firsts & union)])
         self.firsts = sum([firsts for _, firsts in self.by_size])
         self.size = len(units) if policy == "isolate" else self.union.bit_count()
@@ -267,14 +268,10 @@ def units_of(place: CpuView | CacheView, free: int, policy: str) -> list[int]:
         # Of a broken core the lowest thread may be the one taken, so its place among the others changes.
         units = [unit for core in place.cores if (unit := core & free)]
         firsts = [unit & -unit for unit in units]
-        return units if firsts == sorted(firsts) else sorted(units, key=_first)
+        return units if firsts == sorted(firsts) else [unit for _, unit in sorted(zip(firsts, units, strict=True))]
     taken = ~free
     whole = [core for core in place.whole if not core & taken]
     return [core for core in whole if core & (core - 1)] if policy == "require" else whole
-
-
-def _first(unit: int) -> int:
-    return unit & -unit
 
 
 def _trimmed(union: int, left: int, policy: str) -> Take:

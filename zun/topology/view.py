@@ -23,6 +23,8 @@ class CacheView:
     kept: int
     """What a container that has this L3 to itself holds: all of it that any container may get. 0 when the L3
     reaches beyond these cores, so that nobody can have it to himself."""
+    price: int
+    """CPUs of it that the shared pool must pay for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -256,6 +258,7 @@ def _moved(cache: CacheView, base: int) -> CacheView:
         cores=tuple([core << base for core in cache.cores]),
         whole=tuple([core << base for core in cache.whole]),
         kept=cache.kept << base,
+        price=cache.price,
     )
 
 
@@ -300,11 +303,13 @@ def _cache_view(
     mask = sum(cores)
     # A core between two caches is in one group only, so neither group is all of its cache.
     apart = any(cache & mask and cache & ~mask for cache in caches)
+    kept = 0 if mask & limits.exposed_l3 or apart else mask & limits.everyone
     return CacheView(
         mask=mask,
         cores=cores,
         whole=tuple(core for core in cores if core in whole),
-        kept=0 if mask & limits.exposed_l3 or apart else mask & limits.everyone,
+        kept=kept,
+        price=(kept & limits.pool).bit_count(),
     )
 
 
