@@ -2,6 +2,8 @@
 """A change of what a container holds: decisions only, no I/O."""
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
 from typing import Self
 
 from zun.common import exceptions
@@ -10,6 +12,8 @@ from zun.objects.placement import held_plan, keep_problem, placement_request
 from zun.topology import CellShare, CPUPolicy, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
 from zun.topology.cpuset import NO_CPUS
 from zun.topology.keep import keeping
+from zun.topology.request import MICRO
+from zun.topology.view import view_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,7 @@ def resized(
 
     A container that stays dedicated keeps its CPUs where that can be: fewer are some of the old ones, without those
     first that the host would not give any more, more are the old ones and others. It always keeps those of ``keep``.
+    Nor does it need again what it has: the host can have less by now than it promised.
     ``others`` is the host's usage without the container.
     """
     if request.dedicated:
@@ -74,7 +79,11 @@ def resized(
     cells = tuple(cell for cell in topology.cells if cell.id in old.cells or cell.id in old.mems)
     here = replace(topology, cells=cells)
     here = replace(here, pool_beyond=topology.pool_cpus - here.cpus)
-    if not request.dedicated or not old.dedicated:
+    if old.dedicated or not request.dedicated:  # shared memory may be promised twice: dedicated is taken anew
+        here = _with_its_memory(here, others, old)
+    if not request.dedicated:
+        return plan(_with_its_demand(here, others, old), others, request)
+    if not old.dedicated:
         return plan(here, others, request)
     given = here.cpus_for(request.isolation)
     # What it holds is its own, also CPUs of another cpu_dedicated_set than now. Those that are reserved now it leaves.
@@ -94,6 +103,38 @@ def resized(
         if isinstance(nearest, Plan):
             return nearest
     return keeping(here, others, old, request, keep)
+
+
+def _with_its_memory(here: HostTopology, others: Usage, old: Plan) -> HostTopology:
+    """``here`` with no less memory on any cell than ``old`` has there beside the others."""
+    view, cells, reserved = view_of(here), [], dict(here.reserved_memory_mib)
+    for cell in here.cells:
+        share, pages = old.cells.get(cell.id, CellShare()), dict(cell.pages)
+        for size, count in share.pages.items():
+            lacking = count - others.free_memory(view, cell.id, size, overcommit=False)
+            pages[size] = pages.get(size, 0) + max(0, lacking)
+        held = 0 if share.pages else share.memory_mib
+        lacking = max(0, held - others.free_memory(view, cell.id, None, overcommit=not old.dedicated))
+        if not old.dedicated:
+            lacking = ceil(lacking / view.ram_ratio)
+        if lacking or pages != cell.pages:
+            cell = replace(cell, pages=pages)
+            # It is the rest of the cell that is reserved; less than nothing where the cell has too little.
+            reserved[cell.id] = cell.small_mib - view.small_mib[cell.id] - lacking
+        cells.append(cell)
+    return replace(here, cells=tuple(cells), reserved_memory_mib=reserved)
+
+
+def _with_its_demand(here: HostTopology, others: Usage, old: Plan) -> HostTopology:
+    """``here`` with a pool that has room for what ``old`` asks of it beside the others, where that is on one cell."""
+    if old.dedicated or len(old.cpu_cells) != 1:
+        return here
+    (node,) = old.cpu_cells
+    pool = len(others.shared_pool(here, (node,)))
+    demand = others.demand(node) + round(old.cells[node].shared * MICRO)
+    if not pool or demand <= pool * MICRO * Fraction(str(here.cpu_allocation_ratio)):
+        return here
+    return replace(here, cpu_allocation_ratio=ceil(demand / pool) / MICRO)
 
 
 def _among_its_own(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | None:

@@ -35,6 +35,12 @@ def shared(demand=1.0, memory=64, cell=0):
     return Plan({cell: CellShare(cpus=cpus, memory_mib=memory, shared=demand)}, "shared")
 
 
+TOO_MUCH = dedicated("3", 1000)
+TOO_MUCH_SHARED = shared(6.0, 1000)
+PAGES_ALONE = CellShare(CpuSet("3"), 64, pages={2048: 32})
+IN_PAGES = Plan({0: CellShare(CpuSet("0-1"), 64, pages={2048: 32})})
+
+
 def container(held=None, **fields):
     values = {"uuid": "6f2f36d6-0e5c-4a25-9d3b-6f5a1c2d3e4f", "cpu": 2.0, "memory": 64, "cpu_policy": "dedicated"}
     record = None if held is None else cpuset_record(held)
@@ -264,6 +270,24 @@ def settled(case):
             topology=replace(MACHINE, cpu_allocation_ratio=1.0),
             id="fewer-where-the-pool-was-promised-more-than-it-has-now",
         ),
+        case(dedicated("0-1"), PlacementRequest(1, 64), "0", others=[TOO_MUCH], id="where-the-cell-has-lost-memory"),
+        case(dedicated("0"), PlacementRequest(2, 60), "0-1", others=[TOO_MUCH], id="and-less-of-it"),
+        case(
+            dedicated("0-1"), PlacementRequest(1, 64), "0", topology=MACHINE.configured(reserved_memory_mib={0: 2000}),
+            id="where-all-of-it-is-reserved-now",
+        ),
+        case(IN_PAGES, PlacementRequest(1, 64, page_size=2048), "0", id="where-the-cell-has-lost-pages"),
+        case(
+            IN_PAGES, PlacementRequest(1, 64, page_size=2048), "0", others=[replace(IN_PAGES, cells={0: PAGES_ALONE})],
+            topology=replace(MACHINE, cells=(replace(MACHINE.cell(0), pages={2048: 40}), MACHINE.cell(1))),
+            id="where-it-has-too-few-pages-for-all",
+        ),
+        case(shared(3.0), PlacementRequest(3, 64, "shared"), "0-3", others=[TOO_MUCH_SHARED], id="a-share-as-it-is"),
+        case(shared(3.0), PlacementRequest(2, 60, "shared"), "0-3", others=[TOO_MUCH_SHARED], id="less-of-the-pool"),
+        case(
+            shared(), PlacementRequest(1, 64, "shared"), "0-3", others=[shared(memory=1500)],
+            topology=replace(MACHINE, ram_allocation_ratio=1.5), id="where-shared-memory-is-promised-too-often",
+        ),
         case(
             dedicated("0-3"), PlacementRequest(2, 64), "2-3", topology=TOP_HALF,
             id="fewer-without-what-is-given-no-more",
@@ -348,11 +372,32 @@ def test_a_dedicated_container_that_becomes_shared_runs_on_the_pool_of_its_cell(
             id="the-other-cell-does-not-help",
         ),
         pytest.param(
-            [dedicated("3", 1000)],
+            [TOO_MUCH],
             dedicated(),
             PlacementRequest(2, 65),
-            "no cell has 65 MiB free: best is cell 0 with 24",
+            "no cell has 65 MiB free: best is cell 0 with 64",
             id="memory-is-taken",
+        ),
+        pytest.param(
+            [TOO_MUCH],
+            shared(),
+            PlacementRequest(2, 64),
+            "no cell has 64 MiB free: best is cell 0 with 24",
+            id="shared-memory-is-no-claim-to-dedicated",
+        ),
+        pytest.param(
+            [],
+            IN_PAGES,
+            PlacementRequest(2, 65, page_size=2048),
+            "no cell has 33 pages of 2048 KiB free: best is cell 0 with 32",
+            id="pages-are-gone",
+        ),
+        pytest.param(
+            [TOO_MUCH_SHARED],
+            shared(3.0),
+            PlacementRequest(3.1, 64, "shared"),
+            "all cells together have 3 CPUs left in the shared pool: 3.1 are wanted",
+            id="the-pool-is-promised",
         ),
         pytest.param(
             [shared(3.0)],
