@@ -10,7 +10,7 @@ from zun.common import exceptions
 from zun.objects import Container
 from zun.objects.placement import held_plan, keep_problem, placement_request
 from zun.topology import CellShare, CPUPolicy, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
-from zun.topology.cpuset import NO_CPUS
+from zun.topology.cpuset import NO_CPUS, union
 from zun.topology.keep import keeping
 from zun.topology.request import MICRO
 from zun.topology.view import view_of
@@ -87,7 +87,7 @@ def resized(
         return plan(here, others, request)
     given = here.cpus_for(request.isolation)
     # What it holds is its own, also CPUs of another cpu_dedicated_set than now. Those that are reserved now it leaves.
-    here = replace(here, dedicated_set=here.dedicated_cpus | here.isolated_cpus | old.cpus)
+    here = replace(here, dedicated_set=here.dedicated_cpus | here.isolated_cpus | _whole_cores(here, old))
     better = _leaving(here, others, old, request, (old.cpus & given) | keep, keep)
     if better is not None:
         return better
@@ -103,6 +103,13 @@ def resized(
         if isinstance(nearest, Plan):
             return nearest
     return keeping(here, others, old, request, keep)
+
+
+def _whole_cores(here: HostTopology, old: Plan) -> CpuSet:
+    """The CPUs of ``old``, and those that it keeps idle on the same cores where it holds all of a core."""
+    held = old.cpus | old.withheld
+    cores = (core for cell in here.cells for core in cell.siblings)
+    return union((old.cpus, *(core for core in cores if core & old.cpus and core <= held)))
 
 
 def _with_its_memory(here: HostTopology, others: Usage, old: Plan) -> HostTopology:

@@ -26,6 +26,7 @@ def dedicated(cpus="0-1", memory=64, cell=0, withheld=""):
 
 
 TOP_HALF = MACHINE.configured(dedicated_set=CpuSet("2-7"))
+TOP_CORE = SMT.configured(dedicated_set=CpuSet("6-7"))
 TWO_SMT_CELLS = machine(cells=2, cores=2, threads=2, memory_mib=32)
 TWO_CELLS = Plan({0: CellShare(CpuSet("3"), 32), 1: CellShare(CpuSet("7"), 32)})
 
@@ -243,6 +244,30 @@ def settled(case):
             dedicated("0,2"), PlacementRequest(3, 64), "0-2",
             topology=MACHINE.configured(dedicated_set=CpuSet("1-7")),
             id="more-with-what-is-given-no-more",
+        ),
+        case(
+            dedicated("0,2", withheld="1,3"), PlacementRequest(2, 60, thread_policy="isolate"), "0,2", withheld="1,3",
+            topology=TOP_CORE, id="as-many-with-idle-siblings-that-are-given-no-more",
+        ),
+        case(
+            dedicated("0,2", withheld="1,3"), PlacementRequest(1, 64, thread_policy="isolate"), "0", withheld="1",
+            topology=TOP_CORE, id="fewer-with-idle-siblings-that-are-given-no-more",
+        ),
+        case(
+            dedicated("0,2", withheld="1,3"), PlacementRequest(3, 64, thread_policy="isolate"), "0,2,6",
+            withheld="1,3,7", topology=TOP_CORE, id="more-with-idle-siblings-that-are-given-no-more",
+        ),
+        case(
+            dedicated("0-2", withheld="3"), PlacementRequest(3, 60, isolation="core"), "0-2", withheld="3",
+            topology=TOP_CORE, id="an-odd-one-with-its-idle-sibling",
+        ),
+        case(
+            dedicated("0", withheld="1-7"), PlacementRequest(3, 64, isolation="node"), "0-1,6", withheld="2-5,7",
+            topology=TOP_CORE, id="not-with-other-cores-that-isolation-keeps-idle",
+        ),
+        case(
+            dedicated("0,2", withheld="1,3"), PlacementRequest(2, 64, thread_policy="isolate"), "2,4", withheld="3,5",
+            topology=SMT.configured(reserved_cpus=CpuSet("1")), id="nor-with-an-idle-sibling-that-is-reserved",
         ),
         case(
             TWO_CELLS, PlacementRequest(5, 64, numa_cpus=[3, 2]), "1-4,7",
