@@ -157,6 +157,8 @@ class ComputeNodeTracker:
             answer = resized(self._topology, others, old, request, keep)
             if isinstance(answer, Refusal):
                 raise exceptions.ClaimRefused(host=self._hostname, reason=answer.message)
+            # It was planned on a host with less: what its grade of isolation keeps may be more on the whole.
+            answer = kept_up(self._topology, others.with_claim(uuid, answer), answer)
             self._usage = usage.with_claim(_growth(uuid), increase(old, answer))
             return answer
 

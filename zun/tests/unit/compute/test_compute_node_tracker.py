@@ -461,6 +461,20 @@ def test_a_resize_may_meet_a_cpu_that_came_online(context, cpu):
     assert own(agent.tracker.usage.claim(container.uuid)) == own(new) == agent.tracker.usage.held_cpus
 
 
+@pytest.mark.parametrize("cpu", [1.0, 2.0, 3.0])
+def test_a_resize_keeps_what_has_become_usable_of_its_cache(context, cpu):
+    """CPUs that nobody could have at its claim, so that its grade did not keep them."""
+    whole = machine(1, 8)
+    (cell,) = whole.cells
+    whole = replace(whole, cells=(replace(cell, l3=(cell.cpus,)),))
+    agent = Agent(context, whole.configured(dedicated_set=CpuSet("0-3"), shared_set=CpuSet()))
+    container, old = agent.claim(cpu_policy="dedicated", cpu=2.0, memory=16, placement={"cpu_isolation": "l3"})
+    assert own(old) == CpuSet("0-3") < cell.cpus
+    agent.tracker.update_inventory(context, whole.configured(shared_set=CpuSet()), COLUMNS)
+    new = agent.tracker.resize(container.uuid, Resize.of(container, cpu, None, None).request)
+    assert len(new.cpus) == cpu and own(new) == cell.cpus == agent.tracker.usage.held_cpus
+
+
 def test_a_resize_that_does_not_fit_changes_nothing(agent):
     container, _ = agent.claim(cpu_policy="dedicated", cpu=2.0)
     before = agent.tracker.usage
