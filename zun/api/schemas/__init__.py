@@ -77,7 +77,7 @@ class Schema:
                 try:
                     found[name] = self._fields[name].convert(value)
                 except ValueError as exc:
-                    raise exceptions.SchemaValidationError(detail=f"{name}: {exc}") from None
+                    raise exceptions.SchemaValidationError(detail=_cut(f"{name}: {exc}")) from None
         return found
 
     @property
@@ -108,11 +108,15 @@ class Schema:
         text = error.message
         if error.validator in _FORMS and "description" in error.schema:
             text = f"{error.instance!r} is not {error.schema['description']}"
-        if len(text) > 300:
-            text = f"{text[:140]} ... {text[-140:]}"
+        text = _cut(text)
         if error.validator == "additionalProperties" and not where:
             text += f"; possible are {', '.join(sorted(self._fields)) or 'none'}"
         raise exceptions.SchemaValidationError(detail=f"{where}: {text}" if where else text)
+
+
+def _cut(text: str) -> str:
+    """``text`` without its middle if it is long: it may quote what the client sent."""
+    return text if len(text) <= 300 else f"{text[:140]} ... {text[-140:]}"
 
 
 def _portable(schema: Any) -> Any:

@@ -149,6 +149,7 @@ _RESTART_POLICY = Field(
             "MaximumRetryCount": {
                 "type": ["integer", "string", "null"],
                 "minimum": 0,
+                "maximum": 10**9 - 1,  # the largest that fits the pattern
                 "pattern": r"^[0-9]{1,9}\Z",
                 "description": "a whole number",
             },

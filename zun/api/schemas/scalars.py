@@ -239,4 +239,7 @@ def _text_map(value: Mapping[str, Any] | None) -> dict[str, str] | None:
 
 
 LABELS = Field({"type": ["object", "null"], "additionalProperties": _SCALAR_ITEM}, _text_map)
-ENVIRONMENT = Field({"type": ["object", "null"], "additionalProperties": {"type": "string"}})
+_VARIABLE = {"pattern": r"^[^=]+\Z", "description": "the name of a variable: not empty, and without '='"}
+ENVIRONMENT = Field(
+    {"type": ["object", "null"], "propertyNames": _VARIABLE, "additionalProperties": {"type": "string"}}
+)
