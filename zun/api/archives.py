@@ -218,7 +218,7 @@ def _decoded(texts: Iterable[str]) -> Iterator[bytes]:
             raise exceptions.Base64Exception(reason="something follows its end")
         cut = len(whole) - len(whole) % 4
         rest = whole[cut:]
-        ended = whole[:cut].endswith("=")
+        ended = ended or whole[:cut].endswith("=")
         yield _decode(whole[:cut])
     if rest:
         raise exceptions.Base64Exception(reason="its end is missing")

@@ -184,13 +184,15 @@ def test_public_paths(guarded, path):
     assert Client(guarded).get(path).status in (200, 204)
 
 
-def test_with_a_token(guarded):
+def test_with_a_token(guarded, placed):
     reply = Client(guarded).get("/v1/containers", headers={"X-Auth-Token": "member", "X-Roles": "admin"})
     assert (reply.status, reply.json["containers"]) == (200, [])
     asked = {"X-Auth-Token": "member", "X-Project-Id": "other"}
     shown = Client(guarded).post("/v1/containers", {"image": "demo"}, headers=asked).json
     assert (shown["project_id"], shown["user_id"]) == ("demo", "alice")
     assert Client(guarded).get("/v1/services", headers={"X-Auth-Token": "member"}).status == 403
+    gone = Client(guarded).delete(f"/v1/containers/{placed('Stopped').uuid}", headers={"X-Auth-Token": "member"})
+    assert (gone.status, gone.body) == (204, b"")
 
 
 @pytest.mark.parametrize(

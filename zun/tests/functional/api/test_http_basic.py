@@ -28,7 +28,7 @@ def users(tmp_path):
 @pytest.fixture
 def projects(tmp_path):
     file = tmp_path / "projects"
-    file.write_text("# who: where: what\n\nbob : demo : reader\nroot:operators:admin,member\n")
+    file.write_text("# who is where\n\nbob : demo : reader\nroot:operators:admin,member\n")
     return file
 
 
@@ -53,6 +53,14 @@ def test_who_is_who(build, placed):
     assert api.post("/v1/containers", CREATE, headers=basic("bob", "pässword: 2")).status == 403
     assert api.get("/v1/services", headers=basic("root", "toor")).status == 200
     assert api.get("/v1/services", headers=basic("alice", "wonderland")).status == 403
+
+
+def test_without_a_file_of_projects(build, configuration):
+    configuration.set_override("http_basic_project_file", None, group="api")
+    api = build()
+    assert api.get("/v1/services", headers=basic("root", "toor")).status == 403
+    shown = api.post("/v1/containers", CREATE, headers=basic("root", "toor")).json
+    assert (shown["user_id"], shown["project_id"]) == ("root", "root")
 
 
 def test_other_words_about_identity_are_not_heard(build):

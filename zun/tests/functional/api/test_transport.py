@@ -380,7 +380,10 @@ def test_browsers_of_another_origin(configured):
     assert "OpenStack-API-Version" in preflight.headers["access-control-allow-headers"]
     reply = api.get("/v1/containers", headers=origin)
     assert reply.headers["access-control-allow-origin"] == "https://ui.example"
+    assert "OpenStack-API-Version" in reply.headers["access-control-expose-headers"]
     assert "access-control-allow-origin" not in api.get("/v1/containers").headers
+    trace = api.send("OPTIONS", "/v1/containers", headers=origin | {"Access-Control-Request-Method": "TRACE"})
+    assert "access-control-allow-methods" not in trace.headers
 
 
 def test_the_callers_request_id_is_kept_apart(api):

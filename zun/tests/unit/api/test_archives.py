@@ -3,7 +3,7 @@ import base64
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from zun.api import archives
@@ -26,6 +26,7 @@ def test_an_encoded_archive_arrives_however_it_is_cut(data, size, path, indent):
     assert b"".join(archive(body.data(), encoded=True)) == data
 
 
+@example(text="\U00010000\U0010ffff\U00010400\udbff\ud7ff\ue000\0\x01", size=40, ascii_only=True)
 @given(text=st.text(max_size=100), size=st.integers(1, 40), ascii_only=st.booleans())
 def test_a_text_arrives_however_it_is_written(text, size, ascii_only):
     text = text.encode("utf-8", "ignore").decode()  # halves of surrogate pairs are refused
@@ -60,6 +61,12 @@ def test_pieces_are_of_one_size():
         (b'{"data": "\\ud800"}', "escape"),
         (b'{"data": "\\ud800\\u0041"}', "escape"),
         (b'{"data": "\\udc00"}', "escape"),
+        (b'{"data": "\\udfff"}', "escape"),
+        (b'{"data": "\\udc00\\udc00"}', "escape"),
+        (b'{"data": "\\ud800\\udbff"}', "escape"),
+        (b'{"data": "\\ud800\\ue000"}', "escape"),
+        (b'{"data": "\\u00g0"}', "escape"),
+        (b'{"data"', "ends too early"),
         (b'{"data": "\xff"}', "UTF-8"),
         (b'{"data": "x", "path": "/"}', "last member"),
         (b'{"data": "x"]', "end of the object"),
@@ -88,7 +95,7 @@ def test_bodies_without_data(sent):
     assert not body.has_data and list(body.data()) == []
 
 
-@pytest.mark.parametrize("text", ["x", "xxxx=", "====", "xx=x", "eA==eA==", "ü" * 4, "ab!d", "eHg=x"])
+@pytest.mark.parametrize("text", ["x", "xxxx=", "====", "xx=x", "eA==eA==", "ü" * 4, "ab!d", "eHg=x", "eA== eA=="])
 def test_what_is_not_base64(text):
     with pytest.raises(exceptions.Base64Exception):
         list(archive(list(text), encoded=True))
@@ -97,15 +104,15 @@ def test_what_is_not_base64(text):
 
 
 def test_base64_in_lines():
-    assert b"".join(archive(["aGVs\nbG8", "g\r\n d29ybGQ=\n"], encoded=True)) == b"hello world"
+    assert b"".join(archive(["aGVs\nbG8", "g\r\n d29ybGQ=\n", "\n"], encoded=True)) == b"hello world"
 
 
-@pytest.mark.parametrize("path", ["/", "/etc/hosts", "/a/..b/c..", "/a//b"])
+@pytest.mark.parametrize("path", ["/", "/etc/hosts", "/a/..b/c..", "/a//b", "/" + "x" * 4095])
 def test_paths(path):
     assert check_path(path) == path
 
 
-@pytest.mark.parametrize("path", ["", "etc", "../etc", "/..", "/a/../../etc", "/a/..", "/a\0", "/" + "x" * 5000])
+@pytest.mark.parametrize("path", ["", "etc", "../etc", "/..", "/a/../../etc", "/a/..", "/a\0", "/" + "x" * 4096])
 def test_paths_that_lead_elsewhere(path):
     with pytest.raises(exceptions.InvalidValue, match="path"):
         check_path(path)
