@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 from oslo_config import cfg
-from stevedore import named
 
-from zun.common import exceptions
+from zun.scheduler import plugins
 from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
@@ -64,12 +63,5 @@ class HostFilter:
 
 
 def load(names: Sequence[str], conf: cfg.ConfigOpts) -> list[HostFilter]:
-    """The filters called ``names``, in that order. Raises Misconfigured for an unknown one."""
-    manager: Any = named.NamedExtensionManager(
-        NAMESPACE, list(names), invoke_on_load=True, invoke_args=(conf,), name_order=True
-    )
-    missing = set(names) - set(manager.names())
-    if missing:
-        named_so = ", ".join(sorted(missing))
-        raise exceptions.Misconfigured(f"no such scheduler filter: {named_so}; see [scheduler] enabled_filters")
-    return [extension.obj for extension in manager]
+    """The filters called ``names``, in that order. Raises Misconfigured."""
+    return [extension.obj for extension in plugins.load(NAMESPACE, "enabled_filters", names, conf)]

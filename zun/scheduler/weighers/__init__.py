@@ -4,15 +4,15 @@
 ``weight = sum(multiplier * normalised)``, where the weights of each weigher are scaled to 0..1 over the hosts at hand.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from oslo_config import cfg
-from stevedore import named
 
 from zun.common import exceptions
+from zun.scheduler import plugins
 from zun.scheduler.columns import Columns, Floats
 from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
@@ -58,16 +58,12 @@ def load(settings: Sequence[str], conf: cfg.ConfigOpts) -> list[Weighted]:
         name, _, multiplier = setting.partition("=")
         try:
             multipliers[name.strip()] = float(multiplier or 1.0)
+            if not math.isfinite(multipliers[name.strip()]):
+                raise ValueError("no sum has it")
         except ValueError:
             raise exceptions.Misconfigured(f"[scheduler] weighers: '{setting}' is not NAME=MULTIPLIER") from None
-    manager: Any = named.NamedExtensionManager(
-        NAMESPACE, list(multipliers), invoke_on_load=True, invoke_args=(conf,), name_order=True
-    )
-    missing = multipliers.keys() - set(manager.names())
-    if missing:
-        named_so = ", ".join(sorted(missing))
-        raise exceptions.Misconfigured(f"no such scheduler weigher: {named_so}; see [scheduler] weighers")
-    return [Weighted(extension.obj, multipliers[extension.name]) for extension in manager]
+    found = plugins.load(NAMESPACE, "weighers", list(multipliers), conf)
+    return [Weighted(extension.obj, multipliers[extension.name]) for extension in found]
 
 
 def best_first(

@@ -701,6 +701,18 @@ def test_an_unknown_filter_is_named_with_its_option(names, told):
     assert str(caught.value) == f"no such scheduler filter: {told}; see [scheduler] enabled_filters"
 
 
+def test_a_filter_whose_option_is_wrong_is_told_with_the_reason(tmp_path):
+    """stevedore by itself leaves out what cannot be made, as if there were no such filter."""
+    conf, file = configuration(), tmp_path / "zun.conf"
+    file.write_text("[DEFAULT]\nservice_down_time = soon\n")
+    conf([], project="zun-test", default_config_files=[str(file)], default_config_dirs=[])
+    with pytest.raises(exceptions.Misconfigured) as caught:
+        filters.load(["RetryFilter", "ComputeFilter"], conf)
+    said = str(caught.value)
+    assert said.startswith("scheduler filter ComputeFilter cannot be loaded: ") and "'soon'" in said
+    assert said.endswith("; see [scheduler] enabled_filters")
+
+
 def test_a_filter_of_an_operator_s_own_needs_to_define_nothing():
     own = filters.HostFilter(configuration())
     assert (own.reject(host(), spec()), own.limits(host(), spec()), own.measures_capacity) == (None, {}, False)

@@ -202,6 +202,8 @@ def test_the_default_weighers_are_there():
     [
         (["FreeCPUWeigher=high"], "[scheduler] weighers: 'FreeCPUWeigher=high' is not NAME=MULTIPLIER"),
         (["FreeCPUWeigher=1=2"], "[scheduler] weighers: 'FreeCPUWeigher=1=2' is not NAME=MULTIPLIER"),
+        (["FreeCPUWeigher=nan"], "[scheduler] weighers: 'FreeCPUWeigher=nan' is not NAME=MULTIPLIER"),
+        (["FreeCPUWeigher=-inf"], "[scheduler] weighers: 'FreeCPUWeigher=-inf' is not NAME=MULTIPLIER"),
         (["ColourWeigher"], "no such scheduler weigher: ColourWeigher; see [scheduler] weighers"),
         (["FreeCPUWeigher", "B=2", "A"], "no such scheduler weigher: A, B; see [scheduler] weighers"),
     ],
