@@ -164,7 +164,7 @@ class NoInteractiveFlag(Invalid):
 
 class ImageNotFound(Invalid):
     # 400, not 404: the image is a member of the request, not its target (contract: rest-api.md section 3).
-    msg_fmt = "Image {image} could not be found."
+    msg_fmt = "Image {image} could not be found. List them with 'openstack appcontainer image list'."
 
 
 class PortInUse(Invalid):
@@ -186,7 +186,7 @@ class Forbidden(ZunError):
 
 
 class PolicyNotAuthorized(Forbidden):
-    msg_fmt = "Policy doesn't allow {action} to be performed."
+    msg_fmt = "Policy doesn't allow {action} to be performed. Ask the operator of the cloud if you need it."
 
 
 class OverQuota(Forbidden):

@@ -41,7 +41,8 @@ class Field:
 class Schema:
     """Checks and converts the arguments of one request. The validator is compiled once.
 
-    ``since`` tells which fields older versions know and refuse; the handler checks that.
+    ``since`` tells which fields older versions know and refuse, which the handler checks, and from which on there are
+    others.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Schema:
         self._required = required
         self._others = others
         self._since = since
+        self._later = since.keys() - fields.keys()
         self._validator = jsonschema.Draft202012Validator(
             {
                 "type": "object",
@@ -105,13 +107,24 @@ class Schema:
         found = itertools.islice(self._validator.iter_errors(arguments), _MOST_ERRORS)
         error = jsonschema.exceptions.best_match(found)
         where = ".".join(str(part) for part in error.absolute_path)
-        text = error.message
-        if error.validator in _FORMS and "description" in error.schema:
-            text = f"{error.instance!r} is not {error.schema['description']}"
-        text = _cut(text)
+        text = _cut(_told(error))
         if error.validator == "additionalProperties" and not where:
-            text += f"; possible are {', '.join(sorted(self._fields)) or 'none'}"
+            later = [f"{name} exists from version {self._since[name]}" for name in arguments if name in self._later]
+            text += f"; {', '.join(later)}" if later else f"; possible are {', '.join(sorted(self._fields)) or 'none'}"
         raise exceptions.SchemaValidationError(detail=f"{where}: {text}" if where else text)
+
+
+def _told(error: jsonschema.ValidationError) -> str:
+    """What is wrong, in words for who sent it."""
+    schema, given = error.schema, error.instance
+    if error.validator in _FORMS and "description" in schema:
+        return f"{given!r} is not {schema['description']}"
+    if error.validator == "enum":
+        return f"{given!r} is not one of {', '.join(each for each in schema['enum'] if isinstance(each, str))}"
+    if error.validator in ("maxLength", "maxItems"):
+        things = "characters" if error.validator == "maxLength" else "items"
+        return f"it is too long: it has {len(given)} {things} and may have {error.validator_value}"
+    return str(error.message)
 
 
 def _cut(text: str) -> str:

@@ -213,7 +213,7 @@ def _create_rows(settings: Settings) -> list[_Row]:
 def create(settings: Settings) -> Mapping[Version, Schema]:
     """The body of create at each version. Versions with the same fields share a schema."""
     rows = _create_rows(settings)
-    since = {gate.field: gate.since for gate in CREATE_GATES}
+    since = {row.name: row.since for row in rows} | {gate.field: gate.since for gate in CREATE_GATES}
     made: dict[tuple[int, ...], Schema] = {}
     found: dict[Version, Schema] = {}
     for version in microversion.EVERY:

@@ -43,7 +43,7 @@ IMAGE = Field(
         "minLength": 2,
         "maxLength": 255,
         "pattern": "[a-zA-Z0-9][a-zA-Z0-9_.-]",
-        "description": "the name of an image",
+        "description": "the name of an image, for example docker.io/library/nginx:1.27",
     }
 )
 HOST = Field(

@@ -253,7 +253,7 @@ def test_what_a_member_may_not(horizon, keystone):
     member = Dashboard(horizon, keystone.named("member"))
     for path, rule in (("images/", "image:get_all"), ("hosts/", "host:get_all")):
         status, answer = member.ask("GET", path)
-        assert status == 500 and f"Policy doesn't allow {rule} to be performed. (HTTP 403)" in answer
+        assert status == 500 and f"Policy doesn't allow {rule} to be performed." in answer
 
 
 def test_in_a_browser(horizon, keystone, catalogued, tmp_path):

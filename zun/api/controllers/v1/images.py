@@ -112,7 +112,10 @@ class Images:
         try:
             return str(db_nodes.find(ident)["hostname"])
         except exceptions.ComputeNodeNotFound:
-            raise exceptions.InvalidValue(f"host: '{ident[:64]}' is no compute host of this cloud.") from None
+            raise exceptions.InvalidValue(
+                f"host: '{ident[:64]}' is no compute host of this cloud. List them with 'openstack appcontainer host "
+                "list'."
+            ) from None
 
     def _any_host(self) -> str:
         """A host that answers: each sees the same registries."""

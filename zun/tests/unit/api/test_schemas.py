@@ -197,8 +197,11 @@ def test_messages_stay_short():
         ({"numa_cpus": "2"}, "numa_cpus: '2' is not a list with one whole number for each node, for example [2, 3]"),
         ({"mem_page_size": "2M"}, "mem_page_size: '2M' is not small, large, any, or a number of KiB"),
         ({"mem_page_size": 2.5}, "mem_page_size: 2.5 is not small, large, any, or a number of KiB"),
-        ({"cpu_policy": "mixed"}, "cpu_policy: 'mixed' is not one of ['dedicated', 'shared']"),
-        ({"numa_mempolicy": "bind"}, "numa_mempolicy: 'bind' is not one of ['strict', 'preferred', None]"),
+        ({"cpu_policy": "mixed"}, "cpu_policy: 'mixed' is not one of dedicated, shared"),
+        ({"numa_mempolicy": "bind"}, "numa_mempolicy: 'bind' is not one of strict, preferred"),
+        ({"auto_heal": "yes"}, "auto_heal: 'yes' is not one of True, true, False, false"),
+        ({"name": "n" * 256}, "name: it is too long: it has 256 characters and may have 255"),
+        ({"nets": [{}] * 101}, "nets: it is too long: it has 101 items and may have 100"),
     ],
 )
 def test_a_wrong_form_is_told_in_words(schemas, argument, said):
@@ -207,8 +210,22 @@ def test_a_wrong_form_is_told_in_words(schemas, argument, said):
     assert str(caught.value) == said
 
 
+@pytest.mark.parametrize(
+    ("minor", "argument", "said"),
+    [
+        (39, {"entrypoint": ["sh"]}, "('entrypoint' was unexpected); entrypoint exists from version 1.40"),
+        (30, {"host": "h"}, "('host' was unexpected); host exists from version 1.39"),
+        (38, {"hots": "h"}, "('hots' was unexpected); possible are auto_heal, "),
+    ],
+)
+def test_a_field_of_a_later_version_is_told_as_such(schemas, minor, argument, said):
+    with pytest.raises(SchemaValidationError) as caught:
+        schemas[v1(minor)]({"image": "demo", **argument})
+    assert said in str(caught.value)
+
+
 def test_the_policies_of_a_group_are_told_as_they_are_written():
     with pytest.raises(SchemaValidationError) as caught:
         groups.CREATE({"name": "web", "policy": "apart"})
-    told = "policy: 'apart' is not one of ['affinity', 'anti-affinity', 'soft-affinity', 'soft-anti-affinity']"
+    told = "policy: 'apart' is not one of affinity, anti-affinity, soft-affinity, soft-anti-affinity"
     assert str(caught.value) == told

@@ -214,7 +214,14 @@ TREE = [
         {"container": "c1"},
         "Container c1 was created without the interactive flag, so it cannot be attached to.",
     ),
-    ("ImageNotFound", "image-not-found", 400, "Invalid", {"image": "web:1"}, "Image web:1 could not be found."),
+    (
+        "ImageNotFound",
+        "image-not-found",
+        400,
+        "Invalid",
+        {"image": "web:1"},
+        "Image web:1 could not be found. List them with 'openstack appcontainer image list'.",
+    ),
     (
         "UnsupportedMediaType",
         "unsupported-media-type",
@@ -230,7 +237,7 @@ TREE = [
         403,
         "Forbidden",
         {"action": "container:create"},
-        "Policy doesn't allow container:create to be performed.",
+        "Policy doesn't allow container:create to be performed. Ask the operator of the cloud if you need it.",
     ),
     (
         "OverQuota",
