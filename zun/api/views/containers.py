@@ -195,7 +195,6 @@ def _shown(
     for name, nothing in empty.items():
         members[name] = [value or nothing for value in found[name]]
     members["memory"] = [None if memory is None else str(memory) for memory in found["memory"]]
-    members["disk"] = [disk or 0 for disk in found["disk"]]
     told = (found[name] for name in ("status_detail", "status", "started_at", "finished_at", "exit_code"))
     members["status_detail"] = map(status_detail, *told, itertools.repeat(now))
     for name in RESTRICTED:

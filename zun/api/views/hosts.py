@@ -100,8 +100,8 @@ def show(row: Mapping[str, Any], usage: HostUsage, base_url: str) -> Host:
         "os_type": row["os_type"],
         "os": row["os"],
         "kernel_version": row["kernel_version"],
-        "labels": row["labels"] or {},
-        "runtimes": row["runtimes"] or [],
+        "labels": row["labels"],
+        "runtimes": row["runtimes"],
         "enable_cpu_pinning": bool(row["enable_cpu_pinning"]),
     }
 

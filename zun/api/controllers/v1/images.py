@@ -6,8 +6,6 @@ import urllib.parse
 from collections.abc import Sequence
 from typing import Any
 
-from oslo_utils import uuidutils
-
 from zun.api import committed, paging
 from zun.api.controllers.v1 import host_up
 from zun.api.controllers.v1.parts import Parts
@@ -103,10 +101,7 @@ class Images:
 
     @staticmethod
     def _found(call: Call) -> Row:
-        uuid = call.parameters["uuid"]
-        if not uuidutils.is_uuid_like(uuid):
-            raise exceptions.ImageNotFound(image=uuid[:64])
-        return db.get(uuid, None if call.context.is_admin else call.context.project_id)
+        return db.get(call.parameters["uuid"], None if call.context.is_admin else call.context.project_id)
 
     def _host(self, ident: str) -> str:
         try:

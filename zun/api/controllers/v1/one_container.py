@@ -84,7 +84,6 @@ def new_size(container: Container, given: Given, call: Call, settings: Settings)
             microversion.require_for(name, call.version, since)
     if size:
         placement.check_resized(container, **size)
-        require_host(container)
         # The host checks again when it writes: this spares it the work, and tells those who do not wait for it.
         growth = {name: float(size[name] - container[name]) for name in size.keys() & {"cpu", "memory"}}
         db_quotas.check(container.project_id, growth, settings.quota)

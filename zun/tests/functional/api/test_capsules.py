@@ -163,6 +163,15 @@ def test_a_template_in_a_text_is_held_to_the_same(api, value, said):
     assert said in reply.error["detail"]
 
 
+def test_addresses(api, small):
+    """A capsule shows them, its containers have none of their own."""
+    addresses = {"n": [{"addr": "10.1.0.2", "version": 4, "port": "p", "subnet_id": "s"}]}
+    with session.writer() as connection:
+        table = db_containers.table
+        connection.execute(table.update().where(table.c.uuid == small).values(addresses=addresses))
+    assert api.get(f"{PATH}/{small}").json["addresses"] == addresses
+
+
 def test_what_is_stored(api):
     uuid = api.post(PATH, {"template": json.dumps(TEMPLATE)}).json["uuid"]
     capsule = Container.get_by_uuid(admin_context(), uuid)
@@ -192,6 +201,11 @@ def test_the_form_of_older_versions(api, small):
         *("meta_name", "meta_labels", "volumes_info", "containers_uuids", "init_containers_uuids", "capsule_version")
     }
     assert new.keys() - old.keys() == {"name", "labels"}
+    assert (new["labels"], new["addresses"], new["annotations"]) == ({}, {}, {})
+    assert new["restart_policy"] == {"Name": "always", "MaximumRetryCount": "0"}
+    newer = [api.at(version).get(f"{PATH}/{small}").json.keys() for version in ("1.40", "1.41", "1.42")]
+    assert newer[0] == new.keys() and newer[1] >= newer[0] | {"cpu_policy"}
+    assert newer[2] - newer[1] == {"published_ports"}
     assert (old["meta_name"], old["meta_labels"], old["restart_policy"]) == ("small", {}, "always")
     assert (old["volumes_info"], old["containers_uuids"], old["init_containers_uuids"]) == ({}, [], [])
     assert old["capsule_version"] == ""

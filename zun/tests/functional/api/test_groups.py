@@ -3,6 +3,7 @@
 
 import pytest
 
+from zun.api import nets
 from zun.common.context import admin_context
 from zun.db import containers
 from zun.db import groups as db
@@ -210,6 +211,19 @@ def test_groups_that_no_container_can_join(users, scheduler, web, theirs, ident)
     assert reply.refusal == (400, "invalid-value")
     assert "hints.group" in reply.error["detail"]
     assert scheduler.sent == [] and containers.unplaced() == []
+
+
+def test_a_group_that_goes_while_a_container_joins_it(users, scheduler, web, monkeypatch):
+    looked_up = nets.wanted
+
+    def gone(*arguments):
+        db.destroy(web)
+        return looked_up(*arguments)
+
+    monkeypatch.setattr(nets, "wanted", gone)
+    reply = users.post("/v1/containers", {"image": "demo", "hints": {"group": "web"}})
+    assert reply.refusal == (400, "invalid-value") and "hints.group" in reply.error["detail"]
+    assert scheduler.sent == []
 
 
 def test_an_administrator_joins_groups_of_the_own_project_only(admin_api, web):

@@ -176,10 +176,14 @@ def test_map_of_a_busy_host(admin_api, topology, holding):
     assert sum(used) == 256 + 300 + 64
 
 
-@pytest.mark.parametrize(("policy", "pool"), [("shared", "1-7"), ("dedicated", "")])
-def test_a_map_shows_where_shared_containers_run_when_their_pool_is_gone(admin_api, topology, holding, policy, pool):
-    held = holding("guest", cpus=7, memory_mib=64, cpu_policy=policy, numa_affinity="none")
-    lost = topology.configured(reserved_cpus=topology.reserved, shared_set=CpuSet("64"))
+@pytest.mark.parametrize(
+    ("policy", "there_is", "pool"), [("shared", "64", "1-7"), ("dedicated", "64", ""), ("shared", "4-5", "4-5")]
+)
+def test_a_map_shows_where_shared_containers_run_when_their_pool_is_gone(
+    admin_api, topology, holding, policy, there_is, pool
+):
+    held = holding("guest", cpus=3, memory_mib=64, cpu_policy=policy, numa_affinity="none")
+    lost = topology.configured(reserved_cpus=topology.reserved, shared_set=CpuSet(there_is))
     compute_nodes.put("host-1", {"topology": lost.to_dict()})
     map_ = admin_api.at("1.41").get("/v1/hosts/host-1/topology").json
     assert (map_["shared"], map_["claims"][0]["container"]) == (pool, held.uuid)

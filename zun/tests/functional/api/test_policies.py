@@ -237,6 +237,10 @@ def test_rules_may_look_at_the_owner(with_rules, placed):
     assert api.get(f"/v1/containers/{theirs.uuid}").refusal == (403, "policy-not-authorized")
     mine = api.post("/v1/containers", {"image": "demo"}).json
     assert api.get(f"/v1/containers/{mine['uuid']}").status == 200
+    image = images.insert({"project_id": "demo", "host": "host-1", "repo": "web", "tag": "latest"})["uuid"]
+    for owner, status in (("demo", 200), ("other", 403)):
+        api = with_rules({"image:get_one": f"project_id:%(project_id)s and project_id:{owner}"})
+        assert api.get(f"/v1/images/{image}").status == status
 
 
 def test_the_right_to_stop_matters_only_where_something_runs(with_rules, placed, compute):

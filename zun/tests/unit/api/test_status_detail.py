@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -19,6 +19,7 @@ def row(status, started=None, finished=None, code=None, detail=None):
         (row("Running", HOUR_AGO), "Up 1 hours"),
         (row("Paused", HOUR_AGO), "Up 1 hours (paused)"),
         (row("Running", NOW), None),
+        (row("Running", HOUR_AGO.replace(tzinfo=UTC)), "Up 1 hours"),
         (row("Running"), None),
         (row("Stopped", DAY_AGO, HOUR_AGO, 137), "Exited(137) 1 hours ago "),
         (row("Stopped", DAY_AGO, NOW, 0), None),
@@ -38,7 +39,7 @@ def test_status_detail(given, expected):
     ("seconds", "expected"),
     [
         *((-1, None), (0.9, None), (1, "1 seconds"), (59.9, "59 seconds")),
-        *((60, "1 mins"), (3600, "1 hours"), (86400 * 3, "3 days")),
+        *((60, "1 mins"), (3600, "1 hours"), (86400 * 3, "3 days"), (86400 * 7 - 1, "6 days")),
     ],
 )
 def test_age(seconds, expected):
