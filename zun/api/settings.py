@@ -7,7 +7,8 @@ from typing import Self
 
 from oslo_config import cfg
 
-from zun.common import secrets
+from zun.common import exceptions, secrets
+from zun.common.image_reference import Reference
 from zun.common.secrets import Cipher
 from zun.common.subnets import Pool
 from zun.db import quotas
@@ -20,6 +21,29 @@ class Range:
 
     lowest: float
     highest: float
+
+
+def _range(conf: cfg.ConfigOpts, lowest: str, highest: str, *, default: str | None = None) -> Range:
+    """The range between two options. Raises Misconfigured where it has nothing in it, or not the option ``default``."""
+    found = Range(conf[lowest], conf[highest])
+    between = f"{lowest} = {found.lowest:g} and {highest} = {found.highest:g}"
+    if not found.lowest <= found.highest:
+        raise exceptions.Misconfigured(f"[DEFAULT] there is nothing between {between}: no request could be right")
+    if default is not None and not found.lowest <= conf[default] <= found.highest:
+        raise exceptions.Misconfigured(
+            f"[DEFAULT] {default} = {conf[default]:g} is not between {between}, so no request could name it"
+        )
+    return found
+
+
+def _image(conf: cfg.ConfigOpts) -> str:
+    """The image of every capsule's network. Raises Misconfigured for what can be none."""
+    image = str(conf.capsule.sandbox_image)
+    try:
+        Reference.parse(image)
+    except ValueError as exc:
+        raise exceptions.Misconfigured(f"[capsule] sandbox_image: {exc}") from None
+    return image
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +76,9 @@ class Settings:
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
         return cls(
-            cpu=Range(conf.minimum_cpus, conf.maximum_cpus),
-            memory=Range(conf.minimum_memory, conf.maximum_memory),
-            disk=Range(conf.minimum_disk, conf.maximum_disk),
+            cpu=_range(conf, "minimum_cpus", "maximum_cpus", default="default_cpu"),
+            memory=_range(conf, "minimum_memory", "maximum_memory", default="default_memory"),
+            disk=_range(conf, "minimum_disk", "maximum_disk"),
             default_cpu=conf.default_cpu,
             default_memory=conf.default_memory,
             image_drivers=tuple(conf.image_driver_list),
@@ -65,7 +89,7 @@ class Settings:
             max_limit=conf.api.max_limit,
             subnet_pool=Pool(conf.network.subnet_pool, conf.network.subnet_prefix),
             cipher=Cipher(secrets.keys(conf)),
-            sandbox_image=conf.capsule.sandbox_image,
+            sandbox_image=_image(conf),
             sandbox_command=tuple(conf.capsule.sandbox_command),
             unique_names=Scope(scope) if (scope := conf.compute.unique_container_name_scope) else None,
             quota={name: conf.quota[name] for name in quotas.RESOURCES},

@@ -31,7 +31,10 @@ def main() -> None:
         os.makedirs(conf.state_path, mode=0o700, exist_ok=True)
         secrets.make_key_file(conf.auth_encryption_key_file)
     except OSError as exc:
-        raise SystemExit(f"{exc}. Set [DEFAULT] state_path to a folder that this user may write.") from exc
+        raise SystemExit(
+            f"{exc}. Set [DEFAULT] state_path, and auth_encryption_key_file if it is elsewhere, to what this user may "
+            "write."
+        ) from exc
     program.open_database(conf)
     if migration.is_behind():
         migration.upgrade()

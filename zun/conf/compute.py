@@ -63,7 +63,7 @@ OPTS = [
         help="Whether this host takes dedicated containers.",
     ),
     cfg.DictOpt("labels", default={}, help="Labels of this host, matched by the scheduler hint 'label:NAME'."),
-    cfg.StrOpt("availability_zone", help="Zone of this host. Unset: default_availability_zone."),
+    cfg.StrOpt("availability_zone", max_length=255, help="Zone of this host. Unset: default_availability_zone."),
     cfg.StrOpt(
         "unique_container_name_scope",
         default="",

@@ -19,15 +19,28 @@ OPTS = [
         help="Folder for what a service keeps on this machine, its database too unless [database] connection names "
         "another.",
     ),
-    cfg.FloatOpt("default_cpu", default=1.0, help="CPUs of a container whose request names none."),
-    cfg.FloatOpt("minimum_cpus", default=0.1, help="Smallest number of CPUs that a request may name."),
+    cfg.FloatOpt(
+        "default_cpu",
+        default=1.0,
+        help="CPUs of a container whose request names none. Between minimum_cpus and maximum_cpus.",
+    ),
+    cfg.FloatOpt("minimum_cpus", default=0.1, min=0.01, help="Smallest number of CPUs that a request may name."),
     cfg.FloatOpt(
         "maximum_cpus",
         default=16.0,
         help="Largest number of CPUs that a request may name. Raise it where hosts give more to one container.",
     ),
-    cfg.IntOpt("default_memory", default=512, help="Memory in MiB of a container whose request names none."),
-    cfg.IntOpt("minimum_memory", default=4, help="Smallest memory in MiB that a request may name."),
+    cfg.IntOpt(
+        "default_memory",
+        default=512,
+        help="Memory in MiB of a container whose request names none. Between minimum_memory and maximum_memory.",
+    ),
+    cfg.IntOpt(
+        "minimum_memory",
+        default=4,
+        min=1,
+        help="Smallest memory in MiB that a request may name. Docker itself makes no container with less than 6.",
+    ),
     cfg.IntOpt(
         "maximum_memory",
         default=8192,
@@ -40,12 +53,16 @@ OPTS = [
         help="Disk in GiB that a container whose request names none gets when it is created on a host whose runtime "
         "limits disks. 0: it gets none, as on any other host. Read by zun-compute.",
     ),
-    cfg.IntOpt("minimum_disk", default=1, help="Smallest disk in GiB that a request may name."),
+    cfg.IntOpt("minimum_disk", default=1, min=0, help="Smallest disk in GiB that a request may name."),
     cfg.IntOpt("maximum_disk", default=160, help="Largest disk in GiB that a request may name."),
     cfg.ListOpt("image_driver_list", default=["glance", "docker"], help="Image drivers that a request may name."),
     cfg.StrOpt("default_image_driver", default="docker", help="Image driver of a request that names none."),
-    cfg.StrOpt("default_availability_zone", default="nova", help="Zone of hosts that belong to none."),
-    cfg.StrOpt("default_schedule_zone", help="Zone that requests without one are scheduled to. Unset: any zone."),
+    cfg.StrOpt("default_availability_zone", default="nova", max_length=255, help="Zone of hosts that belong to none."),
+    cfg.StrOpt(
+        "default_schedule_zone",
+        max_length=255,
+        help="Zone that requests without one are scheduled to. Unset: any zone.",
+    ),
     cfg.StrOpt(
         "auth_encryption_key",
         secret=True,

@@ -15,6 +15,7 @@ OPTS = [
     cfg.IntOpt(
         "default_memory_swap",
         default=-1,
+        min=-1,
         help="Memory plus swap in MiB that a container may use; -1 is unlimited swap.",
     ),
     cfg.StrOpt(

@@ -34,6 +34,8 @@ class SchedulerService:
         )
         self._filters = filters.load(conf.scheduler.enabled_filters, conf)
         self._weighers = weighers.load(conf.scheduler.weighers, conf)
+        # Read now: a value that cannot be stops the program, and not each sweep.
+        self._lost_after, self._down_after = conf.scheduler.lost_after, conf.service_down_time
 
     def start(self, transport: oslo_messaging.Transport) -> None:
         conf = self._conf
@@ -56,9 +58,9 @@ class SchedulerService:
         self._periodic.start()
 
     def _sweep(self) -> None:
-        self.endpoint.sweep(self._conf.scheduler.lost_after)
+        self.endpoint.sweep(self._lost_after)
         self.endpoint.abandon()
-        self.endpoint.retire(self._conf.service_down_time)
+        self.endpoint.retire(self._down_after)
 
     def _tell(self) -> None:
         self.peers.tell(admin_context())

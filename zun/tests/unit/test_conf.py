@@ -23,6 +23,13 @@ def read(tmp_path, group, **options):
         # Docker takes a name for no address at all, and publishes at all that the host has.
         ("network", "published_address", "localhost"),
         ("network", "published_address", "node-1.example"),
+        ("DEFAULT", "minimum_cpus", "0"),
+        ("DEFAULT", "minimum_memory", "0"),
+        ("DEFAULT", "minimum_disk", "-1"),
+        ("DEFAULT", "default_schedule_zone", "z" * 256),
+        ("DEFAULT", "default_availability_zone", "z" * 256),
+        ("compute", "availability_zone", "z" * 256),
+        ("docker", "default_memory_swap", "-2"),
         ("websocket_proxy", "base_url", "node-1.example:6784"),
         ("websocket_proxy", "base_url", "https://node-1.example/"),
     ],
@@ -30,7 +37,7 @@ def read(tmp_path, group, **options):
 def test_values_that_would_only_fail_later_are_refused(tmp_path, group, option, value):
     conf = read(tmp_path, group, **{option: value})
     with pytest.raises(ValueError, match=option):
-        conf[group][option]
+        conf[option] if group == "DEFAULT" else conf[group][option]
 
 
 @pytest.mark.parametrize("ports", ["40000-40010", "40010-40000"])

@@ -6,10 +6,12 @@ import json
 import pathlib
 import re
 import textwrap
+from dataclasses import replace
 
 import pytest
 import yaml
 
+from zun.api import app
 from zun.common import exceptions
 from zun.common.context import admin_context
 from zun.db import capsules as db
@@ -163,6 +165,22 @@ def test_a_template_in_a_text_is_held_to_the_same(api, value, said):
     assert said in reply.error["detail"]
 
 
+def test_words_and_sums_of_a_capsule(api):
+    """A missing word is an empty one, and tenths add up."""
+    sized = [{"image": "demo", "resources": {"requests": {"cpu": cpu}}} for cpu in (0.1, 0.2)]
+    made = api.post(PATH, spec(*sized, {"image": "demo", "command": ["a", None], "args": [None]})).json
+    assert (made["cpu"], made["containers"][2]["command"]) == (1.3, ["a", "", ""])
+
+
+def test_the_operators_sandbox_and_zone(configuration, api, scheduler, compute):
+    configuration.set_override("sandbox_command", ["sleep", "1000"], group="capsule")
+    configuration.set_override("default_schedule_zone", "north")
+    application = app.build(configuration, scheduler_api=scheduler, compute_api=compute)
+    uuid = replace(api, application=application).post(PATH, spec()).json["uuid"]
+    capsule = Container.get_by_uuid(admin_context(), uuid)
+    assert (capsule.command, capsule.request["availability_zone"]) == (["sleep", "1000"], "north")
+
+
 def test_addresses(api, small):
     """A capsule shows them, its containers have none of their own."""
     addresses = {"n": [{"addr": "10.1.0.2", "version": 4, "port": "p", "subnet_id": "s"}]}
@@ -186,6 +204,8 @@ def test_what_is_stored(api):
     assert second.mounts == [{**local, "destination": "/data2"}, {**named, "destination": "/data3"}]
     assert capsule.exposed_ports == {"80/tcp": {}, "53/udp": {}}
     assert (first.exposed_ports, second.exposed_ports) == ({"80/tcp": {}}, {"53/udp": {}})
+    assert (capsule.request["run"], first.request, second.request) == (True, {"run": True}, {"run": True})
+    assert (first.interactive, first.tty, second.interactive, second.tty) == (True, True, False, False)
     assert first.image_pull_policy is None  # only an administrator's wish is heard
 
 
