@@ -28,7 +28,7 @@ def mounts(given: Sequence[Mapping[str, Any]] | None, *, version: Version, memor
     for target in targets:
         if targets.count(target) > 1:
             raise _wrong(f"destination '{target[:64]}' is given twice")
-    files = sum(len(mount.source or "") for mount in found if mount.kind is Kind.BIND) * 3 // 4
+    files = sum(_decoded_bytes(mount.source or "") for mount in found if mount.kind is Kind.BIND)
     if files > FILES_LIMIT:
         raise _wrong(
             f"the files have {files} bytes together of {FILES_LIMIT}. Put large ones with put_archive"
@@ -117,6 +117,10 @@ def _file(target: str, source: str | None, size: Any) -> Mount:
             "a host cannot be mounted"
         ) from None
     return Mount(Kind.BIND, target, source=source)
+
+
+def _decoded_bytes(encoded: str) -> int:
+    return len(encoded) // 4 * 3 - encoded.count("=")
 
 
 def _wrong(reason: str) -> exceptions.InvalidValue:

@@ -8,8 +8,6 @@ This is the API's half of the network driver: a driver with a service behind it 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oslo_utils import uuidutils
-
 from zun.common import exceptions
 from zun.db import network_ports, networks
 from zun.objects import Container
@@ -57,7 +55,7 @@ def port_to_leave(container: Container, given: Given) -> str:
     if ("network" in given) == ("port" in given):
         raise exceptions.Invalid("Name either the network or the port that the container is to leave.")
     if "port" in given:
-        network = _port(container.project_id, given["port"])["network_uuid"]
+        network = network_ports.find_for(container.project_id, given["port"])["network_uuid"]
     else:
         network = networks.find_for(container.project_id, given["network"])["uuid"]
     for port in network_ports.of_container(container.uuid):
@@ -76,12 +74,6 @@ def no_security_groups(field: str) -> exceptions.InvalidValue:
 
 def _wanted(project_id: str, given: Given, fixed_ip: str | None) -> dict[str, Any]:
     if "port" in given:
-        port = _port(project_id, given["port"])
+        port = network_ports.find_for(project_id, given["port"])
         raise exceptions.PortInUse(port=port["uuid"], container=port["container_uuid"])
     return {"network": networks.find_for(project_id, given["network"])["uuid"], "fixed_ip": fixed_ip}
-
-
-def _port(project_id: str, ident: str) -> Mapping[str, Any]:
-    if not uuidutils.is_uuid_like(ident):
-        raise exceptions.PortNotFound(port=ident)
-    return network_ports.find_for(project_id, ident)

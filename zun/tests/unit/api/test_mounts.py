@@ -29,6 +29,10 @@ def asked(*items, version=42):
         ({"size": "3G", "destination": "/d"}, Mount(Kind.LOCAL, "/d", size_mib=3072)),
         ({"type": "tmpfs", "size": "64M", "destination": "/d"}, Mount(Kind.TMPFS, "/d", size_mib=64)),
         ({"type": "bind", "source": FILE, "destination": "/etc/x"}, Mount(Kind.BIND, "/etc/x", FILE)),
+        ({"size": "1M", "destination": "/d"}, Mount(Kind.LOCAL, "/d", size_mib=1)),
+        ({"size": 160, "destination": "/d"}, Mount(Kind.LOCAL, "/d", size_mib=160 * 1024)),
+        ({"type": "tmpfs", "size": "256M", "destination": "/d"}, Mount(Kind.TMPFS, "/d", size_mib=256)),
+        ({"source": "data", "destination": "/" + "d" * 254}, Mount(Kind.VOLUME, "/" + "d" * 254, "data")),
     ],
 )
 def test_mounts(item, expected):
@@ -46,6 +50,8 @@ def test_mounts(item, expected):
         ([{"type": "bind", "source": "/etc/passwd.", "destination": "/d"}], "Paths of a host cannot be mounted"),
         ([{"type": "bind", "source": "", "size": 1, "destination": "/d"}], "content of its file"),
         ([{"type": "bind", "source": FILE, "size": 1, "destination": "/d"}], "no size"),
+        ([{"type": "bind", "destination": "/d"}], "content of its file"),
+        ([{"type": "bind", "source": f"!{FILE}", "destination": "/d"}], "this is none"),
         ([{"type": "local", "size": 1, "destination": "/d"}], "none of volume, bind, tmpfs"),
         ([{"source": "data", "size": 1, "destination": "/d"}], "leave one out"),
         ([{"source": "", "destination": "/d"}], "size 'None'"),
@@ -64,10 +70,10 @@ def test_mounts(item, expected):
         ([{"size": 1, "destination": "/d"}, {"size": 1, "destination": "/d/"}], "given twice"),
         (
             [
-                {"type": "bind", "source": base64.b64encode(bytes(FILES_LIMIT // 2 + 9)).decode(), "destination": path}
-                for path in ("/a", "/b")
+                {"type": "bind", "source": base64.b64encode(bytes(size)).decode(), "destination": f"/{size}"}
+                for size in (FILES_LIMIT // 2, FILES_LIMIT // 2 + 1)
             ],
-            f"of {FILES_LIMIT}",
+            f"the files have {FILES_LIMIT + 1} bytes together of {FILES_LIMIT}",
         ),
     ],
 )
@@ -80,8 +86,15 @@ def test_what_is_refused_says_why(items, says):
 def test_what_older_versions_lack():
     with pytest.raises(exceptions.InvalidParamInVersion, match=r"tmpfs.*1\.42"):
         asked({"type": "tmpfs", "size": "1", "destination": "/d"}, version=41)
-    with pytest.raises(exceptions.InvalidValue, match="no whole number of GiB"):
+    with pytest.raises(exceptions.InvalidValue, match=r"no whole number of GiB\.$"):
         asked({"size": "64M", "destination": "/d"}, version=41)
+
+
+@pytest.mark.parametrize("size", [FILES_LIMIT // 2, FILES_LIMIT // 2 - 1])
+def test_files_may_be_as_large_as_the_limit_together(size):
+    contents = [base64.b64encode(bytes(each)).decode() for each in (size, FILES_LIMIT - size)]
+    made = asked(*({"type": "bind", "source": content, "destination": f"/{n}"} for n, content in enumerate(contents)))
+    assert [each.source for each in made] == contents
 
 
 def test_what_mounts_take():
