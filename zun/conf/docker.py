@@ -4,7 +4,12 @@ from oslo_config import cfg
 GROUP = "docker"
 
 OPTS = [
-    cfg.StrOpt("api_url", default="unix:///var/run/docker.sock", help="Where the Docker daemon of this host listens."),
+    cfg.StrOpt(
+        "api_url",
+        default="unix:///var/run/docker.sock",
+        regex=r"^((unix|http\+unix|tcp|https?|ssh):/|[^/]*:\d+$)",
+        help="Where the Docker daemon of this host listens: unix:///PATH or tcp://HOST:PORT.",
+    ),
     cfg.IntOpt("default_timeout", min=1, default=60, help="Seconds to wait for one answer of the Docker daemon."),
     cfg.IntOpt(
         "execute_timeout",

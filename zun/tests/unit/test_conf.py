@@ -30,6 +30,8 @@ def read(tmp_path, group, **options):
         ("DEFAULT", "default_availability_zone", "z" * 256),
         ("compute", "availability_zone", "z" * 256),
         ("docker", "default_memory_swap", "-2"),
+        ("docker", "api_url", "/var/run/docker.sock"),
+        ("docker", "api_url", "localhost"),
         ("websocket_proxy", "base_url", "node-1.example:6784"),
         ("websocket_proxy", "base_url", "https://node-1.example/"),
     ],

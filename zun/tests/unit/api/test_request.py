@@ -137,6 +137,32 @@ def test_only_as_much_is_read_as_the_client_said():
     assert stream.read() == b"NEXT REQUEST"
 
 
+@pytest.mark.parametrize("size", [0, 1, 3, 7])
+def test_only_as_much_is_streamed_as_the_client_said(monkeypatch, size):
+    monkeypatch.setattr(request, "_PIECE", 3)
+    stream = io.BytesIO(b"x" * size + b"NEXT REQUEST")
+    pieces = list(request.body_stream({"CONTENT_LENGTH": str(size), "wsgi.input": stream}))
+    assert (b"".join(pieces), stream.read()) == (b"x" * size, b"NEXT REQUEST")
+    assert max(map(len, pieces), default=0) <= 3
+
+
+@pytest.mark.parametrize(
+    ("accept", "answered"),
+    [
+        (None, True),
+        ("application/json", True),
+        ("text/html", False),
+        ("text/html, application/*;q=0.1", True),
+        ("application/json;q=0, */*", False),
+        ("application/json;q=0, application/json", True),
+        ("application/json; q=no", True),
+        ("*/*;version=1;q=0.0", False),
+    ],
+)
+def test_accept(accept, answered):
+    assert request.accepts_json(accept) is answered
+
+
 @pytest.mark.parametrize(
     ("query", "found"),
     [
