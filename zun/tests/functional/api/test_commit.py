@@ -63,6 +63,8 @@ def test_a_name_is_kept_as_repository_and_tag(api, placed, query, repo, tag):
         ("repository=web:1", None, "repository"),
         ("repository=web:1&tag=2", None, "repository"),
         ("repository=web&tag=a%20b", None, "repository"),
+        ("repository=web&tag=1@sha256:" + "0" * 64, None, "no digest"),
+        ("repository=reg.io&tag=5000/web", None, "give the tag by itself"),
         ("repository=web@sha256:" + "0" * 64, None, "repository"),
         ("repository=web&colour=red", None, "colour"),
         ("", {"repository": "web"}, "query"),

@@ -170,6 +170,7 @@ def test_the_list_is_of_the_own_project(admin_api, add):
         ("busybox/search?image_driver=None&colour=red", "busybox", False),
         ("library/busybox/search", "library/busybox", False),
         ("library%2Fbusybox/search", "library/busybox", False),
+        ("Busy%20Box/search", "Busy Box", False),  # no name of an image, so the project has none of it
     ],
 )
 def test_search(api, compute, path, name, exact):

@@ -66,6 +66,7 @@ def test_versions_out_of_range(api, version):
     reply = api.at(version).get("/v1/containers")
     assert (reply.refusal, reply.error["title"]) == ((406, ""), "Requested microversion is unsupported")
     assert "1.1" in reply.error["detail"] and "1.42" in reply.error["detail"]
+    assert ("mutually exclusive" in reply.error["detail"]) is (not version.startswith("1."))
     assert reply.headers["openstack-api-version"] == f"container {version}"
     assert reply.headers.keys() >= VERSION_HEADERS
 
