@@ -98,7 +98,7 @@ CREATE = [
     row("numa_mem", [1], [0], 400),
     row("numa_mem", [10**12], [10**12 + 1], 400),
     row("mem_page_size", 4, 3, 400),
-    row("mem_page_size", 2**40, 2**40 + 1, 400),
+    row("mem_page_size", 2**40, 2**41, 400),
     row("mem_page_size", "000000000004", "0000000000004", 400),
 ]
 
@@ -196,9 +196,9 @@ def test_ask_where_containers_would_go(root, path, last, first, status):
 MEMBER = {"image": "demo"}
 
 
-def mounted(number):
-    """A volume, and a container that mounts it so often."""
-    mounts = [{"name": "vv", "mountPath": f"/m{each}"} for each in range(number)]
+def mounted(*paths):
+    """A volume, and a container that mounts it there."""
+    mounts = [{"name": "vv", "mountPath": path} for path in paths]
     return {"volumes": [{"name": "vv", "local": {"size": "1M"}}], "containers": [{**MEMBER, "volumeMounts": mounts}]}
 
 
@@ -232,7 +232,8 @@ def named(name):
         row("containers", {"containers": [MEMBER] * 100}, {"containers": [MEMBER] * 101}),
         row("initContainers", *({**member(), "initContainers": [MEMBER] * size} for size in (100, 101))),
         row("volumes", volumes(100), volumes(101)),
-        row("volumeMounts", mounted(100), mounted(101)),
+        row("volumeMounts", *(mounted(*(f"/{each}" for each in range(size))) for size in (100, 101))),
+        row("mountPath", mounted("/"), mounted(""), 400),
         row("image", member(image="i" * 255), member(image="i" * 256)),
         row("name", member(name="n" * 255), member(name="n" * 256)),
         row("env", member(env={"A": "="}), member(env={"A=": ""})),
