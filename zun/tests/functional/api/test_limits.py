@@ -358,3 +358,25 @@ def test_projects_of_quotas(root):
 def test_lists(root, path, last, first):
     assert root.get(f"/v1/{path}{last}").status == 200
     assert root.get(f"/v1/{path}{first}").refusal == (400, "invalid-value")
+
+
+def nested(depth):
+    """So many lists in one another."""
+    return [nested(depth - 1)] if depth > 1 else []
+
+
+@pytest.mark.parametrize(
+    ("last", "first", "said"),
+    [
+        (nested(30 - 4), nested(31 - 4), "nested too deeply"),  # in four objects
+        (10**300 - 1, 10**300, "too large"),
+        (-(10**299) + 1, -(10**299) * 10, "too large"),
+    ],
+)
+def test_json(root, last, first, said):
+    def body(value):
+        return {"template": {"kind": "capsule", "metadata": {"annotations": {"a": value}}, "spec": member()}}
+
+    refused = root.post("/v1/capsules", body(first))
+    assert refused.refusal == (400, "validation-error") and said in refused.error["detail"]
+    assert root.post("/v1/capsules", body(last)).status == 202
