@@ -43,6 +43,7 @@ _RANK = {verdict: rank for rank, verdict in enumerate(Verdict)}
 class Layer(StrEnum):
     """Where it was seen."""
 
+    CLAIM = "claim"
     CONFIG = "config"
     LIMIT = "limit"
     CGROUP = "cgroup"
@@ -153,6 +154,14 @@ def unreadable(planned: Planned, reason: str) -> Finding:
         Layer.KERNEL,
         f"where it runs could not be read: {reason}",
         "nothing can be repaired before it can be read",
+    )
+
+
+def unwritten(container: ContainerView, wrong: str, repair: str, *, repairable: bool, repaired: bool) -> Finding:
+    """For a container that holds what its row does not say."""
+    name = container.name or ""
+    return Finding(
+        Verdict.DRIFTED, container.uuid, name, Layer.CLAIM, wrong, repair, repairable=repairable, repaired=repaired
     )
 
 

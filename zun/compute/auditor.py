@@ -21,11 +21,12 @@ from zun.compute import audit
 from zun.compute.audit import CODES, Finding, Isolated, Layer, Planned, Verdict
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.interrupts import interrupts
+from zun.compute.lost_claims import is_lost, told_of
 from zun.compute.operations import PATIENCE, Operations
 from zun.compute.shared_pool import SharedPool
 from zun.container.driver import ContainerDriver, RuntimeState
 from zun.objects import Container
-from zun.objects.placement import held_plan
+from zun.objects.placement import cpuset_record, held_plan
 from zun.topology import CpuSet, grade_of
 
 LOG = logging.getLogger(__name__)
@@ -96,8 +97,10 @@ class Auditor:
                 seen.containers.append(container.uuid)
                 seen.findings.append(audit.left_over(container, _objects_of(container, containers, states)))
                 continue
-            found = self._examined(container, told, states.get(container.uuid))
-            if found is not None and any(finding.code in _DOUBTFUL for finding in found):
+            state = states.get(container.uuid)
+            found = self._examined(container, told, state)
+            doubtful = found is not None and any(finding.code in _DOUBTFUL for finding in found)
+            if doubtful or is_lost(container, state):
                 found = self._second_look(context, container.uuid, repair)
             if found is None:
                 seen.skipped.append(container.uuid)
@@ -139,12 +142,30 @@ class Auditor:
                 if container is None or container.host != self._hostname:
                     return None
                 with self._pool.steady_for(container) as told:
-                    found = self._examined(container, told, self._driver.show(container))
-                    if not repair or found is None or not any(finding.repairable for finding in found):
-                        return found
-                    return self._repaired(container, told, found)
+                    state = self._driver.show(container)
+                    lost = self._recovered(context, container, state, repair)
+                    found = self._examined(container, told, state)
+                    if found is None:
+                        return lost or None
+                    if repair and any(finding.repairable for finding in found):
+                        found = self._repaired(container, told, found)
+                    return (*lost, *found)
         except exceptions.ContainerBusy:
             return None
+
+    def _recovered(
+        self, context: RequestContext, container: Container, state: RuntimeState | None, repair: bool
+    ) -> tuple[Finding, ...]:
+        """Let a container hold here, and in its row if that is to be repaired, what the row has lost."""
+        if state is None or not is_lost(container, state):
+            return ()
+        plan, why_not = self._tracker.recover(container, state)
+        container.cpuset = cpuset_record(plan, self._tracker.topology)  # for the looks that follow
+        repaired = repair and why_not is None
+        if repaired:
+            self._operations.save(context, container)
+        wrong, step = told_of(self._hostname, state, why_not)
+        return (audit.unwritten(container, wrong, step, repairable=why_not is None, repaired=repaired),)
 
     def _repaired(
         self, container: Container, told: Mapping[str, CpuSet], found: tuple[Finding, ...]

@@ -12,8 +12,10 @@ from typing import Any
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
+from zun.compute import lost_claims
 from zun.compute.claims import Claim, Resources, Wanted
 from zun.compute.resize import increase, resized
+from zun.container.driver import RuntimeState
 from zun.objects import ComputeNode, Container
 from zun.objects.placement import disk_promised, held_plan, placement_request
 from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, kept_up
@@ -112,6 +114,39 @@ class ComputeNodeTracker:
             self._members = {each.uuid: each.capsule_uuid for each in containers if each.capsule_uuid in held}
             self._usage = usage
             self._disks = {each.uuid: disk_promised(each) for each in containers if each.uuid in held}
+
+    def recover_lost(self, containers: list[Container], runtime: Mapping[str, RuntimeState]) -> dict[str, Plan]:
+        """After ``rebuild``: hold what rows of ``containers`` do not say and ``runtime`` shows. Returns it by uuid."""
+        lost = {}
+        for container in containers:
+            state = runtime.get(container.uuid)
+            if state is not None and lost_claims.is_lost(container, state):
+                lost[container.uuid], why_not = self.recover(container, state)
+                wrong = lost_claims.told_of(self._hostname, state, why_not)
+                LOG.error("Container %s (%s): %s. Next: %s", container.uuid, container.name, *wrong)
+            elif state is None and container.cpuset is not None and held_plan(container) is None:
+                LOG.error(
+                    "Container %s (%s): its row does not say what it holds of host %s: cpuset cannot be read. The "
+                    "runtime has nothing of it, so that it holds nothing. Next: delete it, and create it anew",
+                    container.uuid,
+                    container.name,
+                    self._hostname,
+                )
+        with self._lock:
+            self._members |= {each.uuid: each.capsule_uuid for each in containers if each.capsule_uuid in lost}
+        return lost
+
+    def recover(self, container: Container, state: RuntimeState) -> tuple[Plan, str | None]:
+        """Hold for ``container`` what its row has lost. Returns it, and why it is less than a row could say, if so."""
+        uuid = container.uuid
+        with self._lock:
+            held = self._usage.claim(uuid)
+            others = self._usage.without(_growth(uuid)).without(uuid)
+            answer = lost_claims.recovered(self._topology, others, container, state)
+            plan = held or lost_claims.seen(self._topology, container, state) if isinstance(answer, str) else answer
+            self._usage = Usage([*others, (uuid, plan)], overlapping=True)
+            self._disks[uuid] = disk_promised(container)
+        return plan, answer if isinstance(answer, str) else None
 
     def container_claim(self, container: Container, limits: Mapping[str, Any] | None = None) -> Claim:
         """Take for ``container`` what ``limits`` plan, or what fits instead. Raises ClaimRefused.

@@ -100,16 +100,19 @@ class Operations:
                 self.save(context, current)
 
     def save(self, context: RequestContext, container: Container, before: str | None = None) -> None:
-        """Write what changed. What removed itself at the runtime gives back what it held.
+        """Write what changed. What removed itself at the runtime gives back what it held; others hear of what is held.
 
         Raises StatusChanged when the status is not ``before`` any more: the API has accepted something meanwhile, whose
         message will come.
         """
         changed = container.obj_what_changed()
         only_from = None if before is None else (before,)
-        if "cpuset" in changed and container.cpuset is None:
+        if "cpuset" in changed:
             generation = container.save_changed_claim(self._hostname, only_from=only_from)
-            self._holdings.released(context, container.uuid, generation)
+            if container.cpuset is None:
+                self._holdings.released(context, container.uuid, generation)
+            else:
+                self._holdings.tell(context, container, generation)
         elif changed:
             container.save(only_from=only_from)
 

@@ -60,7 +60,7 @@ class Parts:
             operations,
             creation,
             Lifecycle(pool, driver, notifier, networks, operations, holdings, objects),
-            Resizer(hostname, tracker, pool, operations, holdings, objects),
+            Resizer(hostname, tracker, pool, driver, operations, holdings, objects),
             NetworkAttachments(networks, operations),
             Reconciler(hostname, pool, driver, notifier, volumes, operations, members, creation),
             images,

@@ -2,7 +2,7 @@
 """Brings the rows of this host's containers and what the runtime has together again."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
@@ -19,7 +19,7 @@ from zun.compute.shared_pool import SharedPool
 from zun.container.driver import ContainerDriver, RuntimeState
 from zun.objects import Container, ContainerActionEvent
 from zun.objects.placement import held_plan
-from zun.topology import CpuSet
+from zun.topology import CpuSet, Plan
 from zun.volume.volumes import Volumes
 
 LOG = logging.getLogger(__name__)
@@ -46,8 +46,12 @@ class Reconciler:
         self._members = members
         self._creation = creation
 
-    def restore(self, containers: Sequence[Container], runtime: dict[str, RuntimeState]) -> None:
+    def restore(
+        self, containers: Sequence[Container], runtime: Mapping[str, RuntimeState], lost: Mapping[str, Plan]
+    ) -> None:
         """Bring what exists at the runtime to what its row holds: an interrupted resize may have left more, or less.
+
+        ``lost`` is what those hold whose rows do not say it.
 
         Nobody may claim anything before this is done. First the dedicated containers, so that they leave what they do
         not hold, then the shared ones, which may then be told to run there. What cannot be brought back is logged and
@@ -56,7 +60,8 @@ class Reconciler:
         for container in containers:
             if container.uuid in runtime:
                 self._volumes.restore(container)
-        held = [(each, plan) for each in containers if each.uuid in runtime and (plan := held_plan(each)) is not None]
+        plans = [(each, held_plan(each) or lost.get(each.uuid)) for each in containers if each.uuid in runtime]
+        held = [(each, plan) for each, plan in plans if plan is not None]
         for container, plan in held:
             state = runtime[container.uuid]
             right = CpuSet(state.cpuset_cpus) == plan.cpus and CpuSet(state.cpuset_mems) == plan.mems

@@ -11,12 +11,14 @@ from zun.common.context import RequestContext
 from zun.common.locks import FOR_EVER
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.holdings import Holdings
+from zun.compute.lost_claims import is_lost
 from zun.compute.operations import PATIENCE, Operations
 from zun.compute.record import logged
 from zun.compute.resize import Resize
 from zun.compute.runtime_objects import RuntimeObjects
 from zun.compute.shared_pool import SharedPool
 from zun.compute.size import Size
+from zun.container.driver import ContainerDriver
 from zun.objects import Container
 from zun.objects.placement import cpuset_record, disk_promised, held_plan
 from zun.topology import CpuSet, Plan
@@ -30,6 +32,7 @@ class Resizer:
         hostname: str,
         tracker: ComputeNodeTracker,
         pool: SharedPool,
+        driver: ContainerDriver,
         operations: Operations,
         holdings: Holdings,
         objects: RuntimeObjects,
@@ -37,6 +40,7 @@ class Resizer:
         self._hostname = hostname
         self._tracker = tracker
         self._pool = pool
+        self._driver = driver
         self._operations = operations
         self._holdings = holdings
         self._objects = objects
@@ -97,9 +101,18 @@ class Resizer:
             plan = None if current is None or current.host != self._hostname else held_plan(current)
             if current is not None and plan is not None:
                 self._settle(current, plan)
-            elif self._tracker.disagrees(uuid, None):
+            elif not self._tracker.disagrees(uuid, None):
+                return
+            elif self._has_lost(current):
+                LOG.info("Container %s keeps what its row has lost; the audit tells of it", uuid)
+            else:
                 LOG.warning("Container %s holds nothing of this host any more, as its row says", uuid)
                 self._holdings.released(context, uuid, None)
+
+    def _has_lost(self, container: Container | None) -> bool:
+        if container is None or container.host != self._hostname:
+            return False
+        return is_lost(container, self._driver.show(container))
 
     def _settle(self, container: Container, plan: Plan) -> None:
         if not self._tracker.disagrees(container.uuid, plan):

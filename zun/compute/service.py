@@ -234,7 +234,8 @@ class ComputeService:
         containers = Container.list_by_host(context, self._host)
         self.tracker.rebuild(containers)
         runtime = self._driver.list()
-        self.parts.reconciler.restore(containers, runtime)
+        lost = self.tracker.recover_lost(containers, runtime)
+        self.parts.reconciler.restore(containers, runtime, lost)
         for container in containers:
             runtime.pop(container.uuid, None)
             self._background(container.uuid, self._take_up, context, container.uuid, lingers=_may_linger(container))

@@ -48,9 +48,12 @@ def cpuset_record(plan: Plan, topology: HostTopology | None = None) -> dict[str,
 
 
 def held_plan(container: Mapping[str, Any]) -> Plan | None:
-    """The plan that ``container`` (an object or a row) holds now."""
+    """The plan that ``container`` (an object or a row) holds now, as far as that can be read."""
     record = container["cpuset"]
-    return Plan.from_dict(record) if record else None
+    try:
+        return Plan.from_dict(record) if record else None
+    except (AttributeError, KeyError, TypeError, ValueError):  # written by hand: the agent of its host tells
+        return None
 
 
 def disk_promised(container: Mapping[str, Any]) -> int:

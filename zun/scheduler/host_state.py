@@ -11,7 +11,6 @@ from zun.objects.placement import (
     CPU_RATIO_KEY,
     RAM_RATIO_KEY,
     disk_promised,
-    held_plan,
     shared_cpus_left,
     shared_memory_left,
 )
@@ -49,10 +48,13 @@ class Held:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "Held | None":
-        """From a container's row, or its members in a message; None when it holds nothing."""
-        held = held_plan(row)
-        if held is None:
+        """From a container's row, or its members in a message; None when it holds nothing.
+
+        Raises what ``Plan.from_dict`` does where the row says something else: that host gets no containers.
+        """
+        if not row["cpuset"]:
             return None
+        held = Plan.from_dict(row["cpuset"])
         found = cls(
             interned(held), row["cpu"], row["memory"], disk_promised(row), row.get("group_uuid"), row.get("image")
         )

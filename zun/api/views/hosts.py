@@ -6,6 +6,7 @@ from typing import Any, TypedDict
 
 from zun.api.views import links
 from zun.db.compute_nodes import HostUsage
+from zun.objects.placement import held_plan
 from zun.topology import HostTopology, NUMACell, Plan
 from zun.topology.cpuset import union
 
@@ -114,7 +115,7 @@ def topology(node: Mapping[str, Any], claims: Iterable[Mapping[str, Any]]) -> To
     must not be, are both shown: the map is where one would look for it.
     """
     host = HostTopology.from_dict(node["topology"])
-    plans = [(row, Plan.from_dict(row["cpuset"])) for row in claims]
+    plans = [(row, plan) for row in claims if (plan := held_plan(row)) is not None]
     own = union(plan.cpus | plan.withheld for _, plan in plans if plan.dedicated)
     pool = host.pool_cpus - own
     if not pool and any(not plan.dedicated for _, plan in plans):

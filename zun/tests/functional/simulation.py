@@ -115,7 +115,8 @@ class Agent:
         self.tracker.update_inventory(context, found.topology, found.columns)
         containers = Container.list_by_host(context, self.name)
         self.tracker.rebuild(containers)
-        self.parts.reconciler.restore(containers, self.driver.list())
+        runtime = self.driver.list()
+        self.parts.reconciler.restore(containers, runtime, self.tracker.recover_lost(containers, runtime))
         for container in containers:
             step = first_step(container)
             if step is Step.RESUME_CREATE:

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows that do not say what their containers hold: written by hand, or by an import. The runtime still shows it."""
+
+import logging
+
+import pytest
+import sqlalchemy as sa
+
+from zun.api.views import hosts
+from zun.db import compute_nodes, session
+from zun.db import containers as db
+from zun.objects import Container
+from zun.scheduler.service import SchedulerService
+from zun.tests.fixtures import wait_for
+from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.test_capsules import member, settled, submit
+from zun.topology import CpuSet
+
+TWO = {"cpu_policy": "dedicated", "cpu": 2.0, "memory": 64}
+FULL = {"cpu_policy": "dedicated", "cpu": 4.0, "memory": 64}
+CLAIMS = ['"0-3"', "[]", "{}", '["x"]', '{"cells": 1, "cpu_policy": "dedicated"}', "true", None]
+
+
+@pytest.fixture
+def cloud(database):
+    made = Cloud({"one": machine()}, compute__audit_interval=0)
+    yield made
+    made.stop()
+
+
+def by_hand(uuid, column, text):
+    with session.writer() as connection:
+        statement = sa.text(f"UPDATE containers SET {column} = :text WHERE uuid = :uuid")
+        connection.execute(statement, {"text": text, "uuid": uuid})
+
+
+def restart(cloud):
+    cloud.stop_agent("one")
+    cloud.scheduler.stop()
+    agent = cloud.start_agent("one")
+    cloud.scheduler = SchedulerService(cloud.conf, host="scheduler")
+    cloud.scheduler.start(cloud.transport)
+    return agent
+
+
+def findings(cloud, context, repair=False):
+    answer = cloud.compute_api.audit(context, "one", repair=repair)
+    return [(each["container"], each["code"], each["layer"], each["repaired"]) for each in answer["findings"]]
+
+
+def errors(caplog, uuid):
+    return [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR and uuid in each.getMessage()]
+
+
+@pytest.mark.parametrize("text", CLAIMS)
+def test_an_agent_starts_and_keeps_what_a_row_does_not_say(cloud, context, caplog, text):
+    lost, other = cloud.run(context, **TWO, disk=3), cloud.run(context, **TWO)
+    by_hand(lost.uuid, "cpuset", text)
+    agent = restart(cloud)
+    (line,) = errors(caplog, lost.uuid)
+    assert f"Container {lost.uuid} ({lost.name}): its row does not say what it holds of host one" in line
+    assert "on CPUs 0-1 and memory nodes 0" in line and "audit one --repair" in line
+    assert {*agent.tracker.usage.owners} == {lost.uuid, other.uuid}
+    assert agent.tracker._disks == {lost.uuid: 3, other.uuid: 0}
+    assert agent.tracker.usage.held_cpus == CpuSet("0-3")
+    agent._sync_all()
+    for repair in (False, True):
+        assert findings(cloud, context, repair) == [(lost.uuid, "drifted", "claim", repair)]
+    assert findings(cloud, context) == []
+    assert db.get(lost.uuid)["cpuset"] == lost.cpuset | {"generation": None}
+    table = cloud.scheduler.table
+    wait_for(lambda: table.refresh() or table.host("one"))
+    assert cloud.run(context, **FULL).cpuset["cpuset_cpus"] == "4-7"
+    assert cloud.run(context, **TWO).status == "Error"
+    cloud.compute_api.delete(context, lost, force=True)
+    cloud.gone(lost)
+    wait_for(lambda: agent.tracker.usage.held_cpus == CpuSet("2-7"))
+    assert not any(each.exc_info for each in caplog.records if each.levelno >= logging.WARNING)
+
+
+def test_a_row_that_is_emptied_meanwhile_gives_nothing_away(cloud, context):
+    """The comparison of all containers sees it; nobody is told that the CPUs are free."""
+    agent = cloud.agents["one"]
+    lost = cloud.run(context, **TWO, placement={"cpu_isolation": "node"})
+    held = agent.tracker.usage.claim(lost.uuid).cells
+    by_hand(lost.uuid, "cpuset", None)
+    agent.parts.resizer.settle(context, lost.uuid)
+    assert agent.tracker.usage.claim(lost.uuid).cells == held
+    there = cloud.drivers["one"].runtime.objects[lost.uuid]
+    there.cpuset_cpus = "0-2"
+    assert findings(cloud, context, repair=True)[0] == (lost.uuid, "drifted", "claim", False)
+    assert agent.tracker.usage.claim(lost.uuid).cells == held, "it is known better than from the runtime"
+    there.cpuset_cpus = "0-1"
+    assert findings(cloud, context, repair=True) == [(lost.uuid, "drifted", "claim", True)]
+    assert agent.tracker.usage.claim(lost.uuid).cells == held
+    assert agent.tracker.disagreeing(Container.list_by_host(context, "one")) == set()
+
+
+def test_what_is_gone_at_the_runtime_as_well_is_given_back(cloud, context):
+    agent = cloud.agents["one"]
+    lost = cloud.run(context, **TWO)
+    by_hand(lost.uuid, "cpuset", None)
+    cloud.drivers["one"].delete(lost, force=True)
+    agent.parts.resizer.settle(context, lost.uuid)
+    assert agent.tracker.usage.owners == ()
+
+
+def test_the_schedulers_hear_of_a_row_that_was_mended(cloud, context):
+    lost = cloud.run(context, **TWO)
+    by_hand(lost.uuid, "cpuset", None)
+    restart(cloud)
+    table = cloud.scheduler.table
+    assert wait_for(lambda: table.refresh() or table.host("one")).usage.owners == ()
+    by_hand(lost.uuid, "cpuset", '{"cells": 1}')
+    assert hosts.topology(compute_nodes.find("one"), db.claims(["one"]))["claims"] == []
+    findings(cloud, context, repair=True)
+    wait_for(lambda: table.host("one").usage.owners == (lost.uuid,))
+
+
+def test_two_that_run_on_the_same_cpus_are_named_and_not_written(cloud, context, caplog):
+    lost, other = cloud.run(context, **TWO), cloud.run(context, **TWO)
+    by_hand(lost.uuid, "cpuset", None)
+    cloud.drivers["one"].runtime.objects[lost.uuid].cpuset_cpus = "1-2"
+    agent = restart(cloud)
+    (line,) = errors(caplog, lost.uuid)
+    assert "delete the container and create it anew; its row cannot be mended, since CPUs 2 belong to others" in line
+    assert agent.tracker.usage.held_twice == CpuSet("2")
+    assert findings(cloud, context, repair=True) == [(lost.uuid, "drifted", "claim", False)]
+    assert db.get(lost.uuid)["cpuset"] is None
+    assert cloud.drivers["one"].show(other).cpuset_cpus == "2-3"
+
+
+def test_a_shared_container_whose_row_is_lost_leaves_the_cpus_of_others(cloud, context):
+    lost = cloud.run(context, cpu=1.0, memory=64)
+    by_hand(lost.uuid, "cpuset", "{}")
+    agent = restart(cloud)
+    assert cloud.drivers["one"].show(lost).cpuset_cpus == "0-3"
+    dedicated = cloud.run(context, **TWO, placement={"numa_nodes": 2})
+    assert not CpuSet(cloud.drivers["one"].show(lost).cpuset_cpus) & CpuSet(dedicated.cpuset["cpuset_cpus"])
+    assert findings(cloud, context, repair=True) == [(lost.uuid, "drifted", "claim", True)]
+    assert agent.tracker.usage.claim(lost.uuid).memory_mib == 64
+
+
+def test_a_capsule_whose_row_is_lost_keeps_the_cpus_of_its_members(cloud, context):
+    capsule, (row, _) = settled(cloud, submit(cloud, context, member(1.0), member(2.0)), "Running")
+    by_hand(capsule["uuid"], "cpuset", '"x"')
+    agent = restart(cloud)
+    assert len(agent.tracker.usage.held_cpus) == 3 and agent.tracker.may_run(row["uuid"])
+    assert findings(cloud, context, repair=True) == [(capsule["uuid"], "drifted", "claim", True)]
+    assert findings(cloud, context) == []
+
+
+def test_what_cannot_be_read_and_is_nowhere_holds_nothing(cloud, context, caplog):
+    lost = cloud.run(context, **TWO)
+    cloud.drivers["one"].delete(lost, force=True)
+    by_hand(lost.uuid, "cpuset", '"0-1"')
+    assert restart(cloud).tracker.usage.owners == ()
+    (line,) = errors(caplog, lost.uuid)
+    assert "holds nothing. Next: delete it, and create it anew" in line
