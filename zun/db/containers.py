@@ -169,7 +169,7 @@ def page(
 def _reader(kind: sa.types.TypeEngine[Any], unread: bool) -> Callable[[Any], Any] | None:
     """What makes values of what ``models.unread`` selects, if they are none yet."""
     if isinstance(kind, sa.JSON):
-        return orjson.Fragment if unread else orjson.loads
+        return orjson.Fragment if unread else models.Json.read
     if isinstance(kind, sa.DateTime):
         return models.time_as_text if unread else datetime.datetime.fromisoformat
     return bool if isinstance(kind, sa.Boolean) else None

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables. Times are UTC without a zone; JSON columns hold what nothing ever searches by."""
 
+import functools
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +11,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, sqlite
 
 from zun.common.kinds import Kind
+
+LOG = logging.getLogger(__name__)
 
 metadata = sa.MetaData(
     naming_convention={
@@ -53,7 +57,21 @@ class _Json(mysql.JSON, sqlite.JSON):
 
     @staticmethod
     def read(value: Any) -> Any:
-        return None if value is None else orjson.loads(value)
+        try:
+            return None if value is None else orjson.loads(value)
+        except orjson.JSONDecodeError as exc:  # SQLite alone takes such a text: one row must not hide the others
+            return _unreadable(str(value), str(exc))
+
+
+@functools.lru_cache(maxsize=100)
+def _unreadable(text: str, reason: str) -> dict[str, Any]:
+    """Something empty, and not nothing, for JSON that somebody wrote by hand. It is told of once."""
+    LOG.error(
+        "A value in the database is no JSON (%s) and counts as empty. Find its row, and write it anew: "
+        "SELECT uuid FROM containers WHERE NOT json_valid(cpuset), and so on for each column of JSON.",
+        reason,
+    )
+    return {}
 
 
 class _AsText(sa.types.TypeDecorator[str]):

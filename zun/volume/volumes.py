@@ -71,8 +71,18 @@ class Volumes:
 
 
 def _numbered(container: Container) -> list[tuple[int, Mount]]:
-    return [(each if mount.number is None else mount.number, mount) for each, mount in enumerate(mounts_of(container))]
+    try:
+        mounts = mounts_of(container)
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise exceptions.VolumeError(
+            f"What container {container.uuid} mounts cannot be read in its row. Delete it, and create it anew."
+        ) from exc
+    return [(each if mount.number is None else mount.number, mount) for each, mount in enumerate(mounts)]
 
 
 def _own(container: Container) -> list[tuple[int, Mount]]:
-    return [] if container.capsule_uuid else _numbered(container)
+    try:
+        return [] if container.capsule_uuid else _numbered(container)
+    except exceptions.VolumeError as exc:  # it keeps neither this service from starting nor its container from going
+        LOG.warning("%s", exc)
+        return []

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from zun.api.views import hosts
-from zun.db import compute_nodes, session
+from zun.db import compute_nodes, models, session
 from zun.db import containers as db
 from zun.objects import Container
 from zun.scheduler.service import SchedulerService
@@ -18,7 +18,7 @@ from zun.topology import CpuSet
 
 TWO = {"cpu_policy": "dedicated", "cpu": 2.0, "memory": 64}
 FULL = {"cpu_policy": "dedicated", "cpu": 4.0, "memory": 64}
-CLAIMS = ['"0-3"', "[]", "{}", '["x"]', '{"cells": 1, "cpu_policy": "dedicated"}', "true", None]
+CLAIMS = ["0-3", '"0-3"', "5", "[]", "{}", '["x"]', '{"cells": 1, "cpu_policy": "dedicated"}', "true", None]
 
 
 @pytest.fixture
@@ -29,6 +29,7 @@ def cloud(database):
 
 
 def by_hand(uuid, column, text):
+    """SQLite takes any text for JSON."""
     with session.writer() as connection:
         statement = sa.text(f"UPDATE containers SET {column} = :text WHERE uuid = :uuid")
         connection.execute(statement, {"text": text, "uuid": uuid})
@@ -157,3 +158,30 @@ def test_what_cannot_be_read_and_is_nowhere_holds_nothing(cloud, context, caplog
     assert restart(cloud).tracker.usage.owners == ()
     (line,) = errors(caplog, lost.uuid)
     assert "holds nothing. Next: delete it, and create it anew" in line
+
+
+@pytest.mark.parametrize("column", [each.name for each in models.containers.c if isinstance(each.type, sa.JSON)])
+def test_no_value_that_is_no_json_keeps_an_agent_from_starting(cloud, context, caplog, column):
+    damaged, other = cloud.run(context, **TWO), cloud.run(context, **TWO)
+    by_hand(damaged.uuid, column, f"{column}: no JSON")
+    agent = restart(cloud)
+    assert caplog.text.count("A value in the database is no JSON") == 1
+    assert agent.tracker.usage.held_cpus == CpuSet("0-3")
+    cloud.compute_api.stop(context, other)
+    assert wait_for(lambda: db.get(other.uuid)["status"] == "Stopped")
+    cloud.compute_api.delete(context, damaged, force=True)
+    cloud.gone(damaged)
+
+
+def test_mounts_that_cannot_be_read_are_not_left_out(cloud, context, caplog):
+    """The container starts and goes as it is. It is not made anew without them."""
+    damaged = cloud.run(context, **TWO)
+    by_hand(damaged.uuid, "mounts", '["x"]')
+    restart(cloud)
+    assert f"What container {damaged.uuid} mounts cannot be read in its row. Delete it" in caplog.text
+    cloud.compute_api.rebuild(context, damaged)
+    db.update(damaged.uuid, {"status": "Rebuilding"})
+    cloud.agents["one"].parts.lifecycle.rebuild(context, damaged)
+    assert "mounts cannot be read" in db.get(damaged.uuid)["status_reason"]
+    cloud.compute_api.delete(context, damaged, force=True)
+    cloud.gone(damaged)
