@@ -214,6 +214,7 @@ class Lifecycle:
         """Remove the container, its object first and its row last; what it held is free when no process is left.
 
         One that the runtime fails to remove by force is a leftover from then on, and the next comparison tries again.
+        So is one that the runtime may make yet.
         """
         with (
             self._operations.undisturbed(context, container.uuid) as current,
@@ -241,8 +242,11 @@ class Lifecycle:
                     return
                 LOG.warning("Container %s is deleted and not gone: it keeps what it holds: %s", current.uuid, exc)
                 if not leftover:
-                    self._holdings.tell(context, current, current.abandon())
-                    self._gone(context, current, networks)
+                    self._abandon(context, current, networks)
+                return
+            if self._objects.may_come(current.uuid) and not leftover:
+                LOG.info("Container %s is deleted; the next comparison looks whether it was made since", current.uuid)
+                self._abandon(context, current, networks)
                 return
             self._holdings.released(context, current.uuid, current.destroy())
             LOG.info("Container %s is deleted", current.uuid)
@@ -260,6 +264,11 @@ class Lifecycle:
             elif current.status == Status.DELETING:
                 self._driver.kill(current)
         return False
+
+    def _abandon(self, context: RequestContext, container: Container, networks: set[str]) -> None:
+        """Nobody but this host sees it any more."""
+        self._holdings.tell(context, container, container.abandon())
+        self._gone(context, container, networks)
 
     def _gone(self, context: RequestContext, container: Container, networks: set[str]) -> None:
         """Nobody sees it any more."""

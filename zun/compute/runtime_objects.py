@@ -4,7 +4,9 @@
 It is found by the container's uuid, so that each of these may be done twice.
 """
 
+import contextlib
 import logging
+from collections.abc import Iterator
 
 from oslo_utils import timeutils
 
@@ -49,6 +51,8 @@ class RuntimeObjects:
         self._accounts = accounts
         self._images = images
         self._volumes = volumes
+        self._late: dict[str, str] = {}
+        """What the runtime was asked to make and may make yet: it gave no answer. Uuid -> what that is deleted with."""
 
     def make(
         self,
@@ -80,7 +84,7 @@ class RuntimeObjects:
         ports = NetworkPort.list_by_container(context, container.uuid) if in_networks and not joins else []
         plug = None if joins else self._networks.prepare(context, container, ports)
         mounts = self._volumes.prepare(container)
-        with self._pool.entering(container, plan) as cpus:
+        with self._pool.entering(container, plan) as cpus, self._answering(container):
             container.container_id = self._driver.create(
                 container,
                 cpuset_cpus=str(cpus),
@@ -94,6 +98,25 @@ class RuntimeObjects:
             self._networks.settle(context, container, ports)
         entrypoint, command = image.invocation(container.entrypoint, container.command)
         container.entrypoint, container.command = entrypoint or [], command or []
+
+    @contextlib.contextmanager
+    def _answering(self, container: Container) -> Iterator[None]:
+        """Inside the block the runtime is asked to make it."""
+        try:
+            yield
+        except exceptions.Unavailable:
+            self._late[container.uuid] = container.capsule_uuid or container.uuid
+            raise
+
+    def may_come(self, uuid: str) -> bool:
+        """Whether the runtime may yet make some of what was removed with ``uuid``, because it was not there then.
+
+        True once: when the runtime has been asked for that again, later, what was not there will not come.
+        """
+        late = [each for each, owner in list(self._late.items()) if owner == uuid]
+        for each in late:
+            del self._late[each]
+        return bool(late)
 
     def align(self, container: Container, plan: Plan) -> None:
         """Before it starts: set it to its CPUs and memory nodes again, where somebody has set others at the runtime."""
@@ -151,9 +174,14 @@ class RuntimeObjects:
         """
         if container.kind in (Kind.CAPSULE, Kind.LEFTOVER):
             self._remove_members(context, container)
+        self._remove_object(container, force=force)
+        self._volumes.remove(container)
+
+    def _remove_object(self, container: Container, *, force: bool) -> None:
+        if container.uuid in self._late and self._driver.show(container) is not None:
+            del self._late[container.uuid]
         with self._pool.leaving(container.uuid):
             self._driver.delete(container, force=force)
-        self._volumes.remove(container)
 
     def discard(self, context: RequestContext, container: Container) -> bool:
         """Remove what was made of a container that is given up. Returns whether nothing of it is left."""
@@ -167,8 +195,7 @@ class RuntimeObjects:
         failure: exceptions.ZunError | None = None
         for member in reversed(Container.list_by_capsule(context, capsule.uuid)):
             try:
-                with self._pool.leaving(member.uuid):
-                    self._driver.delete(member, force=True)
+                self._remove_object(member, force=True)
             except exceptions.ZunError as exc:
                 failure = exc
         if failure is not None:

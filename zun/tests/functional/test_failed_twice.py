@@ -68,6 +68,31 @@ def test_what_the_runtime_makes_after_all_goes_with_its_container(cloud, context
     assert driver.list() == {}
 
 
+@pytest.mark.parametrize("comes", [True, False])
+def test_what_the_runtime_makes_after_its_deletion_goes_with_it(cloud, context, monkeypatch, comes):
+    """Its deletion was accepted while the runtime hung, and done before that had gone on."""
+    driver, agent, late = cloud.drivers["one"], cloud.agents["one"], []
+    really = driver.create
+
+    def create(container, **how):
+        late.append(lambda: really(container, **how))
+        db.update(container.uuid, {"status": "Deleting"})
+        cloud.compute_api.delete(context, container, force=False)
+        raise exceptions.Unavailable("Docker on the host did not create it in time; it may still do so.")
+
+    monkeypatch.setattr(driver, "create", create)
+    deleted = cloud.submit(context, **TWO)
+    wait_for(lambda: db.get(deleted.uuid)["kind"] == Kind.LEFTOVER)
+    assert agent.tracker.usage.owners == (deleted.uuid,), "it may yet be made for these CPUs"
+    if comes:
+        late[0]()
+        assert {*driver.list()} == {deleted.uuid}
+    agent._sync_all()
+    cloud.gone(deleted)
+    assert driver.list() == {}
+    wait_for(lambda: agent.tracker.usage.owners == ())
+
+
 def test_what_could_not_be_removed_keeps_its_cpus(cloud, context):
     driver = cloud.drivers["one"]
     driver.fail("start", exceptions.Unavailable(), after=True)
