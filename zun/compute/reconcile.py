@@ -7,6 +7,7 @@ from typing import Any
 
 from oslo_utils import uuidutils
 
+from zun.common.kinds import Kind
 from zun.common.states import ALLOWED, TRANSITIONAL, Status, TaskState
 from zun.container.driver import RuntimeState
 from zun.objects import Container
@@ -16,6 +17,10 @@ from zun.topology import CPUPolicy
 GONE = (
     "The container does not exist at the runtime any more: it was removed behind this service's back. Delete it here "
     "as well, or rebuild it."
+)
+CAPSULE_GONE = (
+    "It does not exist at the runtime any more: it was removed behind this service's back. Delete the capsule, and "
+    "create it anew."
 )
 HEALING = "The container did not exist at the runtime any more. It is being made anew."
 
@@ -113,7 +118,7 @@ def _vanished(row: Mapping[str, Any]) -> dict[str, Any]:
     if row["auto_heal"] and row["status"] in _HEALED:
         request = {**row["request"], "run": row["status"] == Status.RUNNING}
         return {"status": Status.REBUILDING, "status_reason": HEALING, "request": request}
-    return {"status": Status.ERROR, "status_reason": GONE}
+    return {"status": Status.ERROR, "status_reason": GONE if row["kind"] == Kind.CONTAINER else CAPSULE_GONE}
 
 
 class Step(StrEnum):

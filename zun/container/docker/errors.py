@@ -37,6 +37,10 @@ _WRONG_STATE = re.compile(
 # The same on every host. Docker answers 400, as it does where a control group of the host denies permission.
 _NO_COMMAND = re.compile(r'\bexec: "|\bexecutable file\b')
 
+# A member of a capsule is started in the network of another object, which may be the one that is missing.
+_JOINING = frozenset({"start", "restart"})
+_NO_OBJECT = "No such container: "
+
 #: What can be done about words of Docker, which are the reason that users are told, and what error they are.
 _NEXT: tuple[tuple[str, str, type[exceptions.ZunError]], ...] = (
     (
@@ -69,6 +73,12 @@ def translate(exc: Exception, action: str, uuid: str) -> exceptions.ZunError:
         return exceptions.ImageNotFound(
             f"Cannot {target}: {exc.explanation}. Pull it on the host with 'docker pull', or use the "
             f"pull policy ifnotpresent or always."
+        )
+    missing = str(exc.explanation) if isinstance(exc, docker_errors.APIError) and action in _JOINING else ""
+    if _NO_OBJECT in missing and uuid not in missing:
+        return exceptions.ContainerVanished(
+            f"Cannot {target}: what keeps the network of its capsule was removed on the host. Delete the capsule, and "
+            "create it anew."
         )
     if isinstance(exc, docker_errors.NotFound) and uuid:
         return exceptions.ContainerVanished(

@@ -137,6 +137,22 @@ def test_a_failed_init_container(cloud, daemon):
     assert api.request("DELETE", f"/capsules/{uuid_}").status_code == 204
 
 
+def test_a_sandbox_that_was_removed_by_hand(cloud, daemon):
+    """The capsule says what to do, and nothing is left when that is done."""
+    _, api = cloud
+    shown = settled(api, create(api, container("sleep 1000"), placement={"cpu_policy": "dedicated"}))
+    assert shown["status"] == "Running", shown["status_reason"]
+    daemon.remove_container(f"zun-{shown['uuid']}", force=True)
+    wait_for(lambda: settled(api, shown["uuid"])["status"] == "Error")
+    assert "Delete the capsule, and create it anew" in settled(api, shown["uuid"])["status_reason"]
+    assert [claim["container"] for claim in api.held()[shown["host"]]] == [shown["uuid"]], "its member runs"
+    assert api.request("DELETE", f"/capsules/{shown['uuid']}").status_code == 204
+    wait_for(lambda: api.request("GET", f"/capsules/{shown['uuid']}").status_code == 404, 120)
+    names = {name for each in daemon.containers(all=True) for name in each["Names"]}
+    assert f"/zun-{shown['containers'][0]['uuid']}" not in names
+    assert api.held()[shown["host"]] == []
+
+
 def test_the_stock_client(cloud, tmp_path):
     _, api = cloud
     client = Client(api.url)

@@ -7,7 +7,7 @@ import pytest
 
 from zun.common import states
 from zun.common.states import Status, TaskState
-from zun.compute.reconcile import GONE, HEALING, Step, first_step, limited_otherwise, observed
+from zun.compute.reconcile import CAPSULE_GONE, GONE, HEALING, Step, first_step, limited_otherwise, observed
 from zun.container.driver import RuntimeState
 
 THEN = datetime.datetime(2026, 3, 4, 12, 0, 0, 5)
@@ -16,7 +16,7 @@ LATER = datetime.datetime(2026, 3, 4, 13, 0, 0)
 
 def row(status, **fields):
     values = {"task_state": None, "container_id": "abc", "auto_remove": False, "status_reason": "as it was"}
-    values |= {"auto_heal": False, "request": {"run": False, "hints": {}}}
+    values |= {"kind": "container", "auto_heal": False, "request": {"run": False, "hints": {}}}
     times = {"started_at": THEN, "finished_at": None, "exit_code": None}
     return {"status": status, **values, **times, **fields}
 
@@ -146,6 +146,7 @@ REMOVED = {"status": Status.DELETED, "cpuset": None}
     ("fields", "usual", "error"),
     [
         pytest.param({}, VANISHED, {}, id="it-vanished"),
+        pytest.param({"kind": "member"}, {**VANISHED, "status_reason": CAPSULE_GONE}, {}, id="a-member-vanished"),
         pytest.param({"auto_remove": True}, REMOVED, {}, id="it-removed-itself"),
         pytest.param({"container_id": None}, {"status": Status.ERROR}, {}, id="it-was-never-made"),
         pytest.param({"container_id": None, "auto_remove": True}, REMOVED, {}, id="it-removed-itself-at-once"),

@@ -59,6 +59,14 @@ def test_translated(error: Exception, expected: type[exceptions.ZunError], text:
     assert caught.value.__cause__ is error
 
 
+@pytest.mark.parametrize(("status", "action"), [(404, "start"), (500, "restart")])
+def test_a_sandbox_that_is_missing_is_not_its_member(status: int, action: str) -> None:
+    kind = docker.errors.NotFound if status == 404 else docker.errors.APIError
+    expected = pytest.raises(exceptions.ContainerVanished, match=r"was removed on the host\. Delete the capsule")
+    with expected, translated(action, "7e0aa171", URL, Adviser()):
+        raise api_error(status, "No such container: 243b35c8", kind)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
