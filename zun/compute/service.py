@@ -79,6 +79,7 @@ class ComputeService:
         self.tracker = ComputeNodeTracker(
             self._host, enable_cpu_pinning=conf.compute.enable_cpu_pinning, default_disk=conf.default_disk
         )
+        self._repairs: bool = conf.compute.audit_repair
         self._pool = SharedPool(self.tracker, driver)
         self._namesakes = Namesakes()
         self._inventory: Inventory | None = None
@@ -321,7 +322,7 @@ class ComputeService:
 
     def _audit(self) -> None:
         try:
-            self.auditor.audit(admin_context(), repair=self._conf.compute.audit_repair)
+            self.auditor.audit(admin_context(), repair=self._repairs)
         except exceptions.ZunError as exc:
             LOG.warning("This host could not be audited: %s", exc)
 

@@ -5,7 +5,10 @@ from oslo_db import options as oslo_db_options
 
 from zun import conf as zun_conf
 from zun.compute.networks import Published
+from zun.compute.service import ComputeService
 from zun.conf import database, opts
+from zun.container.fake import InMemoryDriver
+from zun.network.fake import InMemoryNetworks
 
 
 def read(tmp_path, group, **options):
@@ -60,3 +63,9 @@ def test_the_sample_has_the_database_that_is_used(monkeypatch):
     opts.set_defaults()
     (listed,) = (each for _, group in oslo_db_options.list_opts() for each in group if each.dest == "connection")
     assert listed.default == database.CONNECTION
+
+
+def test_an_agent_whose_audits_would_fail_does_not_start(tmp_path):
+    conf = read(tmp_path, "compute", audit_repair="perhaps")
+    with pytest.raises(cfg.ConfigFileValueError, match=r"audit_repair.*perhaps"):
+        ComputeService(conf, InMemoryDriver(), InMemoryNetworks())
