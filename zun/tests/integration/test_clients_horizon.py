@@ -253,7 +253,8 @@ def test_what_a_member_may_not(horizon, keystone):
     member = Dashboard(horizon, keystone.named("member"))
     for path, rule in (("images/", "image:get_all"), ("hosts/", "host:get_all")):
         status, answer = member.ask("GET", path)
-        assert status == 500 and f"Policy doesn't allow {rule} to be performed." in answer
+        next_step = "Ask the operator of the cloud if you need it. (HTTP 403)"
+        assert status == 500 and f"Policy doesn't allow {rule} to be performed. {next_step}" in answer
 
 
 def test_in_a_browser(horizon, keystone, catalogued, tmp_path):
