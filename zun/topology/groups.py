@@ -404,9 +404,7 @@ def _part(chains: Sequence[Sequence[int]]) -> _Part:
     """Every sum of one or none of each chain, by how far along these are together."""
     codes = [0]
     for chain in chains:
-        fewer = codes[:]
-        for more in chain:
-            codes += [code + more for code in fewer]
+        codes += [code + more for more in chain for code in codes]
     return codes, _numbered(tuple(map(len, chains)))
 
 
