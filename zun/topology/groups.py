@@ -201,7 +201,7 @@ class MixedGroups:
     those that it does not pay.
     """
 
-    __slots__ = ("_budget", "_choices_of", "_counted", "_field", "_firsts", "_groups", "_halves", "_kinds",
+    __slots__ = ("_budget", "_choices_of", "_coding", "_counted", "_firsts", "_groups", "_halves", "_kinds",
                  "_largest", "_layers", "_low", "_policy", "_priced", "_prices", "_row", "_rows", "_sets", "_size",
                  "_smallest", "_spread", "_steps", "_units", "_unpaid", "_width")
 
@@ -228,10 +228,13 @@ class MixedGroups:
             slack, most = [largest - size for size in sizes], cores * largest - threads
         else:
             slack, most = above, threads - cores * smallest
-        self._field = field = max(cores, most).bit_length()
+        field = max(cores, most).bit_length()
         self._units = [each << field | 1 for each in slack]
         price_bits = sum(prices).bit_length()
-        self._low, self._priced = self._size + price_bits, (1 << price_bits) - 1
+        low = self._low = self._size + price_bits
+        self._priced = (1 << price_bits) - 1
+        # Of the code of a choice: masks for its positions and for one field, and where slack and free CPUs are.
+        self._coding = (1 << self._size) - 1, (1 << field) - 1, low + field, low + 2 * field
         self._kinds = kinds_of(self._firsts, groups.masks)
         amounts = tuple([threads * row + own for threads, own in zip(above, paid, strict=True)])
         self._steps = [steps(kind, amounts, width) for kind in self._kinds]
@@ -243,10 +246,8 @@ class MixedGroups:
     def best(self, number: int, want: int, most: int | None) -> Best | None:
         """The best ``number`` groups, None when none can give ``want``; there is no saying how much may be free."""
         assert most is None
-        sets, size, field, low, budget = self._sets, self._size, self._field, self._low, self._budget
-        every, some, priced = (1 << size) - 1, (1 << field) - 1, self._priced
-        slack_bit = low + field
-        free_bit = slack_bit + field
+        sets, size, low, priced, budget = self._sets, self._size, self._low, self._priced, self._budget
+        every, some, slack_bit, free_bit = self._coding
         sums = self._sums(number)
         while found := self._fewest(sums, want):
             cores, left, place = found
@@ -273,7 +274,7 @@ class MixedGroups:
 
     def _payable_sums(self, number: int) -> int:
         """What some of the cores of so many groups come to that the pool can pay for."""
-        sums, size, every = 0, self._size, (1 << self._size) - 1
+        sums, size, every = 0, self._size, self._coding[0]
         for code in self._choices(number):
             if code >> size & self._priced <= self._budget:
                 sums |= self._sets.get(code & every) or self._reach(code & every)
@@ -312,14 +313,14 @@ class MixedGroups:
 
     def unions(self, number: int, free: int, place: int) -> Iterator[int]:
         """Masks of the best choices: of choices that differ in their ids only, the lowest suffices."""
-        choices, low, field, masks = self._choices(number), self._low, self._field, self._groups.masks
-        size, sets, every = self._size, self._sets, (1 << self._size) - 1
+        choices, masks, size, sets = self._choices(number), self._groups.masks, self._size, self._sets
+        every, _, slack_bit, free_bit = self._coding
         # No choice serves that has less slack: these come first.
         cores, above = divmod((place & -place).bit_length() - 1, self._width)
         slack = self._slack_of(cores, cores * self._smallest + above // self._row)
-        start = bisect_left(choices, (free << field | slack) << low + field)
+        start = bisect_left(choices, free << free_bit | slack << slack_bit)
         for code in islice(choices, start, None):
-            if code >> low + 2 * field > free:
+            if code >> free_bit > free:
                 break
             chosen = code & every
             if code >> size & self._priced <= self._budget and (sets.get(chosen) or self._reach(chosen)) & place:
@@ -345,7 +346,7 @@ class MixedGroups:
     def _in_halves(self) -> tuple[_Part, _Part | None]:
         """Every choice: if there are few groups out of all, else out of the first half and out of the other."""
         (masks, _, frees), kinds, size = self._groups, self._kinds, self._size
-        low, free_bit, units = self._low, self._low + 2 * self._field, self._units
+        low, free_bit, units = self._low, self._coding[-1], self._units
         chains: list[list[int]] = []
         last: dict[Hashable, tuple[int, list[int]]] = {}
         for position, kind in enumerate(zip(frees, kinds, self._prices or [0] * size, strict=True)):
