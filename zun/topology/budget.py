@@ -11,7 +11,7 @@ both add up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from zun.topology.cost import CACHES, CORE_LEFT, CORES, Weights, mirrored
@@ -32,7 +32,7 @@ class _Group(NamedTuple):
     """One L3 group."""
 
     first: Option
-    units: list[int]
+    units: Sequence[int]
     cores: list[list[Option]]
     """The ways to use each."""
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from operator import itemgetter, mul, sub
+from struct import unpack
 from typing import NamedTuple
 
 from zun.topology.threads import Threads, Units, columns, kinds_of, steps, with_some
@@ -403,10 +404,26 @@ _Part = tuple[Sequence[int], Sequence[_Pick]]
 
 def _part(chains: Sequence[Sequence[int]]) -> _Part:
     """Every sum of one or none of each chain, by how far along these are together."""
-    codes = [0]
+    lengths = tuple(map(len, chains))
+    if sum([chain[-1] for chain in chains]) >= 1 << 32:
+        codes = [0]
+        for chain in chains:
+            codes += [code + more for more in chain for code in codes]
+        return codes, _numbered(lengths)
+    # Side by side in one integer one addition makes as many of them as there are.
+    together, bits = 0, 32
     for chain in chains:
-        codes += [code + more for more in chain for code in codes]
-    return codes, _numbered(tuple(map(len, chains)))
+        fewer, ones, step = together, _ones(bits), bits
+        for more in chain:
+            together |= fewer + more * ones << bits
+            bits += step
+    return unpack(f"<{bits // 32}I", together.to_bytes(bits // 8, "little")), _numbered(lengths)
+
+
+@lru_cache(maxsize=1024)
+def _ones(bits: int) -> int:
+    """A one in every 32 bits."""
+    return ((1 << bits) - 1) // ((1 << 32) - 1)
 
 
 def _together(some: _Part, others: _Part, number: int) -> list[int]:

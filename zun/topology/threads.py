@@ -87,14 +87,16 @@ class Units:
 
     def __init__(self, cell: CpuView, free: int, policy: str) -> None:
         self.policy = policy
-        self.units = units = units_of(cell, free, policy)
         # Sizes of units, and the first CPUs of those that have it; of whole cores it is known beforehand.
         if policy == "prefer":
+            firsts, units = _free_units(cell, free)
             self.union = union = free
-            self.by_size = by_size(units)
+            self.by_size = by_size(units, firsts)
         else:
+            units = units_of(cell, free, policy)
             self.union = union = sum(units)
             self.by_size = tuple([(size, left) for size, firsts in cell.whole_sizes if (left := firsts & union)])
+        self.units = units
         self.firsts = sum([firsts for _, firsts in self.by_size])
         self.size = len(units) if policy == "isolate" else self.union.bit_count()
         """How many CPUs can be taken."""
@@ -262,16 +264,24 @@ def unit_size(threads: Threads) -> int | None:
     return sizes[0] if sizes else 1
 
 
-def units_of(place: CpuView | CacheView, free: int, policy: str) -> list[int]:
+def units_of(place: CpuView | CacheView, free: int, policy: str) -> Sequence[int]:
     """The units of a cell or of one L3 group, in order of their lowest CPU."""
     if policy == "prefer":
-        # Of a broken core the lowest thread may be the one taken, so its place among the others changes.
-        units = [unit for core in place.cores if (unit := core & free)]
-        firsts = [unit & -unit for unit in units]
-        return units if firsts == sorted(firsts) else [unit for _, unit in sorted(zip(firsts, units, strict=True))]
+        return _free_units(place, free)[1]
     taken = ~free
     whole = [core for core in place.whole if not core & taken]
     return [core for core in whole if core & (core - 1)] if policy == "require" else whole
+
+
+def _free_units(place: CpuView | CacheView, free: int) -> tuple[Sequence[int], Sequence[int]]:
+    """The first CPUs of what is free of each core, rising, and all of it."""
+    units = [unit for core in place.cores if (unit := core & free)]
+    firsts = [unit & -unit for unit in units]
+    # Of a broken core the lowest thread may be the one taken, so its place among the others changes.
+    rising = sorted(firsts)
+    if firsts != rising:
+        units = [unit for _, unit in sorted(zip(firsts, units, strict=True))]
+    return rising, units
 
 
 def _trimmed(union: int, left: int, policy: str) -> Take:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -284,17 +284,16 @@ def _cpu_view(cores: tuple[int, ...], caches: tuple[int, ...], limits: _Limits) 
         wide_firsts=sum(core & -core for core in cores if core & (core - 1)),
         whole=whole,
         whole_firsts=sum(core & -core for core in whole),
-        whole_sizes=by_size(whole),
+        whole_sizes=by_size(whole, [core & -core for core in whole]),
     )
 
 
-def by_size(cores: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Sizes of cores, rising, and the first CPUs of those that have it."""
-    firsts: dict[int, int] = {}
-    for core in cores:
-        size = core.bit_count()
-        firsts[size] = firsts.get(size, 0) | core & -core
-    return tuple(sorted(firsts.items()))
+def by_size(units: Sequence[int], firsts: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Sizes of units, rising, and the first CPUs of those that have it."""
+    found: dict[int, int] = {}
+    for size, first in zip(map(int.bit_count, units), firsts, strict=True):
+        found[size] = found.get(size, 0) | first
+    return tuple(sorted(found.items()))
 
 
 def _cache_view(

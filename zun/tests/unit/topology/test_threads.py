@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
-from itertools import combinations, permutations
+from itertools import accumulate, combinations, permutations, product
 
 import pytest
 
@@ -15,7 +15,7 @@ from zun.tests.unit.topology.hosts import like_cells, proof_size, random_topolog
 from zun.topology import CpuSet, PlacementRequest, budget, plan
 from zun.topology.cores import CellStock, _most, rules_of
 from zun.topology.cost import PACK, SPREAD
-from zun.topology.groups import MixedGroups
+from zun.topology.groups import MixedGroups, _part
 from zun.topology.lowest import lowest_matching
 from zun.topology.matching import cheapest_matching
 from zun.topology.threads import Regular, Units, doublings, threads_of, units_of, with_some
@@ -85,7 +85,7 @@ def test_like_cells_share_what_they_have():
         for cell in cells:
             for name in ("dedicated", "pool", "everyone", "online", "wide_firsts", "whole_firsts"):
                 assert getattr(cell, name) == getattr(cell.model, name) << cell.base, (seed, name)
-            assert cell.whole_sizes == by_size(cell.whole), seed
+            assert cell.whole_sizes == by_size(cell.whole, [core & -core for core in cell.whole]), seed
             assert [cache.kept for cache in cell.caches] == [cache.kept << cell.base for cache in cell.model.caches]
             budget = usage.budget(view_of(topology), cell)
             own = CellStock(cell, usage.held_mask, rules, budget)
@@ -286,3 +286,22 @@ def test_the_lower_of_two_choices_that_begin_alike(l3, held, expected):
     topology = build.host(build.cell(0, "0 1 2 3 4 5 8 9", l3=l3))
     answer = plan(topology, build.used(topology, held), PlacementRequest(4, 10))
     assert str(answer.cpus) == expected
+
+
+@pytest.mark.parametrize("bits", [20, 32, 33, 60])
+def test_choices_of_groups_are_listed_alike_however_long_their_codes_are(bits):
+    """Groups of one kind are taken in order: one of them, two of them, and so on."""
+    for seed in range(proof_size(20)):
+        rng = random.Random(seed)
+        lengths = [rng.randint(1, 3) for _ in range(rng.randint(1, 4))]
+        # The longest sum of all has so many bits.
+        largest = (1 << bits) // sum(lengths)
+        chains = [list(accumulate([rng.randint(largest // 2 + 1, largest) for _ in range(each)])) for each in lengths]
+        codes, picks = _part(chains)
+        wanted: dict[int, list[int]] = {}
+        for taken in product(*[range(each + 1) for each in lengths]):
+            code = sum([(0, *chain)[each] for chain, each in zip(chains, taken, strict=True)])
+            wanted.setdefault(sum(taken), []).append(code)
+        assert {number: sorted(pick(codes)) for number, pick in enumerate(picks)} == {
+            number: sorted(some) for number, some in wanted.items()
+        }, seed
