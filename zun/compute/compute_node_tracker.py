@@ -188,12 +188,9 @@ class ComputeNodeTracker:
                     f"Container {uuid} cannot be resized: CPUs {twice} of {self._hostname} belong to another one as "
                     "well. Delete one of the two; the log of zun-compute named them when it started."
                 )
-            others = usage.without(uuid)
-            answer = resized(self._topology, others, old, request, keep)
+            answer = resized(self._topology, usage.without(uuid), old, request, keep)
             if isinstance(answer, Refusal):
                 raise exceptions.ClaimRefused(host=self._hostname, reason=answer.message)
-            # It was planned on a host with less: what its grade of isolation keeps may be more on the whole.
-            answer = kept_up(self._topology, others.with_claim(uuid, answer), answer)
             self._usage = usage.with_claim(_growth(uuid), increase(old, answer))
             return answer
 

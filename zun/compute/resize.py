@@ -11,6 +11,7 @@ from zun.objects import Container
 from zun.objects.placement import held_plan, keep_problem, placement_request
 from zun.topology import CellShare, CPUPolicy, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
 from zun.topology.cpuset import NO_CPUS, union
+from zun.topology.grade import kept_up
 from zun.topology.keep import keeping
 from zun.topology.request import MICRO
 from zun.topology.view import view_of
@@ -74,6 +75,16 @@ def resized(
     Nor does it need again what it has: the host can have less by now than it promised.
     ``others`` is the host's usage without the container.
     """
+    answer = _planned(topology, others, old, request, keep)
+    if isinstance(answer, Refusal):
+        return answer
+    # It was planned on a host with less: what its grade of isolation keeps may be more on the whole.
+    return kept_up(topology, others.with_claim("resized", answer), answer)
+
+
+def _planned(
+    topology: HostTopology, others: Usage, old: Plan, request: PlacementRequest, keep: CpuSet
+) -> Plan | Refusal:
     if request.dedicated:
         topology = others.with_pool(topology)
     cells = tuple(cell for cell in topology.cells if cell.id in old.cells or cell.id in old.mems)
