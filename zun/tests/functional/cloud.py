@@ -55,8 +55,9 @@ def without(topology: HostTopology, cpus: CpuSet) -> HostTopology:
 
 
 def configuration(**options: Any) -> cfg.ConfigOpts:
-    """The global configuration with nothing of this machine in it. ``options`` as ``group__option``."""
+    """The global configuration with nothing of this machine, or of earlier tests, in it. ``options``: group__option."""
     conf = zun_conf.register_opts(cfg.CONF)
+    conf.reset()
     conf([], project="zun", default_config_files=[], default_config_dirs=[])
     conf.set_override("reserved_host_memory_mb", 0, group="compute")
     conf.set_override("state_path", tempfile.gettempdir())
@@ -109,7 +110,6 @@ class Cloud:
         services = [self.scheduler, *self.agents.values()]
         with ThreadPoolExecutor(len(services)) as pool:  # each waits a second for its idle threads
             list(pool.map(lambda service: service.stop(), services))
-        self.conf.clear_override("reserved_host_memory_mb", group="compute")
         self.conf.reset()
 
     def submit(self, context: RequestContext, **fields: Any) -> Container:

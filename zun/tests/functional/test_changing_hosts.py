@@ -280,7 +280,4 @@ def test_what_is_held_stays_held_and_nothing_is_promised_twice(database, admin, 
         world.emptied(admin, alive)
     finally:
         world.close()
-        for name in OPTIONS:
-            conf.clear_override(name, group="compute")
-        conf.set_override("reserved_host_memory_mb", 0, group="compute")
     print(f"seed {seed}: {world.delivered} messages, {world.killed} kills, {world.refused} refusals, {dict(outcome)}")

@@ -27,7 +27,6 @@ def cloud(database):
         {"one": machine(cells=1)}, compute__audit_interval=0, compute__sync_container_state_interval=NEVER
     )
     yield cloud
-    cloud.conf.clear_override("sync_container_state_interval", group="compute")
     cloud.stop()
 
 

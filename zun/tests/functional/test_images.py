@@ -39,9 +39,6 @@ def cloud(database):
     names = ("default.io/a:latest", "default.io/a:1", "own.io/a:latest", "own.io/a:1")
     cloud.drivers["one"].registry = dict.fromkeys(names, FACTS)
     yield cloud
-    for option in ("default_registry", "default_registry_username", "default_registry_password"):
-        cloud.conf.clear_override(option, group="docker")
-    cloud.conf.clear_override("auth_encryption_key")
     cloud.stop()
 
 

@@ -22,8 +22,6 @@ def cloud(database):
     options = {"compute__audit_interval": 0, "compute__sync_container_state_interval": 3600}
     cloud = Cloud({"one": machine(cells=1)}, **options, scheduler__sweep_interval=3600)
     yield cloud
-    cloud.conf.clear_override("sync_container_state_interval", group="compute")
-    cloud.conf.clear_override("sweep_interval", group="scheduler")
     cloud.stop()
 
 

@@ -40,5 +40,4 @@ def test_everything_agrees_in_the_end(database, seed, kills):
         raise
     finally:
         world.close()
-        conf.clear_override("auth_strategy", group="api")
     print(f"seed {seed}: {world.happened} happenings, {world.besides} beside a stop, {world.killed} kills")

@@ -96,9 +96,6 @@ def simulated(hosts, options, schedulers, seed, deaths, **more):
         yield world
     finally:
         world.close()
-        for name in options:  # the configuration is the process's own
-            group, _, option = name.partition("__")
-            world.conf.clear_override(option, group)
 
 
 @pytest.mark.parametrize(

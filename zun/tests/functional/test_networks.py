@@ -21,7 +21,6 @@ POOL = Pool("10.224.0.0/12", 24)
 def cloud(database):
     cloud = Cloud({"one": machine(cells=1)}, compute__audit_interval=0)
     yield cloud
-    cloud.conf.clear_override("published_ports", group="network")
     cloud.stop()
 
 
@@ -252,7 +251,6 @@ def test_ports_of_the_host_that_something_uses_are_left_alone(database, context)
         cloud.gone(first)
         assert run(cloud, context, exposed_ports={"80/tcp": {}}).exposed_ports == first.exposed_ports
     finally:
-        cloud.conf.clear_override("published_ports", group="network")
         cloud.stop()
 
 

@@ -431,7 +431,6 @@ def test_others_leave_who_becomes_dedicated_where_the_pool_is_gone(database, con
         cloud.compute_api.update(context, containers[0], cpu=3.0, cpu_policy="dedicated")
         assert [CpuSet(driver.show(each).cpuset_cpus) for each in containers] == [CpuSet("0-2"), CpuSet("3")]
     finally:
-        cloud.conf.clear_override("cpu_shared_set", group="compute")
         cloud.stop()
 
 

@@ -23,20 +23,13 @@ class Deaf(World):
     """One scheduler that hears nothing of hosts, and has seen them all once."""
 
     def __init__(self, machines, **options):
-        self.options = options
         conf = configuration(**{f"compute__{name}": value for name, value in options.items()})
         super().__init__(conf, machines, 1, schedulers=1, losses=1.0, fresh_seconds=1e9)
         self.schedulers[0].table.refresh()
 
-    def close(self):
-        super().close()
-        for name in self.options:
-            self.conf.clear_override(name, group="compute")
-
     def change(self, name, topology, context, **options):
         """The host has something else from now on, and says so to the database alone."""
         for option, value in options.items():
-            self.options[option] = value
             self.conf.set_override(option, value, group="compute")
         self.machines[name] = topology
         agent = self.agents[name]

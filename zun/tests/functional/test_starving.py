@@ -42,8 +42,6 @@ def cloud(database, go_on):
     cloud.start_agent("one")
     yield cloud
     go_on.set()
-    for option in ("sync_container_state_interval", "workers"):
-        cloud.conf.clear_override(option, group="compute")
     cloud.stop()
 
 

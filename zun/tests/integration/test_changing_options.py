@@ -44,8 +44,6 @@ def host(docker_url, database):
     made = Host(docker_url)
     yield made
     made.clean()
-    for name in PLAIN:
-        made.cloud.conf.clear_override(name, group="compute")
 
 
 def agrees(host, containers):

@@ -123,15 +123,7 @@ def made_anew(engine, uuid_, old):
 # A daemon that is gone for a while.
 
 
-class Alone(Host):
-    """A host without periodic comparisons."""
-
-    def __init__(self, url):
-        super().__init__(url, compute__sync_container_state_interval=NEVER)
-
-    def clean(self):
-        super().clean()
-        self.cloud.conf.clear_override("sync_container_state_interval", group="compute")
+NO_COMPARISONS = {"compute__sync_container_state_interval": NEVER}
 
 
 def row(container):
@@ -139,7 +131,7 @@ def row(container):
 
 
 def test_after_a_crash_of_docker_everything_is_compared(database, own_daemon):
-    host = Alone(own_daemon.url)
+    host = Host(own_daemon.url, **NO_COMPARISONS)
     try:
         plain = host.run(cpu=0.2)
         paused = host.run(cpu=0.2)
@@ -170,7 +162,7 @@ def test_after_a_crash_of_docker_everything_is_compared(database, own_daemon):
 
 def test_after_a_lost_connection_everything_is_compared(database, docker_url, tmp_path):
     with proxied(tmp_path / "docker.sock", docker_url) as proxy:
-        host = Alone(proxy.url)
+        host = Host(proxy.url, **NO_COMPARISONS)
         behind = DockerDriver(Settings(docker_url, host.name, network_mode="none"))
         try:
             killed, removed = host.run(cpu=0.2), host.run(cpu=0.2)

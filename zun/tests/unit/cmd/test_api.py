@@ -80,8 +80,6 @@ def test_connections_for_which_there_is_no_descriptor_wait(caplog, monkeypatch):
         client.request("GET", "/")
         assert client.getresponse().read() == b"here"
     server.stop()
-    conf.clear_override("port", group="api")
-    conf.clear_override("auth_strategy", group="api")
 
 
 @pytest.fixture
