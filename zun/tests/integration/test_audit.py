@@ -9,7 +9,6 @@ import pathlib
 import subprocess
 import uuid
 
-import docker
 import pytest
 
 from zun.tests.fixtures import wait_for
@@ -240,11 +239,10 @@ def test_what_the_kernel_tells_of_a_container(host):
     wait_for(lambda: sum(host.driver.pinning_view(container, state).pages.values()) > 0)
 
 
-def test_through_the_api_and_the_client(on_docker, docker_url):
+def test_through_the_api_and_the_client(on_docker, engine):
     service = on_docker(compute={"audit_interval": 0})
     service.start()
     api, client, name = Api(service.url), Client(service.url), service.host
-    engine = docker.APIClient(docker_url, version="auto")
     try:
         # Without a dedicated container nobody can be foreign, whatever others run here.
         shown = api.settled(api.run(cpu=0.5))
@@ -263,6 +261,5 @@ def test_through_the_api_and_the_client(on_docker, docker_url):
         assert client.json("appcontainer", "host", "audit", "--repair", name) == []
         assert api.request("POST", "/hosts/nobody/audit").status_code == 404
     finally:
-        engine.close()
         api.delete_all()
         service.stop()

@@ -4,7 +4,6 @@
 import json
 import os
 
-import docker
 import pytest
 
 from zun.tests.fixtures import wait_for
@@ -31,13 +30,6 @@ def cloud(on_docker):
     wait_for(lambda: not api.get("/capsules")["capsules"], 120)
 
 
-@pytest.fixture
-def daemon(docker_url):
-    client = docker.APIClient(docker_url, version="auto")
-    yield client
-    client.close()
-
-
 def container(script, cpu=1, memory=32, **members):
     requests = {"cpu": cpu, "memory": memory}
     return {"image": "zun-demo", "command": ["sh", "-c", script], "resources": {"requests": requests}, **members}
@@ -59,18 +51,18 @@ def settled(api, uuid_):
     return wait_for(look, 120)
 
 
-def said(daemon, shown, *command):
+def said(engine, shown, *command):
     """What a command in a container says, without the API: members of capsules are not reachable there."""
-    made = daemon.exec_create(f"zun-{shown['uuid']}", list(command))
-    output = daemon.exec_start(made["Id"]).decode()
-    assert daemon.exec_inspect(made["Id"])["ExitCode"] == 0, output
+    made = engine.exec_create(f"zun-{shown['uuid']}", list(command))
+    output = engine.exec_start(made["Id"]).decode()
+    assert engine.exec_inspect(made["Id"])["ExitCode"] == 0, output
     return output
 
 
 SHARED = {"name": "shared", "mountPath": "/shared"}
 
 
-def test_a_dedicated_capsule(cloud, daemon):
+def test_a_dedicated_capsule(cloud, engine):
     if len(os.sched_getaffinity(0)) < 2:
         pytest.fail("this test needs two CPUs")
     program, api = cloud
@@ -92,7 +84,7 @@ def test_a_dedicated_capsule(cloud, daemon):
     # One place: each on a CPU of its own, all on the memory node of the capsule, as the kernel says.
     allowed = {}
     for each in (one, two):
-        status = said(daemon, each, "cat", "/proc/self/status")
+        status = said(engine, each, "cat", "/proc/self/status")
         cpus, mems = (
             next(line.split()[1] for line in status.splitlines() if line.startswith(f"{name}_allowed_list"))
             for name in ("Cpus", "Mems")
@@ -105,10 +97,10 @@ def test_a_dedicated_capsule(cloud, daemon):
     assert first | second == CpuSet(shown["cpuset_cpus"])
     # Init containers ran in their order and before the others, in the volume that all share. A container runs before
     # its process has come to anything.
-    wait_for(lambda: said(daemon, two, "sh", "-c", "cat /other/seen; true") == "first\nsecond\n")
-    assert "ext4" in said(daemon, one, "sh", "-c", "grep ' /shared ' /proc/mounts")
+    wait_for(lambda: said(engine, two, "sh", "-c", "cat /other/seen; true") == "first\nsecond\n")
+    assert "ext4" in said(engine, one, "sh", "-c", "grep ' /shared ' /proc/mounts")
     # One network.
-    wait_for(lambda: said(daemon, two, "sh", "-c", "echo hello | nc 127.0.0.1 4000; true") == "hello\n")
+    wait_for(lambda: said(engine, two, "sh", "-c", "echo hello | nc 127.0.0.1 4000; true") == "hello\n")
     held = api.held()[shown["host"]]
     assert [claim["container"] for claim in held] == [uuid_], held
     host = shown["host"]
@@ -119,16 +111,16 @@ def test_a_dedicated_capsule(cloud, daemon):
     program.start()
     again = settled(api, uuid_)
     assert (again["status"], again["cpuset_cpus"]) == ("Running", shown["cpuset_cpus"])
-    assert said(daemon, two, "cat", "/other/seen") == "first\nsecond\n"
+    assert said(engine, two, "cat", "/other/seen") == "first\nsecond\n"
     assert api.request("POST", f"/hosts/{host}/audit").json()["findings"] == []
     assert api.request("DELETE", f"/capsules/{uuid_}").status_code == 204
     wait_for(lambda: api.request("GET", f"/capsules/{uuid_}").status_code == 404, 120)
-    names = {name for each in daemon.containers(all=True) for name in each["Names"]}
+    names = {name for each in engine.containers(all=True) for name in each["Names"]}
     assert not names & {f"/zun-{each['uuid']}" for each in (shown, one, two, *shown["init_containers"])}
     assert api.held()[host] == []
 
 
-def test_a_failed_init_container(cloud, daemon):
+def test_a_failed_init_container(cloud, engine):
     _, api = cloud
     uuid_ = create(api, container("sleep 1000"), inits=[container("exit 3")], restartPolicy="Never")
     shown = settled(api, uuid_)
@@ -137,18 +129,18 @@ def test_a_failed_init_container(cloud, daemon):
     assert api.request("DELETE", f"/capsules/{uuid_}").status_code == 204
 
 
-def test_a_sandbox_that_was_removed_by_hand(cloud, daemon):
+def test_a_sandbox_that_was_removed_by_hand(cloud, engine):
     """The capsule says what to do, and nothing is left when that is done."""
     _, api = cloud
     shown = settled(api, create(api, container("sleep 1000"), placement={"cpu_policy": "dedicated"}))
     assert shown["status"] == "Running", shown["status_reason"]
-    daemon.remove_container(f"zun-{shown['uuid']}", force=True)
+    engine.remove_container(f"zun-{shown['uuid']}", force=True)
     wait_for(lambda: settled(api, shown["uuid"])["status"] == "Error")
     assert "Delete the capsule, and create it anew" in settled(api, shown["uuid"])["status_reason"]
     assert [claim["container"] for claim in api.held()[shown["host"]]] == [shown["uuid"]], "its member runs"
     assert api.request("DELETE", f"/capsules/{shown['uuid']}").status_code == 204
     wait_for(lambda: api.request("GET", f"/capsules/{shown['uuid']}").status_code == 404, 120)
-    names = {name for each in daemon.containers(all=True) for name in each["Names"]}
+    names = {name for each in engine.containers(all=True) for name in each["Names"]}
     assert f"/zun-{shown['containers'][0]['uuid']}" not in names
     assert api.held()[shown["host"]] == []
 

@@ -14,7 +14,6 @@ import re
 import signal
 import subprocess
 
-import docker
 import pytest
 from keystoneauth1 import session as ksa_session
 
@@ -87,11 +86,9 @@ NEW = {
 
 
 @pytest.fixture
-def image(catalogued, docker_url):
-    engine = docker.APIClient(docker_url, version="auto")
+def image(catalogued, engine):
     for said in engine.build(fileobj=io.BytesIO(DOCKERFILE), tag=IMAGE, rm=True, decode=True):
         assert "error" not in said, said
-    engine.close()
     return IMAGE
 
 

@@ -9,7 +9,6 @@ import pathlib
 import types
 import uuid
 
-import docker
 import pytest
 
 from zun.tests.fixtures import wait_for
@@ -86,8 +85,7 @@ def check_pinned(cloud, engine, shown):
     return running
 
 
-def test_two_hosts_share_the_work_and_nothing_is_given_twice(cloud, docker_url):
-    engine = docker.APIClient(docker_url, version="auto")
+def test_two_hosts_share_the_work_and_nothing_is_given_twice(cloud, engine):
     uuids = [cloud.api.run(**DEDICATED) for _ in range(len(discover().cpus) + 4)]
     shown = [cloud.api.settled(each) for each in uuids]
     running = check_pinned(cloud, engine, shown)
@@ -103,8 +101,7 @@ def test_two_hosts_share_the_work_and_nothing_is_given_twice(cloud, docker_url):
 
 
 @pytest.mark.parametrize("victim", ["compute", "scheduler"])
-def test_a_killed_service_loses_nothing(cloud, docker_url, victim):
-    engine = docker.APIClient(docker_url, version="auto")
+def test_a_killed_service_loses_nothing(cloud, engine, victim):
     killed = cloud.scheduler if victim == "scheduler" else next(iter(cloud.computes.values()))
     uuids = [cloud.api.run(**DEDICATED) for _ in range(20)]
     wait_for(lambda: any(cloud.api.held().values()), 60)

@@ -6,7 +6,6 @@ import os
 import pathlib
 import uuid
 
-import docker
 import pytest
 
 from zun.tests.fixtures import wait_for
@@ -32,14 +31,12 @@ def cloud(on_docker, tmp_path):
 
 
 @pytest.fixture
-def volumes(docker_url):
+def volumes(engine):
     """Notes volumes of projects, and removes them at the end."""
     made = []
     yield made
-    client = docker.APIClient(docker_url, version="auto")
     for name in made:
-        client.remove_volume(name)
-    client.close()
+        engine.remove_volume(name)
 
 
 def loops_below(folder):

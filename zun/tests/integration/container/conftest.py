@@ -2,23 +2,11 @@
 import uuid
 from collections.abc import Iterator
 
-import docker
 import pytest
 
 from zun.container.docker import DockerDriver
 from zun.container.docker.client import Settings
-from zun.tests.integration.container.daemon import docker_url
 from zun.tests.unit.container.contract import Rig
-
-__all__ = ["docker_url"]
-
-
-@pytest.fixture
-def api(docker_url: str) -> Iterator[docker.APIClient]:
-    """A client of the test's own, to look behind the driver's back."""
-    client = docker.APIClient(docker_url, version="auto")
-    yield client
-    client.close()
 
 
 @pytest.fixture

@@ -26,8 +26,8 @@ pytestmark = pytest.mark.docker
 MIB = 1 << 20
 
 
-def inspect(api: docker.APIClient, container: Sample) -> dict[str, Any]:
-    return api.inspect_container(f"zun-{container.uuid}")
+def inspect(engine: docker.APIClient, container: Sample) -> dict[str, Any]:
+    return engine.inspect_container(f"zun-{container.uuid}")
 
 
 def variant(rig: Rig, url: str, **settings: Any) -> DockerDriver:
@@ -35,7 +35,7 @@ def variant(rig: Rig, url: str, **settings: Any) -> DockerDriver:
     return DockerDriver(Settings(url, rig.driver.facts().name, network_mode="none", **settings))
 
 
-def test_object_has_all_that_was_asked(rig: Rig, api: docker.APIClient) -> None:
+def test_object_has_all_that_was_asked(rig: Rig, engine: docker.APIClient) -> None:
     container = rig.created(
         memory=48,
         command=["-c", "sleep 1000"],
@@ -53,7 +53,7 @@ def test_object_has_all_that_was_asked(rig: Rig, api: docker.APIClient) -> None:
         runtime="runc",
         disk=5,
     )
-    found = inspect(api, container)
+    found = inspect(engine, container)
     config, host = found["Config"], found["HostConfig"]
     assert found["Name"] == f"/zun-{container.uuid}"
     assert config["Labels"] == {"team": "blue", "zun.uuid": container.uuid, "zun.host": rig.driver.facts().name}
@@ -86,59 +86,59 @@ def test_object_has_all_that_was_asked(rig: Rig, api: docker.APIClient) -> None:
     ],
 )
 def test_cpu_limits(
-    rig: Rig, api: docker.APIClient, docker_url: str, policy: str, hard: bool, shares: int, quota: int
+    rig: Rig, engine: docker.APIClient, docker_url: str, policy: str, hard: bool, shares: int, quota: int
 ) -> None:
     container = rig.sample(cpu=0.5, cpu_policy=policy)
     variant(rig, docker_url, hard_cpu_limit=hard).create(container, cpuset_cpus="0", cpuset_mems="0")
-    host = inspect(api, container)["HostConfig"]
+    host = inspect(engine, container)["HostConfig"]
     assert (host["CpuShares"], host["CpuQuota"]) == (shares, quota)
 
 
 @pytest.mark.parametrize("hard", [True, False])
-def test_dedicated_loses_its_quota(rig: Rig, api: docker.APIClient, docker_url: str, hard: bool) -> None:
+def test_dedicated_loses_its_quota(rig: Rig, engine: docker.APIClient, docker_url: str, hard: bool) -> None:
     """Also where quotas were given up since it was made."""
     driver = variant(rig, docker_url, hard_cpu_limit=True)
     container = rig.sample(cpu=0.5, cpu_policy="shared")
     driver.create(container, cpuset_cpus="0", cpuset_mems="0")
     driver.start(container)
-    group = pathlib.Path("/sys/fs/cgroup/cpu/docker", inspect(api, container)["Id"], "cpu.cfs_quota_us")
+    group = pathlib.Path("/sys/fs/cgroup/cpu/docker", inspect(engine, container)["Id"], "cpu.cfs_quota_us")
     assert not group.exists() or group.read_text() == "50000\n"
     driver.update(container, cpu=1.5)
-    assert inspect(api, container)["HostConfig"]["CpuQuota"] == 150_000
+    assert inspect(engine, container)["HostConfig"]["CpuQuota"] == 150_000
     later = variant(rig, docker_url, hard_cpu_limit=hard)
     later.update(replace(container, cpu_policy="dedicated"), cpu=2.0, cpuset_cpus="0-1")
-    assert inspect(api, container)["HostConfig"]["CpuQuota"] == -1
+    assert inspect(engine, container)["HostConfig"]["CpuQuota"] == -1
     assert not group.exists() or group.read_text() == "-1\n"
 
 
 @pytest.mark.parametrize(("swap", "expected"), [(-1, -1), (0, 32 * MIB), (128, 128 * MIB)])
-def test_swap_limit(rig: Rig, api: docker.APIClient, docker_url: str, swap: int, expected: int) -> None:
+def test_swap_limit(rig: Rig, engine: docker.APIClient, docker_url: str, swap: int, expected: int) -> None:
     container = rig.sample(memory=32)
     variant(rig, docker_url, memory_swap_mib=swap).create(container, cpuset_cpus="0", cpuset_mems="0")
-    assert inspect(api, container)["HostConfig"]["MemorySwap"] == expected
+    assert inspect(engine, container)["HostConfig"]["MemorySwap"] == expected
 
 
-def test_memory_can_grow_beyond_the_old_swap_limit(rig: Rig, api: docker.APIClient, docker_url: str) -> None:
+def test_memory_can_grow_beyond_the_old_swap_limit(rig: Rig, engine: docker.APIClient, docker_url: str) -> None:
     driver = variant(rig, docker_url, memory_swap_mib=64)
     container = rig.sample(memory=32)
     driver.create(container, cpuset_cpus="0", cpuset_mems="0")
     driver.start(container)
     driver.update(container, memory=256)
-    host = inspect(api, container)["HostConfig"]
+    host = inspect(engine, container)["HostConfig"]
     assert (host["Memory"], host["MemorySwap"]) == (256 * MIB, 256 * MIB)
 
 
-def test_name_taken_by_a_stranger(rig: Rig, api: docker.APIClient) -> None:
+def test_name_taken_by_a_stranger(rig: Rig, engine: docker.APIClient) -> None:
     container = rig.sample()
-    stranger = api.create_container("zun-demo", ["true"], name=f"zun-{container.uuid}")["Id"]
+    stranger = engine.create_container("zun-demo", ["true"], name=f"zun-{container.uuid}")["Id"]
     try:
         with pytest.raises(exceptions.ContainerAlreadyExists, match="rename it"):
             rig.driver.create(container, cpuset_cpus="0", cpuset_mems="0")
         rig.driver.delete(container, force=True)
         assert rig.driver.show(container) is None
-        assert api.inspect_container(stranger)["State"]["Status"] == "created"
+        assert engine.inspect_container(stranger)["State"]["Status"] == "created"
     finally:
-        api.remove_container(stranger, force=True)
+        engine.remove_container(stranger, force=True)
 
 
 def test_start_that_fails_tells_why(rig: Rig) -> None:
@@ -173,12 +173,12 @@ def test_one_that_ends_all_the_time_is_updated(rig: Rig) -> None:
             rig.driver.reboot(container, 0)  # or Docker lets more and more time pass between two starts
 
 
-def test_restart_policy_always_ignores_a_count(rig: Rig, api: docker.APIClient) -> None:
+def test_restart_policy_always_ignores_a_count(rig: Rig, engine: docker.APIClient) -> None:
     container = rig.created(restart_policy={"Name": "always", "MaximumRetryCount": "4"})
-    assert inspect(api, container)["HostConfig"]["RestartPolicy"] == {"Name": "always", "MaximumRetryCount": 0}
+    assert inspect(engine, container)["HostConfig"]["RestartPolicy"] == {"Name": "always", "MaximumRetryCount": 0}
 
 
-def test_anonymous_volumes_go_along(rig: Rig, api: docker.APIClient) -> None:
+def test_anonymous_volumes_go_along(rig: Rig, engine: docker.APIClient) -> None:
     container = rig.sample()
     body = {
         "Image": "zun-demo",
@@ -186,11 +186,11 @@ def test_anonymous_volumes_go_along(rig: Rig, api: docker.APIClient) -> None:
         "Volumes": {"/data": {}},
         "Labels": {"zun.uuid": container.uuid, "zun.host": rig.driver.facts().name},
     }
-    api.create_container_from_config(body, f"zun-{container.uuid}")
-    volume = inspect(api, container)["Mounts"][0]["Name"]
+    engine.create_container_from_config(body, f"zun-{container.uuid}")
+    volume = inspect(engine, container)["Mounts"][0]["Name"]
     rig.driver.delete(container)
     with pytest.raises(docker.errors.NotFound):
-        api.inspect_volume(volume)
+        engine.inspect_volume(volume)
 
 
 # Console
@@ -385,29 +385,29 @@ def test_a_registry_that_does_not_answer_has_no_digest(rig: Rig) -> None:
         rig.driver.image_digest("127.0.0.1:9/zun-demo:1")
 
 
-def test_a_pull_does_not_fall_back(rig: Rig, api: docker.APIClient) -> None:
-    api.tag("zun-demo", "127.0.0.1:9/zun-demo", "1")
+def test_a_pull_does_not_fall_back(rig: Rig, engine: docker.APIClient) -> None:
+    engine.tag("zun-demo", "127.0.0.1:9/zun-demo", "1")
     try:
         assert rig.driver.find_image("127.0.0.1:9/zun-demo:1") is not None
         with pytest.raises(exceptions.DockerError):
             rig.driver.pull_image("127.0.0.1:9/zun-demo:1")
     finally:
-        api.remove_image("127.0.0.1:9/zun-demo:1")
+        engine.remove_image("127.0.0.1:9/zun-demo:1")
 
 
-def test_image_facts_are_the_images_own(rig: Rig, api: docker.APIClient) -> None:
-    made = api.create_container("zun-demo", ["true"])["Id"]
+def test_image_facts_are_the_images_own(rig: Rig, engine: docker.APIClient) -> None:
+    made = engine.create_container("zun-demo", ["true"])["Id"]
     try:
         changes = ['ENTRYPOINT ["/bin/sh"]', 'CMD ["-c", "true"]']
-        api.commit(made, "zun-demo-facts", "1", changes=changes)
+        engine.commit(made, "zun-demo-facts", "1", changes=changes)
         facts = rig.driver.find_image("zun-demo-facts:1")
         assert facts is not None and (facts.entrypoint, facts.command) == (("/bin/sh",), ("-c", "true"))
-        api.remove_image("zun-demo-facts:1")
+        engine.remove_image("zun-demo-facts:1")
     finally:
-        api.remove_container(made)
+        engine.remove_container(made)
 
 
-def test_an_image_of_a_container(rig: Rig, api: docker.APIClient) -> None:
+def test_an_image_of_a_container(rig: Rig, engine: docker.APIClient) -> None:
     name = f"zun-commit:{uuid.uuid4()}"
     container = rig.running(command=["sh", "-c", "echo kept > /kept; exec sleep 1000"], environment={"MINE": "1"})
     wait_for(lambda: rig.driver.execute(container, ["cat", "/kept"], 60) == ("kept\n", 0))
@@ -421,12 +421,12 @@ def test_an_image_of_a_container(rig: Rig, api: docker.APIClient) -> None:
         wait_for(lambda: rig.driver.logs(made) == "kept\n")
         assert rig.driver.find_images("zun-commit") == []
         # A stranger's container of it is not taken for one of this host, and knows nothing of CPUs.
-        stranger = api.create_container(name, ["true"])["Id"]
+        stranger = engine.create_container(name, ["true"])["Id"]
         try:
             assert set(rig.driver.list()) == {container.uuid, made.uuid}
-            assert {"MINE=1", "ZUN_CPUSET_CPUS="} <= set(api.inspect_container(stranger)["Config"]["Env"])
+            assert {"MINE=1", "ZUN_CPUSET_CPUS="} <= set(engine.inspect_container(stranger)["Config"]["Env"])
         finally:
-            api.remove_container(stranger, force=True)
+            engine.remove_container(stranger, force=True)
         rig.driver.pause(container)
         rig.driver.commit(container, name)
         assert rig.state(container).status is Status.PAUSED
@@ -442,25 +442,25 @@ def test_an_image_on_the_host_is_found_and_the_registry_says_what_is_wrong(rig: 
         rig.driver.search_images("127.0.0.1:9/zun-demo")  # nothing listens there
 
 
-def test_a_renamed_object_is_found_and_named_again(rig: Rig, api: docker.APIClient) -> None:
+def test_a_renamed_object_is_found_and_named_again(rig: Rig, engine: docker.APIClient) -> None:
     container, name = rig.running(), f"other-{uuid.uuid4()}"
-    found = inspect(api, container)["Id"]
-    api.rename(found, name)
+    found = inspect(engine, container)["Id"]
+    engine.rename(found, name)
     assert rig.state(container).container_id == found
-    assert inspect(api, container)["Id"] == found  # by the name it had
-    api.rename(found, name)
-    stranger = api.create_container("zun-demo", ["true"], name=f"zun-{container.uuid}")["Id"]
+    assert inspect(engine, container)["Id"] == found  # by the name it had
+    engine.rename(found, name)
+    stranger = engine.create_container("zun-demo", ["true"], name=f"zun-{container.uuid}")["Id"]
     try:
         assert rig.state(container).container_id == found
         rig.driver.delete(container, force=True)
         assert rig.driver.show(container) is None
-        assert api.inspect_container(stranger)["State"]["Status"] == "created"
+        assert engine.inspect_container(stranger)["State"]["Status"] == "created"
     finally:
-        api.remove_container(stranger, force=True)
+        engine.remove_container(stranger, force=True)
 
 
-def test_facts_of_the_machine(rig: Rig, api: docker.APIClient) -> None:
-    facts, info = rig.driver.facts(), api.info()
+def test_facts_of_the_machine(rig: Rig, engine: docker.APIClient) -> None:
+    facts, info = rig.driver.facts(), engine.info()
     assert facts.mem_total_mib == info["MemTotal"] // MIB
     assert (facts.cpus, facts.kernel_version, facts.architecture) == (
         info["NCPU"],
