@@ -14,11 +14,9 @@ import pecan.core
 from oslo_config import cfg
 from oslo_context import context as oslo_context
 from oslo_middleware import cors, healthcheck, http_proxy_to_wsgi
-from oslo_policy import policy as oslo_policy
 
 from zun import policies
-from zun.api import auth, errors, memoize, microversion, openapi, request, routes
-from zun.api import policy as api_policy
+from zun.api import auth, errors, memoize, microversion, openapi, policy, request, routes
 from zun.api.auth import WsgiApp
 from zun.api.controllers import root
 from zun.api.controllers.v1 import NOUNS, Parts
@@ -29,20 +27,14 @@ from zun.scheduler.rpcapi import SchedulerAPI
 _REQUEST_ID = re.compile("req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def build(
-    conf: cfg.ConfigOpts,
-    *,
-    scheduler_api: SchedulerAPI,
-    compute_api: ComputeAPI,
-    policy: oslo_policy.Enforcer | None = None,
-) -> WsgiApp:
-    """The application. ``conf`` has the options of ``zun.conf``; ``policy`` replaces the enforcer made of them."""
+def build(conf: cfg.ConfigOpts, *, scheduler_api: SchedulerAPI, compute_api: ComputeAPI) -> WsgiApp:
+    """The application. ``conf`` has the options of ``zun.conf``."""
     memoize.install()
     parts = Parts(scheduler_api=scheduler_api, compute_api=compute_api, settings=Settings.from_conf(conf))
     table = [route for noun in NOUNS for route in noun(parts).routes()]
     controller = root.Root(
         routes.Router(table),
-        api_policy.Policy(policy or api_policy.enforcer(conf)),
+        policy.Policy(policy.enforcer(conf)),
         lambda version: openapi.document(table, policies.list_rules(), version, conf.api.auth_strategy),
     )
     app = _Pecan(
