@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from oslo_config import cfg
 from oslo_utils import uuidutils
@@ -68,7 +68,7 @@ def configuration(**options: Any) -> cfg.ConfigOpts:
 
 
 class Cloud:
-    """``hosts`` maps names to machines. Everything of a test's own; ``stop`` ends it."""
+    """``hosts`` maps names to machines. Everything of a test's own; ``stop``, or the end of its block, ends it."""
 
     def __init__(self, hosts: Mapping[str, HostTopology], **options: Any) -> None:
         self.conf = configuration(**options)
@@ -84,6 +84,12 @@ class Cloud:
         self.scheduler.start(self.transport)
         self.scheduler_api = SchedulerAPI(self.transport)
         self.compute_api = ComputeAPI(self.transport, timeout=60)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def start_agent(self, name: str) -> ComputeService:
         """Start the agent of a host; its runtime outlives it."""

@@ -9,16 +9,8 @@ import pytest
 from zun.common import exceptions
 from zun.compute import archives
 from zun.tests.fixtures import new_container, wait_for
-from zun.tests.functional.cloud import Cloud, machine
 
 LARGE = bytes(range(256)) * 4096 * 5  # five pieces
-
-
-@pytest.fixture
-def cloud(database):
-    cloud = Cloud({"one": machine(cells=1)}, compute__audit_interval=0)
-    yield cloud
-    cloud.stop()
 
 
 @pytest.mark.parametrize(

@@ -336,8 +336,7 @@ def test_one_line_a_finding_and_not_again(cloud, context, driver, dedicated, cap
 
 @pytest.mark.parametrize("repair", [False, True])
 def test_the_host_audits_itself(database, context, repair):
-    cloud = Cloud({"one": machine()}, compute__audit_interval=1, compute__audit_repair=repair)
-    try:
+    with Cloud({"one": machine()}, compute__audit_interval=1, compute__audit_repair=repair) as cloud:
         driver, container = cloud.drivers["one"], cloud.run(context, **DEDICATED)
         driver.updates.clear()
         by_hand(driver, container, "0-7")
@@ -346,8 +345,6 @@ def test_the_host_audits_itself(database, context, repair):
         # One may have been under way while the file was written.
         assert wait_for(lambda: len(ends) >= 2)
         assert len(driver.updates) == repair
-    finally:
-        cloud.stop()
 
 
 def test_totals_go_out_as_a_notification(database, context, caplog):
@@ -357,11 +354,8 @@ def test_totals_go_out_as_a_notification(database, context, caplog):
 
     rpc.register_opts(cfg.CONF)
     caplog.set_level(logging.INFO, "oslo.messaging.notification.host.audit")
-    cloud = Cloud({"one": machine()}, compute__audit_interval=0, oslo_messaging_notifications__driver=["log"])
-    try:
+    with Cloud({"one": machine()}, compute__audit_interval=0, oslo_messaging_notifications__driver=["log"]) as cloud:
         audit(cloud, context)
-    finally:
-        cloud.stop()
     (sent,) = [each.getMessage() for each in caplog.records if each.name.endswith("host.audit")]
     assert '"event_type": "host.audit"' in sent and '"audits": 1' in sent
 

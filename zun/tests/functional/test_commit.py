@@ -13,16 +13,13 @@ from zun.db import container_actions as db_actions
 from zun.db import containers as db_containers
 from zun.db import images as db
 from zun.tests.fixtures import wait_for
-from zun.tests.functional.cloud import Cloud, machine
 
 
 @pytest.fixture
-def cloud(database):
-    cloud = Cloud({"one": machine(cells=1)}, compute__audit_interval=0)
+def cloud(cloud):
     cloud.drivers["one"].images = {}
     cloud.drivers["one"].registry = {"zun-demo": ImageFacts("sha256:1")}
-    yield cloud
-    cloud.stop()
+    return cloud
 
 
 def commit(cloud, context, container):

@@ -16,13 +16,6 @@ from zun.tests.fixtures import new_container, wait_for
 from zun.tests.functional.cloud import Cloud, machine
 
 
-@pytest.fixture
-def cloud(database):
-    cloud = Cloud({"one": machine(cells=1, cores=4)}, compute__audit_interval=0)
-    yield cloud
-    cloud.stop()
-
-
 def asked(action, container, number=1):
     """Do what the API does first; gives the context of the request."""
     context = RequestContext(
@@ -185,8 +178,7 @@ def test_a_request_that_will_not_end_is_ended(database, context, monkeypatch, ca
     """Whoever waits for its end is told, and the container is as it was."""
     monkeypatch.setattr(service, "LOST_SECONDS", 0)
     often = {"compute__audit_interval": 0, "compute__sync_container_state_interval": 1}
-    cloud = Cloud({"one": machine(cells=1, cores=4)}, **often)
-    try:
+    with Cloud({"one": machine(cells=1, cores=4)}, **often) as cloud:
         container = create(cloud, context)
         asked("stop", container, number=2)
         if begun:
@@ -197,5 +189,3 @@ def test_a_request_that_will_not_end_is_ended(database, context, monkeypatch, ca
         how = "began, and nobody could note its end" if begun else "never reached this host"
         said = f"Container {container.uuid}: stop of request req-2 {how}"
         wait_for(lambda: said in caplog.text)  # once it is written
-    finally:
-        cloud.stop()

@@ -8,17 +8,9 @@ from zun.db import containers as db
 from zun.objects import Container
 from zun.objects.placement import held_plan
 from zun.tests.fixtures import wait_for
-from zun.tests.functional.cloud import Cloud, machine
 from zun.topology import CpuSet
 
 TWO = {"cpu_policy": "dedicated", "cpu": 2.0}
-
-
-@pytest.fixture
-def cloud(database):
-    cloud = Cloud({"one": machine(cells=1)}, compute__audit_interval=0)
-    yield cloud
-    cloud.stop()
 
 
 @pytest.fixture

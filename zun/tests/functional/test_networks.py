@@ -18,13 +18,6 @@ POOL = Pool("10.224.0.0/12", 24)
 
 
 @pytest.fixture
-def cloud(database):
-    cloud = Cloud({"one": machine(cells=1)}, compute__audit_interval=0)
-    yield cloud
-    cloud.stop()
-
-
-@pytest.fixture
 def host(cloud):
     return cloud.networks["one"]
 
@@ -241,8 +234,7 @@ def test_ports_are_published(cloud, context, host):
 
 
 def test_ports_of_the_host_that_something_uses_are_left_alone(database, context):
-    cloud = Cloud({"one": machine(cells=1)}, compute__audit_interval=0, network__published_ports="30000-30002")
-    try:
+    with Cloud({"one": machine(cells=1)}, compute__audit_interval=0, network__published_ports="30000-30002") as cloud:
         cloud.networks["one"].busy = {30001}
         first, second, third = (run(cloud, context, exposed_ports={"80/tcp": {}}) for _ in range(3))
         assert {each.exposed_ports["80/tcp"]["host_port"] for each in (first, second)} == {30000, 30002}
@@ -250,13 +242,10 @@ def test_ports_of_the_host_that_something_uses_are_left_alone(database, context)
         cloud.compute_api.delete(context, first, force=True)
         cloud.gone(first)
         assert run(cloud, context, exposed_ports={"80/tcp": {}}).exposed_ports == first.exposed_ports
-    finally:
-        cloud.stop()
 
 
 def test_two_hosts_make_the_same_network_when_they_need_it(database, context):
-    cloud = Cloud({"one": machine(cells=1), "two": machine(cells=1)}, compute__audit_interval=0)
-    try:
+    with Cloud({"one": machine(cells=1), "two": machine(cells=1)}, compute__audit_interval=0) as cloud:
         net = network()
         here, there = (run(cloud, context, net, request={"run": True, "host": host}) for host in ("one", "two"))
         assert (here.host, there.host) == ("one", "two")
@@ -266,5 +255,3 @@ def test_two_hosts_make_the_same_network_when_they_need_it(database, context):
         cloud.gone(here)
         wait_for(lambda: cloud.networks["one"].present() == set())
         assert cloud.networks["two"].present() == {net}
-    finally:
-        cloud.stop()

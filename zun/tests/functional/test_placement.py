@@ -385,8 +385,7 @@ def test_a_failed_resize_goes_back(cloud, context, size, done):
 
 def test_a_failed_resize_to_all_cpus_of_its_host_goes_back(database, context):
     """It becomes dedicated and nobody else has CPUs: the pool to go back to is what it holds itself."""
-    cloud = Cloud({"one": machine(cells=1)}, compute__audit_interval=0)
-    try:
+    with Cloud({"one": machine(cells=1)}, compute__audit_interval=0) as cloud:
         container = cloud.run(context)
         driver = cloud.drivers["one"]
         driver.fail("update", exceptions.DockerError(error="cgroup is busy"), times=1)
@@ -395,14 +394,11 @@ def test_a_failed_resize_to_all_cpus_of_its_host_goes_back(database, context):
         assert driver.show(container).cpuset_cpus == "0-3"
         assert held(cloud, "one") == {}
         assert cloud.agents["one"].tracker.usage.owners == (container.uuid,)
-    finally:
-        cloud.stop()
 
 
 def test_a_resize_that_others_stand_in_the_way_of_goes_back(database, context):
     """They do not leave the CPUs that it was to have, and need not for it to have those that it had."""
-    cloud = Cloud({"one": machine(cells=1)}, compute__audit_interval=0)
-    try:
+    with Cloud({"one": machine(cells=1)}, compute__audit_interval=0) as cloud:
         container, stays = cloud.run(context, **DEDICATED), cloud.run(context)
         driver, tracker = cloud.drivers["one"], cloud.agents["one"].tracker
         driver.disobey(stays.uuid, cpus=driver.show(stays).cpuset_cpus)
@@ -412,14 +408,11 @@ def test_a_resize_that_others_stand_in_the_way_of_goes_back(database, context):
                 cloud.compute_api.update(context, container, **size)
             assert tracker.usage == before
         assert driver.show(container).cpuset_cpus == container.cpuset["cpuset_cpus"]
-    finally:
-        cloud.stop()
 
 
 def test_others_leave_who_becomes_dedicated_where_the_pool_is_gone(database, context):
     """They run on what nobody holds."""
-    cloud = Cloud({"one": machine(cells=1)}, compute__audit_interval=0)
-    try:
+    with Cloud({"one": machine(cells=1)}, compute__audit_interval=0) as cloud:
         containers = [cloud.run(context), cloud.run(context)]
         cloud.stop_agent("one")
         cloud.conf.set_override("cpu_shared_set", "64", group="compute")  # of which no CPU is online
@@ -430,8 +423,6 @@ def test_others_leave_who_becomes_dedicated_where_the_pool_is_gone(database, con
         assert tracker.usage == before
         cloud.compute_api.update(context, containers[0], cpu=3.0, cpu_policy="dedicated")
         assert [CpuSet(driver.show(each).cpuset_cpus) for each in containers] == [CpuSet("0-2"), CpuSet("3")]
-    finally:
-        cloud.stop()
 
 
 def test_a_shared_container_may_be_moved_while_it_is_resized(cloud, context):

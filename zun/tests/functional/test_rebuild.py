@@ -6,14 +6,6 @@ import pytest
 from zun.common import exceptions
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for
-from zun.tests.functional.cloud import Cloud, machine
-
-
-@pytest.fixture
-def cloud(database):
-    cloud = Cloud({"one": machine(cells=1)}, compute__audit_interval=0)
-    yield cloud
-    cloud.stop()
 
 
 def rebuild(cloud, context, container, *, run=True, **fields):
