@@ -3,20 +3,13 @@
 
 import urllib.parse
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+
+from zun.objects import ConsoleToken
 
 SCHEMES = {"ws": "http", "wss": "https"}
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """What a token opens: a container's terminal, or with ``exec_id`` a command in it."""
-
-    container_uuid: str
-    exec_id: str | None
-
-
-def granted(path: str, find: Callable[[str], Grant | None]) -> Grant | None:
+def granted(path: str, find: Callable[[str], ConsoleToken | None]) -> ConsoleToken | None:
     """What the query of ``path`` may open, None for nothing.
 
     The token decides; ``uuid`` and ``exec_id`` must be those that it was issued for.

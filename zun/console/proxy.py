@@ -18,7 +18,7 @@ from websockets.typing import Subprotocol
 from zun.common import exceptions
 from zun.common.context import admin_context
 from zun.common.units import MIB
-from zun.console.access import Grant, granted, origin_refusal
+from zun.console.access import granted, origin_refusal
 from zun.container.driver import Stream, Terminals
 from zun.objects import ConsoleToken, Container
 
@@ -33,7 +33,7 @@ END_SECONDS = 5.0  # for a session to end well, and for all of them when the pro
 class _Session(server.ServerConnection):
     """A connection, and what its token opens."""
 
-    grant: Grant | None = None
+    grant: ConsoleToken | None = None
 
 
 class Proxy:
@@ -151,7 +151,7 @@ class Proxy:
                 del self._sessions[session]
             LOG.info("Session with %s ended", what)
 
-    def _open(self, grant: Grant) -> Stream:
+    def _open(self, grant: ConsoleToken) -> Stream:
         container = Container.get_by_uuid(admin_context(), grant.container_uuid)
         if grant.exec_id is None:
             return self._driver.attach(container)
@@ -186,9 +186,8 @@ def relay(session: server.ServerConnection, stream: Stream) -> None:
         session.close(NORMAL)
 
 
-def _find(token: str) -> Grant | None:
-    found = ConsoleToken.find(admin_context(), token)
-    return None if found is None else Grant(found.container_uuid, found.exec_id)
+def _find(token: str) -> ConsoleToken | None:
+    return ConsoleToken.find(admin_context(), token)
 
 
 def _subprotocol(session: server.ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:

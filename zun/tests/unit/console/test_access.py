@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from zun.console.access import Grant, granted, origin_refusal
+from zun.console.access import granted, origin_refusal
+from zun.objects import ConsoleToken
 
-TOKENS = {"t1": Grant("c1", None), "t2": Grant("c1", "e2")}
+TOKENS = {
+    "t1": ConsoleToken(container_uuid="c1", exec_id=None),
+    "t2": ConsoleToken(container_uuid="c1", exec_id="e2"),
+}
 
 
 @pytest.mark.parametrize(
