@@ -52,11 +52,6 @@ class NoValidHost:
             self._known.append(self._explain())
         return self._known[0]
 
-    @property
-    def message(self) -> str:
-        """For the request's user: counts by filter and nearest miss, no host names."""
-        return self.explanation.message
-
 
 def first(_count: int) -> int:
     """Always the best of the best."""

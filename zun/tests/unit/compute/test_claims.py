@@ -399,7 +399,8 @@ def test_who_has_lost_the_cpus_of_his_cell_keeps_one_of_another(held, cpus, reas
         assert Plan.from_dict(answer[0].limits["cpuset"]).cells == claim(host, dedicated(cpus), proposed).plan.cells
     else:
         assert refusal(host, dedicated(cpus), proposed) == reason
-        assert reason in answer.message and "A request for 3 CPUs and 64 MiB would fit now." in answer.message
+        message = answer.explanation.message
+        assert reason in message and "A request for 3 CPUs and 64 MiB would fit now." in message
 
 
 @proof(60)

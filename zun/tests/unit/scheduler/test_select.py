@@ -26,7 +26,7 @@ def selected(hosts, wanted, count=3):
 def message(hosts, wanted):
     answer = selected(hosts, wanted)
     assert isinstance(answer, NoValidHost)
-    return answer.message
+    return answer.explanation.message
 
 
 def dedicated(cpus, memory=64):
@@ -275,7 +275,7 @@ def test_the_stated_request_truly_fits_now(hosts, wanted):
     asked = replace(spec(), placement=wanted)
     answer = selected(hosts, asked)
     assume(isinstance(answer, NoValidHost))
-    nearest = stated(answer.message, asked)
+    nearest = stated(answer.explanation.message, asked)
     assume(nearest is not None)
     assert nearest != asked
     assert isinstance(selected(hosts, nearest), list)
