@@ -90,10 +90,7 @@ def lock(connection: sa.Connection, uuid: str) -> session.Row:
 
     It must be the first statement of its transaction: MariaDB's later ones then see what others committed before.
     """
-    row = session.first(connection, sa.select(table).where(table.c.uuid == uuid).with_for_update())
-    if row is None:
-        raise exceptions.GroupNotFound(group=uuid)
-    return row
+    return session.locked(connection, table, uuid, exceptions.GroupNotFound(group=uuid))
 
 
 def held(connection: sa.Connection, uuid: str, without: str) -> dict[str, int]:

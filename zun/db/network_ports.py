@@ -37,12 +37,10 @@ def allot(connection: sa.Connection, container_uuid: str, wanted: Iterable[Wante
     and for a network that has none left.
     """
     asked = list(wanted)
-    found = {}
-    for uuid in sorted({each["network"] for each in asked}):  # always in this order, or two could wait for one another
-        row = session.first(connection, sa.select(_networks).where(_networks.c.uuid == uuid).with_for_update())
-        if row is None:
-            raise exceptions.NetworkNotFound(network=uuid)
-        found[uuid] = row
+    found = {  # always in this order, or two could wait for one another
+        uuid: session.locked(connection, _networks, uuid, exceptions.NetworkNotFound(network=uuid))
+        for uuid in sorted({each["network"] for each in asked})
+    }
     for each in asked:
         network = found[each["network"]]
         values = {

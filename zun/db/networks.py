@@ -106,9 +106,7 @@ def destroy(uuid: str) -> None:
     """Raises NetworkNotFound, and Conflict while containers are in it."""
     with session.writer() as connection:
         # Locked first: whoever puts a container into it does so too, and comes before or after this.
-        found = sa.select(table.c.id).where(table.c.uuid == uuid).with_for_update()
-        if connection.execute(found).first() is None:
-            raise exceptions.NetworkNotFound(network=uuid)
+        session.locked(connection, table, uuid, exceptions.NetworkNotFound(network=uuid))
         users = connection.execute(
             sa.select(sa.func.count()).select_from(_ports).where(_ports.c.network_uuid == uuid)
         ).scalar()

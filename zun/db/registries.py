@@ -63,9 +63,7 @@ def destroy(uuid: str) -> None:
     """Raises RegistryNotFound, and Conflict while a container's image comes from it."""
     with session.writer() as connection:
         # Locked first: whoever adds a container of it does so too (``hold``), and comes before or after this.
-        found = sa.select(table.c.id).where(table.c.uuid == uuid).with_for_update()
-        if connection.execute(found).first() is None:
-            raise exceptions.RegistryNotFound(registry=uuid)
+        session.locked(connection, table, uuid, exceptions.RegistryNotFound(registry=uuid))
         users = sa.select(_containers.c.uuid).where(_containers.c.registry_id == uuid).limit(1)
         user = connection.execute(users).scalar()
         if user is not None:

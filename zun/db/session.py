@@ -192,6 +192,14 @@ def found(statement: sa.Executable, missing: exceptions.ZunError, parameters: Ma
     return row
 
 
+def locked(connection: sa.Connection, table: sa.Table, uuid: str, missing: exceptions.ZunError) -> Row:
+    """The row of this uuid, which nobody else locks or changes until the transaction ends. Raises ``missing``."""
+    row = first(connection, sa.select(table).where(table.c.uuid == uuid).with_for_update())
+    if row is None:
+        raise missing
+    return row
+
+
 def add(connection: sa.Connection, table: sa.Table, values: Mapping[str, Any]) -> Row:
     """Add a row, which has a ``uuid``, as one that is created now. Returns the whole row."""
     connection.execute(table.insert().values(**values, created_at=timeutils.utcnow()))
