@@ -354,29 +354,9 @@ def _server(url: sa.URL, **pool: int) -> _Engines:
             **more,
         )
         sa.event.listen(made, "do_connect", _connect)
-
         if made.dialect.name == "postgresql":
-
-            @sa.event.listens_for(made, "connect")
-            def isolate(connection: Any, _record: Any) -> None:
-                with connection.cursor() as cursor:
-                    cursor.execute(POSTGRES_ISOLATION)
-                connection.commit()
-
-        @sa.event.listens_for(made, "checkin")
-        def left(_connection: Any, record: Any) -> None:
-            record.info["left"] = time.monotonic()
-
-        @sa.event.listens_for(made, "checkout")
-        def taken(connection: Any, record: Any, _proxy: Any) -> None:
-            since = record.info.get("left")
-            if since is None or time.monotonic() - since < SERVER_IDLE_SECONDS:
-                return
-            try:
-                made.dialect.do_ping(connection)
-            except made.dialect.loaded_dbapi.Error as exc:
-                raise sa.exc.DisconnectionError from exc  # the pool connects anew
-
+            sa.event.listen(made, "connect", _isolate)
+        _try_the_idle(made)
         _translate_errors(made)
         return made
 
@@ -384,6 +364,30 @@ def _server(url: sa.URL, **pool: int) -> _Engines:
     _reach(writer)
     reader = make(isolation_level="AUTOCOMMIT", skip_autocommit_rollback=True)
     return _Engines(reader, writer, contextlib.nullcontext(), single=reader)
+
+
+def _isolate(connection: Any, _record: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(POSTGRES_ISOLATION)
+    connection.commit()
+
+
+def _try_the_idle(server: sa.Engine) -> None:
+    """Ask connections that were idle for a while whether they still live, before they are used."""
+
+    @sa.event.listens_for(server, "checkin")
+    def left(_connection: Any, record: Any) -> None:
+        record.info["left"] = time.monotonic()
+
+    @sa.event.listens_for(server, "checkout")
+    def taken(connection: Any, record: Any, _proxy: Any) -> None:
+        since = record.info.get("left")
+        if since is None or time.monotonic() - since < SERVER_IDLE_SECONDS:
+            return
+        try:
+            server.dialect.do_ping(connection)
+        except server.dialect.loaded_dbapi.Error as exc:
+            raise sa.exc.DisconnectionError from exc  # the pool connects anew
 
 
 def _reach(server: sa.Engine) -> None:
