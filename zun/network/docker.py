@@ -33,13 +33,7 @@ class DockerNetworks(OnEngine):
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
         """The entry point of ``[network] driver``."""
-        settings = Settings(
-            api_url=conf.docker.api_url,
-            host_label=conf.host,
-            default_timeout=conf.docker.default_timeout,
-            connections=8,
-        )
-        return cls(Engine(settings))
+        return cls(Engine(Settings.from_conf(conf, connections=8)))
 
     def prepare(self, port: PortView) -> Plug:
         self._ensure(port)

@@ -6,13 +6,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import requests.adapters
 from docker import APIClient
 from docker import errors as docker_errors
 from docker.transport import UnixHTTPAdapter
 from docker.transport.unixconn import UnixHTTPConnectionPool
+from oslo_config import cfg
 
 from zun.container.docker.errors import Adviser, translated
 from zun.container.driver import ContainerView
@@ -46,6 +47,17 @@ class Settings:
     network_mode: str | None = None
     root: str = "/"
     connections: int = 32
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts, *, connections: int) -> Self:
+        return cls(
+            api_url=conf.docker.api_url,
+            host_label=conf.host,
+            default_timeout=conf.docker.default_timeout,
+            memory_swap_mib=conf.docker.default_memory_swap,
+            hard_cpu_limit=conf.docker.hard_cpu_limit,
+            connections=connections,
+        )
 
 
 class _OnePool(UnixHTTPAdapter):

@@ -38,13 +38,5 @@ class DockerDriver(
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
         """Return the driver that the operator configured; the entry point of ``[compute] container_driver``."""
-        settings = Settings(
-            api_url=conf.docker.api_url,
-            host_label=conf.host,
-            default_timeout=conf.docker.default_timeout,
-            memory_swap_mib=conf.docker.default_memory_swap,
-            hard_cpu_limit=conf.docker.hard_cpu_limit,
-            # One for each worker, and for the event stream, the periodic tasks and the calls that are answered.
-            connections=conf.compute.workers + 8,
-        )
-        return cls(settings)
+        # One for each worker, and for the event stream, the periodic tasks and the calls that are answered.
+        return cls(Settings.from_conf(conf, connections=conf.compute.workers + 8))
