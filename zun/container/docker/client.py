@@ -35,8 +35,8 @@ class Settings:
     """What the operator decides about every container of this host.
 
     ``host_label`` is the agent's host name: it marks this agent's objects. ``default_timeout`` is in seconds,
-    ``memory_swap_mib`` is memory plus swap (-1: unlimited), ``network_mode`` is Docker's network of all containers
-    (None: Docker's default), ``root`` is where the host's ``/proc`` and ``/sys`` are found.
+    ``memory_swap_mib`` is memory plus swap (-1: unlimited). Two are for tests and have no option: ``network_mode`` is
+    Docker's network of all containers (None: Docker's default), ``root`` is where ``/proc`` and ``/sys`` are found.
     """
 
     api_url: str = "unix:///var/run/docker.sock"

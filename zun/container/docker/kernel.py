@@ -17,7 +17,7 @@ from zun.topology.sysfs import unescaped
 
 
 class DockerKernel(OnEngine):
-    """Reads back what was asked for. An agent in a container of its own needs them mounted at ``root``."""
+    """Reads back what was asked for."""
 
     def kernel_view(self, container: ContainerView, state: RuntimeState) -> KernelView | None:
         try:
