@@ -96,7 +96,6 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
     def __init__(
         self,
         host_facts: HostFacts = DEFAULT_FACTS,
-        latency: float = 0.0,
         *,
         images: Mapping[str, ImageFacts] | None = None,
         registry: Mapping[str, ImageFacts] | None = None,
@@ -108,7 +107,6 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
             images=images,
             registry=registry,
             host_facts=host_facts,
-            latency=latency,
             runtime=runtime or InMemoryRuntime(),
         )
         self.updates: list[Update] = []

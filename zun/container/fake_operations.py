@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every operation of the in-memory driver is done inside: its time, and how tests disturb it."""
+"""What every operation of the in-memory driver is done inside: how tests disturb it, and the runtime's lock."""
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,14 +19,10 @@ class _Failure:
 
 
 class OnRuntime:
-    """A capability of a host. Several combine into a driver and share the runtime.
+    """A capability of a host. Several combine into a driver and share the runtime."""
 
-    ``latency`` is what every operation takes, in seconds, outside of any lock.
-    """
-
-    def __init__(self, *, host_facts: HostFacts, latency: float, runtime: InMemoryRuntime) -> None:
+    def __init__(self, *, host_facts: HostFacts, runtime: InMemoryRuntime) -> None:
         self.host_facts = host_facts
-        self.latency = latency
         self.runtime = runtime
         self._failures: dict[str, list[_Failure]] = defaultdict(list)
         self._hooks: dict[str, list[Callable[[ContainerView | None], None]]] = defaultdict(list)
@@ -52,8 +47,6 @@ class OnRuntime:
         """Everything that happens around the work of one method; the work holds the runtime's lock."""
         for hook in tuple(self._hooks.get(name, ())):
             hook(container)
-        if self.latency:
-            time.sleep(self.latency)
         failure = self._next_failure(name)
         if failure is not None and not failure.after:
             raise failure.error

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the in-memory driver does beyond Docker: failures, disobedience, a log of what was asked."""
 
-import threading
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from zun.common import exceptions
 from zun.common.states import Status
-from zun.container import fake_operations
 from zun.container.driver import ContainerView, ImageFacts, KernelView, RegistryAuth
 from zun.container.fake import DEFAULT_FACTS, InMemoryDriver, Update
 from zun.container.fake_runtime import pretend, signal_number
@@ -168,23 +165,6 @@ def test_a_registry_that_wants_an_account() -> None:
         with pytest.raises(exceptions.ImageNotFound):
             driver.image_digest("own.io/web:1", auth)
     assert driver.pull_image("own.io/web:1", mine).digests[0].endswith(driver.image_digest("own.io/web:1", mine))
-
-
-def test_latency_is_not_taken_under_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    together, slept = threading.Barrier(20, timeout=60), []
-
-    def sleep(seconds: float) -> None:
-        together.wait()
-        slept.append(seconds)
-
-    monkeypatch.setattr(fake_operations, "time", SimpleNamespace(sleep=sleep))
-    driver = InMemoryDriver(latency=0.2)
-    threads = [threading.Thread(target=driver.facts) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert slept == [0.2] * 20
 
 
 def test_every_listener_hears_its_own_host(driver: InMemoryDriver) -> None:
