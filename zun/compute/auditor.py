@@ -113,13 +113,14 @@ class Auditor:
         return seen
 
     def _isolation(self, names: Mapping[str, str]) -> Iterator[Isolated]:
-        dedicated = [(uuid, plan) for uuid, plan in self._tracker.usage if plan.dedicated]
-        seen = interrupts() if dedicated else None
+        dedicated = [(uuid, plan) for uuid, plan in self._tracker.usage if plan.dedicated and uuid in names]
+        if not dedicated:
+            return
+        seen = interrupts()
         for uuid, plan in dedicated:
-            if uuid in names and seen is not None:
-                came, irqs = seen.on(plan.cpus)
-                reached = grade_of(self._tracker.topology, plan)
-                yield Isolated(uuid, names[uuid], plan.cpus, plan.isolation, reached, came, irqs)
+            came, irqs = seen.on(plan.cpus)
+            reached = grade_of(self._tracker.topology, plan)
+            yield Isolated(uuid, names[uuid], plan.cpus, plan.isolation, reached, came, irqs)
 
     def _examined(
         self, container: Container, told: Mapping[str, CpuSet], state: RuntimeState | None
