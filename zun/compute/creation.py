@@ -82,29 +82,42 @@ class Creation:
                 with claim:
                     committed = self._commit(context, container, claim)
             except exceptions.ClaimRefused as exc:
-                LOG.info("Container %s does not fit: %s", container.uuid, exc)
-                container.cpuset = container.task_state = None
-                if by_default:  # the next host may have another default, or none
-                    container.disk = 0
-                    container.obj_reset_changes(["disk"])
-                # Whoever sent it here believed something else of this host; without this it would do so again.
-                self._scheduler_api.host_changed(
-                    context,
-                    host=self._hostname,
-                    generation=self._tracker.generation,
-                    failed=isinstance(exc, exceptions.RuntimeAway),
-                )
-                self._scheduler_api.claim_refused(
-                    context,
-                    container,
-                    host=self._hostname,
-                    reason=str(exc),
-                    tried=tried,
-                    alternates=alternates,
-                )
+                self._refuse(context, container, exc, by_default=by_default, alternates=alternates, tried=tried)
                 return
             if committed is not None:  # from here on its row says what it holds
                 self._build(context, container, claim.plan, committed)
+
+    def _refuse(
+        self,
+        context: RequestContext,
+        container: Container,
+        why: exceptions.ClaimRefused,
+        *,
+        by_default: bool,
+        alternates: Sequence[Mapping[str, Any]],
+        tried: Mapping[str, str],
+    ) -> None:
+        """Give the container back to the schedulers as it came. ``by_default``: it got its disk here."""
+        LOG.info("Container %s does not fit: %s", container.uuid, why)
+        container.cpuset = container.task_state = None
+        if by_default:  # the next host may have another default, or none
+            container.disk = 0
+            container.obj_reset_changes(["disk"])
+        # Whoever sent it here believed something else of this host; without this it would do so again.
+        self._scheduler_api.host_changed(
+            context,
+            host=self._hostname,
+            generation=self._tracker.generation,
+            failed=isinstance(why, exceptions.RuntimeAway),
+        )
+        self._scheduler_api.claim_refused(
+            context,
+            container,
+            host=self._hostname,
+            reason=str(why),
+            tried=tried,
+            alternates=alternates,
+        )
 
     def _see_runtime(self) -> None:
         """Raise RuntimeAway where it is down: the host looks empty, and would get one container after the other to
