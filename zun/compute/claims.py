@@ -98,11 +98,11 @@ class Claim:
         if self._wanted.request.dedicated and not self._resources.enable_cpu_pinning:
             reasons.append("the host takes no dedicated containers ([compute] enable_cpu_pinning)")
         settled: Plan | Refusal
-        topology, usage = self._resources.topology, self._resources.usage
-        if proposed is not None and usage.fits(topology, proposed) is None:
+        topology, usage, request = self._resources.topology, self._resources.usage, self._wanted.request
+        if proposed is not None and usage.fits(topology, proposed, request.thread_policy) is None:
             settled = proposed
         else:
-            settled = plan(topology, usage, self._wanted.request)
+            settled = plan(topology, usage, request)
         if isinstance(settled, Refusal):
             reasons.append(settled.message)
         lacking = [reason for reason in reasons if reason]

@@ -308,7 +308,8 @@ class SchedulerEndpoint:
             host = hosts.find(choice.hostname)
             if host is None or any(each.reject(host, spec) for each in self._filters):
                 continue
-            if host.usage.fits(host.topology, Plan.from_dict(choice.limits["cpuset"])) is None:
+            proposed = Plan.from_dict(choice.limits["cpuset"])
+            if host.usage.fits(host.topology, proposed, spec.placement.thread_policy) is None:
                 return choices[index:]
         return []
 

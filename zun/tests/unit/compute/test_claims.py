@@ -101,6 +101,13 @@ def test_a_proposal_that_does_not_hold_is_planned_anew(held, limits, why):
     assert claim(host, dedicated(2), limits).plan == replace(answer, generation=7), why
 
 
+@pytest.mark.parametrize(("policy", "cpus", "idle"), [("prefer", "0", ""), ("isolate", "0", "4")])
+def test_a_sibling_that_came_online_since_is_kept_idle_for_who_wants_that(policy, cpus, idle):
+    threads = HostTopology((NUMACell(0, CpuSet("0-7"), tuple(CpuSet((cpu, cpu + 4)) for cpu in range(4)), (), 4096),))
+    settled = claim(resources(topology=threads), dedicated(1, thread_policy=policy), proposal("0")).plan
+    assert (settled.cpus, settled.withheld) == (CpuSet(cpus), CpuSet(idle))
+
+
 def test_a_shared_container_is_claimed_on_the_pool():
     host = resources(dedicated(3), topology=MACHINE.configured(cpu_allocation_ratio=2.0))
     settled = claim(host, shared(1.5)).plan

@@ -215,6 +215,19 @@ def test_a_plan_that_does_not_keep_its_grade_is_no_claim():
     assert Usage().fits(isolated, replace(claim, isolation="thread")).code == "cpus-gone"
 
 
+@pytest.mark.parametrize("policy", ["isolate", "require"])
+def test_a_plan_without_a_sibling_that_is_online_now_is_no_claim(policy):
+    before = host(cell(0, "0,8 1,9 2,10"))
+    after = host(cell(0, "0,8,16 1,9 2,10"))
+    held = plan(before, Usage(), asked(2, "thread", thread_policy=policy))
+    assert 0 in held.cpus
+    assert Usage().fits(before, held, policy) is None
+    assert Usage().fits(after, held, policy).code == "cores"
+    assert Usage().fits(after, held) is None, "who takes any threads does not mind"
+    elsewhere = Usage().with_claim("c", holding("0,8,16", after))
+    assert elsewhere.fits(after, plan(after, elsewhere, asked(2, "thread", thread_policy=policy)), policy) is None
+
+
 @pytest.mark.parametrize(("claim", "grade"), [
     pytest.param(holding("0", X), "thread", id="thread"),
     pytest.param(holding("0,8", X), "core", id="core-by-chance"),
