@@ -41,6 +41,8 @@ class ComputeNodeTracker:
         self._disks: dict[str, int] = {}
         self._generation = 0
         self._members: dict[str, str] = {}
+        self._guessed: set[str] = set()
+        """Those whose rows have lost their claims, where what is held for them is a guess."""
 
     @property
     def topology(self) -> HostTopology:
@@ -112,7 +114,7 @@ class ComputeNodeTracker:
             )
         with self._lock:
             self._members = {each.uuid: each.capsule_uuid for each in containers if each.capsule_uuid in held}
-            self._usage = usage
+            self._usage, self._guessed = usage, set()
             self._disks = {each.uuid: disk_promised(each) for each in containers if each.uuid in held}
 
     def recover_lost(self, containers: list[Container], runtime: Mapping[str, RuntimeState]) -> dict[str, Plan]:
@@ -137,13 +139,23 @@ class ComputeNodeTracker:
         return lost
 
     def recover(self, container: Container, state: RuntimeState) -> tuple[Plan, str | None]:
-        """Hold for ``container`` what its row has lost. Returns it, and why it is less than a row could say, if so."""
+        """Hold for ``container`` what its row has lost. Returns it, and why it is less than a row could say, if so.
+
+        What it holds here already is known better than from the runtime, unless that is where it is from.
+        """
         uuid = container.uuid
         with self._lock:
             held = self._usage.claim(uuid)
+            if held is not None and uuid not in self._guessed:
+                return held, None
             others = self._usage.without(_growth(uuid)).without(uuid)
             answer = lost_claims.recovered(self._topology, others, container, state)
-            plan = held or lost_claims.seen(self._topology, container, state) if isinstance(answer, str) else answer
+            if isinstance(answer, str):
+                plan = held or lost_claims.seen(self._topology, container, state)
+                self._guessed.add(uuid)
+            else:
+                plan = answer
+                self._guessed.discard(uuid)
             self._usage = Usage([*others, (uuid, plan)], overlapping=True)
             self._disks[uuid] = disk_promised(container)
         return plan, answer if isinstance(answer, str) else None
@@ -202,6 +214,7 @@ class ComputeNodeTracker:
         with self._lock:
             usage = self._usage.without(_growth(uuid))
             self._usage = usage if usage.claim(uuid) == plan else usage.without(uuid).with_claim(uuid, plan)
+            self._guessed.discard(uuid)
             if disk is not None:
                 self._disks[uuid] = disk
 
@@ -230,6 +243,7 @@ class ComputeNodeTracker:
         with self._lock:
             self._members = {member: capsule for member, capsule in self._members.items() if capsule != uuid}
             self._usage = self._usage.without(_growth(uuid)).without(uuid)
+            self._guessed.discard(uuid)
             self._disks.pop(uuid, None)
 
 

@@ -56,7 +56,10 @@ def recovered(topology: HostTopology, others: Usage, container: Container, state
     answer = resized(topology, others, placed, request, old.cpus)
     if isinstance(answer, Refusal):
         return f"the host could not give it that now ({answer.message})"
-    if answer.mems != old.mems or (request.dedicated and answer.cpus != old.cpus):
+    cpus = CpuSet(state.cpuset_cpus)
+    cells = tuple(cell.id for cell in topology.cells if cell.cpus & cpus)
+    same = answer.cpus == cpus if request.dedicated else answer.cpu_cells == cells
+    if answer.mems != old.mems or not same:
         return "what it asked for would be elsewhere"
     return answer
 

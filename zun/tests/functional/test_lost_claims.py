@@ -89,10 +89,12 @@ def test_a_row_that_is_emptied_meanwhile_gives_nothing_away(cloud, context):
     assert agent.tracker.usage.claim(lost.uuid).cells == held
     there = cloud.drivers["one"].runtime.objects[lost.uuid]
     there.cpuset_cpus = "0-2"
-    assert findings(cloud, context, repair=True)[0] == (lost.uuid, "drifted", "claim", False)
-    assert agent.tracker.usage.claim(lost.uuid).cells == held, "it is known better than from the runtime"
-    there.cpuset_cpus = "0-1"
-    assert findings(cloud, context, repair=True) == [(lost.uuid, "drifted", "claim", True)]
+    assert findings(cloud, context, repair=True) == [
+        (lost.uuid, "drifted", "claim", True),
+        (lost.uuid, "drifted", "config", True),
+    ], "it is known better than from the runtime"
+    assert db.get(lost.uuid)["cpuset"] == lost.cpuset
+    assert there.cpuset_cpus == "0-1"
     assert agent.tracker.usage.claim(lost.uuid).cells == held
     assert agent.tracker.disagreeing(Container.list_by_host(context, "one")) == set()
 

@@ -73,6 +73,13 @@ def test_what_is_not_certain_is_not_written(fields, there, others, reason):
     assert (held.cpus, held.mems) == (CpuSet(there.cpuset_cpus), CpuSet(there.cpuset_mems))
 
 
+def test_a_shared_one_on_two_cells_is_not_told_to_be_on_one():
+    """As one of which the first cell could not hold all when it came."""
+    row = container(cpu_policy="shared")
+    assert recovered(MACHINE, Usage(), row, state("0-3")).cpu_cells == (0,)
+    assert "would be elsewhere" in recovered(MACHINE, Usage(), row, state("0-7"))
+
+
 def test_cpus_that_are_offline_are_its_own_when_they_are_back():
     gone = without(MACHINE, CpuSet("1"))
     assert "CPUs 1 cannot stay" in recovered(gone, Usage(), container(), state())
