@@ -247,6 +247,8 @@ def _would_fit(nearest: PlacementRequest | None, wanted: PlacementRequest) -> st
     conditions = []
     if nearest.numa_nodes != 1 or wanted.numa_nodes != 1:
         conditions.append(f"on {nearest.numa_nodes} NUMA node{'s' * (nearest.numa_nodes > 1)}")
+    if parts := _parts(nearest, wanted):
+        conditions.append(f"with {parts}")
     if nearest.thread_policy != wanted.thread_policy:
         conditions.append(f"with thread policy {nearest.thread_policy}")
     if nearest.isolation != wanted.isolation:
@@ -258,6 +260,13 @@ def _would_fit(nearest: PlacementRequest | None, wanted: PlacementRequest) -> st
         conditions.append(f"with NUMA affinity {nearest.numa_affinity}")
     told = "".join(f" {condition}" for condition in conditions)
     return f" A request for {nearest.cpus:g} CPUs and {nearest.memory_mib} MiB{told} would fit now."
+
+
+def _parts(nearest: PlacementRequest, wanted: PlacementRequest) -> str:
+    """How the nearest request is parted among its nodes, where that is neither evenly nor as it was asked for."""
+    shapes = (("CPUs", nearest.numa_cpus, wanted.numa_cpus), ("MiB", nearest.numa_mem, wanted.numa_mem))
+    parts = [(unit, shape) for unit, shape, before in shapes if shape is not None and shape != before]
+    return " and ".join(" + ".join(f"{part:g}" for part in shape) + f" {unit}" for unit, shape in parts)
 
 
 def _first_reason(rejections: Sequence[Rejection]) -> str:

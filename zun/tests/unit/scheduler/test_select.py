@@ -300,6 +300,27 @@ def test_what_would_fit_on_other_conditions_says_on_which(state, wanted, conditi
     assert condition in told.partition("A request for")[2] or isinstance(selected([state], nearest), list)
 
 
+@pytest.mark.parametrize(
+    ("state", "placement", "amounts", "parts"),
+    [
+        pytest.param(full("h1", dedicated(3)), {"numa_cpus": (5, 1)}, (5, 64), "4 + 1 CPUs", id="cpus"),
+        pytest.param(
+            full("h1", dedicated(1, 4080), topology=machine(cores=5)),
+            {"numa_cpus": (5, 1), "numa_mem": (34, 30)},
+            (6, 50),
+            "34 + 16 MiB",
+            id="memory",
+        ),
+    ],
+)
+def test_what_would_fit_says_how_it_is_parted(state, placement, amounts, parts):
+    """Evenly it would not fit."""
+    told = message([state], spec(6, placement=placement))
+    cpus, memory = amounts
+    assert f"A request for {cpus} CPUs and {memory} MiB on 2 NUMA nodes with {parts} would fit now." in told
+    assert isinstance(selected([state], spec(cpus, memory, placement={"numa_nodes": 2})), NoValidHost)
+
+
 def test_only_so_many_hosts_are_asked_what_would_have_fitted():
     hosts = [full(f"h{number:04}", *[dedicated(1)] * 8) for number in range(NEAREST_MISS_HOSTS)]
     assert "best is cell 0 with 0" in message([*hosts, host("z")], spec(5))
