@@ -91,7 +91,7 @@ def _planned(
     here = replace(topology, cells=cells)
     here = replace(here, pool_beyond=topology.pool_cpus - here.cpus)
     if old.dedicated or not request.dedicated:  # shared memory may be promised twice: dedicated is taken anew
-        here = _with_its_memory(here, others, old)
+        here = _with_its_memory(here, others, old, overcommit=not request.dedicated)
     if not request.dedicated:
         return plan(_with_its_demand(here, others, old), others, request)
     if not old.dedicated:
@@ -123,8 +123,11 @@ def _whole_cores(here: HostTopology, old: Plan) -> CpuSet:
     return union((old.cpus, *(core for core in cores if core & old.cpus and core <= held)))
 
 
-def _with_its_memory(here: HostTopology, others: Usage, old: Plan) -> HostTopology:
-    """``here`` with no less memory on any cell than ``old`` has there beside the others."""
+def _with_its_memory(here: HostTopology, others: Usage, old: Plan, *, overcommit: bool) -> HostTopology:
+    """``here`` with no less memory on any cell than ``old`` has there beside the others, and not a MiB more.
+
+    What may be promised of it ``overcommit``ted it has: whole MiB do not divide by every ratio.
+    """
     view, cells, reserved = view_of(here), [], dict(here.reserved_memory_mib)
     for cell in here.cells:
         share, pages = old.cells.get(cell.id, CellShare()), dict(cell.pages)
@@ -132,15 +135,14 @@ def _with_its_memory(here: HostTopology, others: Usage, old: Plan) -> HostTopolo
             lacking = count - others.free_memory(view, cell.id, size, overcommit=False)
             pages[size] = pages.get(size, 0) + max(0, lacking)
         held = 0 if share.pages else share.memory_mib
-        lacking = max(0, held - others.free_memory(view, cell.id, None, overcommit=not old.dedicated))
-        if not old.dedicated:
-            lacking = ceil(lacking / view.ram_ratio)
-        if lacking or pages != cell.pages:
-            cell = replace(cell, pages=pages)
-            # It is the rest of the cell that is reserved; less than nothing where the cell has too little.
-            reserved[cell.id] = cell.small_mib - view.small_mib[cell.id] - lacking
+        lacking = max(0, held - others.free_memory(view, cell.id, None, overcommit=overcommit))
+        most = int(view.small_mib[cell.id] * (view.ram_ratio if overcommit else 1))
+        cell = replace(cell, pages=pages)
+        # It is the rest of the cell that is reserved; less than nothing where the cell has too little.
+        reserved[cell.id] = cell.small_mib - most - lacking
         cells.append(cell)
-    return replace(here, cells=tuple(cells), reserved_memory_mib=reserved)
+    ratio = 1.0 if overcommit else here.ram_allocation_ratio
+    return replace(here, cells=tuple(cells), reserved_memory_mib=reserved, ram_allocation_ratio=ratio)
 
 
 def _with_its_demand(here: HostTopology, others: Usage, old: Plan) -> HostTopology:

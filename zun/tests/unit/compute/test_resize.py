@@ -439,6 +439,16 @@ def test_what_does_not_fit_beside_the_others_is_refused(others, old, request_, r
     assert answer.message == reason
 
 
+@pytest.mark.parametrize("ratio", [0.8, 1.0, 1.5, 16.0])
+def test_of_memory_that_is_promised_too_often_a_shared_one_has_what_it_has_and_no_more(ratio):
+    topology = replace(MACHINE, ram_allocation_ratio=ratio)
+    most = int(1024 * ratio)
+    others = Usage({"other": shared(memory=most - 64 + 7)})
+    answer = resized(topology, others, shared(), PlacementRequest(1, 64, "shared"))
+    assert answer.memory_mib == 64
+    assert isinstance(resized(topology, others, shared(), PlacementRequest(1, 65, "shared")), Refusal)
+
+
 @st.composite
 def resizes(draw, *, plain=False):
     """A host, what its other containers hold, and one container's plan before and after."""
