@@ -76,7 +76,7 @@ class Reconciler:
                     state.memory,
                 )
                 with logged("move back", container.uuid):
-                    self._pool.change(container, plan, cpu=container.cpu, memory=container.memory)
+                    self._pool.change(container, plan, cpu=container.cpu, memory=container.memory, back=True)
         for container, plan in held:
             if not plan.dedicated:
                 with logged("bring to the shared pool", container.uuid):

@@ -187,9 +187,12 @@ class SharedPool:
                 self._members[uuid] = Member(container, plan, cpus)
 
     def _cpus_back(self, uuid: str, plan: Plan, member: Member | None) -> CpuSet:
-        """As ``cpus_for``, without asking others to leave. Where the host has no pool, a member stays where it was."""
+        """As ``cpus_for``, without asking others to leave. Where the host has no pool, a member stays where it was.
+
+        Runtimes refuse CPUs that are offline, and a dedicated one must not stay on others': it goes back to the rest.
+        """
         if plan.dedicated:
-            return plan.cpus
+            return plan.cpus & self._tracker.topology.cpus or plan.cpus
         others = self._tracker.others(uuid)
         stays = NO_CPUS if member is None else member.cpus - others.held_cpus
         return pool_of(self._tracker.topology, others, plan) or stays or self.cpus_for(uuid, plan)

@@ -8,6 +8,7 @@ from zun.db import containers as db
 from zun.objects import Container
 from zun.objects.placement import held_plan
 from zun.tests.fixtures import wait_for
+from zun.tests.functional.cloud import without
 from zun.topology import CpuSet
 
 TWO = {"cpu_policy": "dedicated", "cpu": 2.0}
@@ -70,6 +71,24 @@ def test_a_resize_that_a_restart_cut_off_has_not_been(cloud, context, policy, cp
     cloud.stop_agent("one")
     cloud.start_agent("one")
     assert driver.updates == []
+
+
+def test_where_one_of_its_cpus_is_offline_it_leaves_those_of_others_as_well(cloud, context):
+    """Docker refuses a list with CPUs that are offline, so that it would stay where the resize had brought it."""
+    container = cloud.run(context, cpu_policy="dedicated", cpu=2.0)
+    cloud.stop_agent("one")
+    cloud.drivers["one"].update(container, cpuset_cpus="0-3")
+    whole = cloud.machines["one"]
+    cloud.machines["one"] = without(whole, CpuSet("1"))
+    cloud.drivers["one"]._cpus = cloud.machines["one"].cpus
+    cloud.start_agent("one")
+    assert held_plan(db.get(container.uuid)).cpus == CpuSet("0-1")
+    assert cloud.drivers["one"].show(container).cpuset_cpus == "0"
+    cloud.stop_agent("one")
+    cloud.machines["one"] = whole
+    cloud.drivers["one"]._cpus = whole.cpus
+    cloud.start_agent("one")
+    assert cloud.drivers["one"].show(container).cpuset_cpus == "0-1"
 
 
 def test_a_resize_after_that(cloud, context, lose):
