@@ -136,6 +136,8 @@ def _with_its_memory(here: HostTopology, others: Usage, old: Plan, *, overcommit
             pages[size] = pages.get(size, 0) + max(0, lacking)
         held = 0 if share.pages else share.memory_mib
         lacking = max(0, held - others.free_memory(view, cell.id, None, overcommit=overcommit))
+        if cell.id not in view.with_memory:  # no runtime takes it for a memory node any more
+            lacking = 0
         most = int(view.small_mib[cell.id] * (view.ram_ratio if overcommit else 1))
         cell = replace(cell, pages=pages)
         # It is the rest of the cell that is reserved; less than nothing where the cell has too little.

@@ -449,6 +449,14 @@ def test_of_memory_that_is_promised_too_often_a_shared_one_has_what_it_has_and_n
     assert isinstance(resized(topology, others, shared(), PlacementRequest(1, 65, "shared")), Refusal)
 
 
+@pytest.mark.parametrize("held", [dedicated(), shared()])
+def test_a_node_that_has_lost_all_its_memory_gives_none(held):
+    """Docker would refuse it, and to go back to it as well."""
+    topology = replace(MACHINE, cells=(replace(MACHINE.cell(0), memory_mib=0), MACHINE.cell(1)))
+    answer = resized(topology, Usage(), held, PlacementRequest(1, 64, held.cpu_policy))
+    assert isinstance(answer, Refusal) and answer.code == "memory"
+
+
 @st.composite
 def resizes(draw, *, plain=False):
     """A host, what its other containers hold, and one container's plan before and after."""
