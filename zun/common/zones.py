@@ -12,5 +12,11 @@ def zone_of(hostname: str, own: str | None, aggregates: Iterable[Mapping[str, An
 
     ``aggregates`` are rows. Those of one host never name two zones: the query module sees to that.
     """
-    named = (each["metadata"].get(KEY) for each in aggregates if hostname in each["hosts"])
-    return next((zone for zone in named if zone), own)
+    zones = (named(each["metadata"]) for each in aggregates if hostname in each["hosts"])
+    return next((zone for zone in zones if zone), own)
+
+
+def named(metadata: Mapping[str, Any]) -> str | None:
+    """The zone that an aggregate names. What is no text, written by hand, is none."""
+    zone = metadata.get(KEY)
+    return zone if isinstance(zone, str) else None

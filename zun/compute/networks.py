@@ -17,6 +17,7 @@ from oslo_utils import uuidutils
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.locks import KeyedLocks
+from zun.common.published import published_ports
 from zun.container.driver import Plug
 from zun.network.driver import NetworkDriver
 from zun.objects import Container, NetworkPort
@@ -84,12 +85,21 @@ class Networks:
         ports: dict[str, list[NetworkPort]] = {}
         for port in NetworkPort.list_by_host(context, self._hostname):
             ports.setdefault(port.container_uuid, []).append(port)
-        return {
-            each.uuid
-            for each in containers
-            if any(port.leaving for port in ports.get(each.uuid, ()))
-            or (each.addresses or {}) != settled(each, ports.get(each.uuid, ()))
-        }
+        found = set()
+        for each in containers:
+            mine = ports.get(each.uuid, ())
+            try:
+                if any(port.leaving for port in mine) or (each.addresses or {}) != settled(each, mine):
+                    found.add(each.uuid)
+            except (KeyError, TypeError, ValueError) as exc:  # written by hand; the other containers are not to wait
+                LOG.error(
+                    "The subnets of a network of container %s cannot be read (%r): %s. Write them into its row again, "
+                    "or delete it.",
+                    each.uuid,
+                    exc,
+                    ", ".join(port.network_uuid for port in mine),
+                )
+        return found
 
     def left(self, context: RequestContext, networks: Collection[str]) -> None:
         """Containers left these networks: take those off this host that nobody here needs any more.
@@ -123,9 +133,9 @@ class Networks:
             return
         with self._publishing:
             taken = {
-                where.get("host_port")
+                where["host_port"]
                 for each in Container.list_by_host(context, self._hostname)
-                for where in (each.exposed_ports or {}).values()
+                for where in published_ports(each.exposed_ports).values()
             }
             chosen = {port: self._choose(port.partition("/")[2], taken) for port in missing}
             container.exposed_ports = {**exposed, **chosen}

@@ -7,7 +7,6 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple, Unpack
 
-import orjson
 import sqlalchemy as sa
 from oslo_utils import timeutils
 
@@ -160,16 +159,16 @@ def page(
         )
         for found in session.columns(connection, statement):
             for name in names:
-                read = _reader(table.c[name].type, name in unread)
+                read = _reader(table.c[name].type, name in unread, connection.dialect)
                 if read is not None:
                     found[name] = [None if value is None else read(value) for value in found[name]]
             yield found
 
 
-def _reader(kind: sa.types.TypeEngine[Any], unread: bool) -> Callable[[Any], Any] | None:
+def _reader(kind: sa.types.TypeEngine[Any], unread: bool, dialect: sa.Dialect) -> Callable[[Any], Any] | None:
     """What makes values of what ``models.unread`` selects, if they are none yet."""
-    if isinstance(kind, sa.JSON):
-        return orjson.Fragment if unread else models.Json.read
+    if isinstance(kind, models.Json):
+        return kind.passing_on(dialect) if unread else kind.read
     if isinstance(kind, sa.DateTime):
         return models.time_as_text if unread else datetime.datetime.fromisoformat
     return bool if isinstance(kind, sa.Boolean) else None

@@ -38,40 +38,100 @@ Prose = sa.Text().with_variant(mysql.MEDIUMTEXT(charset="utf8mb4"), "mysql", "ma
 Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
 
 
-class _Json(mysql.JSON, sqlite.JSON):
-    """JSON whose values are read with one call each; SQLAlchemy's own way makes three, which a page feels.
+class Json(mysql.JSON, sqlite.JSON):
+    """JSON of one kind, that of ``empty``, read with one call each; SQLAlchemy's own way makes three, which a page
+    feels. ``column`` (TABLE.COLUMN) is for the log.
 
     It descends from both dialects' types because SQLAlchemy would otherwise use those instead.
     """
 
     cache_ok = True
 
+    def __init__(self, column: str, empty: dict[str, Any] | list[Any]) -> None:
+        super().__init__(none_as_null=True)
+        self.column = column
+        self._empty = empty
+        self._kind = type(empty)
+
     def adapt(self, cls: Any, **kw: Any) -> Any:
         """SQLAlchemy asks this for the dialect's own type: SQLite's is no ancestor of ours, and would be used."""
-        return super().adapt(type(self) if issubclass(cls, sqlite.JSON) else cls, **kw)
+        return type(self)(self.column, self._empty) if issubclass(cls, sqlite.JSON) else super().adapt(cls, **kw)
 
-    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Callable[[Any], Any] | None:
-        if dialect.name == "postgresql":  # its driver has read them
-            return super().result_processor(dialect, coltype)
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Callable[[Any], Any]:
         return self.read
 
-    @staticmethod
-    def read(value: Any) -> Any:
+    def read(self, value: Any) -> Any:
+        """The value of a text. What somebody wrote by hand must not hide the other rows: where it is no JSON, which
+        SQLite alone takes, or JSON of another kind, it counts as empty, and not as nothing.
+        """
+        if value is None:
+            return None
         try:
-            return None if value is None else orjson.loads(value)
-        except orjson.JSONDecodeError as exc:  # SQLite alone takes such a text: one row must not hide the others
-            return _unreadable(str(value), str(exc))
+            found = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            return self._unreadable(value)
+        return self.checked(found)
+
+    def checked(self, found: Any) -> Any:
+        """``found`` if it is of the right kind, else what it counts as."""
+        return found if isinstance(found, self._kind) else self._unreadable(found)
+
+    def passing_on(self, dialect: sa.Dialect) -> Callable[[Any], Any]:
+        """What gives a text as it is, to be written to an answer; where it is not what it should be, as ``read``.
+
+        One text that is no JSON would make the whole answer none. Servers have none such, so that a look at how it
+        begins is enough.
+        """
+        begin = "{" if self._kind is dict else "["
+
+        def begins_well(text: str) -> Any:
+            return orjson.Fragment(text) if text.startswith(begin) else self.read(text)
+
+        return self._if_whole if dialect.name == "sqlite" else begins_well
+
+    def _if_whole(self, text: Any) -> Any:
+        try:
+            if isinstance(orjson.loads(text), self._kind):
+                return orjson.Fragment(text)
+        except orjson.JSONDecodeError:
+            pass
+        return self.read(text)
+
+    def _unreadable(self, value: Any) -> Any:
+        _tell(self.column, "object" if self._kind is dict else "array", str(value))
+        return self._empty
+
+
+class _ReadJson(sa.types.TypeDecorator[Any]):
+    """``Json`` where the driver has read it."""
+
+    impl = sa.JSON
+    cache_ok = True
+
+    def __init__(self, column: str, empty: dict[str, Any] | list[Any], nullable: bool) -> None:
+        super().__init__(none_as_null=True)
+        self.column = column
+        self.nullable = nullable
+        self._json = Json(column, empty)
+
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> Any:
+        return None if value is None and self.nullable else self._json.checked(value)
 
 
 @functools.lru_cache(maxsize=100)
-def _unreadable(text: str, reason: str) -> dict[str, Any]:
-    """Something empty, and not nothing, for JSON that somebody wrote by hand. It is told of once."""
+def _tell(column: str, kind: str, text: str) -> None:
+    """Of each value once. It may be a secret."""
+    table, _, name = column.partition(".")
     LOG.error(
-        "A value in the database is no JSON (%s) and counts as empty. Find its row, and write it anew: "
-        "SELECT uuid FROM containers WHERE NOT json_valid(cpuset), and so on for each column of JSON.",
-        reason,
+        "A value of %s in the database is no JSON %s and counts as empty. Find its row, and write it anew, or delete "
+        "what it is of: SELECT * FROM %s WHERE %s (PostgreSQL: WHERE json_typeof(%s) <> '%s')",
+        column,
+        kind,
+        table,
+        f"NOT json_valid({name}) OR json_type({name}) <> '{kind}'",
+        name,
+        kind,
     )
-    return {}
 
 
 class _AsText(sa.types.TypeDecorator[str]):
@@ -108,7 +168,13 @@ def time_as_text(written: str) -> str:
     return (written if len(written) == _SECONDS else written.ljust(_MICROSECONDS, "0")).removesuffix(".000000")
 
 
-Json = _Json(none_as_null=True)
+def _json(column: str, empty: dict[str, Any] | list[Any] | None = None, *, nullable: bool = True) -> sa.Column[Any]:
+    """A column of objects, or of what ``empty`` is one of: what a value counts as that is none."""
+    empty = {} if empty is None else empty
+    kind = Json(column, empty).with_variant(_ReadJson(column, empty, nullable), "postgresql")
+    return sa.Column(column.partition(".")[2], kind, nullable=nullable)
+
+
 Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite counts up only INTEGER keys
 
 containers = sa.Table(
@@ -133,29 +199,29 @@ containers = sa.Table(
     sa.Column("memory", sa.BigInteger, nullable=False),  # MiB
     sa.Column("disk", sa.Integer, nullable=False, default=0),  # GiB
     sa.Column("volume_disk", sa.Integer, nullable=False, default=0, server_default="0"),  # GiB, of local mounts
-    sa.Column("placement", Json, nullable=False),  # the NUMA fields of the request
-    sa.Column("request", Json, nullable=False),  # how to schedule it: run, hints, availability_zone, host
+    _json("containers.placement", nullable=False),  # the NUMA fields of the request
+    _json("containers.request", nullable=False),  # how to schedule it: run, hints, availability_zone, host
     sa.Column("group_uuid", text(36)),
-    sa.Column("command", Json),
-    sa.Column("entrypoint", Json),
+    _json("containers.command", []),
+    _json("containers.entrypoint", []),
     sa.Column("workdir", text(255)),
-    sa.Column("environment", Json),
-    sa.Column("labels", Json),
-    sa.Column("annotations", Json),
+    _json("containers.environment"),
+    _json("containers.labels"),
+    _json("containers.annotations"),
     sa.Column("hostname", text(255)),
-    sa.Column("restart_policy", Json),
+    _json("containers.restart_policy"),
     sa.Column("interactive", sa.Boolean, nullable=False, default=False),
     sa.Column("tty", sa.Boolean, nullable=False, default=False),
     sa.Column("auto_remove", sa.Boolean, nullable=False, default=False),
     sa.Column("auto_heal", sa.Boolean, nullable=False, default=False),
     sa.Column("privileged", sa.Boolean, nullable=False, default=False),
-    sa.Column("healthcheck", Json),
+    _json("containers.healthcheck"),
     sa.Column("runtime", text(255)),
-    sa.Column("security_groups", Json),
-    sa.Column("exposed_ports", Json),
-    sa.Column("addresses", Json),
-    sa.Column("ports", Json),
-    sa.Column("mounts", Json),
+    _json("containers.security_groups", []),
+    _json("containers.exposed_ports"),
+    _json("containers.addresses"),
+    _json("containers.ports", []),
+    _json("containers.mounts", [{}]),  # a mount that is none: nothing is made without what it mounted
     # what became of it
     sa.Column("status", text(20), nullable=False),
     sa.Column("status_reason", Prose),
@@ -167,7 +233,7 @@ containers = sa.Table(
     sa.Column("exit_code", sa.Integer),
     # the claim: a container holds resources of `host` while `cpuset` is set
     sa.Column("host", text(255)),
-    sa.Column("cpuset", Json),
+    _json("containers.cpuset"),
     sa.Index("ix_containers_project_id_name", "project_id", "name"),
     # a page in the order of ids, and all that quotas add up, without looking at a row
     sa.Index("ix_containers_project_id_id", "project_id", "id", "kind", "cpu", "memory", "disk", "volume_disk"),
@@ -189,7 +255,7 @@ container_groups = sa.Table(
     sa.Column("created_at", Time, nullable=False),
     sa.Column("updated_at", Time),
     sa.Column("policy", text(32), nullable=False),
-    sa.Column("rules", Json, nullable=False),  # max_per_host
+    _json("container_groups.rules", nullable=False),  # max_per_host
     sa.UniqueConstraint("project_id", "name"),
 )
 
@@ -213,8 +279,8 @@ aggregates = sa.Table(
     sa.Column("name", text(255), nullable=False, unique=True),
     sa.Column("created_at", Time, nullable=False),
     sa.Column("updated_at", Time),
-    sa.Column("metadata", Json, nullable=False),  # texts by name; availability_zone among them
-    sa.Column("hosts", Json, nullable=False),  # names, sorted
+    _json("aggregates.metadata", nullable=False),  # texts by name; availability_zone among them
+    _json("aggregates.hosts", [], nullable=False),  # names, sorted
 )
 
 # Beside the containers and not in their rows: it is large, and only who asks for it reads it.
@@ -223,7 +289,7 @@ explanations = sa.Table(
     metadata,
     sa.Column("container_uuid", text(36), primary_key=True),
     sa.Column("created_at", Time, nullable=False),
-    sa.Column("record", Json, nullable=False),
+    _json("explanations.record", nullable=False),
 )
 
 compute_nodes = sa.Table(
@@ -235,7 +301,7 @@ compute_nodes = sa.Table(
     sa.Column("created_at", Time, nullable=False),
     sa.Column("updated_at", Time),
     sa.Column("generation", sa.BigInteger, nullable=False, default=0),
-    sa.Column("topology", Json, nullable=False),
+    _json("compute_nodes.topology", nullable=False),
     sa.Column("cpus", sa.Integer, nullable=False),
     sa.Column("mem_total", sa.BigInteger, nullable=False),  # MiB
     sa.Column("disk_total", sa.Integer, nullable=False),  # GiB
@@ -243,8 +309,8 @@ compute_nodes = sa.Table(
     sa.Column("disk_allocation_ratio", sa.Double, nullable=False),
     sa.Column("enable_cpu_pinning", sa.Boolean, nullable=False),
     sa.Column("availability_zone", text(255)),
-    sa.Column("labels", Json, nullable=False),
-    sa.Column("runtimes", Json, nullable=False),
+    _json("compute_nodes.labels", nullable=False),
+    _json("compute_nodes.runtimes", [], nullable=False),
     sa.Column("architecture", text(32)),
     sa.Column("os_type", text(32)),
     sa.Column("os", text(255)),
@@ -406,7 +472,7 @@ networks = sa.Table(
     sa.Column("user_id", text(255)),
     sa.Column("name", text(255)),
     sa.Column("shared", sa.Boolean, nullable=False, default=False),
-    sa.Column("subnets", Json, nullable=False),  # uuid, cidr, gateway of each
+    _json("networks.subnets", [], nullable=False),  # uuid, cidr, gateway of each
     sa.Column("created_at", Time, nullable=False),
     sa.Column("updated_at", Time),
     sa.Index("ix_networks_project_id", "project_id"),

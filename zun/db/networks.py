@@ -5,6 +5,7 @@ Networks are made and removed one after the other in the whole cloud, so that no
 """
 
 import ipaddress
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
@@ -15,6 +16,8 @@ from zun.common import exceptions, subnets
 from zun.common.context import RequestContext
 from zun.common.subnets import Pool
 from zun.db import idents, models, paging, quotas, session
+
+LOG = logging.getLogger(__name__)
 
 table = models.networks
 _ports = models.network_ports
@@ -50,7 +53,8 @@ def insert(values: Mapping[str, Any], wanted: Sequence[Mapping[str, str]], pool:
     quotas.make_chargeable(_LOCK)
     with session.writer() as connection:
         quotas.lock(connection, _LOCK)
-        used = [each["cidr"] for row in session.rows(connection, sa.select(table.c.subnets)) for each in row["subnets"]]
+        kept = session.rows(connection, sa.select(table.c.uuid, table.c.subnets))
+        used = [cidr for row in kept for cidr in _cidrs(row)]
         given = list(wanted) or [_from(pool, used)]
         for each in given:
             other = subnets.overlapping(ipaddress.ip_network(each["cidr"]), used)
@@ -61,6 +65,20 @@ def insert(values: Mapping[str, Any], wanted: Sequence[Mapping[str, str]], pool:
                 )
         made = [{"uuid": uuidutils.generate_uuid(), **each} for each in given]
         return session.add(connection, table, {**values, "subnets": made})
+
+
+def _cidrs(row: session.Row) -> list[str]:
+    """The blocks of a network's subnets. One that nobody can read, written by hand, keeps nobody from having others."""
+    try:
+        return [str(ipaddress.ip_network(each["cidr"])) for each in row["subnets"]]
+    except (KeyError, TypeError, ValueError) as exc:
+        LOG.error(
+            "The subnets of network %s cannot be read (%r), so that others may get the same addresses. Write them "
+            "into its row again, or delete it.",
+            row["uuid"],
+            exc,
+        )
+        return []
 
 
 def _from(pool: Pool, used: Sequence[str]) -> dict[str, str]:

@@ -211,7 +211,7 @@ class SchedulerEndpoint:
     ) -> None:
         try:
             spec = RequestSpec.of(container, tried, group=_group(container))
-        except ValueError as exc:  # a row that no version of this code wrote
+        except (AttributeError, TypeError, ValueError) as exc:  # a row that no version of this code wrote
             message = f"The request cannot be understood: {exc}. Delete it and create it again."
             self._fail(context, container, explain.Explanation(message, {}))
             return

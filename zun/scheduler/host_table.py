@@ -325,8 +325,8 @@ class HostTable:
             disk_allocation_ratio=node["disk_allocation_ratio"],
             enable_cpu_pinning=node["enable_cpu_pinning"],
             availability_zone=self._zone(name, mine),
-            labels=node["labels"],
-            runtimes=tuple(node["runtimes"]),
+            labels=_texts(node["labels"]),
+            runtimes=tuple(each for each in node["runtimes"] if isinstance(each, str)),
             architecture=node["architecture"],
             os_type=node["os_type"],
             aggregates=mine,
@@ -349,8 +349,8 @@ class HostTable:
         self._aggregates = rows
         found: dict[str, tuple[Aggregate, ...]] = {}
         for row in rows:
-            aggregate = Aggregate(row["uuid"], row["name"], dict(row["metadata"]))
-            for name in row["hosts"]:
+            aggregate = Aggregate(row["uuid"], row["name"], _texts(row["metadata"]))
+            for name in (each for each in row["hosts"] if isinstance(each, str)):
                 found[name] = (*found.get(name, ()), aggregate)
         self._in_aggregates = found
         for state in self._hosts[:]:
@@ -406,6 +406,11 @@ class HostTable:
     def _drop_old_bookings(self) -> None:
         for uuid in self._bookings.late():
             self._unbook(uuid)
+
+
+def _texts(record: Mapping[str, Any]) -> dict[str, str]:
+    """What a row says in texts. Anything else was written by hand, and would stop the look at all the hosts."""
+    return {key: value for key, value in record.items() if isinstance(value, str)}
 
 
 def _settle() -> None:

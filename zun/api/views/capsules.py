@@ -9,6 +9,7 @@ from zun.api import microversion
 from zun.api.microversion import Version, v1
 from zun.api.views import containers, links, times
 from zun.common.kinds import Kind
+from zun.common.published import published_ports
 
 NOUN = "capsules"
 _RENAMED = v1(32)
@@ -90,7 +91,7 @@ def show(
         shown["cpu_policy"] = row["cpu_policy"]
         shown.update(containers.placement(row))  # type: ignore[typeddict-item]  # a part of a Capsule
     if version >= microversion.NETWORKS:
-        shown["published_ports"] = containers.published_ports(row["exposed_ports"])
+        shown["published_ports"] = published_ports(row["exposed_ports"])
     return shown
 
 

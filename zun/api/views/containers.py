@@ -10,6 +10,7 @@ from zun.api import microversion
 from zun.api.microversion import Version
 from zun.api.views import links, times
 from zun.api.views.status_detail import status_detail
+from zun.common.published import published_ports
 
 NOUN = "containers"
 
@@ -216,11 +217,6 @@ def placement(row: Mapping[str, Any]) -> Placement:
     return cast(
         Placement, {**{name: asked.get(name) for name in _ASKED}, **{name: held.get(name) for name in _HELD}}
     )
-
-
-def published_ports(exposed: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Exposed port -> where on its host it is reached, of those that are published."""
-    return {port: where for port, where in (exposed or {}).items() if where.get("host_port")}
 
 
 def networks(addresses: Mapping[str, Any], version: Version) -> list[dict[str, Any]]:

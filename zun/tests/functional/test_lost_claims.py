@@ -162,23 +162,26 @@ def test_what_cannot_be_read_and_is_nowhere_holds_nothing(cloud, context, caplog
     assert "holds nothing. Next: delete it, and create it anew" in line
 
 
+@pytest.mark.parametrize("value", ["{}: no JSON", '"JSON of another kind: {}"'], ids=["none", "another"])
 @pytest.mark.parametrize("column", [each.name for each in models.containers.c if isinstance(each.type, sa.JSON)])
-def test_no_value_that_is_no_json_keeps_an_agent_from_starting(cloud, context, caplog, column):
+def test_no_value_of_one_container_keeps_others_from_being_served(cloud, context, caplog, column, value):
     damaged, other = cloud.run(context, **TWO), cloud.run(context, **TWO)
-    by_hand(damaged.uuid, column, f"{column}: no JSON")
+    by_hand(damaged.uuid, column, value.format(column))
     agent = restart(cloud)
-    assert caplog.text.count("A value in the database is no JSON") == 1
+    assert caplog.text.count(f"A value of containers.{column} in the database is no JSON") == 1
     assert agent.tracker.usage.held_cpus == CpuSet("0-3")
+    agent._sync_all()
     cloud.compute_api.stop(context, other)
     assert wait_for(lambda: db.get(other.uuid)["status"] == "Stopped")
     cloud.compute_api.delete(context, damaged, force=True)
     cloud.gone(damaged)
 
 
-def test_mounts_that_cannot_be_read_are_not_left_out(cloud, context, caplog):
+@pytest.mark.parametrize("value", ['["x"]', '{"x": 1}', "5", "no JSON"])
+def test_mounts_that_cannot_be_read_are_not_left_out(cloud, context, caplog, value):
     """The container starts and goes as it is. It is not made anew without them."""
     damaged = cloud.run(context, **TWO)
-    by_hand(damaged.uuid, "mounts", '["x"]')
+    by_hand(damaged.uuid, "mounts", value)
     restart(cloud)
     assert f"What container {damaged.uuid} mounts cannot be read in its row. Delete it" in caplog.text
     cloud.compute_api.rebuild(context, damaged)

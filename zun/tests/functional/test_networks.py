@@ -4,13 +4,14 @@
 import functools
 
 import pytest
+import sqlalchemy as sa
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.subnets import Pool
 from zun.db import container_actions as db_actions
 from zun.db import containers as db_containers
-from zun.db import network_ports, networks
+from zun.db import network_ports, networks, session
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.cloud import Cloud, machine
 
@@ -255,3 +256,34 @@ def test_two_hosts_make_the_same_network_when_they_need_it(database, context):
         cloud.gone(here)
         wait_for(lambda: cloud.networks["one"].present() == set())
         assert cloud.networks["two"].present() == {net}
+
+
+def by_hand(table, column, value, uuid):
+    with session.writer() as connection:
+        change = sa.text(f"UPDATE {table} SET {column} = :value WHERE uuid = :uuid")
+        connection.execute(change, {"value": value, "uuid": uuid})
+
+
+@pytest.mark.parametrize("where", ["5", "null", "[]", '{"host_port": [30000]}'])
+def test_ports_that_somebody_wrote_by_hand_are_nobody_s(cloud, context, where):
+    damaged = run(cloud, context, exposed_ports={"80/tcp": {}})
+    by_hand("containers", "exposed_ports", f'{{"80/tcp": {where}}}', damaged.uuid)
+    other = run(cloud, context, exposed_ports={"80/tcp": {}})
+    assert other.status == "Running" and other.exposed_ports["80/tcp"]["host_port"]
+
+
+@pytest.mark.parametrize("subnets", ["5", "[5]", "[{}]", '[{"cidr": "x"}]'])
+def test_subnets_that_somebody_wrote_by_hand_stop_neither_new_networks_nor_comparisons(
+    cloud, context, caplog, subnets
+):
+    damaged, whole = network("damaged"), network("whole")
+    bad, good = run(cloud, context, damaged), run(cloud, context, whole)
+    by_hand("networks", "subnets", subnets, damaged)
+    if subnets != "5":
+        assert network("another") and f"The subnets of network {damaged} cannot be read" in caplog.text
+    right = db_containers.get(good.uuid)["addresses"]
+    db_containers.update(good.uuid, {"addresses": {}})
+    cloud.agents["one"]._sync_all()
+    wait_for(lambda: db_containers.get(good.uuid)["addresses"] == right)
+    if subnets != "5":
+        assert f"The subnets of a network of container {bad.uuid} cannot be read" in caplog.text

@@ -42,4 +42,4 @@ def _zones(default: str) -> set[str]:
     """Zones with a service, and zones that an aggregate names, with hosts or not. ``default`` is for who has none."""
     aggregates = db_aggregates.all_aggregates()
     used = {zones.zone_of(row["host"], row[_KEY], aggregates) or default for row in db.all_services()}
-    return used | {zone for row in aggregates if (zone := row["metadata"].get(zones.KEY))}
+    return used | {zone for row in aggregates if (zone := zones.named(row["metadata"]))}

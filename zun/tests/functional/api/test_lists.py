@@ -2,7 +2,13 @@
 """What all lists have in common: the parameters that choose a page, and no others than they know."""
 
 import pytest
+import sqlalchemy as sa
 
+from zun.api import microversion
+from zun.db import aggregates, models, session
+from zun.tests.functional.api.test_capsules import TEMPLATE
+
+BY_HAND = ["no JSON", "5", '"x"', "true", "null", "[5]", '{"x": 5}', '{"80/tcp": {"host_port": [1]}}']
 PAGED = (
     "aggregates", "availability_zones", "capsules", "containers", "groups", "hosts", "images", "networks", "registries",
 )
@@ -46,3 +52,32 @@ def test_the_form_comes_before_the_policy(api, noun):
     api = api.at("latest")
     assert api.get(f"/v1/{noun}?colour=red").refusal == (400, "invalid-value")
     assert api.get(f"/v1/{noun}").refusal == (403, "policy-not-authorized")
+
+
+@pytest.mark.parametrize("value", BY_HAND)
+@pytest.mark.parametrize("column", [each.name for each in models.containers.c if isinstance(each.type, sa.JSON)])
+def test_a_value_that_somebody_wrote_by_hand_hides_no_other_row(admin_api, placed, column, value):
+    damaged, whole = placed(project_id="admin"), placed(project_id="admin")
+    capsules = [admin_api.post("/v1/capsules", {"template": TEMPLATE}).json["uuid"] for _ in range(2)]
+    with session.writer() as connection:
+        change = sa.text(f"UPDATE containers SET {column} = :value WHERE uuid IN (:one, :two) OR capsule_uuid = :two")
+        connection.execute(change, {"value": value, "one": damaged.uuid, "two": capsules[0]})
+    for version in ("1.1", str(microversion.MAX)):
+        asked = admin_api.at(version)
+        listed = [each["uuid"] for each in asked.get("/v1/containers").json["containers"]]
+        assert listed == [damaged.uuid, whole.uuid]
+        assert [each["uuid"] for each in asked.get("/v1/capsules").json["capsules"]] == capsules
+        assert asked.get(f"/v1/containers/{damaged.uuid}").json["uuid"] == damaged.uuid
+        assert asked.get(f"/v1/capsules/{capsules[0]}").json["uuid"] == capsules[0]
+
+
+@pytest.mark.parametrize("value", ["no JSON", "5", "null", "[[1]]", '{"availability_zone": [1]}'])
+@pytest.mark.parametrize("column", ["metadata", "hosts"])
+def test_an_aggregate_that_somebody_wrote_by_hand_hides_no_zone(admin_api, host_row, column, value):
+    made = [aggregates.insert(name, {"availability_zone": "west"})["uuid"] for name in ("damaged", "whole")]
+    with session.writer() as connection:
+        change = sa.text(f"UPDATE aggregates SET {column} = :value WHERE name = 'damaged'")
+        connection.execute(change, {"value": value})
+    listed = admin_api.at(str(microversion.MAX)).get("/v1/aggregates").json["aggregates"]
+    assert [each["uuid"] for each in listed] == made
+    assert admin_api.get("/v1/availability_zones").status == 200

@@ -2,12 +2,14 @@
 """A page costs what its rows cost, however many containers there are: the database neither sorts nor counts them."""
 
 import datetime
+import re
 
 import orjson
 import pytest
 import sqlalchemy as sa
+from oslo_db import exception as db_exc
 
-from zun.db import containers, quotas, session
+from zun.db import containers, models, quotas, session
 from zun.tests.unit.db.rows import CPUSET, container, page
 
 # Plans are read on SQLite; the indexes are the same everywhere.
@@ -97,3 +99,40 @@ def test_times_that_are_not_looked_at_are_text(database, context, micro):
     container(started_at=moment)
     names = ["started_at", "finished_at"]
     assert page(context, names, limit=5, unread=frozenset(names)) == [{"started_at": str(moment), "finished_at": None}]
+
+
+# What somebody wrote by hand: SQLite takes any text, the servers any JSON.
+OTHERWISE = ["5", '"x"', "true", "null", "OTHER KIND"]
+NO_JSON = ["no JSON", "{no JSON", "[no JSON"]
+WHERE = re.compile(r"SELECT \* FROM containers WHERE (.*) \(PostgreSQL: WHERE (.*)\)")
+
+
+@pytest.mark.parametrize(
+    ("column", "given", "other"), [("labels", {"a": "b"}, '["x"]'), ("command", ["a"], '{"x": 1}')]
+)
+@pytest.mark.parametrize("text", [*OTHERWISE, *NO_JSON])
+def test_what_is_not_json_of_its_kind_is_empty_and_hides_no_other_row(
+    database, context, caplog, column, given, other, text
+):
+    models._tell.cache_clear()
+    damaged, whole = container(**{column: given}), container(**{column: given})
+    value = other if text == "OTHER KIND" else text
+    change = f"UPDATE containers SET {column} = '{value}' WHERE uuid = '{damaged['uuid']}'"
+    if text in NO_JSON and database != "sqlite":
+        with pytest.raises((db_exc.DBError, sa.exc.DBAPIError)), session.writer() as connection:
+            connection.exec_driver_sql(change)
+        return
+    with session.writer() as connection:
+        connection.exec_driver_sql(change)
+    pages = [page(context, [column], limit=5), page(context, [column], limit=5, unread={column})]
+    found = [[row[column] for row in rows] for rows in pages]
+    found.append([containers.get(each["uuid"])[column] for each in (damaged, whole)])
+    seen = [[value or None for value in orjson.loads(orjson.dumps(values))] for values in found]
+    assert seen == [[None, given]] * 3
+    # The log says how to find it.
+    (line,) = (each.getMessage() for each in caplog.records)
+    assert line.startswith(f"A value of containers.{column} in the database is no JSON ")
+    condition = WHERE.search(line)[2 if database == "postgresql" else 1]
+    with session.reader() as connection:
+        named = connection.exec_driver_sql(f"SELECT uuid FROM containers WHERE {condition}").scalars().all()
+    assert named == [damaged["uuid"]]

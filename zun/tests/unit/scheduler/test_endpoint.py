@@ -12,7 +12,7 @@ from oslo_utils import timeutils
 from zun.common import exceptions
 from zun.common.mounts import Kind, Mount
 from zun.db import compute_nodes, containers, explanations, groups, models, services, session, volumes
-from zun.objects.placement import cpuset_record, placement_request
+from zun.objects.placement import cpuset_record
 from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
 from zun.scheduler.host_table import HostTable
@@ -523,15 +523,26 @@ def test_two_schedulers_that_sweep_together_take_each_lost_container_once(hosts,
         hosts.handed.clear()
 
 
-def test_one_that_cannot_be_understood_does_not_keep_the_others_waiting(endpoint, hosts, context):
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"placement": {"numa_cpus": [1, 7]}},
+        {"placement": {"numa_nodes": "x"}},
+        {"placement": {"numa_cpus": 5}},
+        {"request": {"hints": 5}},
+        {"request": {"hints": {"same_host": 5}}},
+    ],
+)
+def test_one_that_cannot_be_understood_does_not_keep_the_others_waiting(endpoint, hosts, context, fields):
     """As a row written by a later release, or by hand: its shape does not add up."""
-    odd = new_container(context, **DEDICATED, placement={"numa_cpus": [1, 7]})
-    with pytest.raises(ValueError):
-        placement_request(odd)
+    odd = new_container(context, **DEDICATED, **fields)
     good = new_container(context, **DEDICATED)
     lost(odd), lost(good)
     endpoint.sweep(60)
     assert [handed.uuid for handed in hosts.handed] == [good.uuid]
+    row = containers.get(odd.uuid)
+    assert row["status"] == "Error" and "Delete it and create it again" in row["status_reason"]
+
 
 # several schedulers
 

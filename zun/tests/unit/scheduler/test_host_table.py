@@ -1068,3 +1068,28 @@ def test_many_threads_book_each_cpu_once(table):
         list(pool.map(lambda number: table.choose_and_book(f"c{number}", choose), range(16)))
     assert table.host("h1").usage.held_cpus == CpuSet("0-3")
     assert len(table.host("h1").usage) == 4
+
+
+@pytest.mark.parametrize(
+    ("rows", "column", "value"),
+    [
+        pytest.param("aggregates", "metadata", '{"cpu_allocation_ratio": [], "availability_zone": [1]}', id="metadata"),
+        pytest.param("aggregates", "hosts", '[["h1"]]', id="hosts"),
+        pytest.param("aggregates", "hosts", "5", id="no-list"),
+        pytest.param("compute_nodes", "labels", '{"rack": [1]}', id="labels"),
+        pytest.param("compute_nodes", "runtimes", "[[1]]", id="runtimes"),
+        pytest.param("compute_nodes", "runtimes", "5", id="no-runtimes"),
+    ],
+)
+def test_what_somebody_wrote_by_hand_stops_no_look_at_the_hosts(table, clock, rows, column, value):
+    node()
+    aggregates.insert("by hand", {})
+    aggregates.add_host("by hand", "h1")
+    with session.writer() as connection:
+        connection.execute(sa.text(f"UPDATE {rows} SET {column} = :value"), {"value": value})
+    table.refresh()
+    node("h2")
+    clock.now += 1
+    table.refresh()
+    assert [(host.hostname, host.availability_zone) for host in table.hosts()] == [("h1", "nova"), ("h2", "nova")]
+    assert table.host("h1").room == table.host("h2").room
