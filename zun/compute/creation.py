@@ -35,6 +35,11 @@ from zun.topology import Plan
 
 LOG = logging.getLogger(__name__)
 
+LOST = (
+    "Its creation was interrupted, and its record does not say any more which resources of its host it was to have. "
+    "Delete it, and create it anew."
+)
+
 
 class Creation:
     def __init__(
@@ -131,12 +136,25 @@ class Creation:
     def resume(self, context: RequestContext, uuid: str) -> bool:
         """Go on with a creation whose claim was committed. Returns whether the container is being created."""
         with self._operations.undisturbed(context, uuid) as current:
-            plan = None if current is None else held_plan(current)
-            if current is None or plan is None or current.status != Status.CREATING:
+            if current is None or current.status != Status.CREATING:
+                return False
+            plan = held_plan(current)
+            if plan is None:
+                self._end_lost(context, current)
                 return False
             self._tracker.hold(uuid, plan, disk_promised(current))
             self._build(context, current, plan)
             return True
+
+    def _end_lost(self, context: RequestContext, container: Container) -> None:
+        """End an interrupted creation that nobody can go on with. What the runtime has of one is for the audit."""
+        if container.host != self._hostname or self._driver.show(container) is not None:
+            return
+        LOG.warning("Container %s cannot be created: %s", container.uuid, LOST)
+        with recorded(context, container.uuid, "create") as step:
+            step.failed(LOST)
+            self._give_up(context, container, LOST, failed=False)
+        self._notifier.status_changed(context, container)
 
     def _set_default_disk(self, container: Container) -> bool:
         """Whether the container names no disk and gets this host's default: a change, for its claim to save."""

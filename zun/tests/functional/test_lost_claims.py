@@ -7,6 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from zun.api.views import hosts
+from zun.compute import creation
 from zun.db import compute_nodes, models, session
 from zun.db import containers as db
 from zun.objects import Container
@@ -160,6 +161,38 @@ def test_what_cannot_be_read_and_is_nowhere_holds_nothing(cloud, context, caplog
     assert restart(cloud).tracker.usage.owners == ()
     (line,) = errors(caplog, lost.uuid)
     assert "holds nothing. Next: delete it, and create it anew" in line
+
+
+@pytest.mark.parametrize("meanwhile", [False, True])
+@pytest.mark.parametrize("text", [*CLAIMS])
+def test_a_creation_whose_claim_is_lost_ends(cloud, context, text, meanwhile):
+    """An interrupted one of which the runtime has nothing: nobody can go on with it."""
+    lost = cloud.run(context, **TWO)
+    cloud.drivers["one"].delete(lost, force=True)
+    if not meanwhile:
+        cloud.stop_agent("one")
+    with session.writer() as connection:
+        change = "UPDATE containers SET status = 'Creating', task_state = 'container_creating', cpuset = :text"
+        connection.execute(sa.text(change), {"text": text})
+    agent = cloud.agents["one"] if meanwhile else cloud.start_agent("one")
+    agent._sync_all()
+    ended = cloud.settled(lost)
+    assert (ended.status, ended.status_reason, ended.cpuset, ended.host) == ("Error", creation.LOST, None, None)
+    wait_for(lambda: agent.tracker.usage.owners == ())
+    assert db.destroy_unplaced(lost.uuid), "as the API does for a deletion"
+    assert cloud.run(context, **TWO).status == "Running"
+
+
+def test_a_creation_whose_claim_is_lost_waits_for_the_audit_where_something_was_made(cloud, context):
+    lost = cloud.run(context, **TWO)
+    with session.writer() as connection:
+        connection.execute(sa.text("UPDATE containers SET status = 'Creating', cpuset = '[]'"))
+    agent = restart(cloud)
+    agent.parts.creation.resume(context, lost.uuid)
+    assert db.get(lost.uuid)["status"] == "Creating"
+    assert findings(cloud, context, repair=True) == [(lost.uuid, "drifted", "claim", True)]
+    agent._sync_all()
+    assert cloud.settled(lost).status == "Running"
 
 
 @pytest.mark.parametrize("value", ["{}: no JSON", '"JSON of another kind: {}"'], ids=["none", "another"])
