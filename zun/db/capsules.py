@@ -40,16 +40,21 @@ def insert(
 
 def find(context: RequestContext, ident: str, *, all_projects: bool) -> session.Row:
     """The capsule with this uuid or name. Raises ContainerNotFound, and Conflict when the name is not unique."""
-    # The code is a container's, which clients know.
-    missing = exceptions.ContainerNotFound(f"Capsule {ident} could not be found.")
-    return idents.find(table, ident, _visible(context, all_projects), missing)
+    return idents.find(table, ident, _visible(context, all_projects), _not_found(ident))
 
 
 def page(
     context: RequestContext, *, all_projects: bool = False, **place: Unpack[paging.Place]
 ) -> list[session.Row]:
-    missing = exceptions.ContainerNotFound(f"Capsule {place.get('marker')} could not be found.")
+    missing = _not_found(place.get("marker"))
     return paging.behind(table, _visible(context, all_projects), missing=missing, **place)
+
+
+def _not_found(ident: str | None) -> exceptions.ContainerNotFound:
+    """The code is a container's, which clients know."""
+    return exceptions.ContainerNotFound(
+        f"Capsule {ident} could not be found. List them with 'openstack appcontainer capsule list'."
+    )
 
 
 def members(uuids: Collection[str]) -> dict[str, list[session.Row]]:

@@ -229,7 +229,10 @@ def find(container_uuid: str, request_id: str) -> tuple[session.Row, list[sessio
     with session.reader() as connection:
         action = session.first(connection, sa.select(table).where(*same).order_by(table.c.id))
         if action is None:
-            raise exceptions.ResourceNotFound(name="Action", id=request_id)
+            raise exceptions.ResourceNotFound(
+                f"The Action resource {request_id} could not be found. List the container's with 'openstack "
+                "appcontainer action list'."
+            )
         steps = sa.select(_events).where(_events.c.action_id == action["id"]).order_by(_events.c.id)
         return action, session.rows(connection, steps)
 

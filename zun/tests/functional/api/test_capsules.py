@@ -371,6 +371,13 @@ def test_lists(api, admin_api, small):
         assert api.get(f"{PATH}?{query}").refusal == refusal
 
 
+def test_a_capsule_that_is_not_there_is_told_as_one(api):
+    text = f"Capsule {MISSING} could not be found. List them with 'openstack appcontainer capsule list'."
+    for path in (f"{PATH}/{MISSING}", f"{PATH}?marker={MISSING}"):
+        error = api.get(path).error
+        assert (error["title"], error["detail"]) == (text, text)
+
+
 def test_capsules_and_containers_are_apart(api, admin_api, small):
     member = api.get(f"{PATH}/{small}").json["containers"][0]
     container = api.post("/v1/containers", {"image": "demo", "name": "alone"}).json["uuid"]

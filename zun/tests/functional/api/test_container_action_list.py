@@ -134,7 +134,12 @@ def test_lookups(api, admin_api, placed):
     assert api.get(path.format(theirs)).refusal == (404, "container-not-found")
     assert admin_api.get(path.format(theirs)).status == 200
     assert actions(api, "web") == actions(api, mine) == []
-    assert one(api, mine, "req-nothing").refusal == (404, "resource-not-found")
+    refused = one(api, mine, "req-nothing")
+    assert refused.refusal == (404, "resource-not-found")
+    assert refused.error["detail"] == (
+        "The Action resource req-nothing could not be found. List the container's with 'openstack appcontainer action "
+        "list'."
+    )
     assert api.get(path.format("web") + "/").status == 200
     assert api.post(path.format("web")).status == 404
 
