@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator's settings that requests are checked against."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
@@ -27,6 +28,8 @@ def _range(conf: cfg.ConfigOpts, lowest: str, highest: str, *, default: str | No
     """The range between two options. Raises Misconfigured where it has nothing in it, or not the option ``default``."""
     found = Range(conf[lowest], conf[highest])
     between = f"{lowest} = {found.lowest:g} and {highest} = {found.highest:g}"
+    if found.highest == math.inf:  # what is asked for could not be added up
+        raise exceptions.Misconfigured(f"[DEFAULT] {highest} = inf: set the most that a host has, or any other number")
     if not found.lowest <= found.highest:
         raise exceptions.Misconfigured(f"[DEFAULT] there is nothing between {between}: no request could be right")
     if default is not None and not found.lowest <= conf[default] <= found.highest:
@@ -44,6 +47,17 @@ def _image(conf: cfg.ConfigOpts) -> str:
     except ValueError as exc:
         raise exceptions.Misconfigured(f"[capsule] sandbox_image: {exc}") from None
     return image
+
+
+def _image_driver(conf: cfg.ConfigOpts) -> str:
+    """The image driver of who names none. Raises Misconfigured for one that nobody could name."""
+    driver = str(conf.default_image_driver)
+    if driver not in conf.image_driver_list:
+        raise exceptions.Misconfigured(
+            f"[DEFAULT] default_image_driver = {driver} is none of image_driver_list = "
+            f"{','.join(conf.image_driver_list)}"
+        )
+    return driver
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +96,7 @@ class Settings:
             default_cpu=conf.default_cpu,
             default_memory=conf.default_memory,
             image_drivers=tuple(conf.image_driver_list),
-            default_image_driver=conf.default_image_driver,
+            default_image_driver=_image_driver(conf),
             default_schedule_zone=conf.default_schedule_zone,
             default_availability_zone=conf.default_availability_zone,
             service_down_time=conf.service_down_time,

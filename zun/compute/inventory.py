@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What this host has: the machine as discovered, the operator's settings, the runtime's facts."""
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +11,7 @@ from oslo_config import cfg
 from zun.common import exceptions
 from zun.container.driver import HostFacts
 from zun.objects import Container
-from zun.objects.placement import held_plan
+from zun.objects.placement import CPU_RATIO_KEY, RAM_RATIO_KEY, held_plan
 from zun.topology import CpuSet, HostTopology
 from zun.topology.cpuset import NO_CPUS, union
 
@@ -27,19 +28,20 @@ def inventory(
 ) -> Inventory:
     """``others`` are CPUs that somebody else here has for himself.
 
-    Raises Misconfigured, naming the option, for CPU sets that can be right on no machine. A set of which this machine
-    has no CPU now leaves a note: CPUs go offline, and the agent has to start all the same.
+    Raises Misconfigured, naming the option, for ratios and CPU sets that can be right on no machine. A set of which
+    this machine has no CPU now leaves a note: CPUs go offline, and the agent has to start all the same.
     """
     compute = conf.compute
     sets = {name: _cpus(name, compute[name]) for name in ("cpu_dedicated_set", "cpu_shared_set", "reserved_host_cpus")}
     _check(sets)
+    ratios = {name: _ratio(name, compute[name]) for name in (CPU_RATIO_KEY, RAM_RATIO_KEY, "disk_allocation_ratio")}
     topology = replace(discovered, notes=(*discovered.notes, *_absent(discovered, sets))).configured(
         reserved_cpus=sets["reserved_host_cpus"] or NO_CPUS,
         dedicated_set=sets["cpu_dedicated_set"],
         shared_set=sets["cpu_shared_set"],
         reserved_memory_mib=compute.reserved_host_memory_mb,
-        cpu_allocation_ratio=compute.cpu_allocation_ratio,
-        ram_allocation_ratio=compute.ram_allocation_ratio,
+        cpu_allocation_ratio=ratios[CPU_RATIO_KEY],
+        ram_allocation_ratio=ratios[RAM_RATIO_KEY],
         strategy=compute.placement_strategy,
     ).beside(others)
     columns = {
@@ -47,7 +49,7 @@ def inventory(
         "mem_total": discovered.memory_mib,
         "disk_total": facts.disk_total_gib,
         "disk_quota_supported": facts.disk_quota_supported,
-        "disk_allocation_ratio": compute.disk_allocation_ratio,
+        "disk_allocation_ratio": ratios["disk_allocation_ratio"],
         "enable_cpu_pinning": compute.enable_cpu_pinning,
         "availability_zone": own_zone(conf),
         "labels": {**facts.labels, **compute.labels},
@@ -79,6 +81,12 @@ def _cpus(name: str, text: str) -> CpuSet | None:
         return CpuSet(text)
     except ValueError as exc:
         raise exceptions.Misconfigured(f"[compute] {name} = {text}: {exc}") from exc
+
+
+def _ratio(name: str, ratio: float) -> float:
+    if not math.isfinite(ratio):  # the options' own limits let nan pass
+        raise exceptions.Misconfigured(f"[compute] {name} = {ratio}: it is no number to multiply a host by")
+    return ratio
 
 
 def _check(sets: Mapping[str, CpuSet | None]) -> None:

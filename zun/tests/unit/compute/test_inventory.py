@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import math
 from dataclasses import replace
 
 import pytest
@@ -87,6 +88,11 @@ def test_a_host_of_no_zone_is_in_the_default_one():
             {"cpu_dedicated_set": "2-5", "cpu_shared_set": "0-3"},
             "CPUs 2-3 are in both cpu_dedicated_set and cpu_shared_set; leave them in one",
             id="in-both-sets",
+        ),
+        *(
+            pytest.param({name: value}, f"[compute] {name} = {value}: it is no number to multiply a host by")
+            for name in ("cpu_allocation_ratio", "ram_allocation_ratio", "disk_allocation_ratio")
+            for value in (math.nan, math.inf)
         ),
     ],
 )
