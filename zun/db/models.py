@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables. Times are UTC without a zone; JSON columns hold what nothing ever searches by."""
 
+import copy
 import functools
 import logging
 from collections.abc import Callable
@@ -99,7 +100,7 @@ class Json(mysql.JSON, sqlite.JSON):
 
     def _unreadable(self, value: Any) -> Any:
         _tell(self.column, "object" if self._kind is dict else "array", str(value))
-        return self._empty
+        return copy.deepcopy(self._empty)
 
 
 class _ReadJson(sa.types.TypeDecorator[Any]):
