@@ -53,7 +53,7 @@ def _alike(name: str, known: set[str] | dict[str, set[str]]) -> str | None:
 
 def _files(conf: cfg.ConfigOpts) -> Iterator[pathlib.Path]:
     """In the order in which they are read."""
-    for name in conf.config_file or ():
+    for name in conf.config_file:
         yield pathlib.Path(name)
-    for folder in conf.config_dir or ():
+    for folder in conf.config_dir:
         yield from sorted(pathlib.Path(folder).glob("*.conf"))

@@ -122,6 +122,7 @@ def test_subnets_are_given_out_where_none_is_named(add, configuration):
         ({"name": "backend", "shared": 1}, "shared"),
         ({"name": "backend", "project_id": ""}, "project_id"),
         ({"name": "backend", "subnets": [{}]}, "cidr"),
+        ({"name": "backend", "subnets": [{"cidr": "10.9.0.0/24", "dns": "10.9.0.2"}]}, "dns"),
         ({"name": "backend", "subnets": [{"cidr": "10.9.0.0"}]}, "prefix"),
         ({"name": "backend", "subnets": [{"cidr": "10.9.0.1/24"}]}, "10.9.0.1/24"),
         ({"name": "backend", "subnets": [{"cidr": "all"}]}, "'all' is no subnet"),

@@ -101,3 +101,16 @@ def test_oslo_policy_decides_as_before(enforcer, rule, roles, project, allowed, 
 def test_checks_of_the_old_form(enforcer):
     for user, allowed in (("alice", True), ("eve", False)):
         assert _checks._check(OldCheck("kind", "match"), {}, {"user_id": user}, enforcer, None) is allowed
+
+
+def test_a_check_is_told_the_rule_it_belongs_to_if_it_takes_that():
+    class Check:
+        def __call__(self, target, creds, enforcer, current_rule=None):
+            return current_rule
+
+    class OldPlugIn:
+        def __call__(self, target, creds, enforcer):
+            return "asked"
+
+    found = [memoize._check(check(), {}, {}, None, "container:create") for check in (Check, OldPlugIn)]
+    assert found == ["container:create", "asked"]
