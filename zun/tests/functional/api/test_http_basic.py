@@ -106,6 +106,13 @@ def test_a_name_cannot_write_lines_of_its_own_into_the_log(build, caplog):
     assert "Refused nothing" not in caplog.text
 
 
+def test_who_gives_no_password_is_not_told_of_as_refused(build, caplog):
+    """Clients ask that way first, to learn how they are to say who they are."""
+    caplog.set_level("INFO")
+    assert build().get("/v1/containers").status == 401
+    assert "Refused" not in caplog.text
+
+
 @pytest.mark.parametrize("path", ["/", "/v1", "/healthcheck"])
 def test_public_paths(build, path):
     assert build().get(path).status == 200
