@@ -177,7 +177,7 @@ def _responses(route: Route, shapes: Shapes, *, secured: bool, takes_body: bool)
     if route.status in (201, 202) and takes_body and len(route.names) == 0:
         success["headers"] = {"Location": {"required": True, "schema": {"type": "string", "format": "uri"}}}
     statuses = {*_ALWAYS, *([401] if secured else [])}
-    if route.names or takes_body or route.method == "DELETE":
+    if route.names or route.method == "DELETE":
         statuses.add(409)
     if takes_body:
         statuses |= _WITH_BODY

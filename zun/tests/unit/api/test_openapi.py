@@ -104,3 +104,17 @@ def test_a_query_has_no_null():
     route = openapi.Route("GET", "things", lambda call: None, query=schema, returns=str)
     _, host, color = document(routes=[route])["paths"]["/v1/things"]["get"]["parameters"]
     assert (host["schema"], color["schema"]) == ({"type": ["string"]}, {"enum": ["red"]})
+
+
+def test_which_refusals_an_operation_tells_of():
+    paths = document()["paths"]
+
+    def refusals(method, path):
+        return sorted(set(paths[path][method]["responses"]) - {"200", "202", "204", "401"})
+
+    always = ["400", "403", "404", "406", "503"]
+    assert refusals("get", "/v1/openapi.json") == ["400", "406"]
+    assert refusals("get", "/v1/containers") == always
+    assert refusals("get", "/v1/containers/{ident}/logs") == sorted([*always, "409"])
+    assert refusals("delete", "/v1/services") == sorted([*always, "409"])
+    assert refusals("post", "/v1/containers") == sorted([*always, "409", "413", "415"])
