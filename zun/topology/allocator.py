@@ -196,7 +196,9 @@ def _lowest_cpus(
     else:
         masks = [cells[c].pool & ~question.held for c in chosen]  # for every part, whatever its size
         sizes = [max(map(int.bit_count, masks))] * len(parts)
-    found = lowest_matching(ways, sizes, masks, lambda row, column: question.cpus(cells[chosen[column]], parts[row][0]))
+    found = lowest_matching(
+        ways, matching.columns, sizes, masks, lambda row, column: question.cpus(cells[chosen[column]], parts[row][0])
+    )
     return [chosen[column] for column in found]
 
 

@@ -24,14 +24,14 @@ STEPS_PER_CELL = 5
 
 
 def lowest_matching(
-    ways: Sequence[Sequence[int]], sizes: Sequence[int], masks: Sequence[int], cpus: CpusOf
+    ways: Sequence[Sequence[int]], columns: Sequence[int], sizes: Sequence[int], masks: Sequence[int], cpus: CpusOf
 ) -> list[int]:
     """A column for each row, all different, out of those in ``ways``: with the lowest CPUs together.
 
-    There must be such a choice. No row gets more CPUs than its size, which are quickest in falling order. ``masks``
-    are the CPUs that a column can give.
+    ``columns`` is one such choice, of all columns. No row gets more CPUs than its size, which are quickest in falling
+    order. ``masks`` are the CPUs that a column can give.
     """
-    search = _Search(ways, sizes, masks, cpus)
+    search = _Search(ways, columns, sizes, masks, cpus)
     for _ in range(STEPS_PER_CELL * len(masks)):
         if not search.step():
             return search.first()
@@ -39,10 +39,18 @@ def lowest_matching(
 
 
 class _Search:
-    """Rows and columns that may still go together, as masks, and one way in which they do."""
+    """Rows and columns that may still go together, as masks, and one way in which they do.
+
+    Each two that may are together in some way.
+    """
 
     def __init__(
-        self, ways: Sequence[Sequence[int]], sizes: Sequence[int], masks: Sequence[int], cpus: CpusOf
+        self,
+        ways: Sequence[Sequence[int]],
+        columns: Sequence[int],
+        sizes: Sequence[int],
+        masks: Sequence[int],
+        cpus: CpusOf,
     ) -> None:
         self.cpus, self.sizes, self.masks = cpus, sizes, masks
         self.left = list(masks)
@@ -50,18 +58,34 @@ class _Search:
         self.had = [0] * len(masks)
         """CPUs that each row of a column gets among those that were."""
         self.given: list[dict[int, int]] = [{} for _ in masks]
-        self.columns = [sum([1 << column for column in columns]) for columns in ways]
+        self.columns = [sum([1 << column for column in able]) for able in ways]
         self.rows = [0] * len(masks)
-        for row, columns in enumerate(ways):
-            for column in columns:
+        for row, able in enumerate(ways):
+            for column in able:
                 self.rows[column] |= 1 << row
-        self.free = (1 << len(masks)) - 1
-        self.settled = 0
-        self.column_of = [-1] * len(ways)
-        self.row_of = [-1] * len(masks)
-        for row in range(len(ways)):
-            self._place(row, 0)
-        self._settle()
+        self.column_of, self.row_of = [*columns], [0] * len(masks)
+        for row, column in enumerate(columns):
+            self.row_of[column] = row
+        self._prune()
+
+    def _prune(self) -> None:
+        """Of the rows of a column keep those for which whoever has it now can go elsewhere: the others never get it."""
+        moved = [1 << row for row in range(len(self.columns))]
+        """For each row those that must move when it does, it among them: who has what it may take, and so on."""
+        able = [row for row, columns in enumerate(self.columns) if columns & (columns - 1)]
+        for row in able:
+            for column in _bits(self.columns[row]):
+                moved[row] |= 1 << self.row_of[column]
+        for row in able:
+            bit, more = 1 << row, moved[row]
+            for other in able:
+                if moved[other] & bit:
+                    moved[other] |= more
+        for column, row in enumerate(self.row_of):
+            if never := self.rows[column] & ~moved[row]:
+                self.rows[column] ^= never
+                for other in _bits(never):
+                    self.columns[other] ^= 1 << column
 
     def step(self) -> bool:
         """Look at the ids that come next and belong to one cell; False when there is nothing more to decide."""
@@ -85,10 +109,7 @@ class _Search:
         return True
 
     def _lowest(self, column: int, ids: int) -> tuple[int, bool]:
-        """The rows that get the lowest of these ids, and whether all of them get the same CPUs.
-
-        One of them has the column now; the others of the best may be such that this leaves some row without.
-        """
+        """The rows that get the lowest of these ids, and whether all of them get the same CPUs."""
         given, had = self.given[column], self.had[column]
         rows, best, certain = 0, -1, 0
         whole: set[int] = set()
@@ -103,7 +124,7 @@ class _Search:
             if here == best:
                 rows |= 1 << row
                 whole.add(mask)
-            elif (best < 0 or lower(here, best)) and self._give(row, column):
+            elif best < 0 or lower(here, best):
                 rows, best, whole = 1 << row, here, {mask}
                 missing = ids & ~here
                 certain = (here & (missing & -missing) - 1).bit_count() if missing else here.bit_count()
@@ -115,62 +136,31 @@ class _Search:
         for row in _bits(self.rows[column] & ~rows):
             self.columns[row] ^= 1 << column
         self.rows[column] = rows
-        self._settle()
+        if not rows >> self.row_of[column] & 1:
+            self._give(rows.bit_length() - 1, column)
+        self._prune()
 
-    def _give(self, row: int, column: int) -> bool:
-        """Give ``row`` this column and find others for who had it; False (and nothing changed) when there are none."""
-        before = self.row_of[column]
-        if before == row:
-            return True
-        saved = self.column_of[:], self.row_of[:], self.free
-        free = self.column_of[row]
-        self.row_of[free] = -1
-        self.free |= 1 << free
+    def _give(self, row: int, column: int) -> None:
+        """Give ``row`` this column, and whoever had it another, and so on, up to the column that ``row`` had."""
+        last, asked, seen = self.column_of[row], [(self.row_of[column], -1)], 1 << column
         self.row_of[column], self.column_of[row] = row, column
-        if self._place(before, 1 << column):
-            return True
-        self.column_of, self.row_of, self.free = saved
-        return False
-
-    def _place(self, row: int, seen: int) -> bool:
-        """Find a column for ``row``, moving others; never one of ``seen``."""
         # Breadth first: who gives up which column to whom.
-        asked = [(row, -1)]
-        for number, (row, _) in enumerate(asked):
-            able = self.columns[row] & ~seen
-            if free := able & self.free:
-                self.free ^= free & -free
-                self._move(asked, number, (free & -free).bit_length() - 1)
-                return True
+        for number, (other, _) in enumerate(asked):
+            able = self.columns[other] & ~seen
+            if able >> last & 1:
+                break
             seen |= able
             asked += [(self.row_of[column], number) for column in _bits(able)]
-        return False
-
-    def _move(self, asked: Sequence[tuple[int, int]], number: int, column: int) -> None:
-        """Give the last one asked this column, and who asked it the column it had, and so on."""
+        column = last
         while number >= 0:
             row, number = asked[number]
             self.row_of[column], self.column_of[row], column = row, column, self.column_of[row]
-
-    def _settle(self) -> None:
-        """A row that is the only one for its column is for no other column."""
-        while True:
-            new = [c for c, rows in enumerate(self.rows) if not rows & (rows - 1) and not self.settled >> c & 1]
-            if not new:
-                return
-            for column in new:
-                self.settled |= 1 << column
-                only = self.rows[column]
-                for other, rows in enumerate(self.rows):
-                    if other != column:
-                        self.rows[other] = rows & ~only
-                self.columns[only.bit_length() - 1] = 1 << column
 
     def first(self) -> list[int]:
         """Of parts that get the same CPUs whatever they are given, the first ones on the first cells."""
         for column, rows in enumerate(self.rows):
             if rows & (rows - 1):
-                self._keep(column, 1 << next(row for row in _bits(self.rows[column]) if self._give(row, column)))
+                self._keep(column, rows & -rows)
         return self.column_of
 
     def compared(self) -> list[int]:

@@ -267,7 +267,7 @@ def test_the_lowest_of_the_matchings():
         def cpus(row, column, given=given, wants=wants):
             return given[wants[row], column]
 
-        found = lowest_matching(ways, wants, [sum(1 << cpu for cpu in cell) for cell in cells], cpus)
+        found = lowest_matching(ways, order, wants, [sum(1 << cpu for cpu in cell) for cell in cells], cpus)
         assert sorted(found) == list(range(size)), seed
         assert all(column in ways[row] for row, column in enumerate(found)), seed
         every = [way for way in permutations(range(size)) if all(c in ways[row] for row, c in enumerate(way))]
