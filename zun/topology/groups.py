@@ -204,7 +204,7 @@ class MixedGroups:
 
     __slots__ = ("_budget", "_choices_of", "_coding", "_counted", "_firsts", "_groups", "_halves", "_kinds",
                  "_largest", "_layers", "_low", "_policy", "_priced", "_prices", "_row", "_rows", "_sets", "_size",
-                 "_smallest", "_spread", "_steps", "_units", "_unpaid", "_width")
+                 "_sizes", "_smallest", "_spread", "_steps", "_unpaid", "_width")
 
     def __init__(
         self, sorts: Sequence[Sort], policy: str, groups: GroupList, spread: bool, budget: int, prices: Sequence[int]
@@ -225,12 +225,8 @@ class MixedGroups:
         self._width = width = (threads - cores * smallest + 1) * row
         self._counted = row > 1 or self._unpaid
         self._rows, self._size = cores + 1, len(groups.masks)
-        if policy == "isolate":
-            slack, most = [largest - size for size in sizes], cores * largest - threads
-        else:
-            slack, most = above, threads - cores * smallest
-        field = max(cores, most).bit_length()
-        self._units = [each << field | 1 for each in slack]
+        field = max(cores, self._slack_of(cores, threads)).bit_length()
+        self._sizes = sizes
         price_bits = sum(prices).bit_length()
         low = self._low = self._size + price_bits
         self._priced = (1 << price_bits) - 1
@@ -346,14 +342,17 @@ class MixedGroups:
 
     def _in_halves(self) -> tuple[_Part, _Part | None]:
         """Every choice: if there are few groups out of all, else out of the first half and out of the other."""
-        (masks, _, frees), kinds, size = self._groups, self._kinds, self._size
-        low, free_bit, units = self._low, self._coding[-1], self._units
+        (masks, numbers, frees), kinds, size = self._groups, self._kinds, self._size
+        low, (_, _, slack_bit, free_bit) = self._low, self._coding
+        isolated = self._policy == "isolate"
         chains: list[list[int]] = []
         last: dict[Hashable, tuple[int, list[int]]] = {}
         for position, kind in enumerate(zip(frees, kinds, self._prices or [0] * size, strict=True)):
             mask, before = masks[position], last.get(kind)
             free, counts, price = kind
-            code = free << free_bit | _sum(counts, units) << low | price << size | 1 << position
+            cores = sum(counts)
+            slack = self._slack_of(cores, _sum(counts, self._sizes) if isolated else numbers[position])
+            code = free << free_bit | slack << slack_bit | cores << low | price << size | 1 << position
             if before is not None and are_lower(before[0], mask, self._firsts):
                 chain = before[1]
                 chain.append(chain[-1] + code)
