@@ -34,6 +34,15 @@ _WRONG_STATE = re.compile(
     r"|\bis marked for removal"
 )
 
+#: What Docker, containerd and runc say of a process that Docker has not yet noticed to be gone: first it has stopped,
+#: then its shim knows it no more, then the shim has closed its connection, then containerd has forgotten the task.
+ENDING = re.compile(
+    r"not running|stopped (?:container|state)|deleted (?:process|state)|container does not exist|container not created"
+    r"|ttrpc: closed|task \S+ not found|^no such container$"
+)
+# These bring the process, or try again: what they fail with in the end is a failure.
+_NEED_NO_PROCESS = frozenset({"create", "start", "restart", "update"})
+
 # The same on every host. Docker answers 400, as it does where a control group of the host denies permission.
 _NO_COMMAND = re.compile(r'\bexec: "|\bexecutable file\b')
 
@@ -74,21 +83,23 @@ def translate(exc: Exception, action: str, uuid: str) -> exceptions.ZunError:
             f"Cannot {target}: {exc.explanation}. Pull it on the host with 'docker pull', or use the "
             f"pull policy ifnotpresent or always."
         )
-    missing = str(exc.explanation) if isinstance(exc, docker_errors.APIError) and action in _JOINING else ""
-    if _NO_OBJECT in missing and uuid not in missing:
+    reason = str(exc.explanation or exc) if isinstance(exc, docker_errors.APIError) else ""
+    if action in _JOINING and _NO_OBJECT in reason and uuid not in reason:
         return exceptions.ContainerVanished(
             f"Cannot {target}: what keeps the network of its capsule was removed on the host. Delete the capsule, and "
             "create it anew."
         )
-    if isinstance(exc, docker_errors.NotFound) and uuid:
+    ended = uuid and action not in _NEED_NO_PROCESS and ENDING.search(reason)
+    if isinstance(exc, docker_errors.NotFound) and uuid and not ended:
         return exceptions.ContainerVanished(
             f"Docker has no object of container {uuid} any more: {exc.explanation}. Rebuild the container, or delete "
             "it here as well."
         )
     if isinstance(exc, docker_errors.APIError):
-        reason = str(exc.explanation or exc)
         if exc.status_code == 409 or _WRONG_STATE.search(reason):
             return exceptions.Conflict(f"Cannot {target}: {reason}")
+        if ended:
+            return exceptions.Conflict(f"Cannot {target}: its process has just ended.")
         if action == "start" and _NO_COMMAND.search(reason):
             return exceptions.Invalid(f"Docker could not {target}: {reason}")
         for words, step, error in _NEXT:

@@ -2,7 +2,6 @@
 """Changing the limits of a container."""
 
 import logging
-import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -13,13 +12,12 @@ from zun.common import exceptions
 from zun.common.units import MIB
 from zun.container.docker.client import OnEngine, object_name
 from zun.container.docker.create import DEFAULT_SHARES, cpu_limits, memory_limits
+from zun.container.docker.errors import ENDING
 from zun.container.driver import ContainerView
 from zun.topology import CPUPolicy
 
 LOG = logging.getLogger(__name__)
 
-# What containerd and runc say of a process that Docker has not yet noticed to be gone.
-_ENDING = re.compile(r"not running|stopped container|deleted process|task \S+ not found")
 _ENDING_DELAYS = (0.02, 0.05, 0.1, 0.2, 0.4)  # seconds
 
 
@@ -70,7 +68,7 @@ class DockerResources(OnEngine):
             try:
                 return self._engine.api.update_container(name, **change)
             except docker_errors.APIError as exc:
-                if not _ENDING.search(str(exc.explanation)):
+                if not ENDING.search(str(exc.explanation)):
                     raise
             time.sleep(delay)
         return self._engine.api.update_container(name, **change)

@@ -7,7 +7,7 @@ import requests
 import urllib3.exceptions
 
 from zun.common import exceptions
-from zun.container.docker.errors import SILENCE_SECONDS, Adviser, translated
+from zun.container.docker.errors import ENDING, SILENCE_SECONDS, Adviser, translated
 
 URL = "unix:///x.sock"
 
@@ -57,6 +57,54 @@ def test_translated(error: Exception, expected: type[exceptions.ZunError], text:
         raise error
     assert type(caught.value) is expected
     assert caught.value.__cause__ is error
+
+
+# As Docker 20.10 says them over containerd 1.6, but for two that stand in their sources and those of later ones.
+ENDED = [
+    (500, "Cannot update container 5d: cannot update a stopped container: unknown"),
+    (500, "Cannot update container 5d: cannot update a deleted process: unknown"),
+    (500, "Cannot update container 5d: runc did not terminate successfully: exit status 1: container not running\n"),
+    (500, "Cannot update container 5d: ttrpc: closed: unknown"),
+    (500, "Cannot update container 5d: container not created: not found"),
+    (500, "Cannot update container 5d: task 5d not found: not found"),
+    (500, "Cannot pause container 5d: cannot pause a stopped container: unknown"),
+    (500, "Cannot pause container 5d: OCI runtime pause failed: container not running: unknown"),
+    (500, "runc did not terminate successfully: exit status 1: container does not exist\n: unknown"),
+    (500, "cannot exec in a stopped state: unknown"),
+    (404, "container is not running"),
+    (404, "no such container"),
+]
+
+
+@pytest.mark.parametrize(("status", "text"), ENDED)
+def test_a_process_that_is_just_ending_is_no_failure(status: int, text: str) -> None:
+    error = api_error(status, text, docker.errors.NotFound if status == 404 else docker.errors.APIError)
+    expected = pytest.raises(exceptions.Conflict, match=r"Cannot pause container u: .*(has just ended|is not running)")
+    with expected, translated("pause", "u", URL, Adviser()):
+        raise error
+    assert ENDING.search(text), "so it is updated once more"
+
+
+@pytest.mark.parametrize("action", ["create", "start", "restart", "update"])
+def test_what_brings_the_process_or_was_tried_again_has_failed(action: str) -> None:
+    with pytest.raises(exceptions.DockerError, match="ttrpc") as caught, translated(action, "u", URL, Adviser()):
+        raise api_error(500, "failed to create shim task: ttrpc: closed: unknown")
+    assert type(caught.value) is exceptions.DockerError
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Minimum memory limit allowed is 6MB",
+        "Requested CPUs are not available - requested 7, available: 0-1",
+        'Cannot update container 5d: failed to write "3": open /x/cpuset.cpus: permission denied: unknown',
+        "Cannot update container 5d: container is marked for removal and cannot be \"update\"",
+        "No such container: zun-u",
+        "layer does not exist",
+    ],
+)
+def test_other_refusals_do_not_pass(text: str) -> None:
+    assert not ENDING.search(text)
 
 
 @pytest.mark.parametrize(("status", "action"), [(404, "start"), (500, "restart")])
