@@ -2,10 +2,10 @@
 """A whole cloud in one process: scheduler and compute services over in-process messages, runtimes in memory."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from oslo_config import cfg
 from oslo_utils import uuidutils
@@ -24,6 +24,8 @@ from zun.scheduler.service import SchedulerService
 from zun.tests.fixtures import new_container, wait_for
 from zun.topology import CpuSet, HostTopology, NUMACell
 from zun.volume.fake import InMemoryVolumeDriver
+
+T = TypeVar("T")
 
 SETTLED = {"Created", "Running", "Stopped", "Paused", "Error", "Deleted"}
 
@@ -140,6 +142,14 @@ class Cloud:
         row = db.get(uuid)
         done = row["status"] in SETTLED and row["task_state"] is None
         return Container.from_row(None, row) if done else None
+
+    def compared(self, host: str, what: Callable[[], T]) -> T:
+        """The first true answer of ``what`` while the host compares all its containers again and again.
+
+        As it does for ever: one comparison leaves to the next whatever it meets at work, be it for a look alone.
+        """
+        agent = self.agents[host]
+        return wait_for(lambda: what() or (None if agent.busy() else agent._sync_all()))
 
     def gone(self, container: Container) -> None:
         """Wait until the container's row is gone."""

@@ -131,7 +131,7 @@ def test_an_operation_that_could_not_write_its_end(cloud, context, monkeypatch):
     monkeypatch.setattr(db, "update", once)
     cloud.compute_api.stop(context, container, timeout=1)
     wait_for(lambda: db.update is real and not cloud.agents["one"].busy())
-    cloud.drivers["one"].join_events()
+    cloud.compared("one", lambda: db.get(container.uuid)["task_state"] is None)
     assert cloud.settled(container).status == "Stopped"
 
 
