@@ -239,7 +239,7 @@ class ComputeService:
         self.parts.reconciler.restore(containers, runtime, lost)
         for container in containers:
             runtime.pop(container.uuid, None)
-            self._background(container.uuid, self._take_up, context, container.uuid, lingers=_may_linger(container))
+            self._put_take_up(context, container)
         for uuid, state in runtime.items():
             LOG.warning(
                 "The runtime has container %s (%s) on CPUs %s, of which the database knows nothing. If it is not "
@@ -249,8 +249,15 @@ class ComputeService:
                 state.cpuset_cpus,
             )
 
-    def _take_up(self, context: RequestContext, uuid: str) -> None:
-        """Do what is left to do in the container. It is decided once no other operation works on it."""
+    def _put_take_up(self, context: RequestContext, container: Container) -> None:
+        lingers = _may_linger(container)
+        self._background(container.uuid, self._take_up, context, container.uuid, lingers, lingers=lingers)
+
+    def _take_up(self, context: RequestContext, uuid: str, lingers: bool = False) -> None:
+        """Do what is left to do in the container. It is decided once no other operation works on it.
+
+        ``lingers``: who is asked to end its processes meanwhile does not wait for this.
+        """
         parts, lifecycle = self.parts, self.parts.lifecycle
         steps: dict[Step, Callable[[RequestContext, Container], object]] = {
             Step.RESUME_CREATE: lambda ctx, each: parts.creation.resume(ctx, each.uuid),
@@ -271,6 +278,9 @@ class ComputeService:
                 return
             if container.capsule_uuid is not None and container.status in TRANSITIONAL:
                 return  # its capsule's step takes it along
+            if _may_linger(container) and not lingers:
+                self._put_take_up(context, container)  # when this was put its row was another
+                return
             step = first_step(container)
             if step is not Step.SYNC:
                 LOG.info("Container %s was interrupted: %s", uuid, step)
@@ -289,7 +299,7 @@ class ComputeService:
             # Its operation is over and could not say so: the database was away.
             left = container.task_state is not None and uuid not in busy
             if left or container.status in TRANSITIONAL or container.status == Status.DELETED:
-                self._background(uuid, self._take_up, context, uuid, lingers=_may_linger(container))
+                self._put_take_up(context, container)
             else:
                 if uuid in unsettled and container.task_state is None:
                     self._background(uuid, self.parts.attachments.settle, context, container)

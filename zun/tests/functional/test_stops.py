@@ -173,6 +173,20 @@ def test_what_is_taken_up_is_cut_short_as_well(cloud, context, container, monkey
     assert cloud.drivers["one"].list() == {}
 
 
+def test_so_is_what_was_to_be_taken_up_as_something_else(cloud, container, monkeypatch):
+    """A comparison had seen it in another state, and waited for who worked on it."""
+    monkeypatch.setattr(fake, "STOP_TIMEOUT", HOUR)
+    agent, begun = cloud.agents["one"], threading.Event()
+    cloud.drivers["one"].before("stop", lambda _: begun.set())
+    with agent.parts.operations.locks(container.uuid):
+        db.update(container.uuid, {"status": "Rebuilding"})
+        agent._sync_all()
+        db.update(container.uuid, {"status": "Running", "task_state": "container_stopping"})
+    assert begun.wait(60)
+    cloud.compute_api.kill(asked("kill", container, 3), container)
+    assert (ended(container, "req-3"), cloud.settled(container).status) == (WELL["kill"], "Stopped")
+
+
 def test_a_host_that_is_killed_meanwhile_goes_on(cloud, context, container):
     """Its next agent finds the row as the stop and the deletion left it."""
     cloud.stop_agent("one")
