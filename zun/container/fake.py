@@ -89,7 +89,8 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
     by drivers that stand for agents on one daemon.
 
     Beyond the Protocols: :meth:`fail` and :meth:`before` disturb an operation, :meth:`disobey` the kernel,
-    :meth:`cut_events` and :meth:`join_events` the stream of events, :meth:`exit` ends a process;
+    :meth:`cut_events` and :meth:`join_events` the stream of events, which may be waited for until they are
+    :meth:`heard`; :meth:`exit` ends a process;
     ``kernel`` holds what else an audit finds; ``updates`` and ``pulls`` tell what was asked for.
     """
 
@@ -157,6 +158,11 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
             self.runtime.silent.discard(self.host_facts.name)
             for listener in self.runtime.listeners[self.host_facts.name]:
                 listener.put(RuntimeEvent("", RESYNC))
+
+    def heard(self) -> bool:
+        """Whether those who follow the events of this host have dealt with all that were told so far."""
+        with self.runtime.lock:
+            return not any(each.unfinished_tasks for each in self.runtime.listeners[self.host_facts.name])
 
     def write_log(self, uuid: str, line: str) -> None:
         with self.runtime.lock:
@@ -340,7 +346,7 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
     # EventSource
 
     def events(self, stop: threading.Event) -> Iterator[RuntimeEvent]:
-        inbox: queue.SimpleQueue[RuntimeEvent] = queue.SimpleQueue()
+        inbox: queue.Queue[RuntimeEvent] = queue.Queue()
         listeners = self.runtime.listeners[self.host_facts.name]
         with self.runtime.lock:
             listeners.append(inbox)
@@ -348,9 +354,11 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
             yield RuntimeEvent("", RESYNC)
             while not stop.is_set():
                 try:
-                    yield inbox.get(timeout=0.05)
+                    event = inbox.get(timeout=0.05)
                 except queue.Empty:
                     continue
+                yield event
+                inbox.task_done()
         finally:
             with self.runtime.lock:
                 listeners.remove(inbox)

@@ -115,7 +115,7 @@ class InMemoryRuntime:
         self.objects: dict[str, RuntimeObject] = {}
         self.by_host: dict[str, dict[str, RuntimeObject]] = defaultdict(dict)
         self.silent: set[str] = set()  # hosts whose stream of events is cut
-        self.listeners: dict[str, list[queue.SimpleQueue[RuntimeEvent]]] = defaultdict(list)
+        self.listeners: dict[str, list[queue.Queue[RuntimeEvent]]] = defaultdict(list)
         self._pids = itertools.count(1001)
 
     def add(self, made: RuntimeObject) -> None:

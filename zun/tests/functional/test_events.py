@@ -64,18 +64,20 @@ def test_what_happens_is_seen(cloud, context, driver):
         assert row["cpuset"] == container.cpuset  # it may be started again
 
 
-def quiet(driver, container):
+def quiet(cloud, container):
     """Wait until what was told of this running container before has been looked at."""
+    driver, looks = cloud.drivers["one"], cloud.agents["one"]._looks
     driver.pause(container)
     becomes(container, status="Paused")
     driver.unpause(container)
-    becomes(container, status="Running")
+    becomes(container, status="Running")  # which may have been seen before it was told
+    wait_for(lambda: driver.heard() and container.uuid not in looks._again)
 
 
 def test_what_was_missed_is_seen_when_the_stream_is_back(cloud, context, driver):
     untouched, containers = cloud.run(context), [cloud.run(context) for _ in DEEDS]
     for each in containers:
-        quiet(driver, each)
+        quiet(cloud, each)
     driver.cut_events()
     for container, (deed, _) in zip(containers, DEEDS.values(), strict=True):
         deed(driver, container)
@@ -103,7 +105,7 @@ def test_what_was_missed_is_seen_when_the_stream_is_back(cloud, context, driver)
 def test_who_is_quicker_than_the_news_that_it_vanished_is_told(cloud, context, driver, question, arguments, policy):
     """Its row is there, so the answer is none of those to what never was."""
     container = cloud.run(context, **policy)
-    quiet(driver, container)
+    quiet(cloud, container)
     driver.cut_events()
     driver.delete(container, force=True)
     held = cloud.agents["one"].tracker.usage
@@ -162,7 +164,7 @@ def test_news_of_our_own_actions_wait_for_their_end(cloud, context, driver):
 
 def test_a_look_that_sees_no_news_writes_nothing(cloud, context, driver):
     container = cloud.run(context)
-    quiet(driver, container)
+    quiet(cloud, container)
     before = db.get(container.uuid)
     cloud.agents["one"].parts.reconciler.sync(context, container.uuid)
     assert db.get(container.uuid) == before
@@ -171,7 +173,7 @@ def test_a_look_that_sees_no_news_writes_nothing(cloud, context, driver):
 def test_a_look_writes_only_what_it_saw(cloud, context, driver):
     """What another one wrote between its reading and its writing stays."""
     container = cloud.run(context)
-    quiet(driver, container)
+    quiet(cloud, container)
     driver.cut_events()
     driver.exit(container.uuid)
     driver.before("show", lambda _: db.update(container.uuid, {"task_state": "container_stopping"}))
@@ -266,15 +268,17 @@ def test_a_long_stop_takes_neither_a_worker_nor_a_look(narrow, context, action):
 
 def test_what_happens_during_an_operation_is_looked_at_after_it(narrow, context):
     container, other = narrow.run(context), narrow.run(context)
-    agent, driver, go_on = narrow.agents["one"], narrow.drivers["one"], threading.Event()
+    agent, driver = narrow.agents["one"], narrow.drivers["one"]
+    begun, go_on = threading.Event(), threading.Event()
 
     def operation():
         with agent.parts.operations.locks(container.uuid):
+            begun.set()
             assert go_on.wait(60)
 
     try:
         agent._lines.put(container.uuid, operation)
-        wait_for(lambda: container.uuid in agent.parts.operations.locks.wanted())
+        assert begun.wait(60)
         driver.exit(container.uuid, 3)
         driver.exit(other.uuid, 3)
         becomes(other, status="Stopped")  # by the one thread that looks
@@ -298,7 +302,7 @@ def test_what_happens_during_a_resize_is_looked_at_after_it(narrow, context):
 
 def test_looks_leave_an_accepted_reboot_to_its_message(cloud, context, driver):
     container, look = cloud.run(context), cloud.agents["one"].parts.reconciler.sync
-    quiet(driver, container)
+    quiet(cloud, container)
     driver.cut_events()  # nobody else looks
     cloud.accept_reboot(container)
     accepted = db.get(container.uuid)
@@ -327,7 +331,7 @@ def test_a_reboot_whose_message_was_lost_is_taken_up_and_done_once(cloud, contex
 @pytest.mark.parametrize("action", ["stop", "kill", "pause"])
 def test_what_ends_behind_an_accepted_reboot_leaves_it(cloud, context, driver, action, works):
     container = cloud.run(context)
-    quiet(driver, container)
+    quiet(cloud, container)
     driver.cut_events()
     driver.before(action, lambda _: cloud.accept_reboot(container))
     if not works:
