@@ -22,7 +22,7 @@ from zun.objects import Container
 from zun.scheduler.rpcapi import SchedulerAPI
 from zun.scheduler.service import SchedulerService
 from zun.tests.fixtures import new_container, wait_for
-from zun.topology import CpuSet, HostTopology, NUMACell
+from zun.topology import CpuSet, HostTopology, NUMACell, Usage
 from zun.volume.fake import InMemoryVolumeDriver
 
 T = TypeVar("T")
@@ -152,8 +152,23 @@ class Cloud:
         return wait_for(lambda: what() or (None if agent.busy() else agent._sync_all()))
 
     def gone(self, container: Container) -> None:
-        """Wait until the container's row is gone."""
+        """Wait until the container's row is gone, and what it held is free: its host gives that back behind the row,
+        and the scheduler hears of it then.
+        """
+        self.row_gone(container)
+        self.given_back(container)
+
+    def row_gone(self, container: Container) -> None:
         wait_for(lambda: not _exists(container.uuid))
+
+    def given_back(self, container: Container) -> None:
+        """Wait until all hosts, and the scheduler, know that the container holds nothing any more."""
+        wait_for(lambda: not any(container.uuid in each.owners for each in self._usages()))
+
+    def _usages(self) -> list[Usage]:
+        self.scheduler.table.refresh()  # as before each choice
+        hosts = self.scheduler.table.hosts()
+        return [*(agent.tracker.usage for agent in self.agents.values()), *(host.usage for host in hosts)]
 
 
 def _exists(uuid: str) -> bool:

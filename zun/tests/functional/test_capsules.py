@@ -176,7 +176,8 @@ def test_a_capsule_whose_cpu_goes_offline_meanwhile_names_it(cloud, context):
     row, members = settled(cloud, submit(cloud, context, member(1.0), member(1.0)), "Error", "Running")
     assert row["status_reason"].startswith(f"CPUs {taken[0]} went offline on the host")
     assert row["cpuset"] is None and {each["status"] for each in members} == {"Error"}
-    assert driver.runtime.objects == {} and agent.tracker.usage.owners == ()
+    assert driver.runtime.objects == {}
+    wait_for(lambda: agent.tracker.usage.owners == ())
 
 
 def test_what_members_come_to(cloud, context):

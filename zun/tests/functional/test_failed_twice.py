@@ -59,7 +59,7 @@ def test_what_the_runtime_makes_after_all_goes_with_its_container(cloud, context
     monkeypatch.setattr(driver, "create", create)
     failed = cloud.run(context, **TWO)
     assert (failed.status, failed.host, failed.cpuset) == ("Error", "one", None)
-    assert cloud.agents["one"].tracker.usage.owners == ()
+    wait_for(lambda: cloud.agents["one"].tracker.usage.owners == ())
     late[0]()
     assert {*driver.list()} == {failed.uuid}
     cloud.compute_api.delete(context, failed, force=False)

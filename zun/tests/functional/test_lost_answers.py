@@ -113,7 +113,7 @@ def test_a_deletion(cloud, context, lose):
     container = cloud.run(context, **TWO)
     lose("destroy")
     cloud.compute_api.delete(context, container, force=True)
-    cloud.gone(container)
+    cloud.row_gone(container)
     cloud.drivers["one"].join_events()
     wait_for(lambda: not cloud.agents["one"].tracker.usage.owners)
     assert Container.list_by_host(context, "one") == []
