@@ -45,7 +45,7 @@ def container(cloud, context):
 def session(proxy, url, **options):
     """Connect as the URL says, to the port there is."""
     query = urllib.parse.urlsplit(url).query
-    return connect(f"ws://127.0.0.1:{proxy.port}/?{query}", **options)
+    return connect(f"ws://127.0.0.1:{proxy.port}/?{query}", open_timeout=60, **options)
 
 
 def test_attach(cloud, proxy, context, container):
@@ -54,9 +54,9 @@ def test_attach(cloud, proxy, context, container):
         assert terminal.subprotocol == "binary"
         every_byte = bytes(each for each in range(256) if each != 4)
         terminal.send(every_byte)
-        assert terminal.recv(timeout=20) == every_byte
+        assert terminal.recv(timeout=60) == every_byte
         terminal.send("täxt")  # a text frame
-        assert terminal.recv(timeout=20) == "täxt".encode()
+        assert terminal.recv(timeout=60) == "täxt".encode()
 
 
 def test_a_token_is_looked_up_once(cloud, proxy, context, container, monkeypatch):
@@ -65,16 +65,16 @@ def test_a_token_is_looked_up_once(cloud, proxy, context, container, monkeypatch
     url = cloud.compute_api.attach(context, container)
     with session(proxy, url) as terminal:
         terminal.send(b"hello")
-        assert terminal.recv(timeout=20) == b"hello"
+        assert terminal.recv(timeout=60) == b"hello"
     assert len(asked) == 1 and asked[0] in url
 
 
 def test_the_end_of_the_process_ends_the_session(cloud, proxy, context, container):
     with session(proxy, cloud.compute_api.attach(context, container)) as terminal:
         terminal.send(b"last\x04")
-        assert terminal.recv(timeout=20) == b"last"
+        assert terminal.recv(timeout=60) == b"last"
         with pytest.raises(ConnectionClosed) as caught:
-            terminal.recv(timeout=20)
+            terminal.recv(timeout=60)
         assert caught.value.rcvd.code == 1000
 
 
@@ -84,9 +84,9 @@ def test_a_command(cloud, proxy, context, container):
     assert cloud.drivers["host-1"].commands[exec_id].size == (80, 24)
     with session(proxy, url) as terminal:
         terminal.send(b"hello")
-        assert terminal.recv(timeout=20) == b"hello"
+        assert terminal.recv(timeout=60) == b"hello"
     with session(proxy, url) as terminal, pytest.raises(ConnectionClosed) as caught:  # it runs once
-        terminal.recv(timeout=20)
+        terminal.recv(timeout=60)
     assert (caught.value.rcvd.code, "was started" in caught.value.rcvd.reason) == (1011, True)
 
 
@@ -142,7 +142,7 @@ def test_a_hundred_sessions_at_once(cloud, proxy, context, container):
     all_there = threading.Barrier(100)
 
     def talk(number):
-        with session(proxy, url, open_timeout=60) as terminal:
+        with session(proxy, url) as terminal:
             all_there.wait(60)
             said = f"session {number}".encode() * 1000
             terminal.send(said)
@@ -161,10 +161,10 @@ def test_a_stop_ends_the_sessions(cloud, context, container):
     with contextlib.ExitStack() as stack:
         terminal = stack.enter_context(session(proxy, cloud.compute_api.attach(context, container)))
         terminal.send(b"x")
-        terminal.recv(timeout=20)
+        terminal.recv(timeout=60)
         proxy.stop()
         with pytest.raises(ConnectionClosed) as caught:
-            terminal.recv(timeout=20)
+            terminal.recv(timeout=60)
         assert caught.value.rcvd.code == 1001
     wait_for(lambda: "terminal" not in {thread.name for thread in threading.enumerate()})
 
@@ -201,7 +201,7 @@ def test_a_process_that_reads_nothing_ends_its_session(cloud, hasty, proxy, cont
     """Or who sends it much and goes would leave threads and connections behind."""
     with session(proxy, cloud.compute_api.attach(context, container)) as terminal:
         sending = flood(terminal.send)
-        sending.join(30)
+        sending.join(60)
         assert not sending.is_alive()
     wait_for(lambda: not proxy.running())
 
@@ -217,7 +217,7 @@ def test_who_does_not_read_keeps_no_proxy_from_stopping(cloud, hasty, context, c
             wait_for(lambda: not any(select.select([], [process], [], 0.01)[1] for _ in range(20)))
         stopping = threading.Thread(target=proxy.stop, daemon=True)
         stopping.start()
-        stopping.join(30)
-        full.join(30)
+        stopping.join(60)
+        full.join(60)
         assert not stopping.is_alive() and not full.is_alive()
         wait_for(lambda: not proxy.running())

@@ -120,7 +120,7 @@ def test_what_is_sent_arrives_in_its_order_and_once(client, endpoint):
 @pytest.mark.parametrize("size", [0, 20_000, 400_000], ids=["empty", "several-reads", "several-frames"])
 def test_messages_have_any_size(client, size):
     text = "ä€😀x"[: size % 5] + "x" * size
-    assert client.prepare(timeout=30).call(CONTEXT, "double", text=text) == 2 * text
+    assert client.prepare(timeout=60).call(CONTEXT, "double", text=text) == 2 * text
 
 
 def test_lost_connections_are_made_again(client, cable, endpoint):

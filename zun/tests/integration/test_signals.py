@@ -56,4 +56,4 @@ def test_a_second_signal_ends_it_at_once(number):
     os.kill(process.pid, number)
     assert process.stdout.readline() == b"stopping\n"
     os.kill(process.pid, number)
-    assert process.wait(30) == -number
+    assert process.wait(60) == -number

@@ -168,7 +168,7 @@ def test_parallel_creates(api, admin_api):
     start = threading.Barrier(20)
 
     def create(_thread):
-        start.wait(30)
+        start.wait(60)
         return [api.post("/v1/containers", {"image": "demo"}).status for _ in range(10)]
 
     with ThreadPoolExecutor(20) as pool:

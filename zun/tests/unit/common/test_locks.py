@@ -15,7 +15,7 @@ def test_one_at_a_time_for_each_key(keys):
     start = threading.Barrier(8)
 
     def work():
-        start.wait(10)
+        start.wait(60)
         for turn in range(150):
             key = keys[turn % len(keys)]
             with locks(key):
@@ -38,7 +38,7 @@ def test_other_keys_do_not_wait():
             return key
 
     with ThreadPoolExecutor(1) as pool, locks("a"):
-        assert pool.submit(take, "b").result(timeout=10) == "b"
+        assert pool.submit(take, "b").result(timeout=60) == "b"
 
 
 def test_who_waits_goes_on_when_the_key_is_left():
@@ -54,9 +54,9 @@ def test_who_waits_goes_on_when_the_key_is_left():
     with ThreadPoolExecutor(1) as pool:
         with locks("a"):
             done = pool.submit(second)
-            assert waiting.wait(10)
+            assert waiting.wait(60)
             order.append("first")
-        done.result(timeout=10)
+        done.result(timeout=60)
     assert order == ["first", "second"]
 
 
@@ -69,8 +69,8 @@ def test_who_has_waited_long_enough_goes_away():
 
     with ThreadPoolExecutor(1) as pool:
         with locks("a"), pytest.raises(StillHeld):
-            pool.submit(take, 0.01).result(timeout=10)
-        assert pool.submit(take, 0.01).result(timeout=10) == 0.01
+            pool.submit(take, 0.01).result(timeout=60)
+        assert pool.submit(take, 0.01).result(timeout=60) == 0.01
     assert locks.wanted() == {}
 
 

@@ -39,7 +39,7 @@ def client():
     transport = rpc.get_transport(cfg.CONF, f"inproc:///{__name__}")
     server = rpc.get_server(transport, "topic", "h1", [Endpoint()])
     server.start()
-    yield rpc.get_client(transport, "topic", "1.0").prepare(server="h1", timeout=10)
+    yield rpc.get_client(transport, "topic", "1.0").prepare(server="h1", timeout=60)
     server.stop()
     server.wait()
 
@@ -303,9 +303,9 @@ def test_who_waits_for_a_broker_gives_up_when_the_program_ends(nowhere, monkeypa
     if not begun:
         leaving.leave()
     thread.start()
-    assert waiting.wait(30)
+    assert waiting.wait(60)
     leaving.leave()
-    thread.join(30)
+    thread.join(60)
     assert done
 
 

@@ -440,7 +440,7 @@ def test_nobody_moves_while_somebody_looks(agent):
             moving = pool.submit(agent.pool.settle)
             assert told == {shared.uuid: CpuSet("0-3")}
             assert agent.told(shared) == CpuSet("0-3") and not moving.done()
-        moving.result(10)
+        moving.result(60)
     assert agent.told(shared) == CpuSet("2-3")
 
 
@@ -454,7 +454,7 @@ def test_one_that_runs_is_not_made_again_on_cpus_that_somebody_is_alone_on(agent
             emptied = pool.submit(agent.pool.settle)
             agent.driver.create(shared, cpuset_cpus=str(cpus), cpuset_mems="0")
             assert agent.runs_on(shared) & taken and not emptied.done()
-        emptied.result(10)
+        emptied.result(60)
     assert agent.runs_on(shared) == CpuSet("0-3") - taken
 
 

@@ -447,7 +447,7 @@ class DriverContract:
         waiting = threading.Thread(target=lambda: heard.append(stream.receive()))
         waiting.start()
         stream.close()
-        waiting.join(20)
+        waiting.join(60)
         assert heard == [b""]
 
     def test_attach_to_one_that_does_not_run(self, rig: Rig) -> None:

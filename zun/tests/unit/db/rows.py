@@ -83,7 +83,7 @@ def together(count, work):
     start = threading.Barrier(count)
 
     def run(number):
-        start.wait(30)
+        start.wait(60)
         try:
             return work(number)
         except Exception as exc:

@@ -155,7 +155,7 @@ def test_sqlite_readers_do_not_wait_for_a_writer(sqlite):
             with session.reader() as other:
                 return count_of(other, "h1")
 
-        assert pool.submit(read).result(timeout=10) is None
+        assert pool.submit(read).result(timeout=60) is None
         assert count_of(connection, "h1") == 7
     with session.reader() as connection:
         assert count_of(connection, "h1") == 7

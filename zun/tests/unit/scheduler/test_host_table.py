@@ -189,7 +189,7 @@ def test_the_table_can_be_used_while_it_is_being_read(table, clock):
 
         def look(*_args):
             try:
-                other.submit(table.hosts).result(timeout=20)
+                other.submit(table.hosts).result(timeout=60)
             except TimeoutError:
                 waited.append("a lock was held over I/O")
 
