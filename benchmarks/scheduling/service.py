@@ -111,7 +111,8 @@ class Agents:
         held: dict[str, list[Container]] = {}
         for claim in db.claims():
             known = {name: claim[name] for name in ("uuid", "disk", "volume_disk", "cpuset")}
-            container = Container(None, **known, capsule_uuid=None)  # claims are of what is not in a capsule
+            # Claims are of what is not in a capsule, and they say themselves whether their cores are whole.
+            container = Container(None, **known, capsule_uuid=None, placement={})
             held.setdefault(claim["host"], []).append(container)
         topologies: dict[str, HostTopology] = {}
         started = {}

@@ -88,18 +88,20 @@ class Claim:
             self.abort()
 
     def _claim_test(self, limits: Mapping[str, Any]) -> Plan:
+        topology, usage, request = self._resources.topology, self._resources.usage, self._wanted.request
         proposed = Plan.from_dict(limits["cpuset"]) if limits.get("cpuset") else None
+        if proposed is not None:  # a scheduler of an earlier release does not say it
+            proposed = replace(proposed, whole_cores=request.whole_cores)
         reasons = [
             self._test_memory(limits.get("memory")),
             self._test_cpu(limits.get("cpu")),
             self._test_disk(limits.get("disk")),
             *self._test_ratios(limits.get(CPU_RATIO_KEY), limits.get(RAM_RATIO_KEY)),
         ]
-        if self._wanted.request.dedicated and not self._resources.enable_cpu_pinning:
+        if request.dedicated and not self._resources.enable_cpu_pinning:
             reasons.append("the host takes no dedicated containers ([compute] enable_cpu_pinning)")
         settled: Plan | Refusal
-        topology, usage, request = self._resources.topology, self._resources.usage, self._wanted.request
-        if proposed is not None and usage.fits(topology, proposed, request.thread_policy) is None:
+        if proposed is not None and usage.fits(topology, proposed) is None:
             settled = proposed
         else:
             settled = plan(topology, usage, request)

@@ -84,7 +84,7 @@ class ComputeNodeTracker:
         return generation
 
     def keep_up(self, uuid: str) -> tuple[Plan, Plan] | None:
-        """Withhold for ``uuid`` the CPUs that came online since its claim and that its grade of isolation keeps.
+        """Withhold for ``uuid`` the CPUs that came online since its claim and that its cores, or its isolation, keep.
 
         Returns its plan before and from now on; None when they are the same, or a resize is under way.
         """

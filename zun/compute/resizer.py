@@ -145,7 +145,7 @@ class Resizer:
             self._pool.settle()
 
     def keep_up(self, context: RequestContext) -> None:
-        """Let claims hold the CPUs that came online since and that their isolation keeps."""
+        """Let claims hold the CPUs that came online since and that their cores, or their isolation, keep."""
         for uuid in self._tracker.usage.owners:
             grown = self._tracker.keep_up(uuid)
             if grown is None:

@@ -2,10 +2,12 @@
 """Between the containers and hosts of the API and the values of ``zun.topology``."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from zun.topology import CPUPolicy, CpuSet, HostTopology, PlacementRequest, Plan, Usage, grade_of
+from zun.topology.request import ThreadPolicy
 from zun.topology.view import HostView
 
 CPU_RATIO_KEY = "cpu_allocation_ratio"
@@ -51,9 +53,15 @@ def held_plan(container: Mapping[str, Any]) -> Plan | None:
     """The plan that ``container`` (an object or a row) holds now, as far as that can be read."""
     record = container["cpuset"]
     try:
-        return Plan.from_dict(record) if record else None
+        plan = Plan.from_dict(record) if record else None
     except (AttributeError, KeyError, TypeError, ValueError):  # written by hand: the agent of its host tells
         return None
+    if plan is None or not plan.dedicated or plan.whole_cores:
+        return plan
+    # The record of an earlier release does not say it; what was asked does.
+    asked = container.get("placement")
+    policy = asked.get(ASKED_AS["thread_policy"]) if isinstance(asked, Mapping) else None
+    return replace(plan, whole_cores=True) if policy in (ThreadPolicy.ISOLATE, ThreadPolicy.REQUIRE) else plan
 
 
 def disk_promised(container: Mapping[str, Any]) -> int:

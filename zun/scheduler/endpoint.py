@@ -309,7 +309,7 @@ class SchedulerEndpoint:
             if host is None or any(each.reject(host, spec) for each in self._filters):
                 continue
             proposed = Plan.from_dict(choice.limits["cpuset"])
-            if host.usage.fits(host.topology, proposed, spec.placement.thread_policy) is None:
+            if host.usage.fits(host.topology, proposed) is None:
                 return choices[index:]
         return []
 

@@ -74,7 +74,7 @@ def interned(claim: Plan) -> Plan:
         (node, share.cpus.mask, share.memory_mib, share.withheld.mask, tuple(share.pages.items()), share.shared)
         for node, share in claim.cells.items()
     )
-    key = (claim.cpu_policy, claim.isolation, claim.mems.mask, cells)
+    key = (claim.cpu_policy, claim.isolation, claim.whole_cores, claim.mems.mask, cells)
     known = _plans.get(key)
     if known is None:
         if len(_plans) >= KNOWN:

@@ -43,8 +43,9 @@ questions get equal answers. The search is exact (``sets`` says what that means 
   (of cells) of which nobody holds a CPU, and withhold the rest of them from everybody, the shared pool included.
   CPUs that the operator reserved may lie there, since no container does. A CPU without L3 shares one with all such CPUs
   of its cell; an L3 that reaches beyond its cell is nobody's alone, nor is a cell with CPUs this process may not use.
-  What a grade keeps is part of the claim, so nothing that comes later can break it. ``grade_of`` tells which grade a
-  claim reaches.
+  What a grade or a thread policy keeps is part of the claim, so nothing that comes later can break it: ``kept_up`` adds
+  CPUs that came online since. ``grade_of`` tells which grade a claim reaches, ``has_whole_cores`` whether its cores are
+  its own.
 - ``numa_affinity`` ``require`` is exactly ``numa_nodes`` cells, each part of the request on one of them. ``prefer``
   tries that, then as few cells as possible; ``none`` begins there. Then all cells but one give every CPU they can.
 - Memory is the cell's own. A node without CPUs belongs to its nearest cell and lends to it only what that cell lacks;
@@ -60,7 +61,7 @@ This package needs nothing but the standard library and does no I/O, except ``sy
 from zun.topology.allocator import plan
 from zun.topology.cells import HostTopology, NUMACell
 from zun.topology.cpuset import CpuSet
-from zun.topology.grade import grade_of, kept_up
+from zun.topology.grade import grade_of, has_whole_cores, kept_up
 from zun.topology.placement import CellShare, Plan
 from zun.topology.refusal import CellFree, Change, Dimension, Refusal, RefusalCode, Wanted
 from zun.topology.request import CPUPolicy, Isolation, MemPolicy, NUMAAffinity, PlacementRequest, ThreadPolicy
@@ -89,6 +90,7 @@ __all__ = [
     "Wanted",
     "discover",
     "grade_of",
+    "has_whole_cores",
     "kept_up",
     "plan",
 ]

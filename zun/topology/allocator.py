@@ -269,7 +269,8 @@ def book(question: Question, taken: list[Taken], drawn: Memory) -> Plan:
             CpuSet.from_mask(entry.cell.dedicated & question.held),
         )
     request = question.request
-    return Plan(cells, request.cpu_policy, None, _mems(question.view, cells), request.isolation)
+    mems = _mems(question.view, cells)
+    return Plan(cells, request.cpu_policy, None, mems, request.isolation, request.whole_cores)
 
 
 def _mems(view: HostView, cells: dict[int, CellShare]) -> CpuSet:

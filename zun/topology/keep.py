@@ -144,7 +144,7 @@ class _Keeping:
         return self.question.usage.fits(self.here, self._claim(cell, share)) is None
 
     def _claim(self, cell: CellView, share: CellShare) -> Plan:
-        return Plan({cell.id: share}, isolation=self.request.isolation)
+        return Plan({cell.id: share}, isolation=self.request.isolation, whole_cores=self.request.whole_cores)
 
     def _bases(self, cell: CellView, cpus: int) -> Iterator[int]:
         """CPUs to start from: as many of the old as may be, those that must stay first; then these alone."""

@@ -44,6 +44,8 @@ class Plan:
     """Cells the container's memory comes from (``cpuset_mems``): all of the plan that have memory."""
     isolation: str = "thread"
     """The grade of isolation the plan was asked to keep; see ``grade_of`` for the one it reaches."""
+    whole_cores: bool = False
+    """Whether it was asked to have its cores to itself: thread policy ``isolate`` or ``require``."""
 
     def __post_init__(self) -> None:
         cells = dict(self.cells)
@@ -54,6 +56,11 @@ class Plan:
     @property
     def dedicated(self) -> bool:
         return self.cpu_policy == "dedicated"
+
+    @property
+    def keeps(self) -> str:
+        """The grade whose CPUs it holds beside its own: that of ``isolation``, at least ``core`` for whole cores."""
+        return "core" if self.whole_cores and self.isolation in ("thread", "isolated") else self.isolation
 
     @property
     def cpus(self) -> CpuSet:
@@ -83,8 +90,8 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """The record kept in the container's row and sent as ``limits['cpuset']``.
 
-        ``mems`` is there only when it is not simply the cells of the plan (some cells have no memory), and
-        ``isolation`` only when it is more than ``thread``.
+        ``mems`` is there only when it is not simply the cells of the plan (some cells have no memory),
+        ``isolation`` only when it is more than ``thread``, and ``whole_cores`` only when it is true.
         """
         record: dict[str, Any] = {
             "cpu_policy": self.cpu_policy,
@@ -95,6 +102,8 @@ class Plan:
             record["mems"] = str(self.mems)
         if self.isolation != "thread":
             record["isolation"] = self.isolation
+        if self.whole_cores:
+            record["whole_cores"] = True
         return record
 
     @classmethod
@@ -107,6 +116,7 @@ class Plan:
             generation=record.get("generation"),
             mems=None if mems is None else CpuSet(mems),  # type: ignore[arg-type]
             isolation=str(record.get("isolation", "thread")),
+            whole_cores=bool(record.get("whole_cores", False)),
         )
 
 

@@ -103,6 +103,11 @@ class PlacementRequest:
         return self.cpu_policy == "dedicated"
 
     @property
+    def whole_cores(self) -> bool:
+        """Whether the thread policy asks for cores that are nobody else's."""
+        return self.dedicated and self.thread_policy != "prefer"
+
+    @property
     def ordinary_pages(self) -> bool:
         """Whether ordinary pages are asked for on any host; a size in KiB can be theirs on some."""
         return self.page_size in (None, "small")

@@ -13,7 +13,7 @@ from zun.topology.cores import kept_with
 from zun.topology.cpuset import CpuSet
 from zun.topology.placement import CellShare, Plan
 from zun.topology.refusal import CellFree, Refusal, RefusalCode
-from zun.topology.request import MICRO, Isolation, ThreadPolicy
+from zun.topology.request import MICRO
 from zun.topology.view import CellView, HostView, view_of
 
 Problem = tuple[RefusalCode, str]
@@ -209,11 +209,8 @@ class Usage:
             size = size * view.ram_ratio.numerator // view.ram_ratio.denominator
         return size - self._mib.get(node, 0)
 
-    def fits(self, topology: HostTopology, plan: Plan, thread_policy: str = ThreadPolicy.PREFER) -> Refusal | None:
-        """None when every element of ``plan`` is still free, so that it can be claimed as it is.
-
-        ``thread_policy`` is the one that it was made for, of which a plan says nothing itself.
-        """
+    def fits(self, topology: HostTopology, plan: Plan) -> Refusal | None:
+        """None when every element of ``plan`` is still free, so that it can be claimed as it is."""
         if plan.dedicated:
             topology = self.with_pool(topology)
         view = view_of(topology, plan.isolation)
@@ -221,11 +218,7 @@ class Usage:
             if node not in view.small_mib:
                 problem: Problem | None = (RefusalCode.CPUS_GONE, f"the host has no cell {node}")
             else:
-                problem = (
-                    self._cpu_problem(view, node, share, plan)
-                    or self._core_problem(view, node, share, thread_policy)
-                    or self._memory_problem(view, node, share, plan)
-                )
+                problem = self._cpu_problem(view, node, share, plan) or self._memory_problem(view, node, share, plan)
             if problem is not None:
                 code, words = problem
                 return Refusal(code, words, _free=partial(self.free, topology, plan.isolation))
@@ -252,22 +245,15 @@ class Usage:
             return RefusalCode.CPUS_GONE, f"CPUs {CpuSet.from_mask(gone)} of cell {node} are not for dedicated use"
         if taken := mask & self._held:
             return RefusalCode.CPUS_TAKEN, f"CPUs {CpuSet.from_mask(taken)} of cell {node} are taken"
-        kept = kept_with(cell, share.cpus.mask, plan.isolation)
+        # A sibling that came online since is the plan's only if it says so.
+        kept = kept_with(cell, share.cpus.mask, plan.keeps)
         if kept is None or kept & ~mask:
+            if plan.keeps != plan.isolation:
+                return RefusalCode.CORES, f"on cell {node} the plan does not hold all of its cores"
             words = f"on cell {node} the plan does not hold all that isolation {plan.isolation} keeps"
             return RefusalCode.ISOLATION, words
         if (mask & cell.pool).bit_count() > self.budget(view, cell):
             return RefusalCode.SHARED_FLOOR, f"shared containers need {self.floor(view, cell)} CPUs of cell {node}"
-        return None
-
-    def _core_problem(self, view: HostView, node: int, share: CellShare, thread_policy: str) -> Problem | None:
-        """A sibling that came online since is the plan's only if it says so."""
-        if thread_policy == ThreadPolicy.PREFER or node not in view.index:
-            return None
-        kept = kept_with(view.cells[view.index[node]], share.cpus.mask, Isolation.CORE)
-        if kept is None or kept & ~(share.cpus.mask | share.withheld.mask):
-            words = f"on cell {node} the plan does not hold all of its cores, as thread policy {thread_policy} does"
-            return RefusalCode.CORES, words
         return None
 
     def _memory_problem(self, view: HostView, node: int, share: CellShare, plan: Plan) -> Problem | None:

@@ -93,6 +93,28 @@ def test_a_sibling_that_comes_online_is_kept_idle_for_its_neighbour(halved, cont
     assert held(cloud, "one")[1] == alone.uuid
 
 
+@pytest.mark.parametrize("older", [False, True])
+def test_a_core_that_was_asked_for_whole_stays_so(halved, context, older):
+    """Also where an earlier release wrote the row, and after a resize and a restart of the agent."""
+    cloud, placement = halved, {"cpu_thread_policy": "isolate"}
+    alone = cloud.run(context, cpu_policy="dedicated", cpu=1.0, memory=64, placement=placement)
+    assert (alone.cpuset["cpuset_cpus"], alone.cpuset["whole_cores"]) == ("0", True)
+    if older:
+        record = {name: value for name, value in alone.cpuset.items() if name != "whole_cores"}
+        db.update(alone.uuid, {"cpuset": record})
+        cloud.stop_agent("one")
+        cloud.start_agent("one")
+    cloud.machines["one"] = machine(cells=1, cores=4, threads=2)
+    wait_for(lambda: db.get(alone.uuid)["cpuset"]["cells"][0]["withheld"] == "1")
+    assert db.get(alone.uuid)["cpuset"]["whole_cores"] is True
+    cloud.compute_api.update(context, cloud.settled(alone), memory=96)
+    cloud.stop_agent("one")
+    cloud.start_agent("one")
+    assert held(cloud, "one") == dict.fromkeys((0, 1), alone.uuid)
+    others = [cloud.run(context, cpu_policy="dedicated", cpu=1.0, memory=64) for _ in range(7)]
+    assert [other.status for other in others] == ["Running"] * 6 + ["Error"]
+
+
 @pytest.mark.parametrize("halved", [3600], indirect=True)
 def test_whoever_came_to_the_sibling_meanwhile_leaves_it(halved, context):
     agent, driver = halved.agents["one"], halved.drivers["one"]

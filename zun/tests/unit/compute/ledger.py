@@ -67,4 +67,4 @@ class Books:
         places = {cell["id"] for cell in topology["cells"]}
         assert set(self.mib) <= places and {node for node, _ in self.pages} <= places
         everywhere = {cpu for cell in topology["cells"] for cpu in cpus_of(cell["cpus"])}
-        assert self.owner.keys() <= everywhere
+        assert self.owner.keys() <= everywhere | cpus_of(topology["offline"])

@@ -410,6 +410,19 @@ def test_who_has_lost_the_cpus_of_his_cell_keeps_one_of_another(held, cpus, reas
         assert reason in message and "A request for 3 CPUs and 64 MiB would fit now." in message
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("policy", ["prefer", "isolate"])
+def test_a_plan_of_an_earlier_scheduler_does_not_say_that_cores_are_whole(policy, threads):
+    """It is taken where it keeps them so, and the claim says it."""
+    host = resources(topology=machine(threads=threads))
+    proposed = proposal("2")
+    assert "whole_cores" not in proposed["cpuset"]
+    settled = claim(host, dedicated(1, thread_policy=policy), proposed).plan
+    taken = policy == "prefer" or threads == 1
+    assert (settled.cpus == CpuSet("2"), settled.whole_cores) == (taken, policy == "isolate")
+    assert settled.withheld == CpuSet("" if taken else "1")
+
+
 @proof(60)
 @given(host=used_hosts(), first=placements(), second=placements())
 def test_a_claim_never_takes_what_another_holds(host, first, second):

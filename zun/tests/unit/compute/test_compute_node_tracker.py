@@ -3,6 +3,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from math import ceil
 
 import pytest
 from hypothesis import strategies as st
@@ -23,13 +24,14 @@ from zun.db import compute_nodes, containers
 from zun.objects import ComputeNode, Container
 from zun.objects.placement import cpuset_record, held_plan, placement_request
 from zun.tests.fixtures import new_container
-from zun.tests.functional.cloud import machine
+from zun.tests.functional.cloud import machine, without
 from zun.tests.unit.common.proof import busy_switching, proof
 from zun.tests.unit.compute.agent import COLUMNS, Agent
 from zun.tests.unit.compute.ledger import Books
 from zun.tests.unit.db.rows import clear, together
 from zun.tests.unit.scheduler.hosts import machines, placements, without_cpus
 from zun.topology import CellShare, CpuSet, HostTopology, Isolation, Plan, Refusal, Usage, plan
+from zun.topology.cpuset import union
 
 pytestmark = pytest.mark.usefixtures("database")
 CONTEXT = RequestContext(user_id="alice", project_id="demo", roles=["member"])
@@ -99,7 +101,10 @@ def isolating(draw):
 
 
 class TrackerLife(RuleBasedStateMachine):
-    """``plans`` is what each container was told it has, ``claims`` those not committed, ``moves`` those in a resize."""
+    """``plans`` is what each container was told it has, ``claims`` those not committed, ``moves`` those in a resize.
+
+    ``missed`` are, by container, the siblings that it could not be given when they came online.
+    """
 
     def __init__(self):
         super().__init__()
@@ -108,16 +113,25 @@ class TrackerLife(RuleBasedStateMachine):
         self.claims = {}
         self.moves = {}
         self.containers = {}
+        self.missed = {}
 
-    @initialize(topology=machines() | roomy() | divided())
-    def start(self, topology):
-        self.topology = topology
-        self.earlier = Usage()
+    @initialize(topology=machines() | roomy() | divided(), data=st.data())
+    def start(self, topology, data):
+        self.whole = topology
+        self.topology = without(topology, self.some_cpus(data))
+        self.earlier = Usage(), self.topology
         self.begin()
 
     def begin(self):
         self.tracker = ComputeNodeTracker("h1")
         self.tracker.update_inventory(CONTEXT, self.topology, {**COLUMNS, "disk_total": DISK})
+
+    def some_cpus(self, data):
+        """None, all siblings of the first threads, or any; each cell has one beside."""
+        siblings = CpuSet(cpu for cell in self.whole.cells for core in cell.siblings for cpu in [*core][1:])
+        others = st.builds(CpuSet, st.sets(st.sampled_from([*self.whole.cpus]), min_size=1, max_size=4))
+        cpus = data.draw(st.sampled_from((CpuSet(), siblings)) | st.sampled_from((CpuSet(), siblings)) | others)
+        return cpus - CpuSet(min(cell.cpus) for cell in self.whole.cells)
 
     def committed(self):
         return sorted(self.plans.keys() - self.claims.keys() - self.moves.keys(), key=list(self.plans).index)
@@ -134,10 +148,11 @@ class TrackerLife(RuleBasedStateMachine):
         container = new_container(CONTEXT, **fields_of(request, disk))
         limits = {}
         if stale:  # what a scheduler found that knows an earlier time
-            answer = plan(self.topology, self.earlier, request)
+            usage, topology = self.earlier
+            answer = plan(topology, usage, request)
             limits = {"cpuset": answer.to_dict()} if isinstance(answer, Plan) else {}
         if remember:
-            self.earlier = self.tracker.usage
+            self.earlier = self.tracker.usage, self.topology
         room = DISK - sum(self.containers[uuid].disk for uuid in self.plans)
         fits = isinstance(plan(self.topology, self.tracker.usage, placement_request(container)), Plan)
         try:
@@ -221,6 +236,45 @@ class TrackerLife(RuleBasedStateMachine):
             self.plans[uuid] = new
         self.tracker.hold(uuid, self.plans[uuid])
 
+    @rule(data=st.data(), early=st.booleans())
+    def hardware(self, data, early):
+        """CPUs go offline, and others come online. ``early``: claims may come before anybody keeps a CPU from them."""
+        topology = without(self.whole, self.some_cpus(data))
+        if any(promised > len(pool) for pool, promised in self.pools(topology).values()):
+            return  # what shared containers were promised stays
+        came = topology.cpus - self.topology.cpus
+        self.topology = topology
+        self.tracker.update_inventory(CONTEXT, topology, {**COLUMNS, "disk_total": DISK})
+        for uuid in self.plans:
+            self.missed[uuid] = self.missed.get(uuid, CpuSet()) | came
+        if not early:
+            self.keep_up()
+
+    @rule()
+    def keep_up(self):
+        for uuid in self.committed():
+            grown = self.tracker.keep_up(uuid)
+            if grown is not None:
+                old, self.plans[uuid] = grown
+                assert grown[1].cpus == old.cpus and old.withheld < grown[1].withheld
+                container = self.containers[uuid]
+                container.cpuset = cpuset_record(grown[1])
+                container.save_changed_claim("h1")
+        held, pools = self.tracker.usage.held_cpus, self.pools(self.topology)
+        for uuid in self.committed():
+            self.missed[uuid] = held | union(pool for pool, promised in pools.values() if len(pool) <= promised)
+
+    def pools(self, topology):
+        """By cell, the pool, and how many CPUs of it shared containers were promised."""
+        found, dedicated = {}, self.tracker.usage.held_cpus
+        for cell in topology.cells:
+            shares = [held.cells.get(cell.id) for _, held in self.tracker.usage if not held.dedicated]
+            demand = sum(Fraction(str(share.shared)) for share in shares if share is not None)
+            promised = max(1, ceil(demand / Fraction(str(topology.cpu_allocation_ratio))))
+            pool = (topology.pool_cpus & cell.cpus) - dedicated
+            found[cell.id] = pool, promised if any(share is not None for share in shares) else 0
+        return found
+
     @rule()
     def restart(self):
         """What was not committed never was."""
@@ -266,10 +320,22 @@ class TrackerLife(RuleBasedStateMachine):
             seen |= taken
         assert seen == self.tracker.usage.held_cpus
         # A grade of isolation keeps whatever anybody may get.
-        assert seen <= self.topology.dedicated_cpus | self.topology.isolated_cpus | self.topology.pool_cpus
+        anybody_s = self.topology.dedicated_cpus | self.topology.isolated_cpus | self.topology.pool_cpus
+        assert seen & self.topology.cpus <= anybody_s
         for told in self.plans.values():
             if told.cpu_policy == "dedicated":
-                assert told.cpus <= self.topology.cpus_for(told.isolation)
+                assert told.cpus & self.topology.cpus <= self.topology.cpus_for(told.isolation)
+
+    @invariant()
+    def cores_that_were_asked_for_whole_are_nobody_elses(self):
+        """But for what somebody had, or shared containers needed, when it came online."""
+        for uuid, told in self.plans.items():
+            asked = self.containers[uuid].placement or {}
+            whole = asked.get("cpu_thread_policy") in ("isolate", "require")
+            if told.dedicated and (whole or asked.get("cpu_isolation") in ("core", "l3", "node")):
+                cores = union(core for cell in self.topology.cells for core in cell.siblings if core & told.cpus)
+                strangers = (cores & self.topology.cpus_for(told.isolation)) - own(told)
+                assert strangers <= self.missed.get(uuid, CpuSet()), f"{uuid} has no claim on {strangers}"
 
     @invariant()
     def claims_and_what_is_free_are_the_inventory(self):

@@ -194,8 +194,9 @@ def every_choice(topology, others, old, request, keep):
                 for cell, (count, mib) in zip(used, parts, strict=True)
                 if len(cell.cpus & cpus) == count
             }
-            if len(shares) == len(used) and others.fits(topology, Plan(shares)) is None:
-                yield Plan(shares)
+            found = Plan(shares, whole_cores=request.thread_policy != "prefer")
+            if len(shares) == len(used) and others.fits(topology, found) is None:
+                yield found
 
 
 def idle_siblings(topology, others, cells, cpus, policy):
@@ -232,6 +233,7 @@ def test_they_stay_whenever_any_choice_has_them(data, first, second):
     if isinstance(answer, Plan):
         assert keep <= answer.cpus and len(answer.cpus) == second.cpus
         assert answer.memory_mib == second.memory_mib
+        assert answer.whole_cores == (second.thread_policy != "prefer")
         assert answer.cells.keys() <= old.cells.keys() | set(old.mems)
         assert host.usage.fits(host.topology, answer) is None
     else:

@@ -73,7 +73,8 @@ def test_a_wish_keeps_what_it_does_not_name(fields, asked, request_):
     wish = Resize.of(container(dedicated(), **fields), *asked)
     cpu, memory, _ = asked
     assert wish.request == request_
-    assert (wish.old, wish.old_memory, wish.policy) == (dedicated(), 64, request_.cpu_policy)
+    old = replace(dedicated(), whole_cores="placement" in fields)
+    assert (wish.old, wish.old_memory, wish.policy) == (old, 64, request_.cpu_policy)
     assert (wish.cpu, wish.memory) == (cpu or wish.old_cpu, memory or 64)
 
 

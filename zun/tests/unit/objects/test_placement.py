@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
@@ -149,6 +150,27 @@ def test_nothing_is_held_without_a_record(record):
     assert held_plan({"cpuset": record}) is None
 
 
+@pytest.mark.parametrize(
+    ("policy", "asked", "whole"),
+    [
+        ("dedicated", {"cpu_thread_policy": "isolate"}, True),
+        ("dedicated", {"cpu_thread_policy": "require"}, True),
+        ("dedicated", {"cpu_thread_policy": "prefer"}, False),
+        ("dedicated", {}, False),
+        ("dedicated", None, False),
+        ("dedicated", ["by hand"], False),
+        ("shared", {"cpu_thread_policy": "isolate"}, False),
+    ],
+)
+def test_what_a_record_of_an_earlier_release_does_not_say_the_request_does(policy, asked, whole):
+    held = Plan({0: CellShare(CpuSet("0"), 64)}, policy)
+    record = cpuset_record(held)
+    assert "whole_cores" not in record
+    assert held_plan({"cpuset": record, "placement": asked}) == replace(held, whole_cores=whole)
+    told = cpuset_record(replace(held, whole_cores=whole))
+    assert held_plan({"cpuset": told}) == replace(held, whole_cores=whole)
+
+
 def hosts():
     """A machine of two cells, one with memory only beside it, huge pages and siblings."""
     two = machine(cells=2, cores=3, threads=2, memory_mib=1024)
@@ -181,7 +203,7 @@ def requests(draw):
 def test_what_is_held_is_read_back_as_it_was_planned(request, generation):
     answer = plan(hosts(), Usage(), request)
     assume(isinstance(answer, Plan))
-    planned = Plan(answer.cells, answer.cpu_policy, generation, answer.mems)
+    planned = replace(answer, generation=generation)
     record = json.loads(json.dumps(cpuset_record(planned)))
     read = held_plan({"cpuset": record})
     assert read == planned

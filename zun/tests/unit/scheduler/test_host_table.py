@@ -225,14 +225,16 @@ def test_equal_machines_share_one_description_and_equal_claims_one_plan(table):
     assert one.usage.claim(first) is two.usage.claim(second)
 
 
+@pytest.mark.parametrize("whole", [True, False, True])
 @pytest.mark.parametrize("grade", ["thread", "core", "thread"])
-def test_a_plan_keeps_its_grade_of_isolation(table, grade):
+def test_a_plan_keeps_its_grade_of_isolation(table, grade, whole):
     """Plans that hold the same may be of different grades, and a claim is checked by its grade."""
     node()
     held = own("0-1", 64)
-    uuid, _ = claims("h1", replace(held, plan=replace(held.plan, isolation=grade)))
+    uuid, _ = claims("h1", replace(held, plan=replace(held.plan, isolation=grade, whole_cores=whole)))
     table.refresh()
-    assert table.host("h1").usage.claim(uuid).isolation == grade
+    claim = table.host("h1").usage.claim(uuid)
+    assert (claim.isolation, claim.whole_cores) == (grade, whole)
 
 
 def test_what_a_host_tells_while_it_is_read_is_not_lost(table):

@@ -8,12 +8,17 @@ one is among the cases of ``test_oracle``.
 from __future__ import annotations
 
 import json
+import math
 import random
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from zun.tests.unit.topology.build import cell, demanding, holding, host, used
+from zun.tests.functional.cloud import without
+from zun.tests.unit.common.proof import proof
+from zun.tests.unit.topology.build import cell, demanding, holding, host, smt_host, used
 from zun.tests.unit.topology.hosts import proof_size, random_case
 from zun.topology import (
     CellShare,
@@ -24,6 +29,7 @@ from zun.topology import (
     Refusal,
     Usage,
     grade_of,
+    has_whole_cores,
     kept_up,
     plan,
 )
@@ -221,11 +227,11 @@ def test_a_plan_without_a_sibling_that_is_online_now_is_no_claim(policy):
     after = host(cell(0, "0,8,16 1,9 2,10"))
     held = plan(before, Usage(), asked(2, "thread", thread_policy=policy))
     assert 0 in held.cpus
-    assert Usage().fits(before, held, policy) is None
-    assert Usage().fits(after, held, policy).code == "cores"
-    assert Usage().fits(after, held) is None, "who takes any threads does not mind"
+    assert Usage().fits(before, held) is None
+    assert Usage().fits(after, held).code == "cores"
+    assert Usage().fits(after, replace(held, whole_cores=False)) is None, "who takes any threads does not mind"
     elsewhere = Usage().with_claim("c", holding("0,8,16", after))
-    assert elsewhere.fits(after, plan(after, elsewhere, asked(2, "thread", thread_policy=policy)), policy) is None
+    assert elsewhere.fits(after, plan(after, elsewhere, asked(2, "thread", thread_policy=policy))) is None
 
 
 @pytest.mark.parametrize(("claim", "grade"), [
@@ -261,6 +267,21 @@ def test_the_grade_is_in_the_record():
     assert "isolation" not in plan(X, Usage(), asked(2, "thread")).to_dict()
 
 
+@pytest.mark.parametrize(("request_", "whole"), [
+    pytest.param(asked(2, "thread"), False, id="prefer"),
+    pytest.param(asked(2, "node"), False, id="a-grade-says-it-itself"),
+    pytest.param(asked(2, "thread", thread_policy="isolate"), True, id="isolate"),
+    pytest.param(asked(2, "l3", thread_policy="require"), True, id="require"),
+    pytest.param(asked(5, "thread", thread_policy="isolate", numa_affinity="none"), True, id="on-any-cells"),
+    pytest.param(PlacementRequest(2, 10, "shared", "isolate"), False, id="shared"),
+])
+def test_a_plan_says_that_its_cores_are_its_own(request_, whole):
+    answer = plan(X, Usage(), request_)
+    record = json.loads(json.dumps(answer.to_dict()))
+    assert (answer.whole_cores, record.pop("whole_cores", False)) == (whole, whole)
+    assert Plan.from_dict(record) == replace(answer, whole_cores=False), "as a release that does not know of it"
+
+
 @pytest.mark.parametrize("isolation", ["core", "l3", "node", "isolated", "socket"])
 def test_only_dedicated_cpus_are_isolated(isolation):
     with pytest.raises(ValueError, match="isolation"):
@@ -293,6 +314,159 @@ def test_a_grade_keeps_what_comes_online(isolation, usage, withheld, reached):
     assert (str(kept.cpus), str(kept.withheld)) == ("0", withheld)
     assert grade_of(X, kept) == reached
     assert kept_up(X, usage.without("c").with_claim("c", kept), kept) is kept
+
+
+# All but the first threads of two cores are offline at the claim, and the rest of the cell.
+WIDE = host(cell(0, "0,8,16,24 1,9,17,25 2,10 3"))
+NARROW = host(cell(0, "0 1 2 3"))
+
+
+@pytest.mark.parametrize(("topology", "usage", "isolation", "withheld", "whole"), [
+    pytest.param(WIDE, Usage(), "thread", "8-9,16-17,24-25", True, id="all"),
+    pytest.param(WIDE, Usage(), "core", "8-9,16-17,24-25", True, id="grade-core"),
+    pytest.param(WIDE, Usage(), "l3", "2-3,8-10,16-17,24-25", True, id="grade-l3"),
+    pytest.param(WIDE, used(WIDE, "8,17"), "thread", "9,16,24-25", False, id="somebody-was-quicker"),
+    pytest.param(WIDE, used(WIDE, "8,17"), "core", "9,16,24-25", False, id="so-it-is-for-grade-core"),
+    pytest.param(WIDE, used(WIDE, "10"), "l3", "8-9,16-17,24-25", True, id="its-cores-where-the-l3-has-another"),
+    pytest.param(
+        WIDE, Usage().with_claim("s", demanding({0: 6.0})), "thread", "8-9,16", False, id="what-shared-ones-can-spare",
+    ),
+    pytest.param(WIDE, Usage().with_claim("s", demanding({0: 10.0})), "thread", "", False, id="they-can-spare-none"),
+    pytest.param(
+        WIDE.configured(shared_set=CpuSet("8-25")), Usage(), "thread", "", False, id="siblings-are-for-shared-ones",
+    ),
+    pytest.param(
+        WIDE.configured(shared_set=CpuSet("16-25")), Usage(), "core", "8-9", False, id="some-are-for-shared-ones",
+    ),
+    pytest.param(
+        WIDE.configured(dedicated_set=CpuSet("0-7,16-25")), Usage(), "thread", "16-17,24-25", False,
+        id="some-are-not-for-dedicated-ones",
+    ),
+    pytest.param(
+        WIDE.configured(reserved_cpus=CpuSet("8-9")), Usage(), "thread", "16-17,24-25", False, id="reserved",
+    ),
+    pytest.param(
+        replace(WIDE, isolated=CpuSet("8-15,24-31")), Usage(), "thread", "16-17", False, id="the-kernel-isolates-some",
+    ),
+    pytest.param(
+        replace(WIDE, isolated=CpuSet("0-1,8-9,24-25")), Usage(), "isolated", "8-9,24-25", False, id="not-all-isolated",
+    ),
+    pytest.param(replace(WIDE, isolated=CpuSet("0-31")), Usage(), "isolated", "8-9,16-17,24-25", True, id="isolated"),
+    pytest.param(
+        replace(WIDE, exposed=CpuSet("0,8,16,24")), Usage(), "thread", "8-9,16-17,24-25", False, id="beyond-our-limits",
+    ),
+    pytest.param(host(cell(0), cell(1, "4 5")), Usage(), "thread", "", True, id="the-cell-has-no-cpus-any-more"),
+    pytest.param(host(cell(1, "4 5")), Usage(), "thread", "", True, id="the-cell-is-gone"),
+])
+def test_whole_cores_keep_what_comes_online(topology, usage, isolation, withheld, whole):
+    """The claim is of a time when all siblings were offline."""
+    before = replace(NARROW, isolated=NARROW.cpus) if isolation == "isolated" else NARROW
+    held = plan(before, Usage(), asked(2, isolation, thread_policy="isolate"))
+    assert held.cpus == CpuSet("0-1")
+    held = replace(held, cells={0: replace(held.cells[0], withheld=CpuSet())})  # l3 keeps 2-3 at once
+    usage = usage.with_claim("c", held)
+    kept = kept_up(topology, usage, held)
+    assert (kept.cpus, str(kept.withheld), kept.whole_cores) == (held.cpus, withheld, True)
+    assert has_whole_cores(topology, kept) == whole
+    usage = usage.without("c").with_claim("c", kept)
+    assert kept_up(topology, usage, kept) is kept
+
+
+def test_a_whole_core_is_taken_up_when_the_other_has_left():
+    held = plan(NARROW, Usage(), asked(1, "thread", thread_policy="isolate"))
+    usage = used(WIDE, "16").with_claim("c", held)
+    kept = kept_up(WIDE, usage, held)
+    assert (str(kept.withheld), has_whole_cores(WIDE, kept)) == ("8,24", False)
+    kept = kept_up(WIDE, Usage().with_claim("c", kept), kept)
+    assert (str(kept.withheld), has_whole_cores(WIDE, kept)) == ("8,16,24", True)
+
+
+def siblings_that_can_be_kept(topology, usage, held):
+    """By cell, the CPUs beside ``held`` on its cores that are for it and free, and how many of them the pool loses at
+    most; told in sets from the words of the documentation.
+    """
+    usable = set(topology.cpus) - set(topology.reserved)
+    dedicated = usable - set(topology.shared_set or ()) if topology.dedicated_set is None else (
+        usable & set(topology.dedicated_set)
+    )
+    isolated = set(topology.isolated)
+    dedicated = dedicated & isolated if held.isolation == "isolated" else dedicated - isolated
+    pool = usable - isolated if topology.shared_set is None else (usable - isolated) & set(topology.shared_set)
+    taken, claims = set(), [claim for _, claim in usage]
+    for claim in claims:
+        if claim.cpu_policy == "dedicated":
+            taken |= {*claim.cpus, *claim.withheld}
+    found = {}
+    for part in topology.cells:
+        cpus = set()
+        for core in part.siblings:
+            if core & held.cpus:
+                cpus |= set(core)
+        demand = sum(claim.cells[part.id].shared for claim in claims if part.id in claim.cells)
+        sharers = any(not claim.dedicated and part.id in claim.cells for claim in claims)
+        least = max(1, math.ceil(round(demand / topology.cpu_allocation_ratio, 6))) if sharers else 0
+        left = len((pool & set(part.cpus)) - taken) - least
+        found[part.id] = (cpus & dedicated) - taken, pool, max(0, left)
+    return found
+
+
+@st.composite
+def hosts_that_grew(draw):
+    """A host, its usage and who has a claim there from a time when it had fewer CPUs."""
+    whole = smt_host(draw(st.integers(1, 2)), draw(st.integers(2, 3)), draw(st.sampled_from((2, 2, 4))))
+    cpus = [*whole.cpus]
+    siblings = [cpu for part in whole.cells for core in part.siblings for cpu in [*core][1:]]
+
+    def some(of=cpus, least=0, most=None):
+        return CpuSet(draw(st.sets(st.sampled_from(of), min_size=least, max_size=most)))
+
+    def seldom(found):
+        return found() if draw(st.integers(0, 3)) == 3 else None
+
+    # Shared containers keep one CPU in each cell, so that none of them has lost its own.
+    offline = (some(siblings, 1) | some(most=2)) - CpuSet(max(part.cpus) for part in whole.cells)
+    whole = replace(whole, isolated=seldom(some) or CpuSet()).configured(
+        reserved_cpus=seldom(lambda: some(most=2)) or CpuSet(), dedicated_set=seldom(some), shared_set=seldom(some),
+        cpu_allocation_ratio=draw(st.sampled_from((1.0, 1.5, 4.0))),
+    )
+    before, usage = without(whole, offline), Usage()
+    grades = ("thread", "thread", "isolated", "core", "l3", "node")
+    for number in range(draw(st.integers(2, 7))):
+        early = number < 2 or draw(st.integers(0, 2)) == 0
+        policy = draw(st.sampled_from(("isolate", "isolate", "require") if early else ("prefer", "prefer", "isolate")))
+        if number != 1 and draw(st.integers(0, 3)) == 0:
+            request = PlacementRequest(draw(st.integers(1, 30)) / 10, 1, "shared")
+        else:
+            cpus, grade = draw(st.integers(1, 2)), draw(st.sampled_from(grades))
+            request = PlacementRequest(cpus, 1, thread_policy=policy, isolation=grade, numa_affinity="prefer")
+        answer = plan(before if early else whole, usage, request)
+        if isinstance(answer, Plan):
+            usage = usage.with_claim(f"c{number}", answer)
+    return whole, usage
+
+
+@proof(400)
+@given(case=hosts_that_grew())
+def test_whoever_asked_for_whole_cores_has_them_as_far_as_can_be(case):
+    whole, usage = case
+    for owner in usage.owners:
+        held = usage.claim(owner)
+        can = siblings_that_can_be_kept(whole, usage, held)
+        kept = kept_up(whole, usage, held)
+        usage = usage.without(owner).with_claim(owner, kept)  # raises ClaimConflict for a CPU that is held
+        assert kept.cpus == held.cpus and held.withheld <= kept.withheld
+        if not held.whole_cores:
+            assert held.isolation not in ("thread", "isolated") or kept is held
+            continue
+        for node, (siblings, pool, budget) in can.items():
+            mine = set(kept.cells[node].withheld - held.cells[node].withheld) if node in held.cells else set()
+            missed = siblings - mine
+            assert not missed - pool, "nobody would have missed it"
+            assert not missed or len(mine & pool) == budget, "the pool could have given more"
+            assert len(mine & pool) <= budget, "shared containers need it"
+            assert held.isolation in ("l3", "node") or mine <= siblings
+        assert kept_up(whole, usage, kept) is kept
+        assert has_whole_cores(whole, kept) or usage.without(owner).fits(whole, kept) is not None
 
 
 # Pack and spread

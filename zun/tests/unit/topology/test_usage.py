@@ -223,12 +223,13 @@ def check_ledger(topology: HostTopology, usage: Usage) -> None:
             assert share.memory_mib >= 0
             assert share.cpus | share.withheld <= part.cpus
     for owner, claim in dedicated.items():
+        whole = claim.withheld | claim.cpus if claim.whole_cores else claim.withheld
         strangers = topology.pool_cpus - usage.held_cpus
         for other, theirs in dedicated.items():
             strangers |= CpuSet() if other == owner else theirs.cpus | theirs.withheld
         for part in topology.cells:
             for core in part.siblings:
-                if core & claim.withheld:
+                if core & whole:
                     assert not core & strangers, "a core that is kept whole has a stranger on it"
         assert not near(topology, claim.cpus, claim.isolation) & strangers, f"{claim.isolation} is broken"
         assert (claim.isolation == "isolated") == (claim.cpus <= topology.isolated), "on CPUs of another kind"
@@ -341,6 +342,7 @@ def test_the_record_of_a_plan():
             "node": 0, "cpuset_cpu": "0,2", "cpuset_cpu_pinned": "6", "cpuset_mem": 100,
             "withheld": "1,3", "pages": {}, "shared": 0.0,
         }],
+        "whole_cores": True,
     }
     extra = {**answer.to_dict(), "cpuset_cpus": "0,2", "cpuset_mems": "0"}
     assert Plan.from_dict(extra) == answer
