@@ -109,6 +109,7 @@ class Finding:
 class Isolated:
     """How isolated a dedicated container is: grades ``asked`` and ``reached``, and what the hardware still sends.
 
+    ``whole_cores`` is whether it has its cores to itself, None where its thread policy does not ask for that.
     ``interrupts`` of devices came to its CPUs since the machine started; ``irqs`` are the numbers of those that may.
     """
 
@@ -117,6 +118,7 @@ class Isolated:
     cpus: CpuSet
     asked: str
     reached: str | None
+    whole_cores: bool | None
     interrupts: int
     irqs: CpuSet
 
@@ -127,6 +129,7 @@ class Isolated:
             "cpus": str(self.cpus),
             "asked": self.asked,
             "reached": self.reached,
+            "whole_cores": self.whole_cores,
             "interrupts": self.interrupts,
             "irqs": str(self.irqs),
         }

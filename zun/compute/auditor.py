@@ -27,7 +27,7 @@ from zun.compute.shared_pool import SharedPool
 from zun.container.driver import ContainerDriver, RuntimeState
 from zun.objects import Container
 from zun.objects.placement import cpuset_record, held_plan
-from zun.topology import CpuSet, grade_of
+from zun.topology import CpuSet, grade_of, has_whole_cores
 
 LOG = logging.getLogger(__name__)
 
@@ -119,8 +119,10 @@ class Auditor:
         seen = interrupts()
         for uuid, plan in dedicated:
             came, irqs = seen.on(plan.cpus)
-            reached = grade_of(self._tracker.topology, plan)
-            yield Isolated(uuid, names[uuid], plan.cpus, plan.isolation, reached, came, irqs)
+            topology = self._tracker.topology
+            whole_cores = has_whole_cores(topology, plan) if plan.whole_cores else None
+            reached = grade_of(topology, plan)
+            yield Isolated(uuid, names[uuid], plan.cpus, plan.isolation, reached, whole_cores, came, irqs)
 
     def _examined(
         self, container: Container, told: Mapping[str, CpuSet], state: RuntimeState | None

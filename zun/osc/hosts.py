@@ -72,7 +72,8 @@ class AuditHost(command.Lister):
             "--isolation",
             action="store_true",
             help="Show, instead of findings, how isolated each dedicated container is: the grade it asked for, the one "
-            "it has, the interrupts of devices that came to its CPUs since the host started, and which may come.",
+            "it has, the interrupts of devices that came to its CPUs since the host started, which may come, and, with "
+            "thread policy isolate or require, whether it has its cores to itself.",
         )
         return parser
 
@@ -86,9 +87,11 @@ class AuditHost(command.Lister):
         _, answer = http.json_request("POST", path, body={"repair": parsed_args.repair})
         findings = answer["findings"]
         self._unrepaired = any(not each["repaired"] and each["code"] != SELF_PINNED for each in findings)
+        names: tuple[str, ...]
+        columns: tuple[str, ...]
         if parsed_args.isolation:
-            names = ("container", "name", "cpus", "asked", "reached", "interrupts", "irqs")
-            columns = ("Container", "Name", "CPUs", "Asked", "Reached", "Interrupts", "IRQs")
+            names = ("container", "name", "cpus", "asked", "reached", "interrupts", "irqs", "whole_cores")
+            columns = ("Container", "Name", "CPUs", "Asked", "Reached", "Interrupts", "IRQs", "Whole cores")
             return columns, [tuple(each.get(name, "") for name in names) for each in answer.get("isolation", ())]
         names = ("code", "container", "name", "layer", "detail", "repair", "repaired")
         columns = ("Code", "Container", "Name", "Layer", "Detail", "Repair", "Repaired")

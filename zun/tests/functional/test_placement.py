@@ -12,7 +12,7 @@ from zun.common import exceptions
 from zun.compute import endpoint, resizer
 from zun.db import containers as db
 from zun.scheduler.bookings import Bookings
-from zun.tests.fixtures import wait_for
+from zun.tests.fixtures import new_container, wait_for
 from zun.tests.functional.cloud import Cloud, machine
 from zun.topology import CpuSet
 
@@ -113,6 +113,24 @@ def test_a_core_that_was_asked_for_whole_stays_so(halved, context, older):
     assert held(cloud, "one") == dict.fromkeys((0, 1), alone.uuid)
     others = [cloud.run(context, cpu_policy="dedicated", cpu=1.0, memory=64) for _ in range(7)]
     assert [other.status for other in others] == ["Running"] * 6 + ["Error"]
+
+
+@pytest.mark.parametrize("halved", [3600], indirect=True)
+def test_the_audit_tells_of_a_core_that_is_not_whole_any_more(halved, context):
+    """Somebody took the sibling before the agent could keep it."""
+    cloud, agent = halved, halved.agents["one"]
+    placement = {"cpu_thread_policy": "isolate"}
+    alone = cloud.run(context, cpu_policy="dedicated", cpu=1.0, memory=64, placement=placement)
+    agent.tracker.update_inventory(context, machine(cells=1, cores=4, threads=2), agent._inventory.columns)
+    other = agent.tracker.container_claim(new_container(context, cpu_policy="dedicated", cpu=7.0, memory=64))
+    assert CpuSet("1") <= other.plan.cpus
+    agent.parts.resizer.keep_up(context)
+    (told,) = cloud.compute_api.audit(context, "one", repair=False)["isolation"]
+    assert (told["reached"], told["whole_cores"]) == ("thread", False)
+    other.abort()
+    agent.parts.resizer.keep_up(context)
+    (told,) = cloud.compute_api.audit(context, "one", repair=False)["isolation"]
+    assert (told["container"], told["reached"], told["whole_cores"]) == (alone.uuid, "core", True)
 
 
 @pytest.mark.parametrize("halved", [3600], indirect=True)

@@ -31,6 +31,7 @@ ISOLATION = {
     "reached": "l3",
     "interrupts": 12,
     "irqs": "24,30",
+    "whole_cores": True,
 }
 
 
@@ -76,8 +77,8 @@ def test_isolation_is_printed_instead_and_the_exit_code_is_the_same():
     code, printed, _ = run([DRIFTED], "h1", "--isolation", "-f", "csv")
     assert code == 1
     assert printed.splitlines() == [
-        '"Container","Name","CPUs","Asked","Reached","Interrupts","IRQs"',
-        '"c-1","web","2-3","core","l3",12,"24,30"',
+        '"Container","Name","CPUs","Asked","Reached","Interrupts","IRQs","Whole cores"',
+        '"c-1","web","2-3","core","l3",12,"24,30",True',
     ]
 
 
