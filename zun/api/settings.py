@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator's settings that requests are checked against."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
@@ -28,8 +27,6 @@ def _range(conf: cfg.ConfigOpts, lowest: str, highest: str, *, default: str | No
     """The range between two options. Raises Misconfigured where it has nothing in it, or not the option ``default``."""
     found = Range(conf[lowest], conf[highest])
     between = f"{lowest} = {found.lowest:g} and {highest} = {found.highest:g}"
-    if found.highest == math.inf:  # what is asked for could not be added up
-        raise exceptions.Misconfigured(f"[DEFAULT] {highest} = inf: set the most that a host has, or any other number")
     if not found.lowest <= found.highest:
         raise exceptions.Misconfigured(f"[DEFAULT] there is nothing between {between}: no request could be right")
     if default is not None and not found.lowest <= conf[default] <= found.highest:

@@ -84,7 +84,7 @@ def _cpus(name: str, text: str) -> CpuSet | None:
 
 
 def _ratio(name: str, ratio: float) -> float:
-    if not math.isfinite(ratio):  # the options' own limits let nan pass
+    if math.isnan(ratio):  # the options' own limits let it pass
         raise exceptions.Misconfigured(f"[compute] {name} = {ratio}: it is no number to multiply a host by")
     return ratio
 

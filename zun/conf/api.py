@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 from oslo_config import cfg
 
+from zun.conf import bounded
+
 GROUP = "api"
 
 OPTS = [
     cfg.HostAddressOpt("host_ip", default="127.0.0.1", help="Address that zun-api listens on."),
     cfg.PortOpt("port", default=9517, help="Port that zun-api listens on."),
-    cfg.IntOpt("workers", min=1, default=16, help="Threads that answer requests in zun-api's own server."),
-    cfg.IntOpt("max_limit", min=1, default=1000, help="Most items in one page of a list."),
+    bounded.IntOpt(
+        "workers",
+        min=1,
+        max=bounded.MOST_THREADS,
+        default=16,
+        help="Threads that answer requests in zun-api's own server.",
+    ),
+    bounded.IntOpt("max_limit", min=1, default=1000, help="Most items in one page of a list."),
     cfg.StrOpt(
         "auth_strategy",
         default="keystone",
@@ -40,7 +48,7 @@ OPTS = [
         "gunicorn) answer clients that are not on loopback, although everybody who can reach it then controls every "
         "container and, through them, the hosts. Without this the service refuses to start, and to answer.",
     ),
-    cfg.IntOpt(
+    bounded.IntOpt(
         "rpc_timeout",
         min=1,
         default=75,

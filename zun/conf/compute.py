@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from oslo_config import cfg
 
+from zun.conf import bounded
+
 GROUP = "compute"
 
 OPTS = [
@@ -26,20 +28,20 @@ OPTS = [
         default="",
         help="CPUs that no container gets, kept for the host and its agents.",
     ),
-    cfg.IntOpt(
+    bounded.IntOpt(
         "reserved_host_memory_mb",
         default=512,
         min=0,
         help="Memory in MiB that no container gets, kept for the host, spread over its memory nodes by their size.",
     ),
-    cfg.FloatOpt(
+    bounded.FloatOpt(
         "cpu_allocation_ratio",
         default=16.0,
         min=1.0,
         help="CPUs that shared containers may ask for per CPU of the shared pool. Dedicated CPUs are never "
         "over-committed.",
     ),
-    cfg.FloatOpt(
+    bounded.FloatOpt(
         "ram_allocation_ratio",
         default=1.0,
         min=0.1,
@@ -56,7 +58,7 @@ OPTS = [
         help="Which of several places on this host a container gets when they are equally close and need equally few "
         "caches and cores.",
     ),
-    cfg.FloatOpt("disk_allocation_ratio", default=1.0, min=0.1, help="Disk that may be promised per GiB of disk."),
+    bounded.FloatOpt("disk_allocation_ratio", default=1.0, min=0.1, help="Disk that may be promised per GiB of disk."),
     cfg.BoolOpt(
         "enable_cpu_pinning",
         default=True,
@@ -76,30 +78,31 @@ OPTS = [
         help="Where the name of a container is there once, whatever its letters' case. Read by zun-api, for new "
         "containers and new names; what is there already stays.",
     ),
-    cfg.IntOpt(
+    bounded.IntOpt(
         "workers",
         default=32,
         min=1,
+        max=bounded.MOST_THREADS,
         help="Container operations that may run at the same time on this host, without stops that may take longer than "
         "10 seconds.",
     ),
-    cfg.IntOpt(
+    bounded.IntOpt(
         "archive_space_mb",
         default=10240,
         min=1,
         help="Disk in MiB below state_path that archives on their way into and out of this host's containers may take "
         "together. A larger one cannot be copied at once.",
     ),
-    cfg.IntOpt("heartbeat_interval", default=10, min=1, help="Seconds between two signs of life of this service."),
-    cfg.IntOpt("inventory_interval", default=60, min=1, help="Seconds between two looks at what this host has."),
-    cfg.IntOpt(
+    bounded.IntOpt("heartbeat_interval", default=10, min=1, help="Seconds between two signs of life of this service."),
+    bounded.IntOpt("inventory_interval", default=60, min=1, help="Seconds between two looks at what this host has."),
+    bounded.IntOpt(
         "sync_container_state_interval",
         default=60,
         min=1,
         help="Seconds between two comparisons of all containers of this host with the runtime. Single changes arrive "
         "at once through the runtime's event stream; this mends what it missed.",
     ),
-    cfg.IntOpt(
+    bounded.IntOpt(
         "audit_interval",
         default=60,
         min=0,

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from oslo_config import cfg
 
+from zun.conf import bounded
+
 GROUP = "docker"
 
 OPTS = [
@@ -10,14 +12,14 @@ OPTS = [
         regex=r"^((unix|http\+unix|tcp|https?|ssh):/|[^/]*:\d+$)",
         help="Where the Docker daemon of this host listens: unix:///PATH or tcp://HOST:PORT.",
     ),
-    cfg.IntOpt("default_timeout", min=1, default=60, help="Seconds to wait for one answer of the Docker daemon."),
-    cfg.IntOpt(
+    bounded.IntOpt("default_timeout", min=1, default=60, help="Seconds to wait for one answer of the Docker daemon."),
+    bounded.IntOpt(
         "execute_timeout",
         min=1,
         default=5,
         help="Seconds an exec with run=true may take before its caller gets a conflict.",
     ),
-    cfg.IntOpt(
+    bounded.IntOpt(
         "default_memory_swap",
         default=-1,
         min=-1,

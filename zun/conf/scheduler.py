@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from oslo_config import cfg
 
+from zun.conf import bounded
+
 GROUP = "scheduler"
 
 OPTS = [
@@ -43,35 +45,35 @@ OPTS = [
         "StrandedWeigher=1000000.0 in front of it packs dedicated containers, so that large ones find room later; it "
         "takes time on each host, and FailureWeigher=10000000.0 then still outweighs it.",
     ),
-    cfg.IntOpt("max_attempts", default=5, min=1, help="Hosts that are tried for one request before it fails."),
-    cfg.IntOpt("alternates", default=2, min=0, help="Further hosts that are planned and sent along with a choice."),
-    cfg.IntOpt(
+    bounded.IntOpt("max_attempts", default=5, min=1, help="Hosts that are tried for one request before it fails."),
+    bounded.IntOpt("alternates", default=2, min=0, help="Further hosts that are planned and sent along with a choice."),
+    bounded.IntOpt(
         "host_subset_size",
         default=1,
         min=1,
         help="Each host is drawn among the best so many; 1 always takes the best. Several schedulers do not need it, "
         "since each keeps a share of the hosts.",
     ),
-    cfg.IntOpt(
+    bounded.IntOpt(
         "failure_window",
         default=600,
         min=1,
         help="Seconds for which FailureWeigher remembers that a host could not make or start a container, less and "
         "less as they pass.",
     ),
-    cfg.IntOpt(
+    bounded.IntOpt(
         "booking_deadline",
         default=60,
         min=1,
         help="Seconds after which the scheduler forgets a choice that the host has neither confirmed nor refused.",
     ),
-    cfg.IntOpt(
+    bounded.IntOpt(
         "sweep_interval",
         default=30,
         min=1,
         help="Seconds between two searches for accepted requests that no host works on.",
     ),
-    cfg.IntOpt(
+    bounded.IntOpt(
         "lost_after",
         default=60,
         min=1,

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from oslo_config import cfg
 
+from zun.conf import bounded
+
 GROUP = "websocket_proxy"
 
 OPTS = [
@@ -15,7 +17,7 @@ OPTS = [
         help="How clients reach the websocket proxy of this host: ws:// or wss://, with a path if a reverse proxy in "
         "front tells the hosts apart by it. zun-compute gives it to clients together with a token.",
     ),
-    cfg.IntOpt(
+    bounded.IntOpt(
         "token_ttl",
         min=1,
         default=600,

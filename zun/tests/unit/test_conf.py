@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
-from oslo_config import cfg
+from oslo_config import cfg, types
 from oslo_db import options as oslo_db_options
 
 from zun import conf as zun_conf
@@ -29,6 +29,11 @@ def read(tmp_path, group, **options):
         ("DEFAULT", "minimum_cpus", "0"),
         ("DEFAULT", "minimum_memory", "0"),
         ("DEFAULT", "minimum_disk", "-1"),
+        ("DEFAULT", "maximum_cpus", "inf"),
+        ("compute", "cpu_allocation_ratio", "1e15"),  # one such host and no scheduler could add up what it has
+        ("compute", "workers", "10001"),
+        ("api", "max_limit", str(10**20)),
+        ("api", "workers", "10001"),
         ("DEFAULT", "default_schedule_zone", "z" * 256),
         ("DEFAULT", "default_availability_zone", "z" * 256),
         ("compute", "availability_zone", "z" * 256),
@@ -42,6 +47,19 @@ def read(tmp_path, group, **options):
 def test_values_that_would_only_fail_later_are_refused(tmp_path, group, option, value):
     conf = read(tmp_path, group, **{option: value})
     with pytest.raises(ValueError, match=option):
+        conf[option] if group == "DEFAULT" else conf[group][option]
+
+
+def numbers():
+    options = ((group.GROUP, option) for group in zun_conf.GROUPS for option in group.OPTS)
+    return [(group, option.name) for group, option in options if isinstance(option.type, types.Number)]
+
+
+@pytest.mark.parametrize(("group", "option"), numbers())
+def test_no_number_is_too_large_for_who_uses_it(tmp_path, group, option):
+    """A clock, a column of a database, an answer of the API: each would fail at its first use, and not at the start."""
+    conf = read(tmp_path, group, **{option: 2**31})
+    with pytest.raises(ValueError, match=rf"{option} .*Should be less than or equal to"):
         conf[option] if group == "DEFAULT" else conf[group][option]
 
 
