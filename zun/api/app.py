@@ -96,6 +96,7 @@ class Edge:
             raw_path = environ.get("PATH_INFO", "")
             if not request.is_root(raw_path):
                 environ["zun.version"] = _negotiate(environ, added)
+            request.check_length(environ)
             environ["zun.path"] = path = request.canonical_path(raw_path)
             if not request.accepts_json(environ.get("HTTP_ACCEPT")):
                 raise errors.VersionNotAcceptable(

@@ -150,6 +150,13 @@ def is_json(environ: Environ) -> bool:
     return str(environ.get("CONTENT_TYPE") or "").partition(";")[0].strip().lower() == JSON
 
 
+def check_length(environ: Environ) -> None:
+    """ValidationError for a length of the body that is no number: servers differ in what they make of one."""
+    length = environ.get("CONTENT_LENGTH") or "0"
+    if not (length.isascii() and length.isdigit()):
+        raise exceptions.ValidationError(detail="The Content-Length header is not a number.")
+
+
 def body_arguments(environ: Environ, limit: int = MAX_BODY_BYTES) -> Arguments:
     """The members of a request's JSON body; none for no body and for ``null``, which stock clients send for
     nothing.
@@ -199,8 +206,6 @@ def _taken(environ: Environ, size: int) -> bytes:
 def _read(environ: Environ, limit: int) -> bytes:
     length = environ.get("CONTENT_LENGTH") or ""
     if length:
-        if not (length.isascii() and length.isdigit()):
-            raise exceptions.ValidationError(detail="The Content-Length header is not a number.")
         if len(length) > 15 or int(length) > limit:
             raise errors.RequestTooLarge(limit=limit)
         raw = _taken(environ, int(length))

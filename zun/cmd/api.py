@@ -103,6 +103,9 @@ class _Gateway(wsgi.Gateway_10):  # type: ignore[misc]
     def get_environ(self) -> Any:
         if self.req.chunked_read:
             self.req.rfile = _Chunks(self.req.conn.rfile, 0)
+        elif self.req.rfile.remaining < 0:  # the library takes "Content-Length: -1" for all that ever comes
+            self.req.rfile.remaining = 0
+            self.req.close_connection = True
         return super().get_environ()
 
     def start_response(self, *arguments: Any) -> Any:

@@ -265,14 +265,26 @@ def test_a_body_without_a_length(application):
     assert api.post("/v1/containers", raw=b" " * (MIB + 1)).refusal == (413, "request-too-large")
 
 
-@pytest.mark.parametrize(("length", "status"), [("x", 400), ("-1", 400), ("9" * 30, 413)])
-def test_lengths_that_cannot_be(application, length, status):
+@pytest.mark.parametrize(
+    ("method", "path", "length", "status"),
+    [
+        ("POST", "containers", "x", 400),
+        ("POST", "containers", "-1", 400),
+        ("POST", "containers", "\u0661", 400),
+        ("POST", "containers", "9" * 30, 413),
+        # Nothing reads what these have, or not at once. What a server makes of such a length is another question.
+        ("GET", "containers", "-1", 400),
+        ("GET", "containers", "+5", 400),
+        ("POST", "containers/x/put_archive", "+5", 400),
+    ],
+)
+def test_lengths_that_cannot_be(application, method, path, length, status):
     def lying(environ, start_response):
         environ["CONTENT_LENGTH"] = length
         environ["wsgi.input"] = io.BytesIO(b"{}")
         return application(environ, start_response)
 
-    assert Client(lying, project="demo", version="1.40").post("/v1/containers").status == status
+    assert Client(lying, project="demo", version="1.40").send(method, f"/v1/{path}").status == status
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,7 @@ CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
         pytest.param(CHUNKED + b"5\r\nhello\r\n0\r\n\r\n", [b"200"], id="chunks"),
         pytest.param(CHUNKED + b"5\r\nhello\r\n0\r\nA: b\r\n\r\n", [b"200"], id="chunks-with-a-trailer"),
         pytest.param(CHUNKED + b"2\r\nheXX", [b"200"], id="a-broken-chunk"),
+        pytest.param(LENGTH % -1 + b"hello", [b"200"], id="a-length-below-nothing"),
     ],
 )
 def test_what_follows_a_body_that_nobody_reads_is_no_part_of_it(served, sent, statuses):
@@ -177,6 +178,17 @@ def test_a_large_body_is_never_in_memory_as_a_whole(served, form, application):
     try:
         assert exchange(address, head, *[mib] * 40, b"" if form == "length" else b"\r\n0\r\n\r\n") == [b"200"]
         assert tracemalloc.get_traced_memory()[1] < (130 if reads else 5) * len(mib)
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_length_below_nothing_is_not_all_that_comes(served):
+    address, mib = served(answer), b"x" * (1 << 20)
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(ConnectionError):  # the server does not wait for it
+            exchange(address, LENGTH % -1, *[mib] * 40)
+        assert tracemalloc.get_traced_memory()[1] < 5 * len(mib)
     finally:
         tracemalloc.stop()
 
