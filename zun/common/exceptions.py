@@ -110,6 +110,15 @@ class ImageAlreadyExists(Conflict):
     msg_fmt = "Host {host} has an image {repo} with tag {tag} already."
 
 
+class RowUnreadable(Conflict):
+    """Somebody wrote into the database what none of the services writes."""
+
+    msg_fmt = (
+        "{table}.{column} of {ident} in the database cannot be read ({reason}): no service writes such. Tell the "
+        "operator: SELECT {column} FROM {table} WHERE {key} = '{ident}' shows it. {remedy}"
+    )
+
+
 class ClaimRefused(Conflict):
     """A host cannot hold what was asked. The text is the allocator's reason; users see it, and not which host it is."""
 

@@ -91,14 +91,8 @@ class Networks:
             try:
                 if any(port.leaving for port in mine) or (each.addresses or {}) != settled(each, mine):
                     found.add(each.uuid)
-            except (KeyError, TypeError, ValueError) as exc:  # written by hand; the other containers are not to wait
-                LOG.error(
-                    "The subnets of a network of container %s cannot be read (%r): %s. Write them into its row again, "
-                    "or delete it.",
-                    each.uuid,
-                    exc,
-                    ", ".join(port.network_uuid for port in mine),
-                )
+            except exceptions.RowUnreadable as exc:  # the other containers are not to wait
+                LOG.error("Container %s is not compared with its networks: %s", each.uuid, exc)
         return found
 
     def left(self, context: RequestContext, networks: Collection[str]) -> None:

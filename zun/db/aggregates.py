@@ -79,7 +79,8 @@ def add_host(ident: str, host: str) -> session.Row:
         if host in row["hosts"]:
             raise exceptions.Conflict(f"Host {host} is in aggregate {row['name']} already.")
         _check_zone(host, row["metadata"], others)
-        return {"hosts": sorted([*row["hosts"], host])}
+        with models.readable(table.c.hosts, row["uuid"], "Write the names of its hosts, as a list."):
+            return {"hosts": sorted([*row["hosts"], host])}
 
     return _change(ident, change, host)
 

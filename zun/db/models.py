@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables. Times are UTC without a zone; JSON columns hold what nothing ever searches by."""
 
+import contextlib
 import copy
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, sqlite
 
+from zun.common import exceptions
 from zun.common.kinds import Kind
 
 LOG = logging.getLogger(__name__)
@@ -133,6 +135,18 @@ def _tell(column: str, kind: str, text: str) -> None:
         name,
         kind,
     )
+
+
+@contextlib.contextmanager
+def readable(column: sa.Column[Any], ident: str, remedy: str, *, key: str = "uuid") -> Iterator[None]:
+    """For who looks into a value of ``column``, of the row whose ``key`` is ``ident``. Raises RowUnreadable for what
+    somebody wrote there by hand; ``remedy`` is a sentence.
+    """
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError) as exc:
+        place = {"table": column.table.name, "column": column.name, "key": key, "ident": ident}
+        raise exceptions.RowUnreadable(**place, reason=repr(exc), remedy=remedy) from exc
 
 
 class _AsText(sa.types.TypeDecorator[str]):

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from oslo_utils import timeutils, uuidutils
 
 from zun.common import exceptions, subnets
-from zun.db import models, session
+from zun.db import models, networks, session
 
 table = models.network_ports
 _networks = models.networks
@@ -34,7 +34,7 @@ def allot(connection: sa.Connection, container_uuid: str, wanted: Iterable[Wante
     """Put the container into networks, in this transaction, in the order given.
 
     Raises NetworkNotFound, InvalidValue for an address that is none of the network's, Conflict for one that is in use
-    and for a network that has none left.
+    and for a network that has none left, RowUnreadable for one whose subnets somebody wrote by hand.
     """
     asked = list(wanted)
     found = {  # always in this order, or two could wait for one another
@@ -43,12 +43,14 @@ def allot(connection: sa.Connection, container_uuid: str, wanted: Iterable[Wante
     }
     for each in asked:
         network = found[each["network"]]
+        with networks.readable_subnets(network["uuid"]):
+            addresses = _addresses(connection, network, each.get("fixed_ip"))
         values = {
             "uuid": each.get("uuid") or uuidutils.generate_uuid(),
             "network_uuid": network["uuid"],
             "container_uuid": container_uuid,
             "created_at": timeutils.utcnow(),
-            **_addresses(connection, network, each.get("fixed_ip")),
+            **addresses,
         }
         connection.execute(table.insert().values(**values))
 

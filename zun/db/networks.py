@@ -7,6 +7,7 @@ Networks are made and removed one after the other in the whole cloud, so that no
 import ipaddress
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Unpack
 
 import sqlalchemy as sa
@@ -67,17 +68,23 @@ def insert(values: Mapping[str, Any], wanted: Sequence[Mapping[str, str]], pool:
         return session.add(connection, table, {**values, "subnets": made})
 
 
+def readable_subnets(uuid: str) -> AbstractContextManager[None]:
+    """For who looks into the subnets of a network. Raises RowUnreadable."""
+    return models.readable(
+        table.c.subnets,
+        uuid,
+        "Write them anew, or delete the network with its containers: until then nobody can join it, those who are in "
+        "it are not compared with it, and another network may get the same addresses.",
+    )
+
+
 def _cidrs(row: session.Row) -> list[str]:
-    """The blocks of a network's subnets. One that nobody can read, written by hand, keeps nobody from having others."""
+    """The blocks of a network's subnets. One that nobody can read keeps nobody from having others."""
     try:
-        return [str(ipaddress.ip_network(each["cidr"])) for each in row["subnets"]]
-    except (KeyError, TypeError, ValueError) as exc:
-        LOG.error(
-            "The subnets of network %s cannot be read (%r), so that others may get the same addresses. Write them "
-            "into its row again, or delete it.",
-            row["uuid"],
-            exc,
-        )
+        with readable_subnets(row["uuid"]):
+            return [str(ipaddress.ip_network(each["cidr"])) for each in row["subnets"]]
+    except exceptions.RowUnreadable as exc:
+        LOG.error("%s", exc)
         return []
 
 

@@ -9,6 +9,7 @@ from oslo_versionedobjects import fields
 from zun.common import subnets
 from zun.common.context import RequestContext
 from zun.db import network_ports as db
+from zun.db import networks
 from zun.objects import base
 
 
@@ -44,18 +45,19 @@ class NetworkPort(base.ZunObject):
     leaving: bool
 
     def addresses(self) -> list[dict[str, Any]]:
-        """Its addresses as a container's record has them."""
-        return [
-            {
-                "addr": self[f"ipv{version}"],
-                "version": version,
-                "port": self.uuid,
-                "subnet_id": subnet["uuid"],
-                "preserve_on_delete": False,
-            }
-            for subnet in self.subnets
-            if self[f"ipv{(version := subnets.version(subnet))}"] is not None
-        ]
+        """Its addresses as a container's record has them. Raises RowUnreadable for subnets that somebody wrote."""
+        with networks.readable_subnets(self.network_uuid):
+            return [
+                {
+                    "addr": self[f"ipv{version}"],
+                    "version": version,
+                    "port": self.uuid,
+                    "subnet_id": subnet["uuid"],
+                    "preserve_on_delete": False,
+                }
+                for subnet in self.subnets
+                if self[f"ipv{(version := subnets.version(subnet))}"] is not None
+            ]
 
     @base.remotable
     def destroy(self) -> None:

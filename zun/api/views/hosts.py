@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict
 
 from zun.api.views import links
+from zun.db import models
 from zun.db.compute_nodes import HostUsage
 from zun.objects.placement import held_plan
 from zun.topology import HostTopology, NUMACell, Plan
@@ -112,9 +113,11 @@ def topology(node: Mapping[str, Any], claims: Iterable[Mapping[str, Any]]) -> To
     memory MiB.
 
     ``claims`` are the rows of the containers that hold something there. Two that hold the same CPU, which
-    must not be, are both shown: the map is where one would look for it.
+    must not be, are both shown: the map is where one would look for it. Raises RowUnreadable.
     """
-    host = HostTopology.from_dict(node["topology"])
+    anew = "zun-compute of that host writes it anew every [compute] inventory_interval seconds: see that it runs."
+    with models.readable(models.compute_nodes.c.topology, node["uuid"], anew):
+        host = HostTopology.from_dict(node["topology"])
     plans = [(row, plan) for row in claims if (plan := held_plan(row)) is not None]
     own = union(plan.cpus | plan.withheld for _, plan in plans if plan.dedicated)
     pool = host.pool_cpus - own

@@ -280,10 +280,10 @@ def test_subnets_that_somebody_wrote_by_hand_stop_neither_new_networks_nor_compa
     bad, good = run(cloud, context, damaged), run(cloud, context, whole)
     by_hand("networks", "subnets", subnets, damaged)
     if subnets != "5":
-        assert network("another") and f"The subnets of network {damaged} cannot be read" in caplog.text
+        assert network("another") and f"networks.subnets of {damaged} in the database cannot be read" in caplog.text
     right = db_containers.get(good.uuid)["addresses"]
     db_containers.update(good.uuid, {"addresses": {}})
     cloud.agents["one"]._sync_all()
     wait_for(lambda: db_containers.get(good.uuid)["addresses"] == right)
     if subnets != "5":
-        assert f"The subnets of a network of container {bad.uuid} cannot be read" in caplog.text
+        assert f"{bad.uuid} is not compared with its networks: networks.subnets of {damaged} in the" in caplog.text

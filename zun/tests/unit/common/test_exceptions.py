@@ -155,6 +155,15 @@ TREE = [
         "Host h1 has an image busybox with tag 1 already.",
     ),
     (
+        "RowUnreadable",
+        "row-unreadable",
+        409,
+        "Conflict",
+        {"table": "networks", "column": "subnets", "key": "uuid", "ident": "n1", "reason": "x", "remedy": "Do this."},
+        "networks.subnets of n1 in the database cannot be read (x): no service writes such. Tell the operator: SELECT "
+        "subnets FROM networks WHERE uuid = 'n1' shows it. Do this.",
+    ),
+    (
         "ClaimRefused",
         "claim-refused",
         409,
