@@ -54,7 +54,7 @@ class Json(mysql.JSON, sqlite.JSON):
         super().__init__(none_as_null=True)
         self.column = column
         self._empty = empty
-        self._kind = type(empty)
+        self.kind = type(empty)
 
     def adapt(self, cls: Any, **kw: Any) -> Any:
         """SQLAlchemy asks this for the dialect's own type: SQLite's is no ancestor of ours, and would be used."""
@@ -72,12 +72,8 @@ class Json(mysql.JSON, sqlite.JSON):
         try:
             found = orjson.loads(value)
         except orjson.JSONDecodeError:
-            return self._unreadable(value)
-        return self.checked(found)
-
-    def checked(self, found: Any) -> Any:
-        """``found`` if it is of the right kind, else what it counts as."""
-        return found if isinstance(found, self._kind) else self._unreadable(found)
+            found = value
+        return found if isinstance(found, self.kind) else self.unreadable(found)
 
     def passing_on(self, dialect: sa.Dialect) -> Callable[[Any], Any]:
         """What gives a text as it is, to be written to an answer; where it is not what it should be, as ``read``.
@@ -85,7 +81,7 @@ class Json(mysql.JSON, sqlite.JSON):
         One text that is no JSON would make the whole answer none. Servers have none such, so that a look at how it
         begins is enough.
         """
-        begin = "{" if self._kind is dict else "["
+        begin = "{" if self.kind is dict else "["
 
         def begins_well(text: str) -> Any:
             return orjson.Fragment(text) if text.startswith(begin) else self.read(text)
@@ -94,14 +90,14 @@ class Json(mysql.JSON, sqlite.JSON):
 
     def _if_whole(self, text: Any) -> Any:
         try:
-            if isinstance(orjson.loads(text), self._kind):
-                return orjson.Fragment(text)
+            found = orjson.loads(text)
         except orjson.JSONDecodeError:
-            pass
-        return self.read(text)
+            found = text
+        return orjson.Fragment(text) if isinstance(found, self.kind) else self.unreadable(found)
 
-    def _unreadable(self, value: Any) -> Any:
-        _tell(self.column, "object" if self._kind is dict else "array", str(value))
+    def unreadable(self, value: Any) -> Any:
+        """What ``value`` counts as, which is none of this kind."""
+        _tell(self.column, "object" if self.kind is dict else "array", str(value))
         return copy.deepcopy(self._empty)
 
 
@@ -118,7 +114,9 @@ class _ReadJson(sa.types.TypeDecorator[Any]):
         self._json = Json(column, empty)
 
     def process_result_value(self, value: Any, dialect: sa.Dialect) -> Any:
-        return None if value is None and self.nullable else self._json.checked(value)
+        if isinstance(value, self._json.kind) or (value is None and self.nullable):
+            return value
+        return self._json.unreadable(value)
 
 
 @functools.lru_cache(maxsize=100)
