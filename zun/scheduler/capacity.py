@@ -123,7 +123,7 @@ def _filled(
     for item in fill(host.topology, host.usage, spec.placement):
         if isinstance(item, Refusal):
             return usages, item
-        usages.append(item.usage)
+        usages.append(item)
         if len(usages) > most or expired():
             break
     return usages, None

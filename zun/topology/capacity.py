@@ -5,28 +5,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from zun.topology.allocator import plan
 from zun.topology.cells import HostTopology
-from zun.topology.placement import Plan
 from zun.topology.refusal import Refusal
 from zun.topology.request import PlacementRequest
 from zun.topology.usage import Usage
 
 
-@dataclass(frozen=True, slots=True)
-class Filled:
-    """A host after one more container of the shape."""
-
-    plan: Plan
-    usage: Usage
-
-
-def fill(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Iterator[Filled | Refusal]:
+def fill(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Iterator[Usage | Refusal]:
     """Plan ``request`` again and again, each time beside what was planned before, until it is refused.
 
-    The refusal is the last item. A request for nothing at all is never refused: bound the iteration.
+    The items are what is held after each plan; the refusal is the last. A request for nothing at all is never refused:
+    bound the iteration.
     """
     number = 0
     while True:
@@ -37,7 +28,7 @@ def fill(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Ite
         while usage.claim(owner := f"one-more-{number}") is not None:
             number += 1
         usage = usage.with_claim(owner, answer)
-        yield Filled(answer, usage)
+        yield usage
 
 
 def holdings(usage: Usage) -> str:
