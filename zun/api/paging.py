@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import orjson
 
-from zun.api.digits import whole
+from zun.api.digits import LONGEST, whole
 from zun.api.schemas import Field, Schema
 from zun.common import exceptions
 from zun.db.paging import Place
@@ -80,7 +80,9 @@ class Page:
         check_names(query, known.names)
         limit = whole(query["limit"]) if "limit" in query else max_limit
         if not limit:
-            raise exceptions.InvalidValue(f"limit: '{_short(query['limit'])}' is not a whole number from 1 on.")
+            raise exceptions.InvalidValue(
+                f"limit: '{_short(query['limit'])}' is not a whole number from 1 on, of at most {LONGEST} digits."
+            )
         sort_dir = query.get("sort_dir", "asc")
         if sort_dir not in ("asc", "desc"):
             raise exceptions.InvalidValue(f"sort_dir: '{_short(sort_dir)}' is neither asc nor desc.")

@@ -75,8 +75,6 @@ def _boolean(true: str, false: str) -> Field:
 B3 = _boolean("True true", "False false")
 BX = _boolean("True TRUE true 1 ON On on YES Yes yes", "False FALSE false 0 OFF Off off NO No no")
 
-_MAX_DIGITS = 15  # nothing we count is longer, and no int() of this costs anything
-
 
 def _within(bounds: Range, unit: str) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
@@ -98,7 +96,7 @@ def cpus(bounds: Range) -> Field:
             "type": ["number", "string", "null"],
             "pattern": r"^[0-9]*(\.([0-9]+))?\Z",
             "minLength": 1,
-            "maxLength": _MAX_DIGITS,
+            "maxLength": digits.LONGEST,
             "description": "a number of CPUs, for example 2 or 0.5",
         },
         lambda value: None if value is None else check(_float(value)),
@@ -119,7 +117,7 @@ def amount(bounds: Range, unit: str) -> Field:
     def convert(value: Any) -> int | None:
         if value is None:
             return None
-        if isinstance(value, int) and abs(value) >= 10**_MAX_DIGITS:
+        if isinstance(value, int) and abs(value) >= 10**digits.LONGEST:
             raise ValueError("the number is too large")
         return check(int(value))
 
@@ -127,7 +125,7 @@ def amount(bounds: Range, unit: str) -> Field:
         {
             "type": ["integer", "string", "null"],
             "pattern": r"^[0-9]+\Z",
-            "maxLength": _MAX_DIGITS,
+            "maxLength": digits.LONGEST,
             "description": f"a whole number of {unit}, written without the unit",
         },
         convert,
@@ -147,7 +145,7 @@ def _uint(lowest: int, highest: int, *, needed: bool = False) -> Field:
         {
             "type": ["integer", "string"],
             "pattern": r"^[0-9]*\Z",
-            "maxLength": _MAX_DIGITS,
+            "maxLength": digits.LONGEST,
             "description": "a whole number",
         },
         convert,
@@ -192,7 +190,7 @@ def _since(value: Any) -> str | None:
     if value is None:
         return None
     text = str(value)
-    if digits.whole(text, _MAX_DIGITS) is not None:
+    if digits.whole(text) is not None:
         return text
     found = _TIME.search(text)
     if found is None:

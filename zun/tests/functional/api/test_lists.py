@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all lists have in common: the parameters that choose a page, and no others than they know."""
 
+import urllib.parse
+
 import pytest
 import sqlalchemy as sa
 
@@ -32,6 +34,14 @@ def test_what_every_list_takes(admin, noun, query):
 @pytest.mark.parametrize("value", ["1", "True", "False"])
 def test_lists_of_all_projects(admin, noun, value):
     assert admin.get(f"/v1/{noun}/?all_projects={value}").status == 200
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "1e3", "\u0661", "1" * 16])
+def test_a_limit_that_is_none_is_told_what_one_is(admin, limit):
+    reply = admin.get(f"/v1/containers?limit={urllib.parse.quote(limit)}")
+    said = f"limit: '{limit}' is not a whole number from 1 on, of at most 15 digits."
+    assert (reply.refusal, reply.error["detail"]) == ((400, "invalid-value"), said)
+    assert admin.get(f"/v1/containers?limit={'9' * 15}").status == 200
 
 
 @pytest.mark.parametrize("noun", [*PAGED, "services"])
