@@ -30,7 +30,7 @@ from zun.tests.unit.compute.agent import COLUMNS, Agent
 from zun.tests.unit.compute.ledger import Books
 from zun.tests.unit.db.rows import clear, together
 from zun.tests.unit.scheduler.hosts import machines, placements, without_cpus
-from zun.topology import CellShare, CpuSet, HostTopology, Isolation, Plan, Refusal, Usage, plan
+from zun.topology import CellShare, CpuSet, HostTopology, Isolation, PlacementRequest, Plan, Refusal, Usage, plan
 from zun.topology.cpuset import union
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -239,7 +239,18 @@ class TrackerLife(RuleBasedStateMachine):
     @rule(data=st.data(), early=st.booleans())
     def hardware(self, data, early):
         """CPUs go offline, and others come online. ``early``: claims may come before anybody keeps a CPU from them."""
-        topology = without(self.whole, self.some_cpus(data))
+        self.change(without(self.whole, self.some_cpus(data)), early)
+
+    @rule(cpus=st.integers(1, 2), grade=st.sampled_from(("thread", "thread", "core", "l3", "isolated")))
+    def siblings_come_later(self, cpus, grade):
+        """A claim of a time when the cores had one thread."""
+        siblings = [cpu for cell in self.whole.cells for core in cell.siblings for cpu in [*core][1:]]
+        self.change(without(self.whole, CpuSet(siblings)), early=False)
+        request = PlacementRequest(cpus, 1, thread_policy="isolate", isolation=grade)
+        self.claim(request, 0, stale=False, remember=False, at_once=True)
+        self.change(self.whole, early=False)
+
+    def change(self, topology, early):
         if any(promised > len(pool) for pool, promised in self.pools(topology).values()):
             return  # what shared containers were promised stays
         came = topology.cpus - self.topology.cpus
