@@ -229,3 +229,11 @@ def test_the_policies_of_a_group_are_told_as_they_are_written():
         groups.CREATE({"name": "web", "policy": "apart"})
     told = "policy: 'apart' is not one of affinity, anti-affinity, soft-affinity, soft-anti-affinity"
     assert str(caught.value) == told
+
+
+@pytest.mark.parametrize("value", ["5", True, None, 5.5, 4, 8])
+def test_a_number_that_is_wanted_as_a_number(value):
+    schema = containers.Schema({"count": scalars.whole(5, 7)})
+    assert [schema({"count": each})["count"] for each in (5, 7, 6.0)] == [5, 7, 6]
+    with pytest.raises(SchemaValidationError, match="count"):
+        schema({"count": value})
