@@ -85,11 +85,7 @@ def resized(
 def _planned(
     topology: HostTopology, others: Usage, old: Plan, request: PlacementRequest, keep: CpuSet
 ) -> Plan | Refusal:
-    if request.dedicated:
-        topology = others.with_pool(topology)
-    cells = tuple(cell for cell in topology.cells if cell.id in old.cells or cell.id in old.mems)
-    here = replace(topology, cells=cells)
-    here = replace(here, pool_beyond=topology.pool_cpus - here.cpus)
+    here = part_of(topology, others, old, request)
     if old.dedicated or not request.dedicated:  # shared memory may be promised twice: dedicated is taken anew
         here = _with_its_memory(here, others, old, overcommit=not request.dedicated)
     if not request.dedicated:
@@ -114,6 +110,19 @@ def _planned(
         if isinstance(nearest, Plan):
             return nearest
     return keeping(here, others, old, request, keep)
+
+
+def part_of(topology: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> HostTopology:
+    """The cells that ``old`` uses, where alone it may be resized to ``request``.
+
+    What the pool has on other cells is enough for shared containers that have none on theirs: here it need not leave
+    them any.
+    """
+    if request.dedicated:
+        topology = others.with_pool(topology)
+    cells = tuple(cell for cell in topology.cells if cell.id in old.cells or cell.id in old.mems)
+    here = replace(topology, cells=cells)
+    return replace(here, pool_beyond=topology.pool_cpus - here.cpus)
 
 
 def _whole_cores(here: HostTopology, old: Plan) -> CpuSet:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from zun.compute.resize import Resize, resized
+from zun.compute.resize import Resize, part_of, resized
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.compute.test_resize import (
@@ -195,7 +195,7 @@ def every_choice(topology, others, old, request, keep):
                 if len(cell.cpus & cpus) == count
             }
             found = Plan(shares, whole_cores=request.thread_policy != "prefer")
-            if len(shares) == len(used) and others.fits(topology, found) is None:
+            if len(shares) == len(used) and others.fits(part_of(topology, others, old, request), found) is None:
                 yield found
 
 
@@ -235,7 +235,7 @@ def test_they_stay_whenever_any_choice_has_them(data, first, second):
         assert answer.memory_mib == second.memory_mib
         assert answer.whole_cores == (second.thread_policy != "prefer")
         assert answer.cells.keys() <= old.cells.keys() | set(old.mems)
-        assert host.usage.fits(host.topology, answer) is None
+        assert host.usage.fits(part_of(host.topology, host.usage, old, second), answer) is None
     else:
         found = next(every_choice(host.topology, host.usage, old, second, keep), None)
         assert found is None, f"{found} has them, and the answer was: {answer}"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.compute.resize import Resize, increase, resized
+from zun.compute.resize import Resize, increase, part_of, resized
 from zun.objects import Container
 from zun.objects.placement import cpuset_record
 from zun.tests.functional.cloud import machine
@@ -492,7 +492,7 @@ def test_to_stay_as_it_is_is_possible_on_a_full_host(held, wanted, other):
 def test_what_is_resized_fits_beside_the_others_on_the_cells_it_was_on(case):
     topology, others, old, new, request = case
     assert new.cells.keys() <= old.cells.keys() | set(old.mems)
-    assert others.fits(topology, new) is None
+    assert others.fits(part_of(topology, others, old, request), new) is None
     assert new.memory_mib == request.memory_mib
     if request.dedicated:
         assert len(new.cpus) == request.cpus
