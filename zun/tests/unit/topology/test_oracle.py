@@ -20,7 +20,6 @@ from zun.tests.unit.topology.hosts import (
 )
 from zun.tests.unit.topology.oracle import MICRO, Host, best_plan
 from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, budget, plan
-from zun.topology.cores import CellStock
 
 
 def check(topology: HostTopology, usage: Usage, request: PlacementRequest) -> None:
@@ -101,11 +100,16 @@ def test_seeded_cases(limits):
 def test_a_short_pool(monkeypatch, many):
     """With as few CPUs as brute force can answer for, ``many`` is what makes some states be dropped early."""
     monkeypatch.setattr(budget, "_MANY", many)
-    asked = []
-    in_groups = CellStock._in_groups
-    monkeypatch.setattr(CellStock, "_in_groups", lambda *args: (asked.append(args[1]), in_groups(*args))[1])
-    check_seeds(3000, short_pool_case)
-    assert sum(asked) > proof_size(3000) // 40, "the pool was seldom short"
+    shorter = []
+
+    def case(rng):
+        topology, usage, request = short_pool_case(rng)
+        alone = plan(topology, Usage(), request)
+        shorter.append(isinstance(alone, Plan) and plan(topology, usage, request) != alone)
+        return topology, usage, request
+
+    check_seeds(3000, case)
+    assert sum(shorter) > proof_size(3000) // 10, f"the pool was seldom short: {sum(shorter)}"
 
 
 def test_the_last_cpus_of_the_pool():
