@@ -89,7 +89,7 @@ def allinone(machine: HostTopology, engine: docker.APIClient, tmp_path_factory: 
         "DEFAULT": {"state_path": folder / "state", "host": f"test-{uuid.uuid4().hex[:8]}", "debug": "false"},
         "api": {"port": port, "rpc_timeout": PATIENCE},
         "docker": {"default_timeout": PATIENCE},
-        "compute": {"reserved_host_memory_mb": 0, "workers": 4},
+        "compute": {"reserved_host_memory_mb": 0, "workers": 4, "inventory_interval": 10},
         "quota": {"containers": -1, "cpu": -1, "memory": -1, "disk": -1},
     }
     made = Patient(folder, "allinone", "allinone", (), settings)
@@ -120,3 +120,18 @@ def nodes_of(machine: HostTopology) -> Callable[[CpuSet], dict[int, CpuSet]]:
     """Node id -> which of the given CPUs it has, by ``numactl``; nodes without any are left out."""
     nodes = kernel.numactl_hardware()
     return lambda cpus: {node: seen.cpus & cpus for node, seen in nodes.items() if seen.cpus & cpus}
+
+
+@pytest.fixture
+def hotplug(containers: Containers) -> Iterator[Callable[[int, bool], None]]:
+    """Brings a CPU online, or takes it off, and waits until the service knows. In the end all are online again."""
+    changed = set()
+
+    def put(cpu: int, there: bool) -> None:
+        changed.add(cpu)
+        pathlib.Path(f"/sys/devices/system/cpu/cpu{cpu}/online").write_text(str(int(there)))
+        wait_for(lambda: (cpu in CpuSet(containers.topology()["offline"])) != there, PATIENCE)
+
+    yield put
+    for cpu in changed:
+        put(cpu, True)

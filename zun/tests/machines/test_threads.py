@@ -3,7 +3,9 @@
 
 import pytest
 
+from zun.tests.fixtures import wait_for
 from zun.tests.machines import kernel, probes
+from zun.tests.machines.containers import PATIENCE
 from zun.topology import CpuSet
 
 
@@ -86,3 +88,22 @@ def test_prefer_keeps_siblings_together_and_mends_broken_cores(containers, core_
     assert core_of(next(iter(one.cpus))) == one.cpus | other.cpus
     record_property("2 CPUs", f"{pair.cpus}")
     record_property("1 CPU, then 1 more", f"{one.cpus}, {other.cpus}")
+
+
+def test_a_sibling_that_comes_online_is_kept_idle(containers, machine, core_of, hotplug, record_property):
+    """It is of a core that was promised to be whole: nobody else gets it, also where nothing else is left."""
+    core = core_of(max(machine.cpus))
+    late = CpuSet([max(core)])
+    hotplug(max(core), False)
+    before = containers.dedicated(len(core) - 1, cpu_thread_policy="isolate", memory=32)
+    assert (before.cpus, before.withheld) == (core - late, CpuSet(""))
+    hotplug(max(core), True)
+    wait_for(lambda: containers.look(before.uuid).withheld, PATIENCE)
+    after = containers.look(before.uuid)
+    assert (after.cpus, after.withheld, after.pid) == (before.cpus, late, before.pid)
+    rest = containers.dedicated(len(machine.cpus - core), numa_affinity="none", memory=32)
+    assert rest.cpus == machine.cpus - core
+    reason = containers.refusal(1, memory=32)
+    assert CpuSet(containers.topology()["shared"]) == CpuSet("")
+    record_property("isolated CPU; sibling that came online, kept idle", f"{after.cpus}; {after.withheld}")
+    record_property("all that others get; reason for one more", f"{rest.cpus}; {reason}")
