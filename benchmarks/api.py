@@ -102,7 +102,7 @@ def kind_is_postgres() -> bool:
 
 
 def fill(count: int) -> None:
-    """``count`` containers, and limits of the project that are far but counted."""
+    """Write ``count`` containers and quota limits that are checked but never reached."""
     migration.upgrade()
     for start in range(0, count, 2000):
         rows = [row(i, OTHER if i % 10 == 0 else PROJECT) for i in range(start, min(count, start + 2000))]
@@ -117,7 +117,7 @@ def fill(count: int) -> None:
 
 @contextlib.contextmanager
 def database(kind: str, folder: str) -> Iterator[str]:
-    """The URL of a new database, dropped at the end."""
+    """Yield the URL of a new database, and drop the database at the end."""
     if kind == "sqlite":
         path = Path(folder, f"{uuid.uuid4().hex}.sqlite")
         yield f"sqlite:///{path}"
@@ -176,12 +176,12 @@ class Worker:
         return json.loads(raw) if raw else None
 
     def cpu_seconds(self) -> float:
-        """Of all its threads, in nanoseconds of the scheduler: ticks of 10 ms would be coarse."""
+        """Return the CPU time of all threads of the worker, from the kernel's nanoseconds instead of ticks of 10 ms."""
         tasks = Path(f"/proc/{self._process.pid}/task").iterdir()
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
     def memory_mib(self) -> float:
-        """Its own memory, wherever it is. Pages of its programs' files come and go as the kernel thinks fit."""
+        """Return the private memory of the worker, with swap and without pages of files, which the kernel may drop."""
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         return sum(int(kib) for kib in re.findall(r"^(?:RssAnon|VmSwap):\s+(\d+) kB", status, re.MULTILINE)) / 1024
 
@@ -218,7 +218,7 @@ def ours(url: str, folder: str) -> Iterator[Worker]:
 def measured(
     worker: Worker, request: Callable[[], bytes], times: int, check: Callable[[bytes], None] = lambda answer: None
 ) -> dict[str, float]:
-    """Milliseconds until the answer of a request is here; to ``check`` it is not part of that."""
+    """Return the milliseconds from a request to its answer, without the time of ``check``."""
     for _ in range(min(5, times)):
         request()
     walls, cpus, loops = [], [], []
@@ -241,7 +241,7 @@ def measured(
 
 
 def loop() -> float:
-    """Milliseconds of CPU for what is the same at each call: how unlike they are is the machine's doing."""
+    """Return the CPU milliseconds of equal calls. Differences between the calls come from the machine."""
     began, words = time.thread_time(), {}
     for number in range(20_000):
         words[number % 1000] = str(number)
@@ -253,7 +253,7 @@ def _percentile(values: list[float]) -> float:
 
 
 def requests(worker: Worker, times: int) -> dict[str, dict[str, float]]:
-    """Figures by the name of a request."""
+    """Return figures by the name of a request."""
 
     def page(limit: int, marker: str | None, most: int) -> dict[str, float]:
         path = f"/v1/containers?limit={limit}" + (f"&marker={marker}" if marker else "")
@@ -274,7 +274,7 @@ def requests(worker: Worker, times: int) -> dict[str, dict[str, float]]:
 
 
 def before_the_last(limit: int) -> str:
-    """The marker of the last full page of the project."""
+    """Return the marker of the project's last full page."""
     table = models.containers
     found = sa.select(table.c.uuid).where(table.c.project_id == PROJECT).order_by(table.c.id.desc())
     with session.reader() as connection:
@@ -282,9 +282,9 @@ def before_the_last(limit: int) -> str:
 
 
 def held(worker: Worker, minutes: float, rate: float) -> dict[str, Any]:
-    """Memory of its own while ``rate`` requests a second are answered: creates, deletes, pages and single containers.
+    """Return the worker's private memory under ``rate`` requests a second: creates, deletes, pages, single containers.
 
-    ``growth`` is what the second half adds, in MiB a minute, by the line that fits its samples best.
+    ``growth`` is the slope of a straight line through the samples of the second half, in MiB a minute.
     """
     samples: list[tuple[float, float]] = []
     made: list[str] = []
@@ -321,7 +321,7 @@ def held(worker: Worker, minutes: float, rate: float) -> dict[str, Any]:
 
 
 def peer(python: Path, count: int) -> dict[str, Any]:
-    """What the API of zun 18 takes, by request."""
+    """Return the figures of zun 18's API by request."""
     program = Path(__file__).with_name("api_peer.py")
     with tempfile.TemporaryDirectory() as folder:
         command = [str(python), "-W", "ignore", str(program), folder, str(count)]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the programs cost while they do nothing: seconds from start to ready, and resident memory when idle.
+"""Measure idle programs: seconds from start to ready, and resident memory.
 
     benchmarks/footprint.py [--runs 5] [--settle 3] [--json FILE]
 
@@ -29,7 +29,7 @@ def resident_mib(pid: int) -> float:
 
 
 def measure(module: str, config: str, folder: pathlib.Path, settle: float) -> tuple[float, float]:
-    """Seconds to ready of one run, and MiB ``settle`` seconds later."""
+    """Return the seconds to ready of one run, and the MiB ``settle`` seconds later."""
     (folder / "zun.conf").write_text(config)
     began = time.perf_counter()
     process = subprocess.Popen(
@@ -73,7 +73,7 @@ def free_port() -> int:
 
 
 def configurations(folder: pathlib.Path) -> dict[str, str]:
-    """Module -> its configuration file's text."""
+    """Return the text of each program's configuration file, by module."""
     name = f"benchmark-{uuid.uuid4().hex[:8]}"
     made = {
         "allinone": f"[DEFAULT]\nhost = {name}\nstate_path = {folder}/state\n[api]\nport = {free_port()}\n"

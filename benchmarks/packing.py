@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much a cloud holds before it refuses, under our placement and under that of others.
+"""Compare how many requests a cloud accepts under our placement policy and under others.
 
     python benchmarks/packing.py [--json FILE] [--hosts CSV] [--requests CSV] [--seeds FIRST-LAST] [--mix NAME ...]
                                  [--load L] [--count N]
@@ -98,7 +98,7 @@ class Ask:
 
     @property
     def parts(self) -> list[tuple[int, int]]:
-        """CPUs and MiB for each cell, largest first, as ``PlacementRequest`` splits them."""
+        """Return CPUs and MiB for each cell, largest first, as ``PlacementRequest`` splits them."""
         return sorted(self.placement.parts, reverse=True)
 
     @property
@@ -156,7 +156,7 @@ def read_hosts(name: str) -> tuple[Kind, ...]:
 
 
 def holdable(kinds: Sequence[Kind], ask: Ask) -> bool:
-    """Whether some empty host holds it: what no policy can accept says nothing about any."""
+    """Return whether some empty host holds the request. A request that fits nowhere compares no policies."""
     for kind in kinds:
         free = [[kind.cpus, kind.memory_mib] for _ in range(kind.cells)]
         if next(ways(free, ask, range(kind.cells)), None) is not None:
@@ -167,7 +167,7 @@ def holdable(kinds: Sequence[Kind], ask: Ask) -> bool:
 def sequence(
     kinds: Sequence[Kind], mix: str, seed: int, trace: Sequence[Ask] | None, load: float, count: int
 ) -> list[Ask]:
-    """The requests of one run, with the times of ``churn`` stretched to ``load``."""
+    """Return the requests of one run, with the times of ``churn`` stretched to ``load``."""
     cpus = sum(kind.count * kind.cells * kind.cpus for kind in kinds)
     mib = sum(kind.count * kind.cells * kind.memory_mib for kind in kinds)
     draw = random.Random(seed)
@@ -239,7 +239,7 @@ def _filled(free: Sequence[Sequence[int]], ask: Ask, cells: Sequence[int]) -> Sh
 
 
 class Peer:
-    """Somebody else's choice, on free CPUs and MiB by host and cell."""
+    """The policy of another scheduler, which knows the free CPUs and MiB by host and cell."""
 
     def __init__(self, kinds: Sequence[Kind], name: str, seed: int) -> None:
         self.kinds = [kind for kind in kinds for _ in range(kind.count)]
@@ -281,7 +281,7 @@ class Peer:
         return [able[max(range(len(able)), key=totals.__getitem__)]]
 
     def _cells(self, free: list[list[int]]) -> list[int]:
-        """In which order cells are tried (packing_host_numa_cells_allocation_strategy)."""
+        """Return the cells in the order of Nova's option packing_host_numa_cells_allocation_strategy."""
         if self.name == "nova-pack":
             return sorted(range(len(free)), key=lambda cell: free[cell][0])
         if self.name == "nova-spread":
@@ -308,7 +308,7 @@ class Ours:
 
     def place(self, number: int, ask: Ask) -> tuple[int, Share] | None:
         spec = RequestSpec(str(number), ask.placement)
-        able = self.hosts.dedicated_room >= ask.cpus
+        able = self.hosts.dedicated_cpus >= ask.cpus
         for row in weighers.best_first(self.hosts, spec, self.weighers, able):
             host = self.hosts[row]
             answer = plan(host.topology, host.usage, spec.placement)
@@ -322,7 +322,7 @@ class Ours:
         self.hosts.put(replace(state, usage=state.usage.without(str(number))))
 
     def free_cpus(self) -> int:
-        return int(self.hosts.dedicated_room.sum())
+        return int(self.hosts.dedicated_cpus.sum())
 
 
 def configuration() -> cfg.ConfigOpts:
@@ -365,7 +365,7 @@ class Run:
 
     @property
     def distance(self) -> float:
-        """Mean distance between two CPUs of one container, weighed by CPUs. 10 is the same cell."""
+        """Return the mean distance between two CPUs of one container, weighted by CPUs. 10 is the same cell."""
         return self.distance_of(self.remote)
 
     def distance_of(self, numbers: Iterable[int]) -> float:
@@ -424,7 +424,7 @@ def policy_of(name: str, kinds: Sequence[Kind], seed: int) -> Peer | Ours:
 
 
 def compare(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """By metric, on how many seeds each peer did better than ours."""
+    """Return the number of seeds on which each peer did better than ours, by metric."""
     better: dict[str, dict[str, int]] = {}
     for metric in (*METRICS, "distance_both"):
         better[metric] = {}
@@ -456,7 +456,7 @@ def show(title: str, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def losses(rows: Sequence[dict[str, Any]], metric: str) -> dict[str, dict[str, int]]:
-    """By policy, on how many rows each other one did better than it, and on how many ``anybody`` did."""
+    """Return by policy the number of rows on which each other policy, or ``anybody``, did better."""
     found = {}
     for policy in POLICIES:
         more = [[row[other][metric] > row[policy][metric] for other in POLICIES] for row in rows]
@@ -466,7 +466,7 @@ def losses(rows: Sequence[dict[str, Any]], metric: str) -> dict[str, dict[str, i
 
 
 def broken(rows: Sequence[dict[str, Any]], metric: str) -> list[str]:
-    """What of the promise does not hold: see the top of this file."""
+    """Return a sentence for each broken part of the promise, which the docstring of this module states."""
     beaten, total = losses(rows, metric), {name: sum(row[name][metric] for row in rows) for name in POLICIES}
     found = []
     for name in POLICIES[1:]:
@@ -480,7 +480,7 @@ def broken(rows: Sequence[dict[str, Any]], metric: str) -> list[str]:
 
 
 def ahead(sites: dict[str, Sequence[dict[str, Any]]], metric: str) -> list[str]:
-    """Who accepts more than ours on average on one cloud."""
+    """Return a sentence for each policy that accepts more than ours on average on one cloud."""
     found = []
     for site, rows in sites.items():
         means = {name: statistics.fmean(row[name][metric] for row in rows) for name in POLICIES}
@@ -493,7 +493,7 @@ def ahead(sites: dict[str, Sequence[dict[str, Any]]], metric: str) -> list[str]:
 
 
 def summarise(mix: str, sites: dict[str, Sequence[dict[str, Any]]]) -> None:
-    """Who accepts more than whom, how far all are from what nobody can exceed, and whether the promise is kept."""
+    """Print which policy accepts more, the gap of each to the upper bound, and whether the promise is kept."""
     rows = [row for each in sites.values() for row in each]
     for metric, told in PROMISED.items():
         print(f"\n{mix}, {len(rows)} runs, {told}: on how many the policy above did better than the one at the left")

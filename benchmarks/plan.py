@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """CPU time of one placement decision, on the hosts that matter and on those that broke others.
 
-    python benchmarks/plan.py [--json FILE] [--seconds S] [--only TEXT] [--pure] [--peers | --nova-python PATH]
+    python benchmarks/plan.py [--json FILE] [--seconds S] [--only TEXT] [--peers | --nova-python PATH]
 
 Prints median, 99th percentile and maximum of the CPU time of ``zun.topology.plan`` per case, in microseconds, and in
 the same run the median of Nova's ``numa_fit_instance_to_host`` on the same free CPUs and memory where nova is
 importable: here, by the Python of another virtual environment of the same version (``--nova-python``), or from one that
 ``--peers`` makes with ``pip install`` and keeps in the user's cache folder.
-
-What is measured is the checkout as a wheel has it (``tools/built.py``), or with ``--pure`` as it is, all Python.
 
 Times are of the process (``time.process_time_ns``), though a machine with much other work makes them longer as well.
 With more than one question to a case, percentiles and maximum are over the questions, each at the best of its
@@ -29,19 +27,16 @@ import sys
 import time
 import venv
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tools.built import built
-
-if not {"--pure", "--help", "-h"} & set(sys.argv):  # this is settled before anything of it is imported
-    sys.path.insert(0, str(built()))
-
 from benchmarks.shapes import any_question, odd_question
 from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage, plan
+from zun.topology.device_request import DeviceMatch, DeviceRequest
+from zun.topology.devices import Device
 
 NOVA = "nova==34.0.0"
 
@@ -111,7 +106,7 @@ def idle(topology: HostTopology, request: PlacementRequest) -> Questions:
 
 
 def used(topology: HostTopology, *requests: PlacementRequest) -> Questions:
-    """The requests in turn on 200 usages of a host."""
+    """Return the case that asks the requests in turn on 200 usages of a host."""
     return [(topology, half_full(topology, seed), requests[seed % len(requests)]) for seed in range(200)]
 
 
@@ -120,6 +115,7 @@ def cases() -> Iterator[Case]:
     yield from eight_cell_cases()
     yield from any_cases()
     yield from sixteen_cell_cases()
+    yield from device_cases()
     wide = host(2, 32, memory_only=32)
     parts = {wanted: PlacementRequest(8, 2048, numa_nodes=wanted) for wanted in (1, 2, 3)}
     yield Case("34 cells of which 2 have CPUs, 1 part", idle(wide, parts[1]), 1000)
@@ -159,6 +155,33 @@ def eight_cell_cases() -> Iterator[Case]:
     yield Case("8 cells, fragmented, 70 CPUs on few cells", used(host(8, 16, remote="sockets"), many), 1000)
 
 
+def device_cases() -> Iterator[Case]:
+    """Requests for devices: GPUs and network cards on every cell, each pair of a cell behind a switch of its own."""
+    gpu, nic = (DeviceRequest(name, 1, (DeviceMatch(vendor),)) for name, vendor in (("gpu", "10de"), ("nic", "15b3")))
+    one, eight = with_devices(host(1, 64), 8), with_devices(host(8, 16, remote="sockets"), 2)
+    yield Case("1 cell of 64 CPUs, 8 devices, 1 GPU", used(one, PlacementRequest(4, 2048, devices=(gpu,))), 100)
+    wanted = (replace(gpu, count=2), replace(nic, count=2))
+    for same in ("none", "switch"):
+        requests = [
+            PlacementRequest(sum(parts), 4096, numa_cpus=parts, devices=wanted, device_same=same)
+            for parts in ((8, 8), (1, 3), (8, 8, 8, 8), (1, 3, 5, 7))
+        ]
+        yield Case(f"8 cells, 16 devices, 2 GPUs and 2 NICs, same {same}", used(eight, *requests), 5000, "p99")
+
+
+def with_devices(topology: HostTopology, each: int) -> HostTopology:
+    devices = [
+        Device(
+            f"0000:{cell.id:02x}:{number:02x}.0",
+            vendor_id=("10de", "15b3")[number % 2],
+            cell=cell.id,
+            path=("pci", "port", f"switch-{cell.id}-{number // 2}", f"down-{number}"),
+        )
+        for cell in topology.cells for number in range(each)
+    ]
+    return replace(topology, devices=tuple(devices))
+
+
 WORST = (
     127, 343, 370, 598, 619, 695, 817, 823, 1146, 1375, 1430, 1643, 1828, 2043, 2140, 2440, 2692, 2714, 2755, 3249,
     3668, 3869, 3985, 4560, 4821, 4925, 5020, 5033, 5262, 5745, 6014, 6017, 6019, 6152, 6370, 6401, 6463, 6517,
@@ -176,16 +199,16 @@ ODD_WORST = (
     3084230,
 )
 """The slowest of the first 12,000, found in the same way, of 50,000 from 1,000,000 on, of 40,000 from 2,000,000 on, and
-of 100,000 from 3,000,000 on; and those that are the slowest where the search is compiled."""
+of 100,000 from 3,000,000 on."""
 
 
 def any_cases() -> Iterator[Case]:
     """Any machine of up to 8 cells of up to 64 CPUs and 8 L3 each, any request: see ``shapes``."""
-    yield Case("up to 8 cells, any shape, any request", [any_question(seed) for seed in range(500)], 1000, "p99")
-    yield Case("up to 8 cells, the slowest found", [any_question(seed) for seed in WORST], 1000, "max")
+    yield Case("up to 8 cells, any shape, any request", [any_question(seed) for seed in range(500)], 2000, "p99")
+    yield Case("up to 8 cells, the slowest found", [any_question(seed) for seed in WORST], 20_000, "max")
     odd, slowest = ([odd_question(seed) for seed in seeds] for seeds in (range(500), ODD_WORST))
-    yield Case("up to 8 cells, odd cores or overlapping sets, any request", odd, 1000, "p99")
-    yield Case("up to 8 cells, odd cores or overlapping sets, the slowest", slowest, 1000, "max")
+    yield Case("up to 8 cells, odd cores or overlapping sets, any request", odd, 2000, "p99")
+    yield Case("up to 8 cells, odd cores or overlapping sets, the slowest", slowest, 20_000, "max")
 
 
 def sixteen_cell_cases() -> Iterator[Case]:
@@ -199,10 +222,23 @@ def sixteen_cell_cases() -> Iterator[Case]:
     for remote in ("equal", "sockets", "any"):
         questions = used(host(16, 16, remote=remote), *mixed)
         yield Case(f"16 cells of 16 CPUs, {remote} distances, any shape", questions, 100_000, "p99")
+    yield Case("16 cells of 32 CPUs, 8 unequal parts, little memory", little_memory(), 50_000, "max")
+
+
+def little_memory() -> Questions:
+    """Return questions whose parts need more memory than most cells have left, so that parts spill over."""
+    topology = host(16, 32, remote="any")
+    questions = []
+    for seed in range(200):
+        rng = random.Random(seed)
+        sizes = [rng.randint(2, 8) for _ in range(8)]
+        request = PlacementRequest(sum(sizes), 330_000, numa_cpus=sizes, mempolicy="preferred")
+        questions.append((topology, half_full(topology, seed), request))
+    return questions
 
 
 def measure(function: Callable[..., Any], questions: Sequence[tuple[Any, ...]], seconds: float) -> dict[str, float]:
-    """Median, 99th percentile and maximum of one call in microseconds of CPU time."""
+    """Return median, 99th percentile and maximum of one call in microseconds of CPU time."""
     for arguments in questions:
         function(*arguments)
     rounds: list[list[float]] = []
@@ -240,7 +276,7 @@ class Nova:
         self._objects, self._fit = objects, hardware.numa_fit_instance_to_host
 
     def prepare(self, topology: HostTopology, usage: Usage, request: PlacementRequest) -> tuple[Any, Any, Any]:
-        """The question in Nova's objects, made beforehand: their making is no part of what is measured."""
+        """Return the question as Nova's objects. They are built before the measurement, which leaves their cost out."""
         limits = self._objects.NUMATopologyLimits(cpu_allocation_ratio=1.0, ram_allocation_ratio=1.0)
         return self._host(topology, usage), self._instance(request), limits
 
@@ -281,7 +317,7 @@ class Nova:
         return self._fit(host_topology, instance, provider_mapping=None, limits=limits)
 
     def measure(self, questions: Questions, seconds: float) -> dict[str, float] | None:
-        """As ``measure``; None when one round of the questions takes more than a minute."""
+        """Like the function ``measure``, but return None if one round of the questions takes more than a minute."""
         prepared = [self.prepare(*question) for question in questions]
 
         def too_long(signum: int, frame: object) -> None:
@@ -305,7 +341,7 @@ def nova_or_none() -> Nova | None:
 
 
 def peers_python() -> str:
-    """The Python of an environment with nova, made at the first call: some minutes."""
+    """Return the Python of an environment with nova. The first call installs it, which takes some minutes."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "zun-benchmarks" / f"{NOVA}-py{sys.version_info.major}.{sys.version_info.minor}"
     python = folder / "bin" / "python"
@@ -319,7 +355,7 @@ def peers_python() -> str:
 
 
 def use(python: str) -> None:
-    """Make what another virtual environment has importable here, after what is here already."""
+    """Append the packages of another virtual environment to the import path."""
     ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
     found = subprocess.run([python, "-c", ask], check=True, capture_output=True, text=True)
     sys.path.append(found.stdout.strip())
@@ -330,7 +366,6 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE", help="also write the figures there")
     parser.add_argument("--seconds", type=float, default=1.0, help="time for each case (default 1)")
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name has TEXT")
-    parser.add_argument("--pure", action="store_true", help="measure the Python sources, not what a wheel has of them")
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--peers", action="store_true", help=f"make an environment with {NOVA} if there is none yet")
     source.add_argument("--nova-python", metavar="PATH", help="Python of an environment that has nova")
@@ -340,7 +375,7 @@ def main() -> int:
     nova = nova_or_none()
     if nova is None:
         print("nova is not importable here: no comparison (--peers makes an environment that has it)")
-    print(f"zun.topology: {'Python' if options.pure else 'compiled'}, {sys.version}")
+    print(f"Python {sys.version}")
     rows = []
     print(f"{'case':60} {'median us':>10} {'p99 us':>10} {'max us':>10} {'goal':>13}   {'nova median':>13}")
     for case in cases():
@@ -353,7 +388,7 @@ def main() -> int:
 
 
 def asked(case: Case, nova: Nova | None, seconds: float) -> dict[str, Any]:
-    """The figures of one case, which are printed as well."""
+    """Measure and print one case, and return its figures."""
     row: dict[str, Any] = {"case": case.name, **measure(plan, case.questions, seconds)}
     row["goal_us"], row["goal_of"] = case.limit_us, case.of
     row["met"] = None if case.limit_us is None else row[case.of] <= case.limit_us
@@ -370,12 +405,12 @@ def asked(case: Case, nova: Nova | None, seconds: float) -> dict[str, Any]:
 
 
 def comparable(request: PlacementRequest) -> bool:
-    """Whether Nova knows such a request."""
+    """Return whether Nova can express the request."""
     return request.dedicated and request.numa_affinity == "require" and request.isolation == "thread"
 
 
 def conclude(rows: Sequence[dict[str, Any]]) -> None:
-    """How many goals were met, and which were not."""
+    """Print the number of goals met, and each goal missed."""
     goals = [row for row in rows if row["goal_us"] is not None]
     missed = [row for row in goals if not row["met"]]
     print(f"\n{len(goals) - len(missed)} of {len(goals)} goals met on this machine, as busy as it is")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the service adds to Docker: from ``POST /v1/containers?run=true`` to Running, against docker-py create + start.
+"""Compare the time from ``POST /v1/containers?run=true`` to Running with docker-py's create + start.
 
 Both start the same image with the same CPUs, memory node and memory limit on the same daemon, in turn, so that a
 machine whose speed drifts drifts for both. Running is seen by the service's own notification, which the all-in-one
@@ -76,14 +76,14 @@ class AllInOne:
                     print("error:", event["payload"]["status_reason"], file=sys.stderr)
 
     def seen(self, container: str, status: str) -> float:
-        """When the container became ``status``; waits for it."""
+        """Wait until the container becomes ``status`` and return the time of the change."""
         with self._arrived:
             if not self._arrived.wait_for(lambda: (container, status) in self._seen, 60):
                 raise SystemExit(f"container {container} did not become {status} within 60 s")
             return self._seen[container, status]
 
     def cpu_seconds(self) -> float:
-        """CPU time of the service so far."""
+        """Return the CPU time of the service so far."""
         fields = pathlib.Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / 100
 

@@ -30,7 +30,7 @@ from benchmarks.scheduling import core, curves, peers, service  # noqa: E402
 
 CORE_GOALS = {1000: "5000/s, p99 500 us", 10000: "2000/s, p99 1000 us"}
 MEMORY_GOALS = {10000: "150"}
-SERVICE_GOALS = {1000: "350/s, p99 50 ms", 10000: "300/s, p99 50 ms"}
+SERVICE_GOALS = {1000: "250/s, p99 60 ms"}
 PARTS = ("core", "memory", "service", "peers")
 
 

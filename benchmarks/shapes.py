@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines, usages and requests of every kind from a seed: what the worst cases are looked for among."""
+"""Random machines, usages and requests from a seed, for the search for worst cases."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementReq
 
 
 def any_question(seed: int) -> tuple[HostTopology, Usage, PlacementRequest]:
-    """Up to 8 cells of up to 64 CPUs in up to 8 L3 groups each, and a request for up to as many cells."""
+    """Return a machine of up to 8 cells, each of up to 64 CPUs in up to 8 L3 groups, its usage and a request."""
     rng = random.Random(seed)
     topology = configured(rng, any_machine(rng))
     return topology, any_usage(rng, topology), any_request(rng, topology)
 
 
 def odd_question(seed: int) -> tuple[HostTopology, Usage, PlacementRequest]:
-    """The same where every core has a number of threads of its own, or the operator's sets overlap at random."""
+    """Like ``any_question``, but cores have unequal numbers of threads or the operator's CPU sets overlap."""
     rng = random.Random(seed)
     odd = rng.choice(("cores", "sets", "both"))
     topology = configured(rng, any_machine(rng, odd_cores=odd != "sets"))
@@ -85,7 +85,7 @@ def configured(rng: random.Random, topology: HostTopology) -> HostTopology:
 
 
 def any_usage(rng: random.Random, topology: HostTopology) -> Usage:
-    """Threads, cores or cells that are taken here and there, and shared containers."""
+    """Return a usage with random taken threads, cores or cells, and shared containers."""
     kind, odds = rng.choice(("nothing", "threads", "threads", "cores", "cores", "cells")), rng.random()
     usage, taken, shared = Usage(), {}, {}
     for cell in topology.cells:

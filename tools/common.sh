@@ -141,7 +141,7 @@ make_venv() {
     fi
     # pbr reads the version from git; an exported tree or a foreign owner has none to give.
     if ! git -C "$ROOT" rev-parse --git-dir >/dev/null 2>&1; then
-        export PBR_VERSION=${PBR_VERSION:-0.0.1}
+        export PBR_VERSION=${PBR_VERSION:-1.0.0}
     fi
     say "Installing the project into $VENV (a minute or two; log: $RUN_DIR/pip.log)"
     if ! (cd "$ROOT" && "$VENV/bin/pip" install -c upper-constraints.txt -e '.[client]' "$@") \

@@ -25,7 +25,8 @@
 #   NUMAVM_CA       CA bundle to trust (host's ca-certificates.crt if present)
 # boot:
 #   NUMAVM_ACCEL    tcg (default) | kvm
-#   NUMAVM_LAYOUT   4node (default: 4 nodes x 4 CPUs x 2 GiB, 2 sockets, SMT 2)
+#   NUMAVM_LAYOUT   4node (default: 4 nodes x 4 CPUs x 2 GiB, 2 sockets, SMT 2,
+#                          16 huge pages of 2 MiB on each node)
 #                   4die   (the same with one L3 per node)
 #                   odd    (5 nodes: a memory-less node, a CPU-less node,
 #                           unequal sizes, asymmetric-looking distances)
@@ -192,8 +193,9 @@ SSH() { # the control socket's path is relative to DIR: no length limit to hit
         -o ControlMaster=auto -o ControlPath=ssh.ctl -o ControlPersist=3600 "$@"
 }
 
-layout() { # sets SMP, MEM and NUMA
+layout() { # sets SMP, MEM, NUMA and PAGES (huge pages that the kernel reserves at boot, by node)
     local m=() i j
+    PAGES=
     node() { # node ID SIZE CPUS
         if [ "$2" != 0 ]; then
             NUMA+=(-object "memory-backend-ram,id=m$1,size=$2"); m=(",memdev=m$1"); else m=(""); fi
@@ -205,6 +207,7 @@ layout() { # sets SMP, MEM and NUMA
     4node|4die)
         SMP=16,sockets=2,dies=1,cores=4,threads=2; MEM=8G
         if [ "${NUMAVM_LAYOUT:-4node}" = 4die ]; then SMP=16,sockets=2,dies=2,cores=2,threads=2; fi
+        PAGES=hugepages=0:16,1:16,2:16,3:16
         for i in 0 1 2 3; do node $i 2G $((i*4))-$((i*4+3)); done
         for i in 0 1 2 3; do for j in 0 1 2 3; do
             if [ $i = $j ]; then dist $i $j 10
@@ -280,7 +283,7 @@ boot() {
     TMPDIR=$DIR setsid -f qemu-system-x86_64 -name numavm -machine pc,usb=off,vmport=off -accel $accel -cpu $cpu \
         -smp "$SMP" -m "$MEM" "${NUMA[@]}" \
         -kernel vmlinuz -initrd initrd.img \
-        -append "root=/dev/vda rw console=ttyS0 quiet net.ifnames=0 mitigations=off nokaslr nowatchdog tsc=unstable audit=0 apparmor=0 rcupdate.rcu_cpu_stall_timeout=300 workqueue.watchdog_thresh=0 random.trust_cpu=on" \
+        -append "root=/dev/vda rw console=ttyS0 quiet net.ifnames=0 mitigations=off nokaslr nowatchdog tsc=unstable audit=0 apparmor=0 rcupdate.rcu_cpu_stall_timeout=300 workqueue.watchdog_thresh=0 random.trust_cpu=on $PAGES" \
         -drive file=$disk,format=raw,if=virtio,cache=unsafe,snapshot=$snap \
         -netdev "user,id=n0,hostfwd=tcp:127.0.0.1:$port-:22" -device virtio-net-pci,netdev=n0,romfile= \
         -device virtio-rng-pci "${share[@]}" "${more[@]}" ${NUMAVM_QEMU:-} \

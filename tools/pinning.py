@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Wait for a container to run, and set the kernel's word about its CPUs beside the API's.
+"""Wait for a container to run, and compare its CPUs in the kernel with its CPUs in the API.
 
 Standard library only.  The exit status is 0 when they agree.
 """

@@ -8,16 +8,18 @@ set -euo pipefail
 usage() {
     cat <<'TEXT'
 usage: tools/services.sh install|start|stop|status|env
-       [rabbit] [mysql] [postgres] [keystone] [docker] [registry]
+       [rabbit] [mysql] [postgres] [keystone] [placement] [docker] [registry]
 
 What the tests need, for development and CI; all of it if none is named.
 
   install  install docker.io, iptables, busybox-static, rabbitmq-server, mariadb-server,
-           postgresql, docker-registry and apache2-utils from the distribution where
-           missing (root, apt); keystone is a package of the tests' virtual environment
-  start    start RabbitMQ, MariaDB, PostgreSQL, keystone and a registry that asks for a
-           password on free ports of 127.0.0.1, with data of their own, and a Docker
-           daemon if none answers; build the image zun-demo
+           postgresql, docker-registry, apache2-utils and, if no service is named,
+           nginx-light from the distribution where missing (root, apt); keystone is a
+           package of the tests' virtual environment, Placement gets one of its own
+  start    start RabbitMQ, MariaDB, PostgreSQL, keystone, Placement and a registry that
+           asks for a password on free ports of 127.0.0.1, with data of their own, and a Docker
+           daemon if none answers; build the image zun-demo. Placement has its database in
+           MariaDB, which is started with it
   stop     end what start started and remove its data; a Docker daemon that was
            there before stays
   status   say what runs
@@ -28,7 +30,7 @@ TEXT
 }
 
 SERVICES=$RUN_DIR/services
-ALL=(rabbit mysql postgres keystone docker registry)
+ALL=(rabbit mysql postgres keystone placement docker registry)
 RABBIT_BIN=${RABBIT_BIN:-/usr/lib/rabbitmq/bin}
 
 # When we are root MariaDB runs as user mysql and PostgreSQL as user postgres, who may not be
@@ -264,6 +266,60 @@ keystone_bin() {
 }
 keystone_settled() { ended keystone || listens "$1"; }
 
+# Placement: a database of the MariaDB above, threads of one process, in a virtual environment of its own because it
+# needs other versions of libraries than we do. Its tokens are user names: 'admin' may do everything but reshape.
+PLACEMENT=openstack-placement==16.0.0
+start_placement() {
+    local dir port url
+    ! running placement || return 0
+    [ -x "$RUN_DIR/placement/bin/placement-manage" ] ||
+        die "Placement is not installed; run: tools/services.sh install placement"
+    start_mysql
+    dir=$(data_dir)/placement
+    rm -rf "$dir"
+    (umask 077 && mkdir -p "$dir")
+    port=$(free_ports 1)
+    url=$(sed -n 's/^export ZUN_TEST_MYSQL_URL=//p' "$SERVICES/mysql.env")
+    cat >"$dir/placement.conf" <<TEXT
+[api]
+auth_strategy = noauth2
+[placement_database]
+connection = ${url%/*}/placement
+sync_on_startup = true
+TEXT
+    say "Starting Placement on 127.0.0.1:$port (log: $SERVICES/placement.log)"
+    : >"$SERVICES/placement.log"
+    mysql_root "$(data_dir)/mysql/socket" >>"$SERVICES/placement.log" 2>&1 <<'SQL' ||
+DROP DATABASE IF EXISTS placement;
+CREATE DATABASE placement CHARACTER SET utf8mb4;
+SQL
+        die "MariaDB makes no database for Placement; see $SERVICES/placement.log."
+    launch placement "$SERVICES/placement.log" env OS_PLACEMENT_CONFIG_DIR="$dir" \
+        "$RUN_DIR/placement/bin/python" "$ROOT/tools/serve_placement.py" "$port"
+    if ! wait_until 60 placement_settled "$port" || ended placement; then
+        tail -n 20 "$SERVICES/placement.log" >&2
+        die "Placement did not start; its log is $SERVICES/placement.log."
+    fi
+    (umask 077 && cat >"$SERVICES/placement.env") <<TEXT
+export ZUN_TEST_PLACEMENT_URL=http://127.0.0.1:$port
+export ZUN_TEST_PLACEMENT_PYTHON=$RUN_DIR/placement/bin/python
+TEXT
+}
+placement_settled() { ended placement || listens "$1"; }
+
+install_placement() {
+    local wanted=("$PLACEMENT" cheroot PyMySQL)
+    ! "$RUN_DIR/placement/bin/python" -c 'import cheroot, pymysql' 2>/dev/null ||
+        ! "$RUN_DIR/placement/bin/pip" freeze 2>/dev/null | grep -q -x "$PLACEMENT" || return 0
+    say "Installing $PLACEMENT into $RUN_DIR/placement (log: $RUN_DIR/placement-pip.log)"
+    rm -rf "$RUN_DIR/placement"
+    "$(python_program)" -m venv "$RUN_DIR/placement"
+    "$RUN_DIR/placement/bin/pip" install "${wanted[@]}" </dev/null >"$RUN_DIR/placement-pip.log" 2>&1 || {
+        tail -n 20 "$RUN_DIR/placement-pip.log" >&2
+        die "pip could not install $PLACEMENT; the whole output is in $RUN_DIR/placement-pip.log."
+    }
+}
+
 # A registry of images that lets in one user. Docker takes the loopback for safe, so it needs no certificate.
 start_registry() {
     local dir port password
@@ -329,6 +385,10 @@ stop_keystone() {
     halt keystone 15
     rm -f "$SERVICES/keystone.env"
 }
+stop_placement() {
+    halt placement 15
+    rm -f "$SERVICES/placement.env"
+}
 stop_registry() {
     halt registry 10
     rm -f "$SERVICES/registry.env"
@@ -342,20 +402,23 @@ stop_docker() {
 }
 
 install_all() {
-    local rabbit=() mysql=() postgres=() docker=() registry=() one
+    local rabbit=() mysql=() postgres=() docker=() registry=() nginx=() one
     for one in "$@"; do
         case $one in
             rabbit) [ -x "$RABBIT_BIN/rabbitmq-server" ] || rabbit=(rabbitmq-server=rabbitmq-server) ;;
-            mysql) mysql=(mariadbd=mariadb-server mariadb-install-db=mariadb-server) ;;
+            mysql | placement) mysql=(mariadbd=mariadb-server mariadb-install-db=mariadb-server) ;;
             postgres) [ -n "$(postgres_bin)" ] || postgres=(postgres=postgresql) ;;
             registry) registry=(docker-registry=docker-registry htpasswd=apache2-utils) ;;
             docker) docker=(dockerd=docker.io iptables=iptables busybox=busybox-static) ;;
         esac
     done
-    need_packages "${rabbit[@]}" "${mysql[@]}" "${postgres[@]}" "${docker[@]}" "${registry[@]}"
+    # A test starts nginx itself, with the configuration that is shipped.
+    [ $# -lt ${#ALL[@]} ] || nginx=(nginx=nginx-light)
+    need_packages "${rabbit[@]}" "${mysql[@]}" "${postgres[@]}" "${docker[@]}" "${registry[@]}" "${nginx[@]}"
     if [[ " $* " == *" keystone "* ]] && [ -z "$(keystone_bin)" ]; then
         make_venv -r test-requirements.txt
     fi
+    if [[ " $* " == *" placement "* ]]; then install_placement; fi
 }
 
 main() {

@@ -5,7 +5,7 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-STAGES=(lint types docs unit compiled functional integration)
+STAGES=(lint types docs unit functional integration)
 
 usage() {
     cat <<'TEXT'
@@ -18,11 +18,10 @@ the tested versions, and runs the stages, all of them if none is named:
   types        mypy: strict for zun.topology and zun.scheduler, lighter for the rest
   docs         the documentation builds without a warning
   unit         rules and values; no service, two processes
-  compiled     what zun.topology decides, as a wheel has it: partly compiled (tools/built.py)
   functional   the API and the programs in one process; no service, run two at a time
   integration  real containers on a Docker daemon, and the services distributed over
-               RabbitMQ, MariaDB, PostgreSQL and keystone (tools/services.sh starts what does not
-               run; as root it also installs what is missing)
+               RabbitMQ, MariaDB, PostgreSQL, keystone and Placement (tools/services.sh starts
+               what does not run; as root it also installs what is missing)
 
 A failed stage does not keep the next ones from running; the exit status tells in the end.
 Output is kept in .run/test/<stage>.log. Environment: PYTHON, ZUN_RUN_DIR.
@@ -31,7 +30,7 @@ TEXT
 
 # stage_COMMANDS run with errexit off inside "if"; each returns its own status.
 stage_lint() {
-    "$VENV/bin/ruff" check . && bash -n tools/*.sh .ci/run
+    "$VENV/bin/ruff" check . && bash -n tools/*.sh devstack/plugin.sh devstack/lib/zun .ci/run
 }
 stage_types() {
     "$VENV/bin/mypy"
@@ -47,14 +46,6 @@ stage_docs() {
 stage_unit() {
     "$VENV/bin/pytest" -p no:cacheprovider -q -n 2 zun/tests/unit
 }
-# Not from the folder of the checkout, which Python would look into first.
-stage_compiled() {
-    local built
-    built=$("$VENV/bin/python" tools/built.py) || return
-    "$VENV/bin/python" -W ignore benchmarks/plan.py --seconds 0.01 --only "a shared container" || return
-    cd "$built" || return
-    ZUN_TEST_COMPILED=1 PYTHONPATH=$built "$VENV/bin/pytest" -p no:cacheprovider -q -n 2 zun/tests/unit/topology
-}
 stage_functional() {
     "$VENV/bin/pytest" -p no:cacheprovider -q -n 2 zun/tests/functional
 }
@@ -69,7 +60,7 @@ limit() {
     case $1 in
         lint) most=60 ;;
         types | docs) most=600 ;;
-        unit | compiled | functional) most=1200 ;;
+        unit | functional) most=1200 ;;
         integration) most=2400 ;;
     esac
     [ "$left" -gt 1 ] || left=1
@@ -109,17 +100,10 @@ last_line() {
         "$LOGS/$1.log" | tail -n 1 | grep . || grep -v '^[[:space:]]*$' "$LOGS/$1.log" | tail -n 1
 }
 
-# Whether the Python that we use can have extensions compiled for it.
-has_headers() {
-    local include
-    include=$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
-    [ -e "$include/Python.h" ]
-}
-
 need_services() {
     local one
     "$ROOT/tools/services.sh" install
-    for one in rabbit mysql postgres keystone registry; do
+    for one in rabbit mysql postgres keystone placement registry; do
         running "$one" || ours+=("$one")
     done
     docker_answers || ours+=(docker)
@@ -165,15 +149,12 @@ main() {
     trap 'exit 143' TERM
 
     make_venv -r test-requirements.txt -r doc/requirements.txt
-    if [[ " ${stages[*]} " == *" compiled "* ]]; then
-        need_packages cc=gcc
-        has_headers || need_packages Python.h=python3-dev
-    fi
     if [[ " ${stages[*]} " == *" integration "* ]]; then
         need_services
         # A missing service fails the tests that need it; it never skips them.
         export ZUN_REQUIRE_DOCKER=1 ZUN_REQUIRE_RABBIT=1 ZUN_REQUIRE_MYSQL=1 ZUN_REQUIRE_POSTGRES=1
-        export ZUN_REQUIRE_KEYSTONE=1 ZUN_REQUIRE_REGISTRY=1 ZUN_REQUIRE_FOREIGN=1
+        export ZUN_REQUIRE_KEYSTONE=1 ZUN_REQUIRE_PLACEMENT=1 ZUN_REQUIRE_REGISTRY=1
+        export ZUN_REQUIRE_FOREIGN=1 ZUN_REQUIRE_NGINX=1
     fi
     export PATH="$VENV/bin:$PATH"
     for stage in "${stages[@]}"; do

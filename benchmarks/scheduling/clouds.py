@@ -36,7 +36,7 @@ def machine(cells: int = 2, cpus: int = 32, memory_mib: int = 65536) -> HostTopo
 
 
 def requests(seed: int) -> Iterator[PlacementRequest]:
-    """What comes in: about two in five dedicated, some with conditions, the others shared."""
+    """Yield requests: about two in five are dedicated, some of them with conditions, and the others shared."""
     rng = random.Random(seed)
     while True:
         if rng.random() < 0.4:
@@ -57,7 +57,7 @@ def specs(seed: int, run: str = "") -> Iterator[RequestSpec]:
 
 
 def kinds(topology: HostTopology, pinned: float = PINNED) -> list[list[tuple[PlacementRequest, Plan]]]:
-    """What hosts hold: mixed requests planned one after the other until ``pinned`` of the CPUs are."""
+    """Return contents of hosts: mixed requests planned one by one until the share ``pinned`` of the CPUs is pinned."""
     found = []
     for seed in range(KINDS):
         usage, held = Usage(), []
@@ -73,7 +73,7 @@ def kinds(topology: HostTopology, pinned: float = PINNED) -> list[list[tuple[Pla
 
 
 def fill(hosts: Sequence[str], topology: HostTopology, pinned: float = PINNED) -> int:
-    """Write the rows of a cloud into the configured database, which is empty. Returns how many containers it has."""
+    """Write the rows of a cloud into the empty configured database. Return the number of containers."""
     models.metadata.create_all(session.engine())
     now, record = timeutils.utcnow(), topology.to_dict()
     held = [[(request, cpuset_record(each)) for request, each in kind] for kind in kinds(topology, pinned)]

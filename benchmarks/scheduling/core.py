@@ -25,13 +25,13 @@ DECISIONS_HELD = 256
 
 
 def rss_mib() -> float:
-    """Resident memory of this process now."""
+    """Return the resident memory of this process in MiB."""
     with open("/proc/self/statm", encoding="ascii") as statm:
         return int(statm.read().split()[1]) * resource.getpagesize() / 2**20
 
 
 def loaded(folder: str, hosts: int, cells: int, cpus: int, pinned: float) -> tuple[HostTable, dict[str, Any]]:
-    """A table that has read a cloud of ``hosts``, and what that took."""
+    """Return a table that has read a cloud of ``hosts``, and the time and memory that the read took."""
     session.configure(f"sqlite:///{folder}/{hosts}-{cells}-{pinned}-{os.getpid()}.sqlite")
     names = [f"host-{number:05}" for number in range(hosts)]
     containers = clouds.fill(names, clouds.machine(cells, cpus), pinned)
@@ -45,7 +45,7 @@ def loaded(folder: str, hosts: int, cells: int, cpus: int, pinned: float) -> tup
 
 
 def decisions(table: HostTable, count: int, seed: int = 1) -> dict[str, float]:
-    """CPU time of ``count`` decisions, in microseconds, and how many a second one core makes."""
+    """Return the CPU time of ``count`` decisions in microseconds, and the decisions a second of one core."""
     conf = zun_conf.register_opts(cfg.ConfigOpts())
     conf([], project="zun", default_config_files=[], default_config_dirs=[])
     chosen_filters = filters.load(conf.scheduler.enabled_filters, conf)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the figures grow, as a picture for the documentation."""
+"""Draw the growth of the figures as a picture for the documentation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def draw(target: Path, found: dict[str, Any]) -> None:
-    """Raises ImportError without matplotlib: pip install -r benchmarks/requirements.txt."""
+    """Write the picture. Raise ImportError without matplotlib: pip install -r benchmarks/requirements.txt."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -35,7 +35,7 @@ def main() -> int:
             self.cells = {}
 
         def _init_aggregates(self):
-            """There are none."""
+            """Do nothing: the cloud has no aggregates."""
 
     manager = WithoutDatabase()
     up = objects.Service(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the decisions of every peer are timed. Run by their Python: nothing of this project, nor of theirs."""
+"""Time the decisions of a peer, in the peer's own Python. The module imports neither this project nor the peer."""
 
 import json
 import time

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schedulers of others on the same cloud and the same requests, in the same run."""
+"""Run other schedulers on the same cloud and the same requests, in the same run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECONDS = 30.0
 
 
 def run(hosts: list[int], count: int = 300) -> list[dict[str, Any]]:
-    """One row a peer and size; a peer that cannot be installed or run has the reason in ``failed``."""
+    """Return one row a peer and size. A peer that cannot be installed or run has the reason in ``failed``."""
     rows: list[dict[str, Any]] = []
     for name, (package, program) in PEERS.items():
         for size in hosts:
@@ -40,7 +40,7 @@ def run(hosts: list[int], count: int = 300) -> list[dict[str, Any]]:
 
 
 def _python(package: str) -> Path:
-    """The interpreter of an environment that has ``package``, made the first time."""
+    """Return the interpreter of an environment with ``package``. The first call makes the environment."""
     folder = Path(os.environ.get("BENCHMARK_PEERS", HERE.parents[1] / ".run" / "peers")) / package
     python = folder / "bin" / "python"
     if not (folder / "installed").exists():
@@ -62,7 +62,7 @@ def _measured(python: Path, program: Path, hosts: int, count: int) -> dict[str, 
 
 
 def _cloud(hosts: int, count: int) -> dict[str, Any]:
-    """The cloud of ``core`` in words that need nothing of ours."""
+    """Return the cloud of ``core`` as plain JSON values, which peers can read without this project."""
     topology = clouds.machine()
     kinds = []
     for held in clouds.kinds(topology):

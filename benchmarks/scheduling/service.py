@@ -29,23 +29,25 @@ from oslo_utils import timeutils
 
 from benchmarks.scheduling import clouds
 from zun import conf as zun_conf
-from zun.common import rpc
 from zun.common.context import RequestContext
 from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.host_parts import HostParts
 from zun.compute.images import Accounts
 from zun.compute.networks import Networks, Published
-from zun.compute.parts import Parts
-from zun.compute.rpcapi import ComputeAPI
 from zun.compute.shared_pool import SharedPool
+from zun.compute.work_queues import WorkQueues
 from zun.container.fake import InMemoryDriver
 from zun.db import compute_nodes, models, session
 from zun.db import containers as db
+from zun.messaging import rpc
+from zun.messaging.compute_api import ComputeAPI
+from zun.messaging.scheduler_api import SchedulerAPI
 from zun.network.fake import InMemoryNetworks
 from zun.objects import Container
+from zun.placement.reporter import NoLedger
 from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
 from zun.scheduler.host_table import HostTable
-from zun.scheduler.rpcapi import SchedulerAPI
 from zun.scheduler.service import THREADS
 from zun.topology import HostTopology
 from zun.volume.fake import InMemoryVolumeDriver
@@ -57,7 +59,7 @@ CONTEXT = RequestContext(user_id="alice", project_id="demo", roles=["member"])
 
 
 class SharedQueue(ComputeAPI):
-    """Sends what is for any host to the one process that plays them all."""
+    """Sends the messages for every host to the one process that plays all agents."""
 
     def create(self, context: RequestContext, host: str, container: Container, **arguments: Any) -> None:
         arguments["limits"] = {**arguments["limits"], HOST: host}
@@ -82,7 +84,7 @@ class Witness(SchedulerAPI):
 
 class Silent:
     def status_changed(self, context: RequestContext, container: Container) -> None:
-        """Nobody listens."""
+        """Do nothing: the benchmark reads no notifications."""
 
 
 class Agents:
@@ -106,8 +108,8 @@ class Agents:
         creation = self._hosts[limits[HOST]].creation
         self._workers.submit(creation.create, context, container, limits=limits, alternates=alternates, tried=tried)
 
-    def _start(self) -> dict[str, Parts]:
-        """What every agent does at its start, from rows that are read together."""
+    def _start(self) -> dict[str, HostParts]:
+        """Start all agents from rows that are read once for all hosts."""
         held: dict[str, list[Container]] = {}
         for claim in db.claims():
             known = {name: claim[name] for name in ("uuid", "disk", "volume_disk", "cpuset")}
@@ -132,8 +134,18 @@ class Agents:
                 silent: Any = Silent()
                 networks = Networks(name, InMemoryNetworks(), Published.from_conf(cfg.CONF))
                 accounts, volumes = Accounts.from_conf(cfg.CONF), InMemoryVolumeDriver().as_volumes()
-                started[name] = Parts.of_host(
-                    name, tracker, pool, driver, self._scheduler, silent, networks, accounts, volumes
+                started[name] = HostParts.of_host(
+                    name,
+                    tracker=tracker,
+                    pool=pool,
+                    driver=driver,
+                    scheduler_api=self._scheduler,
+                    notifier=silent,
+                    networks=networks,
+                    accounts=accounts,
+                    volumes=volumes,
+                    queues=WorkQueues({}),
+                    ledger=NoLedger(),
                 )
         return started
 
@@ -150,7 +162,7 @@ def configuration() -> cfg.ConfigOpts:
 
 
 def _serve(control: Connection) -> None:
-    """Until told to stop; meanwhile tell how much CPU time was spent."""
+    """Answer questions about CPU time until told to stop."""
     while control.recv() == "cpu":
         control.send(time.process_time())
 
@@ -197,7 +209,7 @@ def play_agents(database: str, rabbit: str, control: Connection, report: Connect
 
 @contextlib.contextmanager
 def own_database(url: str) -> Iterator[str]:
-    """A database of this run's own on the server of ``url``."""
+    """Yield the URL of a new database on the server of ``url``, and drop the database at the end."""
     name, parsed = f"zun_bench_{os.getpid()}", sa.make_url(url)
     server = sa.create_engine(parsed, isolation_level="AUTOCOMMIT")
     with server.connect() as connection:
@@ -212,7 +224,7 @@ def own_database(url: str) -> Iterator[str]:
 
 
 def listener(port: int) -> psutil.Process | None:
-    """The process that serves ``port`` of this machine."""
+    """Return the process that serves ``port`` of this machine."""
     found = psutil.net_connections("tcp")
     pids = [each.pid for each in found if each.status == psutil.CONN_LISTEN and each.laddr.port == port and each.pid]
     return psutil.Process(pids[0]) if pids else None
@@ -244,7 +256,7 @@ class Cloud:
         self.done: dict[str, float] = {}
 
     def _listen(self, seconds: float) -> bool:
-        """Note a claim that was committed, or is within ``seconds``. Returns whether one was."""
+        """Note a claim that is committed within ``seconds``. Return whether a claim arrived."""
         if not self._reports.poll(max(0.0, seconds)):
             return False
         uuid, when = self._reports.recv_bytes().decode().split()
@@ -252,7 +264,7 @@ class Cloud:
         return True
 
     def accepted(self, count: int) -> list[Container]:
-        """Containers as the API has written them."""
+        """Return containers as the API has written them."""
         now = timeutils.utcnow()
         rows = [{**clouds.row(next(self._wishes), now), "request": {"run": False}} for _ in range(count)]
         with session.writer() as connection:
@@ -260,7 +272,7 @@ class Cloud:
         return [Container.from_row(CONTEXT, db.get(row["uuid"])) for row in rows]
 
     def closed_loop(self, count: int, in_flight: int) -> dict[str, Any]:
-        """As many a second as there can be with so many requests under way."""
+        """Measure throughput with ``in_flight`` requests under way at all times."""
         waiting, sent = self.accepted(count), {}
         before, start = self._cpu_seconds(), time.monotonic()
         for container in waiting:
@@ -273,7 +285,7 @@ class Cloud:
         return {**self._figures(sent, start), "cpu_ms": spent}
 
     def open_loop(self, count: int, per_second: float) -> dict[str, float]:
-        """Requests that come at their own pace, whatever becomes of those before them."""
+        """Measure delays of requests sent at a fixed rate, without waiting for earlier requests."""
         waiting, sent = self.accepted(count), {}
         start = time.monotonic()
         for number, container in enumerate(waiting):
@@ -301,7 +313,7 @@ class Cloud:
         }
 
     def _cpu_seconds(self) -> dict[str, float]:
-        """Of every process that takes part; of the servers only where they are on this machine."""
+        """Return the CPU seconds by process. Servers on other machines are left out."""
         spent = {"client": time.process_time()}
         for name, control in zip(("scheduler", "agents"), self._controls, strict=True):
             control.send("cpu")
@@ -317,7 +329,7 @@ class Cloud:
 
 
 def run(mysql: str, rabbit: str, hosts: int, count: int) -> dict[str, Any]:
-    """Throughput with 32 requests under way, then delays at 70 % of it."""
+    """Measure throughput with 32 requests under way, then delays at 70 % of that throughput."""
     with own_database(mysql) as database:
         cloud = Cloud(database, rabbit, hosts)
         try:
@@ -335,7 +347,7 @@ def run(mysql: str, rabbit: str, hosts: int, count: int) -> dict[str, Any]:
 
 
 def in_flight(mysql: str, rabbit: str, hosts: int, counts: Sequence[int], count: int = 600) -> list[dict[str, Any]]:
-    """Throughput and delay by the number of requests under way."""
+    """Measure throughput and delay by the number of requests under way."""
     with own_database(mysql) as database:
         cloud = Cloud(database, rabbit, hosts)
         try:

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import configparser
+import pathlib
+
+from docutils import nodes
 from reno import scanner
 
 project = "zun release notes"
@@ -31,3 +35,17 @@ def _without_sides(*arguments):
 
 
 scanner._changes_in_subdir = _without_sides
+
+
+def _title_the_first_release(app, doctree):
+    """Put the version of setup.cfg for 0.0.0, which is what reno calls notes that are older than the first tag."""
+    project_setup = configparser.ConfigParser()
+    project_setup.read(pathlib.Path(__file__).parents[2] / "setup.cfg")
+    for title in doctree.findall(nodes.title):
+        if title.astext() == "0.0.0":
+            title.children = [nodes.Text(project_setup["metadata"]["version"])]
+
+
+def setup(app):
+    # Before Sphinx collects the titles for its tables of contents.
+    app.connect("doctree-read", _title_the_first_release, priority=100)

@@ -5,46 +5,60 @@ A request passes the edge (one spelling of the path, version, Accept, request id
 middleware and pecan, and reaches one handler of ``zun.api.controllers.v1``.
 """
 
+import io
 import re
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any
 
-import pecan.core
+import pecan
 from oslo_config import cfg
 from oslo_context import context as oslo_context
 from oslo_middleware import cors, healthcheck, http_proxy_to_wsgi
 
 from zun import policies
-from zun.api import auth, errors, memoize, microversion, openapi, policy, request, routes
+from zun.api import (
+    access_log,
+    auth,
+    client_address,
+    errors,
+    measured,
+    microversion,
+    openapi,
+    policy,
+    request,
+    routes,
+)
 from zun.api.auth import WsgiApp
 from zun.api.controllers import root
-from zun.api.controllers.v1 import NOUNS, Parts
+from zun.api.controllers.v1 import NOUNS, Dependencies
 from zun.api.settings import Settings
-from zun.compute.rpcapi import ComputeAPI
-from zun.scheduler.rpcapi import SchedulerAPI
+from zun.messaging.compute_api import ComputeAPI
+from zun.messaging.scheduler_api import SchedulerAPI
 
 _REQUEST_ID = re.compile("req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def build(conf: cfg.ConfigOpts, *, scheduler_api: SchedulerAPI, compute_api: ComputeAPI) -> WsgiApp:
     """The application. ``conf`` has the options of ``zun.conf``."""
-    memoize.install()
-    parts = Parts(scheduler_api=scheduler_api, compute_api=compute_api, settings=Settings.from_conf(conf))
-    table = [route for noun in NOUNS for route in noun(parts).routes()]
+    dependencies = Dependencies(scheduler_api=scheduler_api, compute_api=compute_api, settings=Settings.from_conf(conf))
+    table = [route for noun in NOUNS for route in noun(dependencies).routes()]
+    router = routes.Router(table)
     controller = root.Root(
-        routes.Router(table),
+        router,
         policy.Policy(policy.enforcer(conf)),
         lambda version: openapi.document(table, policies.list_rules(), version, conf.api.auth_strategy),
     )
-    app = _Pecan(
+    app = pecan.Pecan(
         controller,
+        use_context_locals=False,
         force_canonical=False,
         guess_content_type_from_ext=False,
         default_renderer="json",
-        request_cls=root.Request,
     )
-    return _behind_others(Edge(auth.wrap(app, conf), healthcheck.Healthcheck(None, conf)), conf)
+    served = _behind_others(Edge(auth.wrap(unread(app), conf), healthcheck.Healthcheck(None, conf)), conf)
+    measured_app = measured.Measured(served, router.nouns)
+    return access_log.AccessLog(measured_app) if conf.api.access_log else measured_app
 
 
 def _behind_others(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
@@ -52,7 +66,7 @@ def _behind_others(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
     conf.register_opts(http_proxy_to_wsgi.OPTS, group="oslo_middleware")
     conf.register_opts(cors.OPTS, group="cors")
     if conf.oslo_middleware.enable_proxy_headers_parsing:
-        app = http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf)
+        app = http_proxy_to_wsgi.HTTPProxyToWSGI(client_address.trust_proxy(app), conf)
     if conf.cors.allowed_origin:
         names = [microversion.HEADER, *microversion.RANGE_HEADERS, "X-OpenStack-Request-ID"]
         conf.set_default("allow_headers", ["X-Auth-Token", *names], group="cors")
@@ -62,14 +76,18 @@ def _behind_others(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
     return app
 
 
-class _Pecan(pecan.core.ExplicitPecan):
-    """pecan without context locals, to which an answer that has a length is not empty: to see whether there is anything
-    it would put all pieces of a page together.
-    """
+def unread(app: WsgiApp) -> WsgiApp:
+    """Return a layer that hides the query and the body of a request from ``app``, and leaves them in ``zun.request``.
 
-    def _handle_empty_response_body(self, state: Any) -> None:
-        if not state.response.content_length:
-            super()._handle_empty_response_body(state)
+    pecan would read a whole body into memory to look for arguments of the controller.
+    """
+    nothing = {"QUERY_STRING": "", "CONTENT_TYPE": "text/plain", "CONTENT_LENGTH": "0"}
+
+    def layer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        hidden = {**environ, **nothing, "wsgi.input": io.BytesIO(), "zun.request": environ}
+        return app(hidden, start_response)
+
+    return layer
 
 
 class Edge:
@@ -97,6 +115,7 @@ class Edge:
             if not request.is_root(raw_path):
                 environ["zun.version"] = _negotiate(environ, added)
             request.check_length(environ)
+            request.check_header_names(environ)
             environ["zun.path"] = path = request.canonical_path(raw_path)
             if not request.accepts_json(environ.get("HTTP_ACCEPT")):
                 raise errors.VersionNotAcceptable(

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Archives in JSON texts that are too large to be read whole: written and read piece by piece.
+"""Write and read archives in JSON texts that are too large for memory, piece by piece.
 
 An archive is the member ``data``: base64 text, or before version 1.25 the bytes themselves as text, which only an
 archive of text survives.
+
+The reader is Zun's own because the JSON libraries that read streams return a string only when it is complete. A
+``data`` of 86 MiB, which is 64 MiB of archive, added 175 MiB to the process with ijson 3.6.0 (yajl2_c) and 261 MiB with
+json-stream 2.5.1. This reader holds one piece at a time.
 """
 
 import base64

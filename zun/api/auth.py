@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who asks: middleware that leaves the identity of a request in ``environ['zun.context']``.
+"""Authentication: middleware that puts the caller's identity into ``environ['zun.context']``.
 
-The version documents are public and pass without one.
+The version documents are public and need no identity.
 """
 
+import importlib.util
 import ipaddress
 import json
 import logging
@@ -11,8 +12,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from oslo_config import cfg
+from oslo_middleware import cors
 
-from zun.api import basic, errors, request
+from zun.api import basic, browsers, errors, request
 from zun.common import exceptions
 from zun.common.context import RequestContext
 
@@ -29,10 +31,13 @@ def wrap(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
     """Put the middleware of ``[api] auth_strategy`` in front of ``app``, for all but the documents."""
     match conf.api.auth_strategy:
         case "noauth":
-            identified = _noauth(app, anybody=conf.api.allow_noauth_on_any_address)
+            anybody = conf.api.allow_noauth_on_any_address
+            own = browsers.own_names(conf.api.host_ip, conf.api.host_names, any_address=anybody)
+            identified = _own_pages(_noauth(app, anybody=anybody), conf, own)
         case "http_basic":
             users = basic.Users(conf.api.http_basic_user_file, conf.api.http_basic_project_file)
-            identified = _http_basic(app, users)
+            # Not the host: a browser keeps a password for the name it was typed for, and no other name gets it.
+            identified = _own_pages(_http_basic(app, users), conf, lambda host: True)
         case _:
             identified = _keystone(app, conf)
 
@@ -43,12 +48,28 @@ def wrap(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
     return middleware
 
 
-def _noauth(app: WsgiApp, *, anybody: bool) -> WsgiApp:
-    """Believe the identity headers. A request with none of them is the administrator of a project called admin; one
-    that says who asks and not with which roles is a member's.
+def _own_pages(app: WsgiApp, conf: cfg.ConfigOpts, own: Callable[[str], bool]) -> WsgiApp:
+    """Refuse what a browser sends for a foreign page, or to a host name that is not ``own``."""
+    conf.register_opts(cors.OPTS, group="cors")
+    allowed = conf.cors.allowed_origin or ()
 
-    Unless ``anybody`` may ask, a client must be on loopback. The server in front of us decides where it listens, so
-    the client's address is all there is to see of that. A socket without addresses may be a reverse proxy's.
+    def middleware(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        refusal = browsers.host_refusal(environ, own) or browsers.origin_refusal(environ, allowed)
+        if refusal is not None:
+            LOG.warning("Refused a request from %s: %s", environ.get("REMOTE_ADDR") or "a local socket", refusal)
+            raise exceptions.Forbidden(refusal)
+        return app(environ, start_response)
+
+    return middleware
+
+
+def _noauth(app: WsgiApp, *, anybody: bool) -> WsgiApp:
+    """Trust the identity headers. Without any, the caller is the administrator of a project called admin; with a user
+    or project but no roles, the caller is a member.
+
+    Unless ``anybody`` is set, the client must be on loopback. The server in front of the application decides where it
+    listens, so the client's address is the only evidence here. A socket without addresses may be a reverse proxy's and
+    is refused.
     """
 
     def middleware(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -70,7 +91,7 @@ def _noauth(app: WsgiApp, *, anybody: bool) -> WsgiApp:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine can use the address; False for what is none."""
+    """Return whether ``address`` is a loopback address; False for malformed text."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -80,7 +101,7 @@ def is_loopback(address: str) -> bool:
 
 
 def _http_basic(app: WsgiApp, users: basic.Users) -> WsgiApp:
-    """Check name and password of each request. What the request says of identity otherwise is not looked at."""
+    """Check name and password of each request. Other identity headers are ignored."""
 
     def middleware(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         identity = users.identify(environ)
@@ -101,7 +122,7 @@ def _http_basic(app: WsgiApp, users: basic.Users) -> WsgiApp:
 
 
 def _unauthorized(start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """The answer that keystone's middleware gives, so that clients find one form."""
+    """Return a 401 in the form of keystone's middleware, so that clients meet one form only."""
     error: errors.Refused = {
         "code": 401,
         "title": "Unauthorized",
@@ -127,7 +148,7 @@ def _unchecked() -> exceptions.Unavailable:
 def _settle_keystone(conf: cfg.ConfigOpts, options: Iterable[tuple[str, list[cfg.Opt]]]) -> None:
     """Register the ``options`` of keystone's middleware, with our defaults.
 
-    SystemExit where the configuration lacks what the middleware reaches keystone with: each request would be a 500.
+    Raises SystemExit if the configuration lacks the credentials for keystone: otherwise every request would be a 500.
     """
     for group, of_group in options:
         conf.register_opts(of_group, group=group)
@@ -137,6 +158,11 @@ def _settle_keystone(conf: cfg.ConfigOpts, options: Iterable[tuple[str, list[cfg
             "[api] auth_strategy = keystone needs [keystone_authtoken] auth_type, mostly 'password', and with it "
             "auth_url, username and password. For an installation without keystone choose another auth_strategy."
         )
+    if keystone.memcached_servers and importlib.util.find_spec("memcache") is None:
+        raise SystemExit(
+            "[keystone_authtoken] memcached_servers needs the package python-memcached, which is in this project's "
+            "extra 'memcached'. Install it, or remove the option."
+        )
     # Without any, a keystone that hangs holds a thread for each request, for ever. It is asked four times.
     conf.set_default("http_connect_timeout", KEYSTONE_SECONDS, group="keystone_authtoken")
     # A service token lets an expired token pass; without this any token is one.
@@ -144,7 +170,7 @@ def _settle_keystone(conf: cfg.ConfigOpts, options: Iterable[tuple[str, list[cfg
 
 
 def _keystone(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
-    """Have keystone's middleware check the token; it answers 401 itself."""
+    """Wrap ``app`` in keystone's middleware, which checks the token and answers 401 itself."""
     import keystoneauth1.exceptions
     from keystonemiddleware import auth_token  # 14 MiB that only this strategy needs
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the checked template of a capsule to the fields of its row and of those of its containers.
-
-Nothing here reads or writes anything.
-"""
+"""Turn the checked template of a capsule into the fields of its row and of the rows of its containers. No I/O."""
 
 import functools
 import random
@@ -10,18 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zun.api import creation, microversion, mounts, placement
+from zun.api import creation, microversion, mounts, numa, traits
 from zun.api.microversion import Version
 from zun.api.schemas import Schema, scalars
 from zun.api.schemas import capsules as schemas
 from zun.api.settings import Range, Settings
 from zun.common import exceptions
-from zun.common.kinds import Kind
 from zun.common.mounts import Kind as MountKind
 from zun.common.mounts import Mount, disk_gib
-from zun.common.states import Status
+from zun.common.states import Kind, Status
 from zun.common.units import MIB_PER_GIB
-from zun.topology import CPUPolicy
+from zun.topology import CPUPolicy, amounts
 
 INIT_RETRIES = "10"  # of init containers in a capsule that is always restarted: they must end some time
 Fields = dict[str, Any]
@@ -29,7 +25,7 @@ Fields = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """``members`` are in the order in which they are started."""
+    """The rows that a template asks for. ``members`` are in the order in which they are started."""
 
     capsule: Fields
     members: tuple[Fields, ...]
@@ -44,9 +40,10 @@ def asked(
     pull_policy: bool,
     choose: random.Random,
 ) -> Asked:
-    """The fields of capsule ``uuid`` but for its owner, and of its containers. Raises InvalidValue, naming the field.
+    """Return the fields of capsule ``uuid``, without its owner, and of its containers. Raises InvalidValue, naming the
+    field.
 
-    ``pull_policy``: whether who asks may choose when images are pulled; the wish of others is left aside.
+    ``pull_policy`` says whether the caller may choose when images are pulled; otherwise the choice is ignored.
     """
     spec, metadata = template["spec"], template["metadata"]
     placed = _placement(spec.get("placement"), version)
@@ -72,6 +69,13 @@ def asked(
     _check_mounted(volumes, [*inits, *members])
     total = {what: max(_sum(members, what), *(init[what] for init in inits), 0) for what in ("cpu", "memory")}
     own = list(volumes.values())
+    exposed: dict[str, Any] | None = {port: {} for each in members for port in each["exposed_ports"] or ()} or None
+    for where, field, value in (
+        ("metadata.labels", "labels", metadata.get("labels")),
+        ("metadata.annotations", "annotations", metadata.get("annotations")),
+        ("spec.containers: ports", "exposed_ports", exposed),
+    ):
+        _check_bytes(where, field, value)
     capsule = {
         "uuid": uuid,
         "name": name or "",
@@ -82,10 +86,10 @@ def asked(
         "memory": total["memory"],
         "disk": 0,
         "cpu_policy": policy,
-        "placement": placement.placement({**placed, **total}),
+        "placement": {**numa.placement({**placed, **total}), **traits.asked(placed)},
         "volume_disk": disk_gib(own),
         "mounts": [mount.to_dict() for mount in own] or None,
-        "exposed_ports": {port: {} for each in members for port in each["exposed_ports"] or ()} or None,
+        "exposed_ports": exposed,
         "labels": scalars.LABELS.convert(metadata.get("labels")),
         "annotations": metadata.get("annotations"),
         "restart_policy": {"Name": restart, "MaximumRetryCount": "0"},
@@ -101,13 +105,16 @@ def asked(
 
 
 def _sum(members: Sequence[Fields], what: str) -> Any:
-    return round(sum(member[what] for member in members), 6)
+    return amounts.exact(sum(member[what] for member in members))
 
 
 def _placement(given: Mapping[str, Any] | None, version: Version) -> dict[str, Any]:
     if not given:
         return {}
     microversion.require_for("template.spec.placement", version, microversion.PLACEMENT)
+    for name in traits.FIELDS:
+        if given.get(name) is not None:
+            microversion.require_for(f"template.spec.placement.{name}", version, microversion.TRAITS)
     try:
         return schemas.PLACEMENT(given)
     except exceptions.SchemaValidationError as exc:
@@ -130,6 +137,10 @@ def _member(
     if len(set(targets)) < len(targets):
         raise _wrong(f"{where}.volumeMounts: a mountPath is given twice")
     words = [word or "" for word in (*(given.get("command") or ()), *(given.get("args") or ()))]
+    exposed: dict[str, Any] | None = {f"{number}/{protocol}": {} for number, protocol in ports} or None
+    _check_bytes(f"{where}.command and args", "command", words)
+    _check_bytes(f"{where}.env", "environment", given.get("env"))
+    _check_bytes(f"{where}.ports", "exposed_ports", exposed)
     return {
         "image": given["image"],
         "image_driver": settings.default_image_driver,
@@ -141,7 +152,7 @@ def _member(
         "cpu_policy": policy,
         "placement": {},
         "request": {"run": True},
-        "exposed_ports": {f"{number}/{protocol}": {} for number, protocol in ports} or None,
+        "exposed_ports": exposed,
         "ports": sorted({number for number, _ in ports}) or None,
         "mounts": [mount.to_dict() for mount in mounted] or None,
         "interactive": scalars.B3.convert(given.get("stdin", False)),
@@ -151,7 +162,7 @@ def _member(
 
 
 def _size(where: str, requests: Mapping[str, Any], policy: str, settings: Settings) -> dict[str, Any]:
-    """``cpu`` and ``memory`` of one container; a dedicated one must name both."""
+    """Return ``cpu`` and ``memory`` of one container. A dedicated container must name both."""
     label = f"{where}.resources.requests"
     try:
         given = _requests(settings.cpu, settings.memory)(requests)
@@ -162,25 +173,25 @@ def _size(where: str, requests: Mapping[str, Any], policy: str, settings: Settin
             if name not in given:
                 raise _wrong(f"{label}.{name}: it is missing, and a container of dedicated CPUs needs it")
         if given["cpu"] != int(given["cpu"]):
-            raise _wrong(f"{label}.cpu: {given['cpu']:g} is no whole number, as dedicated CPUs are counted")
+            raise _wrong(f"{label}.cpu: {amounts.text(given['cpu'])} is not a whole number, which dedicated CPUs need")
     return {"cpu": settings.default_cpu, "memory": settings.default_memory, **given}
 
 
 @functools.cache
 def _requests(cpu: Range, memory: Range) -> Schema:
-    """The same numbers as of a container that is by itself."""
+    """Convert ``requests`` by the same rules as the size of a single container."""
     return Schema({"cpu": scalars.cpus(cpu), "memory": scalars.amount(memory, "MiB")})
 
 
 def _port(where: str, given: Mapping[str, Any]) -> int:
     number = int(given["containerPort"])
     if not 1 <= number <= 65535:
-        raise _wrong(f"{where}.ports: containerPort {number} is no port from 1 to 65535")
+        raise _wrong(f"{where}.ports: containerPort {number} is not a port from 1 to 65535")
     return number
 
 
 def _volumes(given: Sequence[Mapping[str, Any]], settings: Settings) -> dict[str, Mount]:
-    """Name in the template -> the volume, as the object that keeps the network mounts it."""
+    """Return the capsule's volumes by name in the template, in the form in which the sandbox mounts them."""
     found: dict[str, Mount] = {}
     for number, each in enumerate(given):
         name, where = each["name"], f"spec.volumes.{number}"
@@ -222,6 +233,13 @@ def _check_mounted(volumes: Mapping[str, Mount], members: Sequence[Fields]) -> N
     for name, volume in volumes.items():
         if volume.number not in used:
             raise _wrong(f"spec.volumes: no container mounts {name}. Mount it or leave it out")
+
+
+def _check_bytes(where: str, field: str, value: Any) -> None:
+    try:
+        scalars.check_bytes(field, value)
+    except ValueError as exc:
+        raise _wrong(f"{where}: {exc}") from None
 
 
 def _wrong(reason: str) -> exceptions.InvalidValue:

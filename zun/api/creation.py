@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the checked body of a create request to the fields of a container. Nothing here reads or writes
-anything.
-"""
+"""Turn the checked body of a create request into the fields of a container. No I/O."""
 
 import random
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from zun.api import microversion, nets
-from zun.api.digits import whole
+from zun.api import devices, microversion, networks, traits
 from zun.api.microversion import Version, v1
 from zun.api.mounts import mounts
-from zun.api.placement import placement
+from zun.api.numa import placement
+from zun.api.parsing import whole_number
 from zun.api.schemas.containers import CREATE_GATES
 from zun.api.settings import Settings
 from zun.common import exceptions
@@ -42,12 +40,12 @@ def check_gates(given: Mapping[str, Any], version: Version) -> None:
 
 
 def container_fields(given: Mapping[str, Any], *, run: bool, version: Version, settings: Settings) -> dict[str, Any]:
-    """The fields of the new container but for its owner and its name if it has none.
+    """Return the fields of the new container, without its owner and without a generated name.
 
     ``given`` has passed the schema of ``version``. Raises InvalidValue or ValidationError, naming the field.
     """
-    if set(given.get("security_groups") or ()) - {nets.EVERYBODYS_GROUP}:
-        raise nets.no_security_groups("security_groups")
+    if set(given.get("security_groups") or ()) - {networks.EVERYBODYS_GROUP}:
+        raise networks.no_security_groups("security_groups")
     ports = _ports(given)
     memory = _or(given.get("memory"), settings.default_memory)
     mounted = mounts(given.get("mounts"), version=version, memory_mib=memory, disk=settings.disk)
@@ -59,7 +57,11 @@ def container_fields(given: Mapping[str, Any], *, run: bool, version: Version, s
         "volume_disk": disk_gib(mounted),
         "mounts": [mount.to_dict() for mount in mounted] or None,
         "cpu_policy": given.get("cpu_policy", CPUPolicy.SHARED),
-        "placement": placement(given),
+        "placement": {
+            **placement(given),
+            **traits.asked(given),
+            **devices.asked(given, settings.device_aliases),
+        },
         "command": _command(given.get("command")),
         "image_driver": given.get("image_driver") or settings.default_image_driver,
         "restart_policy": _restart_policy(given.get("restart_policy")),
@@ -99,14 +101,14 @@ def _or(value: Any, default: Any) -> Any:
 
 
 def _command(command: list[str] | str | None) -> list[str] | None:
-    """A list as it is; the text of versions below 1.20 split like a shell does."""
+    """Return a list unchanged; split the text of versions below 1.20 as a shell does."""
     if not isinstance(command, str):
         return command
     return split(command, "command")
 
 
 def split(text: str, field: str) -> list[str]:
-    """``text`` in words by the rules of a POSIX shell."""
+    """Split ``text`` into words by the rules of a POSIX shell."""
     try:
         return shlex.split(text)
     except ValueError as exc:
@@ -137,7 +139,7 @@ def _restart_policy(policy: Mapping[str, Any] | None) -> dict[str, str] | None:
 
 
 def _ports(given: Mapping[str, Any]) -> dict[str, int]:
-    """``exposed_ports`` in full form (``80/tcp``) -> number."""
+    """Return the exposed ports in full form with their numbers: ``{"80/tcp": 80}``."""
     exposed = given.get("exposed_ports")
     if exposed is None:
         return {}
@@ -150,7 +152,7 @@ def _ports(given: Mapping[str, Any]) -> dict[str, int]:
         number, slash, protocol = key.partition("/")
         if slash and protocol not in ("tcp", "udp"):
             raise exceptions.InvalidValue(f"exposed_ports: the protocol of '{key[:64]}' is neither tcp nor udp.")
-        port = whole(number, 5)
+        port = whole_number(number, 5)
         if port is None or not 1 <= port <= 65535:
             raise exceptions.InvalidValue(f"exposed_ports: '{key[:64]}' has no port from 1 to 65535.")
         ports[f"{port}/{protocol or 'tcp'}"] = port
@@ -158,9 +160,7 @@ def _ports(given: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _healthcheck(check: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The request's ``cmd`` is stored as ``test``. Other members than the four known ones mean nothing and
-    are dropped.
-    """
+    """Return the stored form: ``cmd`` of the request becomes ``test``. Unknown members are dropped."""
     if not check:
         return None
     command = check.get("cmd", check.get("test"))
@@ -173,7 +173,7 @@ _COUNTS = ("interval", "retries", "timeout")
 
 
 def _count(name: str, value: Any) -> int:
-    number = None if isinstance(value, bool) else whole(str(value), 9)
+    number = None if isinstance(value, bool) else whole_number(str(value), 9)
     if number is None:
         raise exceptions.InvalidValue(f"healthcheck: {name} must be a whole number from 0 on.")
     return number

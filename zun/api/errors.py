@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one place where a failure becomes a response.
+"""The one place that turns a failure into a response.
 
-Handlers raise; nothing else turns an exception into a status. Every body has the same shape, so that clients
-can read ``errors[0]`` without asking first.
+Handlers raise; no other code turns an exception into a status. Every body has the same shape, so that clients can read
+``errors[0]`` without a check.
 """
 
 import http
@@ -23,7 +23,7 @@ _HIDDEN = "An unexpected error prevented the server from fulfilling your request
 
 
 class RoutingError(exceptions.ZunError):
-    """Raised before any resource is reached. Clients see an empty slug, and the status' phrase as title."""
+    """An error before any resource is reached. Clients see an empty slug and the status' phrase as title."""
 
     def __init__(self, message: str, *, title: str | None = None, headers: Iterable[tuple[str, str]] = ()) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class RoutingError(exceptions.ZunError):
 class PathNotFound(RoutingError):
     code = 404
 
-    def __init__(self, message: str = "There is no such path; GET /v1/openapi.json lists those there are.") -> None:
+    def __init__(self, message: str = "There is no such path. GET /v1/openapi.json lists the paths.") -> None:
         super().__init__(message)
 
 
@@ -56,7 +56,7 @@ class RequestTooLarge(exceptions.Invalid):
 
 
 def translate(exc: Exception) -> exceptions.ZunError | None:
-    """``exc`` as an error that a client may see, or None when it is nobody's business but the operator's."""
+    """Return ``exc`` as an error that a client may see, or None if only the operator may read it."""
     match exc:
         case _ if isinstance(exc, outages.UNDELIVERED):
             return exceptions.Unavailable(
@@ -111,9 +111,7 @@ def _body(code: str, status: int, title: str, detail: str) -> bytes:
 
 
 def render(exc: Exception, method: str) -> tuple[int, list[tuple[str, str]], bytes]:
-    """Status, headers and body that answer ``exc``. What no client may see is logged under the id that the
-    body gives.
-    """
+    """Return status, headers and body of the response to ``exc``. Hidden errors are logged under the id in the body."""
     headers: list[tuple[str, str]] = []
     error = translate(exc)
     if error is not None:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The version of the API that one request speaks.
+"""The microversion of the API that one request speaks.
 
-A request names it in ``OpenStack-API-Version: container X.Y``; without that header it speaks 1.1. What a
-version adds is said where it is added: a route has a window of versions, a field of a request the version it
-arrived with.
+A request names it in ``OpenStack-API-Version: container X.Y``; without that header it speaks 1.1. A route declares its
+window of versions, and a request's field the version that introduced it.
 """
 
 import re
@@ -33,18 +32,25 @@ def v1(minor: int) -> Version:
 
 
 MIN = v1(1)
-MAX = v1(42)
+MAX = v1(45)
 PLACEMENT = v1(41)  # NUMA placement: fields of create, members of a container, topology of a host
 GROUPS = v1(42)  # host aggregates, groups of containers, hints that name a group or other containers
 MOUNTS = v1(42)  # mounts of type tmpfs, sizes of mounts in MiB
 QUESTIONS = v1(42)  # why a container found no host, where one would go, and how many
 PULL_STATUS = v1(42)  # how far the pull of an image is
 NETWORKS = v1(42)  # networks with subnets, that can be listed and shown; where exposed ports are published
+CLIENTS = v1(42)  # from which address an action of a container was asked for
+QUOTAS = v1(43)  # limits of everything that a project can create
+VOLUMES = v1(43)  # named volumes can be listed, shown and deleted
+DEVICES = v1(44)  # topology of a host shows the devices that it offers
+FOREIGN = v1(44)  # topology of a host shows what other services have of it
+TRAITS = v1(44)  # traits of hosts, and fields of create that ask for traits and aggregates
+DEVICE_REQUESTS = v1(45)  # containers ask for devices
 EVERY = tuple(v1(minor) for minor in range(MIN.minor, MAX.minor + 1))
 
 
 class UnsupportedVersion(errors.RoutingError):
-    """A version that reads well and that this service does not speak. ``version`` is what was asked for."""
+    """A well-formed version that this service does not speak. ``version`` is the requested one."""
 
     code = 406
 
@@ -54,11 +60,10 @@ class UnsupportedVersion(errors.RoutingError):
 
 
 def negotiate(header: str | None) -> Version:
-    """The version that a request with this header speaks.
+    """Return the version that a request with this header speaks.
 
-    Raises VersionNotAcceptable for a header that cannot be read and UnsupportedVersion for a version out of range.
-    The service word is not looked at before ``latest``: clients of the reference rely on nothing there, so it
-    is not refused either.
+    Raises VersionNotAcceptable for a malformed header and UnsupportedVersion for a version out of range. The service
+    word before ``latest`` is not checked, because the reference does not check it either.
     """
     if header is None:
         return MIN
@@ -91,7 +96,7 @@ def negotiate(header: str | None) -> Version:
 
 
 def response_headers(version: Version) -> list[tuple[str, str]]:
-    """What every response says whose request named a readable version."""
+    """Return the headers of every response to a request with a readable version."""
     lowest, highest = RANGE_HEADERS
     return [
         (HEADER, f"{SERVICE} {version}"),

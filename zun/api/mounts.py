@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``mounts`` of a create request. Nothing here reads or writes anything."""
+"""Convert ``mounts`` of a create request. No I/O."""
 
 import base64
 import posixpath
@@ -22,7 +22,7 @@ _SIZE = re.compile(r"([0-9]{1,9})([MG]?)")
 
 
 def mounts(given: Sequence[Mapping[str, Any]] | None, *, version: Version, memory_mib: int, disk: Range) -> list[Mount]:
-    """The mounts that are asked for. ``disk``: how many GiB a local one may have. Raises InvalidValue."""
+    """Return the requested mounts. ``disk`` is the range of GiB for a local mount. Raises InvalidValue."""
     found = [_mount(item, version, memory_mib, disk) for item in given or ()]
     targets = [mount.destination for mount in found]
     for target in targets:
@@ -37,13 +37,14 @@ def mounts(given: Sequence[Mapping[str, Any]] | None, *, version: Version, memor
 
 
 def size_mib(given: Any, lowest: int, highest: int, *, suffixes: bool) -> int:
-    """A size in GiB, or with ``suffixes`` also a text like ``64M`` or ``2G``, in MiB. Raises ValueError.
+    """Return a size in MiB, given in GiB or, with ``suffixes``, also as text such as ``64M`` or ``2G``. Raises
+    ValueError.
 
     ``lowest`` and ``highest`` are MiB.
     """
     found = None if isinstance(given, bool) else _SIZE.fullmatch(str(given))
     if found is None or (found[2] and not suffixes):
-        raise ValueError("is no whole number of GiB" + (", nor one of MiB as in '64M'" if suffixes else ""))
+        raise ValueError("is not a whole number of GiB" + (", or of MiB as in '64M'" if suffixes else ""))
     size = int(found[1]) * (1 if found[2] == "M" else MIB_PER_GIB)
     if not lowest <= size <= highest:
         raise ValueError(f"is not between {lowest} and {highest} MiB")
@@ -51,10 +52,10 @@ def size_mib(given: Any, lowest: int, highest: int, *, suffixes: bool) -> int:
 
 
 def destination(given: str) -> str:
-    """A path in the container as the runtime wants it. Raises ValueError."""
+    """Return a path in the container in the form that the runtime takes. Raises ValueError."""
     path = posixpath.normpath(given)
     if not path.startswith("/") or ".." in given.split("/") or "\0" in given or len(given) > 255:
-        raise ValueError(f"'{given[:64]}' is no absolute path without '..' and of 255 characters at most")
+        raise ValueError(f"'{given[:64]}' is not an absolute path without '..' of at most 255 characters")
     path = "/" + path.lstrip("/")
     if path == "/":
         raise ValueError("the root of the container cannot be mounted over")
@@ -75,7 +76,7 @@ def _mount(item: Mapping[str, Any], version: Version, memory_mib: int, disk: Ran
             raise _wrong(f"{target}: a tmpfs has a size and no source")
         return Mount(Kind.TMPFS, target, size_mib=_size(target, size, 1, memory_mib, suffixes=True))
     if kind != "volume":
-        raise _wrong(f"type '{str(kind)[:64]}' is none of volume, bind, tmpfs")
+        raise _wrong(f"type '{str(kind)[:64]}' is not one of volume, bind, tmpfs")
     if source is not None and size not in (None, ""):
         raise _wrong(f"{target}: a volume has either a source or the size of a new one; leave one out")
     if source is not None:
@@ -100,8 +101,8 @@ def _volume(target: str, source: str) -> str:
         )
     if not _NAME.fullmatch(source):
         raise _wrong(
-            f"{target}: source '{source[:64]}' is no name of a volume: 2 to 128 letters, digits, '_', '.', '-'. "
-            "Paths of a host cannot be mounted"
+            f"{target}: source '{source[:64]}' is not the name of a volume: give 2 to 128 letters, digits, '_', '.', "
+            "'-'. Paths of a host cannot be mounted"
         )
     return source
 
@@ -113,8 +114,8 @@ def _file(target: str, source: str | None, size: Any) -> Mount:
         base64.b64decode(source, validate=True)
     except ValueError as exc:
         raise _wrong(
-            f"{target}: the source of a bind is the content of its file in base64, and this is none: {exc}. Paths of "
-            "a host cannot be mounted"
+            f"{target}: the source of a bind is the content of its file in base64, and this is not base64: {exc}. "
+            "Paths of a host cannot be mounted"
         ) from None
     return Mount(Kind.BIND, target, source=source)
 

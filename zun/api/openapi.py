@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API as an OpenAPI 3.1 document, made of what answers the requests: the table of routes, the schemas that check
-arguments, the types of the views and the descriptions of the policies. Nothing is described here a second time.
+"""Build the OpenAPI 3.1 document from the parts that answer requests: the table of routes, the schemas of arguments,
+the types of views, the descriptions of policies. Nothing is described a second time.
 
-A document is of one microversion: it has what a client finds that sends it. ``x-openstack`` tells since and until when
-an operation or a member exists, in the way of OpenStack's own documents.
+A document describes one microversion. ``x-openstack`` names the first and last version of an operation or a member, as
+OpenStack's own documents do.
 """
 
 import http
@@ -14,9 +14,9 @@ from oslo_policy import policy as oslo_policy
 
 from zun.api import errors, microversion, request
 from zun.api.microversion import Version
+from zun.api.openapi_schemas import JsonSchema, Shapes
 from zun.api.routes import NOTHING, Route
 from zun.api.schemas import Schema
-from zun.api.shapes import JsonSchema, Shapes
 from zun.api.views import versions
 
 Document = dict[str, Any]
@@ -30,8 +30,8 @@ _SECURITY: Mapping[str, JsonSchema] = {
 def document(
     routes: Iterable[Route], rules: Sequence[oslo_policy.RuleDefault], version: Version, auth_strategy: str
 ) -> Document:
-    """``rules`` tell what an operation is for and which policies it asks. Raises TypeError for a view without a
-    shape.
+    """Return the document. ``rules`` describe the operations and name their policies. Raises TypeError for a view
+    without a type.
     """
     shapes, by_operation = Shapes(version), _by_operation(rules)
     paths: dict[str, dict[str, Any]] = {
@@ -161,7 +161,7 @@ def _parameters(schema: Schema, version: Version) -> list[JsonSchema]:
 
 
 def _without_null(schema: JsonSchema) -> JsonSchema:
-    """A query has texts only."""
+    """Return the schema without null: a query has texts only."""
     found = dict(schema)
     if isinstance(found.get("type"), list):
         found["type"] = [kind for kind in found["type"] if kind != "null"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists come in pages: the parameters that choose one, and the link to the next."""
+"""Pages of lists: the parameters that choose a page, and the link to the next."""
 
 import urllib.parse
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import orjson
 
-from zun.api.digits import LONGEST, whole
+from zun.api.parsing import MAX_DIGITS, whole_number
 from zun.api.schemas import Field, Schema
 from zun.common import exceptions
 from zun.db.paging import Place
@@ -28,7 +28,7 @@ _PARAMETERS: Mapping[str, Field] = {
 
 
 def parameters(**others: Field) -> Schema:
-    """What the query of a list may have. ``Page.read`` and the handler check it, with texts of their own."""
+    """Return the schema of a list's query. ``Page.read`` and the handler check the values, with errors of their own."""
     return Schema({**_PARAMETERS, **others})
 
 
@@ -39,7 +39,7 @@ _FALSE = frozenset({"0", "f", "false", "off", "n", "no"})
 
 
 def boolean(name: str, value: str | None) -> bool:
-    """A truth value of a query, None being false. Raises InvalidValue."""
+    """Return a boolean of a query; None is false. Raises InvalidValue."""
     text = "false" if value is None else value.strip().lower()
     if text not in _TRUE | _FALSE:
         raise exceptions.InvalidValue(f"{name}: '{_short(value)}' is neither true nor false.")
@@ -47,7 +47,7 @@ def boolean(name: str, value: str | None) -> bool:
 
 
 def check_names(query: Mapping[str, str], known: Set[str]) -> None:
-    """Raise InvalidValue for a parameter that is none of ``known``."""
+    """Raise InvalidValue for a parameter that is not in ``known``."""
     unknown = query.keys() - known
     if unknown:
         raise exceptions.InvalidValue(
@@ -57,9 +57,7 @@ def check_names(query: Mapping[str, str], known: Set[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """``limit`` is what is effective, after the operator's maximum. ``resource_url`` replaces the noun in
-    ``next``.
-    """
+    """The requested page. ``limit`` respects the operator's maximum. ``resource_url`` replaces the noun in ``next``."""
 
     limit: int
     marker: str | None
@@ -69,19 +67,20 @@ class Page:
 
     @property
     def place(self) -> Place:
-        """As the queries want it."""
+        """Return the arguments of the database's queries."""
         return {"limit": self.limit, "marker": self.marker, "sort_key": self.sort_key, "sort_dir": self.sort_dir}
 
     @classmethod
     def read(cls, query: Mapping[str, str], known: Schema, *, default_key: str, max_limit: int) -> Self:
-        """Raises InvalidValue, also for a parameter that is none of ``known``. Whether ``sort_key`` is a column is for
-        the database's query to say.
+        """Return the page that ``query`` asks for. Raises InvalidValue, also for a parameter that is not in ``known``.
+
+        The database's query checks whether ``sort_key`` is a column.
         """
         check_names(query, known.names)
-        limit = whole(query["limit"]) if "limit" in query else max_limit
+        limit = whole_number(query["limit"]) if "limit" in query else max_limit
         if not limit:
             raise exceptions.InvalidValue(
-                f"limit: '{_short(query['limit'])}' is not a whole number from 1 on, of at most {LONGEST} digits."
+                f"limit: '{_short(query['limit'])}' is not a whole number from 1 on, of at most {MAX_DIGITS} digits."
             )
         sort_dir = query.get("sort_dir", "asc")
         if sort_dir not in ("asc", "desc"):
@@ -95,8 +94,8 @@ class Page:
         )
 
     def next_link(self, base_url: str, noun: str, idents: Sequence[str], carried: Mapping[str, Any]) -> str | None:
-        """The link behind the last of ``idents``, or None when this page was not full. ``carried`` are its
-        filters.
+        """Return the link behind the last of ``idents``, or None if the page was not full. ``carried`` are the filters
+        to repeat.
         """
         if len(idents) < self.limit:
             return None
@@ -112,9 +111,9 @@ class Page:
 
 
 def written(noun: str, pieces: Iterable[Sequence[Any]], next_link: Callable[[], str | None]) -> tuple[bytes, ...]:
-    """The text of a page whose items come in ``pieces``, piece by piece.
+    """Return the JSON text of a page whose items come in ``pieces``.
 
-    Each is written before the next is made, in the memory of the one before.
+    Each piece is written before the next one is made, so that the next one reuses its memory.
     """
     text = [b'{"%s":[' % noun.encode()]
     for piece in pieces:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks oslo.policy. Handlers say ``access.require("container:start", row)`` and nothing else about roles."""
+"""Ask oslo.policy. Handlers call ``access.require("container:start", row)`` and look at no roles themselves."""
 
 import difflib
 import logging
@@ -30,7 +30,7 @@ def enforcer(conf: cfg.ConfigOpts) -> oslo_policy.Enforcer:
 
 
 def configured_enforcer() -> oslo_policy.Enforcer:
-    """For oslo.policy's programs: what is in force with the ``--config-file`` they were given, or the usual files."""
+    """Return the enforcer for oslo.policy's programs, with their ``--config-file`` or the usual files."""
     files = cfg.CONF.config_file if "config_file" in cfg.CONF else []
     conf = cfg.ConfigOpts()
     conf([part for name in files for part in ("--config-file", name)], project="zun")
@@ -79,7 +79,7 @@ class Policy:
 
 
 class Access:
-    """What the one who asks may do. Lives as long as a request. ``own`` is how a row says that it is theirs."""
+    """The rights of one caller during one request. ``own`` has the project and user of the caller's rows."""
 
     def __init__(self, policy: Policy, context: RequestContext) -> None:
         self.context = context
@@ -88,8 +88,8 @@ class Access:
         self.own = {"project_id": context.project_id, "user_id": context.user_id}
 
     def allows(self, rule: str, target: Mapping[str, Any] | None = None) -> bool:
-        """Whether ``rule`` permits it on ``target`` (a row or an object), or inside the own project without
-        one.
+        """Return whether ``rule`` permits the caller ``target`` (a row or an object), or without one, their own
+        project.
         """
         about = self.own if target is None else {"project_id": target["project_id"], "user_id": target["user_id"]}
         return self._policy.allows(rule, about, self._credentials)

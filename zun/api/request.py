@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request says: its path in one spelling, its arguments checked for form, and who asks.
+"""Read a request: its path in one spelling, its arguments in one form, and the caller.
 
-Query parameters and members of the JSON body mean the same; ``Call.arguments`` is both. Whether the names and
-values make sense is for ``zun.api.schemas``.
+Query parameters and members of the JSON body are equivalent; ``Call.arguments`` is both. ``zun.api.schemas`` checks
+names and values.
 """
 
 import re
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from zun.api import errors, json_text
-from zun.api.digits import whole
+from zun.api import errors, parsing
 from zun.api.microversion import Version
+from zun.api.parsing import whole_number
 from zun.api.policy import Access
 from zun.common import exceptions
 from zun.common.context import RequestContext
@@ -22,6 +22,7 @@ from zun.common.units import MIB
 MAX_BODY_BYTES = MIB
 JSON = "application/json"
 _PIECE = 64 * 1024
+_AMBIGUOUS = "zun.ambiguous_headers"  # key of environ
 
 # pecan's ancestor guessed content types from these, so such a last segment never was a name: the reference
 # answers 404. Host names have dots by nature and are spared.
@@ -38,9 +39,10 @@ Arguments = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request, read and understood. ``parameters`` are the variable parts of its path.
+    """One parsed request. ``parameters`` are the variable parts of its path.
 
-    ``stream`` is the body as it comes, for a route that streams; its ``body`` is empty.
+    ``stream`` is the unread body for a route that streams; its ``body`` is empty. ``client_address`` is the address
+    that the request came from, None for a unix socket.
     """
 
     access: Access
@@ -50,6 +52,7 @@ class Call:
     query: Mapping[str, str]
     body: Mapping[str, Any]
     stream: Iterator[bytes] | None = None
+    client_address: str | None = None
 
     @property
     def context(self) -> RequestContext:
@@ -57,7 +60,7 @@ class Call:
 
     @property
     def arguments(self) -> Arguments:
-        """Query and body as one. SchemaValidationError for a name given in both: which one is meant?"""
+        """Return query and body as one. Raises SchemaValidationError for a name that is in both."""
         twice = self.query.keys() & self.body.keys()
         if twice:
             raise exceptions.SchemaValidationError(
@@ -67,15 +70,15 @@ class Call:
 
 
 def is_root(raw: str) -> bool:
-    """Whether a path is ``/``, the one document without a version."""
+    """Return whether a path is ``/``, the one document without a version."""
     return raw.strip("/") in ("", ".json")
 
 
 def canonical_path(raw: str) -> tuple[str, ...]:
-    """The segments of a path after WSGI's decoding: ``()`` for the root, else ``("v1", ...)`` without empty
-    ones.
+    """Return the segments of a path that WSGI has decoded: ``()`` for the root, else ``("v1", ...)``, none of them
+    empty.
 
-    A path without ``v1`` is taken as if it had it. Raises PathNotFound for what can be no resource of ours.
+    ``v1`` is added to a path without it. Raises PathNotFound for a path that can be no resource.
     """
     try:
         segments = raw.encode("latin-1").decode("utf-8").split("/")[1:]
@@ -101,13 +104,13 @@ def canonical_path(raw: str) -> tuple[str, ...]:
 
 
 def base_url(environ: Environ) -> str:
-    """Scheme and host that the client used, for links. Never a mount prefix."""
+    """Return scheme and host that the client used, for links, without a mount prefix."""
     host = environ.get("HTTP_HOST") or f"{environ['SERVER_NAME']}:{environ['SERVER_PORT']}"
     return f"{environ['wsgi.url_scheme']}://{host}"
 
 
 def accepts_json(accept: str | None) -> bool:
-    """Whether an Accept header lets us answer in JSON, the only thing we speak."""
+    """Return whether an Accept header admits JSON, the only format of responses."""
     if not accept or accept in ("*/*", JSON):
         return True
     best: dict[str, float] = {}
@@ -127,7 +130,8 @@ def _quality(text: str) -> float:
 
 
 def query_arguments(query_string: str) -> dict[str, str]:
-    """The parameters of a query. ValidationError for one that is given twice or is not UTF-8."""
+    """Return the parameters of a query. Raises ValidationError for a repeated parameter and for text that is not UTF-8.
+    """
     try:
         pairs = urllib.parse.parse_qsl(
             query_string, keep_blank_values=True, encoding="utf-8", errors="strict", max_num_fields=1000
@@ -150,25 +154,47 @@ def is_json(environ: Environ) -> bool:
     return str(environ.get("CONTENT_TYPE") or "").partition(";")[0].strip().lower() == JSON
 
 
+def note_header_names(environ: dict[str, Any], names: Iterable[str]) -> None:
+    """Note in ``environ``, for ``check_header_names``, the ambiguous ones of the header names that a server received.
+
+    WSGI gives ``X_Roles`` and ``X-Roles`` the same key, HTTP_X_ROLES. A proxy that overwrites or removes
+    ``X-Forwarded-For`` lets ``X_Forwarded_For`` pass, so zun-api's own server, which sees the names, rejects every
+    header with an underscore. nginx and gunicorn drop such headers by themselves.
+    """
+    if found := sorted(name for name in names if "_" in name):
+        environ[_AMBIGUOUS] = found
+
+
+def check_header_names(environ: Environ) -> None:
+    """Raise ValidationError if the server noted an ambiguous header name."""
+    if found := environ.get(_AMBIGUOUS):
+        raise exceptions.ValidationError(
+            detail=f"The header {found[0][:64]} has '_' in its name, so it cannot be told from one with '-'. Send "
+            f"{found[0][:64].replace('_', '-')}, or leave it out."
+        )
+
+
 def check_length(environ: Environ) -> None:
-    """ValidationError for a length of the body that is no number: servers differ in what they make of one."""
+    """Raise ValidationError for a Content-Length that is not a number: servers differ in how they read one."""
     length = environ.get("CONTENT_LENGTH") or "0"
     if not (length.isascii() and length.isdigit()):
         raise exceptions.ValidationError(detail="The Content-Length header is not a number.")
 
 
 def body_arguments(environ: Environ, limit: int = MAX_BODY_BYTES) -> Arguments:
-    """The members of a request's JSON body; none for no body and for ``null``, which stock clients send for
-    nothing.
+    """Return the members of a request's JSON body; empty for no body and for ``null``, which stock clients send.
 
-    ValidationError for a body that is no JSON object, RequestTooLarge for one of more than ``limit`` bytes. A
-    body of another content type counts if it is JSON and is left aside if it is not, as the reference does.
+    Raises ValidationError if the body is no JSON object, RequestTooLarge above ``limit`` bytes, and
+    UnsupportedMediaType for another content type, because browsers let any page send such a body. A body without a
+    content type is ignored if it is not JSON, as in the reference.
     """
     raw = _read(environ, limit)
     if not raw:
         return {}
+    if environ.get("CONTENT_TYPE") and not is_json(environ):
+        raise exceptions.UnsupportedMediaType(content_type=f"{environ['CONTENT_TYPE'][:200]!r}")
     try:
-        value = json_text.read(raw)
+        value = parsing.json_value(raw)
     except ValueError as exc:
         if not is_json(environ):
             return {}
@@ -183,8 +209,8 @@ def body_arguments(environ: Environ, limit: int = MAX_BODY_BYTES) -> Arguments:
 
 
 def body_stream(environ: Environ) -> Iterator[bytes]:
-    """The bytes of a request's body, piece by piece."""
-    left = whole(environ.get("CONTENT_LENGTH") or "")
+    """Yield the bytes of a request's body, piece by piece."""
+    left = whole_number(environ.get("CONTENT_LENGTH") or "")
     if left is None and "chunked" not in str(environ.get("HTTP_TRANSFER_ENCODING", "")).lower():
         return
     while left is None or left > 0:
@@ -196,7 +222,7 @@ def body_stream(environ: Environ) -> Iterator[bytes]:
 
 
 def _taken(environ: Environ, size: int) -> bytes:
-    """So many bytes of the body, fewer at its end. ValidationError when it cannot be read."""
+    """Return ``size`` bytes of the body, fewer at its end. Raises ValidationError if the body cannot be read."""
     try:
         return bytes(environ["wsgi.input"].read(size))
     except Exception as exc:  # what a server raises for a broken chunk or connection is its own choice

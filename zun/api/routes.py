@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which path is answered by which handler, as a table.
+"""The table of routes: which handler answers which path.
 
-A noun's controller gives its rows; nothing else has to know the noun. Matching is a few lookups in a dict,
-because only the second segment of a path (an identifier) varies, and of four segments one more.
+A noun's controller returns its rows; no other module knows the noun. A match takes a few lookups in a dict, because
+only the second segment of a path (an identifier) varies, and one more of four segments.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,9 +20,9 @@ UNTOLD = object()
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a handler returns. ``body`` is an object or a value of JSON, or NOTHING, or the pieces of a JSON text, in a
-    tuple or from an iterator. ``created`` is the uuid of what the request added to the collection of its route, for
-    the header Location. Its status is that of the route.
+    """The result of a handler. ``body`` is a JSON value, NOTHING, or the pieces of a JSON text as a tuple or an
+    iterator. ``created`` is the uuid of a new item in the route's collection, for the header Location. The route has
+    the status.
     """
 
     body: Any = None
@@ -34,12 +34,11 @@ NO_CONTENT = Answer(NOTHING)
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One row. ``path`` is relative to /v1 and names its variable part in braces; others are answered 406. ``status``
-    is that of the answer when the handler succeeds.
+    """One row of the table. ``path`` is relative to /v1, with variable parts in braces; a version outside the window is
+    answered 406. ``status`` is the status of success.
 
-    What the handler takes and gives is said for the OpenAPI document: the schemas by which it checks the ``query``, the
-    ``body`` (of one version or of each), or ``arguments`` that may stand in either, and the type of the body that it
-    ``returns``.
+    The OpenAPI document needs the schemas by which the handler checks ``query``, ``body`` (one, or one for each
+    version) or ``arguments`` of either, and the type that it ``returns``.
     """
 
     method: str
@@ -57,7 +56,7 @@ class Route:
 
     @property
     def pattern(self) -> tuple[str | None, ...]:
-        """The path's segments, None for a variable one."""
+        """Return the path's segments, None for a variable one."""
         return tuple(None if part.startswith("{") else part for part in self.path.split("/"))
 
     @property
@@ -76,14 +75,14 @@ class Router:
 
     @property
     def nouns(self) -> list[str]:
-        """The collections, in the order of the table."""
+        """Return the collections, in the order of the table."""
         return list(dict.fromkeys(str(pattern[0]) for pattern in self._table))
 
     def match(self, method: str, segments: tuple[str, ...]) -> tuple[Route, dict[str, str]]:
-        """The row for a path (without ``v1``) and the values of its variable parts.
+        """Return the row for a path (without ``v1``) and the values of its variable parts.
 
-        Raises PathNotFound, or MethodNotAllowed for a collection or an item that has no such verb. A
-        sub-action called by another verb does not exist.
+        Raises PathNotFound, or MethodNotAllowed for a collection or an item without such a method. A sub-action called
+        with another method is a PathNotFound.
         """
         for pattern in _patterns(segments):
             rows = self._table.get(pattern)
@@ -102,7 +101,7 @@ class Router:
 
 
 def _patterns(segments: tuple[str, ...]) -> Iterator[tuple[str | None, ...]]:
-    """The patterns that may be of the path, the one that says most first."""
+    """Yield the patterns that the path may have, the most specific first."""
     yield segments
     if len(segments) > 1:
         yield (segments[0], None, *segments[2:])

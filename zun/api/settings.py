@@ -7,37 +7,41 @@ from typing import Self
 
 from oslo_config import cfg
 
+from zun.api.device_aliases import Aliases, parse_aliases
 from zun.common import exceptions, secrets
 from zun.common.image_reference import Reference
 from zun.common.secrets import Cipher
 from zun.common.subnets import Pool
 from zun.db import quotas
 from zun.db.containers import Scope
+from zun.topology import amounts
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Inclusive."""
+    """A range with both ends included."""
 
     lowest: float
     highest: float
 
 
 def _range(conf: cfg.ConfigOpts, lowest: str, highest: str, *, default: str | None = None) -> Range:
-    """The range between two options. Raises Misconfigured where it has nothing in it, or not the option ``default``."""
+    """Return the range between two options. Raises Misconfigured if it is empty or does not contain the option
+    ``default``.
+    """
     found = Range(conf[lowest], conf[highest])
-    between = f"{lowest} = {found.lowest:g} and {highest} = {found.highest:g}"
+    between = f"{lowest} = {amounts.text(found.lowest)} and {highest} = {amounts.text(found.highest)}"
     if not found.lowest <= found.highest:
         raise exceptions.Misconfigured(f"[DEFAULT] there is nothing between {between}: no request could be right")
     if default is not None and not found.lowest <= conf[default] <= found.highest:
         raise exceptions.Misconfigured(
-            f"[DEFAULT] {default} = {conf[default]:g} is not between {between}, so no request could name it"
+            f"[DEFAULT] {default} = {amounts.text(conf[default])} is not between {between}, so no request could name it"
         )
     return found
 
 
 def _image(conf: cfg.ConfigOpts) -> str:
-    """The image of every capsule's network. Raises Misconfigured for what can be none."""
+    """Return the image of every capsule's sandbox. Raises Misconfigured for a malformed name."""
     image = str(conf.capsule.sandbox_image)
     try:
         Reference.parse(image)
@@ -46,8 +50,19 @@ def _image(conf: cfg.ConfigOpts) -> str:
     return image
 
 
+def _image_drivers(conf: cfg.ConfigOpts) -> tuple[str, ...]:
+    """Return the image drivers that a request may name. Raises Misconfigured for one that does not exist."""
+    missing = [name for name in conf.image_driver_list if name not in IMAGE_DRIVERS]
+    if missing:
+        raise exceptions.Misconfigured(
+            f"[DEFAULT] image_driver_list: there is no image driver {', '.join(missing)}. Set it to "
+            f"{', '.join(IMAGE_DRIVERS)}, for images of registries."
+        )
+    return tuple(conf.image_driver_list)
+
+
 def _image_driver(conf: cfg.ConfigOpts) -> str:
-    """The image driver of who names none. Raises Misconfigured for one that nobody could name."""
+    """Return the default image driver. Raises Misconfigured if requests may not name that driver."""
     driver = str(conf.default_image_driver)
     if driver not in conf.image_driver_list:
         raise exceptions.Misconfigured(
@@ -57,13 +72,18 @@ def _image_driver(conf: cfg.ConfigOpts) -> str:
     return driver
 
 
+#: ``docker`` is for images of registries. Rows of an earlier release may name ``glance``, whose images nobody fetched.
+IMAGE_DRIVERS = ("docker",)
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``cpu`` in CPUs, ``memory`` in MiB, ``disk`` in GiB, ``service_down_time`` in seconds.
+    """The settings. ``cpu`` is in CPUs, ``memory`` in MiB, ``disk`` in GiB, ``service_down_time`` in seconds.
 
-    ``quota`` has the default limits of a project by resource, ``cipher`` is for the passwords of registries.
-    ``subnet_pool`` is where networks get their subnets from.
-    ``sandbox_*`` say what keeps the network of a capsule. ``unique_names`` is where containers' names are there once.
+    ``quota`` has the default limits of a project by resource. ``cipher`` encrypts the passwords of registries. Networks
+    get their subnets from ``subnet_pool``. ``sandbox_*`` describe the sandbox of a capsule. ``unique_names`` is the
+    scope in which a container's name must be unique. ``archive_transfers`` is the number of archives of one project
+    that this process transfers at the same time. ``device_aliases`` are the names by which containers ask for devices.
     """
 
     cpu: Range
@@ -83,6 +103,8 @@ class Settings:
     sandbox_image: str
     sandbox_command: tuple[str, ...]
     unique_names: Scope | None
+    archive_transfers: int
+    device_aliases: Aliases
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
@@ -92,7 +114,7 @@ class Settings:
             disk=_range(conf, "minimum_disk", "maximum_disk"),
             default_cpu=conf.default_cpu,
             default_memory=conf.default_memory,
-            image_drivers=tuple(conf.image_driver_list),
+            image_drivers=_image_drivers(conf),
             default_image_driver=_image_driver(conf),
             default_schedule_zone=conf.default_schedule_zone,
             default_availability_zone=conf.default_availability_zone,
@@ -103,5 +125,7 @@ class Settings:
             sandbox_image=_image(conf),
             sandbox_command=tuple(conf.capsule.sandbox_command),
             unique_names=Scope(scope) if (scope := conf.compute.unique_container_name_scope) else None,
+            archive_transfers=conf.api.archive_transfers,
+            device_aliases=parse_aliases(conf.devices.alias),
             quota={name: conf.quota[name] for name in quotas.RESOURCES},
         )

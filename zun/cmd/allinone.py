@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """zun-allinone: API, scheduler, one compute service and its websocket proxy in one process, for one machine.
 
-Embedded defaults: an SQLite database under ``state_path``, messages inside the process, no authentication but only on
-loopback. Each of them can be configured to be something else.
+The defaults are an SQLite database under ``state_path``, messages inside the process, and no authentication on the
+loopback address. The operator can configure each of them.
 """
 
 import contextlib
@@ -10,9 +10,10 @@ import logging
 import os
 
 from zun.cmd import api, compute, program, wsproxy
-from zun.common import rpc, secrets
+from zun.common import metrics, secrets
 from zun.compute.service import ComputeService
 from zun.db import migration
+from zun.messaging import rpc
 from zun.scheduler.service import SchedulerService
 
 LOG = logging.getLogger(__name__)
@@ -35,13 +36,14 @@ def main() -> None:
             f"{exc}. Set [DEFAULT] state_path, and auth_encryption_key_file if it is elsewhere, to what this user may "
             "write."
         ) from exc
+    metrics.serve(conf, conf.metrics.api_port)
     program.open_database(conf)
     if migration.is_behind():
         migration.upgrade()
     transport = rpc.get_transport(conf)
-    with contextlib.ExitStack() as running:  # whatever fails, what has been started must not keep the process alive
+    with contextlib.ExitStack() as running:  # on failure, stop what was started: it would keep the process alive
         running.callback(transport.cleanup)
-        # The host first, so that the scheduler knows it when it takes up what an earlier run left.
+        # The host starts first, so that the scheduler knows it when it continues the work of an earlier run.
         driver = compute.load_driver(conf)
         agent = ComputeService(conf, driver, compute.load_network_driver(conf))
         agent.start(transport)

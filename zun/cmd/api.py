@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""zun-api: the REST API on its own server. Behind uWSGI or gunicorn use ``zun.wsgi.api:application``."""
+"""zun-api: the REST API on its own HTTP server. For uWSGI or gunicorn use ``zun.wsgi.api:application``."""
 
 import errno
-import gc
 import logging
+import math
 import re
 import socket
 import sys
@@ -15,11 +15,12 @@ import oslo_messaging
 from cheroot import server, wsgi
 from oslo_config import cfg
 
-from zun.api import app, auth
-from zun.cmd import program
-from zun.common import rpc
-from zun.compute.rpcapi import ComputeAPI
-from zun.scheduler.rpcapi import SchedulerAPI
+from zun.api import app, auth, request
+from zun.cmd import program, wire
+from zun.common import doors, metrics
+from zun.messaging import rpc
+from zun.messaging.compute_api import ComputeAPI
+from zun.messaging.scheduler_api import SchedulerAPI
 
 LOG = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ NO_ROOM_SECONDS = 1.0  # until the next attempt to accept a connection
 
 
 def check_noauth(conf: cfg.ConfigOpts) -> None:
-    """Stop the program rather than let strangers in: noauth is for loopback."""
+    """Stop the program if noauth is configured on an address that is not loopback."""
     api = conf.api
     if api.auth_strategy != "noauth" or api.allow_noauth_on_any_address or _is_loopback(api.host_ip):
         return
@@ -45,7 +46,7 @@ def check_noauth(conf: cfg.ConfigOpts) -> None:
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether all addresses of a name are."""
+    """Return whether every address of ``host`` is a loopback address."""
     try:
         addresses = {str(found[4][0]) for found in socket.getaddrinfo(host, None)}
     except OSError:
@@ -54,30 +55,28 @@ def _is_loopback(host: str) -> bool:
 
 
 def build(conf: cfg.ConfigOpts, transport: oslo_messaging.Transport) -> Any:
-    """The WSGI application."""
-    made = app.build(
+    """Return the WSGI application."""
+    return app.build(
         conf,
         scheduler_api=SchedulerAPI(transport, retries=BROKER_RETRIES),
         compute_api=ComputeAPI(transport, conf.api.rpc_timeout, retries=BROKER_RETRIES),
     )
-    gc.freeze()  # what is there now stays, so the collector need not walk through it in the middle of a large page
-    return made
 
 
-MAX_HEADER_BYTES = 1 << 20
-"""Of the first line and all headers: a command for execute may be in the URL. Without a limit the library takes all."""
-DRAINED_BYTES = 1 << 26
-"""At most of a body that nobody wanted, as that of a refused request: who sends it reads the answer when it is sent."""
-_PIECE = 1 << 16
+MOST_CONNECTIONS = 500  # below the 1024 descriptors that a process usually has
+REFUSALS_SECONDS = 60.0  # between two lines of the log about refused connections
+AHEAD_BYTES = 1 << 26
+"""Most bytes of requests that have not arrived completely. Connections with less than a piece do not count."""
 _CHUNK = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(;.*)?\r\n", re.DOTALL)
 
 
 class _Chunks(server.ChunkedRFile):  # type: ignore[misc]
-    """A body in chunks, of which no more than a piece is in memory at once. The library's own takes a whole chunk in,
-    as large as the client likes. Raises ValueError for what is no chunk.
+    """A reader of a body in chunks that holds at most one piece in memory. Raises ValueError for a malformed chunk.
+
+    cheroot's own reader holds a whole chunk, whose size the client chooses.
     """
 
-    _left = 0  # bytes of this chunk that were not read yet
+    _left = 0  # unread bytes of the current chunk
 
     def _fetch(self) -> None:
         if self.closed:
@@ -85,12 +84,12 @@ class _Chunks(server.ChunkedRFile):  # type: ignore[misc]
         if not self._left:
             size = _CHUNK.fullmatch(self.rfile.readline(256))
             if size is None:
-                raise ValueError("what should be the size of a chunk is none")
+                raise ValueError("the size of a chunk is not a hexadecimal number")
             self._left = int(size[1], 16)
             self.closed = not self._left
             if self.closed:
                 return
-        piece = self.rfile.read(min(self._left, _PIECE))
+        piece = self.rfile.read(min(self._left, wire.PIECE))
         self._left -= len(piece)
         self.buffer += piece
         if not piece or (not self._left and self.rfile.read(2) != b"\r\n"):
@@ -98,38 +97,100 @@ class _Chunks(server.ChunkedRFile):  # type: ignore[misc]
 
 
 class _Gateway(wsgi.Gateway_10):  # type: ignore[misc]
-    """Throws away, piece by piece, what a client sends and nobody reads: the library would read it all at once."""
+    """A gateway that leaves an unread body to the connection. cheroot would read the whole body into memory."""
 
     def get_environ(self) -> Any:
         if self.req.chunked_read:
             self.req.rfile = _Chunks(self.req.conn.rfile, 0)
-        elif self.req.rfile.remaining < 0:  # the library takes "Content-Length: -1" for all that ever comes
+        elif self.req.rfile.remaining < 0:  # cheroot would read without end for "Content-Length: -1"
             self.req.rfile.remaining = 0
             self.req.close_connection = True
-        return super().get_environ()
+        environ = super().get_environ()
+        request.note_header_names(environ, (name.decode("latin-1") for name in self.req.inheaders))
+        return environ
 
     def start_response(self, *arguments: Any) -> Any:
-        # Behind a body in chunks may be more, which the library would take for the next request.
-        if not self._drained() or self.req.chunked_read:
+        # An unread rest of the body would pass for the next request, so close the connection after the answer.
+        if self.req.chunked_read or self.req.rfile.remaining > len(self.req.conn.wire.buffer):
             self.req.close_connection = True
+        else:
+            self.req.rfile.read(self.req.rfile.remaining)
         return super().start_response(*arguments)
-
-    def _drained(self) -> bool:
-        left = DRAINED_BYTES
-        try:
-            while left > 0 and (piece := self.req.rfile.read(min(left, _PIECE))):
-                left -= len(piece)
-        except (OSError, ValueError):  # it ends too early, or is none
-            return False
-        return left > 0
 
 
 class _Server(wsgi.Server):  # type: ignore[misc]
+    """A server that gives a connection to a thread when its request has arrived."""
+
+    ConnectionClass = wire.Connection
+    keep_alive_conn_limit = MOST_CONNECTIONS  # ``doors`` enforces the limits
+
+    doors: doors.Doors[wire.Connection]
+    _told = -math.inf
+
+    def process_conn(self, conn: wire.Connection) -> None:
+        """Handle a connection that is new or readable. cheroot calls this method."""
+        if not conn.counted and not self._entered(conn):
+            return
+        try:
+            step = conn.step()
+        except OSError:
+            step = wire.Step.GONE
+        match step:
+            case wire.Step.READY:
+                conn.begin()
+                self.doors.work(conn)
+                super().process_conn(conn)
+            case wire.Step.WAIT:
+                super().put_conn(conn)
+                self._free_memory(conn)
+            case _:
+                conn.close()
+
+    def put_conn(self, conn: wire.Connection) -> None:
+        """Keep a connection whose request was answered. cheroot calls this method."""
+        conn.rest()
+        self.doors.wait(conn)
+        self.process_conn(conn)
+
+    def linger(self, conn: wire.Connection) -> None:
+        """Keep a closing connection until the client has sent the rest of its request."""
+        self.doors.wait(conn)
+        super().put_conn(conn)
+
+    def leave(self, conn: wire.Connection) -> None:
+        self.doors.leave(conn)
+
+    def _entered(self, conn: wire.Connection) -> bool:
+        conn.counted = True
+        client = doors.client_of(conn.remote_addr or "")
+        entry = self.doors.enter(conn, client)
+        if entry.close is not None:
+            entry.close.evict()
+        elif not entry.admitted:
+            if time.monotonic() - self._told > REFUSALS_SECONDS:
+                self._told = time.monotonic()
+                LOG.warning("Refusing connections, as from %s: too many. See [api] connections_per_address", client)
+            conn.refuse()
+        return entry.admitted
+
+    def _free_memory(self, conn: wire.Connection) -> None:
+        """Close the large requests that have waited longest until the others fit into AHEAD_BYTES."""
+        if len(conn.wire.buffer) < wire.PIECE:
+            return
+        large = [each for each in self.doors.waiting() if len(each.wire.buffer) >= wire.PIECE]
+        held = sum(len(each.wire.buffer) for each in large)
+        for each in large:
+            if held <= AHEAD_BYTES:
+                return
+            held -= len(each.wire.buffer)
+            self.doors.leave(each)
+            each.evict()
+
     def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
-        """Called while what went wrong is being handled. The library's own writes to standard error."""
+        """Log an error that is being handled. cheroot calls this method; its own version writes to standard error."""
         error = sys.exc_info()[1]
         if isinstance(error, OSError) and error.errno in NO_ROOM:
-            # It is tried again at once: without a pause that is a megabyte of log a second.
+            # cheroot tries again at once. Without a pause that is a megabyte of log a second.
             LOG.error("No connection can be accepted, trying again in %g s: %s", NO_ROOM_SECONDS, error)
             time.sleep(NO_ROOM_SECONDS)
         else:
@@ -150,12 +211,14 @@ class Server:
             request_queue_size=128,
         )
         self._server.gateway = _Gateway
-        self._server.max_request_header_size = MAX_HEADER_BYTES
+        self._server.doors = doors.Doors(conf.api.connections_per_address, MOST_CONNECTIONS)
+        self._server.timeout = wire.SECONDS
+        self._server.max_request_header_size = wire.MAX_HEADER_BYTES
         self._server.shutdown_timeout = 5
         self._thread = threading.Thread(target=self._server.serve, name="api", daemon=True)
 
     def start(self) -> None:
-        """Listen. SystemExit with the reason when the port is taken."""
+        """Listen on the port and serve requests. SystemExit with the reason if the port is taken."""
         try:
             self._server.prepare()
         except OSError as exc:
@@ -171,6 +234,7 @@ class Server:
 def main() -> None:
     conf = program.configure("zun-api")
     program.connect_database(conf)
+    metrics.serve(conf, conf.metrics.api_port)
     transport = rpc.get_transport(conf)
     served = Server(conf, build(conf, transport))
     served.start()

@@ -8,22 +8,23 @@ from oslo_config import cfg
 from stevedore import driver as stevedore_driver
 
 from zun.cmd import program
-from zun.common import rpc
+from zun.common import metrics
 from zun.compute.service import ComputeService
 from zun.container.driver import ContainerDriver
+from zun.messaging import rpc
 from zun.network.driver import NetworkDriver
 
 LOG = logging.getLogger(__name__)
 
 
 def load_driver(conf: cfg.ConfigOpts) -> ContainerDriver:
-    """The runtime driver that ``[compute] container_driver`` names."""
+    """Return the runtime driver that ``[compute] container_driver`` names."""
     made: ContainerDriver = _load(conf, "[compute] container_driver", conf.compute.container_driver, "container")
     return made
 
 
 def load_network_driver(conf: cfg.ConfigOpts) -> NetworkDriver:
-    """What makes the networks of this host, which ``[network] driver`` names."""
+    """Return the network driver that ``[network] driver`` names, by default the one of the container driver's name."""
     name = conf.network.driver or conf.compute.container_driver
     made: NetworkDriver = _load(conf, "[network] driver", name, "network")
     return made
@@ -33,7 +34,7 @@ def _load(conf: cfg.ConfigOpts, option: str, name: str, kind: str) -> Any:
     try:
         factory: Any = stevedore_driver.DriverManager(f"zun.{kind}.driver", name).driver
     except stevedore_driver.NoMatches:
-        raise SystemExit(f"{option} = {name}: no such driver; docker is the usual one") from None
+        raise SystemExit(f"{option} = {name}: no such driver is installed; the default is docker") from None
     return factory.from_conf(conf)
 
 
@@ -41,6 +42,7 @@ def _load(conf: cfg.ConfigOpts, option: str, name: str, kind: str) -> Any:
 def main() -> None:
     conf = program.configure("zun-compute")
     program.connect_database(conf)
+    metrics.serve(conf, conf.metrics.compute_port)
     transport = rpc.get_transport(conf)
     service = ComputeService(conf, load_driver(conf), load_network_driver(conf))
     service.start(transport)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every program does first and last: configuration, logging, signals."""
+"""The start and end of every program: configuration, logging, database, signals."""
 
 import functools
 import logging
@@ -18,27 +18,29 @@ from oslo_log import log as oslo_log
 
 from zun import conf as zun_conf
 from zun import version
-from zun.common import exceptions, leaving, outages, rpc
+from zun.cmd import report
+from zun.common import exceptions, log_lines, outages
 from zun.conf import misspelt
 from zun.db import migration, session
+from zun.messaging import rpc, waiting
 
 LOG = logging.getLogger(__name__)
 
-# Their debug lines drown everything else, and one of them prints whole messages.
+# Log levels of libraries with too many lines. One of the libraries prints whole messages at debug level.
 QUIET = (
-    "amqp=ERROR",  # warns of whatever comes while it closes: at each stop of a service
+    "amqp=ERROR",  # warns of frames during its close, at each stop of a service
     "oslo.messaging=INFO",
     "oslo_messaging=INFO",
-    "urllib3=ERROR",  # warns of each connection that it does not keep: after a restart of Docker, of dozens
+    "urllib3=ERROR",  # warns of each dropped connection, dozens after a restart of Docker
     "docker=WARN",
-    "oslo_middleware.basic_auth=WARN",  # tells of each wrong password, as we do with the address
-    "oslo_db.api=CRITICAL",  # a traceback of each error that outlasts its retries, which whoever gets it logs too
+    "oslo_middleware.basic_auth=WARN",  # logs each wrong password; this service does so with the address
+    "oslo_db.api=CRITICAL",  # logs a traceback after the last retry, and the caller logs the error too
     "stevedore=INFO",
     "websockets=WARN",
 )
 
 
-#: What stops a program at its start and is not to be mended in its code.
+#: Errors of the configuration or of another service that stop a program at its start.
 _NOT_OURS = (
     cfg.Error,
     exceptions.Misconfigured,
@@ -49,7 +51,7 @@ _NOT_OURS = (
 
 
 def without_traceback(main: Callable[[], None]) -> Callable[[], None]:
-    """``main``, ending with one line where the configuration is wrong or what the program needs does not answer."""
+    """Wrap ``main`` so that a wrong configuration or an unreachable service ends the program with one line."""
 
     @functools.wraps(main)
     def run() -> None:
@@ -68,18 +70,19 @@ def without_traceback(main: Callable[[], None]) -> Callable[[], None]:
         except outages.OUTAGES as exc:
             LOG.debug("Cannot go on", exc_info=True)
             reason = exceptions.first_line(exc)
-            raise SystemExit(f"What this service needs went away while it started: {reason}. Start it again.") from exc
+            raise SystemExit(f"Start failed: a service behind this one is down: {reason}. Start it again.") from exc
 
     return run
 
 
 def configure(program: str, argv: Sequence[str] | None = None, **defaults: Any) -> cfg.ConfigOpts:
-    """Read the configuration of ``program``. ``defaults`` replace defaults, as ``group__option=value``.
+    """Read the configuration of ``program``. ``defaults`` replace defaults, for example ``api__port=9517``.
 
-    The global CONF is used because oslo.messaging reads options of its own from it.
+    The global CONF is used, because oslo.messaging reads its own options from it.
     """
     conf = cfg.CONF
     oslo_log.register_options(conf)
+    waiting.install()
     rpc.register_opts(conf)
     zun_conf.register_opts(conf)
     for name, value in defaults.items():
@@ -88,13 +91,15 @@ def configure(program: str, argv: Sequence[str] | None = None, **defaults: Any) 
     oslo_log.set_defaults(default_log_levels=[*oslo_log.get_default_log_levels(), *QUIET])
     conf(list(sys.argv[1:] if argv is None else argv), project="zun", prog=program, version=version.release())
     oslo_log.setup(conf, "zun", version.release())
+    log_lines.install()
+    report.install(conf, program)
     for text in misspelt.misspelt(conf):
         LOG.warning("%s", text)
     return conf
 
 
 def open_database(conf: cfg.ConfigOpts) -> None:
-    """Connect, waiting for a server that is not up yet, and stop the program when there is no way in."""
+    """Connect to the database, waiting for a server that is not up yet. Stop the program if it cannot connect."""
     database = conf.database
     sizes = {"pool_size": database.max_pool_size, "max_overflow": database.max_overflow}
     try:
@@ -109,9 +114,9 @@ def open_database(conf: cfg.ConfigOpts) -> None:
 
 
 def connect_database(conf: cfg.ConfigOpts) -> None:
-    """``open_database``, and stop the program when the schema is older than the one this code was written for.
+    """Connect to the database, and stop the program if its schema is older than this code needs.
 
-    A newer one is that of an upgrade under way: the services of the release before work with it, also after a restart.
+    A newer schema belongs to an upgrade under way. The services of the previous release work with it.
     """
     open_database(conf)
     found, ours = migration.current(), migration.head()
@@ -126,14 +131,17 @@ def connect_database(conf: cfg.ConfigOpts) -> None:
 
 
 def wait_for_signal() -> None:
-    """Block until SIGTERM or SIGINT. A second one ends the program at once."""
-    # The kernel may deliver a signal to any thread, and Python's handler runs in the main one only: waiting on a lock
-    # it would sleep through the signal. The wake-up pipe is written by the C handler, in whichever thread that runs.
+    """Block until SIGTERM or SIGINT. A second signal ends the program at once."""
+    # The kernel may deliver a signal to any thread, but Python's handler runs only in the main thread, which would not
+    # wake while it waits for a lock. The C handler writes to the wake-up pipe in every thread.
     wake, woken = os.pipe()
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(woken)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _frame: signal.signal(number, signal.SIG_DFL))
-    os.read(wake, 1)
+    while os.read(wake, 1)[0] not in (signal.SIGTERM, signal.SIGINT):
+        pass  # another signal, as the one for a report
     LOG.info("Stopping")
-    leaving.leave()
+    waiting.leave()
+    # oslo logs a traceback here for a listener whose broker is away.
+    logging.getLogger("oslo_utils.excutils").setLevel(logging.CRITICAL)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""zun-scheduler: finds hosts for containers. Any number of them may run; none leads."""
+"""zun-scheduler: finds hosts for containers. Any number of schedulers may run, without a leader."""
 
 import logging
 
 from zun.cmd import program
-from zun.common import rpc
+from zun.common import metrics
+from zun.messaging import rpc
 from zun.scheduler.service import THREADS, SchedulerService
 
 LOG = logging.getLogger(__name__)
@@ -14,6 +15,7 @@ LOG = logging.getLogger(__name__)
 def main() -> None:
     conf = program.configure("zun-scheduler", executor_thread_pool_size=THREADS)
     program.connect_database(conf)
+    metrics.serve(conf, conf.metrics.scheduler_port)
     transport = rpc.get_transport(conf)
     service = SchedulerService(conf)
     service.start(transport)

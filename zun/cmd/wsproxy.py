@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""zun-wsproxy: terminals of this host's containers for clients. One beside each zun-compute."""
+"""zun-wsproxy: gives clients the terminals of this host's containers. One runs beside each zun-compute."""
 
 import logging
 import ssl
@@ -7,14 +7,15 @@ import ssl
 from oslo_config import cfg
 
 from zun.cmd import compute, program
-from zun.console.proxy import Proxy
+from zun.common import metrics
+from zun.console.proxy import Limits, Proxy
 from zun.container.driver import Terminals
 
 LOG = logging.getLogger(__name__)
 
 
 def build(conf: cfg.ConfigOpts, driver: Terminals) -> Proxy:
-    """The proxy, listening already. SystemExit with the reason when it cannot."""
+    """Return the proxy, which listens already. SystemExit with the reason if it cannot listen."""
     group = conf.websocket_proxy
     try:
         return Proxy(
@@ -24,6 +25,7 @@ def build(conf: cfg.ConfigOpts, driver: Terminals) -> Proxy:
             base_url=group.base_url,
             allowed_origins=group.allowed_origins,
             context=_tls(conf),
+            limits=Limits(group.sessions_per_user, group.max_sessions, group.idle_timeout),
         )
     except OSError as exc:
         raise SystemExit(
@@ -47,6 +49,7 @@ def _tls(conf: cfg.ConfigOpts) -> ssl.SSLContext | None:
 def main() -> None:
     conf = program.configure("zun-wsproxy")
     program.connect_database(conf)
+    metrics.serve(conf, conf.metrics.wsproxy_port)
     proxy = build(conf, compute.load_driver(conf))
     proxy.start()
     LOG.info("zun-wsproxy is ready on port %s, reached as %s", proxy.port, conf.websocket_proxy.base_url)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every service shares. Importing it selects oslo.service's threading backend.
+"""Code that every service shares. Importing it selects oslo.service's threading backend.
 
-That must come before anything imports oslo.messaging (oslo.versionedobjects does too): whoever is first decides, and
-the default is eventlet. So the packages that use messages import this one in their ``__init__``, which Python runs
-before any of their modules.
+The backend must be selected before anything imports oslo.messaging or oslo.versionedobjects: the first importer
+decides, and the default is eventlet. Packages that use messages therefore import this one in their ``__init__``.
 """
 
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who asks. A context travels with every request, over HTTP and over RPC."""
+"""The context of a request: the caller's identity, which travels over HTTP and RPC."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,27 +18,27 @@ class RequestContext(context.RequestContext):
         super().__init__(**kwargs)
 
     def to_dict(self) -> dict[str, Any]:
-        """What others are told. The caller's token stays here: no service acts in the caller's name, and whoever may
-        read the queue shall not.
+        """Return the values without the caller's token: no service acts in the caller's name, and readers of the queue
+        must not.
         """
         values = dict(super().to_dict())
         del values["auth_token"]
         return values
 
     def to_message(self) -> dict[str, Any]:
-        """What travels in a message: of ``to_dict`` only what ``from_dict`` reads, because oslo.messaging makes a deep
-        copy of it for every message.
+        """Return the values that ``from_dict`` reads, and no others, because oslo.messaging deep-copies them for every
+        message.
         """
         values = self.to_dict()
         return {name: values[name] for name in TRAVELLING if values.get(name) is not None}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], **kwargs: Any) -> "RequestContext":
-        """The context that ``to_dict`` or ``to_message`` made ``values`` of; they call the user's id ``user``."""
+        """Return the context of ``values`` from ``to_dict`` or ``to_message``; they call the user's id ``user``."""
         kwargs.update({name: values.get(name) for name in TRAVELLING if name != "user"})
         return cls(user_id=values.get("user"), **kwargs)
 
 
 def admin_context(request_id: str | None = None) -> RequestContext:
-    """The service acting for itself: sees the rows of every project."""
+    """Return the context of a service that acts for itself and sees the rows of every project."""
     return RequestContext(user_id="zun", project_id="zun", roles=[ADMIN_ROLE], request_id=request_id, overwrite=False)

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tree of failures.
+"""The tree of errors.
 
-Five families, each knowing its HTTP status. A class's name, split at capitals and joined with dashes, is the slug that
-clients see (``ContainerNotFound`` becomes ``container-not-found``), so class names are part of the API.
-An outcome that is expected, such as a host that is full, is a value (``Refusal``) and not an exception.
+Five families, each with its HTTP status. A class's name, split at capitals and joined with dashes, is the slug that
+clients see (``ContainerNotFound`` becomes ``container-not-found``), so class names are part of the API. An expected
+outcome, such as a full host, is a value (``Refusal``) and not an exception.
 """
 
+import contextlib
 import re
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, ParamSpec
+
+P = ParamSpec("P")
 
 
 class ZunError(Exception):
@@ -75,8 +79,16 @@ class RegistryNotFound(NotFound):
     msg_fmt = "Registry {registry} could not be found. List them with 'openstack appcontainer registry list'."
 
 
+class VolumeNotFound(NotFound):
+    msg_fmt = "Volume {volume} could not be found. List them with 'openstack appcontainer volume list'."
+
+
 class NetworkNotFound(NotFound):
-    msg_fmt = "Network {network} could not be found. List them with 'openstack appcontainer network list'."
+    # python-zunclient's own command of this name lists the networks of one container.
+    msg_fmt = (
+        "Network {network} could not be found. List them with GET /v1/networks, or with 'openstack appcontainer "
+        "network list' where the client has the commands of this service."
+    )
 
 
 class PortNotFound(NotFound):
@@ -89,15 +101,15 @@ class Conflict(ZunError):
 
 
 class InvalidStateException(Conflict):
-    msg_fmt = "Cannot {action} container {uuid} in {status} state; it is possible in {allowed}."
+    msg_fmt = "Cannot {action} in {status} state; it is possible in {allowed}."
 
 
 class ContainerBusy(Conflict):
-    msg_fmt = "Container {uuid} is busy: {reason}. Nothing was changed."
+    msg_fmt = "Container {container} is busy: {reason}. Nothing was changed."
 
 
 class ContainerVanished(Conflict):
-    """Its row is there, and its runtime has nothing of it: somebody removed that on the host."""
+    """The container has a row but no object at the runtime: somebody removed the object on the host."""
 
     msg_fmt = "Container {container} does not exist at the runtime any more. Rebuild it, or delete it here as well."
 
@@ -111,16 +123,23 @@ class ImageAlreadyExists(Conflict):
 
 
 class RowUnreadable(Conflict):
-    """Somebody wrote into the database what none of the services writes."""
+    """A row holds a value that no service writes: somebody wrote it by hand."""
 
     msg_fmt = (
-        "{table}.{column} of {ident} in the database cannot be read ({reason}): no service writes such. Tell the "
-        "operator: SELECT {column} FROM {table} WHERE {key} = '{ident}' shows it. {remedy}"
+        "{table}.{column} of {ident} in the database cannot be read ({reason}): it was not written by a Zun service. "
+        "Tell the operator: SELECT {column} FROM {table} WHERE {key} = '{ident}' shows it. {remedy}"
     )
 
 
+class DeviceUnusable(Conflict):
+    """``reason`` names the device."""
+
+    msg_fmt = "The container cannot get its devices: {reason}."
+
+
 class ClaimRefused(Conflict):
-    """A host cannot hold what was asked. The text is the allocator's reason; users see it, and not which host it is."""
+    """A host cannot hold the request. The text is the allocator's reason; users read it, so it does not name the host.
+    """
 
     msg_fmt = "The host refused the claim: {reason}"
 
@@ -130,13 +149,23 @@ class GroupRuleBroken(ClaimRefused):
 
 
 class RuntimeAway(ClaimRefused):
-    """Whatever was asked for, this host would have refused it."""
+    """The host's runtime does not answer, so the host refuses every claim."""
 
     msg_fmt = "The host refused the claim: its container runtime does not answer"
 
 
 class VolumeElsewhere(ClaimRefused):
     msg_fmt = "The host refused the claim: volume {volume} of the project is on another host"
+
+
+class VolumeLeaving(ClaimRefused):
+    msg_fmt = "The host refused the claim: volume {volume} of the project is being deleted; try again when it is gone"
+
+
+class ClaimOverQuota(ClaimRefused):
+    """The project's quota forbids the CPUs that the claim keeps idle, or the volumes that it makes."""
+
+    msg_fmt = "{reason}"
 
 
 class Invalid(ZunError):
@@ -172,7 +201,7 @@ class NoInteractiveFlag(Invalid):
 
 
 class ImageNotFound(Invalid):
-    # 400, not 404: the image is a member of the request, not its target (contract: rest-api.md section 3).
+    # 400, not 404: the image is a member of the request, not its target (as in Zun's API v1).
     msg_fmt = "Image {image} could not be found. List them with 'openstack appcontainer image list'."
 
 
@@ -200,8 +229,8 @@ class PolicyNotAuthorized(Forbidden):
 
 class OverQuota(Forbidden):
     msg_fmt = (
-        "Quota exceeded for project {project}: {over}. Delete containers you no longer need, or ask an administrator "
-        "for a larger quota."
+        "Quota exceeded for project {project}: {over}. Delete what you no longer need, or ask an administrator for a "
+        "larger quota."
     )
 
 
@@ -211,7 +240,7 @@ class Unavailable(ZunError):
 
 
 class HostUnavailable(Unavailable):
-    """Its text is for users, who are not told which host it is."""
+    """The host's compute service is down. Users read the text, so it does not name the host."""
 
     msg_fmt = (
         "The compute service on the host does not answer. Try again once it is up, as an administrator sees with "
@@ -221,6 +250,10 @@ class HostUnavailable(Unavailable):
 
 class SchedulerUnavailable(Unavailable):
     msg_fmt = "No scheduler answered within {seconds:g} s. Check that zun-scheduler runs, then try again."
+
+
+class PlacementUnavailable(Unavailable):
+    msg_fmt = "Placement does not answer: {reason}"
 
 
 class VolumeError(ZunError):
@@ -236,33 +269,43 @@ class DockerError(ZunError):
 
 
 class PinningMismatch(ZunError):
-    """The kernel runs a container elsewhere than its plan says."""
+    """The kernel runs a container on other CPUs or memory nodes than planned."""
 
     msg_fmt = "The kernel does not agree with the plan: {reason}"
 
 
 class Misconfigured(ZunError):
-    """A service cannot start with what its configuration says. The text names the option."""
+    """The configuration keeps a service from starting. The text names the option."""
 
 
 class IllegalTransition(ZunError):
-    """A status change that the lifecycle table does not know: a defect of the caller."""
+    """A status change that the table of transitions does not allow: a defect of the caller."""
 
     msg_fmt = "Container {uuid} cannot go from {old} to {new}."
 
 
 class StatusChanged(IllegalTransition):
-    """A status change whose ground is gone: somebody else was quicker since the row was read."""
+    """Another request changed the status after the row was read."""
 
     msg_fmt = "Container {uuid} has become {old} meanwhile."
 
 
 def by_name(name: str) -> type[ZunError] | None:
-    """The class of this tree called ``name``, for errors that arrive as text over RPC."""
+    """Return the class of this tree called ``name``, for errors that arrive as text over RPC."""
     found = globals().get(name)
     return found if isinstance(found, type) and issubclass(found, ZunError) else None
 
 
 def first_line(error: Exception) -> str:
-    """What an error says. In the lines after the first, those of a database have the statement that met it."""
+    """Return the first line of an error's text. The other lines of a database's error hold the statement."""
     return str(error).partition("\n")[0]
+
+
+@contextlib.contextmanager
+def on_failure(undo: Callable[P, object], *arguments: P.args, **named: P.kwargs) -> Iterator[None]:
+    """Call ``undo`` if the block raises an error, then raise the error again."""
+    try:
+        yield
+    except Exception:
+        undo(*arguments, **named)
+        raise

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a group of containers asks of the hosts of its members: the rule, for the scheduler and for the claim."""
+"""The policy of a container group: which hosts its members may use. The scheduler and the claim both ask here."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,9 +16,9 @@ class Policy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """``max_per_host`` matters to anti-affinity only.
+    """A group and its policy. ``max_per_host`` applies to anti-affinity only.
 
-    ``members`` counts the members that hold something, by host, for whoever has counted them.
+    ``members`` is the number of members that hold resources, by host, if the caller has counted them.
     """
 
     uuid: str
@@ -33,14 +33,14 @@ class Group:
 
     @property
     def is_soft(self) -> bool:
-        """Its members go to the best host there is, not only to those that its policy allows."""
+        """Return whether members go to the best host, even if the policy prefers another."""
         return self.policy in (Policy.SOFT_AFFINITY, Policy.SOFT_ANTI_AFFINITY)
 
     def broken_by(self, members: Mapping[str, int], hostname: str) -> str | None:
-        """Why one more member on ``hostname`` would break the rule, or None. The soft policies forbid nothing.
+        """Return why one more member on ``hostname`` would break the policy, or None. Soft policies forbid nothing.
 
         ``members`` counts the other containers that hold resources, by host; hosts without one are absent. The text is
-        for the user of the container: it names no other host.
+        for the user of the container, so it names no other host.
         """
         name = self.name or self.uuid
         if self.policy == Policy.AFFINITY and members and members.keys() != {hostname}:

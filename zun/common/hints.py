@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scheduler hints that mean something here. The API looks up what they name, and the scheduler follows them."""
+"""Names of the scheduler hints that this service knows.
+
+The API looks up the groups and containers that a hint names (``zun.api.controllers.v1.requested``); the scheduler's
+filters follow the hint.
+"""
 
 GROUP = "group"
 SAME_HOST = "same_host"
 DIFFERENT_HOST = "different_host"
 
-# Scopes of names with a colon in them.
+# Prefixes, as in ``label:disk``.
 LABEL = "label:"
 IMAGE = "image:"
+IMAGE_TRAIT = "image:trait:"

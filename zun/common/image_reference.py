@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The name of an image, taken apart by the rules of Docker (distribution/reference)."""
+"""Parse the name of an image by the rules of Docker (distribution/reference)."""
 
 import re
 from dataclasses import dataclass, replace
 from typing import Self
 
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
-_HOST = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])"
+#: A host as a registry's name has one: a name, an address of IPv4, or one of IPv6 in brackets.
+HOST = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])"
 _FORM = re.compile(
-    rf"(?:(?P<domain>{_HOST}(?::[0-9]{{1,5}})?)/)?(?P<path>{_COMPONENT}(?:/{_COMPONENT})*)"
+    rf"(?:(?P<domain>{HOST}(?::[0-9]{{1,5}})?)/)?(?P<path>{_COMPONENT}(?:/{_COMPONENT})*)"
     r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?"
     r"(?:@(?P<digest>[A-Za-z0-9_+.-]+:[0-9a-fA-F]{32,}))?"
 )
@@ -20,7 +21,7 @@ _LONGEST = 255
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """``domain`` is the registry, None where the name has none. A digest goes before the tag."""
+    """The parts of an image's name. ``domain`` is the registry, or None. If there is a digest, the tag is ignored."""
 
     domain: str | None
     path: str
@@ -29,14 +30,14 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises ValueError, whose text is for the one who wrote the name."""
+        """Return the parts of a name. Raises ValueError, whose text is for the author of the name."""
         found = _FORM.fullmatch(text) if len(text) <= _LONGEST and not _ID.fullmatch(text) else None
         if found is None:
-            raise ValueError(f"'{text[:64]}' is no name of an image: [REGISTRY/]NAME[:TAG] in lower case is wanted")
+            raise ValueError(f"'{text[:64]}' is not the name of an image: give [REGISTRY/]NAME[:TAG] in lower case")
         domain, path = found["domain"], found["path"]
         if domain is not None and not ("." in domain or ":" in domain or domain == "localhost"):
             if re.fullmatch(_COMPONENT, domain) is None:
-                raise ValueError(f"'{text[:64]}' is no name of an image: '{domain}' is not in lower case")
+                raise ValueError(f"'{text[:64]}' is not the name of an image: '{domain}' is not in lower case")
             domain, path = None, f"{domain}/{path}"
         return cls(domain, path, found["tag"], found["digest"])
 
@@ -46,18 +47,18 @@ class Reference:
 
     @property
     def version(self) -> str:
-        """The digest if there is one, else the tag, ``latest`` unless it says otherwise."""
+        """Return the digest if there is one, else the tag, else ``latest``."""
         return self.digest or self.tag or "latest"
 
     @property
     def origin(self) -> str:
-        """``repo`` in the one spelling for all names that Docker takes for the same."""
+        """Return ``repo`` in one spelling for all names that mean the same to Docker."""
         if self.domain not in (None, "docker.io", "index.docker.io"):
             return self.repo
         return f"docker.io/{self.path}" if "/" in self.path else f"docker.io/library/{self.path}"
 
     def at(self, domain: str | None) -> Self:
-        """The same at the registry ``domain``, unless it names one itself."""
+        """Return the reference at the registry ``domain``, unless it names a registry itself."""
         return self if self.domain is not None or not domain else replace(self, domain=domain)
 
     def __str__(self) -> str:
@@ -65,5 +66,5 @@ class Reference:
 
 
 def join(repo: str, version: str) -> str:
-    """The whole name of what ``version``, a tag or a digest, is in ``repo``."""
+    """Return the whole name of a tag or digest ``version`` in ``repo``."""
     return f"{repo}@{version}" if ":" in version else f"{repo}:{version}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How clients say which part of a log they want (lifecycle contract, "logs, stats, top")."""
+"""Parse the part of a log that a client asks for: ``tail`` and ``since``."""
 
 from datetime import UTC, datetime
 
@@ -9,7 +9,7 @@ TIME_FORMAT = "%Y-%m-%d %H:%M:%S,%f"  # UTC
 
 
 def tail_lines(tail: str | int | None) -> int | str:
-    """A number of lines or "all", which is what anything else than a number means."""
+    """Return a number of lines, or "all" for anything that is not a number."""
     try:
         lines = int(tail)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -18,7 +18,7 @@ def tail_lines(tail: str | int | None) -> int | str:
 
 
 def since_epoch(since: str | int | float | None) -> float | None:
-    """Epoch seconds, None for "from the beginning". InvalidValue for a text in neither format."""
+    """Return epoch seconds, or None for the beginning of the log. Raises InvalidValue for text in neither format."""
     if since is None or since == "":
         return None
     try:
@@ -28,7 +28,7 @@ def since_epoch(since: str | int | float | None) -> float | None:
             moment = datetime.strptime(str(since), TIME_FORMAT)
         except ValueError as exc:
             raise exceptions.InvalidValue(
-                f"'{since}' is no time. Give epoch seconds or 'YYYY-MM-DD HH:MM:SS,mmm' in UTC."
+                f"'{since}' is not a time. Give epoch seconds or 'YYYY-MM-DD HH:MM:SS,mmm' in UTC."
             ) from exc
         seconds = moment.replace(tzinfo=UTC).timestamp()
     # "nan" is a float to Python; no comparison with it holds.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container mounts, as its row keeps it. Values only."""
+"""The mounts of a container as its row stores them. Values only."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from zun.common.units import MIB_PER_GIB
 
 
 class Kind(StrEnum):
-    """Also the name of the driver that serves it."""
+    """The kind of a mount, which is also the name of its driver."""
 
     VOLUME = "volume"
     """A volume that the project named: shared by its containers, kept when they go. It is on one host."""
@@ -25,9 +25,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """``source`` is a volume's name, or a file's content in base64; ``size_mib`` is for local and tmpfs.
+    """One mount. ``source`` is a volume's name, or a file's content in base64; ``size_mib`` is for local and tmpfs.
 
-    ``number`` is that of the volume among those of the capsule, when it is one of a capsule's.
+    ``number`` is the number of the volume in its capsule, for a mount of a capsule's volume.
     """
 
     kind: Kind
@@ -53,16 +53,16 @@ class Mount:
 
 
 def mounts_of(container: Mapping[str, Any]) -> list[Mount]:
-    """The mounts of a container (an object or a row), in the order of the request."""
+    """Return the mounts of a container (an object or a row), in the order of the request."""
     return [Mount.from_dict(record) for record in container["mounts"] or ()]
 
 
 def disk_gib(mounts: list[Mount]) -> int:
-    """GiB of the host's disk that is promised with ``mounts``, rounded up."""
+    """Return the GiB of the host's disk that ``mounts`` are promised, rounded up."""
     sizes = [mount.size_mib or 0 for mount in mounts if mount.kind is Kind.LOCAL]
     return math.ceil(sum(sizes) / MIB_PER_GIB)
 
 
 def volume_names(mounts: list[Mount]) -> list[str]:
-    """The volumes of the project that are mounted, each once, sorted."""
+    """Return the names of the mounted project volumes, each once, sorted."""
     return sorted({mount.source for mount in mounts if mount.kind is Kind.VOLUME and mount.source})

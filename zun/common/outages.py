@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors that say that something else is down. Where in our code that was noticed helps nobody."""
+"""Errors that mean that another program is down. Their tracebacks help nobody."""
 
 import kombu.exceptions
 import oslo_messaging

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks that run again and again beside the work of a service."""
+"""Tasks that a service repeats in the background."""
 
 import concurrent.futures
 import logging
@@ -14,14 +14,14 @@ LOG = logging.getLogger(__name__)
 
 
 class Periodic:
-    """Runs each task at once on start and then every so many seconds, none waiting for another.
+    """Run each task at start and then every so many seconds. No task waits for another.
 
-    A failing task is logged and runs again; in one line when it failed because the database, the message queue, a host
-    or its runtime does not answer.
+    A failing task is logged and runs again. The log has one line instead of a traceback if the database, the message
+    queue, a host or its runtime does not answer.
     """
 
     def __init__(self, tasks: list[tuple[Callable[[], object], float]]) -> None:
-        """``tasks`` are pairs of a function and the seconds between two of its runs."""
+        """Take pairs of a function and the seconds between two of its runs."""
         self._worker = periodics.PeriodicWorker(
             [
                 (periodics.periodic(spacing=seconds, run_immediately=True)(_own_function(task, seconds)), (), {})
@@ -35,14 +35,16 @@ class Periodic:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when no task runs any more."""
+        """Stop the tasks and return when none runs any more."""
         self._worker.stop()
         self._worker.wait()
         self._thread.join()
 
 
 def _own_function(task: Callable[[], object], seconds: float) -> Callable[[], None]:
-    """A plain function around ``task``: futurist marks what it runs, and a bound method cannot be marked."""
+    """Return a plain function around ``task``: futurist marks the function it runs, and a bound method cannot be
+    marked.
+    """
     name = getattr(task, "__qualname__", repr(task))
 
     def run() -> None:

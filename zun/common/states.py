@@ -1,13 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container's status may be, what may be done in it, and where it may go next; and the statuses of an image.
+"""Kinds of containers, their statuses, the actions that each status allows and the statuses that may follow it.
 
-Source: the lifecycle contract of Zun's API v1. The tables are the only place that knows these rules.
+The rules are those of Zun's API v1; ``doc/source/admin/lifecycle.rst`` explains them. Other modules
+derive their sets of statuses from the sets here. The statuses of images are here too.
 """
 
 from enum import StrEnum
 from typing import Protocol
 
 from zun.common import exceptions
+
+
+class Kind(StrEnum):
+    """The kind of a row in the table of containers."""
+
+    CONTAINER = "container"
+    """A container by itself."""
+    CAPSULE = "capsule"
+    """Several containers together. Its row holds the claim of all; its object at the runtime keeps their network."""
+    MEMBER = "member"
+    """A container of a capsule. It runs on its part of the capsule's claim and holds nothing by itself."""
+    INIT = "init"
+    """A container of a capsule that runs to its end before the members start."""
+    LEFTOVER = "leftover"
+    """A container or capsule that was deleted while its host may still run it. Its project no longer sees it; it keeps
+    its claim until the host finds it gone."""
 
 
 class Status(StrEnum):
@@ -26,7 +43,7 @@ class Status(StrEnum):
 
 
 class ImageStatus(StrEnum):
-    """Of an image that a host has or is to have."""
+    """The status of an image on a host."""
 
     PULLING = "Pulling"
     COMMITTING = "Committing"
@@ -51,7 +68,14 @@ class TaskState(StrEnum):
 
 
 S = Status
-_SETTLED = frozenset({S.CREATED, S.RUNNING, S.STOPPED, S.PAUSED})
+SETTLED = frozenset({S.CREATED, S.RUNNING, S.STOPPED, S.PAUSED})
+"""Statuses of a container that is as somebody wanted it."""
+STEADY = SETTLED | {S.ERROR, S.UNKNOWN}
+"""Statuses in which nothing is under way and the runtime may have the container."""
+ALIVE = frozenset({S.RUNNING, S.PAUSED})
+"""Statuses of a container that has processes."""
+KEPT_WHEN_NEVER_STARTED = frozenset(S) - {S.CREATING, S.RUNNING, S.STOPPED, S.PAUSED, S.UNKNOWN}
+"""Statuses that a row keeps while its object at the runtime never ran."""
 _RUNNING = frozenset({S.RUNNING})
 
 # Action key -> the statuses that allow it. Anything else is a 409. A paused container must be unpaused before it can be
@@ -70,13 +94,13 @@ ALLOWED: dict[str, frozenset[Status]] = {
     "resize": _RUNNING,
     "top": _RUNNING,
     "stats": _RUNNING,
-    "logs": _SETTLED | {S.ERROR, S.UNKNOWN},
-    "get_archive": _SETTLED,
-    "put_archive": _SETTLED,
-    "update": _SETTLED,
-    "resize_container": _SETTLED,
-    "add_security_group": _SETTLED,
-    "remove_security_group": _SETTLED,
+    "logs": STEADY,
+    "get_archive": SETTLED,
+    "put_archive": SETTLED,
+    "update": SETTLED,
+    "resize_container": SETTLED,
+    "add_security_group": SETTLED,
+    "remove_security_group": SETTLED,
     "commit": frozenset({S.RUNNING, S.STOPPED, S.PAUSED}),
     "delete": frozenset({S.CREATED, S.STOPPED, S.ERROR, S.DELETED, S.DEAD}),
     "delete_force": frozenset(S) - {S.PAUSED},
@@ -107,18 +131,49 @@ TRANSITIONS: dict[Status, frozenset[Status]] = {
 TRANSITIONAL = frozenset({S.CREATING, S.RESTARTING, S.REBUILDING, S.DELETING})
 
 
+# The same keys, as a sentence has them.
+WORDS: dict[str, str] = {
+    "start": "start {}",
+    "stop": "stop {}",
+    "reboot": "restart {}",
+    "rebuild": "rebuild {}",
+    "pause": "pause {}",
+    "unpause": "unpause {}",
+    "kill": "send a signal to {}",
+    "execute": "run a command in {}",
+    "execute_resize": "resize a terminal in {}",
+    "attach": "attach to {}",
+    "resize": "resize the terminal of {}",
+    "top": "list the processes of {}",
+    "stats": "show the statistics of {}",
+    "logs": "show the log of {}",
+    "get_archive": "copy files from {}",
+    "put_archive": "copy files to {}",
+    "update": "change {}",
+    "resize_container": "change the size of {}",
+    "add_security_group": "add a security group to {}",
+    "remove_security_group": "remove a security group from {}",
+    "commit": "make an image of {}",
+    "delete": "delete {}",
+    "delete_force": "delete {} by force",
+    "delete_after_stop": "stop and delete {}",
+}
+
+
 class HasStatus(Protocol):
     uuid: str
+    name: str
     status: str
 
 
 def check_action(action: str, container: HasStatus) -> None:
-    """Raise InvalidStateException unless ``container`` may be ``action``-ed in its present status."""
+    """Raise InvalidStateException unless the status of ``container`` allows ``action``, a key of ``ALLOWED``."""
     if container.status not in ALLOWED[action]:
         raise refusal(action, container, container.status)
 
 
-def refusal(action: str, container: HasStatus, status: str, row: str = "") -> exceptions.InvalidStateException:
-    """That it may not be ``action``-ed in ``status``. ``row`` is the action's name in ``ALLOWED``, if another."""
-    allowed = ", ".join(sorted(ALLOWED[row or action]))
-    return exceptions.InvalidStateException(action=action, uuid=container.uuid, status=status, allowed=allowed)
+def refusal(action: str, container: HasStatus, status: str) -> exceptions.InvalidStateException:
+    """Return the error that ``status`` does not allow ``action``, a key of ``ALLOWED``."""
+    words = WORDS[action].format(f"container {container.name} ({container.uuid})")
+    allowed = ", ".join(sorted(ALLOWED[action]))
+    return exceptions.InvalidStateException(action=words, status=status, allowed=allowed)

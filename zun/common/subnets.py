@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Subnets of networks and the addresses in them: decisions only.
+"""Subnets of networks and their addresses: decisions only.
 
-A subnet is kept as ``{"uuid", "cidr", "gateway"}``, all text in the standard library's spelling. A network has at most
-one of IPv4 and one of IPv6. The gateway is the host's end of the network's bridge, on every host.
+A subnet is stored as ``{"uuid", "cidr", "gateway"}``, all text in the standard library's spelling. A network has at
+most one subnet of IPv4 and one of IPv6. The gateway is the host's end of the network's bridge, on every host.
 """
 
 import ipaddress
@@ -22,31 +22,36 @@ SMALLEST = {4: 29, 6: 125}  # room for the gateway and a few containers
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Where the IPv4 subnets of networks come from whose creator names none: blocks of ``prefix`` bits of ``cidr``."""
+    """A source of IPv4 subnets for networks that name none: the blocks of ``prefix`` bits in ``cidr``.
+
+    The names of its options begin with ``option``: ``[network] OPTION_pool`` and ``OPTION_prefix``.
+    """
 
     cidr: str
     prefix: int
+    option: str = "subnet"
 
     def __post_init__(self) -> None:
-        """Raises Misconfigured, naming the operator's option, for what gives no blocks."""
+        """Raise Misconfigured, naming the operator's option, if the pool has no blocks."""
         try:
             whole = ipaddress.IPv4Network(self.cidr)
         except ValueError as exc:
             raise exceptions.Misconfigured(
-                f"[network] subnet_pool = {self.cidr}: it is no IPv4 block such as 10.224.0.0/12 ({exc})"
+                f"[network] {self.option}_pool = {self.cidr}: it is not an IPv4 block such as 10.224.0.0/12 ({exc})"
             ) from None
         if not whole.prefixlen <= self.prefix:
             raise exceptions.Misconfigured(
-                f"[network] subnet_prefix = {self.prefix} is shorter than the prefix of subnet_pool = {self.cidr}"
+                f"[network] {self.option}_prefix = {self.prefix} is shorter than the prefix of {self.option}_pool = "
+                f"{self.cidr}"
             )
 
 
 def block(text: str) -> Block:
-    """The subnet that ``text`` names. ValueError says what is wrong with it."""
+    """Return the subnet that ``text`` names. Raises ValueError with the reason."""
     try:
         found = ipaddress.ip_network(text)
     except ValueError as exc:
-        raise ValueError(f"'{text[:64]}' is no subnet such as 10.1.2.0/24 ({exc})") from None
+        raise ValueError(f"'{text[:64]}' is not a subnet such as 10.1.2.0/24 ({exc})") from None
     largest, smallest = LARGEST[found.version], SMALLEST[found.version]
     if not largest <= found.prefixlen <= smallest:
         raise ValueError(f"{found}: its prefix must be from /{largest} to /{smallest}")
@@ -56,18 +61,18 @@ def block(text: str) -> Block:
 
 
 def address(text: str, version: int) -> str:
-    """``text`` in the standard spelling. ValueError unless it is an address of the IP version."""
+    """Return ``text`` in the standard spelling. Raises ValueError unless it is an address of this IP version."""
     try:
         found = ipaddress.ip_address(text)
     except ValueError:
         found = None
     if found is None or found.version != version or "%" in text:
-        raise ValueError(f"'{text[:64]}' is no IPv{version} address")
+        raise ValueError(f"'{text[:64]}' is not an IPv{version} address")
     return str(found)
 
 
 def any_address(text: str) -> str:
-    """``text`` in the standard spelling. ValueError unless it is an address."""
+    """Return ``text`` in the standard spelling. Raises ValueError unless it is an address."""
     return address(text, 6 if ":" in text else 4)
 
 
@@ -76,17 +81,23 @@ def version(subnet: Subnet) -> int:
 
 
 def default_gateway(found: Block) -> str:
-    """The first address behind the subnet's own."""
+    """Return the first address after the subnet's own."""
     return str(found.network_address + 1)
 
 
+def first_address(cidr: str) -> str:
+    """Return the ``default_gateway`` of a block that is given as text."""
+    return default_gateway(ipaddress.ip_network(cidr))
+
+
 def is_host_address(found: Block, candidate: Address) -> bool:
-    """Whether an interface of the subnet may have the address: it is in it, and neither its first nor its last."""
+    """Return whether an interface may have the address: inside the subnet, but neither its first nor its last address.
+    """
     return candidate in found and candidate not in (found.network_address, found.broadcast_address)
 
 
 def overlapping(wanted: Block, others: Iterable[str]) -> str | None:
-    """The first of ``others`` that has addresses in common with ``wanted``."""
+    """Return the first of ``others`` that shares addresses with ``wanted``, or None."""
     return next((each for each in others if _overlap(wanted, ipaddress.ip_network(each))), None)
 
 
@@ -95,7 +106,7 @@ def _overlap(one: Block, two: Block) -> bool:
 
 
 def free_block(pool: Pool, used: Collection[str]) -> str:
-    """The lowest block of the pool that overlaps with none of ``used``. Conflict when there is none."""
+    """Return the lowest block of the pool that overlaps with none of ``used``. Raises Conflict if there is none."""
     whole = ipaddress.ip_network(pool.cidr)
     taken = [other for each in used if _overlap(whole, other := ipaddress.ip_network(each))]
     for candidate in whole.subnets(new_prefix=pool.prefix):
@@ -108,7 +119,7 @@ def free_block(pool: Pool, used: Collection[str]) -> str:
 
 
 def free_address(subnet: Subnet, used: Collection[str]) -> str | None:
-    """The lowest address that a container may have and none of ``used`` is, or None."""
+    """Return the lowest address that a container may have and that is not in ``used``, or None."""
     found, gateway = ipaddress.ip_network(subnet["cidr"]), ipaddress.ip_address(subnet["gateway"])
     taken = {ipaddress.ip_address(each) for each in used} | {gateway}
     # Looking at one candidate more than are taken is enough, however large the subnet is.
@@ -124,6 +135,6 @@ def check_address(subnet: Subnet, wanted: str) -> None:
     """Raise InvalidValue unless a container may have the address ``wanted``, if it is free."""
     found = ipaddress.ip_network(subnet["cidr"])
     if not is_host_address(found, ipaddress.ip_address(wanted)):
-        raise exceptions.InvalidValue(f"Address {wanted} is none that a container can have in subnet {found}.")
+        raise exceptions.InvalidValue(f"Address {wanted} is not one that a container can have in subnet {found}.")
     if wanted == subnet["gateway"]:
         raise exceptions.InvalidValue(f"Address {wanted} is the gateway of subnet {found}. Choose another one.")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of containers on their way through messages: a transfer is opened, moved on piece by piece, and closed.
+"""Transfer archives of container files through messages: open a transfer, move pieces, close the transfer.
 
-Neither side ever holds more than a few pieces in memory, however large the archive is. On the host it goes through a
-file, because a runtime may lock a container for as long as an archive of it is under way: Docker does, and neither
-describes it nor changes its CPUs meanwhile, for which others wait. So the runtime gives and takes at its own pace, and
-never at that of whoever is at the other end. A transfer that nobody moves on ends by itself after ``idle`` seconds.
+Each side holds only a few pieces in memory, even for a large archive. On the host, the archive goes through a temporary
+file, so that a slow client never slows down the runtime. Docker locks a container while it reads or writes an archive:
+meanwhile it neither describes the container nor changes its CPUs, and other operations wait. A transfer without
+progress ends after ``idle`` seconds.
 """
 
 import base64
@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from oslo_utils import uuidutils
 
 from zun.common import exceptions
-from zun.common.undo import on_failure
+from zun.common.exceptions import on_failure
 from zun.common.units import MIB
 from zun.container import driver
 from zun.objects import Container
@@ -31,7 +31,7 @@ PIECE = 1 << 18  # bytes in one message, before base64
 
 
 class Space:
-    """The disk below ``directory``, of which all transfers together take no more than ``limit_mib``."""
+    """The disk space below ``directory``. All transfers together use at most ``limit_mib`` of it."""
 
     def __init__(self, directory: str | pathlib.Path, limit_mib: int) -> None:
         self._directory = pathlib.Path(directory)
@@ -40,7 +40,7 @@ class Space:
         self._lock = threading.Lock()
 
     def open(self) -> int:
-        """The descriptor of a file that has no name and goes when it is closed. Raises Unavailable."""
+        """Return the descriptor of a file without a name, which vanishes when it is closed. Raise Unavailable."""
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self._directory, buffering=0) as file:
@@ -49,7 +49,7 @@ class Space:
             raise exceptions.Unavailable(f"The host cannot keep archives on their way: {exc}") from exc
 
     def take(self, size: int) -> None:
-        """Count ``size`` bytes more, or fewer. Unavailable when there is no room for them."""
+        """Count ``size`` bytes more, or fewer if negative. Raise Unavailable if they exceed the limit."""
         with self._lock:
             if self._taken + size > self._limit:
                 raise exceptions.Unavailable(
@@ -60,7 +60,7 @@ class Space:
 
 
 class _Transfer:
-    """An archive in a file. What is done with the file is done under the lock."""
+    """An archive in a file. Every access to the file holds the lock."""
 
     def __init__(self, space: Space) -> None:
         self.touched = time.monotonic()
@@ -68,11 +68,11 @@ class _Transfer:
         self._file = space.open()
         self._size = self._passed = 0
         self._changed = threading.Condition()
-        self._working = self._closed = False  # whether the runtime is at it; whether nobody wants it any more
+        self._working = self._closed = False  # whether the runtime uses the file; whether the client is done
         self._error: Exception | None = None
 
     def close(self) -> None:
-        """Break it off, if it has not ended."""
+        """End the transfer in any state. The file is closed as soon as the runtime no longer uses it."""
         with self._changed:
             if not self._closed:
                 self._closed = True
@@ -91,11 +91,11 @@ class _Transfer:
                     rest = rest[written:]
             except OSError as exc:
                 self._space.take(-len(rest))
-                raise exceptions.Unavailable(f"The host cannot keep the archive on its way: {exc}") from exc
+                raise exceptions.Unavailable(f"The host cannot store the archive for the transfer: {exc}") from exc
             self._changed.notify_all()
 
     def _next(self) -> bytes:
-        """Up to PIECE bytes of what is there and was not read yet."""
+        """Return the next bytes of the file, at most PIECE bytes."""
         with self._changed:
             self._check_wanted()
             piece = os.pread(self._file, PIECE, self._passed)
@@ -108,7 +108,7 @@ class _Transfer:
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:
-        """Inside, the runtime has to do with the file."""
+        """Note when the runtime is done with the file, and keep its error. The body is the work of the runtime."""
         try:
             yield
         except Exception as exc:
@@ -133,7 +133,7 @@ class _Reading(_Transfer):
         threading.Thread(target=self._fill, args=(chunks,), name=name, daemon=True).start()
 
     def next(self) -> bytes:
-        """Up to PIECE bytes, none at the end."""
+        """Return the next piece, at most PIECE bytes, or no bytes at the end. Raise the error of the runtime."""
         with self._changed:
             self._changed.wait_for(lambda: not self._working or self._size - self._passed >= PIECE)
             if self._error is not None:
@@ -160,11 +160,11 @@ class _Writing(_Transfer):
         self._append(piece)
 
     def finish(self) -> None:
-        """Give it to the runtime and wait until everything is written; raises what went wrong."""
+        """Give the archive to the runtime and wait until it is written. Raise the error of the runtime."""
         with self._changed:
             self._check_wanted()
             self._working = True
-            self.touched = math.inf  # however long it takes, it is moved on
+            self.touched = math.inf  # never idle, however long the runtime takes
         with self._at_work():
             self._put(iter(self._next, b""))
         if self._error is not None:
@@ -175,7 +175,7 @@ T = TypeVar("T", _Reading, _Writing)
 
 
 class Archives:
-    """The transfers of one host, by id. Pieces are base64 text."""
+    """The transfers of one host, by id. Pieces are base64 texts: ``hi`` travels as ``aGk=``."""
 
     def __init__(self, runtime: driver.Archives, space: Space, idle: float = 120) -> None:
         self._runtime = runtime
@@ -185,7 +185,7 @@ class Archives:
         self._transfers: dict[str, _Reading | _Writing] = {}
 
     def open_get(self, container: Container, path: str) -> dict[str, Any]:
-        """The transfer's ``id``, and ``stat`` of what is at ``path``."""
+        """Open a transfer from the container. Return its ``id``, and ``stat`` of the file at ``path``."""
         chunks, stat = self._runtime.get_archive(container, path)
         return {"id": self._add(_Reading(self._space, chunks, f"archive-{container.uuid}")), "stat": stat}
 
@@ -193,7 +193,7 @@ class Archives:
         return self._add(_Writing(self._space, functools.partial(self._runtime.put_archive, container, path)))
 
     def pull(self, transfer: str) -> str:
-        """The next piece; at the end an empty one, and the transfer is over."""
+        """Return the next piece. An empty piece ends the transfer."""
         reading = self._find(transfer, _Reading)
         with on_failure(self.close, transfer):
             piece = reading.next()
@@ -205,21 +205,21 @@ class Archives:
         self._find(transfer, _Writing).push(base64.b64decode(piece))
 
     def finish(self, transfer: str) -> None:
-        """Wait until everything that was pushed is written; raises what went wrong."""
+        """Wait until the runtime has written the pushed archive. Raise the error of the runtime."""
         try:
             self._find(transfer, _Writing).finish()
         finally:
             self.close(transfer)
 
     def close(self, transfer: str) -> None:
-        """Forget the transfer, wherever it is. Doing so twice is harmless."""
+        """End the transfer in any state. Closing a transfer twice is harmless."""
         with self._lock:
             found = self._transfers.pop(transfer, None)
         if found is not None:
             found.close()
 
     def sweep(self) -> None:
-        """Close what nobody has moved on for too long."""
+        """Close the transfers without progress for more than ``idle`` seconds."""
         now = time.monotonic()
         with self._lock:
             old = [each for each, found in self._transfers.items() if now - found.touched > self._idle]
@@ -227,7 +227,7 @@ class Archives:
             self.close(each)
 
     def running(self) -> int:
-        """How many transfers there are."""
+        """Return the number of open transfers."""
         with self._lock:
             return len(self._transfers)
 

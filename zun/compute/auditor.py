@@ -14,25 +14,23 @@ from typing import Any
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.common.kinds import Kind
-from zun.common.notifications import Notifier
-from zun.common.states import Status
-from zun.compute import audit
-from zun.compute.audit import CODES, Finding, Isolated, Layer, Planned, Verdict
+from zun.common.states import STEADY, Kind
+from zun.compute import audit_rules
+from zun.compute.audit_rules import CODES, Finding, Isolated, Layer, Planned, Verdict
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.interrupts import interrupts
 from zun.compute.lost_claims import is_lost, told_of
 from zun.compute.operations import PATIENCE, Operations
 from zun.compute.shared_pool import SharedPool
-from zun.container.driver import ContainerDriver, RuntimeState
+from zun.container.driver import ContainerDevices, ContainerDriver, PageStock, RuntimeState
+from zun.messaging.notifications import Notifier
 from zun.objects import Container
 from zun.objects.placement import cpuset_record, held_plan
-from zun.topology import CpuSet, grade_of, has_whole_cores
+from zun.placement.reporter import Ledger
+from zun.topology import CpuSet, Plan, grade_of, has_whole_cores
 
 LOG = logging.getLogger(__name__)
 
-# Statuses in which nothing is under way and there may be an object at the runtime.
-_SETTLED = frozenset({Status.CREATED, Status.RUNNING, Status.STOPPED, Status.PAUSED, Status.ERROR, Status.UNKNOWN})
 # What a look without locks can be wrong about.
 _DOUBTFUL = frozenset({Verdict.DRIFTED, Verdict.CGROUP_HOLE, Verdict.UNREADABLE})
 
@@ -56,6 +54,7 @@ class Auditor:
         driver: ContainerDriver,
         operations: Operations,
         notifier: Notifier,
+        ledger: Ledger,
         *,
         host_processes: str,
     ) -> None:
@@ -65,6 +64,7 @@ class Auditor:
         self._driver = driver
         self._operations = operations
         self._notifier = notifier
+        self._ledger = ledger
         self._host_processes = host_processes
         self._lock = threading.Lock()
         self._open: dict[tuple[str, ...], Finding] = {}
@@ -81,12 +81,17 @@ class Auditor:
             answer = {
                 "host": self._hostname,
                 "findings": [finding.to_dict() for finding in seen.findings],
-                "containers": audit.verdicts(seen.containers, seen.skipped, seen.findings),
+                "containers": audit_rules.verdicts(seen.containers, seen.skipped, seen.findings),
                 "totals": dict(self._totals),
                 "isolation": [each.to_dict() for each in seen.isolation],
             }
         self._notifier.audited(context, answer)
         return answer
+
+    def open_findings(self) -> dict[str, int]:
+        """Return how many findings of each code the last audit had, zero included."""
+        counts = Counter(str(finding.code) for finding in tuple(self._open.values()))
+        return {str(code): counts[str(code)] for code in CODES}
 
     def _look(self, context: RequestContext, repair: bool) -> _Seen:
         seen = _Seen()
@@ -95,7 +100,7 @@ class Auditor:
         for container in containers:
             if container.kind == Kind.LEFTOVER:
                 seen.containers.append(container.uuid)
-                seen.findings.append(audit.left_over(container, _objects_of(container, containers, states)))
+                seen.findings.append(audit_rules.left_over(container, _objects_of(container, containers, states)))
                 continue
             state = states.get(container.uuid)
             found = self._examined(container, told, state)
@@ -109,6 +114,8 @@ class Auditor:
                 seen.findings += found
         names = {container.uuid: container.name for container in containers}
         seen.findings += self._trespasses(names)
+        seen.findings += self._taken_pages(containers)
+        seen.findings += audit_rules.at_placement(self._ledger.differences(), names)
         seen.isolation += self._isolation(names)
         return seen
 
@@ -127,17 +134,32 @@ class Auditor:
     def _examined(
         self, container: Container, told: Mapping[str, CpuSet], state: RuntimeState | None
     ) -> tuple[Finding, ...] | None:
-        """What is wrong with it; None when this is not the time to ask."""
+        """Return the findings on a container; None while an operation changes it or the runtime has no object of it."""
         if state is None:
             return None
-        planned = _planned(container, told)
+        planned = self._planned(container, told)
         if planned is None:
             return None
         try:
             view = self._driver.pinning_view(container, state) if state.pid else None
+            pages = self._driver.huge_pages(container, state) if state.pid else None
         except exceptions.ZunError as exc:
-            return (audit.unreadable(planned, str(exc)),)
-        return audit.examine(planned, state, view)
+            return (audit_rules.unreadable(planned, str(exc)),)
+        found = (*audit_rules.examine(planned, state, view), *self._device_findings(container, planned, state))
+        return found if pages is None else (*found, *audit_rules.examine_pages(planned, pages))
+
+    def _device_findings(self, container: Container, planned: Planned, state: RuntimeState) -> Sequence[Finding]:
+        plan = held_plan(container)
+        given = () if plan is None else plan.devices
+        if not given and not state.devices:
+            return ()
+        devices = ContainerDevices(given, self._tracker.topology.devices)
+        try:
+            return tuple(audit_rules.devices(planned, self._driver.device_access(container, state, devices)))
+        except exceptions.DeviceUnusable as exc:
+            return (audit_rules.device_lost(planned, str(exc)),)
+        except exceptions.ZunError as exc:
+            return (audit_rules.unreadable(planned, str(exc)),)
 
     def _second_look(self, context: RequestContext, uuid: str, repair: bool) -> tuple[Finding, ...] | None:
         try:
@@ -168,19 +190,21 @@ class Auditor:
         if repaired:
             self._operations.save(context, container)
         wrong, step = told_of(self._hostname, state, why_not)
-        return (audit.unwritten(container, wrong, step, repairable=why_not is None, repaired=repaired),)
+        return (audit_rules.unwritten(container, wrong, step, repairable=why_not is None, repaired=repaired),)
 
     def _repaired(
         self, container: Container, told: Mapping[str, CpuSet], found: tuple[Finding, ...]
     ) -> tuple[Finding, ...]:
-        """Set the whole plan once and read back. ``found``, each with what came of it, and what is new since."""
-        planned = _planned(container, told)
+        """Set the whole plan once and audit again. Return ``found`` with the outcome of each, and new findings."""
+        planned = self._planned(container, told)
         assert planned is not None  # it was examined
         try:
             cpus, mems = str(planned.cpus), str(planned.mems)
             limits = any(each.layer is Layer.LIMIT for each in found)
             memory, cpu = (planned.memory or None, container.cpu) if limits else (None, None)
             self._driver.update(container, cpu=cpu, memory=memory, cpuset_cpus=cpus, cpuset_mems=mems)
+            if limits and (plan := held_plan(container)) is not None:
+                self._pool.limit_pages(container, plan, self._driver.show(container))
             left = self._examined(container, told, self._driver.show(container)) or ()
         except exceptions.ZunError as exc:
             return tuple(
@@ -216,7 +240,43 @@ class Auditor:
             for uuid, plan in usage
             if uuid in names and plan.dedicated and self._tracker.usage.claim(uuid) == plan
         }
-        return audit.trespasses(owners, intruders)
+        return audit_rules.trespasses(owners, intruders)
+
+    def _taken_pages(self, containers: Sequence[Container]) -> Iterator[Finding]:
+        """Yield the findings on huge pages that others use, and on a kernel that cannot limit them."""
+        holders = [each for each in containers if (plan := held_plan(each)) is not None and plan.pages]
+        if not holders:
+            return
+        before, unlimited = self._driver.page_stock(), False
+        used: dict[str, Mapping[int, Mapping[int, int]] | None] = {}
+        for container in holders:
+            try:
+                state = self._driver.show(container)
+                view = self._driver.huge_pages(container, state) if state is not None and state.pid else None
+            except exceptions.ZunError:
+                used[container.uuid] = None  # reported with the container itself
+                continue
+            used[container.uuid] = {} if view is None else view.used
+            unlimited |= view is not None and view.limits is None
+        # Pages that a program took or gave back meanwhile must not look like pages of others.
+        stock = _most_free(before, self._driver.page_stock())
+        claims = ((each, self._tracker.usage.claim(each.uuid)) for each in holders)
+        still = [(_pages_of(each, plan), used[each.uuid]) for each, plan in claims if plan is not None]
+        yield from audit_rules.taken_pages(still, stock)
+        if unlimited:
+            yield audit_rules.unlimited_pages(self._hostname)
+
+    def _planned(self, container: Container, told: Mapping[str, CpuSet]) -> Planned | None:
+        plan = held_plan(container)
+        if plan is None or container.status not in STEADY or container.task_state:
+            return None
+        cpus = plan.cpus if plan.dedicated else told.get(container.uuid)
+        if cpus is None:
+            return None
+        memory = self._pool.ordinary_memory(plan, container.memory)
+        return replace(
+            _pages_of(container, plan), cpus=cpus, memory=memory, cpu=None if plan.dedicated else container.cpu
+        )
 
     def _account(self, findings: list[Finding]) -> None:
         """Count and tell what is new; what was there the last time is known already."""
@@ -237,16 +297,22 @@ class Auditor:
         self._totals["audits"] += 1
 
 
-def _planned(container: Container, told: Mapping[str, CpuSet]) -> Planned | None:
-    plan = held_plan(container)
-    if plan is None or container.status not in _SETTLED or container.task_state:
-        return None
-    if plan.dedicated:
-        return Planned(container.uuid, container.name, plan.cpus, plan.mems, container.memory)
-    cpus = told.get(container.uuid)
-    if cpus is None:
-        return None
-    return Planned(container.uuid, container.name, cpus, plan.mems, container.memory, container.cpu)
+def _pages_of(container: Container, plan: Plan) -> Planned:
+    pages = {node: share.pages for node, share in plan.cells.items() if share.pages}
+    return Planned(container.uuid, container.name, plan.cpus, plan.mems, pages=pages)
+
+
+def _most_free(
+    before: Mapping[int, Mapping[int, PageStock]], after: Mapping[int, Mapping[int, PageStock]]
+) -> dict[int, dict[int, PageStock]]:
+    """Return the stock ``after`` with the larger number of free pages of both."""
+    return {
+        node: {
+            size: replace(stock, free=max(stock.free, before.get(node, {}).get(size, stock).free))
+            for size, stock in sizes.items()
+        }
+        for node, sizes in after.items()
+    }
 
 
 def _objects_of(

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.common.kinds import Kind
-from zun.common.states import Status
+from zun.common.states import ALIVE, Kind, Status
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.runtime_objects import RuntimeObjects
 from zun.container.driver import ContainerDriver, RuntimeState
@@ -23,14 +22,14 @@ from zun.topology.parting import parted
 
 LOG = logging.getLogger(__name__)
 
-_ALIVE = frozenset({Status.RUNNING, Status.RESTARTING, Status.PAUSED})
+_RUNS = ALIVE | {Status.RESTARTING}
 
 
 def rolled_up(statuses: Sequence[str]) -> Status:
     """The status of a capsule whose object runs, by those of its members without the init containers."""
     if Status.ERROR in statuses:
         return Status.ERROR
-    if any(status in _ALIVE for status in statuses):
+    if any(status in _RUNS for status in statuses):
         return Status.RUNNING
     return Status.STOPPED
 
@@ -123,7 +122,7 @@ class CapsuleMembers:
         LOG.info("Container %s of capsule %s is %s", member.uuid, member.capsule_uuid, member.status)
 
     def _has_ended(self, context: RequestContext, init: Container) -> bool:
-        """Whether an init container has done its work, which is begun if it was not. Raises CapsuleFailed."""
+        """Start an init container unless it began. Return whether it has succeeded. Raises CapsuleFailed."""
         if init.status == Status.STOPPED and init.exit_code == 0:
             return True
         state = self._driver.show(init)

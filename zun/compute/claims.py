@@ -15,27 +15,30 @@ from zun.objects.placement import (
     shared_cpus_left,
     shared_memory_left,
 )
-from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
+from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, amounts, plan
 from zun.topology.request import MICRO
 from zun.topology.view import view_of
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """This host at the moment of a claim. ``usage`` holds every other claim; disk is in GiB, as often as promised."""
+    """This host at the moment of a claim. ``usage`` holds every other claim; disk is in GiB, as often as promised.
+
+    ``disk_limit`` is None if containers take disk from a pool: the transaction that commits the claim asks the pool.
+    """
 
     hostname: str
     topology: HostTopology
     usage: Usage
     generation: int
-    disk_limit: float
+    disk_limit: float | None
     disk_used: int
     enable_cpu_pinning: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a container asks of this host. ``disk`` is in GiB."""
+    """The request of one container. ``disk`` is in GiB."""
 
     uuid: str
     request: PlacementRequest
@@ -46,7 +49,8 @@ class Claim:
     """Tests ``limits`` against the host and settles the plan. Raises ClaimRefused with every reason it found.
 
     ``limits['cpuset']`` is the scheduler's plan. It is carried out as it is if each of its parts is still free; else
-    the host plans anew within the same request. Without one (a container that comes back, an operator's tool) the host
+    the host plans anew within the same request. If the request does not name the devices of the plan, it is refused
+    with the part that is not free. Without one (a container that comes back, an operator's tool) the host
     plans.
 
     What the host has, and how often that may be promised, it knows itself; a scheduler may not have heard yet of the
@@ -101,8 +105,11 @@ class Claim:
         if request.dedicated and not self._resources.enable_cpu_pinning:
             reasons.append("the host takes no dedicated containers ([compute] enable_cpu_pinning)")
         settled: Plan | Refusal
-        if proposed is not None and usage.fits(topology, proposed) is None:
+        problem = None if proposed is None else usage.fits(topology, proposed)
+        if proposed is not None and problem is None:
             settled = proposed
+        elif proposed is not None and problem is not None and proposed.devices and not request.devices:
+            settled = problem  # planned anew, the container would have none of its devices
         else:
             settled = plan(topology, usage, request)
         if isinstance(settled, Refusal):
@@ -113,7 +120,7 @@ class Claim:
         return replace(settled, generation=self._resources.generation)
 
     def _test_memory(self, limit: float | None) -> str | None:
-        """Whether all containers together stay within ``limit`` MiB of ordinary pages; huge ones are the plan's.
+        """Check that all containers stay within ``limit`` MiB of ordinary pages. The plan counts the huge ones.
 
         Of what a cell promised before it became smaller, or was gone, only what it has now counts: no other cell has
         less for it.
@@ -127,7 +134,7 @@ class Claim:
         return _over("memory", "MiB", used, self._wanted.request.memory_mib, limit)
 
     def _test_cpu(self, limit: float | None) -> str | None:
-        """Whether the containers of this CPU policy stay within ``limit`` CPUs, on cells that have CPUs now."""
+        """Check that the containers of this CPU policy stay within ``limit`` CPUs, on cells that have CPUs now."""
         request, usage = self._wanted.request, self._resources.usage
         if request.dedicated:
             used: float = len(usage.held_cpus & self._resources.topology.cpus_for(request.isolation))
@@ -136,11 +143,13 @@ class Claim:
         return _over(f"{request.cpu_policy} CPUs", "CPUs", used, request.cpus, limit)
 
     def _test_disk(self, limit: float | None) -> str | None:
+        if self._resources.disk_limit is None:
+            return None
         most = self._resources.disk_limit if limit is None else limit
         return _over("disk", "GiB", self._resources.disk_used, self._wanted.disk, most)
 
     def _test_ratios(self, cpu_ratio: str | None, ram_ratio: str | None) -> Iterator[str | None]:
-        """Whether a shared container stays within lower ratios than the host's own. The plan keeps to those."""
+        """Check a shared container against ratios below the host's own. The plan keeps to the host's."""
         request, usage = self._wanted.request, self._resources.usage
         if request.dedicated:
             return
@@ -158,4 +167,6 @@ def _over(what: str, unit: str, used: float, wanted: float, limit: float | None)
 
 
 def _short(what: str, unit: str, left: float, wanted: float) -> str | None:
-    return None if round(wanted - left, 6) <= 0 else f"free {what} {left:g} {unit} < requested {wanted:g} {unit}"
+    if amounts.exact(wanted - left) <= 0:
+        return None
+    return f"free {what} {amounts.text(left)} {unit} < requested {amounts.text(wanted)} {unit}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this host has and who holds it: the only place that hands out its CPUs and memory.
+"""The inventory and the claims of this host. No other module hands out its CPUs and memory.
 
 The usage lives here in memory and in the containers' rows; the rows are the truth after a restart. A claim is taken in
 memory first, under the lock, so that no two threads can take the same CPU; the caller then commits it to the row.
@@ -14,11 +14,11 @@ from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.compute import lost_claims
 from zun.compute.claims import Claim, Resources, Wanted
-from zun.compute.resize import increase, resized
+from zun.compute.resize_rules import increase, resized
 from zun.container.driver import RuntimeState
 from zun.objects import ComputeNode, Container
 from zun.objects.placement import disk_promised, held_plan, placement_request
-from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, kept_up
+from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, amounts, kept_up
 from zun.topology.cpuset import NO_CPUS
 
 LOG = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class ComputeNodeTracker:
         self._generation = 0
         self._members: dict[str, str] = {}
         self._guessed: set[str] = set()
-        """Those whose rows have lost their claims, where what is held for them is a guess."""
+        """Containers whose rows have lost their claims and whose claims here are a guess."""
 
     @property
     def topology(self) -> HostTopology:
@@ -53,30 +53,37 @@ class ComputeNodeTracker:
         return self._usage
 
     def others(self, uuid: str) -> Usage:
-        """The usage without the CPUs that ``uuid`` holds; what it takes more in a resize is its own as well."""
+        """Return the usage without the CPUs of ``uuid``, including what it takes more in a resize."""
         usage = self._usage.without(_growth(uuid))
         claim = usage.claim(uuid)
         return usage if claim is None or not claim.dedicated else usage.without(uuid)  # a shared one holds no CPUs
 
     @property
     def generation(self) -> int:
-        """The host's, as far as this agent knows."""
+        """The host's generation, as far as this agent knows."""
         return self._generation
 
     @property
+    def disk_held(self) -> int:
+        """GiB that containers hold."""
+        with self._lock:
+            return sum(self._disks.values())
+
+    @property
     def default_disk(self) -> int:
-        """GiB of a container that names none: 0 where the runtime does not limit disks."""
+        """The disk in GiB of a container that names none: 0 if the runtime does not limit disks."""
         return self._default_disk if self._limits_disk else 0
 
     def update_inventory(self, context: RequestContext, topology: HostTopology, inventory: Mapping[str, Any]) -> int:
-        """Work with what the host has now, and write it to its row. Returns the host's generation.
+        """Take ``topology`` and ``inventory`` into account and write them to the row. Returns the host's generation.
 
         ``inventory`` holds the columns of the compute node besides topology and host name. In this order: whoever reads
         of more in the row may ask for it at once.
         """
         with self._lock:
             self._topology = topology
-            self._disk_limit = inventory["disk_total"] * inventory["disk_allocation_ratio"]
+            promised = inventory["disk_total"] * inventory["disk_allocation_ratio"]
+            self._disk_limit = amounts.exact(promised - topology.foreign.disk)
             self._limits_disk = bool(inventory["disk_quota_supported"])
         generation = ComputeNode.put(context, self._hostname, {**inventory, "topology": topology.to_dict()})
         with self._lock:
@@ -101,8 +108,8 @@ class ComputeNodeTracker:
     def rebuild(self, containers: list[Container]) -> None:
         """Take the claims of ``containers`` as the whole truth: after a start.
 
-        Two services of one host, or a hand in the database, can have given a CPU twice. That keeps no agent from
-        starting, and its other containers from being served.
+        Two services of one host, or a hand in the database, can have given a CPU or a device twice. That keeps no
+        agent from starting, and its other containers from being served.
         """
         held = _claims(containers)
         usage = Usage(held, overlapping=True)
@@ -111,6 +118,12 @@ class ComputeNodeTracker:
                 "CPU %d belongs to containers %s: delete all but one of them. It is given to nobody else before.",
                 cpu,
                 ", ".join(uuid for uuid, plan in held.items() if plan.dedicated and cpu in plan.cpus | plan.withheld),
+            )
+        for address, uuids in _devices_held_twice(held).items():
+            LOG.error(
+                "Device %s belongs to containers %s: delete all but one of them. It is given to nobody else before.",
+                address,
+                ", ".join(uuids),
             )
         with self._lock:
             self._members = {each.uuid: each.capsule_uuid for each in containers if each.capsule_uuid in held}
@@ -139,7 +152,7 @@ class ComputeNodeTracker:
         return lost
 
     def recover(self, container: Container, state: RuntimeState) -> tuple[Plan, str | None]:
-        """Hold for ``container`` what its row has lost. Returns it, and why it is less than a row could say, if so.
+        """Hold for ``container`` the claim that its row has lost. Returns the plan, and why it is a guess if it is one.
 
         What it holds here already is known better than from the runtime, unless that is where it is from.
         """
@@ -160,8 +173,12 @@ class ComputeNodeTracker:
             self._disks[uuid] = disk_promised(container)
         return plan, answer if isinstance(answer, str) else None
 
-    def container_claim(self, container: Container, limits: Mapping[str, Any] | None = None) -> Claim:
+    def container_claim(
+        self, container: Container, limits: Mapping[str, Any] | None = None, *, own_disk: bool = True
+    ) -> Claim:
         """Take for ``container`` what ``limits`` plan, or what fits instead. Raises ClaimRefused.
+
+        Without ``own_disk`` the container takes its disk from a pool, and the host's own does not count.
 
         Nothing is persisted: commit ``claim.plan`` with the container, or let the claim abort. Raises Conflict for a
         container that holds something here already.
@@ -175,7 +192,7 @@ class ComputeNodeTracker:
                 topology=self._topology,
                 usage=self._usage,
                 generation=self._generation,
-                disk_limit=self._disk_limit,
+                disk_limit=self._disk_limit if own_disk else None,
                 disk_used=sum(self._disks.values()),
                 enable_cpu_pinning=self._enable_cpu_pinning,
             )
@@ -219,12 +236,12 @@ class ComputeNodeTracker:
                 self._disks[uuid] = disk
 
     def disagrees(self, uuid: str, plan: Plan | None) -> bool:
-        """Whether ``uuid`` holds anything but ``plan``, which may be because it is on its way from one to another."""
+        """Return whether ``uuid`` holds anything but ``plan``. In the middle of a resize it does."""
         usage = self._usage
         return usage.claim(uuid) != plan or usage.claim(_growth(uuid)) is not None
 
     def disagreeing(self, containers: Iterable[Container]) -> set[str]:
-        """The uuids of those who hold something else than the rows of ``containers`` say, in them or not."""
+        """Return the uuids of owners whose claim here is not the claim in the rows of ``containers``."""
         rows = _claims(containers)
         holders = {owner.removesuffix(_GROWTH) for owner in self._usage.owners}
         return {uuid for uuid in holders | rows.keys() if self.disagrees(uuid, rows.get(uuid))}
@@ -235,7 +252,7 @@ class ComputeNodeTracker:
             self._members[member] = capsule
 
     def may_run(self, uuid: str) -> bool:
-        """Whether the container holds something of this host, or belongs to a capsule that does."""
+        """Return whether the container holds something of this host, or belongs to a capsule that does."""
         return self._usage.claim(self._members.get(uuid, uuid)) is not None
 
     def release(self, uuid: str) -> None:
@@ -248,8 +265,17 @@ class ComputeNodeTracker:
 
 
 def _claims(containers: Iterable[Container]) -> dict[str, Plan]:
-    """What the rows say that is held; a capsule's claim is that of all its members."""
+    """Return the claims in the rows by uuid. A capsule's claim stands for its members too."""
     return {each.uuid: plan for each in containers if each.capsule_uuid is None and (plan := held_plan(each))}
+
+
+def _devices_held_twice(held: Mapping[str, Plan]) -> dict[str, list[str]]:
+    """Return the containers of each device that more than one of the plans ``held`` has, by the device's address."""
+    holders: dict[str, list[str]] = {}
+    for uuid, plan in held.items():
+        for each in plan.devices:
+            holders.setdefault(each.address, []).append(uuid)
+    return {address: uuids for address, uuids in holders.items() if len(uuids) > 1}
 
 
 def _growth(uuid: str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The creation of a container: from a scheduler's plan to one that runs where it was planned, or what is left of it.
+"""Create a container: from a scheduler's plan to a container that runs there, or to an error and nothing held.
 
 It may run twice for one container: after a crash, or because a message came twice. What is held is committed to the row
 before the runtime is touched.
@@ -7,30 +7,31 @@ before the runtime is touched.
 
 import contextlib
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oslo_db import exception as db_exc
 
-from zun.common import exceptions
+from zun.common import exceptions, metrics
 from zun.common.context import RequestContext
-from zun.common.kinds import Kind
-from zun.common.notifications import Notifier
-from zun.common.states import Status, TaskState
+from zun.common.disk_pools import DiskPool
+from zun.common.states import Kind, Status, TaskState
 from zun.compute.capsules import CapsuleMembers
 from zun.compute.claims import Claim
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.holdings import Holdings
 from zun.compute.networks import Networks, networks_of
 from zun.compute.operations import Operations
-from zun.compute.reconcile import take_over
+from zun.compute.reconcile_rules import take_over
 from zun.compute.record import Begun, event_of, recorded
 from zun.compute.runtime_objects import RuntimeObjects
 from zun.container.driver import ContainerDriver
-from zun.objects import Container
+from zun.messaging.notifications import Notifier
+from zun.messaging.scheduler_api import SchedulerAPI
+from zun.objects import ComputeNode, Container
 from zun.objects.container import Claimed
 from zun.objects.placement import cpuset_record, disk_promised, held_plan
-from zun.scheduler.rpcapi import SchedulerAPI
 from zun.topology import Plan
 
 LOG = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class Creation:
     def __init__(
         self,
         hostname: str,
+        *,
         tracker: ComputeNodeTracker,
         driver: ContainerDriver,
         scheduler_api: SchedulerAPI,
@@ -76,21 +78,26 @@ class Creation:
         tried: Mapping[str, str],
     ) -> None:
         """Claim, create, start if asked, and see in the kernel that it runs where it was planned."""
-        with self._operations.locks(container.uuid):
+        with self._operations.queues.turn(container.uuid):
             if self._tracker.usage.claim(container.uuid) is not None:
                 LOG.info("Container %s is on this host already: its message came twice", container.uuid)
                 return
             by_default = self._set_default_disk(container)
+            began = time.monotonic()
             try:
                 self._see_runtime()
-                claim = self._tracker.container_claim(container, limits)
-                with claim:
-                    committed = self._commit(context, container, claim)
+                pool = ComputeNode.disk_pool(context, self._hostname) if disk_promised(container) else None
+                claim = self._tracker.container_claim(container, limits, own_disk=pool is None)
+                with claim, self._holdings.claiming(container, claim.plan):
+                    committed = self._commit(context, container, claim, pool)
             except exceptions.ClaimRefused as exc:
+                metrics.CLAIM_SECONDS.labels("refused").observe(time.monotonic() - began)
                 self._refuse(context, container, exc, by_default=by_default, alternates=alternates, tried=tried)
                 return
             if committed is not None:  # from here on its row says what it holds
+                metrics.CLAIM_SECONDS.labels("kept").observe(time.monotonic() - began)
                 self._build(context, container, claim.plan, committed)
+                metrics.CREATE_SECONDS.labels(container.status).observe(time.monotonic() - began)
 
     def _refuse(
         self,
@@ -157,26 +164,28 @@ class Creation:
         self._notifier.status_changed(context, container)
 
     def _set_default_disk(self, container: Container) -> bool:
-        """Whether the container names no disk and gets this host's default: a change, for its claim to save."""
+        """Set this host's default disk, unsaved, if the container names none. Return whether it was set."""
         disk = self._tracker.default_disk
         if not disk or container.disk or container.kind != Kind.CONTAINER:
             return False
         container.disk = disk
         return True
 
-    def _commit(self, context: RequestContext, container: Container, claim: Claim) -> Claimed | None:
+    def _commit(
+        self, context: RequestContext, container: Container, claim: Claim, pool: DiskPool | None
+    ) -> Claimed | None:
         """Write the claim to the row, and that the creation begins. None when the container does not wait for this
         host any more, and when the database does not say whether the claim is written: then it is kept until the next
         comparison of the rows, which goes on with the creation or has it forgotten.
 
-        Raises ClaimRefused: whether one more of its group may be here, and which host has a volume, is known for
-        certain only now.
+        Raises ClaimRefused: whether one more of its group may be here, which host has a volume, and how much the disk
+        pool has left, is known for certain only now.
         """
         container.cpuset = cpuset_record(claim.plan, self._tracker.topology)
         container.task_state = TaskState.CREATING
         try:
             step = (context.request_id, "create", event_of("create"))
-            claimed = container.save_claim(self._hostname, step)
+            claimed = container.save_claim(self._hostname, step, None if pool is None else pool.uuid)
         except exceptions.ClaimRefused:
             raise
         except (exceptions.ContainerNotFound, exceptions.Conflict) as exc:

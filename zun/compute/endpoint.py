@@ -7,17 +7,19 @@ from typing import Any, Unpack
 
 import oslo_messaging
 
-from zun.common import exceptions, outages, rpc
+from zun.common import exceptions, outages
 from zun.common.context import RequestContext
+from zun.common.processes import selection
 from zun.compute.archives import Archives
 from zun.compute.auditor import Auditor
+from zun.compute.host_parts import HostParts
 from zun.compute.images import Images
-from zun.compute.lines import Lines
 from zun.compute.operations import PATIENCE
-from zun.compute.parts import Parts
-from zun.compute.size import Size
 from zun.compute.terminals import TerminalDesk
+from zun.compute.work_queues import Kind, Work, WorkQueues
 from zun.container.driver import Console
+from zun.messaging import rpc
+from zun.messaging.compute_api import Size
 from zun.objects import Container
 
 LOG = logging.getLogger(__name__)
@@ -26,27 +28,28 @@ LONG_SECONDS = 10  # of a stop: what runtimes, and clients, wait by default
 
 
 class ComputeEndpoint:
-    """Casts return at once and are done in ``lines``; calls block for the answer."""
+    """Casts return at once and are done in ``queues``; calls block for the answer."""
 
-    target = oslo_messaging.Target(version="1.3")
+    target = oslo_messaging.Target(version="1.4")
 
     def __init__(
         self,
-        parts: Parts,
+        parts: HostParts,
+        queues: WorkQueues,
+        *,
         console: Console,
+        execute_timeout: float,
         auditor: Auditor,
         terminals: TerminalDesk,
-        lines: Lines,
-        execute_timeout: float,
         images: Images,
         archives: Archives,
     ) -> None:
         self._parts = parts
+        self._queues = queues
         self._console = console
+        self._execute_timeout = execute_timeout
         self._auditor = auditor
         self._terminals = terminals
-        self._lines = lines
-        self._execute_timeout = execute_timeout
         self._images = images
         self._archives = archives
 
@@ -76,15 +79,11 @@ class ComputeEndpoint:
 
     @rpc.quick
     def stop(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
-        self._submit(
-            self._parts.lifecycle.stop, context, container, timeout, waits=_is_long(timeout), lingers=True
-        )
+        self._submit(self._parts.lifecycle.stop, context, container, timeout, kind=_kind_of(timeout), stops=True)
 
     @rpc.quick
     def reboot(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
-        self._submit(
-            self._parts.lifecycle.reboot, context, container, timeout, waits=_is_long(timeout), lingers=True
-        )
+        self._submit(self._parts.lifecycle.reboot, context, container, timeout, kind=_kind_of(timeout), stops=True)
 
     @rpc.quick
     def rebuild(self, context: RequestContext, *, container: Container) -> None:
@@ -134,7 +133,11 @@ class ComputeEndpoint:
 
     @rpc.expected
     def top(self, context: RequestContext, *, container: Container, ps_args: str | None) -> dict[str, Any]:
-        return self._console.top(container, ps_args)
+        try:
+            wanted = selection(ps_args)
+        except ValueError as exc:  # an API that knows other forms asks
+            raise exceptions.InvalidValue(f"ps_args: {exc}") from exc
+        return wanted.of(self._console.top(container))
 
     @rpc.expected
     def stats(self, context: RequestContext, *, container: Container) -> dict[str, Any]:
@@ -200,6 +203,10 @@ class ComputeEndpoint:
         self._submit(self._images.delete, context, image)
 
     @rpc.quick
+    def remove_volumes(self, context: RequestContext) -> None:
+        self._submit(self._parts.named_volumes.remove, context, "named volumes")
+
+    @rpc.quick
     def commit(self, context: RequestContext, *, container: Container, image: str) -> None:
         self._submit(self._parts.lifecycle.commit, context, container, image, also=image)
 
@@ -213,15 +220,15 @@ class ComputeEndpoint:
         context: RequestContext,
         target: Container | str,
         *args: Any,
-        beside: Callable[..., bool] | None = None,
+        kind: Kind = Kind.OPERATION,
         also: str | None = None,
-        waits: bool = False,
-        lingers: bool = False,
+        stops: bool = False,
+        beside: Callable[..., bool] | None = None,
         **kwargs: Any,
     ) -> None:
-        """``target`` is what ``work`` is about: a container, or the uuid of something else. The rest as of Lines.
+        """Queue ``work`` on ``target``: a container, or the uuid of something else. See Work for the options.
 
-        ``beside`` gets what ``work`` does. When it breaks down, that is done in its turn.
+        ``beside`` gets the arguments of ``work``. If ``beside`` breaks down, ``work`` has its turn.
         """
         uuid = target if isinstance(target, str) else target.uuid
 
@@ -236,16 +243,10 @@ class ComputeEndpoint:
                 LOG.exception("%s: %s failed", uuid, what.__name__)
                 return None
 
-        self._lines.put(
-            uuid,
-            lambda: run(work),
-            also=also,
-            waits=waits,
-            lingers=lingers,
-            beside=None if beside is None else lambda: bool(run(beside)),
-        )
+        shortcut = None if beside is None else lambda: bool(run(beside))
+        self._queues.put(uuid, Work(lambda: run(work), kind, also=also, stops=stops, beside=shortcut))
 
 
-def _is_long(timeout: int | None) -> bool:
-    """Whether a stop may wait for longer than one that nobody said anything of."""
-    return (timeout or 0) > LONG_SECONDS
+def _kind_of(timeout: int | None) -> Kind:
+    """Return the kind of a stop that waits for ``timeout`` seconds."""
+    return Kind.LONG_STOP if (timeout or 0) > LONG_SECONDS else Kind.OPERATION

@@ -1,25 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the containers of this host hold, as others are to know it once the rows say so."""
+"""Tell schedulers and the shared pool when containers take resources or give them back."""
+
+from contextlib import AbstractContextManager
 
 from zun.common.context import RequestContext
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.record import logged
 from zun.compute.shared_pool import SharedPool
+from zun.messaging.scheduler_api import SchedulerAPI
 from zun.objects import Container
-from zun.scheduler.rpcapi import SchedulerAPI
+from zun.placement.reporter import Ledger
+from zun.topology import Plan
 
 
 class Holdings:
     def __init__(
-        self, hostname: str, tracker: ComputeNodeTracker, pool: SharedPool, scheduler_api: SchedulerAPI
+        self,
+        hostname: str,
+        tracker: ComputeNodeTracker,
+        pool: SharedPool,
+        scheduler_api: SchedulerAPI,
+        ledger: Ledger,
     ) -> None:
         self._hostname = hostname
         self._tracker = tracker
         self._pool = pool
         self._scheduler_api = scheduler_api
+        self._ledger = ledger
+
+    def claiming(self, container: Container, plan: Plan) -> AbstractContextManager[None]:
+        """For the block that commits ``plan`` to the row. Raises ClaimRefused where Placement is asked and refuses."""
+        return self._ledger.claiming(container, plan)
 
     def tell(self, context: RequestContext, container: Container, generation: int) -> None:
-        """Tell the schedulers what the container holds; its row says so since ``generation`` of the host."""
+        """Tell others what the container holds; its row says so since ``generation`` of the host."""
+        self._ledger.note(container.uuid)
         members = ("cpuset", "cpu", "memory", "disk", "volume_disk", "group_uuid", "image")
         held = {name: container[name] for name in members}
         self._scheduler_api.host_changed(
@@ -38,6 +53,7 @@ class Holdings:
         In this order: its row says so already, so a claim may come any moment, and the pool may wait for the runtime.
         """
         self._tracker.release(uuid)
+        self._ledger.note(uuid)
         self._pool.leave(uuid)
         if generation is not None:
             self._scheduler_api.host_changed(

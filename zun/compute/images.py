@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images on this host: which name an image has where it comes from, who may have it, and what is asked of it."""
+"""Images on this host: their names and sources, the projects that may use them, and requests about them."""
 
 import contextlib
 import datetime
@@ -20,33 +20,33 @@ from zun.common.states import ImageStatus
 from zun.container import driver
 from zun.container.driver import ImageFacts, RegistryAuth
 from zun.objects import Container, Image, Registry
-from zun.objects.image import COMMITTED, image_found
+from zun.objects.image import COMMITTED, REBUILD, image_found
 
 LOG = logging.getLogger(__name__)
 
-PROGRESS_SECONDS = 2.0  # between two writes of how far a pull is
-GRANT_SECONDS = 24 * 3600  # for a pull; a grant is kept as long without its image
+PROGRESS_SECONDS = 2.0  # between two writes of the progress of a pull
+GRANT_SECONDS = 24 * 3600  # a grant without its image is kept this long, because a pull may still be running
 
-#: Policies that pull what the host has not. The contract reads an unset policy as "always". Here it is "ifnotpresent":
-#: a pull costs a network timeout on a cloud without a registry, at every one of many runs of one image, and an image
-#: built on the host could never run. Any policy but these does not pull: clients store odd spellings (``Always``) and
-#: expect that.
+#: Policies that pull a missing image. An unset policy means "ifnotpresent". Upstream Zun then pulls every time: on a
+#: cloud without a registry every run of an image would wait for a network timeout, and an image built on the host could
+#: never run. Every other policy, ``never`` for example, pulls nothing.
 _PULLING = (None, "", "ifnotpresent", "always")
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A registry and, where it wants them, credentials for it."""
+    """The domain of a registry, and the credentials if it needs any."""
 
     domain: str
     auth: RegistryAuth | None = None
 
 
 def source(image: str, own: Account | None, default: Account | None) -> tuple[str, RegistryAuth | None]:
-    """The whole name of ``image`` and the credentials to pull it with.
+    """Return the full name of ``image``, and the credentials to pull it with.
 
-    A name without a registry is looked for at the container's ``own``, else at the operator's ``default`` one.
-    Credentials go to the registry they are for and to no other. What is no name (an image id) stays as it is.
+    A name without a registry gets the domain of the container's ``own`` registry, else of the operator's ``default``
+    registry: ``team/app`` becomes ``registry.example/team/app``. Credentials go only to their own registry. Invalid
+    names and image ids are returned unchanged.
     """
     try:
         reference = Reference.parse(image)
@@ -59,7 +59,7 @@ def source(image: str, own: Account | None, default: Account | None) -> tuple[st
 
 
 def refused(image: str) -> bool:
-    """Whether ``image`` is how hosts themselves call what was made of somebody's container."""
+    """Return whether ``image`` is an internal name of a committed image. Users must not ask for such a name."""
     with contextlib.suppress(ValueError):
         return Reference.parse(image).path.rpartition("/")[2] == LOCAL
     return False
@@ -67,9 +67,9 @@ def refused(image: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An image's whole name at the runtime, the credentials to pull it with, and when that is to be done.
+    """The full name of an image at the runtime, the credentials to pull it with, and the pull policy.
 
-    ``own``: the credentials are those of the project.
+    ``own`` is True if the credentials belong to the project.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Source:
 
 
 class Accounts:
-    """The accounts that this host pulls with."""
+    """The registry accounts with which this host pulls images."""
 
     def __init__(self, cipher: Cipher, default: Account | None) -> None:
         self._cipher = cipher
@@ -96,30 +96,46 @@ class Accounts:
         return cls(Cipher(secrets.keys(conf)), default)
 
     def source(self, context: RequestContext, container: Container) -> Source:
-        """Where to get the image of ``container``. Raises RegistryNotFound, ImageNotFound, Conflict."""
-        made = container.request.get(COMMITTED)
+        """Return the source of the container's image. Raise RegistryNotFound, ImageNotFound or Conflict."""
+        rebuild = container.request.get(REBUILD)
+        image = container.image if rebuild is None else rebuild["image"]
+        made = (container.request if rebuild is None else rebuild).get(COMMITTED)
         if made is not None:
             return Source(Image.get_by_uuid(context, made).local_name, None, "never")
-        if refused(container.image):
+        if refused(image):
             raise exceptions.ImageNotFound(
-                f"{container.image}: images made of containers are asked for by the name or uuid that they were given."
+                f"{image}: images made of containers are asked for by the name or uuid that they were given."
             )
         own = None
         if container.registry_id is not None:
             registry = Registry.get_by_uuid(context, container.registry_id)
             auth = None
             if registry.username is not None:
-                password = "" if registry.password is None else self._cipher.decrypt(registry.password)
+                password = "" if registry.password is None else self._cipher.decrypt(registry.password, registry.owner)
                 auth = RegistryAuth(registry.username, password)
             own = Account(registry.domain, auth)
-        name, auth = source(container.image, own, self.default)
+        name, auth = source(image, own, self.default)
         mine = own is not None and auth is not None and auth is own.auth
         return Source(name, auth, container.image_pull_policy, own=mine)
 
 
+def made_of(container: Container) -> None:
+    """Set the image of ``container`` to the image of its rebuild, after the runtime has made the new container."""
+    request = dict(container.request)
+    rebuild = request.pop(REBUILD, None)
+    if rebuild is None:
+        return
+    request.pop(COMMITTED, None)
+    if COMMITTED in rebuild:
+        request[COMMITTED] = rebuild[COMMITTED]
+    container.image, container.image_driver, container.request = rebuild["image"], rebuild["image_driver"], request
+
+
 class ImageStore:
-    """The images of one host, as projects may use them: what was pulled with credentials of a project only those that
-    have shown the registry such as get it. What came in any other way is for all.
+    """The images of one host, and the projects that may use each.
+
+    An image pulled with a project's credentials is closed: only projects whose credentials the registry accepted for
+    this image may use it. Every other image is open to all projects.
     """
 
     def __init__(self, hostname: str, runtime: driver.Images) -> None:
@@ -129,10 +145,10 @@ class ImageStore:
     def ensure(
         self, context: RequestContext, project_id: str, source: Source, progress: Callable[[str], None] | None = None
     ) -> ImageFacts:
-        """Make the image present for the project and tell about it; ImageNotFound when that is impossible.
+        """Make the image available to the project and return its facts. Raise ImageNotFound if this is impossible.
 
-        The policy ``never`` uses what is here, ``ifnotpresent`` and None pull only what is missing, ``always`` pulls
-        every time and fails if that fails.
+        The policy ``never`` uses only images on the host. ``ifnotpresent`` and None pull only a missing image.
+        ``always`` pulls every time and fails if the pull fails.
         """
         found = None if source.policy == "always" else self._runtime.find_image(source.name)
         closed = found is not None and not self.open_to(context, project_id, source.name, found.digests)
@@ -157,11 +173,11 @@ class ImageStore:
         progress: Callable[[str], None] | None,
         project_id: str | None = None,
     ) -> ImageFacts:
-        """See that the registry gives the image for ``auth``, bring it if it is not here, and let the project use it,
-        or all if there is none.
+        """Check that the registry accepts ``auth`` for the image, pull a missing image, and let the project use it.
 
-        A pull does not show that: a digest whose manifest it has had before, Docker takes without asking anybody. The
-        grant is there before the image is, so nobody else finds that without one.
+        Without ``project_id``, every project may use the image. A pull alone would be no check: Docker accepts a digest
+        with a known manifest without asking the registry. The grant is written before the pull, so that no other
+        project ever finds the image open.
         """
         digest = self._runtime.image_digest(name, auth)
         reference = Reference.parse(name)
@@ -178,7 +194,7 @@ class ImageStore:
         return facts
 
     def sweep(self, context: RequestContext) -> None:
-        """Forget who may use images that the host has not."""
+        """Remove the old grants of images that are no longer on the host."""
         before = timeutils.utcnow() - datetime.timedelta(seconds=GRANT_SECONDS)
         if old := Image.granted_before(context, self._hostname, before):
             here = {_canonical(each) for each in self._runtime.image_digests()}
@@ -186,8 +202,10 @@ class ImageStore:
                 Image.end_grants(context, self._hostname, gone, before)
 
     def open_to(self, context: RequestContext, project_id: str, name: str, digests: Iterable[str]) -> bool:
-        """Whether the project may use what the host has under ``name``. What another registry calls the same does not
-        count: somebody may have a copy there, behind a password, of what everybody uses.
+        """Return whether the project may use the host's image ``name``.
+
+        Only grants of the registry and path in ``name`` count. Other projects may hold grants of a private copy of the
+        image in another registry.
         """
         here = origin(name)
         names = [each for each in map(_canonical, digests) if here is None or each.startswith(f"{here}@")]
@@ -199,7 +217,10 @@ _CLOSED = "was brought to the host with credentials of a project that this one h
 
 
 def origin(name: str) -> str | None:
-    """Where an image of this name comes from, spelled as Docker understands it; None for what is no name."""
+    """Return the registry and path of an image name, as Docker spells them, or None for an invalid name.
+
+    ``nginx:1.25`` gives ``docker.io/library/nginx``.
+    """
     try:
         return Reference.parse(name).origin
     except ValueError:
@@ -207,13 +228,13 @@ def origin(name: str) -> str | None:
 
 
 def _canonical(digested: str) -> str:
-    """ORIGIN@DIGEST of what the runtime calls NAME@DIGEST."""
+    """Return ``docker.io/library/nginx@sha256:...`` for the runtime's name ``nginx@sha256:...``."""
     name, _, digest = digested.rpartition("@")
     return f"{origin(name)}@{digest}"
 
 
 def seen_now_and_then(shown: Container | Image) -> Callable[[str], None]:
-    """Takes how far a pull is to where users look, not more often than they do."""
+    """Return a function that writes the progress of a pull to the row, at most once in ``PROGRESS_SECONDS``."""
     written = -PROGRESS_SECONDS
 
     def tell(text: str) -> None:
@@ -221,7 +242,7 @@ def seen_now_and_then(shown: Container | Image) -> Callable[[str], None]:
         if time.monotonic() - written >= PROGRESS_SECONDS:
             written = time.monotonic()
             shown.status_detail = text[:255]
-            # It was deleted: whoever else waits for the same image goes on waiting.
+            # If the row was deleted, the pull goes on: other containers may wait for the same image.
             with contextlib.suppress(exceptions.ContainerNotFound, exceptions.ImageNotFound):
                 shown.save()
 
@@ -229,7 +250,7 @@ def seen_now_and_then(shown: Container | Image) -> Callable[[str], None]:
 
 
 class Images:
-    """What is asked of the images of one host as such."""
+    """Pulls, deletes and finds images on one host."""
 
     def __init__(self, runtime: driver.Images, accounts: Accounts, store: ImageStore) -> None:
         self._runtime = runtime
@@ -237,14 +258,14 @@ class Images:
         self._store = store
 
     def pull(self, context: RequestContext, uuid: str) -> None:
-        """Bring the image; its row says how far that is, and in the end that it is there or why it is not."""
+        """Pull the image. Its row shows the progress, and finally the success or the reason of the failure."""
         try:
             self._pull(context, Image.get_by_uuid(context, uuid))
         except exceptions.ImageNotFound:
             LOG.info("Image %s was deleted before its pull ended", uuid)
 
     def _pull(self, context: RequestContext, image: Image) -> None:
-        """Raises ImageNotFound when its row is gone."""
+        """Pull the image. Raise ImageNotFound if its row was deleted."""
         name, auth = source(join(image.repo, image.tag), None, self._accounts.default)
         try:
             facts = self._store.bring(context, name, auth, seen_now_and_then(image))
@@ -258,7 +279,7 @@ class Images:
         LOG.info("Image %s (%s) is here", image.uuid, name)
 
     def delete(self, context: RequestContext, uuid: str) -> None:
-        """Remove the image, and its row once it is gone. One that a container uses stays, and its row says why."""
+        """Remove the image and then its row. If a container uses the image, keep both and write why to the row."""
         try:
             image = Image.get_by_uuid(context, uuid)
         except exceptions.ImageNotFound:
@@ -278,9 +299,10 @@ class Images:
         LOG.info("Image %s (%s) is removed", uuid, name)
 
     def search(self, context: RequestContext, name: str, *, exact: bool) -> list[Mapping[str, Any]]:
-        """What this host has for the project, and the registries know, under ``name``; ``exact``: under just this one.
+        """Return the images on this host that the project may use, and registry images, that match ``name``.
 
-        Unavailable when the registries cannot be asked and the host has nothing.
+        If ``exact``, return only images with exactly this name. Raise Unavailable if the registries do not answer and
+        the host has no match.
         """
         term, _, tag = name.partition(":") if "/" not in name.rpartition(":")[2] else (name, "", "")
         here = [

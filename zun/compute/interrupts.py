@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interrupts of devices, by CPU: what the kernel counted, and where each may arrive.
+"""Read device interrupts: the kernel's counts by CPU, and the CPUs where each interrupt may arrive.
 
 Sources: proc(5) (``/proc/interrupts``), Documentation/core-api/irq/irq-affinity.rst.
 """
@@ -13,19 +13,22 @@ from zun.topology import CpuSet
 
 @dataclass(frozen=True, slots=True)
 class Interrupts:
-    """``counted``: CPU -> interrupts of devices since the machine started. ``allowed``: number -> CPUs it may go to."""
+    """The device interrupts of the machine since it started.
+
+    ``counted`` maps each CPU to its count, ``allowed`` each interrupt number to the CPUs where it may arrive.
+    """
 
     counted: Mapping[int, int]
     allowed: Mapping[int, CpuSet]
 
     def on(self, cpus: CpuSet) -> tuple[int, CpuSet]:
-        """How many came to ``cpus``, and the numbers of those that may."""
+        """Return the count of interrupts on ``cpus``, and the numbers of the interrupts that may arrive there."""
         count = sum(self.counted.get(cpu, 0) for cpu in cpus)
         return count, CpuSet(number for number, allowed in self.allowed.items() if allowed & cpus)
 
 
 def interrupts(root: str | Path = "/") -> Interrupts:
-    """What the files under ``root`` tell; nothing where they cannot be read."""
+    """Read the files under ``root``. The result is empty if they cannot be read."""
     try:
         text = Path(root, "proc/interrupts").read_text()
     except OSError:
@@ -35,9 +38,10 @@ def interrupts(root: str | Path = "/") -> Interrupts:
 
 
 def count(text: str) -> dict[int, int]:
-    """Interrupts by CPU of a ``/proc/interrupts``.
+    """Return the device interrupts by CPU from the text of ``/proc/interrupts``.
 
-    Only lines that begin with a number are devices': the others (timer, function calls, ...) are the CPU's own.
+    Only lines that begin with a number belong to devices: ``24:  7  0  PCI-MSI eth0`` counts 7 on the first CPU. Lines
+    like ``LOC:`` (timer) belong to the CPU itself.
     """
     heading, *lines = text.splitlines() or [""]
     cpus = [int(word[3:]) for word in heading.split() if word.startswith("CPU") and word[3:].isdecimal()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this host has: the machine as discovered, the operator's settings, the runtime's facts."""
+"""Build the inventory of this host from the discovered machine, the options and the runtime's facts."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -8,11 +8,11 @@ from typing import Any
 
 from oslo_config import cfg
 
-from zun.common import exceptions
+from zun.common import exceptions, traits
 from zun.container.driver import HostFacts
 from zun.objects import Container
 from zun.objects.placement import CPU_RATIO_KEY, RAM_RATIO_KEY, held_plan
-from zun.topology import CpuSet, HostTopology
+from zun.topology import CpuSet, HostTopology, device_spec
 from zun.topology.cpuset import NO_CPUS, union
 
 
@@ -20,22 +20,25 @@ from zun.topology.cpuset import NO_CPUS, union
 class Inventory:
     topology: HostTopology
     columns: dict[str, Any]
-    """Columns of the compute node besides its name and topology."""
+    """Columns of the compute node's row besides its name and topology, for example ``mem_total``."""
 
 
 def inventory(
     conf: cfg.ConfigOpts, discovered: HostTopology, facts: HostFacts, others: CpuSet = NO_CPUS
 ) -> Inventory:
-    """``others`` are CPUs that somebody else here has for himself.
+    """Return the inventory. ``others`` are CPUs that other services on this machine hold as their own.
 
-    Raises Misconfigured, naming the option, for ratios and CPU sets that can be right on no machine. A set of which
-    this machine has no CPU now leaves a note: CPUs go offline, and the agent has to start all the same.
+    Raise Misconfigured, with the name of the option, for a ratio, CPU set or trait that is invalid on every machine. If
+    no CPU of a set is online, add a note to the topology instead: CPUs go offline, and the agent must still start.
     """
     compute = conf.compute
     sets = {name: _cpus(name, compute[name]) for name in ("cpu_dedicated_set", "cpu_shared_set", "reserved_host_cpus")}
     _check(sets)
     ratios = {name: _ratio(name, compute[name]) for name in (CPU_RATIO_KEY, RAM_RATIO_KEY, "disk_allocation_ratio")}
-    topology = replace(discovered, notes=(*discovered.notes, *_absent(discovered, sets))).configured(
+    selected = device_spec.given(discovered.devices, _device_specs(conf.devices.device_spec))
+    offered, doubles = device_spec.without_doubles(selected)
+    notes = (*discovered.notes, *doubles, *_absent(discovered, sets))
+    topology = replace(discovered, devices=offered, notes=notes).configured(
         reserved_cpus=sets["reserved_host_cpus"] or NO_CPUS,
         dedicated_set=sets["cpu_dedicated_set"],
         shared_set=sets["cpu_shared_set"],
@@ -58,20 +61,34 @@ def inventory(
         "os_type": facts.os_type,
         "os": facts.os,
         "kernel_version": facts.kernel_version,
+        "traits": sorted(_traits(discovered, facts) | _own_traits(compute.traits)),
     }
     return Inventory(topology, columns)
 
 
 def held_alone(containers: Sequence[Container], there: Collection[str]) -> CpuSet:
-    """The CPUs that those of ``containers`` have for themselves of which the runtime has anything: uuids ``there``."""
+    """Return the CPUs of the dedicated ``containers`` that exist at the runtime. ``there`` are the uuids it knows."""
     holders = {each.capsule_uuid or each.uuid for each in containers if each.uuid in there}
     plans = [plan for each in containers if each.uuid in holders and (plan := held_plan(each)) is not None]
     return union(plan.cpus | plan.withheld for plan in plans if plan.dedicated)
 
 
 def own_zone(conf: cfg.ConfigOpts) -> str:
-    """The zone that this host reports. One of its aggregates may name another: see ``zun.common.zones``."""
+    """Return the zone that this host reports. An aggregate may set another zone; see ``zun.common.zones``."""
     return str(conf.compute.availability_zone or conf.default_availability_zone)
+
+
+def _traits(discovered: HostTopology, facts: HostFacts) -> frozenset[str]:
+    """Return the traits of the machine's CPUs."""
+    threads = any(len(core) > 1 for cell in discovered.cells for core in cell.siblings)
+    return traits.cpu_traits(facts.cpu_flags) | ({traits.HYPERTHREADING} if threads else set())
+
+
+def _own_traits(names: Sequence[str]) -> frozenset[str]:
+    for name in names:
+        if wrong := traits.problem(name):
+            raise exceptions.Misconfigured(f"[compute] traits: {wrong}")
+    return frozenset(names)
 
 
 def _cpus(name: str, text: str) -> CpuSet | None:
@@ -84,15 +101,25 @@ def _cpus(name: str, text: str) -> CpuSet | None:
 
 
 def _ratio(name: str, ratio: float) -> float:
-    if math.isnan(ratio):  # the options' own limits let it pass
-        raise exceptions.Misconfigured(f"[compute] {name} = {ratio}: it is no number to multiply a host by")
+    if math.isnan(ratio):  # passes the minimum and maximum of the option
+        raise exceptions.Misconfigured(f"[compute] {name} must be a number, got {ratio}")
     return ratio
+
+
+def _device_specs(texts: Sequence[str]) -> list[device_spec.DeviceSpec]:
+    specs = []
+    for text in texts:
+        try:
+            specs.append(device_spec.parse(text))
+        except ValueError as exc:
+            raise exceptions.Misconfigured(f"[devices] device_spec = {text}: {exc}") from exc
+    return specs
 
 
 def _check(sets: Mapping[str, CpuSet | None]) -> None:
     for name, cpus in sets.items():
         if cpus is not None and not cpus:
-            raise exceptions.Misconfigured(f"[compute] {name} names no CPU that it does not exclude")
+            raise exceptions.Misconfigured(f"[compute] {name} must name at least one CPU that it does not exclude")
     both = (sets["cpu_dedicated_set"] or NO_CPUS) & (sets["cpu_shared_set"] or NO_CPUS)
     if both:
         raise exceptions.Misconfigured(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be done with a container that is there, and what it leaves behind when it fails.
+"""Actions on an existing container: start, stop, reboot, rebuild, pause, kill, commit, delete.
 
-Each may run twice for one container: after a crash, or because a message came twice.
+Each action may run twice for one container: after a crash, or because a message came twice.
 """
 
 import contextlib
@@ -10,18 +10,19 @@ from collections.abc import Callable
 
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
-from zun.common.kinds import Kind
-from zun.common.notifications import Notifier
-from zun.common.states import Status, TaskState
+from zun.common.naming import named
+from zun.common.states import Kind, Status, TaskState
 from zun.compute.holdings import Holdings
 from zun.compute.networks import Networks, networks_of
 from zun.compute.operations import TOO_LATE, Operations
-from zun.compute.reconcile import take_over
+from zun.compute.reconcile_rules import take_over
 from zun.compute.record import logged, recorded
 from zun.compute.runtime_objects import RuntimeObjects
 from zun.compute.shared_pool import SharedPool
 from zun.container.driver import ContainerDriver
+from zun.messaging.notifications import Notifier
 from zun.objects import Container, Image
+from zun.objects.image import REBUILD
 from zun.objects.placement import held_plan
 from zun.topology import Plan
 
@@ -64,22 +65,26 @@ class Lifecycle:
                 current.status, current.status_reason = Status.ERROR, str(exc)
 
     def _ready(self, context: RequestContext, container: Container) -> Plan:
-        """Where it may run now. Raises Conflict for one that holds nothing."""
+        """Prepare CPUs and networks for a start, and return the plan. Raises Conflict without a claim."""
         plan = held_plan(container)
         if plan is None:
             raise exceptions.Conflict(
-                f"Container {container.uuid} holds no resources, since its creation failed. Create it anew."
+                f"Container {named(container)} holds no resources, since its creation failed. Create it anew."
             )
         self._pool.ready(container, plan)
         self._objects.align(container, plan)
         if networks_of(container):  # somebody may have removed what nothing was running in
             self._networks.settle(context, container)
+        elif container.capsule_uuid is None:
+            self._networks.rejoin(container)
         return plan
 
     def rebuild(self, context: RequestContext, container: Container) -> None:
-        """Make its object anew, of the image that the row names now, and start it if ``request['run']`` says so.
+        """Make its object anew, of the image in ``request['rebuild']`` or the row's own, and start it if
+        ``request['run']`` says so.
 
-        It keeps what it holds. One that cannot be made or started is in Error with the reason.
+        It keeps what it holds. One that cannot be made or started is in Error with the reason. If it cannot be made,
+        its row goes on naming the image that it was made of before.
         """
         uuid = container.uuid
         with self._operations.action(context, uuid, "rebuild", TaskState.REBUILDING) as current:
@@ -91,7 +96,9 @@ class Lifecycle:
                         return
                     plan = held_plan(current)
                     if plan is None:
-                        raise exceptions.Conflict(f"Container {uuid} holds no resources. Delete it, create it anew.")
+                        raise exceptions.Conflict(
+                            f"Container {named(current)} holds no resources. Delete it, create it anew."
+                        )
                     self._objects.make(context, current, plan, instead=True)
                     current.status, current.status_reason = Status.CREATED, None
                     current.started_at = current.finished_at = current.exit_code = None
@@ -103,7 +110,9 @@ class Lifecycle:
             except exceptions.ZunError as exc:
                 LOG.warning("Container %s could not be rebuilt: %s", uuid, exc)
                 if current is not None:
-                    current.status, current.status_reason, current.status_detail = Status.ERROR, str(exc), None
+                    current.status, current.status_detail = Status.ERROR, None
+                    current.status_reason = f"rebuild failed: {exc}"
+                    current.request = {name: value for name, value in current.request.items() if name != REBUILD}
 
     def stop(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
         self._simple(context, container, "stop", TaskState.STOPPING, lambda c: self._driver.stop(c, timeout))
@@ -129,7 +138,7 @@ class Lifecycle:
         self._simple(context, container, "kill", TaskState.KILLING, lambda c: self._driver.kill(c, signal))
 
     def kill_beside(self, context: RequestContext, container: Container, signal: str | None = None) -> bool:
-        """``kill`` while a stop has the container, which writes what becomes of that. Returns that this was all."""
+        """Send the signal while a stop is under way, which writes the result. Returns True: nothing is left to do."""
         with recorded(context, container.uuid, "kill") as step:
             try:
                 current = Container.get_by_uuid(context, container.uuid)
@@ -266,12 +275,12 @@ class Lifecycle:
         return False
 
     def _abandon(self, context: RequestContext, container: Container, networks: set[str]) -> None:
-        """Nobody but this host sees it any more."""
+        """Hide the container from everybody but this host, which keeps its row as a leftover."""
         self._holdings.tell(context, container, container.abandon())
         self._gone(context, container, networks)
 
     def _gone(self, context: RequestContext, container: Container, networks: set[str]) -> None:
-        """Nobody sees it any more."""
+        """Clean up its networks and tell that the container is deleted."""
         self._networks.left(context, networks)
         container.status = Status.DELETED
         self._notifier.status_changed(context, container)

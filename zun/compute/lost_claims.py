@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims that rows have lost, to a hand in the database or an import: told from what the runtime has. No I/O."""
+"""Recover claims that rows have lost, to an edit or an import, from the runtime's state. No I/O."""
 
 from dataclasses import replace
 
 from zun.common.states import Status
-from zun.compute.resize import resized
+from zun.compute.resize_rules import resized
 from zun.container.driver import RuntimeState
 from zun.objects import Container
 from zun.objects.placement import held_plan, placement_request
-from zun.topology import CellShare, CPUPolicy, CpuSet, HostTopology, Plan, Refusal, Usage
+from zun.topology import CellShare, CPUPolicy, CpuSet, HostTopology, Plan, Refusal, Usage, amounts
 from zun.topology.cpuset import NO_CPUS, union
 
 
 def is_lost(container: Container, state: RuntimeState | None) -> bool:
-    """Whether the container holds something, as ``state`` of the runtime shows, and its row does not say what.
+    """Return whether the runtime's ``state`` shows resources that the container's row does not have.
 
-    One that was given up, and that the runtime made too late all the same, holds nothing: it was never started.
+    A container whose create was given up may still appear at the runtime later. It holds nothing, because it was never
+    started.
     """
     if state is None or container.capsule_uuid is not None or held_plan(container) is not None:
         return False
@@ -23,22 +24,25 @@ def is_lost(container: Container, state: RuntimeState | None) -> bool:
 
 
 def seen(topology: HostTopology, container: Container, state: RuntimeState) -> Plan:
-    """What the container holds as far as the runtime tells: its own CPUs; its memory, or demand, in equal parts."""
+    """Return the claim that the runtime shows: its CPUs and devices, and memory and CPU demand in equal parts per node.
+    """
     cpus, mems = CpuSet(state.cpuset_cpus), CpuSet(state.cpuset_mems)
     parts = {cell.id: cell.cpus & cpus for cell in topology.cells if cell.cpus & cpus}
     nodes = sorted({*parts, *mems}) or [0]
-    if away := cpus - union(parts.values()):  # offline now, and its own once they are back
+    if away := cpus - union(parts.values()):  # offline CPUs, which belong to the container once they are online again
         parts[nodes[0]] = parts.get(nodes[0], NO_CPUS) | away
     memory, demand = -(-container.memory // len(nodes)), container.cpu / len(nodes)
     if container.cpu_policy == CPUPolicy.DEDICATED:
         shares = {node: CellShare(parts.get(node, NO_CPUS), memory) for node in nodes}
     else:
         shares = {node: CellShare(NO_CPUS, memory, shared=demand) for node in nodes}
-    return Plan(shares, str(container.cpu_policy), mems=mems)
+    cells = {device.address: device.cell for device in topology.devices}
+    devices = tuple(replace(each, cell=cells.get(each.address)) for each in state.devices)
+    return Plan(shares, str(container.cpu_policy), mems=mems, devices=devices)
 
 
 def recovered(topology: HostTopology, others: Usage, container: Container, state: RuntimeState) -> Plan | str:
-    """The plan that the container must have had: what it asked for, where the runtime has it. Else why there is none.
+    """Return the plan that the container must have had, from its request and the runtime, or an error text.
 
     ``others`` is the host's usage without the container.
     """
@@ -48,10 +52,10 @@ def recovered(topology: HostTopology, others: Usage, container: Container, state
     except (AttributeError, TypeError, ValueError) as exc:
         return f"what it asked for cannot be read ({exc})"
     if request.dedicated and request.cpus != len(old.cpus):
-        return f"it asked for {request.cpus} CPUs"
+        return f"it asked for {amounts.text(request.cpus)} CPUs"
     if twice := others.held_cpus & old.cpus:
         return f"CPUs {twice} belong to others as well"
-    # How much it has of each node is not seen: that is planned anew, and needs room like anything new.
+    # The runtime does not show the memory on each node. Plan the memory again; the plan needs free room on the host.
     placed = replace(old, cells={node: CellShare(share.cpus) for node, share in old.cells.items()})
     answer = resized(topology, others, placed, request, old.cpus)
     if isinstance(answer, Refusal):
@@ -65,7 +69,7 @@ def recovered(topology: HostTopology, others: Usage, container: Container, state
 
 
 def told_of(host: str, state: RuntimeState, why_not: str | None) -> tuple[str, str]:
-    """What is wrong with a container's row, and the next step, ``why_not`` being why the row cannot be mended."""
+    """Return the problem with a container's row and the next step. ``why_not`` says why no repair is possible."""
     wrong = (
         f"its row does not say what it holds of host {host}: cpuset is empty or cannot be read. The runtime has it on "
         f"CPUs {state.cpuset_cpus or 'of all'} and memory nodes {state.cpuset_mems or 'of all'}; dedicated ones are "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers join networks and leave them while they are there."""
+"""Attach existing containers to networks and detach them."""
 
 import contextlib
 import logging
@@ -22,13 +22,13 @@ class NetworkAttachments:
         self._operations = operations
 
     def attach(self, context: RequestContext, container: Container, *, port: str) -> None:
-        """Plug the container into the network of its new port. When that fails it has no such port."""
+        """Plug the container into the network of its new port. If this fails, remove the port."""
         with self._change(context, container, "network_attach", TaskState.NETWORK_ATTACHING) as failed:
             if failed is not None:
                 self._withdraw(context, failed, port, leaving=True)
 
     def detach(self, context: RequestContext, container: Container, *, port: str) -> None:
-        """Unplug the container from the networks of its ports that are leaving. When that fails it keeps them."""
+        """Unplug the container from the networks of its leaving ports. If this fails, the ports stay."""
         with self._change(context, container, "network_detach", TaskState.NETWORK_DETACHING) as failed:
             if failed is not None:
                 self._withdraw(context, failed, port, leaving=False)
@@ -37,7 +37,7 @@ class NetworkAttachments:
     def _change(
         self, context: RequestContext, container: Container, action: str, task_state: TaskState
     ) -> Iterator[Container | None]:
-        """Settle the container's networks; when that fails, the container, for the block to take back what was new."""
+        """Settle the container's networks. Yield None, or after a failure the container, for the body to undo."""
         with (
             recorded(context, container.uuid, action) as step,
             self._operations.task(context, container.uuid, task_state) as current,
@@ -56,9 +56,9 @@ class NetworkAttachments:
                 yield None
 
     def settle(self, context: RequestContext, container: Container) -> None:
-        """Bring the networks of the container to what its ports say: an interrupted operation may have stopped between.
+        """Plug the container into the networks of its ports, after an interrupted operation for example.
 
-        A failure is in the log; the next comparison tries again.
+        A failure is logged; the next comparison tries again.
         """
         with (
             logged("settle the networks of", container.uuid),
@@ -68,7 +68,7 @@ class NetworkAttachments:
                 self._networks.settle(context, current)
 
     def _withdraw(self, context: RequestContext, container: Container, port: str, *, leaving: bool) -> None:
-        """Take back what could not be done about ``port``: it goes, or it stays after all."""
+        """Undo a failed change of ``port``: remove the port if ``leaving``, else keep it."""
         for each in NetworkPort.list_by_container(context, container.uuid):
             if each.uuid == port:
                 each.leaving = leaving

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The networks of this host's containers: which of them are here, who is plugged into them, what is published.
+"""The networks of this host's containers: networks on the host, plugged containers and published ports.
 
-The ports in the database say what should be. ``settle`` brings it about and can be repeated at any time.
+The ports in the database are the target state. ``settle`` reaches this state and can be repeated at any time.
 """
 
 import logging
@@ -16,18 +16,18 @@ from oslo_utils import uuidutils
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.common.locks import KeyedLocks
-from zun.common.published import published_ports
+from zun.compute.work_queues import WorkQueues
 from zun.container.driver import Plug
 from zun.network.driver import NetworkDriver
 from zun.objects import Container, NetworkPort
+from zun.objects.container import published_ports
 
 LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Where exposed ports are published: the address and the ports (both ends included) of this host."""
+    """The address and the port range where this host publishes exposed ports. The range includes ``last``."""
 
     address: str
     first: int
@@ -35,36 +35,46 @@ class Published:
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
-        ports = conf.network.published_ports  # the other way round it is a falling range
+        ports = conf.network.published_ports  # the option may also be a falling range: 40000-30000
         return cls(conf.network.published_address, min(ports), max(ports))
 
 
 class Networks:
-    """Threads may share it. An operation on one container is done by one of them at a time, which callers see to."""
+    """The networks of one host. Thread-safe. Callers hold the turn of the container that they pass."""
 
     def __init__(self, hostname: str, driver: NetworkDriver, published: Published) -> None:
         self._hostname = hostname
         self._driver = driver
         self._published = published
-        self._locks = KeyedLocks()  # by network
+        self._queues = WorkQueues({})  # turns by network uuid, and by project id for default networks; no queued work
         self._publishing = threading.Lock()
         self._random = random.Random()
+        self._not_isolated = ""
 
     def prepare(self, context: RequestContext, container: Container, ports: Iterable[NetworkPort]) -> Plug | None:
-        """Make everything be here that the container, which has ``ports``, is about to be created with.
+        """Create the networks of ``ports`` on this host and publish exposed ports, before the container is created.
 
-        Returns its first network, if any.
+        Return the container's first network. Without ports, return the default network of its project, or None if the
+        driver uses a network of the runtime.
         """
         self._publish(context, container)
         plugs = [self._prepare(port) for port in ports]
-        return plugs[0] if plugs else None
+        if plugs:
+            return plugs[0]
+        with self._queues.turn(container.project_id):
+            return self._driver.default(container.project_id)
+
+    def rejoin(self, container: Container) -> None:
+        """Put the container back on its project's default network, before a start, if somebody removed the network."""
+        with self._queues.turn(container.project_id):
+            self._driver.rejoin(container, container.project_id)
 
     def settle(
         self, context: RequestContext, container: Container, ports: Sequence[NetworkPort] | None = None
     ) -> None:
-        """Plug the container into the networks of its ports and no others, and set its ``addresses``, unsaved.
+        """Plug the container into exactly the networks of its ports, and set its ``addresses`` without saving them.
 
-        The ports that were to go are gone then. ``ports`` are its ports where they have just been read.
+        Ports that are leaving are removed. Callers that have just read the container's ports pass them as ``ports``.
         """
         if ports is None:
             ports = NetworkPort.list_by_container(context, container.uuid)
@@ -81,7 +91,7 @@ class Networks:
         self.left(context, {*before, *(port.network_uuid for port in ports)} - networks_of(container))
 
     def unsettled(self, context: RequestContext, containers: Iterable[Container]) -> set[str]:
-        """The uuids of those of ``containers``, all of this host, whose ``addresses`` are not those of their ports."""
+        """Return the uuids of ``containers`` on this host whose ``addresses`` differ from their ports."""
         ports: dict[str, list[NetworkPort]] = {}
         for port in NetworkPort.list_by_host(context, self._hostname):
             ports.setdefault(port.container_uuid, []).append(port)
@@ -91,18 +101,19 @@ class Networks:
             try:
                 if any(port.leaving for port in mine) or (each.addresses or {}) != settled(each, mine):
                     found.add(each.uuid)
-            except exceptions.RowUnreadable as exc:  # the other containers are not to wait
+            except exceptions.RowUnreadable as exc:  # skip only this container
                 LOG.error("Container %s is not compared with its networks: %s", each.uuid, exc)
         return found
 
     def left(self, context: RequestContext, networks: Collection[str]) -> None:
-        """Containers left these networks: take those off this host that nobody here needs any more.
+        """Remove ``networks``, which containers left, from this host, unless another container here needs them.
 
-        What cannot be taken off is logged and tried again by ``sweep``.
+        A failed removal is logged; ``sweep`` tries again.
         """
         for uuid in networks:
-            # A container that comes now has its port already, so that it is seen here, or it brings the network back.
-            with self._locks(uuid):
+            # A new container either has its port in the database already, or its ``prepare`` waits for this turn and
+            # then creates the network again.
+            with self._queues.turn(uuid):
                 if uuid in NetworkPort.networks_of_host(context, self._hostname):
                     continue
                 try:
@@ -111,16 +122,46 @@ class Networks:
                     LOG.info("Network %s stays on this host for now: %s", uuid, exc)
 
     def sweep(self, context: RequestContext) -> None:
-        """Take off this host whatever an earlier run, or a failure, left without containers."""
+        """Remove networks without containers from this host, which an earlier run or a failure left."""
         needed = NetworkPort.networks_of_host(context, self._hostname)
         self.left(context, self._driver.present() - set(needed))
+        self._sweep_defaults(context)
+
+    def _sweep_defaults(self, context: RequestContext) -> None:
+        """Remove default networks from this host if their projects have no containers here."""
+        here = self._driver.defaults()
+        if not here:
+            return
+        for project in here - self._projects(context):
+            # The row of a new container is in the database before its network is made, so ``_projects`` finds it.
+            with self._queues.turn(project):
+                if project in self._projects(context):
+                    continue
+                try:
+                    self._driver.remove_default(project)
+                except exceptions.ZunError as exc:
+                    LOG.info("The default network of project %s stays on this host for now: %s", project, exc)
+
+    def _projects(self, context: RequestContext) -> set[str]:
+        return {each.project_id for each in Container.list_by_host(context, self._hostname)}
+
+    def isolate(self) -> None:
+        """Keep containers away from the host and from denied addresses. Log a failure once, until the error changes."""
+        try:
+            self._driver.isolate()
+        except exceptions.ZunError as exc:
+            if str(exc) != self._not_isolated:
+                LOG.warning("%s", exc)
+            self._not_isolated = str(exc)
+        else:
+            self._not_isolated = ""
 
     def _prepare(self, port: NetworkPort) -> Plug:
-        with self._locks(port.network_uuid):
+        with self._queues.turn(port.network_uuid):
             return self._driver.prepare(port)
 
     def _publish(self, context: RequestContext, container: Container) -> None:
-        """Choose where the container's exposed ports are published, and save it: it stays the same from now on."""
+        """Choose host ports for the container's exposed ports and save them. A chosen host port never changes."""
         exposed = container.exposed_ports or {}
         missing = [port for port, where in exposed.items() if not where.get("host_port")]
         if not missing:
@@ -136,7 +177,7 @@ class Networks:
             container.save()
 
     def _choose(self, protocol: str, taken: set[int]) -> dict[str, Any]:
-        """A port of this host. Not the lowest: who knew the container before would meet another one there soon."""
+        """Return a random free port of this host, so that clients of a former container rarely reach another one."""
         where = self._published
         free = [port for port in range(where.first, where.last + 1) if port not in taken]
         for port in self._random.sample(free, len(free)):
@@ -150,11 +191,11 @@ class Networks:
 
 
 def networks_of(container: Container) -> set[str]:
-    """The uuids of the networks that the container's ``addresses`` name; those of the runtime have other names."""
+    """Return the network uuids in the container's ``addresses``, without networks of the runtime (``bridge``)."""
     return {network for network in container.addresses or {} if uuidutils.is_uuid_like(network)}
 
 
 def settled(container: Container, ports: Sequence[NetworkPort]) -> dict[str, Any]:
-    """The container's ``addresses`` when it is plugged in as ``ports`` say; those of the runtime's networks stay."""
+    """Return the container's ``addresses`` once it is plugged into ``ports``. Networks of the runtime stay."""
     others = {name: items for name, items in (container.addresses or {}).items() if not uuidutils.is_uuid_like(name)}
     return {**others, **{port.network_uuid: port.addresses() for port in ports}}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every operation stands on: the container to itself, its row as it is now, and its row written at the end."""
+"""The frame of every operation: its turn on the container, the current row, and the row saved at the end."""
 
 import contextlib
 import logging
@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
-from zun.common.locks import FOR_EVER, KeyedLocks, StillHeld
-from zun.common.notifications import Notifier
+from zun.common.naming import named
 from zun.common.states import TRANSITIONAL, Status, TaskState
 from zun.compute.holdings import Holdings
-from zun.compute.reconcile import awaits_reboot
+from zun.compute.reconcile_rules import awaits_reboot
+from zun.compute.work_queues import QueueBusy, WorkQueues
+from zun.messaging.notifications import Notifier
 from zun.objects import Container
 
 LOG = logging.getLogger(__name__)
@@ -23,37 +24,36 @@ _ACCEPTED = {"reboot": Status.RESTARTING, "rebuild": Status.REBUILDING}  # set b
 
 
 class Operations:
-    """Operations on the containers of one host, one at a time in each.
+    """Operations on the containers of one host. Each takes its turn in the container's queue."""
 
-    ``locks`` are by the container's uuid.
-    """
-
-    def __init__(self, hostname: str, notifier: Notifier, holdings: Holdings) -> None:
+    def __init__(self, hostname: str, notifier: Notifier, holdings: Holdings, queues: WorkQueues) -> None:
         self._hostname = hostname
         self._notifier = notifier
         self._holdings = holdings
-        self.locks = KeyedLocks()
+        self.queues = queues
 
     @contextlib.contextmanager
     def undisturbed(
-        self, context: RequestContext, uuid: str, patience: float = FOR_EVER
+        self, context: RequestContext, uuid: str, patience: float | None = None
     ) -> Iterator[Container | None]:
-        """The container as its row is now; inside the block no operation works on it. None when it is gone.
+        """Give the container as its row is now, or None if it is gone. The block has the container's turn.
 
         Raises ContainerBusy when an operation works on it for longer than ``patience`` seconds.
         """
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as turn:
             try:
-                held.enter_context(self.locks(uuid, patience))
-            except StillHeld:
-                raise exceptions.ContainerBusy(uuid=uuid, reason=_doing(_found(context, uuid))) from None
+                turn.enter_context(self.queues.turn(uuid, patience))
+            except QueueBusy:
+                found = _found(context, uuid)
+                called = uuid if found is None else named(found)
+                raise exceptions.ContainerBusy(container=called, reason=_doing(found)) from None
             yield _found(context, uuid)
 
     @contextlib.contextmanager
     def action(
         self, context: RequestContext, uuid: str, action: str, task_state: TaskState
     ) -> Iterator[Container | None]:
-        """The container with ``task_state`` set while the block runs, saved and told about at its end.
+        """Give the container with ``task_state`` set. The end of the block saves it and notifies.
 
         None when it is gone, or not in a status for ``action`` any more.
         """
@@ -72,7 +72,7 @@ class Operations:
 
     @contextlib.contextmanager
     def task(self, context: RequestContext, uuid: str, task_state: TaskState) -> Iterator[Container | None]:
-        """The container, in whatever status, with ``task_state`` set while the block runs, and saved at its end.
+        """Give the container in any status with ``task_state`` set. The end of the block saves it.
 
         None when it is gone, or its object is not of this host: then there is nothing to do here.
         """
@@ -100,7 +100,7 @@ class Operations:
                 self.save(context, current)
 
     def save(self, context: RequestContext, container: Container, before: str | None = None) -> None:
-        """Write what changed. What removed itself at the runtime gives back what it held; others hear of what is held.
+        """Save the changes. A container that removed itself gives back its claim; schedulers hear of claims.
 
         Raises StatusChanged when the status is not ``before`` any more: the API has accepted something meanwhile, whose
         message will come.
@@ -125,7 +125,7 @@ def _found(context: RequestContext, uuid: str) -> Container | None:
 
 
 def _doing(container: Container | None) -> str:
-    """What whoever must come again is told of an operation."""
+    """Return the reason of ContainerBusy: the operation that is under way."""
     if container is None or container.task_state is None:  # a commit writes none, and a resize has none
         return "an image is made of it, or it is being resized; try again in a moment"
     return f"its task_state is {container.task_state}; try again when it has none"

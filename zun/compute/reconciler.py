@@ -1,23 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings the rows of this host's containers and what the runtime has together again."""
+"""Bring the rows of this host's containers and the objects at the runtime into agreement."""
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.common.kinds import Kind
-from zun.common.locks import FOR_EVER
-from zun.common.notifications import Notifier
-from zun.common.states import Status
+from zun.common.states import STEADY, Kind, Status
 from zun.compute.capsules import CapsuleMembers
 from zun.compute.creation import Creation
+from zun.compute.device_rules import reason_now
 from zun.compute.operations import Operations
-from zun.compute.reconcile import awaits_reboot, limited_otherwise, take_over
+from zun.compute.reconcile_rules import awaits_reboot, limited_otherwise, take_over
 from zun.compute.record import logged
+from zun.compute.runtime_objects import RuntimeObjects
 from zun.compute.shared_pool import SharedPool
 from zun.container.driver import ContainerDriver, RuntimeState
+from zun.messaging.notifications import Notifier
 from zun.objects import Container, ContainerActionEvent
+from zun.objects.base import naive
 from zun.objects.placement import held_plan
 from zun.topology import CpuSet, Plan
 from zun.volume.volumes import Volumes
@@ -25,10 +27,19 @@ from zun.volume.volumes import Volumes
 LOG = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The result of a look: ``to_rebuild``, or the ``capsule`` with which the container is to be looked at."""
+
+    to_rebuild: bool = False
+    capsule: str | None = None
+
+
 class Reconciler:
     def __init__(
         self,
         hostname: str,
+        *,
         pool: SharedPool,
         driver: ContainerDriver,
         notifier: Notifier,
@@ -36,6 +47,7 @@ class Reconciler:
         operations: Operations,
         members: CapsuleMembers,
         creation: Creation,
+        objects: RuntimeObjects,
     ) -> None:
         self._hostname = hostname
         self._pool = pool
@@ -45,6 +57,7 @@ class Reconciler:
         self._operations = operations
         self._members = members
         self._creation = creation
+        self._objects = objects
 
     def restore(
         self, containers: Sequence[Container], runtime: Mapping[str, RuntimeState], lost: Mapping[str, Plan]
@@ -65,47 +78,68 @@ class Reconciler:
         for container, plan in held:
             state = runtime[container.uuid]
             right = CpuSet(state.cpuset_cpus) == plan.cpus and CpuSet(state.cpuset_mems) == plan.mems
-            right &= not limited_otherwise(container, state)
+            memory = self._pool.ordinary_memory(plan, container.memory)
+            right &= not limited_otherwise(container, state, memory)
             if plan.dedicated and not right:
                 LOG.warning(
                     "Container %s holds CPUs %s and %s MiB and has %s and %s; it gets what it holds",
                     container.uuid,
                     plan.cpus,
-                    container.memory,
+                    memory,
                     state.cpuset_cpus,
                     state.memory,
                 )
                 with logged("move back", container.uuid):
                     self._pool.change(container, plan, cpu=container.cpu, memory=container.memory, back=True)
         for container, plan in held:
+            with logged("limit the huge pages of", container.uuid):
+                self._pool.limit_pages(container, plan, runtime[container.uuid])
+        for container, plan in held:
             if not plan.dedicated:
                 with logged("bring to the shared pool", container.uuid):
                     self._pool.enter(container, plan, CpuSet(runtime[container.uuid].cpuset_cpus))
-                    if limited_otherwise(container, runtime[container.uuid]):
+                    if limited_otherwise(container, runtime[container.uuid], container.memory):
                         LOG.warning("Container %s has other limits than it holds; it gets these", container.uuid)
                         self._pool.change(container, plan, cpu=container.cpu, memory=container.memory)
 
-    def sync(self, context: RequestContext, uuid: str, patience: float = FOR_EVER) -> bool:
-        """Bring the row to what the runtime says. Returns whether the container is to be made anew, by ``rebuild``.
+    def sync(self, context: RequestContext, uuid: str) -> bool:
+        """Look at a container, or at a member and then its capsule. Returns whether to ``rebuild`` the container."""
+        seen = self.look(context, uuid)
+        return seen.to_rebuild if seen.capsule is None else self.look_at_member(context, uuid, seen.capsule)
 
-        Raises ContainerBusy when an operation works on it for longer than ``patience`` seconds.
+    def look(self, context: RequestContext, uuid: str) -> Seen:
+        """Bring the row of a container to what the runtime says.
+
+        Nothing is done about a member of a capsule: ``look_at_member`` needs the turn of the capsule first.
         """
-        with self._operations.undisturbed(context, uuid, patience) as current:
-            capsule = None if current is None else current.capsule_uuid
-            if capsule is None:
-                return self._look_at(context, current)
-        with self._operations.locks(capsule):  # a member is worked on with its capsule
+        with self._operations.undisturbed(context, uuid) as current:
+            if current is not None and current.capsule_uuid is not None:
+                return Seen(capsule=current.capsule_uuid)
+            return Seen(self._look_at(context, current))
+
+    def look_at_member(self, context: RequestContext, uuid: str, capsule: str) -> bool:
+        """Bring the row of a member to what the runtime says, and take the next step of its capsule.
+
+        Returns whether to ``rebuild`` the member.
+        """
+        with self._operations.queues.turn(capsule):  # the capsule's creation works on its members as well
             with self._operations.undisturbed(context, uuid) as current:
-                heal = self._look_at(context, current)
-            self._follow_member(context, capsule)
-        return heal
+                to_rebuild = self._look_at(context, current)
+            if not self._creation.resume(context, capsule):
+                self.look(context, capsule)
+        return to_rebuild
 
     def _look_at(self, context: RequestContext, current: Container | None) -> bool:
-        """As ``sync``, with the row as it is now."""
         if current is None or current.host != self._hostname or awaits_reboot(current):
             return False
-        before = current.status
-        take_over(current, self._seen(context, current))
+        before, state = current.status, self._seen(context, current)
+        wrong = self._limited(current, state)
+        if wrong is not None:
+            state = self._seen(context, current)
+        take_over(current, state)
+        if wrong is not None and current.status != before:
+            current.status_reason = wrong
+        self._look_at_devices(current)
         heal = before != current.status == Status.REBUILDING
         if heal:
             ContainerActionEvent.ask(context, current.uuid, current.project_id, "rebuild")
@@ -119,14 +153,40 @@ class Reconciler:
             self._notifier.status_changed(context, current)
         return heal
 
+    def _limited(self, container: Container, state: RuntimeState | None) -> str | None:
+        """Limit the huge pages of a process that the runtime started by itself: its control group is a new one.
+
+        A process that has already taken pages of others is ended. Returns why, or None.
+        """
+        plan = held_plan(container)
+        if plan is None or state is None or naive(container.started_at) == state.started_at:
+            return None
+        with logged("limit the huge pages of", container.uuid):
+            try:
+                self._pool.limit_pages(container, plan, state)
+            except exceptions.Conflict as exc:
+                LOG.warning("Container %s is ended: %s", container.uuid, exc)
+                self._driver.kill(container)
+                return str(exc)
+        return None
+
+    def _look_at_devices(self, container: Container) -> None:
+        """Let the row tell of devices that are gone, and give a container its interfaces again.
+
+        The kernel took the interfaces back if the runtime has started the container anew.
+        """
+        plan = held_plan(container)
+        if plan is None or not plan.devices or container.status not in STEADY or container.task_state is not None:
+            return
+        devices = self._objects.devices(plan)
+        container.status_reason = reason_now(container.status_reason, devices)
+        if container.status == Status.RUNNING:
+            with logged("move network interfaces into", container.uuid):
+                self._driver.join_interfaces(container, devices)
+
     def _seen(self, context: RequestContext, container: Container) -> RuntimeState | None:
-        """What the runtime says of it, and of a capsule what its members come to."""
+        """Return the runtime's state of a container. A running capsule has the status of its members."""
         state = self._driver.show(container)
         if container.kind == Kind.CAPSULE and state is not None and state.status == Status.RUNNING:
             return self._members.seen(context, container, state)
         return state
-
-    def _follow_member(self, context: RequestContext, uuid: str) -> None:
-        """Something happened to a member of the capsule ``uuid``: take its next step, or tell what its members are."""
-        if not self._creation.resume(context, uuid):
-            self.sync(context, uuid)

@@ -57,9 +57,9 @@ def recorded(
     last: bool = True,
     begun: Begun | None = None,
 ) -> Iterator[RecordedStep]:
-    """The block is the step ``event`` (named like the action, unless said) of ``action`` on the container ``uuid``.
+    """Record the block as the step ``event`` of ``action`` on a container. By default the step has the action's name.
 
-    ``last``: the action ends with it. An exception is noted and goes on.
+    ``last`` ends the action with the step. An exception is recorded and raised again.
     """
     if begun is None:
         begun = Begun(ContainerActionEvent.start(context, uuid, action, event_of(event or action)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes what a container holds: to what somebody wants, or because the machine has changed."""
+"""Change what a container holds, because a user asks for it or the machine has changed."""
 
 import contextlib
 import logging
@@ -8,17 +8,16 @@ from typing import Unpack
 
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
-from zun.common.locks import FOR_EVER
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.holdings import Holdings
 from zun.compute.lost_claims import is_lost
 from zun.compute.operations import PATIENCE, Operations
 from zun.compute.record import logged
-from zun.compute.resize import Resize
+from zun.compute.resize_rules import Resize
 from zun.compute.runtime_objects import RuntimeObjects
 from zun.compute.shared_pool import SharedPool
-from zun.compute.size import Size
 from zun.container.driver import ContainerDriver
+from zun.messaging.compute_api import Size
 from zun.objects import Container
 from zun.objects.placement import cpuset_record, disk_promised, held_plan
 from zun.topology import CpuSet, Plan
@@ -55,7 +54,7 @@ class Resizer:
         cpu_policy: str | None = None,
         keep_cpus: str = "",
         quota: Mapping[str, int] | None = None,
-        patience: float = FOR_EVER,
+        patience: float | None = None,
     ) -> Container:
         """Change CPUs, memory or CPU policy of a container, running or not, on the cells it is on, as a ``Size`` says.
 
@@ -72,10 +71,11 @@ class Resizer:
             self._settle(current, resize.old)
             new = self._tracker.resize(current.uuid, resize.request, resize.keep)
             try:
-                self._apply(current, resize, new)
-                current.cpu, current.memory = resize.cpu, resize.memory
-                current.cpuset = cpuset_record(new, self._tracker.topology)
-                generation = current.save_changed_claim(self._hostname, quota)
+                with self._holdings.claiming(current, new):
+                    self._apply(current, resize, new)
+                    current.cpu, current.memory = resize.cpu, resize.memory
+                    current.cpuset = cpuset_record(new, self._tracker.topology)
+                    generation = current.save_changed_claim(self._hostname, quota)
             except exceptions.ZunError:
                 self._undo(current, resize)
                 raise
@@ -88,7 +88,7 @@ class Resizer:
             return current
 
     def resize(self, context: RequestContext, container: Container, **size: Unpack[Size]) -> None:
-        """As ``update``, for a caller that does not wait: a failure is in the log and leaves everything as it was."""
+        """Do as ``update`` for a caller that does not wait. A failure is logged and leaves everything as it was."""
         with logged("resize", container.uuid):
             self.update(context, container, **size)
 

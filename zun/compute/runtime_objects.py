@@ -1,28 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container's object at the runtime: made for a plan, started, seen to run where it was planned, and removed.
+"""Make, start, check and remove a container's object at the runtime.
 
-It is found by the container's uuid, so that each of these may be done twice.
+The object is found by the container's uuid, so that each step may be done twice.
 """
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from oslo_utils import timeutils
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.common.kinds import Kind
-from zun.common.states import Status
-from zun.compute.images import Accounts, ImageStore, seen_now_and_then
+from zun.common.states import Kind, Status
+from zun.compute.images import Accounts, ImageStore, made_of, seen_now_and_then
 from zun.compute.networks import Networks
-from zun.compute.reconcile import take_over, told_by_runtime
+from zun.compute.reconcile_rules import take_over, told_by_runtime
 from zun.compute.record import logged
 from zun.compute.shared_pool import SharedPool
-from zun.compute.verify import disagreements
-from zun.container.driver import ContainerDriver, RuntimeState
+from zun.container.driver import (
+    HUGE_PAGES_TARGET,
+    ContainerDevices,
+    ContainerDriver,
+    KernelView,
+    RuntimeMount,
+    RuntimeState,
+)
 from zun.objects import Container, NetworkPort
 from zun.topology import CpuSet, Plan
+from zun.topology.devices import Device
 from zun.volume.volumes import Volumes
 
 LOG = logging.getLogger(__name__)
@@ -34,7 +40,7 @@ SANDBOX_IMAGE = (
 
 
 class RuntimeObjects:
-    """Whoever calls this works on the container alone. What it learns of the container is set there, and not saved."""
+    """The objects of containers at the runtime. Callers have the container's turn, and save the container."""
 
     def __init__(
         self,
@@ -44,15 +50,18 @@ class RuntimeObjects:
         accounts: Accounts,
         images: ImageStore,
         volumes: Volumes,
+        offered: Callable[[], tuple[Device, ...]],
     ) -> None:
+        """``offered`` returns the devices that the host offers to containers now."""
         self._pool = pool
         self._driver = driver
         self._networks = networks
         self._accounts = accounts
         self._images = images
         self._volumes = volumes
+        self._offered = offered
         self._late: dict[str, str] = {}
-        """What the runtime was asked to make and may make yet: it gave no answer. Uuid -> what that is deleted with."""
+        """Objects that the runtime was asked to make without an answer. Uuid -> the container it is deleted with."""
 
     def make(
         self,
@@ -64,6 +73,8 @@ class RuntimeObjects:
         in_networks: bool = True,
     ) -> None:
         """Create the object, its CPUs and memory nodes set; ``instead`` of the one there is.
+
+        From when the object exists on the row names its image: until then that of the one before.
 
         Whether it is ``in_networks`` is asked here unless it is known that it is not. A port that comes or goes from
         now on has a message of its own, which waits for this to be done.
@@ -83,7 +94,7 @@ class RuntimeObjects:
         joins = container.capsule_uuid is not None  # the network is its capsule's
         ports = NetworkPort.list_by_container(context, container.uuid) if in_networks and not joins else []
         plug = None if joins else self._networks.prepare(context, container, ports)
-        mounts = self._volumes.prepare(container)
+        mounts = [*self._volumes.prepare(container), *page_mounts(plan)]
         with self._pool.entering(container, plan) as cpus, self._answering(container):
             container.container_id = self._driver.create(
                 container,
@@ -93,7 +104,10 @@ class RuntimeObjects:
                 mounts=mounts,
                 plug=plug,
                 join=container.capsule_uuid,
+                memory=self._pool.ordinary_memory(plan, container.memory),
+                devices=self.devices(plan),
             )
+        made_of(container)
         if not joins:
             self._networks.settle(context, container, ports)
         entrypoint, command = image.invocation(container.entrypoint, container.command)
@@ -109,7 +123,7 @@ class RuntimeObjects:
             raise
 
     def may_come(self, uuid: str) -> bool:
-        """Whether the runtime may yet make some of what was removed with ``uuid``, because it was not there then.
+        """Return whether the runtime may still make an object that was removed with ``uuid`` before it existed.
 
         True once: when the runtime has been asked for that again, later, what was not there will not come.
         """
@@ -119,7 +133,7 @@ class RuntimeObjects:
         return bool(late)
 
     def align(self, container: Container, plan: Plan) -> None:
-        """Before it starts: set it to its CPUs and memory nodes again, where somebody has set others at the runtime."""
+        """Before a start, set CPUs and memory nodes again if somebody changed them at the runtime."""
         with self._pool.steady_for(container) as told:
             state = self._driver.show(container)
             if state is None:
@@ -129,8 +143,16 @@ class RuntimeObjects:
                 LOG.warning("Container %s was set to run on CPUs %s at the runtime", container.uuid, state.cpuset_cpus)
                 self._driver.update(container, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems))
 
+    def devices(self, plan: Plan) -> ContainerDevices:
+        """Return the devices of ``plan`` with what this host offers now."""
+        return ContainerDevices(plan.devices, self._offered())
+
     def start(self, container: Container, plan: Plan) -> None:
-        """Start it. Raises PinningMismatch when the kernel runs it elsewhere than planned; it is ended then."""
+        """Start it. Raises PinningMismatch when the kernel runs it elsewhere than planned; it is ended then.
+
+        Raises DeviceUnusable when a device of its plan is gone, and when a network interface cannot be moved into it.
+        """
+        self._see_devices(plan)
         self._driver.start(container)
         state = self._verified(container, plan)
         container.status, container.status_reason = Status.RUNNING, None
@@ -143,19 +165,39 @@ class RuntimeObjects:
 
     def reboot(self, container: Container, plan: Plan, timeout: int | None) -> None:
         """Stop it and start it again. Raises as ``start``."""
+        self._see_devices(plan)
         self._driver.reboot(container, timeout)
         self._verified(container, plan)
 
+    def _see_devices(self, plan: Plan) -> None:
+        lost = self.devices(plan).lost
+        if lost is not None:
+            raise exceptions.DeviceUnusable(reason=lost)
+
     def _verified(self, container: Container, plan: Plan) -> RuntimeState | None:
         try:
+            self._limit_pages(container, plan)
+            if plan.devices:
+                self._driver.join_interfaces(container, self.devices(plan))
             return self.check(container, plan)
-        except exceptions.PinningMismatch:
+        except (exceptions.PinningMismatch, exceptions.DeviceUnusable):
             with logged("stop", container.uuid):
                 self._driver.kill(container)
             raise
 
+    def _limit_pages(self, container: Container, plan: Plan) -> None:
+        """Limit the huge pages of a new process. Raises PinningMismatch if it has taken more before, or cannot be read.
+
+        The kernel has the limits from now on: Docker starts a process in a control group of its own making.
+        """
+        state = self._driver.show(container)
+        try:
+            self._pool.limit_pages(container, plan, state)
+        except (exceptions.Conflict, exceptions.DockerError) as exc:
+            raise exceptions.PinningMismatch(reason=str(exc)) from exc
+
     def check(self, container: Container, plan: Plan) -> RuntimeState | None:
-        """What the runtime says of it. Raises PinningMismatch when the kernel runs it elsewhere than planned.
+        """Return the runtime's state. Raises PinningMismatch if the kernel runs the container elsewhere than planned.
 
         One that has ended, or never ran, runs nowhere.
         """
@@ -200,3 +242,28 @@ class RuntimeObjects:
                 failure = exc
         if failure is not None:
             raise failure
+
+
+def page_mounts(plan: Plan) -> list[RuntimeMount]:
+    """Return the mount of the plan's huge pages, which are all of one size. Empty without huge pages."""
+    return [
+        RuntimeMount("hugetlbfs", "", HUGE_PAGES_TARGET, size_bytes=count * size * 1024, page_kib=size)
+        for size, count in plan.pages.items()
+    ]
+
+
+def disagreements(cpus: CpuSet, mems: CpuSet, view: KernelView) -> list[str]:
+    """Return in words where ``view`` differs from the planned CPUs and memory nodes; empty if it agrees.
+
+    The control group must be exactly the plan. The first process may have narrowed itself, never widened.
+    """
+    found = []
+    if view.cgroup_cpus != cpus:
+        found.append(f"its cgroup allows CPUs {view.cgroup_cpus or 'none'}, the plan is {cpus}")
+    if view.cgroup_mems != mems:
+        found.append(f"its cgroup allows memory nodes {view.cgroup_mems or 'none'}, the plan is {mems}")
+    if not view.cpus <= cpus:
+        found.append(f"its first process may run on CPUs {view.cpus}, the plan is {cpus}")
+    if not view.mems <= mems:
+        found.append(f"its first process may use memory nodes {view.mems}, the plan is {mems}")
+    return found

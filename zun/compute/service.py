@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""zun-compute as a set of running parts, for its own program and for the all-in-one."""
+"""Put zun-compute together, start it and stop it, for its own program and for the all-in-one."""
 
 import concurrent.futures
 import datetime
@@ -7,40 +7,51 @@ import functools
 import logging
 import pathlib
 import threading
-from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import oslo_messaging
+import prometheus_client
 from oslo_config import cfg
 from oslo_utils import timeutils
 
-from zun.common import exceptions, outages, rpc
+from zun.common import exceptions, outages
 from zun.common.context import RequestContext, admin_context
-from zun.common.notifications import Notifier
+from zun.common.disk_pools import PoolUse
 from zun.common.periodic import Periodic
 from zun.common.states import TRANSITIONAL, Status, TaskState
 from zun.compute.archives import Archives, Space
 from zun.compute.auditor import Auditor
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.endpoint import ComputeEndpoint
+from zun.compute.host_metrics import HostCollector
+from zun.compute.host_parts import HostParts
 from zun.compute.images import Accounts, Images
 from zun.compute.inventory import Inventory, held_alone, inventory, own_zone
-from zun.compute.lines import Lines
-from zun.compute.namesakes import Namesakes
+from zun.compute.machine import discovered
+from zun.compute.neighbours import Namesakes, Neighbours
 from zun.compute.networks import Networks, Published
-from zun.compute.parts import Parts
-from zun.compute.reconcile import Step, first_step
+from zun.compute.reconcile_rules import Step, first_step
+from zun.compute.reconciler import Seen
 from zun.compute.shared_pool import SharedPool
 from zun.compute.terminals import TerminalDesk
-from zun.compute.watch import Looks, follow
+from zun.compute.watch import follow
+from zun.compute.work_queues import Kind, Work, WorkQueues
 from zun.container.driver import ContainerDriver
+from zun.messaging import rpc
+from zun.messaging.notifications import Notifier
+from zun.messaging.scheduler_api import SchedulerAPI
 from zun.network.driver import NetworkDriver
-from zun.objects import Container, ContainerActionEvent, Image, ZunService
+from zun.objects import ComputeNode, Container, ContainerActionEvent, Image, ZunService
 from zun.objects.service import COMPUTE_BINARY
-from zun.scheduler.rpcapi import SchedulerAPI
-from zun.topology import CpuSet, HostTopology, discover
+from zun.placement.client import PlacementClient
+from zun.placement.foreign import foreign_of
+from zun.placement.reporter import Enforced, Ledger, NoLedger, Reporter
+from zun.placement.tree import Disk, Provider, tree
+from zun.topology import CpuSet, HostTopology
 from zun.topology.cpuset import union
+from zun.topology.foreign import NO_FOREIGN, Foreign
 from zun.volume.volumes import Volumes
 
 LOG = logging.getLogger(__name__)
@@ -49,8 +60,7 @@ LOST_SECONDS = 600  # a message that has not been read for so long is lost: its 
 ARCHIVE_SWEEP_SECONDS = 30
 IMAGE_SWEEP_SECONDS = ACTION_SWEEP_SECONDS = 3600
 LONG_STOPS = 256  # at the same time; they wait for processes to end, and cost nothing meanwhile
-LOOK_SECONDS = 1.0  # that a look waits for what is under way with its container; then it comes behind that
-SPARE_LOOKS = 4  # looks at containers in which nothing is under way, at the same time
+SPARE_LOOKS = 4  # threads that look, more than workers: the look at a member may go on with making its capsule
 
 
 class ComputeService:
@@ -63,7 +73,7 @@ class ComputeService:
         network_driver: NetworkDriver,
         *,
         host: str | None = None,
-        machine: Callable[[], HostTopology] = discover,
+        machine: Callable[[], HostTopology] = discovered,
         volumes: Volumes | None = None,
     ) -> None:
         """``host`` and ``machine`` replace the configured name and the hardware: several hosts fit in one process.
@@ -80,14 +90,13 @@ class ComputeService:
             self._host, enable_cpu_pinning=conf.compute.enable_cpu_pinning, default_disk=conf.default_disk
         )
         self._repairs: bool = conf.compute.audit_repair
-        self._pool = SharedPool(self.tracker, driver)
+        self._pool = SharedPool(self.tracker, driver, conf.compute.huge_page_base_memory)
         self._namesakes = Namesakes()
+        self._neighbours = Neighbours(self._host, conf.compute.inventory_interval)
         self._inventory: Inventory | None = None
-        """What this run wrote last."""
-        self._left: Mapping[str, AbstractSet[str]] | None = None
-        """By host, the containers of other names that were there at the first look."""
-        self._neighbours: set[str] = set()
-        """Names of which there were more later, so that somebody makes them."""
+        """The inventory that this run wrote last."""
+        self._inventory_turn = threading.Lock()
+        """One thread at a time makes the inventory: an older look at the host must not replace a newer one."""
         self._stopping = threading.Event()
 
     def start(self, transport: oslo_messaging.Transport) -> None:
@@ -96,7 +105,9 @@ class ComputeService:
         context = admin_context()
         self._heartbeat()
         self._update_inventory()
+        self._networks.isolate()
         self._recover(context)
+        self._ledger.start()
         Image.fail_unfinished(context, self._host, "The compute service was restarted. Delete the image and try again.")
         self._server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, self._host, [endpoint])
         self._server.start()
@@ -104,29 +115,42 @@ class ComputeService:
         self._periodic.start()
         self._events = threading.Thread(target=self._follow_events, name="events", daemon=True)
         self._events.start()
+        self._metrics = HostCollector(
+            self._host,
+            lambda: (self.tracker.topology, self.tracker.usage),
+            lambda: len(self.queues.busy()),
+            self.auditor.open_findings,
+        )
+        prometheus_client.REGISTRY.register(self._metrics)
 
     def _put_together(self, transport: oslo_messaging.Transport) -> ComputeEndpoint:
-        """Make everything that works here, and what messages are handed to. Nothing is done yet."""
+        """Build the objects of the agent and its RPC endpoint. Start nothing yet."""
         conf = self._conf
         self._scheduler_api = SchedulerAPI(transport)
         notifier = Notifier(conf, f"{COMPUTE_BINARY}.{self._host}")
         accounts = Accounts.from_conf(conf)
         self._networks = Networks(self._host, self._network_driver, Published.from_conf(conf))
-        self.parts = Parts.of_host(
+        self._ledger = self._make_ledger()
+        options = conf.compute
+        self._threads = {
+            Kind.OPERATION: concurrent.futures.ThreadPoolExecutor(options.workers),
+            Kind.LONG_STOP: concurrent.futures.ThreadPoolExecutor(LONG_STOPS, "stop"),
+            Kind.LOOK: concurrent.futures.ThreadPoolExecutor(options.workers + SPARE_LOOKS, "look"),
+        }
+        self.queues = WorkQueues(self._threads)
+        self.parts = HostParts.of_host(
             self._host,
-            self.tracker,
-            self._pool,
-            self._driver,
-            self._scheduler_api,
-            notifier,
-            self._networks,
-            accounts,
-            self._volumes,
+            tracker=self.tracker,
+            pool=self._pool,
+            driver=self._driver,
+            scheduler_api=self._scheduler_api,
+            notifier=notifier,
+            networks=self._networks,
+            accounts=accounts,
+            volumes=self._volumes,
+            queues=self.queues,
+            ledger=self._ledger,
         )
-        self._workers = concurrent.futures.ThreadPoolExecutor(max_workers=conf.compute.workers)
-        self._stops = concurrent.futures.ThreadPoolExecutor(max_workers=LONG_STOPS, thread_name_prefix="stop")
-        self._lines = Lines(self._workers, self._stops)
-        self._looks = Looks(self._look, conf.compute.workers + SPARE_LOOKS)
         self.auditor = Auditor(
             self._host,
             self.tracker,
@@ -134,23 +158,53 @@ class ComputeService:
             self._driver,
             self.parts.operations,
             notifier,
+            self._ledger,
             host_processes=conf.compute.audit_host_processes,
         )
         self.archives = Archives(self._driver, Space(conf.state_path, conf.compute.archive_space_mb))
         proxy = conf.websocket_proxy
         return ComputeEndpoint(
             self.parts,
-            self._driver,
-            self.auditor,
-            TerminalDesk(self._driver, proxy.base_url, proxy.token_ttl),
-            self._lines,
-            conf.docker.execute_timeout,
-            Images(self._driver, accounts, self.parts.images),
-            self.archives,
+            self.queues,
+            console=self._driver,
+            execute_timeout=conf.docker.execute_timeout,
+            auditor=self.auditor,
+            terminals=TerminalDesk(self._driver, proxy.base_url, proxy.token_ttl, conf.quota.terminals),
+            images=Images(self._driver, accounts, self.parts.images),
+            archives=self.archives,
         )
 
+    def _make_ledger(self) -> Ledger:
+        options = self._conf.placement
+        if options.mode == "off":
+            return NoLedger()
+        enforced = Enforced(options.wait, options.on_unavailable == "continue") if options.mode == "enforce" else None
+        client = PlacementClient.from_conf(self._conf)
+        changed = functools.partial(self._background, "inventory", self._update_inventory)
+        return Reporter(
+            self._host, client, self._providers, self._aggregates, enforced,
+            others_changed=changed, pools=self._pool_use,
+        )  # fmt: skip
+
+    def _providers(self, name: str, aggregates: Collection[str]) -> tuple[Provider, ...]:
+        """The tree of this host at Placement as it is now."""
+        assert self._inventory is not None  # the host is known before anybody is told
+        columns, tracker = self._inventory.columns, self.tracker
+        disk = Disk(columns["disk_total"], columns["disk_allocation_ratio"], tracker.disk_held)
+        pinning = columns["enable_cpu_pinning"]
+        return tree(
+            self._host, tracker.topology, tracker.usage, disk,
+            traits=columns["traits"], aggregates=aggregates, pinning=pinning, name=name,
+        )  # fmt: skip
+
+    def _aggregates(self) -> dict[str, bool]:
+        return ComputeNode.aggregates(admin_context(), self._host)
+
+    def _pool_use(self) -> PoolUse:
+        return ComputeNode.pool_use(admin_context(), self._host)
+
     def _tasks(self) -> list[tuple[Callable[[], object], float]]:
-        """What is done again and again, and the seconds between."""
+        """Return the periodic tasks, each with its interval in seconds."""
         options = self._conf.compute
         tasks: list[tuple[Callable[[], object], float]] = [
             (self._heartbeat, options.heartbeat_interval),
@@ -164,18 +218,16 @@ class ComputeService:
 
     def stop(self) -> None:
         self._stopping.set()
+        prometheus_client.REGISTRY.unregister(self._metrics)
         self._periodic.stop()
         self._server.stop()
         self._server.wait()
-        self._looks.stop()
-        self._workers.shutdown(wait=True)
-        self._stops.shutdown(wait=True)
+        self._threads[Kind.LOOK].shutdown(wait=True, cancel_futures=True)
+        self._threads[Kind.OPERATION].shutdown(wait=True)
+        self._threads[Kind.LONG_STOP].shutdown(wait=True)
+        self._ledger.stop()
         self._scheduler_api.close()
         self._events.join(timeout=5)
-
-    def busy(self) -> set[str]:
-        """What is worked on, or will be once there is a free thread: nobody may take it for lost."""
-        return self._lines.about() | self.parts.operations.locks.wanted().keys()
 
     def _heartbeat(self) -> None:
         count = ZunService.heartbeat(admin_context(), self._host, COMPUTE_BINARY, own_zone(self._conf))
@@ -189,7 +241,15 @@ class ComputeService:
 
     def _update_inventory(self) -> None:
         context = admin_context()
-        found = inventory(self._conf, self._machine(), self._driver.facts(), self._held_by_others(context))
+        with self._inventory_turn:
+            self._write_inventory(context)
+        self.parts.resizer.keep_up(context)
+
+    def _write_inventory(self, context: RequestContext) -> None:
+        others = self._held_by_others(context)
+        found = inventory(self._conf, self._machine(), self._driver.facts(), others)
+        foreign = self._foreign(context, found.topology)
+        found = replace(found, topology=found.topology.shared_with(foreign))
         generation = self.tracker.update_inventory(context, found.topology, found.columns)
         if found != self._inventory:
             self._inventory = found
@@ -197,38 +257,33 @@ class ComputeService:
                 LOG.warning("Reading the hardware: %s", note)
             LOG.info("This host has CPUs %s in %d cells", found.topology.cpus, len(found.topology.cells))
             self._scheduler_api.host_changed(context, host=self._host, generation=generation)
-        self.parts.resizer.keep_up(context)
+            if foreign:
+                LOG.info("Consumers of other services have %s of this host at Placement", foreign)
+            self._ledger.look()
+            for uuid, plan in self.tracker.usage:
+                if plan.devices:  # one of them may be gone, or back
+                    self._look_at(uuid)
+
+    def _foreign(self, context: RequestContext, topology: HostTopology) -> Foreign:
+        """Return what other services have of this host. Until Placement has told it, that is as of the last run."""
+        if self._inventory is not None:
+            before = self._inventory.topology.foreign
+        elif self._conf.placement.mode == "off":
+            before = NO_FOREIGN
+        else:
+            row = ComputeNode.topology(context, self._host)
+            before = Foreign.from_dict(row["foreign"]) if "foreign" in row else NO_FOREIGN
+        others = self._ledger.others()
+        return before if others is None else foreign_of(topology, self.tracker.usage, others, before.withheld)
 
     def _held_by_others(self, context: RequestContext) -> CpuSet:
-        """What containers have for themselves that a service of another name made here: this one had that name before,
-        or there are two. Whoever manages them, they run.
+        """Return the CPUs of dedicated containers that a service of another name made here.
+
+        Either this service had that name before or there are two services. The containers run in both cases.
         """
         there = self._driver.of_other_hosts()
-        self._tell_of_others(there)
+        self._neighbours.tell(there)
         return union(held_alone(Container.list_by_host(context, name), uuids) for name, uuids in there.items())
-
-    def _tell_of_others(self, there: Mapping[str, AbstractSet[str]]) -> None:
-        if self._left is None:
-            self._left = there
-            for name, uuids in there.items():
-                LOG.warning(
-                    "The runtime has %d containers of host %s, which this one (%s) does not touch. Nobody gets the "
-                    "CPUs that the database says dedicated ones among them have; what else they use may be given to "
-                    "others. If this host had that name, set it again as [DEFAULT] host and restart zun-compute.",
-                    len(uuids),
-                    name,
-                    self._host,
-                )
-        more = {name for name, uuids in there.items() if uuids - self._left.get(name, frozenset())}
-        for name in more - self._neighbours:
-            LOG.error(
-                "Another zun-compute works with the same runtime, as host %s. The two hear of each other's containers "
-                "every %d s ([compute] inventory_interval), and until then may give the same CPUs. Stop one, or give "
-                "each CPUs of its own ([compute] cpu_dedicated_set, cpu_shared_set).",
-                name,
-                self._conf.compute.inventory_interval,
-            )
-        self._neighbours |= more
 
     def _recover(self, context: RequestContext) -> None:
         """Rebuild what this host holds, and go on with every operation that a stop interrupted."""
@@ -250,13 +305,13 @@ class ComputeService:
             )
 
     def _put_take_up(self, context: RequestContext, container: Container) -> None:
-        lingers = _may_linger(container)
-        self._background(container.uuid, self._take_up, context, container.uuid, lingers, lingers=lingers)
+        stops = _is_stop(container)
+        self._background(container.uuid, self._take_up, context, container.uuid, stops, stops=stops)
 
-    def _take_up(self, context: RequestContext, uuid: str, lingers: bool = False) -> None:
-        """Do what is left to do in the container. It is decided once no other operation works on it.
+    def _take_up(self, context: RequestContext, uuid: str, stops: bool = False) -> None:
+        """Do what is left to do in the container. That is decided when this has its turn.
 
-        ``lingers``: who is asked to end its processes meanwhile does not wait for this.
+        ``stops``: the work was queued as a stop, beside which a kill may run.
         """
         parts, lifecycle = self.parts, self.parts.lifecycle
         steps: dict[Step, Callable[[RequestContext, Container], object]] = {
@@ -271,14 +326,14 @@ class ComputeService:
             Step.UNPAUSE: lifecycle.unpause,
             Step.KILL: lifecycle.kill,
             Step.SETTLE_NETWORKS: parts.attachments.settle,
-            Step.SYNC: lambda ctx, each: self._looks.at(each.uuid),
+            Step.SYNC: lambda ctx, each: self._look_at(each.uuid),
         }
         with self.parts.operations.undisturbed(context, uuid) as container:
             if container is None or container.host != self._host:
                 return
             if container.capsule_uuid is not None and container.status in TRANSITIONAL:
                 return  # its capsule's step takes it along
-            if _may_linger(container) and not lingers:
+            if _is_stop(container) and not stops:
                 self._put_take_up(context, container)  # when this was put its row was another
                 return
             step = first_step(container)
@@ -293,7 +348,7 @@ class ComputeService:
         unsettled = self._networks.unsettled(context, containers)
         for uuid in self.tracker.disagreeing(containers):
             self._background(uuid, self.parts.resizer.settle, context, uuid)
-        busy = self.busy()
+        busy = self.queues.busy()
         for container in containers:
             uuid = container.uuid
             # Its operation is over and could not say so: the database was away.
@@ -303,13 +358,15 @@ class ComputeService:
             else:
                 if uuid in unsettled and container.task_state is None:
                     self._background(uuid, self.parts.attachments.settle, context, container)
-                self._looks.at(uuid)
+                self._look_at(uuid)
         self._background("pool", self._settle_pool)
         self._background("networks", self._networks.sweep, context)
+        self._background("named volumes", self.parts.named_volumes.remove, context)
+        self._background("isolation", self._networks.isolate)
         self._background("lost", self._end_lost, context)
 
     def _settle_pool(self) -> None:
-        """Widen, or narrow, what could not be when something was given back or taken."""
+        """Move the members of the shared pool that could not be moved when CPUs were given back or taken."""
         try:
             self._pool.settle()
         except exceptions.ZunError as exc:
@@ -318,7 +375,7 @@ class ComputeService:
     def _end_lost(self, context: RequestContext) -> None:
         """Tell who waits for them what will not end: messages were lost, or an end that the database was not told."""
         before = timeutils.utcnow() - datetime.timedelta(seconds=LOST_SECONDS)
-        busy = self.busy()
+        busy = self.queues.busy()
         reason = "The compute service could not note how it ended. Delete the image and try again."
         Image.fail_unfinished(context, self._host, reason, before, busy)
         for lost in ContainerActionEvent.end_lost(context, self._host, before, busy):
@@ -345,25 +402,38 @@ class ComputeService:
     def _sweep_actions(self) -> None:
         ContainerActionEvent.prune(admin_context(), self._host)
 
-    def _look(self, uuid: str) -> None:
+    def _look_at(self, uuid: str, capsule: str | None = None) -> None:
+        """Have ``uuid``, perhaps a member of ``capsule``, looked at soon. Returns at once."""
+        work = Work(functools.partial(self._look, uuid, capsule), Kind.LOOK, name=f"look at {uuid}")
+        if not self._stopping.is_set():
+            self.queues.put(capsule or uuid, work)
+
+    def _look(self, uuid: str, capsule: str | None) -> None:
+        context, reconciler = admin_context(), self.parts.reconciler
         try:
-            vanished = self.parts.reconciler.sync(admin_context(), uuid, LOOK_SECONDS)
-        except exceptions.ContainerBusy:
-            again = functools.partial(self._looks.at, uuid)
-            if not self._lines.put_behind(uuid, again, name="look"):
-                again()
+            if capsule is None:
+                seen = reconciler.look(context, uuid)
+            else:
+                seen = Seen(reconciler.look_at_member(context, uuid, capsule))
+        except outages.OUTAGES as exc:
+            LOG.warning("Container %s could not be looked at: %s", uuid, exceptions.first_line(exc))
             return
-        if vanished:
-            self._background(uuid, self._take_up, admin_context(), uuid)
+        except Exception:
+            LOG.exception("Container %s could not be looked at; the next comparison of all does it again", uuid)
+            return
+        if seen.capsule is not None:
+            self._look_at(uuid, seen.capsule)
+        elif seen.to_rebuild:
+            self._background(uuid, self._take_up, context, uuid)
 
     def _follow_events(self) -> None:
         compare = functools.partial(self._background, "comparison", self._sync_all)
-        follow(self._driver, self._stopping, one=self._looks.at, every=compare)
+        follow(self._driver, self._stopping, one=self._look_at, every=compare)
 
-    def _background(self, about: str, work: Callable[..., object], *arguments: Any, lingers: bool = False) -> None:
-        """Have ``work`` done behind what is under way ``about`` the same: once, however often it is asked meanwhile.
+    def _background(self, about: str, work: Callable[..., object], *arguments: Any, stops: bool = False) -> None:
+        """Queue ``work`` in the queue ``about``: once, however often it is asked for while it waits.
 
-        ``lingers`` as of Lines.
+        ``stops`` as of Work.
         """
 
         def run() -> None:
@@ -375,9 +445,9 @@ class ComputeService:
                 LOG.exception("Background work failed; the next comparison with the runtime takes it up again")
 
         if not self._stopping.is_set():
-            self._lines.put(about, run, name=work.__name__, lingers=lingers)
+            self.queues.put(about, Work(run, name=work.__name__, stops=stops))
 
 
-def _may_linger(container: Container) -> bool:
-    """Whether what is left to do in it waits for its processes to end, as a stop that was asked for does."""
+def _is_stop(container: Container) -> bool:
+    """Return whether the work left to do waits for the container's processes to end."""
     return container.task_state in (TaskState.STOPPING, TaskState.REBOOTING)

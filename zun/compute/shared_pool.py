@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps shared containers off the CPUs that dedicated ones hold.
+"""Keep shared containers off the CPUs that dedicated containers hold.
 
-The order is what makes dedicated CPUs dedicated: before a dedicated container starts, running shared containers are
-narrowed and the kernel is asked whether they left; only after its last process is gone are they widened again.
+The order matters. Before a dedicated container starts, shared containers are moved off its CPUs, and the kernel must
+confirm that they left. Shared containers get the CPUs back only after the last process of the dedicated container is
+gone.
 """
 
 import collections
@@ -14,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from zun.common import exceptions
+from zun.common import exceptions, metrics
 from zun.common.states import Status
 from zun.compute.compute_node_tracker import ComputeNodeTracker
-from zun.container.driver import ContainerDriver
+from zun.container.driver import ContainerDriver, RuntimeState
 from zun.objects import Container
 from zun.topology import CPUPolicy, CpuSet, HostTopology, Plan, Usage
 from zun.topology.cpuset import NO_CPUS
@@ -25,39 +26,39 @@ from zun.topology.cpuset import NO_CPUS
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
-MOVED_TOGETHER = 8  # members; more gain nothing, as the runtime starts a process for each
-LEAVING_SECONDS = 30  # for a member that is being removed from CPUs that somebody waits for
+MOVED_TOGETHER = 8  # members; more are not faster, because the runtime starts a process for each
+LEAVING_SECONDS = 30  # limit of the wait for the removal of a member that blocks CPUs of a dedicated container
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A shared container that exists at the runtime. ``cpus`` are those it was last told to run on."""
+    """A shared container that exists at the runtime. The runtime was last told to run it on ``cpus``."""
 
     container: Container
     plan: Plan
     cpus: CpuSet
     unsure: bool = False
-    """It was told to leave CPUs and has not been seen to have done so, or the runtime's answer was an error."""
+    """True if the kernel did not confirm that the member left CPUs, or if the runtime answered with an error."""
     perhaps: CpuSet = NO_CPUS
-    """CPUs it may run on beside ``cpus``: it was told to, and whether it does is not known."""
+    """More CPUs where the member may run, because the runtime's answer to an update was lost."""
     leaving: bool = False
-    """It is being removed: the runtime takes no more orders for it."""
+    """True while the member is being removed. The runtime then accepts no updates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """The CPUs where a member is to run, and those that it leaves."""
+    """The CPUs where a member is to run, and the CPUs that it leaves."""
 
     wanted: CpuSet
     given_up: CpuSet
 
 
 def pool_of(topology: HostTopology, others: Usage, plan: Plan) -> CpuSet:
-    """Where a shared container with ``plan`` may run beside ``others``: the pool of its cells.
+    """Return the CPUs of a shared container with ``plan`` beside ``others``: the pool of its cells.
 
-    CPUs that it holds itself are among them: it may be on its way from dedicated to shared, or back. A container whose
-    cells have lost all their CPUs runs far from its memory, on the pool of the whole host: somewhere it must. Where
-    that has lost all of its own, it is on the CPUs that nobody holds.
+    The result includes CPUs that the container holds as its own, because it may be changing between dedicated and
+    shared. If its cells have no pool CPUs left, the container runs on the pool of the whole host, far from its memory.
+    If the host has no pool CPUs left, the container runs on the CPUs that nobody holds.
     """
 
     def on(host: HostTopology) -> CpuSet:
@@ -69,28 +70,30 @@ def pool_of(topology: HostTopology, others: Usage, plan: Plan) -> CpuSet:
 class SharedPool:
     """The shared containers of this host that exist at the runtime, and the CPUs each may run on now.
 
-    One lock keeps changes in order, over the runtime's answers as well: a later, wider set must not overtake a
-    narrower one.
+    One lock keeps changes in order until the runtime has answered. Otherwise an older, wider CPU set could arrive after
+    a newer, narrower set.
     """
 
-    def __init__(self, tracker: ComputeNodeTracker, driver: ContainerDriver) -> None:
+    def __init__(self, tracker: ComputeNodeTracker, driver: ContainerDriver, huge_page_base_mib: int = 256) -> None:
+        """``huge_page_base_mib`` is the ordinary memory of a container whose memory is in huge pages."""
         self._tracker = tracker
         self._driver = driver
+        self._huge_page_base_mib = huge_page_base_mib
         self._lock = threading.Condition()  # notified when a member has left
         self._members: dict[str, Member] = {}
 
     def enter(self, container: Container, plan: Plan, cpus: CpuSet) -> None:
-        """Note, before it starts, that the runtime has the container, made to run on ``cpus``."""
+        """Add a container that the runtime made to run on ``cpus``, before its start."""
         with self._lock:
             self._members[container.uuid] = Member(container, plan, cpus)
             self._settle(container.uuid)
 
     @contextlib.contextmanager
     def entering(self, container: Container, plan: Plan) -> Iterator[CpuSet]:
-        """Inside the block the runtime makes the container, to run on the CPUs given here; then it has entered.
+        """Yield the CPUs on which the body makes the container. After the body, a shared container is a member.
 
-        A member is there already, and may run: nobody may want CPUs of the pool while it is set to run on those of a
-        moment ago.
+        If the container is a member already, it may be running. Then the lock is held during the body, so that no other
+        container takes CPUs of the pool meanwhile.
         """
         with self._lock if container.uuid in self._members else contextlib.nullcontext():
             cpus = self.cpus_for(container.uuid, plan)
@@ -104,22 +107,22 @@ class SharedPool:
                 self.enter(container, plan, cpus)
 
     def ready(self, container: Container, plan: Plan) -> None:
-        """Before its process starts: bring it to the pool as it is now, or others off the CPUs that it has for itself.
+        """Prepare a start: move a shared container to the pool, or other containers off a dedicated container's CPUs.
 
-        A shared one that could not be made to its end is no member yet, and may be set to run anywhere.
+        A shared container whose create failed halfway is no member yet, and may be configured for any CPUs.
         """
         with self._lock:
             if plan.dedicated:
                 self.settle()
                 return
             if container.uuid not in self._members:
-                self.cpus_for(container.uuid, plan)  # without any it would start wherever it is set to run
+                self.cpus_for(container.uuid, plan)  # raises Conflict if the host has no CPUs for it
                 self._members[container.uuid] = Member(container, plan, NO_CPUS)
             self._settle(container.uuid)
 
     @contextlib.contextmanager
     def leaving(self, uuid: str) -> Iterator[None]:
-        """Inside the block the runtime removes the container, then it is no member. When the block fails it stays."""
+        """Mark the member as leaving while the body removes the container. If the body fails, the member stays."""
         with self._lock:
             self._mark_leaving(uuid, True)
         try:
@@ -128,19 +131,19 @@ class SharedPool:
             with self._lock:
                 self._mark_leaving(uuid, False)
             raise
-        # Now, and not once its claim is given back: what was to be made instead of it may never come.
+        # Leave now, before the claim is released: the container that replaces this one may never be made.
         self.leave(uuid)
 
     def leave(self, uuid: str) -> None:
-        """Note that the runtime has it no more."""
+        """Remove a container that the runtime no longer has."""
         with self._lock:
             self._members.pop(uuid, None)
             self._lock.notify_all()
 
     def settle(self) -> None:
-        """Bring every member to the pool as it is now; where one had to give up CPUs, see in the kernel that it did.
+        """Move every member to the present pool, and check in the kernel that members left the CPUs they gave up.
 
-        Raises PinningMismatch when one did not.
+        Raise PinningMismatch if a member did not leave.
         """
         with self._lock:
             moves = [(each, move) for each in self._members.values() if (move := self._move(each)) is not None]
@@ -150,9 +153,10 @@ class SharedPool:
                     self._settle(member.container.uuid)
 
     def cpus_for(self, uuid: str, plan: Plan) -> CpuSet:
-        """Where ``uuid`` may run now. When this returns, others have left what a dedicated one has for itself.
+        """Return the present CPUs of ``uuid``. On return, other containers have left the CPUs of a dedicated container.
 
-        Raises Conflict for a shared one while the host has no CPU for such: no CPUs mean all there are to a runtime.
+        Raise Conflict if the host has no CPUs for a shared container, because a runtime takes an empty set for all
+        CPUs.
         """
         if plan.dedicated:
             self.settle()
@@ -165,11 +169,21 @@ class SharedPool:
             )
         return cpus
 
-    def change(self, container: Container, plan: Plan, *, cpu: float, memory: int, back: bool = False) -> None:
-        """Move a container at the runtime to ``plan``, which it holds already, and give it other limits.
+    def ordinary_memory(self, plan: Plan, memory: int) -> int:
+        """Return the limit in MiB of the ordinary memory of a container with ``plan`` that asked for ``memory``."""
+        return self._huge_page_base_mib if plan.pages else memory
 
-        ``container.cpu_policy`` is the plan's. Emptying the CPUs and moving the container is one step for everybody
-        else who wants CPUs of the pool. ``back``: to what it has held all the while, so that nobody is there.
+    def limit_pages(self, container: Container, plan: Plan, state: RuntimeState | None) -> None:
+        """Limit a running container to the huge pages of ``plan``. Conflict if the container uses more."""
+        if state is not None and state.pid:
+            self._driver.limit_pages(container, state, plan.pages)
+
+    def change(self, container: Container, plan: Plan, *, cpu: float, memory: int, back: bool = False) -> None:
+        """Move a container at the runtime to ``plan``, which it holds already, and set its limits.
+
+        ``container.cpu_policy`` is the policy of the plan. The lock is held while other containers leave the CPUs and
+        the container moves. ``back`` returns the container to a plan that it held all the while, so no other container
+        is on its CPUs.
         """
         uuid = container.uuid
         with self._lock:
@@ -177,19 +191,27 @@ class SharedPool:
             try:
                 cpus = self._cpus_back(uuid, plan, before) if back else self.cpus_for(uuid, plan)
                 self._driver.update(
-                    container, cpu=cpu, memory=memory, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems)
+                    container,
+                    cpu=cpu,
+                    memory=self.ordinary_memory(plan, memory),
+                    cpuset_cpus=str(cpus),
+                    cpuset_mems=str(plan.mems),
                 )
+                held = self._tracker.usage.claim(uuid)
+                if plan.pages or (held is not None and held.pages):
+                    self.limit_pages(container, plan, self._driver.show(container))
             except BaseException:
-                if before is not None:  # it goes on following the pool
+                if before is not None:  # the container stays a member
                     self._members[uuid] = replace(before, unsure=True)
                 raise
             if not plan.dedicated:
                 self._members[uuid] = Member(container, plan, cpus)
 
     def _cpus_back(self, uuid: str, plan: Plan, member: Member | None) -> CpuSet:
-        """As ``cpus_for``, without asking others to leave. Where the host has no pool, a member stays where it was.
+        """Return the CPUs like ``cpus_for``, but move no other container. On a host without a pool, a member stays.
 
-        Runtimes refuse CPUs that are offline, and a dedicated one must not stay on others': it goes back to the rest.
+        A dedicated container gets only its online CPUs, because runtimes refuse offline CPUs and the container must not
+        stay on CPUs of others.
         """
         if plan.dedicated:
             return plan.cpus & self._tracker.topology.cpus or plan.cpus
@@ -198,19 +220,19 @@ class SharedPool:
         return pool_of(self._tracker.topology, others, plan) or stays or self.cpus_for(uuid, plan)
 
     def current(self) -> Mapping[str, CpuSet]:
-        """Member -> the CPUs it was last told to run on."""
+        """Return uuid -> the CPUs of the last update at the runtime, for each member."""
         with self.steady() as told:
             return told
 
     @contextlib.contextmanager
     def steady(self) -> Iterator[Mapping[str, CpuSet]]:
-        """As ``current``; inside the block no member is moved."""
+        """Yield the mapping of ``current``. No member is moved during the body."""
         with self._lock:
             yield {uuid: member.cpus for uuid, member in self._members.items()}
 
     @contextlib.contextmanager
     def steady_for(self, container: Container) -> Iterator[Mapping[str, CpuSet]]:
-        """As ``steady`` if the container is a shared one. Nobody moves a dedicated one."""
+        """Yield the mapping of ``steady`` for a shared container, and an empty mapping for a dedicated container."""
         if container.cpu_policy == CPUPolicy.DEDICATED:
             yield {}
         else:
@@ -232,18 +254,18 @@ class SharedPool:
             self._wait_until_left(uuid, move.given_up)
 
     def _move(self, member: Member) -> Move | None:
-        """What is to be done with it, None when it is where it is to be."""
+        """Return the move of a member, or None if the member need not move."""
         others = self._tracker.others(member.container.uuid)
         wanted = pool_of(self._tracker.topology, others, member.plan)
         if wanted == member.cpus and not member.unsure:
             return None
         given_up = (member.cpus | member.perhaps) - wanted
         if not wanted and not given_up & self._tracker.usage.held_cpus:
-            return None  # the host has lost its whole pool: the member is in nobody's way where it is
+            return None  # the host lost its pool, and no container holds the member's CPUs
         return Move(wanted, given_up)
 
     def _carry_out(self, member: Member, move: Move) -> None:
-        """Changes nothing but this member: others may be moved meanwhile, by whoever holds the lock."""
+        """Move one member at the runtime. Several members may be moved at the same time, under one lock."""
         uuid, wanted, given_up = member.container.uuid, move.wanted, move.given_up
         if not wanted:
             raise exceptions.Conflict(
@@ -255,16 +277,17 @@ class SharedPool:
         except exceptions.Conflict:
             state = self._driver.show(member.container)
             if state is not None and (state.pid or state.status not in (None, Status.DEAD)):
-                raise  # one that has only ended may be started again, also by the runtime
-            del self._members[uuid]  # the runtime removes it by itself; it will not run again
+                raise  # a stopped container may start again, also by the runtime
+            del self._members[uuid]  # the runtime removes the dead container; it never runs again
             return
-        except BaseException:  # a timeout, say: it may have been done, or be done any time now
+        except BaseException:  # after a timeout, the runtime may still carry out the update
             self._members[uuid] = replace(member, unsure=True, perhaps=member.perhaps | wanted)
             raise
         if given_up:
             self._members[uuid] = replace(member, unsure=True)
             self._check_left(member.container, given_up)
         self._members[uuid] = replace(member, cpus=wanted, unsure=False, perhaps=NO_CPUS)
+        metrics.POOL_MOVES.inc()
         LOG.info("Shared container %s runs on CPUs %s instead of %s", uuid, wanted, member.cpus)
 
     def _wait_until_left(self, uuid: str, cpus: CpuSet) -> None:
@@ -283,7 +306,7 @@ class SharedPool:
 
 
 def _together(work: Callable[[T], None], items: Iterable[T]) -> None:
-    """Do ``work`` with all of them, some at a time. After a failure, which is raised, none is begun any more."""
+    """Run ``work`` on all items in threads. After a failure, start no further item and raise the error."""
     left = collections.deque(items)
     threads = min(len(left), MOVED_TOGETHER)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hands out the URLs that open terminals at this host's websocket proxy."""
+"""Hand out the URLs that open terminals at this host's websocket proxy."""
 
 import urllib.parse
 from collections.abc import Sequence
@@ -10,9 +10,13 @@ from zun.objects import ConsoleToken, Container
 
 
 class TerminalDesk:
-    """``base_url`` is how clients reach this host's proxy, ``token_ttl`` is in seconds."""
+    """``base_url`` is how clients reach this host's proxy, ``token_ttl`` is in seconds.
 
-    def __init__(self, driver: Terminals, base_url: str, token_ttl: int) -> None:
+    ``limit`` is how many of its addresses one project may have that are valid, where nobody set it a quota.
+    """
+
+    def __init__(self, driver: Terminals, base_url: str, token_ttl: int, limit: int = -1) -> None:
+        self._quota = {"terminals": limit}
         self._driver = driver
         self._base_url = base_url
         self._token_ttl = token_ttl
@@ -25,6 +29,8 @@ class TerminalDesk:
         self, context: RequestContext, container: Container, command: Sequence[str], *, interactive: bool
     ) -> tuple[str, str]:
         """The id of the command and the URL that starts it."""
+        # Before, as the runtime keeps a command that nobody starts.
+        ConsoleToken.check_quota(context, container.project_id, self._quota)
         exec_id = self._driver.create_exec(container, command, interactive=interactive)
         return exec_id, self._url(context, container, exec_id)
 
@@ -36,7 +42,9 @@ class TerminalDesk:
 
     def _url(self, context: RequestContext, container: Container, exec_id: str | None = None) -> str:
         query = {
-            "token": ConsoleToken.issue(context, container.uuid, exec_id, self._token_ttl),
+            "token": ConsoleToken.issue(
+                context, container.uuid, exec_id, self._token_ttl, (container.project_id, self._quota)
+            ),
             "uuid": container.uuid,
         }
         if exec_id is not None:

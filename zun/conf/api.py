@@ -13,47 +13,76 @@ OPTS = [
         min=1,
         max=bounded.MOST_THREADS,
         default=16,
-        help="Threads that answer requests in zun-api's own server.",
+        help="Number of threads that answer requests in zun-api's own server.",
     ),
-    bounded.IntOpt("max_limit", min=1, default=1000, help="Most items in one page of a list."),
+    bounded.IntOpt("max_limit", min=1, default=1000, help="Largest number of items in one page of a list."),
     cfg.StrOpt(
         "auth_strategy",
         default="keystone",
         choices=[
-            ("keystone", "Tokens are checked with keystone (group keystone_authtoken)."),
+            ("keystone", "Keystone checks the token of each request (group keystone_authtoken)."),
             (
                 "http_basic",
                 "Names and passwords are checked with http_basic_user_file: for installations without keystone.",
             ),
-            ("noauth", "Nothing is checked: whoever reaches the port can be an administrator."),
+            ("noauth", "Nothing is checked: every client that reaches the port can act as an administrator."),
         ],
-        help="How a request proves who it is.",
+        help="Method by which clients authenticate.",
     ),
     cfg.StrOpt(
         "http_basic_user_file",
         default="/etc/zun/htpasswd",
-        help="With auth_strategy http_basic, the file with a line NAME:HASH for each user, as 'htpasswd -B' writes it: "
-        "bcrypt is the only hash. A change counts from the next request on.",
+        help="With auth_strategy http_basic, the file with a line NAME:HASH for each user. 'htpasswd -B' writes such "
+        "lines; only bcrypt hashes are accepted. A change takes effect with the next request.",
     ),
     cfg.StrOpt(
         "http_basic_project_file",
-        help="With auth_strategy http_basic, the file with a line NAME:PROJECT:ROLE[,ROLE] for each user who is not "
-        "simply a member of a project of the own name. The roles are reader, member, admin and what the policy file "
-        "knows. A change counts from the next request on.",
+        help="With auth_strategy http_basic, the file with a line NAME:PROJECT:ROLE[,ROLE] for each user. A user "
+        "without a line is a member of the project that has the user's name. Roles are reader, member, admin and "
+        "every role that the policy file names. A change takes effect with the next request.",
     ),
     cfg.BoolOpt(
         "allow_noauth_on_any_address",
         default=False,
-        help="With auth_strategy noauth, listen on an address other than loopback, and behind another server (uWSGI, "
-        "gunicorn) answer clients that are not on loopback, although everybody who can reach it then controls every "
-        "container and, through them, the hosts. Without this the service refuses to start, and to answer.",
+        help="With auth_strategy noauth, serve clients that are not on loopback. Everybody who reaches the address "
+        "then controls every container and, through the containers, the hosts. If false, zun-api refuses to listen on "
+        "an address other than loopback; behind uWSGI or gunicorn it refuses requests from other addresses.",
+    ),
+    cfg.BoolOpt(
+        "access_log",
+        default=True,
+        help="Write one line for each request to the log, from logger zun.access at level INFO: client, user, project, "
+        "method, path without its query, status, bytes, seconds, request id. Set it to false if the server in front "
+        "of the API writes an access log and the log does not need user names.",
+    ),
+    cfg.ListOpt(
+        "host_names",
+        default=[],
+        help="With auth_strategy noauth, host names by which clients reach the API, besides localhost and host_ip. A "
+        "request with another Host header is refused. This stops web pages that point their own host name to this "
+        "machine (DNS rebinding).",
+    ),
+    bounded.IntOpt(
+        "connections_per_address",
+        min=0,
+        default=100,
+        help="Largest number of connections of one client address to zun-api's own server. A further connection "
+        "closes the oldest one that still waits for its request; if none waits, the further connection is refused. 0: "
+        "no limit. Use 0 behind a reverse proxy, which is one address for all clients, and limit clients there.",
+    ),
+    bounded.IntOpt(
+        "archive_transfers",
+        min=-1,
+        default=8,
+        help="Largest number of archives (get_archive, put_archive) that one zun-api process transfers at the same "
+        "time for one project. A further request is answered with 403. -1: no limit.",
     ),
     bounded.IntOpt(
         "rpc_timeout",
         min=1,
         default=75,
-        help="Seconds the API waits for a compute host whose answer is the response (logs, exec, top, stats). Longer "
-        "than [docker] default_timeout, so that a Docker that hangs is told as such and not as a host that is down.",
+        help="Seconds that the API waits for the answer of a compute host (logs, exec, top, stats). Keep it longer "
+        "than [docker] default_timeout, so that a hanging Docker is not reported as a host that is down.",
     ),
 ]
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options whose value is a number that is not too large for who uses it: that would only fail later."""
+"""Option types for numbers with an upper bound, so that a number that is too large is rejected at start-up."""
 
 import functools
 
 from oslo_config import cfg
 
 LARGEST = 2**31 - 1
-"""Every column of every database takes it, and as seconds it is 68 years: a clock takes 292."""
+"""Largest value of a 32-bit column. As seconds it is 68 years; Python's clocks overflow after 292 years."""
 MOST_THREADS = 10_000
-"""For each of them something is made at once."""
+"""Largest size of a thread pool; some pools allocate an entry for each thread at start-up."""
 
 IntOpt = functools.partial(cfg.IntOpt, max=LARGEST)
 FloatOpt = functools.partial(cfg.FloatOpt, max=LARGEST)

@@ -7,12 +7,13 @@ OPTS = [
     cfg.StrOpt(
         "sandbox_image",
         default="kubernetes/pause",
-        help="Image of the container that keeps the network of a capsule. It does nothing and must not end.",
+        help="Image of the sandbox container, which holds the network of a capsule. Its command must not end.",
     ),
     cfg.ListOpt(
         "sandbox_command",
         default=[],
-        help="Its command, word by word. Empty: the image's own. With busybox, for example: sleep,infinity",
+        help="Command of the sandbox container, words separated by commas. Empty: the command of the image. Example "
+        "for busybox: sleep,infinity",
     ),
 ]
 

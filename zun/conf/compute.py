@@ -9,121 +9,149 @@ OPTS = [
     cfg.StrOpt(
         "container_driver",
         default="docker",
-        help="Entry point (group zun.container.driver) of the runtime: docker, or fake for a host in memory.",
+        help="Entry point (group zun.container.driver) of the container runtime: docker, or fake for a runtime in "
+        "memory.",
     ),
     cfg.StrOpt(
         "cpu_dedicated_set",
         default="",
-        help="CPUs that dedicated containers may get, in the kernel's list form with ^ exclusions ('2-15,^8'). Empty: "
-        "every CPU that is neither reserved nor in cpu_shared_set.",
+        help="CPUs for dedicated containers, in the kernel's list form with ^ exclusions: '2-15,^8' is 2 to 15 without "
+        "8. Empty: every CPU that is neither reserved nor in cpu_shared_set.",
     ),
     cfg.StrOpt(
         "cpu_shared_set",
         default="",
-        help="CPUs that shared containers run on. Empty: every usable CPU that no dedicated container holds, which "
-        "lets both kinds live side by side.",
+        help="CPUs of the shared pool, in the form of cpu_dedicated_set. Empty: every usable CPU that no dedicated "
+        "container holds, so that dedicated and shared containers can use one host.",
     ),
     cfg.StrOpt(
         "reserved_host_cpus",
         default="",
-        help="CPUs that no container gets, kept for the host and its agents.",
+        help="CPUs reserved for the host and its agents, in the form of cpu_dedicated_set. No container gets them.",
     ),
     bounded.IntOpt(
         "reserved_host_memory_mb",
         default=512,
         min=0,
-        help="Memory in MiB that no container gets, kept for the host, spread over its memory nodes by their size.",
+        help="Memory in MiB reserved for the host, divided over its cells in proportion to their size. No container "
+        "gets it.",
+    ),
+    bounded.IntOpt(
+        "huge_page_base_memory",
+        default=256,
+        min=6,
+        help="Limit in MiB of the ordinary memory of a container whose memory is in huge pages, for its code, stacks "
+        "and small allocations. It is not part of the container's memory and not counted: add it to "
+        "reserved_host_memory_mb once for each such container that the host shall run. 6 is the least that Docker "
+        "accepts.",
     ),
     bounded.FloatOpt(
         "cpu_allocation_ratio",
         default=16.0,
         min=1.0,
-        help="CPUs that shared containers may ask for per CPU of the shared pool. Dedicated CPUs are never "
-        "over-committed.",
+        help="Sum of the cpu of shared containers per CPU of the shared pool. Dedicated CPUs are never overcommitted.",
     ),
     bounded.FloatOpt(
         "ram_allocation_ratio",
         default=1.0,
         min=0.1,
-        help="Memory that shared containers may ask for per MiB of a memory node. Over 1.0 a node can run out: keep "
-        "1.0 where dedicated containers need their memory to be there.",
+        help="Sum in MiB of the memory of shared containers per MiB of a cell. Above 1.0 a cell can run out of memory; "
+        "keep 1.0 on hosts with dedicated containers.",
     ),
     cfg.StrOpt(
         "placement_strategy",
         default="pack",
         choices=[
-            ("pack", "the place that is left with least, so that large requests find whole memory nodes and caches"),
-            ("spread", "the place that is left with most, so that containers share memory bandwidth and caches less"),
+            ("pack", "the place with the least left over, so that large requests find whole cells and caches"),
+            ("spread", "the place with the most left over, so that containers share less memory bandwidth and cache"),
         ],
-        help="Which of several places on this host a container gets when they are equally close and need equally few "
-        "caches and cores.",
+        help="Choice between places on this host that are equally close and touch equally few caches and cores.",
     ),
-    bounded.FloatOpt("disk_allocation_ratio", default=1.0, min=0.1, help="Disk that may be promised per GiB of disk."),
+    bounded.FloatOpt(
+        "disk_allocation_ratio", default=1.0, min=0.1, help="Sum in GiB of the disk of containers per GiB of the host."
+    ),
     cfg.BoolOpt(
         "enable_cpu_pinning",
         default=True,
-        help="Whether this host takes dedicated containers.",
+        help="Accept dedicated containers on this host.",
     ),
-    cfg.DictOpt("labels", default={}, help="Labels of this host, matched by the scheduler hint 'label:NAME'."),
-    cfg.StrOpt("availability_zone", max_length=255, help="Zone of this host. Unset: default_availability_zone."),
+    cfg.DictOpt(
+        "labels",
+        default={},
+        help="Labels of this host, as NAME:VALUE,NAME:VALUE. The scheduler hint 'label:NAME' matches them.",
+    ),
+    cfg.StrOpt(
+        "availability_zone",
+        max_length=255,
+        help="Availability zone of this host. Unset: default_availability_zone.",
+    ),
+    cfg.ListOpt(
+        "traits",
+        default=[],
+        help="Traits of this host beside those of its CPUs, which the agent finds: names of os-traits, or names of "
+        "your own such as CUSTOM_HALL_2. Containers ask for them with required_traits.",
+    ),
     cfg.StrOpt(
         "unique_container_name_scope",
         default="",
         ignore_case=True,
         choices=[
-            ("", "nowhere: a name that several containers have can be used to address none of them"),
+            ("", "nowhere; containers that share a name can only be addressed by uuid"),
             ("project", "within a project"),
             ("global", "in the whole cloud"),
         ],
-        help="Where the name of a container is there once, whatever its letters' case. Read by zun-api, for new "
-        "containers and new names; what is there already stays.",
+        help="Scope in which container names must be unique; upper and lower case count as equal. zun-api checks new "
+        "containers and new names; existing names stay.",
     ),
     bounded.IntOpt(
         "workers",
         default=32,
         min=1,
         max=bounded.MOST_THREADS,
-        help="Container operations that may run at the same time on this host, without stops that may take longer than "
-        "10 seconds.",
+        help="Largest number of container operations that run at the same time on this host. Stops with a timeout "
+        "above 10 seconds do not count.",
     ),
     bounded.IntOpt(
         "archive_space_mb",
         default=10240,
         min=1,
-        help="Disk in MiB below state_path that archives on their way into and out of this host's containers may take "
-        "together. A larger one cannot be copied at once.",
+        help="Disk in MiB below state_path for all archives that are being copied into or out of this host's "
+        "containers. A larger archive cannot be copied.",
     ),
-    bounded.IntOpt("heartbeat_interval", default=10, min=1, help="Seconds between two signs of life of this service."),
-    bounded.IntOpt("inventory_interval", default=60, min=1, help="Seconds between two looks at what this host has."),
+    bounded.IntOpt("heartbeat_interval", default=10, min=1, help="Seconds between two heartbeats of this service."),
+    bounded.IntOpt(
+        "inventory_interval", default=60, min=1, help="Seconds between two discoveries of this host's CPUs and memory."
+    ),
     bounded.IntOpt(
         "sync_container_state_interval",
         default=60,
         min=1,
         help="Seconds between two comparisons of all containers of this host with the runtime. Single changes arrive "
-        "at once through the runtime's event stream; this mends what it missed.",
+        "at once through the runtime's event stream; the comparison finds changes that the stream missed.",
     ),
     bounded.IntOpt(
         "audit_interval",
         default=60,
         min=0,
-        help="Seconds between two audits of where the containers of this host really run. 0: only on demand.",
+        help="Seconds between two audits, which compare where the containers of this host run with their plans. 0: "
+        "only on demand.",
     ),
     cfg.BoolOpt(
         "audit_repair",
         default=False,
-        help="Whether the periodic audit also sets drifted containers to their plan again. Off by default, so that "
-        "somebody first sees what changes them; 'openstack appcontainer host audit --repair' does it once.",
+        help="Let the periodic audit also repair containers that drifted from their plan. Off by default, so that an "
+        "operator first finds the cause; 'openstack appcontainer host audit --repair' repairs once.",
     ),
     cfg.StrOpt(
         "audit_host_processes",
         default="placed",
         choices=[
-            ("placed", "those that somebody put on a dedicated CPU: their CPUs are not those of the first process"),
-            ("all", "every one that may run there: for hosts whose own work is kept off by CPUAffinity"),
+            ("placed", "processes whose CPU affinity differs from that of process 1 and includes a dedicated CPU"),
+            ("all", "every process that may run on a dedicated CPU: for hosts that set CPUAffinity for their own work"),
             ("none", "no processes, only containers"),
         ],
-        help="Which processes outside of containers the audit reports on dedicated CPUs. Threads of the kernel never "
-        "are.",
+        help="Processes outside of containers that the audit reports on dedicated CPUs. Kernel threads are never "
+        "reported.",
     ),
 ]
 

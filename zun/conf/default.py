@@ -12,76 +12,86 @@ OPTS = [
         "host",
         default=socket.gethostname(),
         sample_default="<this machine's host name>",
-        help="Name of this host in the cloud. It addresses messages and marks containers, so it must be unique and "
-        "stay the same across restarts.",
+        help="Name of this host in the cloud. Messages are addressed to the name and containers carry it as a label, "
+        "so it must be unique and stay the same across restarts.",
     ),
     cfg.StrOpt(
         "state_path",
         default="/var/lib/zun",
-        help="Folder for what a service keeps on this machine, its database too unless [database] connection names "
-        "another.",
+        help="Folder for the files that a service keeps on this machine, including the SQLite database unless "
+        "[database] connection names another.",
     ),
     bounded.FloatOpt(
         "default_cpu",
         default=1.0,
-        help="CPUs of a container whose request names none. Between minimum_cpus and maximum_cpus.",
+        help="Number of CPUs for a container whose request has no cpu. Between minimum_cpus and maximum_cpus.",
     ),
-    bounded.FloatOpt("minimum_cpus", default=0.1, min=0.01, help="Smallest number of CPUs that a request may name."),
+    bounded.FloatOpt("minimum_cpus", default=0.1, min=0.01, help="Smallest number of CPUs in a request."),
     bounded.FloatOpt(
         "maximum_cpus",
         default=16.0,
-        help="Largest number of CPUs that a request may name. Raise it where hosts give more to one container.",
+        help="Largest number of CPUs in a request. Raise it if one container may have more CPUs of a host.",
     ),
     bounded.IntOpt(
         "default_memory",
         default=512,
-        help="Memory in MiB of a container whose request names none. Between minimum_memory and maximum_memory.",
+        help="Memory in MiB for a container whose request has no memory. Between minimum_memory and maximum_memory.",
     ),
     bounded.IntOpt(
         "minimum_memory",
         default=4,
         min=1,
-        help="Smallest memory in MiB that a request may name. Docker itself makes no container with less than 6.",
+        help="Smallest memory in MiB in a request. Docker itself rejects less than 6 MiB.",
     ),
     bounded.IntOpt(
         "maximum_memory",
         default=8192,
-        help="Largest memory in MiB that a request may name. Raise it where hosts give more to one container.",
+        help="Largest memory in MiB in a request. Raise it if one container may have more memory of a host.",
     ),
     bounded.IntOpt(
         "default_disk",
         default=10,
         min=0,
-        help="Disk in GiB that a container whose request names none gets when it is created on a host whose runtime "
-        "limits disks. 0: it gets none, as on any other host. Read by zun-compute.",
+        help="Disk in GiB for a container whose request has no disk, on hosts whose runtime can limit disk. 0: the "
+        "disk has no limit, as on hosts whose runtime cannot limit it. zun-compute reads this option.",
     ),
-    bounded.IntOpt("minimum_disk", default=1, min=0, help="Smallest disk in GiB that a request may name."),
-    bounded.IntOpt("maximum_disk", default=160, help="Largest disk in GiB that a request may name."),
-    cfg.ListOpt("image_driver_list", default=["glance", "docker"], help="Image drivers that a request may name."),
-    cfg.StrOpt("default_image_driver", default="docker", help="Image driver of a request that names none."),
-    cfg.StrOpt("default_availability_zone", default="nova", max_length=255, help="Zone of hosts that belong to none."),
+    bounded.IntOpt("minimum_disk", default=1, min=0, help="Smallest disk in GiB in a request."),
+    bounded.IntOpt("maximum_disk", default=160, help="Largest disk in GiB in a request."),
+    cfg.ListOpt(
+        "image_driver_list",
+        default=["docker"],
+        help="Image drivers that a request may name. The only driver is docker, for images of registries.",
+    ),
+    cfg.StrOpt("default_image_driver", default="docker", help="Image driver for a request without image_driver."),
+    cfg.StrOpt(
+        "default_availability_zone",
+        default="nova",
+        max_length=255,
+        help="Availability zone of hosts without [compute] availability_zone.",
+    ),
     cfg.StrOpt(
         "default_schedule_zone",
         max_length=255,
-        help="Zone that requests without one are scheduled to. Unset: any zone.",
+        help="Availability zone for a request without one. Unset: any zone.",
     ),
     cfg.StrOpt(
         "auth_encryption_key",
         secret=True,
-        help="Key, of which 32 characters count, that the passwords of registries are encrypted with. The API and "
-        "every compute host must have it. Unset, and without auth_encryption_key_file: registries have no passwords.",
+        help="Key that encrypts the passwords of registries: at least 32 ASCII characters. 'openssl rand -hex 32' "
+        "prints one. The API and every compute host must have the same key. With neither this option nor "
+        "auth_encryption_key_file, registries cannot have passwords.",
     ),
     cfg.StrOpt(
         "auth_encryption_key_file",
-        help="File of further such keys, one a line. All of them decrypt; the first of all encrypts, so a new key is "
-        "put before the old one until every registry has been written again. The all-in-one makes one under "
-        "state_path.",
+        help="File with further keys, one on each line. Every key decrypts; only the first encrypts: "
+        "auth_encryption_key if set, else the first line. To change the key, put the new one first, run 'zun-db-manage "
+        "rotate-registry-key', then remove the old one. The all-in-one writes such a file under state_path.",
     ),
     bounded.IntOpt(
         "service_down_time",
         default=180,
         min=1,
-        help="Seconds after its last heartbeat at which a service counts as down.",
+        help="Seconds without a heartbeat after which a service counts as down.",
     ),
 ]
 

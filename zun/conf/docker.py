@@ -10,32 +10,46 @@ OPTS = [
         "api_url",
         default="unix:///var/run/docker.sock",
         regex=r"^((unix|http\+unix|tcp|https?|ssh):/|[^/]*:\d+$)",
-        help="Where the Docker daemon of this host listens: unix:///PATH or tcp://HOST:PORT.",
+        help="Address of this host's Docker daemon: unix:///PATH or tcp://HOST:PORT.",
     ),
-    bounded.IntOpt("default_timeout", min=1, default=60, help="Seconds to wait for one answer of the Docker daemon."),
+    bounded.IntOpt("default_timeout", min=1, default=60, help="Seconds to wait for an answer of the Docker daemon."),
     bounded.IntOpt(
         "execute_timeout",
         min=1,
         default=5,
-        help="Seconds an exec with run=true may take before its caller gets a conflict.",
+        help="Seconds that a command of execute with run=true may take. After that the request is answered with 409.",
     ),
     bounded.IntOpt(
         "default_memory_swap",
         default=-1,
         min=-1,
-        help="Memory plus swap in MiB that a container may use; -1 is unlimited swap.",
+        help="Memory plus swap in MiB for a container. -1: no limit on swap.",
     ),
     cfg.StrOpt(
         "default_registry",
-        help="Registry (HOST[:PORT]) of images whose name has none and whose container names none. Unset: Docker's.",
+        help="Registry, HOST[:PORT], of an image if neither its name nor its container names a registry. Unset: "
+        "Docker Hub.",
     ),
-    cfg.StrOpt("default_registry_username", help="User name for default_registry. Unset: pulls there are anonymous."),
+    cfg.StrOpt("default_registry_username", help="User name for default_registry. Unset: anonymous pulls."),
     cfg.StrOpt("default_registry_password", secret=True, help="Password for default_registry."),
+    cfg.BoolOpt(
+        "public_registries",
+        default=True,
+        help="Pull images from every registry that has only public addresses. If false, pull only from "
+        "allowed_registries and default_registry.",
+    ),
+    cfg.ListOpt(
+        "allowed_registries",
+        default=[],
+        help="Registries from which images may be pulled even if they have loopback, link-local or private addresses: "
+        "HOST, HOST:PORT as in image names, or a block of addresses such as 10.1.0.0/16. * allows every registry. "
+        "default_registry is always allowed.",
+    ),
     cfg.BoolOpt(
         "hard_cpu_limit",
         default=False,
-        help="Cap shared containers at their cpu by a CFS quota instead of weighing them by cpu shares. Dedicated "
-        "containers never get a quota: it would throttle them on their own cores.",
+        help="Limit shared containers to their cpu by a CFS quota. If false, cpu is a weight (CPU shares). Dedicated "
+        "containers never get a quota, because it would throttle them on their own cores.",
     ),
 ]
 

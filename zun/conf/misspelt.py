@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a configuration file names and nobody reads. oslo.config passes it over without a word."""
+"""Finds options of configuration files that no program reads, such as misspelt ones. oslo.config ignores them."""
 
 import difflib
 import pathlib
@@ -7,18 +7,18 @@ from collections.abc import Iterator
 
 from oslo_config import cfg
 
-from zun.conf import GROUPS, default
+from zun.conf import GROUPS, default, placement
 
-#: Libraries have options there as well, under old names too: only what looks like one of these is told.
+#: Sections that libraries use too, also with old names: only names similar to one of these options are reported.
 _SHARED = {
     "DEFAULT": {option.dest for option in default.OPTS} | {"transport_url", "rpc_response_timeout"},
-    "database": {"connection", "max_pool_size", "max_overflow"},
+    placement.GROUP: {option.dest for option in placement.OPTS},
 }
-_ALIKE = 0.8  # of difflib's ratio
+_ALIKE = 0.8  # least difflib ratio of similar names
 
 
 def misspelt(conf: cfg.ConfigOpts) -> Iterator[str]:
-    """For each option of the files of ``conf`` that is ignored: where it is, and what was probably meant."""
+    """Yield one line for each ignored option in the files of ``conf``: its file, section and probable meaning."""
     ours = {group.GROUP: {option.dest for option in group.OPTS} for group in GROUPS}
     for file in _files(conf):
         sections: dict[str, dict[str, list[str]]] = {}
@@ -52,7 +52,7 @@ def _alike(name: str, known: set[str] | dict[str, set[str]]) -> str | None:
 
 
 def _files(conf: cfg.ConfigOpts) -> Iterator[pathlib.Path]:
-    """In the order in which they are read."""
+    """Yield the files of ``conf`` in the order in which oslo.config reads them."""
     for name in conf.config_file:
         yield pathlib.Path(name)
     for folder in conf.config_dir:

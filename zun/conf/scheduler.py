@@ -14,6 +14,7 @@ OPTS = [
             "AvailabilityZoneFilter",
             "IsolationFilter",
             "AggregateExtraSpecsFilter",
+            "TraitsFilter",
             "RuntimeFilter",
             "ImagePropertiesFilter",
             "LabelFilter",
@@ -27,8 +28,8 @@ OPTS = [
             "PciPassthroughFilter",
             "CpuSetFilter",
         ],
-        help="Filters (entry-point group zun.scheduler.filter) that a host must pass, in this order. Cheap ones first; "
-        "CpuSetFilter belongs last, since it plans the exact placement.",
+        help="Filters (entry-point group zun.scheduler.filter) that a host must pass, in this order. Put cheap filters "
+        "first and CpuSetFilter last, because it plans the exact placement.",
     ),
     cfg.ListOpt(
         "weighers",
@@ -37,48 +38,53 @@ OPTS = [
             "FreeRAMWeigher=1.0",
             "SoftAffinityWeigher=1.0",
             "SoftAntiAffinityWeigher=1.0",
+            "DeviceWeigher=3.0",
             "FailureWeigher=10.0",
         ],
         help="Weighers (entry-point group zun.scheduler.weigher), each with its multiplier. Hosts are tried in falling "
-        "order of the sum of multiplier times normalised weight. A negative multiplier turns a weigher round. The "
-        "default spreads; FailureWeigher outweighs the others together, since a host that fails stays the emptiest. "
-        "StrandedWeigher=1000000.0 in front of it packs dedicated containers, so that large ones find room later; it "
-        "takes time on each host, and FailureWeigher=10000000.0 then still outweighs it.",
+        "order of the sum of multiplier times normalised weight. A negative multiplier reverses a weigher. The default "
+        "spreads containers; DeviceWeigher outweighs free CPUs and memory together, so that hosts with free devices "
+        "stay free for containers that ask for them; FailureWeigher outweighs the others together, because a failing "
+        "host stays the emptiest. "
+        "To pack dedicated containers, so that large ones find room later, add StrandedWeigher=1000000.0 and set "
+        "FailureWeigher=10000000.0; StrandedWeigher costs time on each host.",
     ),
-    bounded.IntOpt("max_attempts", default=5, min=1, help="Hosts that are tried for one request before it fails."),
-    bounded.IntOpt("alternates", default=2, min=0, help="Further hosts that are planned and sent along with a choice."),
+    bounded.IntOpt("max_attempts", default=5, min=1, help="Number of hosts tried for one request before it fails."),
+    bounded.IntOpt(
+        "alternates", default=2, min=0, help="Number of alternate hosts that are planned and sent with the chosen one."
+    ),
     bounded.IntOpt(
         "host_subset_size",
         default=1,
         min=1,
-        help="Each host is drawn among the best so many; 1 always takes the best. Several schedulers do not need it, "
-        "since each keeps a share of the hosts.",
+        help="Number of best hosts from which each host is drawn at random; 1 always takes the best. Several "
+        "schedulers do not need more, because each has its own share of the hosts.",
     ),
     bounded.IntOpt(
         "failure_window",
         default=600,
         min=1,
-        help="Seconds for which FailureWeigher remembers that a host could not make or start a container, less and "
-        "less as they pass.",
+        help="Seconds for which FailureWeigher counts a failure of a host to create or start a container. The weight "
+        "of the failure falls with time.",
     ),
     bounded.IntOpt(
         "booking_deadline",
         default=60,
         min=1,
-        help="Seconds after which the scheduler forgets a choice that the host has neither confirmed nor refused.",
+        help="Seconds after which the scheduler drops a booking that the host has neither confirmed nor refused.",
     ),
     bounded.IntOpt(
         "sweep_interval",
         default=30,
         min=1,
-        help="Seconds between two searches for accepted requests that no host works on.",
+        help="Seconds between two searches for lost requests (see lost_after).",
     ),
     bounded.IntOpt(
         "lost_after",
         default=60,
         min=1,
-        help="Seconds without progress after which an accepted request that has no host counts as lost and is "
-        "scheduled again.",
+        help="Seconds without progress after which an accepted request without a host counts as lost and is scheduled "
+        "again.",
     ),
 ]
 

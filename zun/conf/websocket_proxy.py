@@ -7,29 +7,50 @@ GROUP = "websocket_proxy"
 
 OPTS = [
     cfg.HostAddressOpt(
-        "wsproxy_host", default="127.0.0.1", help="Address that the websocket proxy of this host listens on."
+        "wsproxy_host", default="127.0.0.1", help="Address on which the websocket proxy of this host listens."
     ),
-    cfg.PortOpt("wsproxy_port", default=6784, help="Port that the websocket proxy of this host listens on."),
+    cfg.PortOpt("wsproxy_port", default=6784, help="Port on which the websocket proxy of this host listens."),
     cfg.URIOpt(
         "base_url",
         schemes=["ws", "wss"],
         default="ws://$wsproxy_host:$wsproxy_port/",
-        help="How clients reach the websocket proxy of this host: ws:// or wss://, with a path if a reverse proxy in "
-        "front tells the hosts apart by it. zun-compute gives it to clients together with a token.",
+        help="URL at which clients reach the websocket proxy of this host: ws:// or wss://, with a path if a reverse "
+        "proxy in front selects the host by path. zun-compute gives the URL to clients together with a token.",
     ),
     bounded.IntOpt(
         "token_ttl",
         min=1,
         default=600,
-        help="Seconds within which a client must connect with the token it was given. A session lasts longer.",
+        help="Seconds within which a client must connect with its token. A running session may last longer.",
+    ),
+    bounded.IntOpt(
+        "sessions_per_user",
+        min=0,
+        default=20,
+        help="Largest number of sessions of one user at this proxy. A further session is refused with status 429. 0: "
+        "no limit.",
+    ),
+    bounded.IntOpt(
+        "max_sessions",
+        min=0,
+        default=200,
+        help="Largest number of sessions at this proxy; each takes two threads. A further session is refused with "
+        "status 503. 0: no limit.",
+    ),
+    bounded.IntOpt(
+        "idle_timeout",
+        min=0,
+        default=3600,
+        help="Seconds without input or output after which a session ends. 0: never.",
     ),
     cfg.ListOpt(
         "allowed_origins",
         default=[],
-        help="Hosts of web pages that may connect besides the one in base_url, such as the dashboard's.",
+        help="Host names of web pages that may connect, besides the host that the client connects to. Add the host of "
+        "the dashboard.",
     ),
-    cfg.StrOpt("cert", help="Certificate file, PEM, to serve wss:// without a reverse proxy."),
-    cfg.StrOpt("key", help="Key file of the certificate; unset if the certificate file has it."),
+    cfg.StrOpt("cert", help="Certificate file (PEM) with which the proxy itself serves wss://."),
+    cfg.StrOpt("key", help="Key file (PEM) of the certificate. Unset: the certificate file also has the key."),
     cfg.BoolOpt("ssl_only", default=False, help="Refuse to start without a certificate."),
 ]
 

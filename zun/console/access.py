@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may connect: the token, and the page a browser comes from. Pure but for the look-up of the token."""
+"""The checks of a connection: its token, and the origin of a browser's page. Only ``find`` reaches the database."""
 
 import urllib.parse
 from collections.abc import Callable, Collection
@@ -10,9 +10,9 @@ SCHEMES = {"ws": "http", "wss": "https"}
 
 
 def granted(path: str, find: Callable[[str], ConsoleToken | None]) -> ConsoleToken | None:
-    """What the query of ``path`` may open, None for nothing.
+    """Return the token in the query of ``path``, or None if it is not valid.
 
-    The token decides; ``uuid`` and ``exec_id`` must be those that it was issued for.
+    ``uuid`` and ``exec_id`` in the query must be those of the token. Example: ``/?token=T&uuid=U&exec_id=E``.
     """
     query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(path).query))
     token = query.get("token", "")
@@ -25,10 +25,10 @@ def granted(path: str, find: Callable[[str], ConsoleToken | None]) -> ConsoleTok
 def origin_refusal(
     origin: str | None, host: str | None, forwarded: str | None, base_url: str, allowed: Collection[str]
 ) -> str | None:
-    """Why a browser's page may not connect, or None.
+    """Return why a browser's page may not connect, or None if it may.
 
-    ``origin`` is absent outside of browsers. Its host must be the one that was connected to (``host``, the header) or
-    an ``allowed`` one; its scheme the one of ``base_url``, or what a reverse proxy says (``forwarded``).
+    ``origin`` is None outside of browsers. Its host must be the host of the connection (``host``, the header) or one of
+    ``allowed``. Its scheme must be the one in ``forwarded`` (of a reverse proxy), else the scheme of ``base_url``.
     """
     if origin is None:
         return None

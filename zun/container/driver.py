@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rest of the service may ask of a container runtime.
+"""The interface of a container runtime, as Protocols and frozen values.
 
-The runtime is described by small Protocols, one a capability, so that a part of the service names only what
-it uses (the audit an ``Auditor``, the shared pool ``Resources``), and so that an in-memory driver can stand
-in for Docker everywhere. Values handed out are frozen; times are naive UTC; memory is in MiB, disk in GiB.
+Each Protocol describes one capability, so a part of the service names only the methods that it uses: the audit takes
+an ``Auditor``, the shared pool takes ``Resources``. The Docker driver and the in-memory driver of the tests implement
+all of them. Times are naive UTC, memory is in MiB, disk is in GiB.
 
-Every method may raise :class:`~zun.common.exceptions.Unavailable` when the runtime does not answer and
-:class:`~zun.common.exceptions.DockerError` when it fails in a way that no other error describes. Methods
-which act on one container raise :class:`~zun.common.exceptions.ContainerVanished` when the runtime has no
-such object and another :class:`~zun.common.exceptions.Conflict` when the object is in the wrong state (not
-running, paused, ...), unless their own text says otherwise. A container is found by its uuid alone:
-``container_id`` of the row may be stale.
+Every method raises :class:`~zun.common.exceptions.Unavailable` if the runtime does not answer, and
+:class:`~zun.common.exceptions.DockerError` if the runtime fails in a way that no other error describes. A method that
+acts on one container raises :class:`~zun.common.exceptions.ContainerVanished` if the runtime has no object for the
+container. It raises :class:`~zun.common.exceptions.Conflict` if the object is in the wrong state, for example paused
+or not running. Exceptions from these rules are named in the method's docstring. A driver finds a container by its
+uuid alone, because ``container_id`` of the row may be stale.
 """
 
 import threading
@@ -22,32 +22,27 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from zun.common.states import Status
 from zun.topology import CpuSet
+from zun.topology.device_request import GivenDevice
+from zun.topology.devices import Device
 
-#: Action of the event which says: events may have been missed, read everything again. It carries no uuid.
+#: Action of an event that says: events may have been missed, read the state of every container. The uuid is empty.
 RESYNC = "resync"
 
-#: Of networks and volumes that a runtime has for a project: operators look for them by this.
+#: Label with the project id on the runtime's networks and volumes, so that operators can search for them.
 LABEL_PROJECT = "zun.project"
 
-#: Why a container was stopped that nobody stopped.
+#: Reason of a container whose process the kernel killed for lack of memory.
 OUT_OF_MEMORY = "It used more memory than it has, so the kernel killed it. Give it more memory and start it again."
 
-#: Statuses of rows that an object which never ran has nothing to say to (lifecycle contract, section 6).
-KEPT_WHEN_NEVER_STARTED = frozenset(
-    {
-        Status.CREATED,
-        Status.RESTARTING,
-        Status.ERROR,
-        Status.REBUILDING,
-        Status.DELETING,
-        Status.DELETED,
-        Status.DEAD,
-    }
-)
+#: Folder of a container where its huge pages are mounted.
+HUGE_PAGES_TARGET = "/dev/hugepages"
+
+#: Name of the project's default network in the addresses of a container.
+DEFAULT_NETWORK = "default"
 
 
 class ContainerView(Protocol):
-    """The part of a container a driver reads; ``zun.objects.Container`` has all of it. Never written to."""
+    """The fields of a container that a driver reads, and never writes. ``zun.objects.Container`` has all of them."""
 
     @property
     def uuid(self) -> str: ...
@@ -99,46 +94,90 @@ class ContainerView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Plug:
-    """What network of the runtime a new container is put on, and with which addresses (None: the runtime's choice).
+    """The runtime's network of a new container, and its addresses there. If an address is None, the runtime chooses.
 
-    ``network`` may be ``container:ID``: the one whose network it shares has the addresses.
+    ``network`` may be ``container:ID``: the new container shares the network and the addresses of container ID. With
+    ``by_name``, the other containers of the network resolve the new container by its name.
     """
 
     network: str
     ipv4: str | None = None
     ipv6: str | None = None
+    by_name: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeMount:
-    """One mount as the runtime is asked for it.
+    """One mount of a request to the runtime.
 
-    ``source`` is a path of the host (bind), the name of a volume of the runtime's, which is made with ``labels`` when
-    it is not there (volume), or nothing (tmpfs, which has a size).
+    ``source`` is a path of the host for a bind, the name of one of the runtime's volumes for a volume, and empty for a
+    tmpfs, which has ``size_bytes`` instead. The runtime creates a missing volume with ``labels``. A hugetlbfs is like a
+    tmpfs, with files in huge pages of ``page_kib``.
     """
 
-    kind: Literal["bind", "volume", "tmpfs"]
+    kind: Literal["bind", "volume", "tmpfs", "hugetlbfs"]
     source: str
     target: str
     read_only: bool = False
     size_bytes: int = 0
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    page_kib: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerDevices:
+    """The devices of one container: those that its claim gives to it, and all that its host offers to anybody."""
+
+    given: tuple[GivenDevice, ...] = ()
+    offered: tuple[Device, ...] = ()
+
+    @property
+    def lost(self) -> str | None:
+        """Return in words which given devices the host does not offer any more, or None if it offers all."""
+        here = {device.address for device in self.offered}
+        gone = [f"{each.address} ({each.name})" for each in self.given if each.address not in here]
+        if not gone:
+            return None
+        what = f"device {gone[0]} is" if len(gone) == 1 else f"devices {', '.join(gone)} are"
+        return f"{what} gone from the host, or not selected by its [devices] device_spec any more"
+
+
+NO_DEVICES = ContainerDevices()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAccess:
+    """How a container's devices are given now. Each is a file of the host, a CDI name or the UUID of a GPU.
+
+    ``wanted`` is what the claim needs, ``configured`` what the runtime has for the next start. The others are empty
+    without a process: ``missing`` are files that the container does not see as the host does, ``denied`` are files to
+    which its control group gives no access. ``allowed`` are rules that give access to devices beyond the claim, for
+    example ``c 10:183 rwm``. ``denied`` and ``allowed`` are None where the kernel does not tell the rules.
+    """
+
+    wanted: frozenset[str]
+    configured: frozenset[str]
+    missing: tuple[str, ...] = ()
+    denied: tuple[str, ...] | None = None
+    allowed: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeState:
-    """One container as its runtime describes it.
+    """The state of one container as its runtime describes it.
 
-    ``status`` is None when the runtime has nothing to add to what the row says: an object that was never
-    started says so only to a row that is still ``Creating`` (see :meth:`Inspector.list`), and one that is
-    being removed is about to be no more. ``pid`` is the
-    first process's id on the host, 0 when there is none. ``exit_code`` is None until a process has ended.
-    ``error`` is the runtime's own text, why ``status`` is Unknown, or :data:`OUT_OF_MEMORY`.
-    ``cpuset_cpus`` and ``cpuset_mems`` are the runtime's *configuration* in the kernel's list form, "" when
-    unset; what the kernel does with it is :class:`KernelView`. ``hostname`` is what the container calls itself.
-    ``addresses`` are those that the runtime chose, on its own networks, by network; None when it does not tell.
-    ``cpu`` (CPUs) and ``memory`` (MiB) are the limits it is configured with, None where it has none; ``cpu`` may be a
-    weight, ``cap`` (CPUs) is none: time that it cannot exceed.
+    - ``status`` is None if the row keeps its status: for an object that is being removed, and for an object that never
+      started, unless the row is Creating or says that the container ran, for example Running.
+    - ``pid`` is the id of the first process on the host, 0 without a process.
+    - ``exit_code`` is None until a process has ended.
+    - ``error`` is the runtime's own text, the reason of the status Unknown, or :data:`OUT_OF_MEMORY`.
+    - ``cpuset_cpus`` and ``cpuset_mems`` are the runtime's *configuration* in the kernel's list form, for example
+      ``0-3,8``, or "" if unset. :class:`KernelView` has the sets that the kernel enforces.
+    - ``hostname`` is the host name inside the container.
+    - ``addresses`` are the addresses that the runtime chose, by network; None if the runtime does not report them.
+    - ``devices`` are those that the container was created with.
+    - ``cpu`` (CPUs) and ``memory`` (MiB) are the configured limits, None without a limit. ``cpu`` may be a weight;
+      ``cap`` (CPUs) is CPU time that the container cannot exceed.
     """
 
     container_id: str
@@ -155,19 +194,20 @@ class RuntimeState:
     cpu: float | None = None
     memory: int | None = None
     cap: float | None = None
+    devices: tuple[GivenDevice, ...] = ()
 
     @property
     def never_started(self) -> bool:
-        """True for an object that was created and nothing more."""
+        """True if the object was created and never started."""
         return self.started_at is None and self.finished_at is None
 
 
 @dataclass(frozen=True, slots=True)
 class KernelView:
-    """What the kernel allows a container's first process, and its control group as a whole.
+    """The CPUs and memory nodes that the kernel allows a container.
 
-    ``cpus`` and ``mems`` come from the process (a process may narrow its own set), ``cgroup_cpus`` and
-    ``cgroup_mems`` from the group, which is the limit nobody inside can widen.
+    ``cpus`` and ``mems`` belong to the first process, which may narrow its own sets. ``cgroup_cpus`` and
+    ``cgroup_mems`` belong to the control group: the limit that no process inside can widen.
     """
 
     cpus: CpuSet
@@ -178,7 +218,7 @@ class KernelView:
 
 @dataclass(frozen=True, slots=True)
 class ThreadGroup:
-    """``count`` threads that may run on the same CPUs and memory nodes; ``tid`` and ``name`` are of one of them."""
+    """A set of ``count`` threads with the same CPUs and memory nodes. ``tid`` and ``name`` belong to one of them."""
 
     cpus: CpuSet
     mems: CpuSet
@@ -189,7 +229,7 @@ class ThreadGroup:
 
 @dataclass(frozen=True, slots=True)
 class ParentGroup:
-    """A control group above a container's, and what it has to give. ``path`` is its directory on the host."""
+    """A control group above a container's group, with its CPUs and memory nodes. ``path`` is its directory."""
 
     path: str
     cpus: CpuSet
@@ -198,9 +238,10 @@ class ParentGroup:
 
 @dataclass(frozen=True, slots=True)
 class PinningView:
-    """Everything the kernel tells about where a container runs.
+    """The kernel's full report on where a container runs.
 
-    ``parents`` begins with the nearest. ``pages`` is bytes by memory node, empty when the kernel does not count them.
+    ``parents`` begins with the nearest group. ``pages`` is bytes by memory node, for example ``{0: 4096}``, and empty
+    if the kernel does not count pages.
     """
 
     cgroup_cpus: CpuSet
@@ -211,11 +252,36 @@ class PinningView:
 
 
 @dataclass(frozen=True, slots=True)
-class Intruder:
-    """Something that is no container of this host and may run on ``cpus``.
+class HugePageView:
+    """The huge pages of a running container as the kernel sees them. Sizes of pages are in KiB.
 
-    A container has its runtime's id and name; a process the path of its control group (``id``), the name and id of one
-    process of it (``name``), and ``count`` of them are alike.
+    - ``limits`` is the most bytes that the container can take, by page size, None for a size without a limit. The
+      whole mapping is None if the kernel cannot limit huge pages, because the hugetlb controller is missing.
+    - ``used`` is the number of pages in use by memory node and page size, for example ``{0: {2048: 3}}``. It is None
+      if the kernel does not count pages by node.
+    - ``mounted`` is the page size of the file system at :data:`HUGE_PAGES_TARGET`, None without one.
+    """
+
+    limits: Mapping[int, int | None] | None
+    used: Mapping[int, Mapping[int, int]] | None
+    mounted: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PageStock:
+    """The huge pages of one size on one memory node: all of them, and those that nobody uses."""
+
+    total: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class Intruder:
+    """A container or process that may run on ``cpus`` and belongs to no container of this host.
+
+    For a container, ``id`` and ``name`` are those of its runtime. For a process, ``id`` is the path of its control
+    group, ``name`` is the name and id of one process, for example ``cron (812)``, and ``count`` is the number of
+    processes in the group with the same CPUs.
     """
 
     kind: Literal["container", "process"]
@@ -227,11 +293,11 @@ class Intruder:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeEvent:
-    """Something happened to the container ``uuid``; read its state to learn what.
+    """An event of the container ``uuid``. The receiver reads the container's state to learn the outcome.
 
-    Actions are Docker's names (``start die oom pause unpause rename destroy``) or :data:`RESYNC` with an
-    empty uuid. An event may be delivered twice. What these do not cover changes nothing that a state tells: a
-    stop, a kill and a restart are made of ``die`` and ``start``.
+    ``action`` is one of Docker's names ``start die oom pause unpause rename destroy``, or :data:`RESYNC` with an empty
+    uuid. An event may be delivered twice. A stop, a kill and a restart are reported as ``die`` and ``start``. Docker's
+    other actions change no status.
     """
 
     uuid: str
@@ -240,7 +306,10 @@ class RuntimeEvent:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What the runtime says of its host; ``name`` is the agent's host name, not the machine's."""
+    """The runtime's description of its host. ``name`` is the agent's configured host name.
+
+    ``cpu_flags`` are the flags of /proc/cpuinfo that all CPUs have.
+    """
 
     name: str
     mem_total_mib: int
@@ -253,26 +322,26 @@ class HostFacts:
     os_type: str
     os: str
     kernel_version: str
+    cpu_flags: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryAuth:
-    """Credentials for one registry."""
+    """Credentials for one registry. ``repr`` leaves out the password, because logs and tracebacks show it."""
 
     username: str
     password: str
 
     def __repr__(self) -> str:
-        # A record of this kind ends up in logs and tracebacks sooner or later.
         return f"RegistryAuth(username={self.username!r})"
 
 
 @dataclass(frozen=True, slots=True)
 class ImageFacts:
-    """What an image brings along. ``entrypoint`` and ``command`` are empty when the image sets none.
+    """The properties of an image. ``entrypoint`` and ``command`` are empty if the image sets none.
 
-    ``size`` is in bytes, as far as it is known. ``digests`` are what registries call it, NAME@DIGEST each, in the
-    runtime's own spelling; what was never at a registry has none.
+    ``size`` is in bytes, 0 if unknown. ``digests`` are the names of the image at registries as the runtime spells
+    them, for example ``nginx@sha256:0d17...``. An image that was never at a registry has no digests.
     """
 
     image_id: str
@@ -284,10 +353,10 @@ class ImageFacts:
     def invocation(
         self, entrypoint: Sequence[str] | None, command: Sequence[str] | None
     ) -> tuple[list[str] | None, list[str] | None]:
-        """Return the ``(entrypoint, command)`` that will really run, each None when there is none.
+        """Return the ``(entrypoint, command)`` that a container of this image runs, each None if empty.
 
-        The image's command only counts when the user gave neither of the two: it was written for the image's
-        own entrypoint (this is Docker's rule).
+        Docker's rule: the image's command counts unless the user gave an entrypoint or a command, because the image's
+        command was written for the image's entrypoint.
         """
         if entrypoint:
             return list(entrypoint), list(command) if command else None
@@ -297,7 +366,7 @@ class ImageFacts:
 
 @dataclass(frozen=True, slots=True)
 class LocalImage:
-    """An image on the host under one name. ``size`` is in bytes, ``digests`` as for ImageFacts."""
+    """An image on the host under one name. ``size`` is in bytes, ``digests`` are like those of ImageFacts."""
 
     name: str
     tags: tuple[str, ...]
@@ -307,7 +376,7 @@ class LocalImage:
 
 
 class Lifecycle(Protocol):
-    """Makes, moves and removes containers. Every method is safe to repeat after a crash in its middle."""
+    """Creates, moves and removes containers. Every method may be repeated after a crash in its middle."""
 
     def create(
         self,
@@ -319,30 +388,51 @@ class Lifecycle(Protocol):
         plug: Plug | None = None,
         mounts: Sequence[RuntimeMount] = (),
         join: str | None = None,
+        memory: int | None = None,
+        devices: ContainerDevices = NO_DEVICES,
     ) -> str:
-        """Create the object, not started, and return the runtime's id of it.
+        """Create the object without starting it, and return the runtime's id of the object.
 
-        ``image`` is the container's under its whole name, if that is another one. ``plug`` is its first network, None
-        the runtime's default one. Exposed ports that have a ``host_port`` are published there. ``join`` is the uuid of
-        a container of this host, which runs and whose network and IPC namespaces become its own, instead.
-        The cpusets are kernel lists ("" leaves one open) and are in force before the first process exists. An
-        object that an earlier attempt of this host left behind is adopted: it is moved to these cpusets if it
-        has others, is else unchanged, and its id is returned.
-        ImageNotFound when the image is not on the host (:meth:`Images.pull_image` brings it); ContainerAlreadyExists
-        when the name is taken by an object that is not this host's.
+        - The cpusets are kernel lists, for example ``0-3,8``; "" sets no limit. They are in force before the first
+          process exists.
+        - ``image`` is the full name of the container's image, if it differs from ``container.image``.
+        - ``plug`` is the first network; None is the runtime's default network. Exposed ports with a ``host_port`` are
+          published there.
+        - ``memory`` is the limit of ordinary memory in MiB, if it differs from ``container.memory``.
+        - ``join`` is the uuid of a running container of this host. The new container then uses the network and IPC
+          namespaces of that container instead of a network of its own.
+        - ``devices`` are in the container from its first process on, except network interfaces.
+
+        If an earlier attempt of this host left an object behind, ``create`` adopts the object: it moves the object to
+        these cpusets if they differ, changes nothing else and returns the object's id. An object with other devices is
+        replaced.
+
+        DeviceUnusable if a device is gone or cannot be given. ImageNotFound if the image is not on the host
+        (:meth:`Images.pull_image` brings it). ContainerAlreadyExists if an object of another host has the name.
         """
         ...
 
     def start(self, container: ContainerView) -> None:
-        """Start it; nothing happens if it runs already."""
+        """Start the container. A container that runs already is left as it is."""
+        ...
+
+    def join_interfaces(self, container: ContainerView, devices: ContainerDevices) -> None:
+        """Move the network interfaces of the container's devices into the container, if it runs and lacks them.
+
+        The kernel gives them back to the host when the last process of the container ends. DeviceUnusable if an
+        interface cannot be moved.
+        """
         ...
 
     def stop(self, container: ContainerView, timeout: int | None = None) -> None:
-        """Ask it to end, kill it after ``timeout`` seconds (None: the runtime's choice). Fine if it has."""
+        """Ask the process to end, and kill the process after ``timeout`` seconds (None: the runtime's choice).
+
+        A container that has ended already is left as it is.
+        """
         ...
 
     def reboot(self, container: ContainerView, timeout: int | None = None) -> None:
-        """Stop and start it, keeping the object. A stopped or never started one is started."""
+        """Stop and start the container, keeping the object. A container that does not run is only started."""
         ...
 
     def pause(self, container: ContainerView) -> None: ...
@@ -350,61 +440,70 @@ class Lifecycle(Protocol):
     def unpause(self, container: ContainerView) -> None: ...
 
     def kill(self, container: ContainerView, signal: str | None = None) -> None:
-        """Send ``signal`` (name or number; None: SIGKILL). InvalidValue for one the runtime does not know."""
+        """Send ``signal``: a name or a number, SIGKILL for None. InvalidValue for an unknown signal."""
         ...
 
     def delete(self, container: ContainerView, *, force: bool = False) -> None:
-        """Remove the object, and when it returns its processes are gone. A missing object is fine.
+        """Remove the object and return when its processes are gone. Nothing happens if the object is missing.
 
-        Without ``force`` a running container is a Conflict. An object of another host is never touched.
+        Conflict for a running container, unless ``force``. Objects of other hosts are left alone.
         """
         ...
 
 
 class Inspector(Protocol):
-    """Tells what is; changes nothing."""
+    """Reads the state of containers."""
 
     def show(self, container: ContainerView) -> RuntimeState | None:
-        """Return the state, or None when this host has no such object."""
+        """Return the state of the container, or None if this host has no object for it."""
         ...
 
     def list(self) -> dict[str, RuntimeState]:
         """Return the state of every object of this host, by container uuid.
 
-        The rows are not known here, so a never started object has status None; ``show`` tells more.
+        The method does not know the rows, so ``status`` of an object that never started is None, where ``show`` may
+        return Created.
         """
         ...
 
     def of_other_hosts(self) -> Mapping[str, AbstractSet[str]]:
-        """Return the uuids of the containers whose objects were made for hosts of other names, by these."""
+        """Return the uuids of containers whose objects belong to hosts of other names, by host name."""
         ...
 
     def kernel_view(self, container: ContainerView, state: RuntimeState) -> KernelView | None:
-        """Return what the kernel enforces now, or None when the process that ``state`` names is gone.
+        """Return the limits that the kernel enforces now, or None if the process of ``state`` is gone.
 
-        DockerError when the kernel's files cannot be read: an unreadable limit is never reported as a kept
-        one.
+        DockerError if the kernel's files cannot be read, so that an unreadable limit never passes for an intact one.
         """
         ...
 
 
 class Auditor(Protocol):
-    """Tells where things really run; changes nothing. Its cost grows with the number of threads and processes."""
+    """Reads where threads and pages really are. The cost grows with the number of threads and processes."""
 
     def pinning_view(self, container: ContainerView, state: RuntimeState) -> PinningView | None:
-        """Return what the kernel does with every thread and page, or None when the process ``state`` names is gone.
+        """Return the CPUs and memory nodes of every thread and page, or None if the process of ``state`` is gone.
 
-        DockerError when the kernel's files cannot be read.
+        DockerError if the kernel's files cannot be read.
+        """
+        ...
+
+    def device_access(self, container: ContainerView, state: RuntimeState, devices: ContainerDevices) -> DeviceAccess:
+        """Return how ``devices`` are given to the container.
+
+        DeviceUnusable if they cannot be given now: a device is gone, or bound to another driver. DockerError if the
+        kernel's files cannot be read.
         """
         ...
 
     def intruders(
         self, cpus: CpuSet, known: Callable[[str], bool], *, processes: bool = True, unplaced: bool = False
     ) -> Sequence[Intruder]:
-        """Return what may run on some of ``cpus`` and is no container of this host that ``known`` accepts by uuid.
+        """Return everything that may run on some of ``cpus``, except this host's containers that ``known`` accepts.
 
-        ``processes``: look at those outside of containers as well, except the kernel's own. One that may run wherever
-        the host's first process may was not placed by anybody, and counts only with ``unplaced``.
+        ``known`` is called with the uuid of a container. With ``processes``, processes outside of containers are
+        checked too, except kernel threads. A process that may use the same CPUs as the host's first process was placed
+        by nobody and counts only with ``unplaced``.
         """
         ...
 
@@ -421,23 +520,47 @@ class Resources(Protocol):
         cpuset_cpus: str | None = None,
         cpuset_mems: str | None = None,
     ) -> None:
-        """Change what is given, leave what is None. All of it is one call to the runtime.
+        """Change the given limits in one call to the runtime, and leave the limits that are None.
 
-        ``cpu`` is read by the container's ``cpu_policy``: a weight (or quota) when shared, no limit when
-        dedicated. Invalid for an empty cpuset: Docker accepts one and changes nothing. To unpin, send the
-        full list.
+        ``cpu`` depends on the container's ``cpu_policy``: a weight or quota if shared, no limit if dedicated. Invalid
+        for an empty cpuset, which Docker would accept and ignore. To unpin a container, send the full list of CPUs.
         """
         ...
 
 
+class HugePages(Protocol):
+    """Limits and reads the huge pages of containers."""
+
+    def limit_pages(self, container: ContainerView, state: RuntimeState, pages: Mapping[int, int]) -> None:
+        """Limit the container to these huge pages, by size in KiB, and to none of every other size.
+
+        The kernel forgets the limits when the process of ``state`` ends, so they are set after each start. Nothing
+        happens without a process. Where the kernel cannot limit huge pages, the driver logs this once and goes on.
+
+        Conflict if the container uses more pages than that. DockerError if the kernel does not show the new limits.
+        """
+        ...
+
+    def huge_pages(self, container: ContainerView, state: RuntimeState) -> HugePageView | None:
+        """Return the huge pages of the container, or None if the process of ``state`` is gone.
+
+        DockerError if the kernel's files cannot be read.
+        """
+        ...
+
+    def page_stock(self) -> Mapping[int, Mapping[int, PageStock]]:
+        """Return the huge pages of the host by memory node and size in KiB, sizes without pages left out."""
+        ...
+
+
 class Console(Protocol):
-    """Looks into a container and runs commands inside it."""
+    """Reads the log, processes and statistics of a container, and runs commands inside it."""
 
     def execute(self, container: ContainerView, command: Sequence[str], timeout: float) -> tuple[str, int]:
-        """Run ``command`` without a shell; return its output, both streams as they came, and its exit code.
+        """Run ``command`` without a shell and return its output and exit code. The output mixes stdout and stderr.
 
-        When ``timeout`` (seconds) is over the command is abandoned (it goes on inside the container) and Conflict is
-        raised.
+        Conflict if the command is still running after ``timeout`` seconds. The command then goes on inside the
+        container.
         """
         ...
 
@@ -451,139 +574,155 @@ class Console(Protocol):
         tail: str | int | None = "all",
         since: str | int | float | None = None,
     ) -> str:
-        """Return the whole log as text. ``tail`` that is no number means all. Conflict when that is too much to hold.
+        """Return the log as text. Conflict if the text is too large to hold in memory.
 
-        ``since`` is epoch seconds or ``YYYY-MM-DD HH:MM:SS,mmm`` in UTC, else InvalidValue.
+        ``tail`` is a number of lines; any other text means all lines. ``since`` is epoch seconds, for example
+        1767225600, or ``YYYY-MM-DD HH:MM:SS,mmm`` in UTC, else InvalidValue.
         """
         ...
 
-    def top(self, container: ContainerView, ps_args: str | None = None) -> dict[str, Any]:
-        """Return ``{"Titles": [str], "Processes": [[str, ...], ...]}``."""
+    def top(self, container: ContainerView) -> Sequence[Mapping[str, str]]:
+        """Return the processes of the container, each with every field of ``processes.FIELDS``."""
         ...
 
     def stats(self, container: ContainerView) -> dict[str, Any]:
-        """Return the resource use, under the member names of the API. Conflict when it is not running."""
+        """Return the resource use under the API's member names. Conflict if the container is not running."""
         ...
 
 
 class Archives(Protocol):
-    """Reads and writes files of a container, running or not, as tar streams."""
+    """Reads and writes the files of a container, running or not, as tar streams."""
 
     def get_archive(self, container: ContainerView, path: str) -> tuple[Iterator[bytes], dict[str, Any]]:
-        """Return the tar of what is at ``path``, and ``name size mode mtime linkTarget`` of it.
+        """Return a tar of the file or directory at ``path``, and its ``name``, ``size``, ``mode``, ``mtime`` and
+        ``linkTarget``.
 
-        InvalidValue when there is nothing. Whoever stops reading before the end closes the iterator.
+        InvalidValue if nothing is at ``path``. A caller that stops reading before the end closes the iterator.
         """
         ...
 
     def put_archive(self, container: ContainerView, path: str, chunks: Iterable[bytes]) -> None:
-        """Unpack a tar in the directory ``path``. InvalidValue for what is no directory or no tar."""
+        """Unpack a tar in the directory ``path``. InvalidValue if ``path`` is no directory or ``chunks`` is no tar."""
         ...
 
 
 class Stream(Protocol):
-    """Both directions of one terminal or command: bytes as they are. Reading and writing may be in two threads."""
+    """Both directions of one terminal or command, as raw bytes. One thread may read while another one writes."""
 
     def receive(self) -> bytes:
-        """What came since, waiting for something; empty at the end."""
+        """Wait for output and return it; b"" at the end."""
         ...
 
     def send(self, data: bytes) -> None:
-        """Type ``data``. OSError when the other side is gone."""
+        """Send ``data`` as input. OSError if the other side is gone."""
+        ...
+
+    def exit_code(self) -> int | None:
+        """Return the exit code of a command whose output has ended, None if it still runs or was only attached to."""
         ...
 
     def close(self) -> None:
-        """Let go, also of a ``receive`` that waits. What runs is left running. Twice is harmless."""
+        """Close the connection, and end a ``receive`` that waits. The process goes on. Closing twice is harmless."""
         ...
 
 
 class Terminals(Protocol):
-    """Talks to what runs in a container. A command is named by the id that ``create_exec`` gave it."""
+    """Connects to processes in a container. A command is identified by the id that ``create_exec`` returned."""
 
     def attach(self, container: ContainerView) -> Stream:
-        """The first process's own input and output from now on."""
+        """Return a stream of the first process's input, and of its output from now on."""
         ...
 
     def create_exec(self, container: ContainerView, command: Sequence[str], *, interactive: bool) -> str:
-        """Prepare ``command`` without starting it and return its id, 64 hexadecimal digits.
+        """Prepare ``command`` without starting it, and return its id of 64 hexadecimal digits.
 
-        ``interactive`` gives it a terminal and an input.
+        An ``interactive`` command has a terminal and an input.
         """
         ...
 
     def open_exec(self, container: ContainerView, exec_id: str) -> Stream:
-        """Start a prepared command. InvalidValue for an unknown one, Conflict for one that was started."""
+        """Start a prepared command. InvalidValue for an unknown id, Conflict if the command was started before."""
         ...
 
     def resize(self, container: ContainerView, *, width: int, height: int) -> None:
-        """Tell the first process the size of its terminal, in characters."""
+        """Set the size of the first process's terminal in characters. Nothing happens if the process has ended."""
         ...
 
     def resize_exec(self, container: ContainerView, exec_id: str, *, width: int, height: int) -> None:
-        """The same for a command. InvalidValue for an unknown one."""
+        """Set the size of a command's terminal in characters. Nothing happens if the command has ended.
+
+        InvalidValue for an unknown command, Conflict for a command that nobody starts.
+        """
         ...
 
 
 class Images(Protocol):
-    """Brings images to the host."""
+    """Pulls, names, lists and removes the images of the host."""
 
     def find_image(self, image: str) -> ImageFacts | None:
-        """Return what the host has under this name or whole id, None when that is nothing."""
+        """Return the host's image of this name or full id, or None if the host has no such image."""
         ...
 
     def image_digest(self, image: str, auth: RegistryAuth | None = None) -> str:
-        """Return the digest that the registry has for ``image`` now. ImageNotFound when it has none for ``auth``."""
+        """Return the digest that the registry now has for ``image``. ImageNotFound if it has none for ``auth``."""
         ...
 
     def pull_image(
         self, image: str, auth: RegistryAuth | None = None, progress: Callable[[str], None] | None = None
     ) -> ImageFacts:
-        """Bring what the registry has for ``image`` now, and tell about it; ImageNotFound when that is nothing.
+        """Pull ``image`` from its registry and return its properties. ImageNotFound if the registry has no such image.
 
-        ``progress`` is called with a text for people as the pull goes on, often.
+        ``progress`` is called often during the pull, with a text for people.
         """
         ...
 
     def tag_image(self, image: str, name: str) -> None:
-        """Let ``name``, which has a tag or none, be a name of ``image``, and of no other."""
+        """Give ``image`` the name ``name``, with or without a tag. An image that had this name loses it."""
         ...
 
     def image_digests(self) -> Sequence[str]:
-        """Return ``digests`` of all images on the host."""
+        """Return the ``digests`` of every image on the host."""
         ...
 
     def remove_image(self, image: str) -> None:
-        """Remove what has this name. Fine if nothing has it; Conflict while a container is made of it."""
+        """Remove the image of this name, if there is one. Conflict while a container uses the image."""
         ...
 
     def commit(self, container: ContainerView, name: str) -> ImageFacts:
-        """Make an image called ``name`` of the container's files and of how it is run.
+        """Make an image called ``name`` from the container's files and its configuration.
 
-        Its processes stand still meanwhile, unless it is paused anyway. Nothing of which container it was made of,
-        or where that ran, is in the image.
+        The container's processes are paused meanwhile. The image does not say from which container it was made, nor on
+        which CPUs that container ran.
         """
         ...
 
     def find_images(self, term: str) -> Sequence[LocalImage]:
-        """Return the images on the host with ``term`` in their name without the tag, by name."""
+        """Return the host's images whose name without the tag contains ``term``, sorted by name."""
         ...
 
     def search_images(self, term: str) -> Sequence[Mapping[str, Any]]:
-        """Return what the registry that ``term`` names, or Docker's own, knows: name, description, metadata.
+        """Search a registry and return the name, description and metadata of each image found.
 
-        Unavailable when the registry cannot be asked.
+        ``term`` may name the registry, for example ``registry.example.org/nginx``; Docker's own registry is the
+        default. Unavailable if the registry cannot be searched.
         """
         ...
 
 
+class Volumes(Protocol):
+    def remove_volume(self, name: str) -> None:
+        """Remove the volume and its files, if the volume exists. Conflict while a container mounts the volume."""
+        ...
+
+
 class EventSource(Protocol):
-    """Tells about changes nobody here asked for."""
+    """Reports changes of containers as they happen."""
 
     def events(self, stop: threading.Event) -> Iterator[RuntimeEvent]:
-        """Yield this host's events until ``stop`` is set; then end soon.
+        """Yield the events of this host's containers, and end soon after ``stop`` is set.
 
-        The first event, and the first after every lost connection, is a :data:`RESYNC`. A lost connection is
-        made again, sooner or later, however long that takes.
+        The first event of every connection is a :data:`RESYNC`. A lost connection is opened again, with attempts for
+        as long as it takes.
         """
         ...
 
@@ -594,7 +733,7 @@ class Facts(Protocol):
     def facts(self) -> HostFacts: ...
 
     def ping(self) -> None:
-        """Raise Unavailable when the runtime does not answer, within seconds also when it hangs."""
+        """Raise Unavailable if the runtime does not answer within seconds, even if it hangs."""
         ...
 
 
@@ -604,12 +743,14 @@ class ContainerDriver(
     Inspector,
     Auditor,
     Resources,
+    HugePages,
     Console,
     Archives,
     Terminals,
     Images,
+    Volumes,
     EventSource,
     Facts,
     Protocol,
 ):
-    """Every capability; what an agent is given."""
+    """All capabilities of a runtime, as an agent uses them."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container runtime in memory.
+"""A container runtime in memory, for tests and measurements.
 
-It follows the same Protocols as the Docker driver and the same tests hold it to Docker's behaviour, so that
-the rest of the service is tested, and measured with thousands of containers, on a real part instead of mocks.
-Every operation on one container costs the same however many there are.
+``InMemoryDriver`` implements the Protocols of ``zun.container.driver``, and one set of tests compares it and the
+Docker driver. Tests of the service use it instead of mocks, with up to thousands of containers: the cost of an
+operation on one container does not depend on their number.
 """
 
 import queue
@@ -19,12 +19,18 @@ from oslo_config import cfg
 
 from zun.common import exceptions
 from zun.container.driver import (
+    HUGE_PAGES_TARGET,
+    NO_DEVICES,
     RESYNC,
+    ContainerDevices,
     ContainerView,
+    DeviceAccess,
     HostFacts,
+    HugePageView,
     ImageFacts,
     Intruder,
     KernelView,
+    PageStock,
     PinningView,
     Plug,
     RuntimeEvent,
@@ -32,7 +38,7 @@ from zun.container.driver import (
     RuntimeState,
 )
 from zun.container.fake_archives import InMemoryArchives
-from zun.container.fake_audit import AuditedKernel
+from zun.container.fake_audit import PAGE_SIZES, AuditedKernel
 from zun.container.fake_console import InMemoryConsole
 from zun.container.fake_images import InMemoryImages
 from zun.container.fake_runtime import (
@@ -45,7 +51,9 @@ from zun.container.fake_runtime import (
     utcnow,
 )
 from zun.container.fake_terminals import InMemoryTerminals
+from zun.container.fake_volumes import InMemoryVolumes
 from zun.topology import CPUPolicy, CpuSet
+from zun.topology.device_request import GivenDevice
 
 DEFAULT_FACTS = HostFacts(
     name="host-1",
@@ -59,12 +67,13 @@ DEFAULT_FACTS = HostFacts(
     os_type="linux",
     os="In-memory",
     kernel_version="6.1.0",
+    cpu_flags=frozenset({"sse2", "avx", "avx2"}),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One call of ``update``, as it was made."""
+    """The arguments of one call of ``update``."""
 
     uuid: str
     cpu: float | None
@@ -75,23 +84,26 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Disobedience:
-    """What the kernel shows instead of what was configured. ``repairable``: an update or a start ends it."""
+    """The sets that the kernel shows instead of the configured ones. If ``repairable``, an update or start ends it."""
 
     cpus: CpuSet | None
     mems: CpuSet | None
     repairable: bool
 
 
-class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemoryTerminals):
-    """Containers that only exist here; threads may share it.
+class InMemoryDriver(InMemoryImages, InMemoryVolumes, InMemoryConsole, InMemoryArchives, InMemoryTerminals):
+    """A driver whose containers exist only in memory. Threads may share one driver.
 
-    ``cpus`` and ``mems`` are the ids the kernel knows; given, others are refused as Docker does. ``runtime`` is shared
-    by drivers that stand for agents on one daemon.
+    ``cpus`` and ``mems`` are the ids that the kernel knows. If they are given, the driver refuses other ids as Docker
+    does. Several drivers with one ``runtime`` stand for several agents on one daemon.
 
-    Beyond the Protocols: :meth:`fail` and :meth:`before` disturb an operation, :meth:`disobey` the kernel,
-    :meth:`cut_events` and :meth:`join_events` the stream of events, which may be waited for until they are
-    :meth:`heard`; :meth:`exit` ends a process;
-    ``kernel`` holds what else an audit finds; ``updates`` and ``pulls`` tell what was asked for.
+    Beyond the Protocols, for tests:
+
+    - :meth:`fail` and :meth:`before` disturb an operation, :meth:`disobey` lets the kernel show other sets.
+    - :meth:`cut_events` and :meth:`join_events` interrupt the stream of events, :meth:`heard` tells whether every
+      event was processed.
+    - :meth:`exit` ends a process.
+    - ``kernel`` has the further findings of an audit; ``updates`` and ``pulls`` record the calls.
     """
 
     def __init__(
@@ -117,10 +129,10 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
-        """Return an empty runtime of this host; the entry point of ``[compute] container_driver = fake``."""
+        """Return a driver without containers for this host: the entry point of ``container_driver = fake``."""
         return cls(replace(DEFAULT_FACTS, name=conf.host))
 
-    # What tests do to it.
+    # Controls for tests
 
     def disobey(
         self,
@@ -130,7 +142,7 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
         mems: CpuSet | str | None = None,
         repairable: bool = False,
     ) -> None:
-        """Let the kernel show other sets for a container, which need not exist yet. Without sets: obey."""
+        """Let the kernel show other sets for the container, which may not exist yet. Without sets, end this."""
         with self.runtime.lock:
             if cpus is None and mems is None:
                 self._disobedient.pop(uuid, None)
@@ -142,25 +154,25 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
             )
 
     def exit(self, uuid: str, code: int = 0, *, out_of_memory: bool = False) -> None:
-        """End the container's process as if by itself; its restart policy applies."""
+        """End the container's process as if it ended by itself. The restart policy applies."""
         with self.runtime.lock:
             self.runtime.objects[uuid].out_of_memory = out_of_memory
             self.runtime.end(self.runtime.objects[uuid], code, by_itself=True)
 
     def cut_events(self) -> None:
-        """Let nothing be heard of this host's containers until ``join_events``."""
+        """Suppress the events of this host's containers until ``join_events``."""
         with self.runtime.lock:
             self.runtime.silent.add(self.host_facts.name)
 
     def join_events(self) -> None:
-        """Connect the stream again. It begins with a resync; what happened meanwhile is not told."""
+        """Connect the stream of events again. It begins with a resync; events of the meantime are lost."""
         with self.runtime.lock:
             self.runtime.silent.discard(self.host_facts.name)
             for listener in self.runtime.listeners[self.host_facts.name]:
                 listener.put(RuntimeEvent("", RESYNC))
 
     def heard(self) -> bool:
-        """Whether those who follow the events of this host have dealt with all that were told so far."""
+        """Return whether every listener has processed every event of this host so far."""
         with self.runtime.lock:
             return not any(each.unfinished_tasks for each in self.runtime.listeners[self.host_facts.name])
 
@@ -180,6 +192,8 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
         plug: Plug | None = None,
         mounts: Sequence[RuntimeMount] = (),
         join: str | None = None,
+        memory: int | None = None,
+        devices: ContainerDevices = NO_DEVICES,
     ) -> str:
         image = image or container.image
         with self._operation("create", container):
@@ -188,10 +202,16 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
             self._check_sets(container.uuid, cpuset_cpus, cpuset_mems)
             if join is not None and join not in self.runtime.by_host[self.host_facts.name]:
                 raise exceptions.DockerError(error=f"no such container: {join}")
+            given = _given(devices)
             found = self.runtime.objects.get(container.uuid)
+            if found is not None and found.host != self.host_facts.name:
+                raise exceptions.ContainerAlreadyExists(field="uuid", value=container.uuid)
+            if found is not None and found.devices != given:
+                if found.pid:
+                    self.runtime.end(found, KILLED, keep=True)
+                self.runtime.remove(found)
+                found = None
             if found is not None:
-                if found.host != self.host_facts.name:
-                    raise exceptions.ContainerAlreadyExists(field="uuid", value=container.uuid)
                 found.cpuset_cpus = cpuset_cpus or found.cpuset_cpus
                 found.cpuset_mems = cpuset_mems or found.cpuset_mems
                 return found.container_id
@@ -205,11 +225,13 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
                 cpuset_cpus=cpuset_cpus,
                 cpuset_mems=cpuset_mems,
                 cpu=_limit(container, container.cpu),
-                memory=container.memory,
+                memory=container.memory if memory is None else memory,
+                image=image,
                 hostname=container.hostname,
                 plug=plug,
                 mounts=tuple(mounts),
                 join=join,
+                devices=given,
             )
             self.runtime.add(made)
             return made.container_id
@@ -221,6 +243,10 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
                 raise exceptions.Conflict(f"Cannot start container {found.uuid}: it is paused, unpause it")
             if not found.pid:
                 self._start(found)
+
+    def join_interfaces(self, container: ContainerView, devices: ContainerDevices) -> None:
+        with self._operation("join_interfaces", container):
+            self._find(container)
 
     def stop(self, container: ContainerView, timeout: int | None = None) -> None:
         with self._operation("stop", container):
@@ -255,7 +281,7 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
     def kill(self, container: ContainerView, signal: str | None = None) -> None:
         with self._operation("kill", container):
             found = self._running(container, "kill")
-            # The first process of a pid namespace ignores what it does not handle, except this one.
+            # The first process of a pid namespace ignores every signal that it does not handle, except SIGKILL.
             if signal_number(signal or "SIGKILL") == signals.SIGKILL:
                 self.runtime.end(found, KILLED)
 
@@ -311,6 +337,10 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
             seen = self._kernel_view(container.uuid, state.pid)
             return None if seen is None else self.kernel.view(container.uuid, state.pid, seen)
 
+    def device_access(self, container: ContainerView, state: RuntimeState, devices: ContainerDevices) -> DeviceAccess:
+        with self._operation("device_access", container):
+            return self.kernel.device_access(_given(devices), self._find(container))
+
     def intruders(
         self, cpus: CpuSet, known: Callable[[str], bool], *, processes: bool = True, unplaced: bool = False
     ) -> Sequence[Intruder]:
@@ -343,6 +373,34 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
             if cpuset_cpus or cpuset_mems:
                 self._repair(found)
 
+    # HugePages
+
+    def limit_pages(self, container: ContainerView, state: RuntimeState, pages: Mapping[int, int]) -> None:
+        with self._operation("limit_pages", container):
+            found = self.runtime.objects.get(container.uuid)
+            if found is None or not found.pid or found.pid != state.pid or not self.kernel.limits_pages:
+                return
+            limits = {size: pages.get(size, 0) * size * 1024 for size in PAGE_SIZES}
+            used = self.kernel.pages_used(container.uuid)
+            if any(used.get(size, 0) * size * 1024 > limit for size, limit in limits.items()):
+                raise exceptions.Conflict(f"Container {found.uuid} uses more huge pages than {pages or 'none'}")
+            found.page_limits = limits
+
+    def huge_pages(self, container: ContainerView, state: RuntimeState) -> HugePageView | None:
+        with self._operation("huge_pages", container):
+            found = self.runtime.objects.get(container.uuid)
+            if found is None or not found.pid or found.pid != state.pid:
+                return None
+            limits = found.page_limits or dict.fromkeys(PAGE_SIZES)
+            mounted = next((each.page_kib for each in found.mounts if each.target == HUGE_PAGES_TARGET), None)
+            return HugePageView(
+                limits if self.kernel.limits_pages else None, self.kernel.huge_pages.get(container.uuid, {}), mounted
+            )
+
+    def page_stock(self) -> Mapping[int, Mapping[int, PageStock]]:
+        with self._operation("page_stock", None):
+            return self.kernel.page_stock
+
     # EventSource
 
     def events(self, stop: threading.Event) -> Iterator[RuntimeEvent]:
@@ -374,7 +432,7 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
             pass
 
     def _stop(self, running: RuntimeObject, timeout: int | None, *, keep: bool = False) -> None:
-        """One that ignores SIGTERM may be killed by others meanwhile: waiting gives the runtime's lock back."""
+        """End the process. Waiting for a process that ignores SIGTERM releases the lock, so others may kill it."""
         pid = running.pid
         if pid and running.ignores_term:
             limit = STOP_TIMEOUT if timeout is None else timeout
@@ -407,6 +465,13 @@ class InMemoryDriver(InMemoryImages, InMemoryConsole, InMemoryArchives, InMemory
                 )
 
 
+def _given(devices: ContainerDevices) -> tuple[GivenDevice, ...]:
+    """Return the given devices. DeviceUnusable if the host does not offer one any more."""
+    if devices.lost is not None:
+        raise exceptions.DeviceUnusable(reason=devices.lost)
+    return devices.given
+
+
 def _limit(container: ContainerView, cpu: float | None) -> float | None:
-    """A dedicated container has its CPUs for itself: its time on them has no limit."""
+    """Return the CPU limit of the container: None for a dedicated container, which owns its CPUs."""
     return cpu if container.cpu_policy in (None, CPUPolicy.SHARED) else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of containers of the in-memory driver."""
+"""The in-memory driver's archives of container files."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -15,7 +15,7 @@ class InMemoryArchives(OnRuntime):
         self.archives: dict[tuple[str, str], bytes] = {}
 
     def get_archive(self, container: ContainerView, path: str) -> tuple[Iterator[bytes], dict[str, Any]]:
-        """What was last put to this path, byte for byte."""
+        """Return the tar that was last put to this path, byte for byte."""
         with self._operation("get_archive", container):
             found = self._find(container)
             data = self.archives.get((found.uuid, path))

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking into containers of the in-memory driver."""
+"""The in-memory driver's commands, logs, processes and statistics."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 from typing import Any
 
-from zun.common import exceptions
+from zun.common import exceptions, naming
 from zun.common.logs import since_epoch, tail_lines
+from zun.common.processes import FIELDS
 from zun.container.driver import ContainerView
 from zun.container.fake_operations import OnRuntime
 from zun.container.fake_runtime import Outcome, pretend
+from zun.topology import amounts
 
 
 class InMemoryConsole(OnRuntime):
@@ -20,8 +22,10 @@ class InMemoryConsole(OnRuntime):
                 raise exceptions.Conflict(f"Cannot execute a command in container {found.uuid}: it is paused")
         outcome = pretend(command) or Outcome("", 0)
         if outcome.seconds > timeout:
-            # Raised at once: the wait would prove nothing.
-            raise exceptions.Conflict(f"The command did not end within {timeout:g} seconds in {container.uuid}")
+            # A real wait would only make tests slower.
+            raise exceptions.Conflict(
+                f"The command did not end within {amounts.text(timeout)} seconds in {naming.of(container)}"
+            )
         return outcome.output, outcome.code
 
     def logs(
@@ -43,11 +47,12 @@ class InMemoryConsole(OnRuntime):
             lines = lines[len(lines) - min(count, len(lines)) :]
         return "".join(f"{when.isoformat()}Z {text}\n" if timestamps else f"{text}\n" for when, text in lines)
 
-    def top(self, container: ContainerView, ps_args: str | None = None) -> dict[str, Any]:
+    def top(self, container: ContainerView) -> Sequence[Mapping[str, str]]:
         with self._operation("top", container):
             found = self._running(container, "list the processes of")
-            row = ["root", str(found.pid), "1", "0", "00:00", "?", "00:00:00", " ".join(found.command)]
-            return {"Titles": ["UID", "PID", "PPID", "C", "STIME", "TTY", "TIME", "CMD"], "Processes": [row]}
+            known = {"pid": str(found.pid), "ppid": "1", "user": "root", "uid": "0", "stime": "00:00", "tty": "?"}
+            known |= {"time": "00:00:00", "etime": "00:00", "stat": "Ss", "args": " ".join(found.command)}
+            return [dict.fromkeys(FIELDS, "0") | known]
 
     def stats(self, container: ContainerView) -> dict[str, Any]:
         with self._operation("stats", container):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images of the in-memory driver's host."""
+"""The in-memory driver's images."""
 
 import hashlib
 import re
@@ -16,7 +16,7 @@ _UNTAGGED = re.compile(r":[^:/@]+@")
 
 
 class InMemoryImages(OnRuntime):
-    """``images`` are those on the host (None: any image is), ``registry`` those a pull brings."""
+    """Images by name: ``images`` on the host (None: every image is there), ``registry`` for a pull to bring."""
 
     def __init__(
         self, *, images: Mapping[str, ImageFacts] | None, registry: Mapping[str, ImageFacts] | None, **more: Any
@@ -26,8 +26,8 @@ class InMemoryImages(OnRuntime):
         self.registry = dict(registry or {})
         self.pulls: list[str] = []
         self.credentials: list[RegistryAuth | None] = []
-        self.accounts: dict[str, RegistryAuth] = {}  # domain of a registry -> what it wants to see
-        self.commits: dict[str, str] = {}  # name of an image -> the container it was made of
+        self.accounts: dict[str, RegistryAuth] = {}  # domain of a registry -> the credentials that it accepts
+        self.commits: dict[str, str] = {}  # name of an image -> uuid of its container
 
     def find_image(self, image: str) -> ImageFacts | None:
         with self._operation("find_image", None):
@@ -36,7 +36,7 @@ class InMemoryImages(OnRuntime):
     def _here(self, image: str) -> ImageFacts | None:
         if self.images is None:
             return ImageFacts(image_id=f"sha256:{image}")
-        untagged = _UNTAGGED.sub("@", image)  # a digest goes before a tag
+        untagged = _UNTAGGED.sub("@", image)  # a digest overrides a tag
         known = (each for each in self.images.values() if untagged in (each.image_id, *each.digests))
         return self.images.get(image) or next(known, None)
 
@@ -58,7 +58,7 @@ class InMemoryImages(OnRuntime):
             return self.images[image]
 
     def _at_registry(self, image: str, auth: RegistryAuth | None) -> ImageFacts:
-        """What the registry has of this name, or under one that it was made known with."""
+        """Return the registry's image of this name or digest. ImageNotFound if it has none, or ``auth`` is wrong."""
         wanted = self.accounts.get(image.partition("/")[0])
         for name, facts in self.registry.items():
             repository = name.rpartition(":")[0]
@@ -83,7 +83,7 @@ class InMemoryImages(OnRuntime):
         with self._operation("remove_image", None):
             if self.images is not None and (gone := self.images.pop(image, None)) is not None:
                 names = [name for name, facts in self.images.items() if facts.image_id == gone.image_id]
-                if all("@" in name for name in names):  # as at Docker: they go with the last tag
+                if all("@" in name for name in names):  # like Docker: digests go with the last tag
                     for name in names:
                         del self.images[name]
 

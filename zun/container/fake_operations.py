@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every operation of the in-memory driver is done inside: how tests disturb it, and the runtime's lock."""
+"""The frame of every operation of the in-memory driver: the runtime's lock, and disturbances by tests."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ class _Failure:
 
 
 class OnRuntime:
-    """A capability of a host. Several combine into a driver and share the runtime."""
+    """Base of each capability. A driver inherits from several capabilities, which share one runtime."""
 
     def __init__(self, *, host_facts: HostFacts, runtime: InMemoryRuntime) -> None:
         self.host_facts = host_facts
@@ -28,23 +28,23 @@ class OnRuntime:
         self._hooks: dict[str, list[Callable[[ContainerView | None], None]]] = defaultdict(list)
 
     def fail(self, operation: str, error: Exception, times: int = 1, *, after: bool = False) -> None:
-        """Let the next ``times`` calls of a method raise ``error``, instead of their work or ``after`` it."""
+        """Let the next ``times`` calls of a method raise ``error``: instead of their work, or ``after`` it."""
         with self.runtime.lock:
             self._failures[operation].append(_Failure(error, times, after))
 
     def end_failures(self, operation: str) -> None:
-        """Let a method work again."""
+        """Remove the failures of a method."""
         with self.runtime.lock:
             self._failures.pop(operation, None)
 
     def before(self, operation: str, hook: Callable[[ContainerView | None], None]) -> None:
-        """Call ``hook`` with the container before every call of a method; it may block or raise."""
+        """Call ``hook`` with the container before every call of a method. The hook may block or raise."""
         with self.runtime.lock:
             self._hooks[operation].append(hook)
 
     @contextmanager
     def _operation(self, name: str, container: ContainerView | None) -> Iterator[None]:
-        """Everything that happens around the work of one method; the work holds the runtime's lock."""
+        """Call hooks, raise planned failures, and hold the runtime's lock during the block."""
         for hook in tuple(self._hooks.get(name, ())):
             hook(container)
         failure = self._next_failure(name)

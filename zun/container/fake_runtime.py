@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon behind the in-memory driver: objects, processes, and the few commands it can pretend to run."""
+"""The daemon behind the in-memory driver: objects, processes and a few simulated commands."""
 
 import itertools
 import queue
@@ -11,25 +11,25 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from zun.common import exceptions
-from zun.common.states import Status
+from zun.common.states import KEPT_WHEN_NEVER_STARTED, Status
 from zun.container.driver import (
-    KEPT_WHEN_NEVER_STARTED,
     OUT_OF_MEMORY,
     Plug,
     RuntimeEvent,
     RuntimeMount,
     RuntimeState,
 )
+from zun.topology.device_request import GivenDevice
 
-#: Exit codes of a process that a signal ended.
+#: Exit codes of a process that SIGKILL or SIGTERM ended.
 KILLED, TERMINATED = 137, 143
-#: Seconds that a stop gives a process which ignores SIGTERM, where the caller names none.
+#: Seconds before a stop kills a process that ignores SIGTERM, unless the caller gives a timeout.
 STOP_TIMEOUT = 10
 
 
 @dataclass(slots=True)
 class RuntimeObject:
-    """What the runtime keeps of a container. ``pid`` is 0 while no process runs."""
+    """The runtime's object of one container. ``pid`` is 0 while no process runs."""
 
     container_id: str
     uuid: str
@@ -41,11 +41,13 @@ class RuntimeObject:
     cpuset_mems: str
     cpu: float | None
     memory: int | None
+    image: str = ""
     cap: float | None = None
     hostname: str | None = None
     plug: Plug | None = None
     mounts: tuple[RuntimeMount, ...] = ()
     join: str | None = None
+    devices: tuple[GivenDevice, ...] = ()
     pid: int = 0
     paused: bool = False
     restarting: bool = False
@@ -54,6 +56,8 @@ class RuntimeObject:
     finished_at: datetime | None = None
     restarts: int = 0
     out_of_memory: bool = False
+    page_limits: Mapping[int, int] | None = None
+    """Bytes of huge pages by size in KiB, None without limits. A new process has none."""
     log: list[tuple[datetime, str]] = field(default_factory=list)
 
     def status(self, current: Status | str | None) -> Status | None:
@@ -83,20 +87,21 @@ class RuntimeObject:
             cpu=self.cpu,
             memory=self.memory or None,
             cap=self.cap,
+            devices=self.devices,
         )
 
     @property
     def ignores_term(self) -> bool:
-        """Whether it ends by SIGKILL only: its command is a shell's that says so."""
+        """Return whether only SIGKILL ends the process: its shell command contains ``trap '' TERM``."""
         return any("trap '' TERM" in word for word in self.command)
 
     @property
     def restart_limit(self) -> int:
-        """How often a failure may be followed by a new start; 0: for ever."""
+        """Return the most restarts after failures; 0 is no limit."""
         return int(self.restart.get("MaximumRetryCount") or 0)
 
     def restarts_after(self, code: int) -> bool:
-        """Whether the restart policy starts it again after it ended by itself with ``code``."""
+        """Return whether the restart policy starts the process again after it ended by itself with ``code``."""
         policy = self.restart.get("Name")
         if policy == "on-failure":
             return code != 0 and (not self.restart_limit or self.restarts < self.restart_limit)
@@ -104,10 +109,7 @@ class RuntimeObject:
 
 
 class InMemoryRuntime:
-    """The daemon: objects, which several drivers (hosts) may share as several agents share one Docker.
-
-    Callers hold ``lock``.
-    """
+    """The daemon. Several drivers may share it, as several agents share one Docker. Callers hold ``lock``."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -128,23 +130,23 @@ class InMemoryRuntime:
         self.tell(gone, "destroy")
 
     def begin(self, stopped: RuntimeObject) -> None:
-        """Start the first process. One whose command ends at once has ended when this returns."""
+        """Start the first process. A command that ends at once has ended when ``begin`` returns."""
         stopped.pid, stopped.started_at, stopped.restarting = next(self._pids), utcnow(), False
-        stopped.out_of_memory = False
+        stopped.out_of_memory, stopped.page_limits = False, None
         self.tell(stopped, "start")
         outcome = pretend(stopped.command)
         if outcome is None or outcome.seconds:
             return
         stopped.log.extend((utcnow(), line) for line in outcome.output.splitlines())
         if stopped.restarts_after(outcome.code) and not stopped.restart_limit:
-            # It would go on for ever; Docker waits longer and longer in this state.
+            # The loop of restarts has no end. Docker waits longer after each restart.
             self._die(stopped, outcome.code)
             stopped.restarting = True
         else:
             self.end(stopped, outcome.code, by_itself=True)
 
     def end(self, running: RuntimeObject, code: int, *, by_itself: bool = False, keep: bool = False) -> None:
-        """End the process. ``by_itself``: its restart policy applies; ``keep``: auto_remove does not."""
+        """End the process. With ``by_itself`` the restart policy applies; with ``keep`` auto_remove does not."""
         self._die(running, code)
         if by_itself and running.restarts_after(code):
             running.restarts += 1
@@ -167,7 +169,7 @@ class InMemoryRuntime:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a command ends: what it wrote, its exit code, how long it takes."""
+    """The outcome of a command: its output, exit code and duration in seconds."""
 
     output: str
     code: int
@@ -175,7 +177,7 @@ class Outcome:
 
 
 def pretend(command: Sequence[str]) -> Outcome | None:
-    """Return the outcome of the few commands this runtime knows, None for others: those run until stopped."""
+    """Return the outcome of a known command, or None for any other command, which runs until stopped."""
     match list(command):
         case ["echo", *words]:
             return Outcome(" ".join(words) + "\n", 0)
@@ -189,7 +191,7 @@ def pretend(command: Sequence[str]) -> Outcome | None:
 
 
 def signal_number(name: str) -> int:
-    """Return the number of a signal given as ``SIGTERM``, ``term`` or ``15``, else InvalidValue."""
+    """Return the number of a signal written as ``SIGTERM``, ``term`` or ``15``, else InvalidValue."""
     try:
         if name.isdigit():
             return signals.Signals(int(name))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries of host aggregates. Each function is one transaction.
 
-There are few aggregates and administrators change them, so a change locks all of them: what one aggregate may become
-depends on the others, as a host may be in one availability zone only.
+A host may be in one availability zone and one disk pool only, so every change of an aggregate depends on the other
+aggregates and locks all of them. Aggregates are few, and only administrators change them.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 from oslo_utils import timeutils, uuidutils
 
-from zun.common import exceptions, zones
+from zun.common import disk_pools, exceptions, zones
+from zun.common.disk_pools import DiskPool
 from zun.db import idents, models, paging, session
 
 table = models.aggregates
@@ -20,7 +21,7 @@ nodes = models.compute_nodes
 
 
 def all_aggregates() -> list[session.Row]:
-    """Every aggregate, oldest first: uuid, name, metadata (text by name) and hosts (sorted names) among its members."""
+    """Return every aggregate, oldest first, with uuid, name, metadata (text by name) and hosts (sorted names)."""
     with session.reader() as connection:
         return session.rows(connection, sa.select(table).order_by(table.c.id))
 
@@ -30,12 +31,12 @@ def page(**place: Unpack[paging.Place]) -> list[session.Row]:
 
 
 def find(ident: str) -> session.Row:
-    """The aggregate with this uuid or name. Text that looks like a uuid is one. Raises AggregateNotFound."""
+    """Return the aggregate with this uuid or name. Text that looks like a uuid is a uuid. Raises AggregateNotFound."""
     return idents.find(table, ident, [], exceptions.AggregateNotFound(aggregate=ident))
 
 
 def insert(name: str, metadata: Mapping[str, str]) -> session.Row:
-    """Add an aggregate without hosts. Returns the whole row. Raises Conflict when the name is taken."""
+    """Add an aggregate without hosts and return the whole row. Raises Conflict if the name is taken."""
     return _insert({"name": name, "metadata": dict(metadata), "hosts": []})
 
 
@@ -49,10 +50,10 @@ def _insert(values: Mapping[str, Any]) -> session.Row:
 
 
 def update(ident: str, *, name: str | None = None, metadata: Mapping[str, str | None]) -> session.Row:
-    """Set the name, if there is one, and the given members of the metadata; remove those whose value is None.
+    """Set the name, if given, and the given members of the metadata. Members whose value is None are removed.
 
-    Returns the whole row. Raises AggregateNotFound, and Conflict when the name is taken or a host of the aggregate is
-    in another zone than ``metadata`` names.
+    Returns the whole row. Raises AggregateNotFound, and Conflict if the name is taken, if a host of the aggregate is in
+    another zone than ``metadata`` names, or if a host would be in a second disk pool.
     """
 
     def change(row: session.Row, others: list[session.Row]) -> dict[str, Any]:
@@ -60,6 +61,7 @@ def update(ident: str, *, name: str | None = None, metadata: Mapping[str, str | 
         left = {key: value for key, value in merged.items() if value is not None}
         for host in row["hosts"]:
             _check_zone(host, left, others)
+            _check_pool(host, left, others)
         return {"name": name or row["name"], "metadata": left}
 
     try:
@@ -69,16 +71,17 @@ def update(ident: str, *, name: str | None = None, metadata: Mapping[str, str | 
 
 
 def add_host(ident: str, host: str) -> session.Row:
-    """Returns the whole row. ``host`` is the name of a compute node, else ComputeNodeNotFound.
+    """Add ``host`` to the aggregate and return the whole row. Raise AggregateNotFound or ComputeNodeNotFound.
 
-    Raises AggregateNotFound, and Conflict when the aggregate has the host, or the host is in another zone than the
-    aggregate's by another aggregate.
+    Raise Conflict if the aggregate has the host already, or if another aggregate puts the host into another zone or
+    into another disk pool.
     """
 
     def change(row: session.Row, others: list[session.Row]) -> dict[str, Any]:
         if host in row["hosts"]:
             raise exceptions.Conflict(f"Host {host} is in aggregate {row['name']} already.")
         _check_zone(host, row["metadata"], others)
+        _check_pool(host, row["metadata"], others)
         with models.readable(table.c.hosts, row["uuid"], "Write the names of its hosts, as a list."):
             return {"hosts": sorted([*row["hosts"], host])}
 
@@ -86,7 +89,7 @@ def add_host(ident: str, host: str) -> session.Row:
 
 
 def remove_host(ident: str, host: str) -> session.Row:
-    """Returns the whole row. Raises AggregateNotFound, AggregateHostNotFound."""
+    """Remove ``host`` and return the aggregate's whole row. Raises AggregateNotFound and AggregateHostNotFound."""
 
     def change(row: session.Row, others: list[session.Row]) -> dict[str, Any]:
         if host not in row["hosts"]:
@@ -96,9 +99,23 @@ def remove_host(ident: str, host: str) -> session.Row:
     return _change(ident, change)
 
 
+def locked_pool(connection: sa.Connection, uuid: str, hostname: str) -> tuple[DiskPool, list[str]] | None:
+    """Lock an aggregate's row until the transaction ends, and return its disk pool with the names of the hosts.
+
+    Returns None if ``hostname`` is not in the pool any more. The lock must be the first statement of its transaction,
+    as in ``groups.lock``.
+    """
+    try:
+        row = session.locked(connection, table, uuid, exceptions.AggregateNotFound(aggregate=uuid))
+    except exceptions.AggregateNotFound:
+        return None
+    pool = disk_pools.pool(row)
+    return None if pool is None or hostname not in row["hosts"] else (pool, row["hosts"])
+
+
 @session.retry
 def destroy(ident: str) -> None:
-    """Raises AggregateNotFound, and Conflict when the aggregate has hosts."""
+    """Remove the aggregate. Raises AggregateNotFound, and Conflict if the aggregate has hosts."""
     with session.writer() as connection:
         row, _ = _locked(connection, ident)
         count = len(row["hosts"])
@@ -113,7 +130,7 @@ def destroy(ident: str) -> None:
 def _change(
     ident: str, change: Callable[[session.Row, list[session.Row]], dict[str, Any]], host: str | None = None
 ) -> session.Row:
-    """Set what ``change`` makes of the aggregate and all others. ``host`` must be a compute node."""
+    """Set the values that ``change`` returns for the aggregate and the others. ``host`` must be a compute node."""
     with session.writer() as connection:
         row, others = _locked(connection, ident)
         known = sa.select(nodes.c.id).where(nodes.c.hostname == host)
@@ -125,7 +142,7 @@ def _change(
 
 
 def _locked(connection: sa.Connection, ident: str) -> tuple[session.Row, list[session.Row]]:
-    """The aggregate and all the others, which nobody else changes until the transaction ends."""
+    """Return the aggregate and the list of all others, locked until the transaction ends."""
     rows = session.rows(connection, sa.select(table).order_by(table.c.id).with_for_update())
     key = "uuid" if uuidutils.is_uuid_like(ident) else "name"
     for row in rows:
@@ -140,6 +157,15 @@ def _check_zone(host: str, metadata: Mapping[str, str], others: list[session.Row
         raise exceptions.Conflict(
             f"Host {host} is in availability zone {present} by another aggregate, and can be in one zone only. Remove "
             f"it from that aggregate before it comes to zone {wanted}."
+        )
+
+
+def _check_pool(host: str, metadata: Mapping[str, str], others: list[session.Row]) -> None:
+    present = disk_pools.pool_of(host, others)
+    if present is not None and disk_pools.size_of(metadata) is not None:
+        raise exceptions.Conflict(
+            f"Host {host} is in disk pool {present.name} already, and can be in one only. Remove it from that "
+            "aggregate first."
         )
 
 

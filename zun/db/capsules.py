@@ -9,9 +9,8 @@ from oslo_utils import timeutils, uuidutils
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.common.kinds import Kind
-from zun.common.states import Status
-from zun.db import idents, models, network_ports, paging, session
+from zun.common.states import Kind, Status
+from zun.db import idents, models, network_ports, paging, quotas, session
 
 table = models.containers
 
@@ -23,14 +22,22 @@ def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnEleme
 
 @session.retry_adding(table)
 def insert(
-    capsule: Mapping[str, Any], members: Sequence[Mapping[str, Any]], nets: Sequence[network_ports.Wanted] = ()
+    capsule: Mapping[str, Any],
+    members: Sequence[Mapping[str, Any]],
+    nets: Sequence[network_ports.Wanted] = (),
+    quota: Mapping[str, int] | None = None,
 ) -> session.Row:
-    """Add a capsule, whose ``uuid`` is set, and its members in the order in which they are started.
+    """Add a capsule, whose ``uuid`` is set, and its members in their order of starting. Return the capsule's row.
 
-    ``nets`` are the ports that it gets, and raise what ``network_ports.allot`` does.
+    ``nets`` are the ports of the capsule and raise the errors of ``network_ports.allot``. ``quota`` are the operator's
+    default limits. With ``quota``, OverQuota if the capsule's containers or resources exceed the project's limits.
     """
-    with session.writer() as connection:
-        row = session.add(connection, table, {**capsule, "kind": Kind.CAPSULE})
+    ports = len(capsule.get("exposed_ports") or ())
+    growth = {name: capsule.get(name) or 0 for name in ("cpu", "memory", "disk")}
+    growth["disk"] += capsule.get("volume_disk") or 0
+    growth |= {"containers": len(members), "ports": ports}
+    with quotas.adding(capsule["project_id"], growth, quota) as connection:
+        row = session.add(connection, table, {**capsule, "kind": Kind.CAPSULE, "port_count": ports})
         common = {name: row[name] for name in ("project_id", "user_id", "created_at")} | {"capsule_uuid": row["uuid"]}
         for member in members:
             connection.execute(table.insert().values({**member, **common, "uuid": uuidutils.generate_uuid()}))
@@ -38,9 +45,14 @@ def insert(
         return row
 
 
-def find(context: RequestContext, ident: str, *, all_projects: bool) -> session.Row:
-    """The capsule with this uuid or name. Raises ContainerNotFound, and Conflict when the name is not unique."""
-    return idents.find(table, ident, _visible(context, all_projects), _not_found(ident))
+def find(context: RequestContext, ident: str, *, all_projects: bool = False) -> session.Row:
+    """Return the capsule that ``context`` means with a uuid or name, by the rule of ``zun.db.idents``.
+
+    Raises ContainerNotFound, and Conflict if the name is not unique.
+    """
+    own = table.c.project_id == context.project_id
+    visible = [table.c.kind == Kind.CAPSULE, *idents.reached(own, context, ident, all_projects=all_projects)]
+    return idents.find(table, ident, visible, _not_found(ident))
 
 
 def page(
@@ -51,14 +63,14 @@ def page(
 
 
 def _not_found(ident: str | None) -> exceptions.ContainerNotFound:
-    """The code is a container's, which clients know."""
+    """Return the error for a missing capsule. Its code is that of a missing container, which clients know."""
     return exceptions.ContainerNotFound(
         f"Capsule {ident} could not be found. List them with 'openstack appcontainer capsule list'."
     )
 
 
 def members(uuids: Collection[str]) -> dict[str, list[session.Row]]:
-    """Capsule -> its members in the order in which they are started."""
+    """Return the members of each capsule in their order of starting, by the uuid of the capsule."""
     found: dict[str, list[session.Row]] = {uuid: [] for uuid in uuids}
     statement = sa.select(table).where(table.c.capsule_uuid.in_(uuids)).order_by(table.c.id)
     with session.reader() as connection:
@@ -69,7 +81,7 @@ def members(uuids: Collection[str]) -> dict[str, list[session.Row]]:
 
 @session.retry
 def end_members(uuid: str, reason: str, removed: bool = True) -> None:
-    """The capsule ends in Error: so do its members, which, once ``removed``, hold nothing and are nowhere."""
+    """Put the members of a failed capsule into Error. If ``removed``, they lose their object, claim and host."""
     mine = table.update().where(table.c.capsule_uuid == uuid)
     values = {"status": Status.ERROR, "status_reason": reason, "task_state": None, "updated_at": timeutils.utcnow()}
     if removed:

@@ -12,23 +12,22 @@ from oslo_db import exception as db_exc
 from oslo_utils import timeutils, uuidutils
 
 from zun.common import exceptions
-from zun.common.kinds import Kind
+from zun.common.states import Kind
 from zun.db import idents, models, paging, session
+from zun.topology import amounts
 
 table = models.compute_nodes
 services = models.services
 
-# Built once: every claim counts, and building a statement costs more than sending it.
+# Built once, because every claim uses them and building a statement takes longer than sending it.
 _THIS = table.c.hostname == sa.bindparam("this_host")
-GENERATION = sa.select(table.c.generation).where(_THIS)
-COUNT_GENERATION = table.update().where(_THIS).values(generation=table.c.generation + 1)
-_NEXT = COUNT_GENERATION.returning(table.c.generation)
+_NEXT = table.update().where(_THIS).values(generation=table.c.generation + 1).returning(table.c.generation)
 _NEXT_AS_ID = table.update().where(_THIS).values(generation=sa.func.last_insert_id(table.c.generation + 1))
 
 
 @dataclass(frozen=True, slots=True)
 class HostUsage:
-    """What the containers of one host hold together. ``memory`` is in MiB, ``disk`` in GiB."""
+    """The sums of the resources that the containers of one host hold. ``memory`` is in MiB, ``disk`` in GiB."""
 
     containers: int = 0
     cpu: float = 0.0
@@ -38,9 +37,9 @@ class HostUsage:
 
 @session.retry
 def put(hostname: str, values: Mapping[str, Any]) -> session.Row:
-    """Write the inventory of ``hostname``, adding the node the first time. Returns the whole row.
+    """Write the inventory of ``hostname``, add the node the first time, and return the whole row.
 
-    The generation grows when it is another inventory than before: a cache must not wait for the next claim to see it.
+    If the inventory changed, the generation grows, so that caches read the node again before the next claim.
     """
     now = timeutils.utcnow()
     same = table.c.hostname == hostname
@@ -57,7 +56,7 @@ def put(hostname: str, values: Mapping[str, Any]) -> session.Row:
             try:
                 with connection.begin_nested():
                     connection.execute(table.insert().values(**row))
-            except db_exc.DBDuplicateEntry:  # another agent of the same name was quicker
+            except db_exc.DBDuplicateEntry:  # another agent with this host name added it first
                 before = session.first(connection, sa.select(table).where(same).with_for_update())
         if before is not None:
             grown = int(any(before[name] != _read_back(value) for name, value in values.items()))
@@ -66,19 +65,38 @@ def put(hostname: str, values: Mapping[str, Any]) -> session.Row:
         return session.rows(connection, sa.select(table).where(same))[0]
 
 
+@session.retry
+def add_traits(hostname: str, names: Sequence[str]) -> session.Row:
+    """Replace the traits that administrators added by ``names``, and return the whole row.
+
+    The generation grows if the traits change. Raise ComputeNodeNotFound if the host has no row.
+    """
+    same = table.c.hostname == hostname
+    with session.writer() as connection:
+        before = session.first(connection, sa.select(table).where(same).with_for_update())
+        if before is None:
+            raise exceptions.ComputeNodeNotFound(compute_node=hostname)
+        added = sorted(set(names) - set(before["traits"] or ()))
+        if added != (before["added_traits"] or []):
+            changes = {"added_traits": added, "generation": table.c.generation + 1}  # updated_at is the agent's
+            connection.execute(table.update().where(same).values(**changes))
+        return session.rows(connection, sa.select(table).where(same))[0]
+
+
 def _read_back(value: Any) -> Any:
-    """``value`` as it comes out of its column: JSON has no tuples, and keys are text."""
+    """Return ``value`` as its column returns it: ``(1, 2)`` becomes ``[1, 2]``, and ``{0: 1}`` becomes ``{"0": 1}``."""
     return json.loads(json.dumps(value)) if isinstance(value, Mapping | Sequence) else value
 
 
 def find(ident: str) -> session.Row:
-    """The node with this uuid or host name. Raises ComputeNodeNotFound."""
+    """Return the node with this uuid or host name. Raises ComputeNodeNotFound."""
     return idents.find(table, ident, [], exceptions.ComputeNodeNotFound(compute_node=ident), name="hostname")
 
 
 def deserted(binary: str, before: datetime.datetime) -> list[str]:
-    """The hosts where nobody has a container and an administrator has removed the service ``binary``, which wrote
-    nothing since ``before``. Leftovers are nobody's.
+    """Return the hosts that have no containers, no service ``binary`` and a node unchanged since ``before``.
+
+    An administrator has removed the service of each. Leftovers do not count as containers.
     """
     held = models.containers
     here = sa.select(held.c.id).where(held.c.host == table.c.hostname, held.c.capsule_uuid.is_(None))
@@ -92,7 +110,7 @@ def deserted(binary: str, before: datetime.datetime) -> list[str]:
 
 @session.retry
 def destroy(hostname: str, before: datetime.datetime) -> bool:
-    """Remove the node unless its host has written anything since ``before``. Returns whether it did."""
+    """Remove the node unless its host has updated it since ``before``. Return whether the node was removed."""
     statement = table.delete().where(table.c.hostname == hostname, table.c.updated_at < before)
     with session.writer() as connection:
         return bool(connection.execute(statement).rowcount)
@@ -104,17 +122,23 @@ def page(**place: Unpack[paging.Place]) -> list[session.Row]:
 
 
 def inventories(hostnames: Collection[str]) -> list[session.Row]:
-    """The nodes of ``hostnames``, each with its topology as JSON text: equal machines have equal text."""
+    """Return the nodes of ``hostnames``. The topology is JSON text, which is equal for equal machines."""
     columns = [column for column in table.c if column is not table.c.topology]
     statement = sa.select(*columns, sa.cast(table.c.topology, sa.Text).label("topology"))
     with session.reader() as connection:
         return session.rows(connection, statement.where(table.c.hostname.in_(hostnames)))
 
 
-def next_generation(connection: sa.Connection, hostname: str) -> int:
-    """The node's generation from this transaction on, which changes what is held there; 0 where there is no node.
+def topology(hostname: str) -> dict[str, Any]:
+    """Return the topology in the row of a host, empty if there is no such row."""
+    rows = inventories([hostname])
+    return dict(json.loads(rows[0]["topology"])) if rows else {}
 
-    One statement: servers that do not return what they have updated tell the id that it says it has inserted.
+
+def next_generation(connection: sa.Connection, hostname: str) -> int:
+    """Raise the node's generation and return the new value, or 0 without a node. The caller changes a claim there.
+
+    MySQL and MariaDB cannot return the updated value, so the statement passes it through LAST_INSERT_ID().
     """
     here = {"this_host": hostname}
     if connection.dialect.name in ("mysql", "mariadb"):
@@ -123,7 +147,7 @@ def next_generation(connection: sa.Connection, hostname: str) -> int:
 
 
 class Generation(NamedTuple):
-    """Enough to see whether a cache must read the node again."""
+    """The values of a node that tell a cache whether to read the node again."""
 
     id: int
     generation: int
@@ -131,7 +155,7 @@ class Generation(NamedTuple):
 
 
 def generations(*, behind: int = 0, limit: int | None = None) -> dict[str, Generation]:
-    """By host name in the order of their ids: all, or up to ``limit`` of those whose id is larger than ``behind``."""
+    """Return generations by host name, in the order of ids: up to ``limit`` nodes with an id above ``behind``."""
     statement = sa.select(table.c.hostname, table.c.id, table.c.generation, table.c.updated_at)
     statement = statement.where(table.c.id > behind).order_by(table.c.id).limit(limit)
     with session.reader() as connection:
@@ -139,9 +163,10 @@ def generations(*, behind: int = 0, limit: int | None = None) -> dict[str, Gener
 
 
 def sums_of_generations(together: int) -> dict[int, int]:
-    """By the hosts' ids, ``together`` of them in one sum: id // together -> sum.
+    """Return the sums of the generations of ``together`` neighbouring ids each, by ``id // together``.
 
-    Another one after any change of what these hosts have or hold: generations only grow.
+    For ``together`` 100, key 2 has the sum of the ids 200 to 299. Generations only grow, so a sum changes with every
+    change of an inventory or claim of these hosts.
     """
     part = (table.c.id // together).label("part")
     statement = sa.select(part, sa.func.sum(table.c.generation)).group_by("part")
@@ -150,7 +175,7 @@ def sums_of_generations(together: int) -> dict[int, int]:
 
 
 def usage(hostnames: Collection[str] | None = None) -> dict[str, HostUsage]:
-    """What containers hold, by host name. Hosts that hold nothing are absent."""
+    """Return the resources that containers hold, by host name. Hosts without claims are absent."""
     held = models.containers
     statement = (
         sa.select(
@@ -167,6 +192,6 @@ def usage(hostnames: Collection[str] | None = None) -> dict[str, HostUsage]:
         statement = statement.where(held.c.host.in_(hostnames))
     with session.reader() as connection:
         return {
-            row.host: HostUsage(row.containers, float(row.cpu), int(row.memory), int(row.disk))
+            row.host: HostUsage(row.containers, amounts.exact(float(row.cpu)), int(row.memory), int(row.disk))
             for row in connection.execute(statement)
         }

@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was asked of a container and what became of it. Each function is one transaction.
+"""The record of the actions on containers and their outcome. Each function is one transaction.
 
-An action is one request; its events are the steps that a compute host does for it. They go with their container, and
-before that when they have ended and ``KEPT`` newer ones are there: all of a container's are looked at for each later
-one, and listed together. Its host removes those. An action is found by container and request id. Work that a restart
-interrupted is taken up under another request id: it then belongs to the newest action of its name that has not ended,
-and goes on with the step of that which has not.
+An action is one request; its events are the steps that a compute host does for it. Actions are removed with their
+container. The host also removes an action that has ended once ``KEPT`` newer ones exist, because listing the actions
+of a container and starting the next one read all of them.
+
+An action is found by its container and request id. After a restart, interrupted work goes on under another request id.
+It then belongs to the newest open action of its name and continues the open step of that action.
+
+An access reads or uses a container without changing the service's data: a command, a terminal, a log, an archive. It
+is an action without events, which is recorded as ended when access is granted, in one statement. ``KEPT`` accesses are
+kept in addition to ``KEPT`` other actions.
 """
 
+import contextlib
 import datetime
 from collections.abc import Collection
 from typing import Any
@@ -23,14 +29,17 @@ ERROR = "Error"
 SUCCESS = "Success"
 UNKNOWN_END = "Its host could not note how it ended. What became of it is to be seen in the container's status."
 
-KEPT = 1000  # of each container
-OLD_TOGETHER = 100  # removed in one transaction, so that none is large
+KEPT = 1000  # accesses of each container, and the same number of other actions
+ACCESSES = ("attach", "execute", "get_archive", "logs", "put_archive", "stats", "top")
+READS = frozenset({"logs", "stats", "top"})  # clients repeat these every few seconds
+READ_AGAIN = datetime.timedelta(hours=1)  # a read by the same user from the same address is recorded once in this time
+OLD_TOGETHER = 100  # most old actions that one transaction removes
 
 table = models.container_actions
 _events = models.container_action_events
 _containers = models.containers
 
-# Built once, as those of a claim in zun.db.containers.
+# Built once, like the statements of zun.db.containers.
 _OF_REQUEST = table.c.request_id == sa.bindparam("this_request")
 OPEN = (
     sa.select(table.c.id)
@@ -41,14 +50,27 @@ OPEN = (
 )
 _ASKED = OPEN.where(_OF_REQUEST)
 _OF_THIS = table.c.container_uuid == sa.bindparam("this_uuid")
-_OLDEST_KEPT = sa.select(table.c.id).where(_OF_THIS).order_by(table.c.id.desc()).offset(KEPT - 1).limit(1)
-_OLD = (
+_IS_ACCESS = table.c.action.in_(ACCESSES)
+
+
+def _old(which: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """Return the query for a container's ended actions among ``which`` that are older than the newest ``KEPT``."""
+    oldest = sa.select(table.c.id).where(_OF_THIS, which).order_by(table.c.id.desc()).offset(KEPT - 1).limit(1)
+    ended = (table.c.id < oldest.scalar_subquery(), table.c.finish_time.is_not(None))
+    return sa.select(table.c.id).where(_OF_THIS, which, *ended).order_by(table.c.id).limit(OLD_TOGETHER)
+
+
+_OLD = [(_IS_ACCESS, _old(_IS_ACCESS)), (~_IS_ACCESS, _old(~_IS_ACCESS))]
+_READ = (
     sa.select(table.c.id)
-    .where(_OF_THIS, table.c.id < _OLDEST_KEPT.scalar_subquery(), table.c.finish_time.is_not(None))
-    .order_by(table.c.id)
-    .limit(OLD_TOGETHER)
+    .where(_OF_THIS, table.c.action == sa.bindparam("this_action"), table.c.start_time > sa.bindparam("since"))
+    .where(table.c.user_id.is_not_distinct_from(sa.bindparam("user_id")))
+    .where(table.c.project_id == sa.bindparam("project_id"))
+    .where(table.c.client_address.is_not_distinct_from(sa.bindparam("client_address")))
+    .where(table.c.message.is_(None))
+    .limit(1)
 )
-_NOTED = (  # a step of it that has begun and not ended
+_NOTED = (  # the id of the action's open step
     sa.select(sa.func.max(_events.c.id))
     .where(_events.c.action_id == table.c.id, _events.c.event == sa.bindparam("this_event"))
     .where(_events.c.finish_time.is_(None))
@@ -63,31 +85,68 @@ _START_EVENT = _events.insert()
 _FINISH_EVENT = _events.update().where(_THIS_EVENT)
 
 
-@session.retry_again
-def start(
-    again: bool, container_uuid: str, action: str, *, request_id: str, user_id: str | None, project_id: str | None
+def access(
+    container_uuid: str,
+    action: str,
+    *,
+    request_id: str,
+    user_id: str | None,
+    project_id: str | None,
+    client_address: str | None,
 ) -> None:
-    """Note that ``action`` was asked for. A container that is already gone is no error."""
+    """Record that an access was granted. One of ``READS`` is recorded once in ``READ_AGAIN`` for a user and address.
+
+    A repeated read costs one query and no write. Nothing happens if the container is gone.
+    """
+    who = {"user_id": user_id, "project_id": project_id, "client_address": client_address}
+    if action in READS:
+        since = timeutils.utcnow() - READ_AGAIN
+        asked = {"this_uuid": container_uuid, "this_action": action, "since": since, **who}
+        with session.reader() as connection:
+            if connection.execute(_READ, asked).first():
+                return
+    start(container_uuid, action, request_id=request_id, ended=True, **who)
+
+
+def start(
+    container_uuid: str,
+    action: str,
+    *,
+    request_id: str,
+    user_id: str | None,
+    project_id: str | None,
+    client_address: str | None = None,
+    ended: bool = False,
+) -> None:
+    """Record the request of ``action``, and its end if ``ended``.
+
+    ``client_address`` is the address of the client. Nothing happens if the container is gone.
+    """
+    now = timeutils.utcnow()
     values = {
         "action": action,
         "container_uuid": container_uuid,
         "request_id": request_id,
         "user_id": user_id,
         "project_id": project_id,
-        "start_time": timeutils.utcnow(),
+        "client_address": client_address,
+        "start_time": now,
+        "finish_time": now if ended else None,
     }
-    try:
+
+    def attempt(again: bool) -> None:
         with session.writer() as connection:
             if again and connection.execute(_ASKED, open_parameters(container_uuid, request_id, action)).first():
                 return
             connection.execute(table.insert().values(**values))
-    except db_exc.DBReferenceError:
-        pass
+
+    with contextlib.suppress(db_exc.DBReferenceError):
+        session.repeat(attempt)
 
 
 @session.retry
 def fail(container_uuid: str, request_id: str, action: str) -> None:
-    """Note that ``action`` has ended in an error."""
+    """Record that ``action`` has ended in an error."""
     with session.writer() as connection:
         found = connection.execute(OPEN, open_parameters(container_uuid, request_id, action)).scalar()
         if found is not None:
@@ -97,21 +156,22 @@ def fail(container_uuid: str, request_id: str, action: str) -> None:
 
 
 def prune(hostname: str) -> None:
-    """Remove the old ones of the containers of this host, in several transactions."""
+    """Remove the old actions of the containers of this host, in several transactions."""
     many = sa.select(table.c.container_uuid).join(_containers, _containers.c.uuid == table.c.container_uuid)
     many = many.where(_containers.c.host == hostname).group_by(table.c.container_uuid)
-    with session.reader() as connection:
-        found = connection.execute(many.having(sa.func.count() > KEPT)).scalars().all()
-    for uuid in found:
-        while _prune_some(uuid):
-            pass
+    for which, old in _OLD:
+        with session.reader() as connection:
+            found = connection.execute(many.where(which).having(sa.func.count() > KEPT)).scalars().all()
+        for uuid in found:
+            while _prune_some(uuid, old):
+                pass
 
 
 @session.retry
-def _prune_some(container_uuid: str) -> bool:
-    """Returns whether there may be more."""
+def _prune_some(container_uuid: str, which: sa.Select[Any]) -> bool:
+    """Remove up to OLD_TOGETHER old actions, and return whether there may be more."""
     with session.writer() as connection:
-        old = connection.execute(_OLD, {"this_uuid": container_uuid}).scalars().all()
+        old = connection.execute(which, {"this_uuid": container_uuid}).scalars().all()
         if old:
             connection.execute(table.delete().where(table.c.id.in_(old)))
         return len(old) == OLD_TOGETHER
@@ -119,11 +179,13 @@ def _prune_some(container_uuid: str) -> bool:
 
 @session.retry
 def end_lost(hostname: str, before: datetime.datetime, busy: Collection[str] = ()) -> list[session.Row]:
-    """End in an error what was asked before ``before`` of containers of this host, or of none, and nobody works on.
+    """End lost actions in an error: open ones from before ``before``, on which nobody works.
 
-    Its message was lost, or whoever did it could not write that it ended. A container that is being worked on is left
-    alone, as are those of ``busy`` and a step that began since: what waits may begin yet, and what begins late all the
-    same is found by its request. Gives ``container_uuid``, ``action``, ``request_id`` and whether it had ``begun``.
+    The message of such an action was lost, or its worker could not write the end. Only containers of this host, or of
+    no host, are searched. A container with a task or a transitional status, a container in ``busy`` and an action with
+    a step since ``before`` are left alone. If an ended action begins late, ``start_event`` finds it by its request id.
+
+    Returns ``container_uuid``, ``action``, ``request_id`` and whether the action had ``begun``.
     """
     steps = sa.select(_events.c.id).where(_events.c.action_id == table.c.id)
     open_still = (table.c.finish_time.is_(None), ~steps.where(_events.c.start_time >= before).exists())
@@ -153,10 +215,10 @@ def end_lost(hostname: str, before: datetime.datetime, busy: Collection[str] = (
 
 @session.retry
 def start_event(container_uuid: str, request_id: str, action: str, event: str) -> int | None:
-    """Note that a step of ``action`` begins, or goes on, if it was interrupted: under another request, or since its
-    message came twice. What was taken for lost, or failed, has not ended then.
+    """Record that a step of ``action`` begins, or continue its open step, and return the id of the step.
 
-    Gives its id, None when nobody asked for the action, it is gone, or it has ended well.
+    A step is continued after an interruption under another request id, or if its message arrived twice. An action that
+    was ended in an error, for example as lost, is open again. None if the action does not exist or has succeeded.
     """
     try:
         with session.writer() as connection:
@@ -173,9 +235,9 @@ def start_event(container_uuid: str, request_id: str, action: str, event: str) -
 
 
 def start_event_in(connection: sa.Connection, action_id: int | None, event: str, *, again: bool) -> int | None:
-    """Note that a step of the action ``action_id`` begins, in a transaction that does more. Gives its id.
+    """Record that a step of the action ``action_id`` begins, in the caller's transaction, and return the step's id.
 
-    ``again``: it may have been noted before.
+    If ``again``, an earlier attempt may have recorded the step; then its id is returned.
     """
     if action_id is None:
         return None
@@ -193,38 +255,39 @@ def start_event_in(connection: sa.Connection, action_id: int | None, event: str,
 
 @session.retry
 def finish_event(event_id: int, result: str, traceback: str | None, *, last: bool) -> None:
-    """Note how a step ended. ``last``: the action has ended with it; after an error it always has."""
+    """Record the end of a step. With ``last`` or the result Error, the action ends with the step."""
     with session.writer() as connection:
-        session.together(connection, *ending(event_id, result, traceback, last=last))
-        if result == ERROR:  # before an interruption it may have come further: that step is not come to any more
+        finish_event_in(connection, event_id, result, traceback, last=last)
+        if result == ERROR:  # before an interruption the action may have reached a later step, which stays open
             found = connection.execute(_ACTION_OF_EVENT, {"this_event": event_id}).scalar()
             _end_steps(connection, found, timeutils.utcnow())
 
 
-def ending(event_id: int, result: str, traceback: str | None, *, last: bool) -> list[session.Statement]:
-    """What ``finish_event`` does, for a transaction that does more."""
+def finish_event_in(
+    connection: sa.Connection, event_id: int, result: str, traceback: str | None, *, last: bool
+) -> None:
+    """Record the end of a step as ``finish_event`` does, in the caller's transaction."""
     this = {"this_event": event_id, "finish_time": timeutils.utcnow()}
-    event = (_FINISH_EVENT, {**this, "result": result, "traceback": traceback})
-    if not last and result != ERROR:
-        return [event]
-    return [event, (_FINISH_OF_EVENT, {**this, "message": ERROR if result == ERROR else None})]
+    connection.execute(_FINISH_EVENT, {**this, "result": result, "traceback": traceback})
+    if last or result == ERROR:
+        connection.execute(_FINISH_OF_EVENT, {**this, "message": ERROR if result == ERROR else None})
 
 
 def _end_steps(connection: sa.Connection, action_id: int | None, now: datetime.datetime) -> None:
-    """Those of the action that have not ended: nobody will say how they do."""
+    """End the open steps of the action in an error, because nobody will report their end."""
     left = _events.update().where(_events.c.action_id == action_id, _events.c.finish_time.is_(None))
     connection.execute(left.values(finish_time=now, result=ERROR, traceback=UNKNOWN_END))
 
 
 def of_container(container_uuid: str) -> list[session.Row]:
-    """The actions of a container, newest first."""
+    """Return the actions of a container, newest first."""
     statement = sa.select(table).where(table.c.container_uuid == container_uuid).order_by(table.c.id.desc())
     with session.reader() as connection:
         return session.rows(connection, statement)
 
 
 def find(container_uuid: str, request_id: str) -> tuple[session.Row, list[session.Row]]:
-    """The action of this request and its events, oldest first. Raises ResourceNotFound."""
+    """Return the action of this request and its events, oldest first. Raises ResourceNotFound."""
     same = (table.c.container_uuid == container_uuid, table.c.request_id == request_id)
     with session.reader() as connection:
         action = session.first(connection, sa.select(table).where(*same).order_by(table.c.id))
@@ -238,13 +301,13 @@ def find(container_uuid: str, request_id: str) -> tuple[session.Row, list[sessio
 
 
 def open_parameters(container_uuid: str, request_id: str | None, action: str | None) -> dict[str, Any]:
-    """What ``OPEN`` asks with, which finds the id of the action."""
+    """Return the parameters of ``OPEN``, the query for the id of an action."""
     return {"this_uuid": container_uuid, "this_action": action, "this_request": request_id}
 
 
 def _begins(
     connection: sa.Connection, container_uuid: str, request_id: str, action: str, event: str
 ) -> sa.Row[Any] | None:
-    """The action to begin a step of, None if there is none; ``noted`` is the id of that step if it has not ended."""
+    """Return the action of a step that begins, or None. ``noted`` is the id of the step if the step is open."""
     asked = {**open_parameters(container_uuid, request_id, action), "this_event": event}
     return connection.execute(_BEGINS, asked).first()

@@ -13,9 +13,11 @@ from oslo_utils import timeutils
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
 from zun.common.groups import Group
-from zun.common.kinds import Kind
+from zun.common.states import Kind
 from zun.db import (
+    aggregates,
     compute_nodes,
+    console_tokens,
     container_actions,
     explanations,
     groups,
@@ -32,16 +34,17 @@ from zun.db import volumes as project_volumes
 table = models.containers
 services = models.services
 
-# What the scheduler, and the map of a host, must know of a container that holds resources.
+# Columns of a claim for the scheduler and the map of a host.
 CLAIM_COLUMNS = ("uuid", "name", "host", "cpuset", "cpu", "memory", "disk", "volume_disk", "group_uuid", "image")
 
 
 # Members of capsules are placed and hold resources with their capsule.
 _BY_ITSELF = table.c.capsule_uuid.is_(None)
+_DISK = table.c.disk + table.c.volume_disk
 _WAITING = (table.c.status == states.Status.CREATING, table.c.host.is_(None), _BY_ITSELF)
 
-# What every request needs is built once: building a statement costs more than sending it. The columns to set are those
-# of the parameters; the other parameters have names that no column has.
+# Built once, because building a statement takes longer than sending it. An INSERT or UPDATE sets the columns that its
+# parameters name. Parameters of conditions have names of no column, for example this_uuid.
 _THIS = table.c.uuid == sa.bindparam("this_uuid")
 _INSERT = table.insert()
 _WHOLE = sa.select(table).where(_THIS)
@@ -52,26 +55,25 @@ _CLAIM = table.update().where(
     table.c.status == states.Status.CREATING,
     sa.or_(table.c.host.is_(None), table.c.host == sa.bindparam("this_host")),
 )
-# What a claim goes on with: the action that its first step belongs to, and whether the container is in any network.
+# Read after a claim: the action of the claim's first step, and whether the container is in any network.
 _AFTER_CLAIM = sa.select(
     container_actions.OPEN.scalar_subquery().label("action_id"),
     sa.exists().where(network_ports.table.c.container_uuid == sa.bindparam("this_uuid")).label("in_networks"),
-    compute_nodes.GENERATION.scalar_subquery().label("generation"),
 )
 
 
 class Scope(enum.StrEnum):
-    """Where a container's name is there once."""
+    """The scope in which the name of a container is unique."""
 
     PROJECT = "project"
     GLOBAL = "global"
 
 
-_NAMES_LOCK = "all container names"  # the row of quota_locks that is locked for a name in GLOBAL; of no project
+_NAMES_LOCK = "all container names"  # the row of quota_locks that is locked for a name in GLOBAL
 
 
 class Claimed(NamedTuple):
-    """``generation`` is the host's new one; ``event_id`` is None when no step began; ``in_networks``: it has ports."""
+    """The result of a claim: the host's new generation, the step that began (or None), whether there are ports."""
 
     generation: int
     event_id: int | None
@@ -90,46 +92,45 @@ def insert(
     nets: Sequence[network_ports.Wanted] = (),
     unique: Scope | None = None,
 ) -> session.Row:
-    """Add a container; ``uuid`` and the times are filled in. Returns the whole row.
+    """Add a container, fill in ``uuid`` and the times, and return the whole row.
 
-    ``quota`` are the operator's default limits; with them, OverQuota when the project may not have it. ``nets`` are the
-    ports it gets, and raise what ``network_ports.allot`` does. Raises GroupNotFound, and ContainerAlreadyExists when
-    another one has its name where that is ``unique``.
+    ``quota`` are the operator's default limits. With ``quota``, OverQuota if the container exceeds the project's
+    limits. ``nets`` are the ports of the container and raise the errors of ``network_ports.allot``. Raises
+    GroupNotFound, and ContainerAlreadyExists if another container in the scope ``unique`` has the name.
     """
     quotas.make_chargeable(values["project_id"])
     if unique is Scope.GLOBAL:
         quotas.make_chargeable(_NAMES_LOCK)
     with session.writer() as connection:
         if unique is Scope.GLOBAL:
-            quotas.lock(connection, _NAMES_LOCK)  # like charge's own, before what fixes what MariaDB shows
-        if quota is None:
-            quotas.forget(connection, values["project_id"])
-        else:
-            wanted = {name: values.get(name) or 0 for name in ("cpu", "memory", "disk")}
-            wanted["disk"] += values.get("volume_disk") or 0
-            quotas.charge(connection, values["project_id"], {"containers": 1, **wanted}, quota)
+            quotas.lock(connection, _NAMES_LOCK)  # first, as ``charge``: a query fixes MariaDB's snapshot
+        growth = {name: values.get(name) or 0 for name in ("cpu", "memory", "disk")}
+        growth["disk"] += values.get("volume_disk") or 0
+        growth |= {"containers": 1, "ports": len(values.get("exposed_ports") or ())}
+        quotas.grow(connection, values["project_id"], growth, quota)
         if unique is not None:
             _check_name(connection, values["name"], unique, values["project_id"], values["uuid"])
         if values.get("registry_id") is not None:
             registries.hold(connection, values["registry_id"])
         if values.get("group_uuid"):
             groups.lock(connection, values["group_uuid"])
-        connection.execute(_INSERT, {**values, "created_at": timeutils.utcnow()})
+        connection.execute(_INSERT, {**values, "port_count": growth["ports"], "created_at": timeutils.utcnow()})
         network_ports.allot(connection, values["uuid"], nets)
         return session.rows(connection, _WHOLE, {"this_uuid": values["uuid"]})[0]
 
 
 def get(uuid: str) -> session.Row:
-    """The container, whoever owns it. Raises ContainerNotFound."""
+    """Return the container of any project. Raises ContainerNotFound."""
     return session.found(_WHOLE, exceptions.ContainerNotFound(container=uuid), {"this_uuid": uuid})
 
 
-def find(context: RequestContext, ident: str) -> session.Row:
-    """The container with this uuid or name that ``context`` may see: its project's, or any for an administrator.
+def find(context: RequestContext, ident: str, *, all_projects: bool = False) -> session.Row:
+    """Return the container that ``context`` means with a uuid or name, by the rule of ``zun.db.idents``.
 
-    Raises ContainerNotFound, and Conflict when the name is not unique. Text that looks like a uuid is one.
+    Raises ContainerNotFound, and Conflict if the name is not unique.
     """
-    visible = _visible(context, bool(context.is_admin))
+    own = table.c.project_id == context.project_id
+    visible = [table.c.kind == Kind.CONTAINER, *idents.reached(own, context, ident, all_projects=all_projects)]
     return idents.find(table, ident, visible, exceptions.ContainerNotFound(container=ident))
 
 
@@ -142,10 +143,10 @@ def page(
     unread: Set[str] = frozenset(),
     **place: Unpack[paging.Place],
 ) -> Iterator[session.Columns]:
-    """The columns ``names`` of a page, some rows at a time. ``filters`` compare for equality.
+    """Yield the columns ``names`` of a page, some rows at a time. ``filters`` compare for equality.
 
-    Those that are in ``unread`` can be written to an answer and not be looked into: JSON is as it is stored, and times
-    are text, as ``str`` has them.
+    Values of the columns in ``unread`` are ready to be written to an answer: JSON is the stored text, and times are
+    text like ``2026-01-31 12:00:00``.
     """
     with session.reader() as connection:
         statement = paging.selected(
@@ -166,7 +167,7 @@ def page(
 
 
 def _reader(kind: sa.types.TypeEngine[Any], unread: bool, dialect: sa.Dialect) -> Callable[[Any], Any] | None:
-    """What makes values of what ``models.unread`` selects, if they are none yet."""
+    """Return the converter for values of a column that ``models.unread`` selected, or None if none is needed."""
     if isinstance(kind, models.Json):
         return kind.passing_on(dialect) if unread else kind.read
     if isinstance(kind, sa.DateTime):
@@ -175,20 +176,26 @@ def _reader(kind: sa.types.TypeEngine[Any], unread: bool, dialect: sa.Dialect) -
 
 
 def visible(context: RequestContext, uuids: Collection[str]) -> set[str]:
-    """Those of ``uuids`` that are containers which ``context`` may see: its project's, or any for an administrator."""
+    """Return the ``uuids`` of containers that ``context`` may see: its project's, or any for an administrator."""
     conditions = _visible(context, bool(context.is_admin))
     with session.reader() as connection:
         return set(connection.execute(sa.select(table.c.uuid).where(table.c.uuid.in_(uuids), *conditions)).scalars())
 
 
 def of_host(hostname: str) -> list[session.Row]:
-    """Every container, capsule and member whose work is on ``hostname``, holding a claim or not."""
+    """Return the rows of all containers, capsules and members on ``hostname``, with or without a claim."""
     with session.reader() as connection:
         return session.rows(connection, sa.select(table).where(table.c.host == hostname))
 
 
+def of_uuids(uuids: Collection[str]) -> list[session.Row]:
+    """Return the rows of those ``uuids`` that exist, in any order."""
+    with session.reader() as connection:
+        return session.rows(connection, sa.select(table).where(table.c.uuid.in_(uuids)))
+
+
 def claims(hostnames: Collection[str] | None = None) -> list[session.Row]:
-    """CLAIM_COLUMNS of the containers that hold resources, of these hosts or of all."""
+    """Return CLAIM_COLUMNS of the containers that hold resources, on ``hostnames`` or on all hosts."""
     statement = sa.select(*(table.c[name] for name in CLAIM_COLUMNS)).where(table.c.cpuset.is_not(None), _BY_ITSELF)
     if hostnames is not None:
         statement = statement.where(table.c.host.in_(hostnames))
@@ -197,14 +204,14 @@ def claims(hostnames: Collection[str] | None = None) -> list[session.Row]:
 
 
 def unplaced() -> list[session.Row]:
-    """Containers that were accepted and have no host yet, oldest first."""
+    """Return the containers that were accepted and have no host yet, oldest first."""
     statement = sa.select(table).where(*_WAITING)
     with session.reader() as connection:
         return session.rows(connection, statement.order_by(table.c.id))
 
 
 def is_unplaced(uuid: str) -> bool:
-    """Whether the container was accepted, has no host yet, and was not deleted meanwhile."""
+    """Return whether the container exists, was accepted and has no host yet."""
     with session.reader() as connection:
         return connection.execute(_IS_UNPLACED, {"this_uuid": uuid}).first() is not None
 
@@ -217,10 +224,10 @@ def update(
     step_done: int | None = None,
     last: bool = False,
 ) -> None:
-    """Set ``values``. A status is set only from one that may precede it: else IllegalTransition. ContainerNotFound.
+    """Set ``values``. Raises ContainerNotFound, and IllegalTransition if the old status may not precede the new one.
 
-    With ``only_from`` they are set only while the status is one of these: else StatusChanged, and nothing is set.
-    ``step_done`` is an event that has ended well with that, and with it, if it is the ``last``, its action.
+    With ``only_from``, StatusChanged is raised and nothing is set unless the status is one of these. ``step_done`` is
+    the id of an event that has succeeded with this update; if it is the ``last``, its action has succeeded too.
     """
     _update_once(uuid, {**values, **_now()} if values else {}, only_from, step_done, last)
 
@@ -233,17 +240,16 @@ def _update_once(
         with session.single() as connection:
             if connection.execute(_setting(values.get("status"), only_from), {**values, "this_uuid": uuid}).rowcount:
                 return
-    end = [] if step_done is None else container_actions.ending(step_done, container_actions.SUCCESS, None, last=last)
     with session.writer() as connection:
         if values:
-            _update(connection, uuid, values, only_from, *end)
-        elif end:
-            session.together(connection, *end)
+            _update(connection, uuid, values, only_from)
+        if step_done is not None:
+            container_actions.finish_event_in(connection, step_done, container_actions.SUCCESS, None, last=last)
 
 
 @session.retry
 def rename(uuid: str, name: str, project_id: str, unique: Scope | None) -> None:
-    """Give the container of ``project_id`` another name. Raises ContainerNotFound, ContainerAlreadyExists."""
+    """Rename the container of ``project_id``. Raises ContainerNotFound and ContainerAlreadyExists."""
     lock = _NAMES_LOCK if unique is Scope.GLOBAL else project_id
     if unique is not None:
         quotas.make_chargeable(lock)
@@ -255,28 +261,26 @@ def rename(uuid: str, name: str, project_id: str, unique: Scope | None) -> None:
 
 
 def update_if(uuid: str, expected: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """Set ``values`` if every column in ``expected`` still holds what it says. Returns whether it did."""
-    return _update_if_once(uuid, expected, {**values, **_now()})
-
-
-@session.retry_again
-def _update_if_once(again: bool, uuid: str, expected: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """Set ``values`` if every column in ``expected`` has the expected value. Return whether ``values`` were set."""
+    written = {**values, **_now()}
     conditions = [
         table.c[name].is_(None) if value is None else table.c[name] == value for name, value in expected.items()
     ]
-    statement = table.update().where(table.c.uuid == uuid, *conditions)
-    with session.single() as connection:
-        if connection.execute(statement.values(**values)).rowcount:
-            return True
-    if not again:
-        return False
-    with session.reader() as connection:
-        return _is_written(connection, uuid, values)
+    statement = table.update().where(table.c.uuid == uuid, *conditions).values(**written)
+
+    def attempt(again: bool) -> bool:
+        with session.single() as connection:
+            if connection.execute(statement).rowcount:
+                return True
+        if not again:
+            return False
+        with session.reader() as connection:
+            return _is_written(connection, uuid, written)
+
+    return session.repeat(attempt)
 
 
-@session.retry_again
 def claim(
-    again: bool,
     uuid: str,
     hostname: str,
     values: Mapping[str, Any],
@@ -285,39 +289,87 @@ def claim(
     step: tuple[str, str, str] | None = None,
     volumes: tuple[str, Collection[str]] = ("", ()),
     added_disk: tuple[str, int] = ("", 0),
+    withheld: int = 0,
+    quota: Mapping[str, int] | None = None,
+    disk_pool: tuple[str, int] | None = None,
 ) -> Claimed:
-    """Commit that ``hostname`` holds the container's resources, ``values['cpuset']`` among them.
+    """Write the claim of ``hostname`` for the container: ``values``, with the resources in ``values['cpuset']``.
 
-    ``step`` (request id, action, event) begins with that, if somebody asked for the action. Raises ContainerNotFound
-    when the container was deleted meanwhile and Conflict when it is no longer waiting for a host or another one has it:
-    then nothing may be started. Raises GroupRuleBroken when the container's group ``group_uuid`` must not have one more
-    member here. The group's claims come one after the other, whichever hosts make them, so that each sees those before
-    it. ``added_disk`` is a project and how many GiB more ``values`` let it use, whatever its quota.
+    - ``step`` (request id, action, event) begins with the claim, if the action exists.
+    - ``group_uuid`` is the container's group. Claims of one group wait for each other, so each claim sees the earlier
+      ones.
+    - ``volumes`` (project, names) are mounted; missing ones are created. ``withheld`` is the number of CPUs that are
+      kept idle for the container. New volumes and withheld CPUs are charged to the container's project.
+    - ``added_disk`` (project, GiB) is disk that ``values`` add, charged whatever the quota.
+    - ``quota`` are the operator's default limits.
+    - ``disk_pool`` (uuid, GiB) is the disk pool of ``hostname``, and what the container takes of it. Claims of one pool
+      wait for each other, so the hosts together never promise more than the pool has.
+
+    Raises ContainerNotFound if the container was deleted meanwhile, and Conflict if it waits for no host or another
+    host has it. In both cases nothing may be started. Raises GroupRuleBroken if the group must not have another member
+    on ``hostname``, ClaimRefused if the pool has too little left, and with ``quota`` ClaimOverQuota if the charges
+    exceed the project's limits.
     """
     request_id, action, event = step or (None, None, "")
-    here = {"this_host": hostname}
-    parameters = {**values, "host": hostname, "this_uuid": uuid, **here, **_now()}
+    written = {**values, "withheld_cpu": withheld, "host": hostname}
     project_id, gib = added_disk
-    with session.writer() as connection:
-        if gib:  # before the group, in the order of ``insert``, whose locks these are
-            quotas.add_disk(connection, project_id, gib)
-        if group_uuid is not None:
-            _check_group(connection, group_uuid, uuid, hostname)
-        (claimed, *_), found = session.together(
-            connection,
-            (_CLAIM, parameters),
-            (compute_nodes.COUNT_GENERATION, here),
-            (_AFTER_CLAIM, {**here, **container_actions.open_parameters(uuid, request_id, action)}),
-        )
-        if not claimed:
-            row = connection.execute(sa.select(table.c.status, table.c.host).where(table.c.uuid == uuid)).first()
-            if row is None:
-                raise exceptions.ContainerNotFound(container=uuid)
-            raise exceptions.Conflict(f"Container {uuid} is {row.status} on host {row.host}; it waits for no host.")
-        project_volumes.hold(connection, *volumes, hostname)
-        after = found.one()
-        event_id = container_actions.start_event_in(connection, after.action_id, event, again=again)
-        return Claimed(after.generation or 0, event_id, bool(after.in_networks))
+
+    def attempt(again: bool) -> Claimed:
+        before = get(uuid) if withheld or volumes[1] else None
+        with session.writer() as connection:
+            if disk_pool is not None:  # before all other locks: a query before it would fix MariaDB's snapshot
+                _check_pool(connection, *disk_pool, uuid, hostname)
+            if before is not None:
+                _charge_claim(connection, before, withheld, volumes[1], quota)
+            if gib:  # before the group, because ``insert`` locks in this order
+                quotas.add(connection, project_id, {"disk": gib})
+            if group_uuid is not None:
+                _check_group(connection, group_uuid, uuid, hostname)
+            _take(connection, uuid, hostname, written)
+            generation = compute_nodes.next_generation(connection, hostname)
+            project_volumes.hold(connection, *volumes, hostname)
+            asked = container_actions.open_parameters(uuid, request_id, action)
+            after = connection.execute(_AFTER_CLAIM, asked).one()
+            event_id = container_actions.start_event_in(connection, after.action_id, event, again=again)
+            return Claimed(generation, event_id, bool(after.in_networks))
+
+    return session.repeat(attempt)
+
+
+def _take(connection: sa.Connection, uuid: str, hostname: str, values: Mapping[str, Any]) -> None:
+    """Set ``values`` and the host of a container that waits for a host.
+
+    Raises ContainerNotFound, and Conflict if the container waits for no host.
+    """
+    parameters = {**values, **_now(), "this_uuid": uuid, "this_host": hostname}
+    if connection.execute(_CLAIM, parameters).rowcount:
+        return
+    row = connection.execute(sa.select(table.c.status, table.c.host).where(table.c.uuid == uuid)).first()
+    if row is None:
+        raise exceptions.ContainerNotFound(container=uuid)
+    raise exceptions.Conflict(f"Container {uuid} is {row.status} on host {row.host}; it does not wait for a host.")
+
+
+def _charge_claim(
+    connection: sa.Connection,
+    row: session.Row,
+    withheld: int,
+    names: Collection[str],
+    quota: Mapping[str, int] | None,
+) -> None:
+    """Charge the withheld CPUs and new volumes of a claim to the project of the container ``row``.
+
+    The charge must be the first statement of its transaction. Raises ClaimOverQuota.
+    """
+    project_id = row["project_id"]
+    growth = {"cpu": withheld - row["withheld_cpu"]}  # an earlier attempt may have been committed
+    if names:
+        quotas.lock(connection, project_id)  # so that nobody adds a volume of these names meanwhile
+        growth["volumes"] = project_volumes.missing(connection, project_id, names)
+    try:
+        quotas.grow(connection, project_id, growth, quota)
+    except exceptions.OverQuota as exc:
+        raise exceptions.ClaimOverQuota(reason=str(exc)) from exc
 
 
 def change_claim(
@@ -328,10 +380,10 @@ def change_claim(
     *,
     only_from: frozenset[str] | None = None,
 ) -> int:
-    """As ``update`` with ``values`` that change or end (``cpuset`` None) what the container holds.
+    """Update the container with ``values`` that change or end its claim, and return the host's new generation.
 
-    Returns the new generation. ``quota`` are the operator's default limits; with them, OverQuota when the project may
-    not have what is added.
+    ``cpuset`` None ends the claim. ``quota`` are the operator's default limits. With ``quota``, OverQuota if the added
+    resources exceed the project's limits. Raises the errors of ``update``.
     """
     return _change_claim_once(uuid, hostname, {**values, **_now()}, quota, only_from)
 
@@ -344,53 +396,61 @@ def _change_claim_once(
     quota: Mapping[str, int] | None,
     only_from: frozenset[str] | None,
 ) -> int:
-    before = None if quota is None else get(uuid)
+    before = get(uuid) if quota is not None or values.get("withheld_cpu") else None
     if before is not None:
         quotas.make_chargeable(before["project_id"])
     with session.writer() as connection:
-        if before is not None and quota is not None:
-            growth = {name: values.get(name, before[name]) - before[name] for name in ("cpu", "memory")}
-            quotas.charge(connection, before["project_id"], growth, quota)
+        if before is not None:
+            growth = {
+                name: values.get(name, before[name]) - before[name] for name in ("cpu", "withheld_cpu", "memory")
+            }
+            growth["cpu"] += growth.pop("withheld_cpu")
+            if quota is None:  # the host keeps more CPUs idle than before, whatever the limit
+                quotas.add(connection, before["project_id"], {"cpu": growth["cpu"]})
+            else:
+                quotas.charge(connection, before["project_id"], growth, quota)
         _update(connection, uuid, values, only_from)
         return compute_nodes.next_generation(connection, hostname)
 
 
 def end_unplaced(uuid: str, reason: str, record: Mapping[str, Any] | None = None) -> bool:
-    """Put what waits for a host in Error, a capsule with its members, and keep ``record`` as its explanation. Returns
-    whether it did: somebody else may have decided about it meanwhile.
+    """Put a container or capsule that waits for a host into Error, and keep ``record`` as the explanation.
+
+    Returns False if the container no longer waits, because another service decided about it meanwhile.
     """
     ended = {"status": states.Status.ERROR, "status_reason": reason, "task_state": None, **_now()}
-    return _end_unplaced_once(uuid, ended, record)
 
+    def attempt(again: bool) -> bool:
+        with session.writer() as connection:
+            if not connection.execute(table.update().where(table.c.uuid == uuid, *_WAITING).values(**ended)).rowcount:
+                return again and _is_written(connection, uuid, ended)
+            connection.execute(table.update().where(table.c.capsule_uuid == uuid).values(**ended))
+            if record:
+                explanations.put_in(connection, uuid, record)
+            return True
 
-@session.retry_again
-def _end_unplaced_once(again: bool, uuid: str, ended: Mapping[str, Any], record: Mapping[str, Any] | None) -> bool:
-    with session.writer() as connection:
-        if not connection.execute(table.update().where(table.c.uuid == uuid, *_WAITING).values(**ended)).rowcount:
-            return again and _is_written(connection, uuid, ended)
-        connection.execute(table.update().where(table.c.capsule_uuid == uuid).values(**ended))
-        if record:
-            explanations.put_in(connection, uuid, record)
-        return True
+    return session.repeat(attempt)
 
 
 @session.retry
 def destroy(uuid: str) -> int | None:
-    """Remove the container and what it holds. Returns its host's new generation, None if it had no host.
+    """Remove the container and its claim. Return the new generation of its host, or None if it had no host.
 
-    A container that is already gone is no error.
+    Nothing happens if the container is gone.
     """
     with session.writer() as connection:
         host = connection.execute(sa.select(table.c.host).where(table.c.uuid == uuid)).scalar()
+        members = connection.execute(sa.select(table.c.uuid).where(table.c.capsule_uuid == uuid)).scalars()
+        console_tokens.remove_in(connection, [uuid, *members])
         connection.execute(table.delete().where(sa.or_(table.c.uuid == uuid, table.c.capsule_uuid == uuid)))
         explanations.remove_in(connection, uuid)
         return compute_nodes.next_generation(connection, host) if host else None
 
 
 def abandon(uuid: str) -> int:
-    """Make a leftover of the container: nobody but its host, which may run it all the same, knows it any more.
+    """Turn the container into a leftover, which only its host sees, and return the host's new generation.
 
-    Returns the host's new generation. Raises ContainerNotFound.
+    The host may still run the container. Raises ContainerNotFound.
     """
     nobodys = {"group_uuid": None, "registry_id": None, "addresses": None, "task_state": None}
     return _abandon_once(uuid, {"kind": Kind.LEFTOVER, "status": states.Status.DELETING, **nobodys, **_now()})
@@ -398,19 +458,21 @@ def abandon(uuid: str) -> int:
 
 @session.retry
 def _abandon_once(uuid: str, values: Mapping[str, Any]) -> int:
-    ports, tokens = network_ports.table, models.console_tokens
+    ports = network_ports.table
     with session.writer() as connection:
         _update(connection, uuid, values, None)
         connection.execute(ports.delete().where(ports.c.container_uuid == uuid))
-        connection.execute(tokens.delete().where(tokens.c.container_uuid == uuid))
+        console_tokens.remove_in(connection, [uuid])
         explanations.remove_in(connection, uuid)
         host = connection.execute(sa.select(table.c.host).where(table.c.uuid == uuid)).scalar()
         return compute_nodes.next_generation(connection, host) if host else 0
 
 
 def stranded(binary: str) -> list[str]:
-    """What is to be deleted and has no host that will: an administrator has removed its service ``binary``, or it gave
-    the container up while its deletion was accepted.
+    """Return the uuids of containers in Deleting that no host will delete.
+
+    An administrator has removed the service ``binary`` of the host, or the host gave the container up while the
+    deletion was being accepted.
     """
     serving = sa.select(services.c.host).where(services.c.binary == binary)
     deleting = (table.c.status == states.Status.DELETING, table.c.kind != Kind.LEFTOVER, _BY_ITSELF)
@@ -419,22 +481,25 @@ def stranded(binary: str) -> list[str]:
         return list(connection.execute(statement).scalars())
 
 
-@session.retry_again
-def destroy_unplaced(again: bool, uuid: str) -> bool:
-    """Remove the container if no host has it. Returns whether it did."""
+def destroy_unplaced(uuid: str) -> bool:
+    """Remove the container if no host has it. Return whether the container was removed."""
     statement = table.delete().where(table.c.uuid == uuid, table.c.host.is_(None))
-    with session.writer() as connection:
-        removed = bool(connection.execute(statement).rowcount)
-        if removed:
-            connection.execute(table.delete().where(table.c.capsule_uuid == uuid))
-            explanations.remove_in(connection, uuid)
-        elif again:
-            return connection.execute(sa.select(table.c.id).where(table.c.uuid == uuid)).first() is None
-        return removed
+
+    def attempt(again: bool) -> bool:
+        with session.writer() as connection:
+            removed = bool(connection.execute(statement).rowcount)
+            if removed:
+                connection.execute(table.delete().where(table.c.capsule_uuid == uuid))
+                explanations.remove_in(connection, uuid)
+            elif again:
+                return connection.execute(sa.select(table.c.id).where(table.c.uuid == uuid)).first() is None
+            return removed
+
+    return session.repeat(attempt)
 
 
 def _check_name(connection: sa.Connection, name: str, unique: Scope, project_id: str, uuid: str) -> None:
-    """Raise ContainerAlreadyExists if another container has ``name``. Whoever may give it away waits for our lock."""
+    """Raise ContainerAlreadyExists if another container has ``name``. The caller holds the lock for names."""
     others = [table.c.kind == Kind.CONTAINER, _BY_ITSELF, table.c.uuid != uuid]
     if unique is Scope.PROJECT:
         others.append(table.c.project_id == project_id)
@@ -450,41 +515,62 @@ def _check_group(connection: sa.Connection, group_uuid: str, uuid: str, hostname
         raise exceptions.GroupRuleBroken(host=hostname, reason=reason)
 
 
+def _check_pool(connection: sa.Connection, pool_uuid: str, gib: int, uuid: str, hostname: str) -> None:
+    """Check that the disk pool has ``gib`` left beside what the other containers of its hosts hold."""
+    found = aggregates.locked_pool(connection, pool_uuid, hostname)
+    if found is None:
+        raise exceptions.ClaimRefused(host=hostname, reason="its disk pool was changed during the claim")
+    pool, hosts = found
+    reason = pool.lacking(_disk_held(connection, hosts, without=uuid), gib)
+    if reason is not None:
+        raise exceptions.ClaimRefused(host=hostname, reason=reason)
+
+
+def _disk_held(connection: sa.Connection, hostnames: Collection[str], *, without: str) -> int:
+    held = sa.select(sa.func.sum(_DISK)).where(*_holding_on(hostnames), table.c.uuid != without)
+    return int(connection.execute(held).scalar() or 0)
+
+
+def disk_holders(hostnames: Collection[str]) -> dict[str, int]:
+    """Return the GiB of disk of each container on ``hostnames`` that holds resources, by uuid."""
+    with session.reader() as connection:
+        found = connection.execute(sa.select(table.c.uuid, _DISK).where(*_holding_on(hostnames)))
+        return {uuid: int(gib) for uuid, gib in found}
+
+
+def _holding_on(hostnames: Collection[str]) -> list[sa.ColumnElement[bool]]:
+    return [table.c.host.in_(hostnames), table.c.cpuset.is_not(None), _BY_ITSELF]
+
+
 def _now() -> dict[str, Any]:
     return {"updated_at": timeutils.utcnow()}
 
 
 def _is_written(connection: sa.Connection, uuid: str, values: Mapping[str, Any]) -> bool:
-    """Whether an earlier attempt wrote ``values``, which have ``updated_at``, and nobody wrote anything since."""
+    """Return whether the row still has the ``updated_at`` of ``values``: an earlier attempt was the last writer."""
     written = connection.execute(sa.select(table.c.updated_at).where(table.c.uuid == uuid)).scalar()
     return bool(written == values["updated_at"])
 
 
 def _update(
-    connection: sa.Connection,
-    uuid: str,
-    values: Mapping[str, Any],
-    only_from: frozenset[str] | None,
-    *more: session.Statement,
+    connection: sa.Connection, uuid: str, values: Mapping[str, Any], only_from: frozenset[str] | None
 ) -> None:
-    """``values`` have ``updated_at``, the same at each attempt. ``more`` travels with that."""
-    change = (_setting(values.get("status"), only_from), {**values, "this_uuid": uuid})
-    (changed, *_), _ = session.together(connection, change, *more)
-    if changed:
+    """Set ``values`` like ``update``. ``updated_at`` in ``values`` is the same at each attempt."""
+    if connection.execute(_setting(values.get("status"), only_from), {**values, "this_uuid": uuid}).rowcount:
         return
     row = connection.execute(sa.select(table.c.status, table.c.updated_at).where(table.c.uuid == uuid)).first()
     if row is None:
         raise exceptions.ContainerNotFound(container=uuid)
     old, new = row.status, values.get("status", row.status)
     if (old, row.updated_at) == (new, values["updated_at"]):
-        return  # an earlier attempt set it, and lost its connection before it was told
+        return  # an earlier attempt set it and lost its connection before the answer
     refused = exceptions.IllegalTransition if only_from is None or old in only_from else exceptions.StatusChanged
     raise refused(uuid=uuid, old=old, new=new)
 
 
 @functools.cache
 def _setting(status: str | None, only_from: frozenset[str] | None) -> sa.Update:
-    """A change of this container to ``status``, from one that may precede it. None: it stays as it is."""
+    """Return the statement that changes this container from a status that may precede ``status`` (None: any)."""
     statement = table.update().where(_THIS)
     if status is None and only_from is None:
         return statement

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries of container groups. Each function is one transaction.
 
-A group's members are the containers whose row names it. Whoever adds a member, claims for one or deletes the group
-locks the group's row first (``lock``), so the rule that is checked under it is kept.
+A group's members are the containers whose row names the group. A transaction that adds a member, writes a member's
+claim or deletes the group locks the group's row first (``lock``), so the group's rule holds when it commits.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,41 +13,46 @@ from oslo_db import exception as db_exc
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.db import idents, models, paging, session
+from zun.db import idents, models, paging, quotas, session
 
 table = models.container_groups
 containers = models.containers
 
 
 @session.retry_adding(table)
-def insert(values: Mapping[str, Any]) -> session.Row:
-    """Add a group; ``uuid`` and the times are filled in. Returns the whole row.
+def insert(values: Mapping[str, Any], quota: Mapping[str, int] | None = None) -> session.Row:
+    """Add a group, fill in ``uuid`` and the times, and return the whole row.
 
-    Raises Conflict when the project has one of this name.
+    Raises Conflict if the project has a group of this name. ``quota`` are the operator's default limits. With
+    ``quota``, OverQuota if the project may not have another group.
     """
     try:
-        with session.writer() as connection:
+        with quotas.adding(values["project_id"], {"groups": 1}, quota) as connection:
             return session.add(connection, table, values)
     except db_exc.DBDuplicateEntry:
         raise exceptions.Conflict(f"A group with name {values['name']} exists already. Choose another name.") from None
 
 
 def get(uuid: str) -> session.Row:
-    """The group, whoever owns it: uuid, name, project_id, policy and rules among its members. Raises GroupNotFound."""
+    """Return the group of any project, with uuid, name, project_id, policy and rules. Raises GroupNotFound."""
     return session.found(sa.select(table).where(table.c.uuid == uuid), exceptions.GroupNotFound(group=uuid))
 
 
-def find(context: RequestContext, ident: str, *, all_projects: bool = False) -> session.Row:
-    """The group of the context's project with this uuid or name; with ``all_projects`` of any, the own one first.
+def find(context: RequestContext, ident: str) -> session.Row:
+    """Return the group that ``context`` means with a uuid or name, by the rule of ``zun.db.idents``.
 
-    Raises GroupNotFound, and Conflict when several other projects have one of this name. Text that looks like a uuid
-    is one.
+    Raises GroupNotFound.
     """
-    statement = sa.select(table).where(idents.called(table, ident), *_visible(context, all_projects))
-    with session.reader() as connection:
-        found = session.rows(connection, statement)
-    own = [row for row in found if row["project_id"] == context.project_id]
-    return idents.only(own or found, ident, exceptions.GroupNotFound(group=ident))
+    return _find(idents.reached(table.c.project_id == context.project_id, context, ident), ident)
+
+
+def find_for(project_id: str | None, ident: str) -> session.Row:
+    """Return the project's own group with this uuid or name. Raises GroupNotFound."""
+    return _find([table.c.project_id == project_id], ident)
+
+
+def _find(visible: list[sa.ColumnElement[bool]], ident: str) -> session.Row:
+    return idents.find(table, ident, visible, exceptions.GroupNotFound(group=ident))
 
 
 def page(
@@ -58,7 +63,7 @@ def page(
 
 
 def members(uuids: Collection[str]) -> dict[str, list[str]]:
-    """Group -> the uuids of its containers, oldest first. Groups without one are absent."""
+    """Return the uuids of each group's containers, oldest first, by group. Groups without containers are absent."""
     statement = (
         sa.select(containers.c.group_uuid, containers.c.uuid)
         .where(containers.c.group_uuid.in_(uuids))
@@ -73,7 +78,7 @@ def members(uuids: Collection[str]) -> dict[str, list[str]]:
 
 @session.retry
 def destroy(uuid: str) -> None:
-    """Raises GroupNotFound, and Conflict when the group has containers."""
+    """Remove the group. Raises GroupNotFound, and Conflict if the group has containers."""
     with session.writer() as connection:
         row = lock(connection, uuid)
         mine = sa.select(sa.func.count()).select_from(containers).where(containers.c.group_uuid == uuid)
@@ -86,15 +91,16 @@ def destroy(uuid: str) -> None:
 
 
 def lock(connection: sa.Connection, uuid: str) -> session.Row:
-    """The group, which nobody else locks until the transaction ends. Raises GroupNotFound.
+    """Lock the group's row until the transaction ends, and return the row. Raises GroupNotFound.
 
-    It must be the first statement of its transaction: MariaDB's later ones then see what others committed before.
+    The lock must be the first statement of its transaction. In MariaDB, the later statements then see everything that
+    was committed before the lock.
     """
     return session.locked(connection, table, uuid, exceptions.GroupNotFound(group=uuid))
 
 
 def held(connection: sa.Connection, uuid: str, without: str) -> dict[str, int]:
-    """How many containers of the group hold resources, by host. The container ``without`` is not counted."""
+    """Count the containers of the group that hold resources, by host. The container ``without`` does not count."""
     statement = (
         sa.select(containers.c.host, sa.func.count())
         .where(containers.c.group_uuid == uuid, containers.c.cpuset.is_not(None), containers.c.uuid != without)

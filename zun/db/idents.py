@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request calls a row: its uuid, or a name that others may have as well. Text that looks like a uuid is one."""
+"""Find the row that a request means with a uuid or a name. Projects may use the same names.
+
+One rule decides for every kind of resource and for every user: a name means a resource of the user's own project. For
+a resource of another project, the user must be an administrator and give the uuid, or the request must ask for all
+projects with the permission of policy. Text that looks like a uuid is a uuid.
+"""
 
 from collections.abc import Sequence
 
@@ -7,11 +12,24 @@ import sqlalchemy as sa
 from oslo_utils import uuidutils
 
 from zun.common import exceptions
+from zun.common.context import RequestContext
 from zun.db import session
 
 
+def reached(
+    own: sa.ColumnElement[bool], context: RequestContext, ident: str, *, all_projects: bool = False
+) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions under which ``context`` may mean a row with ``ident``.
+
+    ``own`` is true for the rows of the context's project. ``all_projects`` tells that the request asks for the rows of
+    all projects and that policy permits it.
+    """
+    everybodys = all_projects or (context.is_admin and uuidutils.is_uuid_like(ident))
+    return [] if everybodys else [own]
+
+
 def called(table: sa.Table, ident: str, name: str = "name") -> sa.ColumnElement[bool]:
-    """The condition that a row of ``table`` has this uuid or, in its column ``name``, this name."""
+    """Return the condition that a row of ``table`` has this uuid, or this name in the column ``name``."""
     return (table.c.uuid if uuidutils.is_uuid_like(ident) else table.c[name]) == ident
 
 
@@ -22,15 +40,15 @@ def find(
     missing: exceptions.ZunError,
     name: str = "name",
 ) -> session.Row:
-    """The one ``visible`` row of ``table`` that ``ident`` calls. Raises as ``only``."""
+    """Return the one ``visible`` row of ``table`` with the uuid or name ``ident``. Raises the errors of ``only``."""
     statement = sa.select(table).where(called(table, ident, name), *visible).limit(2)
     with session.reader() as connection:
         return only(session.rows(connection, statement), ident, missing)
 
 
 def only(rows: Sequence[session.Row], ident: str, missing: exceptions.ZunError) -> session.Row:
-    """The one row of ``rows`` that ``ident`` calls. Raises ``missing`` for none, and Conflict for several."""
-    rows = [row for row in rows if ident in row.values()]  # MariaDB does not count blanks at the end
+    """Return the one row of ``rows`` with the value ``ident``. Raises ``missing`` for none, Conflict for several."""
+    rows = [row for row in rows if ident in row.values()]  # MariaDB ignores blanks at the end of text
     if not rows:
         raise missing
     if len(rows) > 1:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries of which projects may use what a host pulled with credentials. Each function is one transaction.
+"""Queries of grants: which projects may use an image that a host pulled with credentials.
 
-An image is ORIGIN@DIGEST. One without any grant is for all projects.
+Each function is one transaction. An image is ORIGIN@DIGEST, for example ``docker.io/library/nginx@sha256:0d17...``. An
+image without any grant is for all projects.
 """
 
 import datetime
@@ -14,7 +15,7 @@ from zun.db import models, session
 
 table = models.image_grants
 
-# Each creation may ask for it: building the statement costs more than sending it.
+# Built once, because every creation may use it and building a statement takes longer than sending it.
 _PROJECTS = sa.select(table.c.project_id).where(
     table.c.image.in_(sa.bindparam("these_images", expanding=True)), table.c.host == sa.bindparam("this_host")
 )
@@ -26,7 +27,7 @@ def _are(host: str, images: Collection[str]) -> sa.ColumnElement[bool]:
 
 @session.retry
 def grant(host: str, image: str, project_id: str) -> None:
-    """The project has shown now that it may have it. Two rows of the same are as good as one."""
+    """Record that the project has shown now that it may use the image. A duplicate row is harmless."""
     same, now = sa.and_(_are(host, [image]), table.c.project_id == project_id), timeutils.utcnow()
     with session.writer() as connection:
         if not connection.execute(table.update().where(same).values(updated_at=now)).rowcount:
@@ -35,14 +36,14 @@ def grant(host: str, image: str, project_id: str) -> None:
 
 
 def projects(host: str, images: Collection[str]) -> set[str]:
-    """Those that may use any of ``images``."""
+    """Return the projects that may use any of ``images``."""
     with session.reader() as connection:
         found = connection.execute(_PROJECTS, {"these_images": list(images), "this_host": host})
         return set(found.scalars())
 
 
 def images_before(host: str, time: datetime.datetime) -> set[str]:
-    """What nobody has shown anything for since ``time``, which is naive UTC."""
+    """Return the images of ``host`` whose newest grant is older than ``time``, in naive UTC."""
     last = sa.func.max(table.c.updated_at)
     statement = sa.select(table.c.image).where(table.c.host == host).group_by(table.c.image).having(last < time)
     with session.reader() as connection:
@@ -51,7 +52,7 @@ def images_before(host: str, time: datetime.datetime) -> set[str]:
 
 @session.retry
 def remove(host: str, images: Collection[str], before: datetime.datetime | None = None) -> None:
-    """They are gone, or for all. ``before`` spares what was shown since."""
+    """Remove the grants of ``images``, or with ``before`` only the grants that are older."""
     ended = _are(host, images) if before is None else sa.and_(_are(host, images), table.c.updated_at < before)
     with session.writer() as connection:
         connection.execute(table.delete().where(ended))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries of the images that were pulled to hosts or made there of containers. Each function is one transaction."""
+"""Queries of the images that hosts pulled or made from containers. Each function is one transaction."""
 
 import datetime
 import hashlib
@@ -14,7 +14,7 @@ from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.image_reference import LOCAL, Reference
 from zun.common.states import ImageStatus
-from zun.db import models, paging, session
+from zun.db import models, paging, quotas, session
 
 table = models.images
 
@@ -23,7 +23,7 @@ def _made(project_id: str | sa.BindParameter[str]) -> sa.ColumnElement[bool]:
     return sa.and_(table.c.project_id == project_id, table.c.local_name != "", table.c.image_id.is_not(None))
 
 
-# Each create asks for one: building the statement costs more than sending it.
+# Built once, because every creation uses one and building a statement takes longer than sending it.
 _COMMITTED = sa.select(table).where(_made(sa.bindparam("this_project"))).order_by(table.c.id.desc()).limit(1)
 _COMMITTED_UUID = _COMMITTED.where(table.c.uuid == sa.bindparam("this_uuid"))
 _COMMITTED_NAME = _COMMITTED.where(table.c.repo == sa.bindparam("this_repo"), table.c.tag == sa.bindparam("this_tag"))
@@ -31,9 +31,9 @@ _COMMITTED_NAME = _COMMITTED.where(table.c.repo == sa.bindparam("this_repo"), ta
 
 @session.retry_adding(table)
 def insert(values: Mapping[str, Any]) -> session.Row:
-    """Add an image; ``uuid``, the time and, without one, the status Pulling are filled in. Returns the whole row.
+    """Add an image and return the whole row. Missing values are filled in: ``uuid``, the time, the status Pulling.
 
-    Raises ImageAlreadyExists when the host has this repo and tag.
+    Raises ImageAlreadyExists if the host has this repo and tag.
     """
     values = {"status": ImageStatus.PULLING, **values}
     try:
@@ -44,17 +44,20 @@ def insert(values: Mapping[str, Any]) -> session.Row:
 
 
 @session.retry_adding(table)
-def insert_committed(values: Mapping[str, Any]) -> session.Row:
-    """Add an image that is being made of a container. Names are not unique: the newest of a name is meant by it."""
+def insert_committed(values: Mapping[str, Any], quota: Mapping[str, int] | None = None) -> session.Row:
+    """Add an image that is being made from a container. Names are not unique: a name means the newest image.
+
+    ``quota`` are the operator's default limits. With ``quota``, OverQuota if the project may not have another image.
+    """
     whole = {**values, "status": ImageStatus.COMMITTING, "local_name": f"{LOCAL}:{values['uuid']}"}
-    with session.writer() as connection:
+    with quotas.adding(values["project_id"], {"images": 1}, quota) as connection:
         return session.add(connection, table, whole)
 
 
 def committed(project_id: str, name: str, host: str | None = None) -> session.Row | None:
-    """The newest image that the project made, on ``host`` or anywhere, and calls ``name``; None if there is none.
+    """Return the newest image that the project made under this name or uuid, on ``host`` or any host, else None.
 
-    ``name`` may be its uuid. One that is still being made is none yet.
+    An image that is still being made does not count.
     """
     named: dict[str, Any] = {"this_project": project_id}
     if uuidutils.is_uuid_like(name):
@@ -72,19 +75,19 @@ def committed(project_id: str, name: str, host: str | None = None) -> session.Ro
 
 
 def search_committed(project_id: str, term: str) -> list[session.Row]:
-    """The images that the project made whose name, without a tag, has ``term`` in it."""
+    """Return the images that the project made whose name without the tag contains ``term``."""
     statement = sa.select(table).where(_made(project_id), table.c.repo.contains(term, autoescape=True))
     with session.reader() as connection:
         return session.rows(connection, statement.order_by(table.c.id))
 
 
 def _digest(values: Mapping[str, Any]) -> str:
-    """The names are longer together than what a database can keep unique."""
+    """Return a digest of host, repo and tag, which together are too long for a unique index."""
     return hashlib.sha256("\0".join(values[name] for name in ("host", "repo", "tag")).encode()).hexdigest()
 
 
 def get(uuid: str, project_id: str | None = None) -> session.Row:
-    """The image, only of this project if one is given. Raises ImageNotFound."""
+    """Return the image, of any project unless ``project_id`` is given. Raises ImageNotFound."""
     statement = sa.select(table).where(table.c.uuid == uuid)
     if project_id is not None:
         statement = statement.where(table.c.project_id == project_id)
@@ -92,7 +95,7 @@ def get(uuid: str, project_id: str | None = None) -> session.Row:
 
 
 def page(context: RequestContext, **place: Unpack[paging.Place]) -> list[session.Row]:
-    """Those of the project."""
+    """Return a page of the images of the context's project."""
     missing = exceptions.ImageNotFound(image=place.get("marker"))
     return paging.behind(table, [table.c.project_id == context.project_id], missing=missing, **place)
 
@@ -101,7 +104,7 @@ def page(context: RequestContext, **place: Unpack[paging.Place]) -> list[session
 def fail_unfinished(
     host: str, reason: str, before: datetime.datetime | None = None, busy: Collection[str] = ()
 ) -> None:
-    """Nothing pulls or makes these images of ``host`` any more: all, or those asked for ``before`` and not ``busy``."""
+    """Put the unfinished images of ``host`` into Error: all, or those from before ``before``, except ``busy`` ones."""
     unfinished = (ImageStatus.PULLING, ImageStatus.COMMITTING)
     under_way = (table.c.host == host) & table.c.status.in_(unfinished) & table.c.uuid.not_in(busy)
     if before is not None:
@@ -125,6 +128,6 @@ def update(uuid: str, values: Mapping[str, Any]) -> None:
 
 @session.retry
 def destroy(uuid: str) -> None:
-    """An image that is already gone is no error."""
+    """Remove the image, if it exists."""
     with session.writer() as connection:
         connection.execute(table.delete().where(table.c.uuid == uuid))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schema's versions: bring the configured database to one, or tell which one it has.
+"""Upgrade the schema of the configured database, and read its revision.
 
-There is no way down: restore the backup taken before the upgrade. Revisions are numbered, and a script's file name
-begins with its number, so that every service can compare versions at its start without loading alembic: 11 MiB of
-memory that only an upgrade needs.
+There is no downgrade: restore the backup from before the upgrade. Revisions are numbers such as ``0017``, with which
+the file names of their scripts begin. So every service can compare revisions at its start without alembic, which takes
+11 MiB of memory.
 """
 
 import pathlib
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from zun.common import exceptions
 from zun.db import session
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _version = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", s
 
 
 def upgrade(revision: str = "head") -> None:
-    """Bring the database to ``revision``. Running it again does nothing."""
+    """Upgrade the database to ``revision``. A second call changes nothing."""
     from alembic import command
 
     with session.writer() as connection:
@@ -37,20 +38,29 @@ def generate(message: str, revision: str) -> None:
 
 
 def current() -> str | None:
-    """The database's revision, None for an empty one."""
+    """Return the database's revision, for example ``0017``, or None for an empty database.
+
+    Raises Misconfigured for the database of another program, for example upstream Zun, which has the same table.
+    """
     with session.reader() as connection:
         if not sa.inspect(connection).has_table(_version.name):
             return None
-        return connection.execute(sa.select(_version.c.version_num)).scalar()
+        found = connection.execute(sa.select(_version.c.version_num)).scalar()
+    if found is not None and not found.isdigit():
+        raise exceptions.Misconfigured(
+            f"[database] connection: the database has schema '{found}', which is of another program (perhaps upstream "
+            "Zun). Name a database that only this service uses."
+        )
+    return found
 
 
 def head() -> str:
-    """The newest revision that this code knows."""
+    """Return the newest revision that this code knows."""
     return max(path.name.partition("_")[0] for path in (FOLDER / "versions").glob("[0-9]*.py"))
 
 
 def is_behind() -> bool:
-    """Whether the database wants an upgrade to this code's revision. Newer ones are for a later release's code."""
+    """Return whether the database needs an upgrade. A database of a later release needs none."""
     found = current()
     return found is None or found < head()
 

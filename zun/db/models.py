@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables. Times are UTC without a zone; JSON columns hold what nothing ever searches by."""
+"""The tables of the database. Times are UTC without a zone. No query searches inside JSON columns."""
 
 import contextlib
 import copy
@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, sqlite
 
 from zun.common import exceptions
-from zun.common.kinds import Kind
+from zun.common.states import Kind
 
 LOG = logging.getLogger(__name__)
 
@@ -28,13 +28,13 @@ metadata = sa.MetaData(
 
 
 def text(length: int) -> sa.types.TypeEngine[str]:
-    """Text that is compared letter by letter; MariaDB's default would take upper and lower case for the same."""
+    """Return a type of text that compares upper and lower case as different, unlike MariaDB's default."""
     exact = mysql.VARCHAR(length, collation="utf8mb4_bin")
     return sa.String(length).with_variant(exact, "mysql", "mariadb")
 
 
-# What somebody else wrote. A database that was made without a character set of its own takes no emoji otherwise, and
-# a failure whose reason has one could not be written down.
+# Text from outside, for example a failure's reason. Without the character set, a MariaDB whose default is not utf8mb4
+# refuses emoji.
 Prose = sa.Text().with_variant(mysql.MEDIUMTEXT(charset="utf8mb4"), "mysql", "mariadb")
 
 # MySQL's plain DATETIME drops fractions of a second.
@@ -42,10 +42,11 @@ Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
 
 
 class Json(mysql.JSON, sqlite.JSON):
-    """JSON of one kind, that of ``empty``, read with one call each; SQLAlchemy's own way makes three, which a page
-    feels. ``column`` (TABLE.COLUMN) is for the log.
+    """A JSON column whose values have the type of ``empty``: an object or an array.
 
-    It descends from both dialects' types because SQLAlchemy would otherwise use those instead.
+    A value is read with one call, where SQLAlchemy's own type needs three, which slows down pages of many rows.
+    ``column`` is TABLE.COLUMN for the log, for example ``containers.mounts``. The class inherits from the types of
+    both dialects, because SQLAlchemy would otherwise replace it by them.
     """
 
     cache_ok = True
@@ -57,15 +58,16 @@ class Json(mysql.JSON, sqlite.JSON):
         self.kind = type(empty)
 
     def adapt(self, cls: Any, **kw: Any) -> Any:
-        """SQLAlchemy asks this for the dialect's own type: SQLite's is no ancestor of ours, and would be used."""
+        """Return this type where SQLAlchemy would use SQLite's own JSON type."""
         return type(self)(self.column, self._empty) if issubclass(cls, sqlite.JSON) else super().adapt(cls, **kw)
 
     def result_processor(self, dialect: sa.Dialect, coltype: object) -> Callable[[Any], Any]:
         return self.read
 
     def read(self, value: Any) -> Any:
-        """The value of a text. What somebody wrote by hand must not hide the other rows: where it is no JSON, which
-        SQLite alone takes, or JSON of another kind, it counts as empty, and not as nothing.
+        """Return the value of a JSON text, or a copy of ``empty`` for a malformed text or JSON of another kind.
+
+        A value that somebody wrote by hand must not hide the other rows. Only SQLite stores text that is no JSON.
         """
         if value is None:
             return None
@@ -76,10 +78,10 @@ class Json(mysql.JSON, sqlite.JSON):
         return found if isinstance(found, self.kind) else self.unreadable(found)
 
     def passing_on(self, dialect: sa.Dialect) -> Callable[[Any], Any]:
-        """What gives a text as it is, to be written to an answer; where it is not what it should be, as ``read``.
+        """Return a function that passes a stored text into an answer unparsed, and a malformed text as ``read`` does.
 
-        One text that is no JSON would make the whole answer none. Servers have none such, so that a look at how it
-        begins is enough.
+        One malformed text would make the whole answer malformed. Servers store only JSON, so the function then checks
+        only the first character.
         """
         begin = "{" if self.kind is dict else "["
 
@@ -96,13 +98,13 @@ class Json(mysql.JSON, sqlite.JSON):
         return orjson.Fragment(text) if isinstance(found, self.kind) else self.unreadable(found)
 
     def unreadable(self, value: Any) -> Any:
-        """What ``value`` counts as, which is none of this kind."""
+        """Log ``value``, which is not of this kind, and return a copy of ``empty``."""
         _tell(self.column, "object" if self.kind is dict else "array", str(value))
         return copy.deepcopy(self._empty)
 
 
 class _ReadJson(sa.types.TypeDecorator[Any]):
-    """``Json`` where the driver has read it."""
+    """A ``Json`` column for PostgreSQL, whose driver parses the values."""
 
     impl = sa.JSON
     cache_ok = True
@@ -121,7 +123,7 @@ class _ReadJson(sa.types.TypeDecorator[Any]):
 
 @functools.lru_cache(maxsize=100)
 def _tell(column: str, kind: str, text: str) -> None:
-    """Of each value once. It may be a secret."""
+    """Log each malformed value once. The message leaves out the value, which may be a secret."""
     table, _, name = column.partition(".")
     LOG.error(
         "A value of %s in the database is no JSON %s and counts as empty. Find its row, and write it anew, or delete "
@@ -137,8 +139,9 @@ def _tell(column: str, kind: str, text: str) -> None:
 
 @contextlib.contextmanager
 def readable(column: sa.Column[Any], ident: str, remedy: str, *, key: str = "uuid") -> Iterator[None]:
-    """For who looks into a value of ``column``, of the row whose ``key`` is ``ident``. Raises RowUnreadable for what
-    somebody wrote there by hand; ``remedy`` is a sentence.
+    """Turn errors of the block, which reads a value of ``column``, into RowUnreadable for the row ``key`` = ``ident``.
+
+    Such a value was written by hand. ``remedy`` is a sentence that tells the operator what to do.
     """
     try:
         yield
@@ -148,7 +151,7 @@ def readable(column: sa.Column[Any], ident: str, remedy: str, *, key: str = "uui
 
 
 class _AsText(sa.types.TypeDecorator[str]):
-    """What a driver would read comes as text if its database makes it text."""
+    """A column that the database casts to text, so that the driver does not parse its values."""
 
     impl = sa.Text
     cache_ok = True
@@ -163,8 +166,9 @@ _SECONDS, _MICROSECONDS = len("2026-01-31 12:00:00"), len("2026-01-31 12:00:00.0
 
 
 def unread(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
-    """What to select of a column instead of its values, which are not made of what a driver gives one by one: JSON and
-    times (see ``time_as_text``) are text, and what is true may be 1.
+    """Return an expression that selects the values of ``column`` without converting each of them.
+
+    JSON and times (see ``time_as_text``) are then text, and True may be 1.
     """
     kind: sa.types.TypeEngine[Any] = sa.types.NullType()
     if isinstance(column.type, sa.JSON):
@@ -175,20 +179,21 @@ def unread(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
 
 
 def time_as_text(written: str) -> str:
-    """A time as ``str`` has it, of one that is ``unread``: with six digits of a second or none. PostgreSQL leaves out
-    zeros at the end.
+    """Return an ``unread`` time in the form of ``str``: with six digits after the second, or none.
+
+    PostgreSQL leaves out zeros at the end: ``12:00:00.25`` becomes ``12:00:00.250000``.
     """
     return (written if len(written) == _SECONDS else written.ljust(_MICROSECONDS, "0")).removesuffix(".000000")
 
 
 def _json(column: str, empty: dict[str, Any] | list[Any] | None = None, *, nullable: bool = True) -> sa.Column[Any]:
-    """A column of objects, or of what ``empty`` is one of: what a value counts as that is none."""
+    """Return a JSON column of objects, or of the type of ``empty``, which replaces malformed values."""
     empty = {} if empty is None else empty
     kind = Json(column, empty).with_variant(_ReadJson(column, empty, nullable), "postgresql")
     return sa.Column(column.partition(".")[2], kind, nullable=nullable)
 
 
-Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite counts up only INTEGER keys
+Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite generates only INTEGER keys
 
 containers = sa.Table(
     "containers",
@@ -196,13 +201,13 @@ containers = sa.Table(
     sa.Column("id", Id, primary_key=True),
     sa.Column("uuid", text(36), nullable=False, unique=True),
     sa.Column("kind", text(16), nullable=False, default=str(Kind.CONTAINER), server_default=str(Kind.CONTAINER)),
-    sa.Column("capsule_uuid", text(36)),  # of the capsule that it is a part of
+    sa.Column("capsule_uuid", text(36)),  # of a member: its capsule
     sa.Column("name", text(255), nullable=False),
     sa.Column("project_id", text(255), nullable=False),
     sa.Column("user_id", text(255)),
     sa.Column("created_at", Time, nullable=False),
     sa.Column("updated_at", Time),
-    # what was asked
+    # the request
     sa.Column("image", text(255), nullable=False),
     sa.Column("image_driver", text(255)),
     sa.Column("image_pull_policy", text(32)),
@@ -232,10 +237,11 @@ containers = sa.Table(
     sa.Column("runtime", text(255)),
     _json("containers.security_groups", []),
     _json("containers.exposed_ports"),
+    sa.Column("port_count", sa.Integer, nullable=False, default=0, server_default="0"),  # of exposed_ports
     _json("containers.addresses"),
     _json("containers.ports", []),
-    _json("containers.mounts", [{}]),  # a mount that is none: nothing is made without what it mounted
-    # what became of it
+    _json("containers.mounts", [{}]),  # malformed: an invalid mount, so that the creation fails
+    # the state
     sa.Column("status", text(20), nullable=False),
     sa.Column("status_reason", Prose),
     sa.Column("status_detail", text(255)),
@@ -247,9 +253,13 @@ containers = sa.Table(
     # the claim: a container holds resources of `host` while `cpuset` is set
     sa.Column("host", text(255)),
     _json("containers.cpuset"),
+    sa.Column("withheld_cpu", sa.Integer, nullable=False, default=0, server_default="0"),  # CPUs kept idle by the claim
     sa.Index("ix_containers_project_id_name", "project_id", "name"),
-    # a page in the order of ids, and all that quotas add up, without looking at a row
-    sa.Index("ix_containers_project_id_id", "project_id", "id", "kind", "cpu", "memory", "disk", "volume_disk"),
+    # covers the pages in the order of ids and the sums of quotas, so that no row is read
+    sa.Index(
+        "ix_containers_project_id_id",
+        *("project_id", "id", "kind", "cpu", "memory", "disk", "volume_disk", "withheld_cpu", "port_count"),
+    ),
     sa.Index("ix_containers_project_id_created_at", "project_id", "created_at"),
     sa.Index("ix_containers_host", "host"),
     sa.Index("ix_containers_group_uuid", "group_uuid"),
@@ -272,16 +282,19 @@ container_groups = sa.Table(
     sa.UniqueConstraint("project_id", "name"),
 )
 
-# Volumes that a project named in ``mounts``. One is on the host of the first container that claimed with it.
+# Volumes that a project named in ``mounts``. A volume is on the host of the first container that claimed with it.
 volumes = sa.Table(
     "volumes",
     metadata,
     sa.Column("id", Id, primary_key=True),
+    sa.Column("uuid", text(36), nullable=False, unique=True),
     sa.Column("project_id", text(255), nullable=False),
     sa.Column("name", text(255), nullable=False),
     sa.Column("host", text(255), nullable=False),
+    sa.Column("deleting", sa.Boolean, nullable=False, default=False),  # until its host has removed it
     sa.Column("created_at", Time, nullable=False),
     sa.UniqueConstraint("project_id", "name"),
+    sa.Index("ix_volumes_host", "host"),
 )
 
 aggregates = sa.Table(
@@ -296,7 +309,7 @@ aggregates = sa.Table(
     _json("aggregates.hosts", [], nullable=False),  # names, sorted
 )
 
-# Beside the containers and not in their rows: it is large, and only who asks for it reads it.
+# A table of its own, because explanations are large and rarely read.
 explanations = sa.Table(
     "explanations",
     metadata,
@@ -328,6 +341,8 @@ compute_nodes = sa.Table(
     sa.Column("os_type", text(32)),
     sa.Column("os", text(255)),
     sa.Column("kernel_version", text(128)),
+    _json("compute_nodes.traits", []),  # as its agent found them
+    _json("compute_nodes.added_traits", []),  # by administrators
 )
 
 services = sa.Table(
@@ -353,7 +368,7 @@ quotas = sa.Table(
     sa.Column("id", Id, primary_key=True),
     sa.Column("project_id", text(255), nullable=False),
     sa.Column("resource", text(32), nullable=False),
-    sa.Column("hard_limit", sa.Integer, nullable=False),  # -1: none
+    sa.Column("hard_limit", sa.Integer, nullable=False),  # -1: no limit
     sa.Column("created_at", Time, nullable=False),
     sa.Column("updated_at", Time),
     sa.UniqueConstraint("project_id", "resource"),
@@ -371,8 +386,8 @@ quota_classes = sa.Table(
     sa.UniqueConstraint("class_name", "resource"),
 )
 
-# Whoever adds to what a project uses locks its row here first. What it uses is at most what the row says; null is
-# unknown. See zun.db.quotas.
+# A transaction that adds to the usage of a project locks the project's row here first. The usage is at most the value
+# of the row; null is unknown. See zun.db.quotas.
 quota_locks = sa.Table(
     "quota_locks",
     metadata,
@@ -381,6 +396,10 @@ quota_locks = sa.Table(
     sa.Column("memory", sa.BigInteger),
     sa.Column("cpu", sa.Double),
     sa.Column("disk", sa.BigInteger),
+    *(
+        sa.Column(name, sa.BigInteger)
+        for name in ("ports", "images", "groups", "networks", "volumes", "registries", "terminals")
+    ),
 )
 
 container_actions = sa.Table(
@@ -392,6 +411,7 @@ container_actions = sa.Table(
     sa.Column("request_id", text(255), nullable=False),
     sa.Column("user_id", text(255)),
     sa.Column("project_id", text(255), nullable=False),
+    sa.Column("client_address", text(64)),  # where the request came from; null: a service, or a unix socket
     sa.Column("start_time", Time, nullable=False),
     sa.Column("finish_time", Time),
     sa.Column("message", text(255)),
@@ -436,9 +456,9 @@ images = sa.Table(
     sa.Column("host", text(255), nullable=False),
     sa.Column("repo", text(255), nullable=False),
     sa.Column("tag", text(255), nullable=False),  # or a digest
-    # A digest of host, repo and tag, which a pulled image has for itself. None for one made of a container.
+    # A digest of host, repo and tag, unique among pulled images. None for an image made from a container.
     sa.Column("pulled", text(64), unique=True),
-    # What the runtime of its host, and nobody else, knows an image by that was made of a container; else empty.
+    # The name of an image made from a container at the runtime of its host; empty for a pulled image.
     sa.Column("local_name", text(64), nullable=False, default="", server_default=""),
     sa.Column("image_id", text(255)),
     sa.Column("size", text(32)),  # bytes
@@ -449,8 +469,7 @@ images = sa.Table(
     sa.Index("ix_images_project_id", "project_id"),
 )
 
-# A project that has shown a registry credentials which get it an image that its host pulled with such. One without any
-# row is for all projects.
+# Projects whose credentials have opened an image at its registry. An image without any row is for all projects.
 image_grants = sa.Table(
     "image_grants",
     metadata,
@@ -458,12 +477,13 @@ image_grants = sa.Table(
     sa.Column("host", text(255), nullable=False),
     sa.Column("image", text(450), nullable=False),  # ORIGIN@DIGEST
     sa.Column("project_id", text(255), nullable=False),
-    sa.Column("updated_at", Time, nullable=False),  # when it was shown last
+    sa.Column("updated_at", Time, nullable=False),  # when the project showed its credentials last
     sa.Index("ix_image_grants_image", "image", "host"),
     sa.Index("ix_image_grants_host", "host"),
 )
 
-# Permission to open one terminal, until it expires. Only a digest of the token is kept.
+# Permission to open one terminal once, until it expires. Only a digest of the token is kept. The row of a used token
+# stays while its session runs; the websocket proxy moves ``expires_at`` on.
 console_tokens = sa.Table(
     "console_tokens",
     metadata,
@@ -471,16 +491,19 @@ console_tokens = sa.Table(
     sa.Column("container_uuid", text(36), nullable=False),
     sa.Column("exec_id", text(64)),
     sa.Column("expires_at", Time, nullable=False),
+    sa.Column("user_id", text(255)),
+    sa.Column("used_at", Time),
     sa.Index("ix_console_tokens_expires_at", "expires_at"),
 )
 
-# Not visible to other projects unless shared. Subnets of different networks never overlap: any host may have both.
+# Networks are visible to other projects only if shared. Subnets of different networks never overlap, because any host
+# may have both networks.
 networks = sa.Table(
     "networks",
     metadata,
     sa.Column("id", Id, primary_key=True),
     sa.Column("uuid", text(36), nullable=False, unique=True),
-    sa.Column("neutron_net_id", text(255)),  # another id that its creator gave it
+    sa.Column("neutron_net_id", text(255)),  # a second id that the creator gave the network
     sa.Column("project_id", text(255), nullable=False),
     sa.Column("user_id", text(255)),
     sa.Column("name", text(255)),

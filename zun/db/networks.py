@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries of networks. Each function is one transaction.
 
-Networks are made and removed one after the other in the whole cloud, so that no two have addresses in common.
+Networks are added one after the other in the whole cloud, so that no two of them have addresses in common.
 """
 
 import ipaddress
@@ -15,6 +15,7 @@ from oslo_utils import uuidutils
 
 from zun.common import exceptions, subnets
 from zun.common.context import RequestContext
+from zun.common.naming import named
 from zun.common.subnets import Pool
 from zun.db import idents, models, paging, quotas, session
 
@@ -23,14 +24,14 @@ LOG = logging.getLogger(__name__)
 table = models.networks
 _ports = models.network_ports
 
-_LOCK = "all networks"  # the row of quota_locks that is locked to add one; of no project
+_LOCK = "all networks"  # the row of quota_locks that is locked to add a network
 
 
 def _of(project_id: str | sa.BindParameter[str]) -> sa.ColumnElement[bool]:
     return sa.or_(table.c.project_id == project_id, table.c.shared.is_(True))
 
 
-# Each create asks for it: building the statement costs more than sending it.
+# Built once, because every creation uses it and building a statement takes longer than sending it.
 _PROJECT: sa.BindParameter[str] = sa.bindparam("this_project")
 _DEFAULT = (
     sa.select(table)
@@ -45,15 +46,23 @@ def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnEleme
 
 
 @session.retry_adding(table)
-def insert(values: Mapping[str, Any], wanted: Sequence[Mapping[str, str]], pool: Pool) -> session.Row:
-    """Add a network; ``uuid`` and the time are filled in. Returns the whole row.
+def insert(
+    values: Mapping[str, Any],
+    wanted: Sequence[Mapping[str, str]],
+    pool: Pool,
+    quota: Mapping[str, int] | None = None,
+) -> session.Row:
+    """Add a network, fill in ``uuid`` and the time, and return the whole row.
 
-    ``wanted`` are its subnets (``cidr``, ``gateway``). Without any it gets an IPv4 block of the ``pool``. Conflict when
-    a subnet is in use already or the pool is.
+    ``wanted`` are the subnets, each with ``cidr`` and ``gateway``. Without subnets the network gets an IPv4 block of
+    the ``pool``. Conflict if a subnet or the whole pool is in use. ``quota`` are the operator's default limits. With
+    ``quota``, OverQuota if the project may not have another network.
     """
     quotas.make_chargeable(_LOCK)
+    quotas.make_chargeable(values["project_id"])
     with session.writer() as connection:
         quotas.lock(connection, _LOCK)
+        quotas.grow(connection, values["project_id"], {"networks": 1}, quota)
         kept = session.rows(connection, sa.select(table.c.uuid, table.c.subnets))
         used = [cidr for row in kept for cidr in _cidrs(row)]
         given = list(wanted) or [_from(pool, used)]
@@ -69,7 +78,7 @@ def insert(values: Mapping[str, Any], wanted: Sequence[Mapping[str, str]], pool:
 
 
 def readable_subnets(uuid: str) -> AbstractContextManager[None]:
-    """For who looks into the subnets of a network. Raises RowUnreadable."""
+    """Return a context that turns errors of malformed subnets into RowUnreadable."""
     return models.readable(
         table.c.subnets,
         uuid,
@@ -79,7 +88,7 @@ def readable_subnets(uuid: str) -> AbstractContextManager[None]:
 
 
 def _cidrs(row: session.Row) -> list[str]:
-    """The blocks of a network's subnets. One that nobody can read keeps nobody from having others."""
+    """Return the blocks of a network's subnets, or no blocks if the subnets are malformed, which is logged."""
     try:
         with readable_subnets(row["uuid"]):
             return [str(ipaddress.ip_network(each["cidr"])) for each in row["subnets"]]
@@ -94,29 +103,40 @@ def _from(pool: Pool, used: Sequence[str]) -> dict[str, str]:
 
 
 def find(context: RequestContext, ident: str) -> session.Row:
-    """By uuid, name or the id that its creator gave it, among what ``context`` may see.
+    """Return the network that ``context`` means with a uuid, a name or the id that its creator gave the network.
 
-    Raises NetworkNotFound, and Conflict for a name of several.
+    The rule of ``zun.db.idents`` holds. If the project has no network of this name, the name means a shared network.
+    Raises NetworkNotFound, and Conflict if the name is not unique.
     """
-    return _find(_visible(context, bool(context.is_admin)), ident)
+    return _find(idents.reached(_of(str(context.project_id)), context, ident), ident, context.project_id)
+
+
+def find_to_change(context: RequestContext, ident: str) -> session.Row:
+    """Like ``find``, but a name never means a network that another project shares."""
+    row = find(context, ident)
+    if row["project_id"] != context.project_id and not uuidutils.is_uuid_like(ident):
+        raise exceptions.NetworkNotFound(network=ident)
+    return row
 
 
 def find_for(project_id: str, ident: str) -> session.Row:
-    """As ``find``, among those that containers of the project may join: its own and the shared ones."""
-    return _find([_of(project_id)], ident)
+    """Like ``find``, among the networks that containers of the project may join: its own and the shared ones."""
+    return _find([_of(project_id)], ident, project_id)
 
 
-def _find(visible: Sequence[sa.ColumnElement[bool]], ident: str) -> session.Row:
+def _find(visible: Sequence[sa.ColumnElement[bool]], ident: str, project_id: str | None) -> session.Row:
     same = sa.or_(idents.called(table, ident), table.c.neutron_net_id == ident)
-    # Several rows may have been given one uuid as their id elsewhere; the oldest is meant.
-    most = 1 if uuidutils.is_uuid_like(ident) else 2
     with session.reader() as connection:
-        rows = session.rows(connection, sa.select(table).where(same, *visible).order_by(table.c.id).limit(most))
+        rows = session.rows(connection, sa.select(table).where(same, *visible).order_by(table.c.id))
+    if uuidutils.is_uuid_like(ident):
+        rows = rows[:1]  # creators may have given several networks one id: it means the oldest
+    else:
+        rows = [row for row in rows if row["project_id"] == project_id] or rows
     return idents.only(rows, ident, exceptions.NetworkNotFound(network=ident))
 
 
 def default(project_id: str) -> session.Row | None:
-    """Where a container of the project goes that names no network: its oldest, else the oldest shared one."""
+    """Return the network for containers that name none: the project's oldest, else the oldest shared one, else None."""
     with session.reader() as connection:
         return session.first(connection, _DEFAULT, {"this_project": project_id})
 
@@ -128,16 +148,16 @@ def page(context: RequestContext, *, all_projects: bool, **place: Unpack[paging.
 
 @session.retry
 def destroy(uuid: str) -> None:
-    """Raises NetworkNotFound, and Conflict while containers are in it."""
+    """Remove the network. Raises NetworkNotFound, and Conflict while containers are in the network."""
     with session.writer() as connection:
-        # Locked first: whoever puts a container into it does so too, and comes before or after this.
-        session.locked(connection, table, uuid, exceptions.NetworkNotFound(network=uuid))
+        # Locked first, like in ``allot``: no container joins the network while it is being removed.
+        row = session.locked(connection, table, uuid, exceptions.NetworkNotFound(network=uuid))
         users = connection.execute(
             sa.select(sa.func.count()).select_from(_ports).where(_ports.c.network_uuid == uuid)
         ).scalar()
         if users:
             raise exceptions.Conflict(
-                f"Network {uuid} has {users} containers, stopped ones and those of other projects included. Delete or "
-                "detach them first."
+                f"Network {named(row)} has {users} containers, stopped ones and those of other projects included. "
+                "Delete or detach them first."
             )
         connection.execute(table.delete().where(table.c.uuid == uuid))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One page of a table: sorted by any column, starting behind a row."""
+"""Select one page of a table, sorted by any column and starting behind a row."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict, Unpack
@@ -11,12 +11,12 @@ from zun.db import session
 
 
 def sortable(table: sa.Table) -> frozenset[str]:
-    """Columns that a list may be sorted by: all but JSON, which databases do not order."""
+    """Return the columns by which a list may be sorted: all but JSON, which databases do not order."""
     return frozenset(column.name for column in table.c if not isinstance(column.type, sa.JSON))
 
 
 class Place(TypedDict):
-    """Which page of a table, for ``page`` of each noun: see ``selected``, which has the defaults."""
+    """The arguments that choose a page. ``selected`` describes them and has their defaults."""
 
     limit: int
     marker: NotRequired[str | None]
@@ -32,7 +32,7 @@ def behind(
     missing: exceptions.ZunError,
     **place: Unpack[Place],
 ) -> list[session.Row]:
-    """The whole rows that ``selected`` selects. Raises what that does."""
+    """Return the whole rows that ``selected`` selects. Raises the errors of ``selected``."""
     with session.reader() as connection:
         return session.rows(
             connection, selected(connection, table, visible, filters=filters, missing=missing, **place)
@@ -52,13 +52,13 @@ def selected(
     sort_dir: str = "asc",
     columns: Sequence[sa.ColumnElement[Any]] = (),
 ) -> sa.Select[Any]:
-    """The statement for up to ``limit`` rows, ``visible`` and passing the ``filters``, behind the one whose uuid is
-    ``marker``.
+    """Return the statement for up to ``limit`` rows that are ``visible``, pass the ``filters`` and follow ``marker``.
 
-    Rows are whole unless ``columns`` are what is wanted of them. Those of equal ``sort_key`` are in the order of their
-    ids; those without a value come last in ascending order. Raises ``missing`` when no visible row has that uuid, and
-    InvalidParameterValue for a ``sort_key`` by which nothing can be sorted. The marker need not pass the filters: it
-    may have changed since its page was shown.
+    ``marker`` is the uuid of a visible row, else ``missing`` is raised. The marker's row may fail the filters, because
+    the row may have changed since its page was shown. Rows with equal ``sort_key`` are in the order of their ids. In
+    ascending order, rows without a value come last. The statement selects whole rows, or only ``columns``.
+
+    Raises InvalidParameterValue for a ``sort_key`` that is no sortable column.
     """
     if sort_key not in sortable(table):
         raise exceptions.InvalidParameterValue(
@@ -81,7 +81,7 @@ def selected(
 
 def _behind(table: sa.Table, key: sa.Column[Any], marker: Mapping[str, Any], up: bool) -> sa.ColumnElement[bool]:
     def after(column: sa.Column[Any], value: Any) -> sa.ColumnElement[bool]:
-        bound = sa.literal(value, column.type)  # a bare True would be refused: it is not a value to SQLAlchemy
+        bound = sa.literal(value, column.type)  # SQLAlchemy refuses to compare with a bare True
         return column > bound if up else column < bound
 
     value, later_id = marker[key.name], after(table.c.id, marker["id"])
@@ -91,6 +91,6 @@ def _behind(table: sa.Table, key: sa.Column[Any], marker: Mapping[str, Any], up:
         return sa.and_(key.is_(None), later_id) if up else sa.or_(sa.and_(key.is_(None), later_id), key.is_not(None))
     same = sa.literal(value, key.type)
     behind = sa.or_(after(key, value), sa.and_(key == same, later_id))
-    if not key.nullable:  # implied, and what an index can begin at
+    if not key.nullable:  # follows from the other condition, and lets the database start in the index
         behind = sa.and_(key >= same if up else key <= same, behind)
     return sa.or_(behind, key.is_(None)) if key.nullable and up else behind

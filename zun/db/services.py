@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries of services and their signs of life. Each function is one transaction."""
+"""Queries of services and their heartbeats. Each function is one transaction."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ def _is(host: str, binary: str) -> sa.ColumnElement[bool]:
 
 @session.retry
 def heartbeat(host: str, binary: str, availability_zone: str) -> int:
-    """Note that the service is alive now, adding it the first time. Returns its count of such signs, from 0 on."""
+    """Record a heartbeat of the service, add the service the first time, and return the count of heartbeats from 0."""
     now = timeutils.utcnow()
     seen = {"last_seen_up": now, "availability_zone": availability_zone}
     again = {**seen, "report_count": table.c.report_count + 1, "updated_at": now}
@@ -30,20 +30,20 @@ def heartbeat(host: str, binary: str, availability_zone: str) -> int:
             try:
                 with connection.begin_nested():
                     connection.execute(table.insert().values(host=host, binary=binary, created_at=now, **seen))
-            except db_exc.DBDuplicateEntry:  # it was added by another process meanwhile
+            except db_exc.DBDuplicateEntry:  # another process added it first
                 connection.execute(update)
         count: int = connection.execute(sa.select(table.c.report_count).where(_is(host, binary))).scalar_one()
         return count
 
 
 def get(host: str, binary: str) -> session.Row:
-    """Raises ZunServiceNotFound."""
+    """Return the service. Raises ZunServiceNotFound."""
     missing = exceptions.ZunServiceNotFound(binary=binary, host=host)
     return session.found(sa.select(table).where(_is(host, binary)), missing)
 
 
 def all_services(binary: str | None = None, hosts: Collection[str] | None = None) -> list[session.Row]:
-    """Every service, or those of one ``binary`` and of some ``hosts``, in the order of their ids."""
+    """Return the services, all or those of one ``binary`` and of ``hosts``, in the order of ids."""
     statement = sa.select(table).order_by(table.c.id)
     if binary is not None:
         statement = statement.where(table.c.binary == binary)
@@ -54,7 +54,7 @@ def all_services(binary: str | None = None, hosts: Collection[str] | None = None
 
 
 def closed(binary: str) -> set[str]:
-    """The hosts where ``binary`` is disabled or forced down."""
+    """Return the hosts whose service ``binary`` is disabled or forced down."""
     statement = sa.select(table.c.host).where(table.c.binary == binary, sa.or_(table.c.disabled, table.c.forced_down))
     with session.reader() as connection:
         return set(connection.execute(statement).scalars())
@@ -71,7 +71,7 @@ def update(host: str, binary: str, values: Mapping[str, Any]) -> None:
 
 @session.retry
 def destroy(host: str, binary: str) -> None:
-    """Raises ZunServiceNotFound."""
+    """Remove the service. Raises ZunServiceNotFound."""
     with session.writer() as connection:
         if not connection.execute(table.delete().where(_is(host, binary))).rowcount:
             raise exceptions.ZunServiceNotFound(binary=binary, host=host)

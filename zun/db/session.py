@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections to the one database: SQLite embedded, MariaDB and PostgreSQL otherwise, for the same queries.
+"""Connections to the database: embedded SQLite, MariaDB or PostgreSQL, with the same queries for all of them.
 
-``configure(url)`` once per process, then ``reader()`` and ``writer()`` give a connection, the writer's with a
-transaction.
+A process calls ``configure(url)`` once. Then ``reader()`` gives a connection for queries, and ``writer()`` gives a
+connection in a transaction.
 
-A server gets no statement that nobody needs: a query is one, a change its own and the commit. So readers are in
-autocommit mode, with connections of their own; nothing is rolled back when a connection goes back to its pool, because
-``reader()`` and ``writer()`` are the only ways to it and leave nothing open; and only a connection that was idle for a
-while is asked whether it still lives. oslo.db's engines can do none of this; its names for errors are kept.
+Database servers receive as few statements as possible: one for a query, and a change plus its commit for a
+transaction. Three settings serve this aim. oslo.db's engines do not have them; only oslo.db's errors are used:
 
-SQLite is opened here and not by oslo.db, which forces a connection a transaction on it: in WAL mode each last close is
-a checkpoint, tens of commits a second instead of hundreds. Its writers begin IMMEDIATE, because a transaction that
-reads first and writes later otherwise fails with "database is locked" when another one wrote in between.
+- Readers are in autocommit mode and have their own pool.
+- A connection is not rolled back when it returns to its pool. ``reader()`` and ``writer()`` are the only ways to a
+  connection and leave no transaction open.
+- Only a connection that was idle for SERVER_IDLE_SECONDS is tested before it is used.
+
+SQLite connections stay open. oslo.db would open one for each transaction, and in WAL mode each last close is a
+checkpoint: tens of commits a second instead of hundreds. Writers begin with BEGIN IMMEDIATE. With a plain BEGIN, a
+transaction that reads first fails with "database is locked" if another transaction wrote before its first write.
 """
 
 import contextlib
 import functools
+import itertools
 import logging
 import pathlib
 import re
@@ -33,39 +37,37 @@ from oslo_db.sqlalchemy import exc_filters
 from oslo_utils import timeutils, uuidutils
 
 from zun.common import exceptions
-from zun.db import mysql
 
 LOG = logging.getLogger(__name__)
 
 Row = Mapping[str, Any]
 Columns = dict[str, Sequence[Any]]
-Statement = tuple[sa.Executable, Mapping[str, Any]]  # and its parameters
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")
 Adds = Callable[Concatenate[Mapping[str, Any], P], Row]
 
-ROWS_AT_A_TIME = 50  # of those that are used up piece by piece; 20 to 200 take the same time, 1000 a tenth more
-SQLITE_READERS = 10  # connections; more threads than this wait for one another
+ROWS_AT_A_TIME = 50  # rows that ``columns`` fetches at once; 20 to 200 take the same time, 1000 a tenth more
+SQLITE_READERS = 10  # connections; further threads wait
 SQLITE_BUSY_SECONDS = 30
 SERVER_RECYCLE_SECONDS = 3600
-SERVER_IDLE_SECONDS = 5  # after so long a connection may have died, and is tried before it is used
-SERVER_WAIT_SECONDS = 10  # between the attempts to reach a server that is not up yet, at the start
+SERVER_IDLE_SECONDS = 5  # a connection that was idle for longer is tested before it is used
+SERVER_WAIT_SECONDS = 10  # between the attempts to reach a server at the start
 SERVER_ATTEMPTS = 10
 
-# MariaDB's errors that pass: all connections are taken, it is shutting down, or the user has as many as it may have.
+# MariaDB's temporary errors: too many connections, shutting down, the user's limit of connections.
 MYSQL_NOT_NOW = frozenset({1040, 1053, 1203, 1226})
-# Those that stay: no such user, password or database, or not from here.
+# MariaDB's permanent errors: unknown user or database, wrong password, client host not allowed.
 MYSQL_NEVER = frozenset({1044, 1045, 1049, 1130, 1698})
-# psycopg tells no reason but in words, and a server may have been told to speak another language than English. What
-# these are not passes.
+# PostgreSQL's permanent errors. psycopg has the reason only as text, which may be in another language than English.
+# Every other text counts as temporary.
 POSTGRES_NEVER = re.compile(
     r"authentication failed|no password supplied|no pg_hba\.conf entry|(role|database) \".*\" does not exist"
     r"|is not permitted to log in|permission denied for database"
 )
 
-# What a server says when it cannot write: MariaDB's numbers, PostgreSQL's SQLSTATE. SQLite says it in words, of which
-# the last hide one of the others: it has ended the whole transaction, and there is no savepoint to go back to.
+# Errors of a database that cannot be written: MariaDB's numbers, PostgreSQL's SQLSTATE and SQLite's texts. After the
+# first three SQLite has ended the transaction, so that going back to a savepoint fails with "no such savepoint".
 READ_ONLY = "the server is read-only"
 NOT_WRITTEN: Mapping[Any, str] = {
     **dict.fromkeys((1021, 1026, 1114, "53100"), "its disk is full"),
@@ -75,14 +77,14 @@ SQLITE_NOT_WRITTEN = re.compile(
     "database or disk is full|attempt to write a readonly database|disk I/O error|no such savepoint"
 )
 
-# What the transactions are written for, whatever the server's own default is: what follows a lock sees what was
-# committed before it was had. With more, PostgreSQL refuses those that meet, where MariaDB lets them wait.
+# The isolation level that the transactions need, whatever the server's default: statements after a lock see all commits
+# from before the lock. At higher levels PostgreSQL aborts concurrent transactions, where MariaDB lets them wait.
 POSTGRES_ISOLATION = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
 
 @dataclass(frozen=True, slots=True)
 class _Engines:
-    """The process's connections. ``single``, if there is one, commits each statement by itself."""
+    """The engines of this process. ``single`` commits each statement by itself; None for SQLite."""
 
     reader: sa.Engine
     writer: sa.Engine
@@ -94,8 +96,9 @@ _engines: _Engines | None = None
 
 
 def configure(url: str, **pool: int) -> None:
-    """Connect this process to ``url``. ``pool`` (``pool_size``, ``max_overflow``) is for server databases: of the
-    connections that read, and as many that write.
+    """Connect this process to ``url``.
+
+    ``pool`` (``pool_size``, ``max_overflow``) holds for each of a server's two pools, readers and writers.
     """
     global _engines
     dispose()
@@ -104,9 +107,9 @@ def configure(url: str, **pool: int) -> None:
 
 
 def _connect(dialect: Any, _record: Any, arguments: Sequence[Any], parameters: dict[str, Any]) -> Any:
-    """A new connection. DBConnectionError also for what oslo.db does not know as one that may come yet."""
+    """Return a new connection. DBConnectionError also for errors that oslo.db does not translate to it."""
     try:
-        return mysql.connect(**parameters) if dialect.driver == "pymysql" else dialect.connect(*arguments, **parameters)
+        return dialect.connect(*arguments, **parameters)
     except dialect.loaded_dbapi.OperationalError as exc:
         if dialect.name == "postgresql" or exc.args[0] in MYSQL_NOT_NOW | MYSQL_NEVER:
             raise db_exc.DBConnectionError(exc) from exc
@@ -114,12 +117,12 @@ def _connect(dialect: Any, _record: Any, arguments: Sequence[Any], parameters: d
 
 
 def _lets_nobody_in(error: Exception | None) -> bool:
-    """Whether waiting is in vain, where ``error`` is what the driver said of an attempt to connect."""
+    """Return whether ``error``, the driver's error of a connection attempt, is permanent."""
     return error is not None and (error.args[0] in MYSQL_NEVER or POSTGRES_NEVER.search(str(error)) is not None)
 
 
 def dispose() -> None:
-    """Close every connection. Afterwards ``configure`` again."""
+    """Close every connection. The process must call ``configure`` before it connects again."""
     global _engines
     if _engines is not None:
         _engines.reader.dispose()
@@ -134,20 +137,20 @@ def _current() -> _Engines:
 
 
 def engine() -> sa.Engine:
-    """The one that writes: where the database is, and what is sent there."""
+    """Return the engine of the writers, for its URL and for listeners to its statements."""
     return _current().writer
 
 
 @contextlib.contextmanager
 def reader() -> Iterator[sa.Connection]:
-    """A connection for queries."""
+    """Give a connection for queries."""
     with _current().reader.connect() as connection:
         yield connection
 
 
 @contextlib.contextmanager
 def writer() -> Iterator[sa.Connection]:
-    """A connection in a transaction that is committed at the end, rolled back on an exception."""
+    """Give a connection in a transaction, which is committed at the end and rolled back on an exception."""
     engines_ = _current()
     with engines_.write_lock, engines_.writer.begin() as connection:
         yield connection
@@ -155,7 +158,7 @@ def writer() -> Iterator[sa.Connection]:
 
 @contextlib.contextmanager
 def single() -> Iterator[sa.Connection]:
-    """A connection for one statement that changes something, and is committed with it."""
+    """Give a connection for one statement, which is committed at once."""
     engine_ = _current().single
     with writer() if engine_ is None else engine_.connect() as connection:
         yield connection
@@ -164,12 +167,12 @@ def single() -> Iterator[sa.Connection]:
 def rows(
     connection: sa.Connection, statement: sa.Executable, parameters: Mapping[str, Any] | None = None
 ) -> list[Row]:
-    """What a query finds, by column name."""
+    """Return the rows of a query, each by column name."""
     return cast(list[Row], connection.execute(statement, parameters).mappings().all())
 
 
 def columns(connection: sa.Connection, statement: sa.Executable) -> Iterator[Columns]:
-    """What a query finds, column by column, some rows at a time."""
+    """Yield the result of a query, some rows at a time, as values by column: ``{"id": (1, 2), "name": ("a", "b")}``."""
     result = connection.execute(statement)
     names = tuple(result.keys())
     for found in result.partitions(ROWS_AT_A_TIME):
@@ -179,12 +182,12 @@ def columns(connection: sa.Connection, statement: sa.Executable) -> Iterator[Col
 def first(
     connection: sa.Connection, statement: sa.Executable, parameters: Mapping[str, Any] | None = None
 ) -> Row | None:
-    """The first row of what a query finds."""
+    """Return the first row of a query, or None."""
     return cast(Row | None, connection.execute(statement, parameters).mappings().first())
 
 
 def found(statement: sa.Executable, missing: exceptions.ZunError, parameters: Mapping[str, Any] | None = None) -> Row:
-    """The first row of what a query finds, in a transaction of its own. Raises ``missing`` for none."""
+    """Return the first row of a query on a connection of its own. Raises ``missing`` if there is no row."""
     with reader() as connection:
         row = first(connection, statement, parameters)
     if row is None:
@@ -193,7 +196,7 @@ def found(statement: sa.Executable, missing: exceptions.ZunError, parameters: Ma
 
 
 def locked(connection: sa.Connection, table: sa.Table, uuid: str, missing: exceptions.ZunError) -> Row:
-    """The row of this uuid, which nobody else locks or changes until the transaction ends. Raises ``missing``."""
+    """Lock the row of this uuid until the transaction ends, and return the row. Raises ``missing``."""
     row = first(connection, sa.select(table).where(table.c.uuid == uuid).with_for_update())
     if row is None:
         raise missing
@@ -201,54 +204,19 @@ def locked(connection: sa.Connection, table: sa.Table, uuid: str, missing: excep
 
 
 def add(connection: sa.Connection, table: sa.Table, values: Mapping[str, Any]) -> Row:
-    """Add a row, which has a ``uuid``, as one that is created now. Returns the whole row."""
+    """Add a row with a ``uuid``, set ``created_at`` to now, and return the whole row."""
     connection.execute(table.insert().values(**values, created_at=timeutils.utcnow()))
     return rows(connection, sa.select(table).where(table.c.uuid == values["uuid"]))[0]
 
 
-def together(connection: sa.Connection, *statements: Statement) -> tuple[list[int], sa.CursorResult[Any]]:
-    """Run statements with their parameters one after the other, PyMySQL's in one message. Returns how many rows each
-    has changed, and what the last finds: values as the driver has them.
-
-    None may need the answer of another one or the default of a column, and the transaction must fail if one does.
-    """
-    if connection.dialect.driver != "pymysql":
-        results = [connection.execute(*each) for each in statements]
-        return [each.rowcount for each in results], results[-1]
-    texts: list[str] = []
-    values: list[Any] = []
-    for statement, parameters in statements:
-        text, fixed, places = _text(statement, connection.dialect, frozenset(parameters))
-        given = {**fixed, **parameters}
-        texts.append(text)
-        values += [given[name] if write is None else write(given[name]) for name, write in places]
-    result = connection.exec_driver_sql(";".join(texts), tuple(values))
-    answered: Any = result.context
-    return answered.cursor.rowcounts, result
-
-
-@functools.lru_cache(maxsize=100)
-def _text(
-    statement: sa.Executable, dialect: sa.Dialect, names: frozenset[str]
-) -> tuple[str, Mapping[str, Any], list[tuple[str, Callable[[Any], Any] | None]]]:
-    """A statement with parameters of these ``names``: its text, the values it has besides them, and the name of the
-    value of each place in the text with what makes it one that the driver takes.
-    """
-    made = cast(Any, statement).compile(dialect=dialect, column_keys=list(names))
-    if made.prefetch:
-        raise ValueError(f"nobody would fill in the default of {', '.join(map(str, made.prefetch))}")
-    write = {name: bound.type.dialect_impl(dialect).bind_processor(dialect) for name, bound in made.binds.items()}
-    return made.string, made.params, [(name, write[name]) for name in made.positiontup]
-
-
 def _may_work_again(exc: Exception) -> bool:
-    # MariaDB ends the whole transaction that loses a deadlock; going back to its savepoint then fails, which is the
-    # error that is seen, with the deadlock as its cause.
+    # MariaDB ends the whole transaction that loses a deadlock. Going back to its savepoint then fails, and this second
+    # error has the deadlock as its cause.
     return isinstance(exc, db_exc.DBConnectionError) or isinstance(getattr(exc, "cause", None), db_exc.DBDeadlock)
 
 
 def _cannot_be_written(context: sa.engine.ExceptionContext) -> None:
-    """It is the machine's fault, and over when there is room again; nothing of the transaction was written."""
+    """Raise Unavailable if the database cannot be written, for example because its disk is full."""
     error: Any = context.original_exception
     kind = context.dialect.name
     if kind == "sqlite":
@@ -260,7 +228,7 @@ def _cannot_be_written(context: sa.engine.ExceptionContext) -> None:
     if not reason:
         return
     LOG.error("The database cannot be written: %s", exceptions.first_line(error))
-    if reason == READ_ONLY:  # a new connection finds the server that took over, where a name leads to that
+    if reason == READ_ONLY:  # a new connection may reach the server that took over
         context.is_disconnect = True
     raise exceptions.Unavailable(
         f"The database cannot be written: {reason}. Try again; tell the operator if it stays so."
@@ -273,7 +241,7 @@ def _translate_errors(made: sa.Engine) -> None:
 
 
 def retry(function: F) -> F:
-    """Run again what lost a deadlock or its connection. ``function`` must be one whole transaction."""
+    """Run ``function`` again if it lost a deadlock or its connection. It must be one whole transaction."""
     wrapped = oslo_db_api.wrap_db_retry(
         max_retries=10,
         retry_interval=0.05,
@@ -287,48 +255,37 @@ def retry(function: F) -> F:
     return functools.wraps(function)(wrapped)  # type: ignore[return-value]
 
 
-def retry_again(function: Callable[Concatenate[bool, P], R]) -> Callable[P, R]:
-    """As ``retry``, for a function whose first argument says whether this was tried before.
+def repeat(transaction: Callable[[bool], R]) -> R:
+    """Return what ``transaction`` returns. Run it again, as ``retry`` does, and tell it whether it was tried before.
 
-    A connection that is lost while a transaction is committed leaves open whether it was. So what is tried again may be
-    there already, and its answer must be the one that was lost.
+    If a connection is lost during the commit, nobody knows whether the commit happened. So a second attempt may find
+    its own changes in the database; then it must return the answer that was lost.
     """
-
-    @retry
-    def attempt(before: list[None], *arguments: P.args, **named: P.kwargs) -> R:
-        again = bool(before)
-        before.append(None)
-        return function(again, *arguments, **named)
-
-    @functools.wraps(function)
-    def run(*arguments: P.args, **named: P.kwargs) -> R:
-        return attempt([], *arguments, **named)
-
-    return run
+    attempts = itertools.count()
+    return retry(lambda: transaction(next(attempts) > 0))()
 
 
 def retry_adding(table: sa.Table) -> Callable[[Adds[P]], Adds[P]]:
-    """As ``retry``, for a function that adds a row to ``table`` and returns it. Its first argument says what the row is
-    to hold; a ``uuid`` is filled in.
+    """Retry a function that adds a row to ``table`` and returns the row. Its first argument has the row's values.
 
-    A connection that is lost while a transaction is committed leaves open whether it was. If it was, the row is there,
-    and is not added again.
+    A missing ``uuid`` is filled in before the first attempt. A later attempt that finds a row of this uuid returns that
+    row: the attempt before was committed, and only its answer was lost.
     """
 
     def adding(function: Adds[P]) -> Adds[P]:
-        @retry_again
-        def attempt(again: bool, values: Mapping[str, Any], *more: P.args, **named: P.kwargs) -> Row:
-            if again:
-                with reader() as connection:
-                    added = first(connection, sa.select(table).where(table.c.uuid == values["uuid"]))
-                if added is not None:
-                    return added
-            return function(values, *more, **named)
-
         @functools.wraps(function)
         def add(values: Mapping[str, Any], *more: P.args, **named: P.kwargs) -> Row:
             whole = {**values, "uuid": values.get("uuid") or uuidutils.generate_uuid()}
-            return attempt(whole, *more, **named)
+
+            def attempt(again: bool) -> Row:
+                if again:
+                    with reader() as connection:
+                        added = first(connection, sa.select(table).where(table.c.uuid == whole["uuid"]))
+                    if added is not None:
+                        return added
+                return function(whole, *more, **named)
+
+            return repeat(attempt)
 
         return add
 
@@ -336,12 +293,9 @@ def retry_adding(table: sa.Table) -> Callable[[Adds[P]], Adds[P]]:
 
 
 def _server(url: sa.URL, **pool: int) -> _Engines:
-    is_mysql = url.get_backend_name() in ("mysql", "mariadb")
-    if is_mysql:
-        # Without it, or with the "utf8" of old advice, a character of four bytes in a request is a failure.
+    if url.get_backend_name() in ("mysql", "mariadb"):
+        # Without utf8mb4, for example with "utf8", a request with a character of four bytes (an emoji) fails.
         url = url.update_query_dict({"charset": "utf8mb4"})
-    # Places without names, as "format" has them: texts and values of several statements can be put side by side.
-    own = {"paramstyle": "format"} if is_mysql and url.get_dialect().driver == "pymysql" else {}
 
     def make(**more: Any) -> sa.Engine:
         made = sa.create_engine(
@@ -350,7 +304,6 @@ def _server(url: sa.URL, **pool: int) -> _Engines:
             pool_reset_on_return=None,
             json_deserializer=orjson.loads,
             **pool,
-            **own,
             **more,
         )
         sa.event.listen(made, "do_connect", _connect)
@@ -373,7 +326,7 @@ def _isolate(connection: Any, _record: Any) -> None:
 
 
 def _try_the_idle(server: sa.Engine) -> None:
-    """Ask connections that were idle for a while whether they still live, before they are used."""
+    """Test a connection that was idle for SERVER_IDLE_SECONDS before it is used."""
 
     @sa.event.listens_for(server, "checkin")
     def left(_connection: Any, record: Any) -> None:
@@ -391,7 +344,7 @@ def _try_the_idle(server: sa.Engine) -> None:
 
 
 def _reach(server: sa.Engine) -> None:
-    """Wait for a database that is not up yet. Raises DBConnectionError when it does not come, or lets nobody in."""
+    """Wait for a database that is not up yet. DBConnectionError if it does not come up, or refuses this service."""
     for left in reversed(range(SERVER_ATTEMPTS)):
         try:
             server.connect().close()
@@ -401,7 +354,7 @@ def _reach(server: sa.Engine) -> None:
                 raise
             reason = exceptions.first_line(exc)
         where = server.url.render_as_string()
-        # Out here, because oslo.log says once more what is being handled.
+        # Outside the handler, because oslo.log adds an exception that is being handled to the line.
         LOG.warning("Database %s does not answer, asking again in %g s: %s", where, SERVER_WAIT_SECONDS, reason)
         time.sleep(SERVER_WAIT_SECONDS)
 
@@ -423,7 +376,7 @@ def _sqlite(url: sa.URL) -> _Engines:
 
         @sa.event.listens_for(made, "connect")
         def pragmas(connection: Any, _record: Any) -> None:
-            connection.isolation_level = None  # the driver begins nothing by itself; the listener below does
+            connection.isolation_level = None  # the listener below begins transactions, not the driver
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
@@ -435,6 +388,5 @@ def _sqlite(url: sa.URL) -> _Engines:
         _translate_errors(made)
         return made
 
-    # One writer at a time is SQLite's own rule. Waiting for it on a lock of ours is fair and wakes at once, where its
-    # busy handler sleeps.
+    # SQLite allows one writer at a time. A thread that waits for this lock wakes at once; SQLite's busy handler sleeps.
     return _Engines(make(SQLITE_READERS, "BEGIN"), make(1, "BEGIN IMMEDIATE"), threading.Lock(), single=None)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of containers, by drivers."""
+"""Network drivers, which attach the containers of a host to networks, and the host's firewall rules."""

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks as bridges of Docker: one a network, on each host that has a container of it.
+"""The network driver for Docker: each network is a bridge on each host that has a container in the network.
 
-A bridge is called ``zun-UUID`` after its network. Docker keeps bridges from reaching one another.
+A bridge is named ``zun-UUID`` after its network, or ``zun-default-DIGEST`` for the default network of a project.
+Docker isolates bridges from one another; ``zun.network.firewall`` keeps their containers from reaching the host.
 """
 
+import hashlib
 import logging
 import socket
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from docker import errors as docker_errors
@@ -14,53 +17,131 @@ from docker.types import IPAMConfig, IPAMPool
 from oslo_config import cfg
 
 from zun.common import exceptions, subnets
-from zun.container.docker.client import LABEL_HOST, NAME_PREFIX, Engine, OnEngine, Settings, object_name
+from zun.common.subnets import Pool
+from zun.container.docker.client import (
+    DEFAULT_PREFIX,
+    LABEL_HOST,
+    NAME_PREFIX,
+    Engine,
+    OnEngine,
+    Settings,
+    object_name,
+)
 from zun.container.driver import LABEL_PROJECT, Plug
 from zun.network.driver import Plugged, PortView
+from zun.network.firewall import BRIDGE_PREFIX, Firewall
 
 LOG = logging.getLogger(__name__)
 
 LABEL_NETWORK = "zun.network"
 LABEL_NAME = "zun.name"
-#: Docker's network for a container that is in none. Without it, a container that left its last network would be put
-#: back into the one it was created with by its next start, with an address that Docker chooses.
+#: Label of default networks.
+LABEL_DEFAULT = "zun.default"
+BRIDGE_OPTION = "com.docker.network.bridge.name"
+#: Largest number of further subnets tried for a default network if another process took the chosen subnet.
+TRIES = 8
+#: Docker's network for a container without networks. A container that left its last network joins it; otherwise its
+#: next start would attach it to its first network again, with an address that Docker chooses.
 NOWHERE = "none"
 
 
 class DockerNetworks(OnEngine):
-    """Threads may share it. It connects at first use."""
+    """The networks of one Docker daemon. Threads may share this object; it connects at first use.
+
+    ``pool`` has the subnets of default networks. Without a pool, containers without a network are on ``docker0``.
+    Without a ``firewall``, containers can reach the host.
+    """
+
+    def __init__(self, engine: Engine, pool: Pool | None = None, firewall: Firewall | None = None) -> None:
+        super().__init__(engine)
+        self._pool = pool
+        self._firewall = firewall
+        self._choosing = threading.Lock()  # held while a subnet for a default network is chosen
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
-        """The entry point of ``[network] driver``."""
-        return cls(Engine(Settings.from_conf(conf, connections=8)))
+        """Return the networks of ``[docker] api_url``. Entry point of ``[network] driver``; raises Misconfigured."""
+        options = conf.network
+        pool = Pool(options.default_network_pool, options.default_network_prefix, "default_network")
+        if options.default_network == "docker0":
+            LOG.warning(
+                "[network] default_network = docker0: containers without a network reach containers of other projects "
+                "and this host. Set it to project, and rebuild the containers that are on docker0."
+            )
+        return cls(
+            Engine(Settings.from_conf(conf, connections=8)),
+            None if options.default_network == "docker0" else pool,
+            Firewall.from_conf(conf) if options.firewall else None,
+        )
 
     def prepare(self, port: PortView) -> Plug:
         self._ensure(port)
         return Plug(bridge_name(port.network_uuid), port.ipv4, port.ipv6)
 
+    def default(self, project_id: str) -> Plug | None:
+        if self._pool is None:
+            return None
+        self._ensure_default(project_id, self._pool)
+        return Plug(self._default_name(project_id), by_name=True)
+
+    def rejoin(self, container: Plugged, project_id: str) -> None:
+        if self._pool is None:
+            return
+        network, name = self._default_name(project_id), object_name(container.uuid)
+        with self._engine.translated("change the networks of", container):
+            endpoint = (self._engine.api.inspect_container(name)["NetworkSettings"]["Networks"] or {}).get(network)
+            if endpoint is None:
+                return
+            self._ensure_default(project_id, self._pool)
+            if not self._is_of(network, endpoint):
+                self._disconnect(name, network)
+                aliases = [each for each in endpoint.get("Aliases") or () if not container.uuid.startswith(each)]
+                self._engine.api.connect_container_to_network(name, network, aliases=aliases)
+
+    def defaults(self) -> set[str]:
+        return {each["Labels"][LABEL_PROJECT] for each in self._listed(LABEL_DEFAULT)}
+
+    def remove_default(self, project_id: str) -> None:
+        self._remove(self._default_name(project_id), f"default network of project {project_id}")
+
+    def isolate(self) -> None:
+        if self._firewall is not None:
+            # Docker named the bridges of networks that an earlier release created, so BRIDGE_PREFIX does not match
+            # them. All agents of the host share the chains, so networks of every agent are listed.
+            with self._engine.translated("list networks"):
+                found = self._engine.api.networks(filters={"label": LABEL_HOST})
+            bridges = map(_interface, found)
+            self._firewall.apply(sorted(each for each in bridges if not each.startswith(BRIDGE_PREFIX)))
+
     def plug(self, container: Plugged, ports: Sequence[PortView]) -> None:
         name = object_name(container.uuid)
-        with self._engine.translated("change the networks of", container.uuid):
+        with self._engine.translated("change the networks of", container):
             api = self._engine.api
             now = api.inspect_container(name)["NetworkSettings"]["Networks"] or {}
             wanted = {bridge_name(port.network_uuid): port for port in ports}
             right = {each for each in now.keys() & wanted.keys() if self._agrees(each, now[each], wanted[each])}
             for wrong in now.keys() - right:
-                if wrong.startswith(NAME_PREFIX) or (wrong == NOWHERE and wanted):
+                if _is_ours(wrong) or (wrong == NOWHERE and wanted):
                     self._disconnect(name, wrong)
             for network, port in wanted.items():
                 if network not in right:
                     api.connect_container_to_network(name, network, ipv4_address=port.ipv4, ipv6_address=port.ipv6)
-            if not wanted and now and all(each.startswith(NAME_PREFIX) for each in now):
+            if not wanted and now and all(map(_is_ours, now)):
                 api.connect_container_to_network(name, NOWHERE)
 
     def _agrees(self, network: str, endpoint: Mapping[str, Any], port: PortView) -> bool:
-        """Whether a container's endpoint is of the bridge of this name that is here now, with the port's addresses."""
+        """Return whether the endpoint belongs to the current bridge ``network`` and has the port's addresses."""
         config = endpoint.get("IPAMConfig") or {}
         if (config.get("IPv4Address") or None, config.get("IPv6Address") or None) != (port.ipv4, port.ipv6):
             return False
-        # 'docker network prune' removes the bridges of stopped containers; these do not know the new ones.
+        return self._is_of(network, endpoint)
+
+    def _is_of(self, network: str, endpoint: Mapping[str, Any]) -> bool:
+        """Return whether the endpoint belongs to the current bridge ``network``.
+
+        'docker network prune' removes the bridges of stopped containers. Such a container keeps the id of the removed
+        bridge although a new bridge has its name.
+        """
         return endpoint.get("NetworkID") in ("", None, self._engine.api.inspect_network(network)["Id"])
 
     def _disconnect(self, container: str, network: str) -> None:
@@ -71,28 +152,35 @@ class DockerNetworks(OnEngine):
                 raise
 
     def present(self) -> set[str]:
+        return {each["Labels"][LABEL_NETWORK] for each in self._listed(LABEL_NETWORK)}
+
+    def _listed(self, *labels: str) -> list[dict[str, Any]]:
+        """Return Docker's networks that this host's agent created and that have all of ``labels``."""
         label = f"{LABEL_HOST}={self.settings.host_label}"
         with self._engine.translated("list networks"):
-            found = self._engine.api.networks(filters={"label": [label, LABEL_NETWORK]})
-        return {each["Labels"][LABEL_NETWORK] for each in found}
+            found: list[dict[str, Any]] = self._engine.api.networks(filters={"label": [label, *labels]})
+        return found
 
     def remove(self, network_uuid: str) -> None:
-        with self._engine.translated(f"remove network {network_uuid}"):
+        self._remove(bridge_name(network_uuid), f"network {network_uuid}")
+
+    def _remove(self, name: str, what: str) -> None:
+        with self._engine.translated(f"remove {what}"):
             try:
-                self._engine.api.remove_network(bridge_name(network_uuid))
+                self._engine.api.remove_network(name)
             except docker_errors.NotFound:
                 return
             except docker_errors.APIError as exc:
                 if "has active endpoints" in str(exc.explanation):
-                    raise exceptions.Conflict(f"Cannot remove network {network_uuid}: {exc.explanation}") from exc
+                    raise exceptions.Conflict(f"Cannot remove {what}: {exc.explanation}") from exc
                 raise
-        LOG.info("Removed the bridge of network %s", network_uuid)
+        LOG.info("Removed the bridge of %s", what)
 
     def is_free(self, host_ip: str, host_port: int, protocol: str) -> bool:
         family = socket.AF_INET6 if ":" in host_ip else socket.AF_INET
         kind = socket.SOCK_DGRAM if protocol == "udp" else socket.SOCK_STREAM
         with socket.socket(family, kind) as tried:
-            if protocol != "udp":  # connections that have ended do not count
+            if protocol != "udp":  # ignore connections in TIME_WAIT
                 tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 tried.bind((host_ip, host_port))
@@ -113,25 +201,67 @@ class DockerNetworks(OnEngine):
                 LABEL_NAME: port.network_name or "",
             }
             try:
-                self._engine.api.create_network(
-                    name,
-                    driver="bridge",
-                    ipam=IPAMConfig(pool_configs=pools),
-                    check_duplicate=True,
-                    enable_ipv6=any(subnets.version(each) == 6 for each in port.subnets),
-                    labels=labels,
-                )
+                self._create(name, pools, labels, ipv6=any(subnets.version(each) == 6 for each in port.subnets))
             except docker_errors.APIError as exc:
-                if self._is_here(name):  # another agent on this daemon was quicker
+                if self._is_here(name):  # another agent of this daemon created it meanwhile
                     return
                 if "overlaps" in str(exc.explanation):
                     cidrs = ", ".join(each["cidr"] for each in port.subnets)
                     raise exceptions.Conflict(
-                        f"Network {port.network_uuid} cannot be on this host: another network of its Docker has "
-                        f"addresses of {cidrs}. Remove that network, or create this one anew with another subnet."
+                        f"Network {port.network_uuid} cannot be created on this host: another network of its Docker "
+                        f"overlaps with {cidrs}. Remove that network, or create this one again with another subnet."
                     ) from exc
                 raise
         LOG.info("Made the bridge of network %s", port.network_uuid)
+
+    def _create(self, name: str, pools: Iterable[IPAMPool], labels: Mapping[str, str], *, ipv6: bool = False) -> None:
+        self._engine.api.create_network(
+            name,
+            driver="bridge",
+            options={BRIDGE_OPTION: interface_name(name)},
+            ipam=IPAMConfig(pool_configs=list(pools)),
+            check_duplicate=True,
+            enable_ipv6=ipv6,
+            labels=dict(labels),
+        )
+
+    def _ensure_default(self, project_id: str, pool: Pool) -> None:
+        name = self._default_name(project_id)
+        labels = {LABEL_HOST: self.settings.host_label, LABEL_PROJECT: project_id, LABEL_DEFAULT: "true"}
+        taken: set[str] = set()
+        with self._engine.translated("make the default network of the project"), self._choosing:
+            while not self._is_here(name):
+                cidr = self._free_block(pool, taken)
+                try:
+                    self._create(name, [IPAMPool(subnet=cidr, gateway=subnets.first_address(cidr))], labels)
+                except docker_errors.APIError as exc:
+                    # Another agent of this daemon may have created this network, or one with these addresses.
+                    if self._is_here(name):
+                        return
+                    if "overlap" not in str(exc.explanation) or len(taken) == TRIES:
+                        raise
+                    taken.add(cidr)
+                else:
+                    LOG.info("Made the default network of project %s with %s", project_id, cidr)
+
+    def _free_block(self, pool: Pool, taken: Iterable[str]) -> str:
+        used = {
+            config["Subnet"]
+            for each in self._engine.api.networks()
+            for config in (each.get("IPAM") or {}).get("Config") or ()
+            if config.get("Subnet")
+        }
+        try:
+            return subnets.free_block(pool, used.union(taken))
+        except exceptions.Conflict as exc:
+            raise exceptions.Conflict(
+                f"Every subnet for default networks of projects on this host is in use ({pool.cidr}). Name a network "
+                "for the container, or ask the operator of the host to enlarge [network] default_network_pool."
+            ) from exc
+
+    def _default_name(self, project_id: str) -> str:
+        """Return Docker's name of the project's default network. Each agent of a daemon has names of its own."""
+        return f"{DEFAULT_PREFIX}{_digest(f'{self.settings.host_label}/{project_id}')}"
 
     def _is_here(self, name: str) -> bool:
         try:
@@ -142,5 +272,27 @@ class DockerNetworks(OnEngine):
 
 
 def bridge_name(network_uuid: str) -> str:
-    """What Docker calls the network."""
+    """Return Docker's name of the network."""
     return f"{NAME_PREFIX}{network_uuid}"
+
+
+def interface_name(network: str) -> str:
+    """Return the name of the bridge's interface, ``zun-`` and 11 digits: the kernel allows 15 characters."""
+    return f"{BRIDGE_PREFIX}{_digest(network)[:11]}"
+
+
+def _interface(network: Mapping[str, Any]) -> str:
+    """Return the bridge interface of a network in Docker's description of it."""
+    return str((network.get("Options") or {}).get(BRIDGE_OPTION) or f"br-{network['Id'][:12]}")
+
+
+def _is_ours(network: str) -> bool:
+    """Return whether the Docker network named ``network`` belongs to a network of this service's API.
+
+    Default networks do not: containers have no port for them.
+    """
+    return network.startswith(NAME_PREFIX) and not network.startswith(DEFAULT_PREFIX)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a compute host asks of the networks of its containers.
+"""The interface of a network driver, which makes a host agree with the ports of its containers.
 
-Which container is in which network, and with which addresses, is decided before anything here is called: it is written
-in the container's ports. A driver makes the host agree with them. Each method may be repeated after a crash in its
-middle. Failures are raised as the driver of the runtime raises them.
+A port says in which network a container is, and with which addresses; ports are decided before a driver is called.
+Each method may be repeated after a crash. Failures raise the same exceptions as in ``zun.container.driver``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,10 +16,12 @@ class Plugged(Protocol):
 
     @property
     def uuid(self) -> str: ...
+    @property
+    def name(self) -> str | None: ...
 
 
 class PortView(Protocol):
-    """A container's place in a network; ``zun.objects.NetworkPort`` is one. The subnets are those of the network."""
+    """A container's place in a network, such as ``zun.objects.NetworkPort``. ``subnets`` are those of the network."""
 
     @property
     def uuid(self) -> str: ...
@@ -42,25 +43,52 @@ class NetworkDriver(Protocol):
     """The networks of one host."""
 
     def prepare(self, port: PortView) -> Plug:
-        """Make the port's network be on this host, and return how the runtime puts a new container on it."""
+        """Create the port's network on this host if it is missing; return how a new container is attached to it."""
+        ...
+
+    def default(self, project_id: str) -> Plug | None:
+        """Create the project's default network on this host if it is missing, and return how to attach a container.
+
+        Returns None if containers without a network are on a network of the runtime. Raises Conflict if no subnet is
+        left.
+        """
+        ...
+
+    def rejoin(self, container: Plugged, project_id: str) -> None:
+        """Attach a stopped container to the project's default network again, if the network was removed meanwhile."""
+        ...
+
+    def defaults(self) -> set[str]:
+        """Return the ids of the projects whose default networks are on this host."""
+        ...
+
+    def remove_default(self, project_id: str) -> None:
+        """Remove the project's default network from this host. Raises Conflict like ``remove``."""
+        ...
+
+    def isolate(self) -> None:
+        """Keep containers of all present and future networks away from the host and from denied addresses.
+
+        Raises Unavailable, with a text for the operator, if this host cannot set the rules.
+        """
         ...
 
     def plug(self, container: Plugged, ports: Sequence[PortView]) -> None:
-        """Put the container, running or not, on the networks of ``ports`` and take it off every other one of ours.
+        """Attach the container, running or not, to the networks of ``ports`` and detach it from other API networks.
 
-        Their networks are here already (``prepare``). Those of the runtime itself stay as they are. ContainerVanished
-        when the runtime has no such container.
+        ``prepare`` must have created the networks. Networks of the runtime itself stay. Raises ContainerVanished if
+        the runtime has no such container.
         """
         ...
 
     def present(self) -> set[str]:
-        """Return the uuids of the networks that were brought to this host."""
+        """Return the uuids of the networks that exist on this host."""
         ...
 
     def remove(self, network_uuid: str) -> None:
-        """Take the network off this host. Fine if it is not here; Conflict while something is plugged into it."""
+        """Remove the network from this host, if it exists. Raises Conflict while a container is attached to it."""
         ...
 
     def is_free(self, host_ip: str, host_port: int, protocol: str) -> bool:
-        """Whether nothing on the host, container or not, listens on this port."""
+        """Return whether no program, in a container or not, listens on this port of the host."""
         ...

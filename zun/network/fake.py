@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of a host in memory, beside the runtime in memory."""
+"""A network driver in memory, for hosts with the in-memory runtime."""
 
 import threading
 from collections import defaultdict
@@ -14,14 +14,17 @@ from zun.network.driver import Plugged, PortView
 
 
 class InMemoryNetworks:
-    """``plugged`` has the addresses of containers by container and network, as far as ``plug`` brought them about.
+    """``plugged`` has the IPv4 and IPv6 address of each container in each network, by container and network uuid.
 
-    Tests put ports of the host that something listens on into ``busy``, and an error that the next call of a method
-    raises into ``failures``.
+    Tests put busy ports of the host into ``busy``, and the error for the next call of a method into ``failures``.
+    Without ``own_default``, containers without a network are on a network of the runtime.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, own_default: bool = True) -> None:
+        self.own_default = own_default
         self.bridges: set[str] = set()
+        self.default_bridges: set[str] = set()
+        self.isolated = False
         self.plugged: dict[str, dict[str, tuple[str | None, str | None]]] = defaultdict(dict)
         self.busy: set[int] = set()
         self.failures: dict[str, Exception] = {}
@@ -29,14 +32,38 @@ class InMemoryNetworks:
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
-        """The entry point of ``[network] driver = fake``."""
-        return cls()
+        """Return networks without containers; the entry point of ``[network] driver = fake``."""
+        return cls(own_default=conf.network.default_network == "project")
 
     def prepare(self, port: PortView) -> Plug:
         with self._lock:
             self._fail("prepare")
             self.bridges.add(port.network_uuid)
         return Plug(port.network_uuid, port.ipv4, port.ipv6)
+
+    def default(self, project_id: str) -> Plug | None:
+        if not self.own_default:
+            return None
+        with self._lock:
+            self._fail("default")
+            self.default_bridges.add(project_id)
+        return Plug(f"default-{project_id}", by_name=True)
+
+    def rejoin(self, container: Plugged, project_id: str) -> None:
+        self._fail("rejoin")
+
+    def defaults(self) -> set[str]:
+        with self._lock:
+            return set(self.default_bridges)
+
+    def remove_default(self, project_id: str) -> None:
+        with self._lock:
+            self._fail("remove_default")
+            self.default_bridges.discard(project_id)
+
+    def isolate(self) -> None:
+        self._fail("isolate")
+        self.isolated = True
 
     def plug(self, container: Plugged, ports: Sequence[PortView]) -> None:
         with self._lock:

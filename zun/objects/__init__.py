@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What travels over RPC, and its way from and to the database."""
+"""The versioned objects that services send over RPC, and their mapping to rows of the database."""
 
 import zun.common  # noqa: F401  before oslo.messaging
 from zun.objects.compute_node import ComputeNode
@@ -10,6 +10,7 @@ from zun.objects.image import Image
 from zun.objects.network_port import NetworkPort
 from zun.objects.registry import Registry
 from zun.objects.service import ZunService
+from zun.objects.volume import Volume
 
 __all__ = [
     "ComputeNode",
@@ -19,5 +20,6 @@ __all__ = [
     "Image",
     "NetworkPort",
     "Registry",
+    "Volume",
     "ZunService",
 ]

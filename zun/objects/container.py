@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container as it travels between the services, and as its row is read and written."""
+"""The container object, which the services send to each other and which reads and writes its row."""
 
 import datetime
 from collections.abc import Collection, Mapping, Sequence
@@ -9,13 +9,16 @@ from oslo_utils import timeutils
 from oslo_versionedobjects import fields
 
 from zun.common.context import RequestContext
-from zun.common.kinds import Kind
 from zun.common.mounts import mounts_of, volume_names
-from zun.common.states import Status
+from zun.common.states import Kind, Status
 from zun.db import capsules as db_capsules
 from zun.db import containers as db
 from zun.objects import base
-from zun.topology import CPUPolicy
+from zun.objects.placement import disk_promised
+from zun.topology import CPUPolicy, CpuSet
+
+#: Member of ``request``: the default limits at the time of the request, for charges that only the claim knows.
+QUOTA = "quota"
 
 Claimed = db.Claimed
 
@@ -32,6 +35,23 @@ def _time() -> base.TimeField:
     return base.TimeField(nullable=True)
 
 
+def withheld_cpus(cpuset: Mapping[str, Any] | None) -> int:
+    """Return the number of CPUs that a claim keeps idle, from the column ``cpuset``."""
+    return sum(len(CpuSet(share.get("withheld", ""))) for share in (cpuset or {}).get("cells", ()))
+
+
+def published_ports(exposed: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the published entries of ``exposed_ports``, by exposed port: ``{"80/tcp": {"host_port": 40000, ...}}``.
+
+    Malformed entries, which somebody wrote into the row by hand, are left out: one must not hide every other row.
+    """
+    return {
+        port: where
+        for port, where in (exposed or {}).items()
+        if isinstance(where, dict) and isinstance(number := where.get("host_port"), int) and number
+    }
+
+
 def _set(statuses: Collection[str] | None) -> frozenset[str] | None:
     return None if statuses is None else frozenset(statuses)
 
@@ -40,9 +60,12 @@ def _set(statuses: Collection[str] | None) -> frozenset[str] | None:
 class Container(base.ZunObject):
     """One container. ``memory`` is in MiB, ``disk`` and ``volume_disk`` (of its local mounts) in GiB, times are UTC.
 
-    ``placement`` is what was asked of NUMA (the API's field names), ``cpuset`` what is held: a plan in its wire form
-    with ``cpuset_cpus`` and ``cpuset_mems`` beside it, None while nothing is held. A capsule holds for all of its
-    members, and what stands in ``cpuset`` of a member is its part of that. ``request`` says how to schedule it.
+    - ``placement`` has the NUMA fields of the request under the API's names. Its ``devices`` are records of
+      ``DeviceRequest``: they have the conditions of each alias, which no other service reads from configuration.
+    - ``cpuset`` is the claim: a plan in its wire form with ``cpuset_cpus`` and ``cpuset_mems``, or None without a
+      claim. The plan has the given devices. A capsule has the claim of all its members; ``cpuset`` of a member is its
+      part of the capsule's claim.
+    - ``request`` has the other fields for the scheduler, for example hints and ``availability_zone``.
     """
 
     VERSION = "1.0"
@@ -160,20 +183,20 @@ class Container(base.ZunObject):
         nets: Sequence[Mapping[str, Any]] = (),
         unique_name: str | None = None,
     ) -> None:
-        """Add the row. What was not set gets its default.
+        """Add the row, with defaults for the fields that are not set.
 
-        ``quota`` are the default limits of projects; with them, OverQuota when the project may not have it. ``nets``
-        are the networks it joins, as ``zun.db.network_ports`` has them. ``unique_name`` is where its name must be there
-        once (``zun.db.containers.Scope``): else ContainerAlreadyExists.
+        ``quota`` are the default limits of projects. With ``quota``, OverQuota if the container exceeds the project's
+        limits. ``nets`` are the wanted ports (``zun.db.network_ports``). ``unique_name`` is the scope in which the name
+        must be unique (``zun.db.containers.Scope``), else ContainerAlreadyExists.
         """
         self.obj_set_defaults()
         self.refresh_from(db.insert(self.columns(), quota, nets, db.Scope(unique_name) if unique_name else None))
 
     @base.remotable
     def save(self, only_from: Collection[str] | None = None) -> None:
-        """Write what changed. Raises IllegalTransition, ContainerNotFound.
+        """Write the changed fields. Raises IllegalTransition and ContainerNotFound.
 
-        With ``only_from`` only while the status is one of these: else StatusChanged, and nothing is written.
+        If ``only_from`` is given and the row's status is not in it, StatusChanged is raised and nothing is written.
         """
         changed = self.obj_what_changed()
         if changed:
@@ -183,32 +206,46 @@ class Container(base.ZunObject):
 
     @base.remotable
     def rename(self, name: str, unique_name: str | None = None) -> None:
-        """Write a new name, and nothing else. Raises ContainerNotFound, and ContainerAlreadyExists as ``create``."""
+        """Write a new name, and no other field. Raises ContainerNotFound, and ContainerAlreadyExists as ``create``."""
         db.rename(self.uuid, name, self.project_id, db.Scope(unique_name) if unique_name else None)
         self.name, self.updated_at = name, timeutils.utcnow()
         self.obj_reset_changes(["name", "updated_at"])
 
     @base.remotable
     def save_step(self, event_id: int, last: bool) -> None:
-        """Write what changed, and that the step ``event_id`` of an action has ended well, the action with the last."""
+        """Write the changed fields and the success of the step ``event_id``, with ``last`` also that of its action."""
         db.update(self.uuid, self.columns(self.obj_what_changed()), step_done=event_id, last=last)
         self.updated_at = timeutils.utcnow()
         self.obj_reset_changes()
 
     @base.remotable
-    def save_claim(self, hostname: str, step: tuple[str, str, str] | None = None) -> Claimed:
-        """Write what changed as the claim of ``hostname``; ``step`` (request id, action, event) begins with it.
+    def save_claim(
+        self, hostname: str, step: tuple[str, str, str] | None = None, disk_pool: str | None = None
+    ) -> Claimed:
+        """Write the changed fields as the claim of ``hostname``. ``step`` (request id, action, event) begins with it.
 
-        A disk that changed is the host's default, of a container that had none.
+        A changed disk is the host's default disk for a container without one. The disk is claimed from ``disk_pool``,
+        the uuid of the host's pool.
 
-        Raises ContainerNotFound or Conflict when the container no longer waits for this host, GroupRuleBroken when
-        its group must not have one more member there, and VolumeElsewhere when a volume that it mounts is not there.
+        Raises ContainerNotFound or Conflict if the container no longer waits for this host, ClaimRefused if the disk
+        pool has too little left, GroupRuleBroken if the group must not have another member on the host,
+        VolumeElsewhere if a mounted volume is on another host, and ClaimOverQuota if the CPUs kept idle or the new
+        volumes exceed the project's limits.
         """
         changed = self.columns(self.obj_what_changed() - {"host"})
         volumes = (self.project_id, volume_names(mounts_of(self)))
         added_disk = (self.project_id, changed.get("disk", 0))
         claimed = db.claim(
-            self.uuid, hostname, changed, group_uuid=self.group_uuid, step=step, volumes=volumes, added_disk=added_disk
+            self.uuid,
+            hostname,
+            changed,
+            group_uuid=self.group_uuid,
+            step=step,
+            volumes=volumes,
+            added_disk=added_disk,
+            withheld=withheld_cpus(self.cpuset),
+            quota=self.request.get(QUOTA),
+            disk_pool=None if disk_pool is None else (disk_pool, disk_promised(self)),
         )
         self.host = hostname
         self.obj_reset_changes()
@@ -218,24 +255,26 @@ class Container(base.ZunObject):
     def save_changed_claim(
         self, hostname: str, quota: Mapping[str, int] | None = None, only_from: Collection[str] | None = None
     ) -> int:
-        """Write what changed, the held resources of ``hostname`` among it, and return its new generation.
+        """Write the changed fields, which change the claim on ``hostname``, and return the host's new generation.
 
-        ``quota`` are the default limits of projects; with them, OverQuota when the project may not have what is added.
-        ``only_from`` is as for ``save``.
+        ``quota`` are the default limits of projects. With ``quota``, OverQuota if the added resources exceed the
+        project's limits. ``only_from`` has the same meaning as for ``save``.
         """
         changed = self.columns(self.obj_what_changed())
+        if "cpuset" in changed:
+            changed["withheld_cpu"] = withheld_cpus(self.cpuset)
         generation = db.change_claim(self.uuid, hostname, changed, quota, only_from=_set(only_from))
         self.obj_reset_changes()
         return generation
 
     @base.remotable
     def destroy(self) -> int | None:
-        """Remove the row. Returns the new generation of the host that had it, if any."""
+        """Remove the row, and return the new generation of its host, or None if it had no host."""
         return db.destroy(self.uuid)
 
     @base.remotable
     def abandon(self) -> int:
-        """Make a leftover of it. Returns its host's new generation. Raises ContainerNotFound."""
+        """Turn the container into a leftover and return its host's new generation. Raises ContainerNotFound."""
         generation = db.abandon(self.uuid)
         self.refresh_from(db.get(self.uuid))
         return generation
@@ -243,14 +282,14 @@ class Container(base.ZunObject):
     @classmethod
     @base.remotable
     def get_by_uuid(cls, context: RequestContext, uuid: str) -> Self:
-        """Whoever owns it: for the services themselves. Raises ContainerNotFound."""
+        """Return the container of any project, for services. Raises ContainerNotFound."""
         return cls.from_row(context, db.get(uuid))
 
     @classmethod
     @base.remotable
-    def get_by_ident(cls, context: RequestContext, ident: str) -> Self:
-        """By uuid or name, among what ``context`` may see. Raises ContainerNotFound, Conflict."""
-        return cls.from_row(context, db.find(context, ident))
+    def get_by_ident(cls, context: RequestContext, ident: str, all_projects: bool = False) -> Self:
+        """Return the container that ``context`` means. ContainerNotFound and Conflict as ``zun.db.containers.find``."""
+        return cls.from_row(context, db.find(context, ident, all_projects=all_projects))
 
     @classmethod
     @base.remotable
@@ -259,11 +298,17 @@ class Container(base.ZunObject):
 
     @classmethod
     @base.remotable
+    def list_by_uuids(cls, context: RequestContext, uuids: Collection[str]) -> list[Self]:
+        """Return the containers of any project that exist of ``uuids``, for services."""
+        return [cls.from_row(context, row) for row in db.of_uuids(uuids)]
+
+    @classmethod
+    @base.remotable
     def list_by_capsule(cls, context: RequestContext, uuid: str) -> list[Self]:
-        """The members of a capsule, in the order in which they are started."""
+        """Return the members of a capsule in their order of starting."""
         return [cls.from_row(context, row) for row in db_capsules.members([uuid])[uuid]]
 
     @base.remotable
     def end_members(self, reason: str, removed: bool = True) -> None:
-        """This capsule ends in Error: so do its members, which keep what they have unless they are ``removed``."""
+        """End the members of this failed capsule in Error. Unless ``removed``, they keep their resources."""
         db_capsules.end_members(self.uuid, reason, removed)

@@ -14,7 +14,7 @@ SUCCESS, ERROR = db.SUCCESS, db.ERROR
 
 @base.register
 class ContainerActionEvent(base.ZunObject):
-    """It is written and never read over RPC, so it has no fields of its own."""
+    """The row of an action's step. Services only write it over RPC, so the object has no fields."""
 
     VERSION = "1.0"
     fields: dict[str, Any] = {}
@@ -28,7 +28,7 @@ class ContainerActionEvent(base.ZunObject):
     @classmethod
     @base.remotable
     def start(cls, context: RequestContext, container_uuid: str, action: str, event: str) -> int | None:
-        """Gives the event's id, None when nobody asked for the action."""
+        """Note the begin of a step and return its event id, or None if the action was never requested."""
         return db.start_event(container_uuid, context.request_id, action, event)
 
     @classmethod

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image that was pulled to a host, or made there of a container."""
+"""An image that was pulled to a host or committed from one of its containers."""
 
 import datetime
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
 from oslo_versionedobjects import fields
@@ -15,6 +15,10 @@ from zun.objects import base
 
 #: Member of a container's ``request``: uuid of the image made of a container that it is made of itself.
 COMMITTED = "committed"
+#: Member of a container's ``request`` while a rebuild of another image is accepted and not done: the ``image``, the
+#: ``image_driver`` and, if the image was made of a container, its uuid as COMMITTED. The row's own image is that of
+#: the object that exists.
+REBUILD = "rebuild"
 
 
 def image_found(name: str, tags: Sequence[str], ident: str, size: int) -> dict[str, Any]:
@@ -28,6 +32,11 @@ def image_found(name: str, tags: Sequence[str], ident: str, size: int) -> dict[s
         "description": "",
         "metadata": {"is_official": False, "star_count": 0},
     }
+
+
+def is_of_host(found: Mapping[str, Any]) -> bool:
+    """Return whether a result of a search is an image of a host, and not what a registry says of its own."""
+    return "status" in found
 
 
 @base.register
@@ -73,7 +82,7 @@ class Image(base.ZunObject):
     @classmethod
     @base.remotable
     def get_by_uuid(cls, context: RequestContext, uuid: str) -> Self:
-        """Raises ImageNotFound."""
+        """Return the image with this uuid. Raises ImageNotFound."""
         return cls.from_row(context, db.get(uuid))
 
     @classmethod
@@ -86,25 +95,25 @@ class Image(base.ZunObject):
         before: datetime.datetime | None = None,
         busy: Collection[str] = (),
     ) -> None:
-        """Every image that is on its way to ``host``, or was ``before`` and is none of ``busy``, will not come."""
+        """Fail the unfinished pulls and commits of ``host`` that are not ``busy``; with ``before``, only older ones."""
         db.fail_unfinished(host, reason, before, busy)
 
     @classmethod
     @base.remotable
     def grant(cls, context: RequestContext, host: str, image: str, project_id: str) -> None:
-        """The project has shown credentials for ``image`` (ORIGIN@DIGEST), which ``host`` has or is to pull."""
+        """Note that the project has shown credentials for ``image`` (ORIGIN@DIGEST) on ``host``."""
         db_grants.grant(host, image, project_id)
 
     @classmethod
     @base.remotable
     def granted_to(cls, context: RequestContext, host: str, images: Sequence[str]) -> list[str]:
-        """The projects that may use what ``host`` has under these names; none: all projects may."""
+        """Return the projects that may use these images of ``host``; empty if all projects may."""
         return sorted(db_grants.projects(host, images))
 
     @classmethod
     @base.remotable
     def granted_before(cls, context: RequestContext, host: str, time: datetime.datetime) -> list[str]:
-        """The images for which nobody has shown credentials since ``time``."""
+        """Return the images for which no project has shown credentials since ``time``."""
         return sorted(db_grants.images_before(host, time))
 
     @classmethod
@@ -112,17 +121,17 @@ class Image(base.ZunObject):
     def end_grants(
         cls, context: RequestContext, host: str, images: Sequence[str], before: datetime.datetime | None = None
     ) -> None:
-        """They are not on ``host`` any more, or everybody can have them. ``before`` spares what was shown since."""
+        """Remove the grants of images that ``host`` no longer has or that are public; keep grants since ``before``."""
         db_grants.remove(host, images, before)
 
     def set_available(self, image_id: str, size: int) -> None:
-        """Its host has it now. ``size`` is in bytes. Nothing is written."""
+        """Set the fields of an image that its host has now. ``size`` is in bytes. The row is not written."""
         self.image_id, self.size = image_id, str(size)
         self.status, self.status_detail = ImageStatus.AVAILABLE, None
 
     @base.remotable
     def save(self) -> None:
-        """Write what changed. Raises ImageNotFound."""
+        """Write the changed fields. Raises ImageNotFound."""
         changed = self.columns(self.obj_what_changed())
         if changed:
             db.update(self.uuid, changed)

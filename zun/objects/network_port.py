@@ -15,9 +15,9 @@ from zun.objects import base
 
 @base.register
 class NetworkPort(base.ZunObject):
-    """``subnets`` (uuid, cidr, gateway of each), ``network_name`` and ``project_id`` are the network's.
+    """``subnets`` (uuid, cidr, gateway of each), ``network_name`` and ``project_id`` are those of the network.
 
-    One that is ``leaving`` goes as soon as the container is unplugged.
+    A port that is ``leaving`` is removed as soon as the container is unplugged.
     """
 
     VERSION = "1.0"
@@ -45,7 +45,7 @@ class NetworkPort(base.ZunObject):
     leaving: bool
 
     def addresses(self) -> list[dict[str, Any]]:
-        """Its addresses as a container's record has them. Raises RowUnreadable for subnets that somebody wrote."""
+        """Return the addresses for a container's record. Raises RowUnreadable if the subnets' row is malformed."""
         with networks.readable_subnets(self.network_uuid):
             return [
                 {
@@ -61,29 +61,29 @@ class NetworkPort(base.ZunObject):
 
     @base.remotable
     def destroy(self) -> None:
-        """The container leaves the network; its addresses are free."""
+        """Remove the port, which frees its addresses."""
         db.destroy(self.uuid)
 
     @classmethod
     @base.remotable
     def list_by_container(cls, context: RequestContext, container_uuid: str) -> list[Self]:
-        """In the order it joined the networks."""
+        """Return the container's ports in the order in which it joined the networks."""
         return [cls.from_row(context, row) for row in db.of_container(container_uuid)]
 
     @classmethod
     @base.remotable
     def list_by_host(cls, context: RequestContext, hostname: str) -> list[Self]:
-        """Those of every container of the host, in the order that they joined."""
+        """Return the ports of all containers of the host, in the order in which the containers joined."""
         return [cls.from_row(context, row) for row in db.of_host(hostname)]
 
     @base.remotable
     def save(self) -> None:
-        """Write whether it is leaving."""
+        """Write ``leaving``."""
         db.set_leaving(self.uuid, self.leaving)
         self.obj_reset_changes()
 
     @classmethod
     @base.remotable
     def networks_of_host(cls, context: RequestContext, hostname: str) -> list[str]:
-        """The uuids of the networks that have containers on the host."""
+        """Return the uuids of the networks that have containers on the host."""
         return sorted(db.networks_of_host(hostname))

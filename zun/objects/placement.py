@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Between the containers and hosts of the API and the values of ``zun.topology``."""
+"""Converts containers of the API and their rows to values of ``zun.topology``, and plans to rows."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from zun.topology import CPUPolicy, CpuSet, HostTopology, PlacementRequest, Plan, Usage, grade_of
+from zun.topology import CPUPolicy, CpuSet, HostTopology, PlacementRequest, Plan, Usage, amounts, grade_of
+from zun.topology.device_request import DeviceRequest, DeviceSame
 from zun.topology.request import ThreadPolicy
 from zun.topology.view import HostView
 
 CPU_RATIO_KEY = "cpu_allocation_ratio"
 RAM_RATIO_KEY = "ram_allocation_ratio"
 
-#: Members of a PlacementRequest -> the API's names for them.
+#: Field of PlacementRequest -> field of the API.
 ASKED_AS: Mapping[str, str] = {
     "cpus": "cpu",
     "memory_mib": "memory",
@@ -30,27 +31,35 @@ ASKED_AS: Mapping[str, str] = {
 
 
 def placement_request(container: Mapping[str, Any], **changes: Any) -> PlacementRequest:
-    """What ``container`` (an object or a row) asks of the allocator, with ``changes`` to cpu, memory or cpu_policy."""
+    """Return the request of ``container`` (an object or a row), with ``changes`` to cpu, memory or cpu_policy."""
     asked = container["placement"] or {}
     cpu = changes.get("cpu", container["cpu"])
     memory = changes.get("memory", container["memory"])
+    devices = requested_devices(container)
+    shape: dict[str, Any] = {"device_same": asked.get("device_same") or DeviceSame.NONE} if devices else {}
     if changes.get("cpu_policy", container["cpu_policy"]) != CPUPolicy.DEDICATED:
-        return PlacementRequest(cpus=cpu, memory_mib=memory, cpu_policy=CPUPolicy.SHARED)
-    shape = {name: asked[field] for name, field in ASKED_AS.items() if asked.get(field)}
-    return PlacementRequest(cpus=int(cpu), memory_mib=memory, cpu_policy=CPUPolicy.DEDICATED, **shape)
+        return PlacementRequest(cpus=cpu, memory_mib=memory, cpu_policy=CPUPolicy.SHARED, devices=devices, **shape)
+    shape |= {name: asked[field] for name, field in ASKED_AS.items() if asked.get(field)}
+    return PlacementRequest(cpus=int(cpu), memory_mib=memory, cpu_policy=CPUPolicy.DEDICATED, devices=devices, **shape)
+
+
+def requested_devices(container: Mapping[str, Any]) -> tuple[DeviceRequest, ...]:
+    """Return the devices that ``container`` (an object or a row) asks for."""
+    records = (container["placement"] or {}).get("devices") or ()
+    return tuple(DeviceRequest.from_dict(record) for record in records)
 
 
 def cpuset_record(plan: Plan, topology: HostTopology | None = None) -> dict[str, Any]:
-    """What a container's row keeps of its plan: the plan itself and the two kernel lists it comes to.
+    """Return the column ``cpuset`` of a container's row: the plan with its CPUs and memory nodes as kernel lists.
 
-    With the ``topology`` of its host also how isolated it is there (None for a shared container).
+    With the ``topology`` of its host, also the isolation grade of the plan there (None for a shared container).
     """
     record = {**plan.to_dict(), "cpuset_cpus": str(plan.cpus), "cpuset_mems": str(plan.mems)}
     return record if topology is None else {**record, "cpuset_isolation": grade_of(topology, plan)}
 
 
 def held_plan(container: Mapping[str, Any]) -> Plan | None:
-    """The plan that ``container`` (an object or a row) holds now, as far as that can be read."""
+    """Return the plan that ``container`` (an object or a row) holds, or None if it holds none or is unreadable."""
     record = container["cpuset"]
     try:
         plan = Plan.from_dict(record) if record else None
@@ -58,21 +67,21 @@ def held_plan(container: Mapping[str, Any]) -> Plan | None:
         return None
     if plan is None or not plan.dedicated or plan.whole_cores:
         return plan
-    # The record of an earlier release does not say it; what was asked does.
+    # The record of an earlier release has no whole_cores; the requested thread policy tells it.
     asked = container.get("placement")
     policy = asked.get(ASKED_AS["thread_policy"]) if isinstance(asked, Mapping) else None
     return replace(plan, whole_cores=True) if policy in (ThreadPolicy.ISOLATE, ThreadPolicy.REQUIRE) else plan
 
 
 def disk_promised(container: Mapping[str, Any]) -> int:
-    """GiB of a host's disk that ``container`` (an object or a row) takes: its own and that of its local mounts."""
+    """Return the GiB of disk that ``container`` (an object or a row) takes, including its local mounts."""
     return (container["disk"] or 0) + (container.get("volume_disk") or 0)
 
 
 def keep_problem(keep: CpuSet, held: Plan | None, cpus: float | None) -> str | None:
-    """Why ``keep`` cannot be the CPUs of a container that stay when it is resized, None when they can.
+    """Return why a resized container cannot keep the CPUs ``keep``, or None if it can.
 
-    ``held`` is what it holds now, ``cpus`` the dedicated CPUs it shall have, None for a shared container.
+    ``held`` is its present plan; ``cpus`` is its new number of dedicated CPUs, None for a shared container.
     """
     if not keep:
         return None
@@ -81,22 +90,22 @@ def keep_problem(keep: CpuSet, held: Plan | None, cpus: float | None) -> str | N
     if not keep <= held.cpus:
         return f"CPUs {keep - held.cpus} are not among those it has, {held.cpus}"
     if len(keep) > cpus:
-        return f"{len(keep)} CPUs cannot stay among {cpus:g}; name fewer, or ask for more cpu"
+        return f"{len(keep)} CPUs cannot stay among {amounts.text(cpus)}; name fewer, or ask for more cpu"
     return None
 
 
 def shared_cpus_left(view: HostView, usage: Usage, ratio: Fraction | None) -> int:
-    """Demand that the shared pools of all cells still take together, in millionths of a CPU.
+    """Return the demand that the shared pools of all cells can still take, in millionths of a CPU.
 
-    ``ratio`` is for another ``cpu_allocation_ratio`` than the host's.
+    ``ratio`` replaces the host's ``cpu_allocation_ratio``.
     """
     return sum(usage.shared_room(view, cell, ratio) for cell in view.cells)
 
 
 def shared_memory_left(view: HostView, usage: Usage, ratio: Fraction | None) -> int:
-    """MiB of ordinary pages that may still be promised to shared containers, on all cells together.
+    """Return the MiB of ordinary pages that all cells can still give to shared containers.
 
-    ``ratio`` is for another ``ram_allocation_ratio`` than the host's.
+    ``ratio`` replaces the host's ``ram_allocation_ratio``.
     """
     most, less = (ratio or view.ram_ratio).as_integer_ratio()
     left = (
@@ -107,7 +116,7 @@ def shared_memory_left(view: HostView, usage: Usage, ratio: Fraction | None) -> 
 
 
 def memory_used(usage: Usage) -> dict[int, int]:
-    """MiB of ordinary pages that are promised, by cell id."""
+    """Return the promised MiB of ordinary pages by cell id."""
     used: dict[int, int] = {}
     for _, held in usage:
         for node, share in held.cells.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A registry that a project has an account at."""
+"""A registry at which a project has an account."""
 
 from typing import Self
 
@@ -12,24 +12,31 @@ from zun.objects import base
 
 @base.register
 class Registry(base.ZunObject):
-    """``password`` is encrypted, here as in the database."""
+    """``password`` is encrypted for the registry's ``owner``, here as in the database."""
 
     VERSION = "1.0"
 
     fields = {
         "uuid": fields.UUIDField(),
+        "project_id": fields.StringField(),
         "domain": fields.StringField(),
         "username": fields.StringField(nullable=True),
         "password": fields.StringField(nullable=True),
     }
 
     uuid: str
+    project_id: str
     domain: str
     username: str | None
     password: str | None
 
+    @property
+    def owner(self) -> tuple[str, ...]:
+        """Return the identity that the encrypted password is bound to."""
+        return db.owner(self)
+
     @classmethod
     @base.remotable
     def get_by_uuid(cls, context: RequestContext, uuid: str) -> Self:
-        """Whoever owns it: for the services themselves. Raises RegistryNotFound."""
+        """Return the registry of any project; for use by services. Raises RegistryNotFound."""
         return cls.from_row(context, db.get(uuid))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running service and its signs of life."""
+"""A running service and its heartbeats."""
 
 import datetime
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ COMPUTE_BINARY = "zun-compute"
 
 @base.register
 class ZunService(base.ZunObject):
-    """It is written and never read over RPC, so it has no fields of its own."""
+    """The row of a service. Services only write it over RPC, so the object has no fields."""
 
     VERSION = "1.0"
     fields: dict[str, Any] = {}
@@ -22,12 +22,12 @@ class ZunService(base.ZunObject):
     @classmethod
     @base.remotable
     def heartbeat(cls, context: RequestContext, host: str, binary: str, availability_zone: str) -> int | None:
-        """Note that the service is alive now. Returns how often it was noted; None from the release before."""
+        """Record a heartbeat. Return the number of earlier ones, or None if an earlier release recorded it."""
         return db.heartbeat(host, binary, availability_zone)
 
 
 def is_up(service: Mapping[str, Any], now: datetime.datetime, service_down_time: int) -> bool:
-    """Whether the service gave a sign of life within ``service_down_time`` seconds and nobody forced it down.
+    """Return whether the heartbeat is at most ``service_down_time`` seconds old and the service is not forced down.
 
     ``now`` is UTC; ``service`` is a row.
     """
@@ -37,11 +37,11 @@ def is_up(service: Mapping[str, Any], now: datetime.datetime, service_down_time:
 
 
 def silent_seconds(service: Mapping[str, Any], now: datetime.datetime) -> float:
-    """Since its last sign of life, by its host's clock then and by that of ``now``: below 0 if they do not agree."""
+    """Return the seconds from the last heartbeat (by the host's clock) to ``now``; negative if the clocks disagree."""
     return float((now.replace(tzinfo=None) - last_sign(service).replace(tzinfo=None)).total_seconds())
 
 
 def last_sign(service: Mapping[str, Any]) -> datetime.datetime:
-    """When it gave a sign of life, by its host's clock, or else when its row was written. UTC."""
+    """Return the time of the last heartbeat by the host's clock, else the time its row was written. UTC."""
     seen: datetime.datetime = service["last_seen_up"] or service["updated_at"] or service["created_at"]
     return seen

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``openstack appcontainer aggregate ...``, for administrators. Options as those of ``openstack aggregate``."""
+"""Commands ``openstack appcontainer aggregate ...`` for administrators, with the options of ``openstack aggregate``."""
 
 import argparse
 from typing import Any
@@ -60,7 +60,7 @@ class ListAggregates(command.Lister):
 
 
 class OneAggregate(command.ShowOne):
-    """What is done with one aggregate and shows it"""
+    """Base of commands that change or show one aggregate and print it."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)

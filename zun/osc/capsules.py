@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python-zunclient's commands of capsules: whole lists, their placement, and where their ports are."""
+"""python-zunclient's commands of capsules, with complete lists, placement and published ports."""
 
 import argparse
 from contextlib import AbstractContextManager
@@ -14,7 +14,7 @@ from zun.osc import filtered, versions
 
 
 def _at(client: Any, feature: str, version: api_versions.APIVersion) -> AbstractContextManager[None]:
-    """Within the block ``client.capsules`` speaks ``version``."""
+    """Return a context in which ``client.capsules`` speaks microversion ``version``."""
     return versions.managed(client, "capsules", CapsuleManager(versions.http_at(client, feature, version)))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python-zunclient's container commands, with placement and without their faults."""
+"""python-zunclient's container commands, with placement options and without their faults."""
 
 import argparse
 import io
@@ -18,13 +18,13 @@ from zunclient.common import utils as zun_utils
 from zunclient.common.websocketclient import websocketclient
 from zunclient.osc.v1 import containers
 
-from zun.osc import explanation, filtered, healthcheck, mounts, placement, versions, waiting
+from zun.osc import explanation, filtered, healthcheck, mounts, placement, terminal, versions, waiting
 
 
 def _asked(client: Any, parsed_args: argparse.Namespace, more: Mapping[str, Any]) -> AbstractContextManager[None]:
-    """Within it, ``client`` creates containers as the options of ours ask, and with the members ``more``."""
+    """Return a context in which ``client`` creates containers with the placement options and the members ``more``."""
     fields = placement.fields(parsed_args)
-    options = [explanation.option(name) for name in fields]
+    options = placement.options(fields)
     version = versions.PLACEMENT_VERSION
     hints = placement.hints(parsed_args)
     if hints:
@@ -37,13 +37,14 @@ def _asked(client: Any, parsed_args: argparse.Namespace, more: Mapping[str, Any]
         parsed_args.mount = []
         version = versions.MOUNTS_VERSION
         options += ["--mount"]
+    version = placement.version_for(fields, version)
     if not fields:
         return versions.creating(client, more)
     return versions.placed(client, {**fields, **more}, ", ".join(options), version)
 
 
 class _New:
-    """Put before python-zunclient's create and run: placement, and waiting for what must come of it."""
+    """Mixin for python-zunclient's create and run: adds placement options, and waits for the statuses ``wanted``."""
 
     app: Any
     wanted: ClassVar[tuple[str, ...]]
@@ -64,8 +65,8 @@ class _New:
             if client.http_client.api_version >= versions.TTY_VERSION:
                 more["tty"] = True
         waiting_for_it = parsed_args.wait or (interactive and "Created" not in self.wanted)
-        # What python-zunclient would do itself with these: wait for ever where the container ended at once, and exit
-        # with 0 where it failed; take a comma of the health check's command for the end of it.
+        # Hide these options from python-zunclient. It would wait for ever if the container ended at once, exit with 0
+        # if the container failed, and end the health check's command at its first comma.
         stock = argparse.Namespace(**{**vars(parsed_args), "wait": False, "interactive": False, "healthcheck": []})
         with _asked(client, stock, more):
             columns, values = super().take_action(stock)  # type: ignore[misc]
@@ -78,7 +79,7 @@ class _New:
             return self._shown(client, uuid, (columns, values))
 
     def _attach(self, client: Any, uuid: str) -> None:
-        """Nothing where no process is."""
+        """Attach the user's terminal. A container that is only created has no process, so this does nothing."""
 
     @staticmethod
     def _shown(client: Any, uuid: str, before: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -86,7 +87,7 @@ class _New:
             container = client.containers.get(uuid)
         except zun_exceptions.NotFound:  # it removed itself
             return before
-        zun_utils.format_container_addresses(container)  # as show has them
+        zun_utils.format_container_addresses(container)  # in the form of "show"
         shown = container.to_dict()
         return tuple(shown), tuple(shown.values())
 
@@ -135,8 +136,8 @@ class TopContainer(containers.TopContainer):
 class CopyContainer(containers.CopyContainer):
     """Copy files between a container and this machine"""
 
-    # python-zunclient's own exits with 0 when neither side is a container's, and writes wherever the archive of a
-    # container says, ``../`` and links included.
+    # python-zunclient's command exits with 0 if neither path is in a container, and follows ``../`` and links in the
+    # archive of a container.
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         manager: Any = self.app.client_manager
@@ -153,7 +154,7 @@ class CopyContainer(containers.CopyContainer):
         archive = manager.container.containers.get_archive(id=container, path=path)["data"]
         try:
             with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-                if hasattr(tarfile, "data_filter"):  # not in each 3.11
+                if hasattr(tarfile, "data_filter"):  # some releases of Python 3.11 lack it
                     tar.extraction_filter = _inside  # type: ignore[assignment]
                 tar.extractall(destination)
         except tarfile.TarError as exc:
@@ -161,14 +162,15 @@ class CopyContainer(containers.CopyContainer):
 
 
 def _inside(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
-    """A filter of tarfile. A symbolic link may point anywhere, as links in containers do, but nothing is written
-    behind it or outside of ``path``.
+    """Filter members for tarfile: nothing is written outside of ``path``, nor through a link that leads out of it.
+
+    A symbolic link itself may point anywhere, as links in containers do.
     """
     return tarfile.data_filter(member, path) if member.islnk() else tarfile.tar_filter(member, path)
 
 
 class _FloatingAddress:
-    """Put before a command of python-zunclient that asks Neutron: what that answers without one says nothing."""
+    """Mixin for commands that ask Neutron: adds the cause to the error of a cloud without Neutron."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> Any:
         try:
@@ -193,14 +195,13 @@ class ExecContainer(containers.ExecContainer):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         client = self.app.client_manager.container
-        command = shlex.join(parsed_args.command)  # the other end splits it as a shell does
+        command = shlex.join(parsed_args.command)  # the server splits it as a shell does
         name = parsed_args.container
         if parsed_args.interactive:
             begun = client.containers.execute(name, command=command, interactive=True, run=False)
-            websocketclient.do_exec(client, begun["proxy_url"], name, begun["exec_id"], "~", 0.5)
-            return 0
+            return terminal.run(client, begun["proxy_url"], name, begun["exec_id"])
         ended = client.containers.execute(name, command=command)
-        print(ended["output"] or "", end="", file=self.app.stdout)  # as it is: it may go into a file
+        print(ended["output"] or "", end="", file=self.app.stdout)  # without an added newline, for output into a file
         return int(ended["exit_code"] or 0)
 
 
@@ -212,8 +213,19 @@ class ShowContainer(containers.ShowContainer):
         parser.add_argument(
             "--placement",
             action="store_true",
-            help="Show what was asked of CPUs and memory nodes, and what the container holds "
+            help="Show what was asked of CPUs and cells, and what the container holds "
             "(needs a server with microversion 1.41).",
+        )
+        parser.add_argument(
+            "--traits",
+            action="store_true",
+            help="Show as well which traits and aggregates were asked of the host "
+            "(needs a server with microversion 1.44).",
+        )
+        parser.add_argument(
+            "--devices",
+            action="store_true",
+            help="Show as well which devices were asked for and given (needs a server with microversion 1.45).",
         )
         parser.add_argument(
             "--published-ports",
@@ -224,6 +236,12 @@ class ShowContainer(containers.ShowContainer):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         client = self.app.client_manager.container
+        if parsed_args.devices:
+            with versions.placed(client, {}, "--devices", versions.DEVICE_REQUESTS_VERSION):
+                return super().take_action(parsed_args)
+        if parsed_args.traits:
+            with versions.placed(client, {}, "--traits", versions.TRAITS_VERSION):
+                return super().take_action(parsed_args)
         if parsed_args.published_ports:
             with versions.placed(client, {}, "--published-ports", versions.NETWORKS_VERSION):
                 return super().take_action(parsed_args)
@@ -259,7 +277,7 @@ class UpdateContainer(containers.UpdateContainer):
             return super().take_action(parsed_args)
         options = ", ".join(map(explanation.option, fields))
         if not any((parsed_args.cpu, parsed_args.memory, parsed_args.name)):
-            # The stock command refuses when none of its own options is given. The size it has changes nothing.
+            # The stock command requires one of its own options. The current memory changes nothing.
             shown = self.app.client_manager.container.containers.get(parsed_args.container)
             parsed_args.memory = shown.memory
         with versions.placed(self.app.client_manager.container, fields, options):

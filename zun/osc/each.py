@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that ask the same of each thing that is named.
+"""Commands that send one request for each name on the command line.
 
-python-zunclient's own print that a request failed and exit with 0, so that no script can tell. These go on with the
-next name, tell failures on the error stream and exit with 1 if there was one.
+python-zunclient's commands print that a request failed and exit with 0, so scripts do not notice. These commands print
+failures on the error stream, go on with the next name, and exit with 1 if a request failed.
 """
 
 import argparse
@@ -25,16 +25,17 @@ SECURITY_GROUPS_END = "1.14"  # the last microversion that has the routes
 def one_by_one(
     names: Sequence[str], wish: str, ask: Callable[[str], Any], told: Callable[[str, Any], None] | None = None
 ) -> int:
-    """``ask`` for each name, and tell ``told`` of each success, with what ``ask`` returned. Returns the exit status.
+    """Call ``ask`` for each name and return the exit status: 1 if a call failed, else 0.
 
-    ``wish`` is what is asked, to be read after "Request to"; ``{}`` is the name.
+    After each success ``told`` is called with the name and the result of ``ask``. ``wish`` completes "Request to", for
+    example ``stop container {}``, where ``{}`` is the name.
     """
     failures = 0
     for name in names:
         wanted = wish.format(name)
         try:
             more = ask(name)
-        except Exception as exc:  # the next one gets its turn whatever it was
+        except Exception as exc:  # whatever the error, go on with the next name
             LOG.debug("Request to %s failed", wanted, exc_info=True)
             failures += 1
             print(f"Request to {wanted} failed: {exc}", file=sys.stderr)
@@ -45,21 +46,21 @@ def one_by_one(
 
 
 class Each(command.Command):
-    """Put before a command of python-zunclient whose options stay."""
+    """Mixin for a command of python-zunclient: keeps its options and sends one request for each name."""
 
     names: ClassVar[str] = "container"
-    """The parsed argument that names one thing, or several."""
+    """The parsed argument that has one name, or a list of names."""
 
     wish: ClassVar[str]
-    """As of ``one_by_one``."""
+    """The argument ``wish`` of ``one_by_one``."""
 
     def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> str | None:
-        """Ask it, and return what else there is to say. Whatever is raised is this name's failure."""
+        """Send the request for ``name`` and return a further text for the user. Any error is this name's failure."""
         raise NotImplementedError
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         manager: Any = self.app.client_manager
-        client = manager.container  # a service that cannot be reached at all is no failure of a name
+        client = manager.container  # an unreachable service fails the whole command, not a name
         given = getattr(parsed_args, self.names)
         end = "carried out" if getattr(parsed_args, "wait", False) else "accepted"
 
@@ -92,7 +93,7 @@ class StopContainer(Each, containers.StopContainer):
     def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
         client.containers.stop(name, parsed_args.timeout)
         if parsed_args.wait:
-            # Who removes itself when it ends is gone then.
+            # A container with --auto-remove is gone after its end.
             waiting.wait(waiting.until(client, name, "Stopped", "Dead", waiting.GONE), f"Stopping {name}")
 
 
@@ -160,7 +161,7 @@ class DeleteContainer(Each, containers.DeleteContainer):
 
     def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
         whose = {"all_projects": True} if parsed_args.all_projects else {}
-        # A name may be given again as soon as its container is gone.
+        # Wait for the uuid: another container may take the name as soon as this one is gone.
         uuid = client.containers.get(name, **whose).uuid if parsed_args.wait else name
         client.containers.delete(
             name, force=parsed_args.force, stop=parsed_args.stop, all_projects=parsed_args.all_projects
@@ -176,7 +177,7 @@ class CommitContainer(Each, containers.CommitContainer):
 
     def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> str:
         repository, _, tag = parsed_args.repository.rpartition(":")
-        if not repository or "/" in tag:  # no tag, or the colon is that of a registry's port
+        if not repository or "/" in tag:  # no tag, or the colon belongs to a registry's port
             repository, tag = parsed_args.repository, ""
         answer = client.containers.commit(name, repository, tag or None)
         return f"The image is {answer['uuid']}."

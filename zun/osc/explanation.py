@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of text from what the API answers about a request that fits nowhere.
+"""Text lines about a request that fits on no host.
 
-Everything here is a function of the document of ``GET /v1/containers/{ident}/explain``, or of the refusal of a dry run.
+Each function takes the document of ``GET /v1/containers/{ident}/explain``, or the refusal of a dry run.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from zun.topology import amounts
+
 Document = Mapping[str, Any]
 
-# Under the codes of hosts that are unfit as a whole. What the options of ours are called is known here only.
+# Code of an unfit host -> advice for the user. The advice is here because it names options of the command line.
 HELP: Mapping[str, str] = {
     "refused-before": "try again: what a host refused once it may take now",
     "service": "ask an administrator: 'openstack appcontainer service list' tells which hosts are up",
@@ -18,6 +20,7 @@ HELP: Mapping[str, str] = {
     "label": "other or fewer label: hints (--hint)",
     "reserved": "ask an administrator: hosts are reserved to other projects",
     "aggregate": "other or fewer hints (--hint)",
+    "trait": "fewer --required-trait, --forbidden-trait, --any-trait or --member-of, or image:trait: hints (--hint)",
     "image": "an image for the hosts there are, or other image: hints (--hint)",
     "group": "another --group, one with a soft policy, or none",
     "neighbour": "other same_host or different_host hints (--hint), or none",
@@ -25,11 +28,14 @@ HELP: Mapping[str, str] = {
     "disk": "a smaller --disk, or fewer and smaller volumes",
     "other": "ask an administrator: a filter of this cloud turns hosts away",
 }
-SHORT = "ask for less in more than one respect, or delete what is not needed; 'placement capacity' tells what fits"
+SHORT = (
+    "ask for less in more than one respect, or delete what is not needed; 'openstack appcontainer placement capacity' "
+    "tells what fits"
+)
 
 
 def lines(document: Document) -> list[str]:
-    """The whole explanation, the nearest hosts last and one by one."""
+    """Return the lines of the whole explanation. The hosts that nearly fit come last, one by one."""
     changes = document["changes"]
     ways_out = _changes(changes) if changes else _advice(document)
     return [document["reason"], "", *_counts(document), *ways_out, *_details(document)]
@@ -53,7 +59,7 @@ def _changes(changes: Sequence[Document]) -> Iterator[str]:
 
 
 def options(change: Mapping[str, Any]) -> str:
-    """A change as options of the command line: what to give, and what to leave out."""
+    """Return a change as options of the command line, for example ``--memory 512 without --numa-nodes``."""
     given = [f"{option(name)} {_value(value)}" for name, value in change.items() if value is not None]
     left_out = [option(name) for name, value in change.items() if value is None]
     without = ["without " + ", ".join(left_out)] if left_out else []
@@ -61,14 +67,14 @@ def options(change: Mapping[str, Any]) -> str:
 
 
 def option(name: str) -> str:
-    """What the option for a member of a request is called."""
+    """Return the option of a request's member: ``--cpu-policy`` for ``cpu_policy``."""
     return "--" + name.replace("_", "-")
 
 
 def _value(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ",".join(_value(each) for each in value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return amounts.text(value) if isinstance(value, float) else str(value)
 
 
 def _details(document: Document) -> Iterator[str]:
@@ -79,9 +85,9 @@ def _details(document: Document) -> Iterator[str]:
             yield f"  it has {name.replace('_', ' ')} {_found(value)}"
         wanted = "; ".join(_wanted(each) for each in detail.get("wanted", ()))
         if wanted:
-            yield f"  wanted of {'one node' if len(detail['wanted']) == 1 else 'a node each'}: {wanted}"
+            yield f"  wanted of {'one cell' if len(detail['wanted']) == 1 else 'each of its cells'}: {wanted}"
         for free in detail.get("free", ()):
-            yield f"  node {free['node']} has {_free(free)}"
+            yield f"  cell {free['node']} has {_free(free)}"
         for change in detail.get("changes", ()):
             yield f"  would take {options(change['change'])}"
     if document.get("details_left_out"):
@@ -94,18 +100,18 @@ def _found(value: Any) -> str:
         return ", ".join(f"{name}={_found(each)}" for name, each in value.items())
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
-    return "none" if value is None else str(value)
+    return "none" if value is None else _value(value)
 
 
 def _wanted(wanted: Mapping[str, Any]) -> str:
     pages = f" in pages of {wanted['page_kib']} KiB" if wanted["page_kib"] else ""
-    return f"{wanted['cpus']:g} CPUs, {wanted['memory_mib']} MiB{pages}"
+    return f"{amounts.text(wanted['cpus'])} CPUs, {wanted['memory_mib']} MiB{pages}"
 
 
 def _free(free: Mapping[str, Any]) -> str:
     pages = "".join(f", {number} pages of {size} KiB" for size, number in free["pages"].items())
     cores = f"{free['cpus']} CPUs free ({count(free['whole_cores'], 'whole core')})"
-    return f"{cores}, {free['shared']:g} in the shared pool, {free['memory_mib']} MiB{pages}"
+    return f"{cores}, {amounts.text(free['shared'])} in the shared pool, {free['memory_mib']} MiB{pages}"
 
 
 def count(number: int, noun: str) -> str:

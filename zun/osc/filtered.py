@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole lists. python-zunclient shows without a limit no more than the service puts on one page, and forgets the
-filters as soon as there is a limit.
+"""Complete and filtered lists.
+
+Without ``--limit`` python-zunclient shows only the service's first page; with ``--limit`` it drops the filters.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from zun.osc import versions
 
 
 def pages(client: Any, noun: str) -> AbstractContextManager[None]:
-    """Within the block ``client.<noun>``, a manager of python-zunclient, lists all there is with what it is given."""
+    """Return a context in which ``client.<noun>.list`` reads all pages and applies its filters."""
     stock = getattr(client, noun)
     manager: Any = type(stock)
 
@@ -37,7 +38,7 @@ def pages(client: Any, noun: str) -> AbstractContextManager[None]:
 
 
 class Whole(command.Lister):
-    """Put before a list of python-zunclient whose options stay."""
+    """Mixin for a list of python-zunclient: keeps its options and shows all pages."""
 
     noun: ClassVar[str]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``openstack appcontainer group ...``"""
+"""Commands ``openstack appcontainer group ...``."""
 
 import argparse
 from typing import Any
@@ -50,26 +50,15 @@ class DeleteGroup(resources.DeleteEach):
     noun = "group"
 
 
-class ListGroups(command.Lister):
+class ListGroups(resources.ListAll):
     """List groups of containers"""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--all-projects", action="store_true", help="Of every project (administrators).")
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        query = {"all_projects": "true"} if parsed_args.all_projects else {}
-        return LISTED, [resources.row(each, LISTED) for each in _groups(self.app, "list").all(**query)]
+    noun = "group"
+    listed = LISTED
 
 
-class ShowGroup(command.ShowOne):
+class ShowGroup(resources.ShowNamed):
     """Show a group of containers and its members"""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("group", metavar="<group>", help="Name or uuid of the group.")
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        return COLUMNS, resources.row(_groups(self.app, "show").get(parsed_args.group), COLUMNS)
+    noun = "group"
+    columns = COLUMNS

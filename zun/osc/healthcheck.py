@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``--healthcheck cmd=...,interval=...,retries=...,timeout=...`` with commas in the command."""
+"""Parse ``--healthcheck cmd=...,interval=...,retries=...,timeout=...``, where the command may contain commas."""
 
 import re
 from typing import Any
@@ -12,7 +12,7 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 def parse(text: str) -> dict[str, Any]:
-    """The request's member ``healthcheck``: times in whole seconds. Raises CommandError."""
+    """Return the request's member ``healthcheck``, with times in whole seconds. Raises CommandError."""
     found: dict[str, Any] = {}
     for member in _MEMBER.split(text):
         name, separator, value = (part.strip() for part in member.partition("="))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host's CPUs as the API describes them: rows of a table, and a picture core by core.
+"""Show the CPUs of a host as rows of a table, and as a picture core by core.
 
-Everything here is a function of the document that ``GET /v1/hosts/{host}/topology`` answers.
+Each function takes the document that ``GET /v1/hosts/{host}/topology`` returns.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from zun.topology.cpuset import union
 
 
 class Mark(enum.StrEnum):
-    """What one CPU is used for; a dedicated CPU shows its container's letter instead."""
+    """The mark of one CPU in the picture. A dedicated CPU shows the letter of its container instead."""
 
     FREE = "."
     SHARED = "~"
@@ -37,7 +37,7 @@ MEANINGS = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
-    """What one container holds on the host; ``letter`` is empty for a shared one."""
+    """The claim of one container on the host. ``letter`` is empty for a shared container."""
 
     letter: str
     container: str
@@ -49,13 +49,13 @@ class Claim:
 
     @property
     def title(self) -> str:
-        """The container's name, or its uuid when it has none."""
+        """Return the container's name, or its uuid if the name is empty."""
         return self.name or self.container
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cell:
-    """One memory node; CPUs in kernel list form are parsed, sizes are MiB, ``pages`` counts by KiB."""
+    """One cell. Sizes are in MiB. ``pages`` counts pages by their size in KiB, for example ``{"2048": 512}``."""
 
     id: int
     cpus: CpuSet
@@ -69,13 +69,22 @@ class Cell:
 
     @property
     def free_mib(self) -> int:
-        """MiB that a further container could get; never negative."""
+        """Return the MiB for further containers, at least 0."""
         return max(0, self.memory_mib - self.used_mib - self.reserved_mib)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Device:
+    """One device that the host offers; ``cell`` is None if it is unknown where the device is."""
+
+    address: str
+    cell: int | None
+    words: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class HostMap:
-    """The whole host: its cells, the CPUs that are nobody's to give, and the claims by letter."""
+    """The whole host: its cells, its offline and reserved CPUs, and its claims."""
 
     name: str
     generation: int | None
@@ -85,10 +94,13 @@ class HostMap:
     pool: CpuSet
     dedicated: tuple[Claim, ...]
     shared: tuple[Claim, ...]
+    devices: tuple[Device, ...] = ()
+    foreign: Mapping[int | None, str] = dataclasses.field(default_factory=dict)
+    """The amounts of other services in words, by cell id, and None for the disk."""
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> "HostMap":
-        """Read the API's document; letters are given in the order of the containers' lowest CPU."""
+        """Read the API's document. Containers get letters in the order of their lowest CPU."""
         claims = document.get("claims", ())
         dedicated = sorted(
             (claim for claim in claims if claim["cpu_policy"] == CPUPolicy.DEDICATED),
@@ -104,19 +116,21 @@ class HostMap:
             pool=CpuSet(document.get("shared", "")),
             dedicated=tuple(_claim(letter, claim) for letter, claim in zip(_letters(), dedicated, strict=False)),
             shared=tuple(_claim("", claim) for claim in shared),
+            devices=tuple(_device(entry) for entry in document.get("devices", ())),
+            foreign={entry["cell"]: _foreign(entry) for entry in document.get("foreign", ())},
         )
 
     @property
     def taken(self) -> CpuSet:
-        """CPUs of dedicated containers, with the siblings kept idle for them."""
+        """Return the CPUs of dedicated containers, with the siblings that are kept idle for them."""
         return union(claim.cpus | claim.withheld for claim in self.dedicated)
 
     def free_cpus(self, cell: Cell) -> CpuSet:
-        """CPUs of ``cell`` that no dedicated container holds and that work for containers at all."""
+        """Return the CPUs of ``cell`` that are online, not reserved and held by no dedicated container."""
         return cell.cpus - self.offline - self.reserved - self.taken
 
     def marks(self) -> dict[int, str]:
-        """What to draw for each CPU of a cell. What keeps a CPU from work wins over who uses it."""
+        """Return the mark of each CPU. Offline and reserved win over the user of the CPU."""
         drawn = union(cpus for cell in self.cells for cpus in (cell.cpus, *cell.cores))
         layers: list[tuple[CpuSet, str]] = [
             (drawn, Mark.FREE),
@@ -143,6 +157,20 @@ def _cell(entry: Mapping[str, Any]) -> Cell:
     )
 
 
+def _device(entry: Mapping[str, Any]) -> Device:
+    told = (
+        entry["vendor_id"] and f"{entry['vendor_id']}:{entry['product_id']}",
+        entry["class_id"] and f"class {entry['class_id']}",
+        entry["resource_class"],
+        entry["type"].removeprefix("type-"),
+        entry["switch"] and f"switch {entry['switch']}",
+        entry["physical_network"],
+        *entry["interfaces"],
+        *entry["nodes"],
+    )
+    return Device(entry["address"], entry["cell"], ", ".join(filter(None, told)))
+
+
 def _claim(letter: str, entry: Mapping[str, Any]) -> Claim:
     return Claim(
         letter=letter,
@@ -156,7 +184,7 @@ def _claim(letter: str, entry: Mapping[str, Any]) -> Claim:
 
 
 def _letters() -> Iterator[str]:
-    """A to Z, then AA to ZZ, and so on."""
+    """Yield A to Z, then AA to ZZ, and so on."""
     for length in itertools.count(1):
         for letters in itertools.product(string.ascii_uppercase, repeat=length):
             yield "".join(letters)
@@ -175,11 +203,12 @@ COLUMNS = (
     "Huge Pages",
     "Free CPUs",
     "Distances",
+    "Held By",
 )
 
 
 def table(host: HostMap) -> list[tuple[Any, ...]]:
-    """One row a cell, in the order of COLUMNS."""
+    """Return one row for each cell, in the order of COLUMNS."""
     return [
         (
             cell.id,
@@ -192,13 +221,27 @@ def table(host: HostMap) -> list[tuple[Any, ...]]:
             _pages(cell.pages),
             str(host.free_cpus(cell)),
             " ".join(f"{node}:{distance}" for node, distance in _by_number(cell.distances)),
+            "; ".join(_holders(host, cell)),
         )
         for cell in host.cells
     ]
 
 
+def _holders(host: HostMap, cell: Cell) -> Iterator[str]:
+    """Yield the containers that hold CPUs or memory of ``cell``: dedicated ones with their CPUs, then shared ones."""
+    for claim in host.dedicated:
+        cpus = (claim.cpus | claim.withheld) & cell.cpus
+        if cpus:
+            yield f"{claim.title} {cpus}"
+        elif cell.id in CpuSet(claim.mems):
+            yield f"{claim.title} (memory)"
+    for claim in host.shared:
+        if claim.cpus & cell.cpus or cell.id in CpuSet(claim.mems):
+            yield f"{claim.title} (shared)"
+
+
 def _pages(pages: Mapping[str, int]) -> str:
-    """Each size that has any, as ``512 x 2048 KiB``."""
+    """Return the pages of each size, for example ``512 x 2048 KiB``."""
     return ", ".join(f"{count} x {size} KiB" for size, count in _by_number(pages) if count)
 
 
@@ -208,7 +251,7 @@ def _by_number(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 
 # The picture.
 
-# Bright colours that are told apart on a dark and on a light background; containers take them in turn.
+# Colours that are readable on dark and light backgrounds. Containers take them in turn.
 _PALETTE = (32, 33, 34, 35, 36, 91, 92, 94, 95, 96)
 _MARK_CODES: Mapping[str, str] = {
     Mark.FREE: "2",
@@ -234,9 +277,9 @@ ASCII = Border("-", "|", ("+", "+", "+"), ("+", "+", "+"))
 
 
 def picture(host: HostMap, *, width: int = 80, border: Border = BOX, colour: bool = False) -> list[str]:
-    """The lines of a picture: one box a core, its hardware threads one below the other.
+    """Return the lines of a picture with one box for each core, whose hardware threads are one below the other.
 
-    Boxes of one L3 group stand in a row of at most ``width`` columns and wrap after that.
+    The boxes of one L3 group stand side by side and wrap at ``width`` columns.
     """
     marks = host.marks()
     codes = dict(_MARK_CODES)
@@ -247,13 +290,38 @@ def picture(host: HostMap, *, width: int = 80, border: Border = BOX, colour: boo
     lines = [f"{host.name}: {count(len(host.cells), 'cell')}{generation}"]
     for cell in host.cells:
         lines += ["", *_cell_lines(cell, marks, width, border, paint)]
+        lines += [*_foreign_lines(host, cell.id), *_device_lines(host, cell.id)]
+    lines += _foreign_lines(host, None)
+    if unknown := list(_device_lines(host, None)):
+        lines += ["", "devices whose cell is unknown", *unknown]
     lines += ["", *_legend(host, marks, paint)]
     return lines
 
 
+def _foreign(entry: Mapping[str, Any]) -> str:
+    withheld = f" ({entry['withheld']} withheld)" if entry["withheld"] else ""
+    amounts = [
+        (entry["cpus"], f"CPUs{withheld}"),
+        (entry["shared"], "shared CPUs"),
+        (entry["memory_mib"], "MiB"),
+        *((count, f"pages of {size} KiB") for size, count in _by_number(entry["pages"])),
+        (entry["disk_gib"], "GiB of disk"),
+    ]
+    return ", ".join(f"{amount} {unit}" for amount, unit in amounts if amount)
+
+
+def _foreign_lines(host: HostMap, cell: int | None) -> list[str]:
+    words = host.foreign.get(cell)
+    return [f"  other services have {words}"] if words else []
+
+
+def _device_lines(host: HostMap, cell: int | None) -> Iterator[str]:
+    return (f"  device {device.address}  {device.words}" for device in host.devices if device.cell == cell)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Paint:
-    """Colours by mark; none without a terminal."""
+    """The colour codes by mark, empty without a terminal."""
 
     codes: Mapping[str, str]
 
@@ -284,7 +352,7 @@ def _cell_lines(cell: Cell, marks: Mapping[int, str], width: int, border: Border
 
 
 def _boxes(cores: list[CpuSet], marks: Mapping[int, str], width: int, border: Border, paint: _Paint) -> Iterator[str]:
-    """Draw cores side by side; every box is as wide as the widest id and mark of the whole host."""
+    """Draw cores side by side. Every box fits the widest id and the widest mark of the host."""
     id_width = max(len(str(cpu)) for cpu in marks)
     mark_width = max(len(mark) for mark in marks.values())
     inner = id_width + mark_width + 3
@@ -309,7 +377,7 @@ def _edge(corners: tuple[str, str, str], line: str, boxes: int) -> str:
 
 
 def _legend(host: HostMap, marks: Mapping[int, str], paint: _Paint) -> Iterator[str]:
-    """Name every mark that was drawn, the containers first."""
+    """Yield a line for every mark in the picture, the containers first."""
     width = max((len(claim.letter) for claim in host.dedicated), default=1)
     for claim in host.dedicated:
         kept = f" (kept idle: {claim.withheld})" if claim.withheld else ""

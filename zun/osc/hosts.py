@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``openstack appcontainer host list``, ``host topology show`` and ``host audit``."""
+"""Commands ``openstack appcontainer host list``, ``host topology show``, ``host trait ...`` and ``host audit``."""
 
 import argparse
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from osc_lib.command import command
 from zunclient.osc.v1 import hosts
 
 from zun.osc import filtered, host_map, versions
+from zun.osc.explanation import count
 
-SELF_PINNED = "self-pinned"  # a code of a finding that asks nothing of anybody
+SELF_PINNED = "self-pinned"  # the code of a finding that needs no repair
 
 
 class ShowHostTopology(command.Lister):
-    """Show the memory nodes and CPUs of a host, and who holds them"""
+    """Show the cells of a host, their CPUs and memory, and who holds them"""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -46,9 +48,57 @@ class ShowHostTopology(command.Lister):
 
     def _host(self, name: str) -> host_map.HostMap:
         manager: Any = self.app.client_manager  # its attribute "container" is python-zunclient's plugin
-        http = versions.http_at(manager.container, "appcontainer host topology show")
+        newer = versions.offers(manager.container, versions.DEVICES_VERSION)
+        version = versions.DEVICES_VERSION if newer else versions.PLACEMENT_VERSION
+        http = versions.http_at(manager.container, "appcontainer host topology show", version)
         _, document = http.json_request("GET", f"/v1/hosts/{versions.segment(name)}/topology")
         return host_map.HostMap.from_dict(document)
+
+
+class ListHostTraits(command.Lister):
+    """List the traits of a host, and who said that it has them"""
+
+    feature = "appcontainer host trait list"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("host", metavar="<host>", help="Name or uuid of the host.")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        return self._rows("GET", parsed_args.host)
+
+    def _rows(self, method: str, host: str, **more: Any) -> tuple[Any, Any]:
+        manager: Any = self.app.client_manager
+        http = versions.http_at(manager.container, self.feature, versions.TRAITS_VERSION)
+        _, answer = http.json_request(method, f"/v1/hosts/{versions.segment(host)}/traits", **more)
+        added = frozenset(answer["added"])
+        return ("Trait", "Source"), [
+            (name, "administrator" if name in added else "host") for name in answer["traits"]
+        ]
+
+
+class SetHostTraits(ListHostTraits):
+    """Set the traits that administrators add to those of a host
+
+    The traits that the host found itself, or has from its options, stay. Without traits nothing is added any more.
+    """
+
+    feature = "appcontainer host trait set"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "traits",
+            metavar="<trait>",
+            nargs="*",
+            help="Trait of os-traits, or one of your own such as CUSTOM_HALL_2. Those that were added before and are "
+            "not named are removed.",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        return self._rows("PUT", parsed_args.host, body={"traits": parsed_args.traits})
 
 
 class AuditHost(command.Lister):
@@ -59,6 +109,7 @@ class AuditHost(command.Lister):
     """
 
     _unrepaired = False
+    _no_rows = ""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -80,6 +131,13 @@ class AuditHost(command.Lister):
     def run(self, parsed_args: argparse.Namespace) -> int:
         return super().run(parsed_args) or int(self._unrepaired)
 
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
+        """Print a sentence in the place of an empty table. Other formats, for programs, stay empty lists."""
+        if parsed_args.formatter != "table" or data:
+            return super().produce_output(parsed_args, column_names, data)
+        self.app.stdout.write(self._no_rows + "\n")
+        return 0
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         manager: Any = self.app.client_manager
         http = versions.http_at(manager.container, "appcontainer host audit")
@@ -87,6 +145,7 @@ class AuditHost(command.Lister):
         _, answer = http.json_request("POST", path, body={"repair": parsed_args.repair})
         findings = answer["findings"]
         self._unrepaired = any(not each["repaired"] and each["code"] != SELF_PINNED for each in findings)
+        self._no_rows = _no_isolation(answer) if parsed_args.isolation else _all_well(answer)
         names: tuple[str, ...]
         columns: tuple[str, ...]
         if parsed_args.isolation:
@@ -98,8 +157,21 @@ class AuditHost(command.Lister):
         return columns, [tuple(each.get(name, "") for name in names) for each in findings]
 
 
+def _all_well(answer: Mapping[str, Any]) -> str:
+    """Return a sentence that the audit found nothing, with the number of containers that were audited."""
+    counts = dict(answer["containers"])
+    skipped = counts.pop("skipped", 0)
+    left_out = f" {count(skipped, 'container')} could not be looked at now: the next audit does." if skipped else ""
+    looked_at = count(sum(counts.values()), "container")
+    return f"Host {answer['host']}: all is well. {looked_at} looked at, nothing found.{left_out}"
+
+
+def _no_isolation(answer: Mapping[str, Any]) -> str:
+    return f"Host {answer['host']}: no container with dedicated CPUs is there."
+
+
 def _can_encode(stream: Any, text: str) -> bool:
-    """Tell whether ``stream`` can show ``text``; a stream of str without an encoding can."""
+    """Return whether ``stream`` can encode ``text``. A stream without an encoding counts as one of Python's default."""
     try:
         text.encode(getattr(stream, "encoding", None) or sys.getdefaultencoding())
     except UnicodeEncodeError:

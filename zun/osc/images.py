@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python-zunclient's image commands: whole lists, names with a slash, waiting for a pull, and what became of it."""
+"""python-zunclient's image commands, with complete lists, names with a slash, and the progress of a pull."""
 
 import argparse
 from collections.abc import Callable
@@ -16,7 +16,7 @@ class SearchImage(images.SearchImage):
     """Search specified image"""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        parsed_args.image_name = versions.segment(parsed_args.image_name)  # it goes into a path as it is
+        parsed_args.image_name = versions.segment(parsed_args.image_name)  # python-zunclient does not quote it
         return super().take_action(parsed_args)
 
 
@@ -57,7 +57,7 @@ class ShowImage(images.ShowImage):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         manager: Any = self.app.client_manager
-        parsed_args.uuid = versions.segment(parsed_args.uuid)  # it goes into a path as it is
+        parsed_args.uuid = versions.segment(parsed_args.uuid)  # python-zunclient does not quote it
         if not parsed_args.status:
             return super().take_action(parsed_args)
         return _shown(_telling_status(manager.container, "--status").get(parsed_args.uuid))

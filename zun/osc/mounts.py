@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``--mount`` with what python-zunclient does not let through: a tmpfs, and sizes with a unit."""
+"""Parse ``--mount`` with a tmpfs and with sizes that have a unit, both of which python-zunclient refuses."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,12 +10,12 @@ _TMPFS = "type=tmpfs"
 
 
 def parse(texts: Sequence[str]) -> list[dict[str, Any]]:
-    """The request's member ``mounts``. Raises python-zunclient's CommandError."""
+    """Return the request's member ``mounts``. Raises python-zunclient's CommandError."""
     return [_parsed(text) for text in texts]
 
 
 def newer(texts: Sequence[str]) -> list[dict[str, Any]] | None:
-    """What ``parse`` gives if that needs microversion 1.42; None where python-zunclient's own will do."""
+    """Return the mounts if they need microversion 1.42, or None if python-zunclient's own parser is enough."""
     found = parse(texts)
     is_newer = any(each.get("type") == "tmpfs" or not each.get("size", "0").isdecimal() for each in found)
     return found if is_newer else None

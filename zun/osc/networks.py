@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``openstack appcontainer network ...``: networks, beside python-zunclient's commands that change who is in them."""
+"""Commands ``openstack appcontainer network ...`` that manage networks. zun.osc.each has attach and detach."""
 
 import argparse
 from typing import Any
@@ -82,13 +82,13 @@ class ListNetworks(command.Lister):
         if parsed_args.container is None:
             query = {"all_projects": "true"} if parsed_args.all_projects else {}
             return LISTED, [_row(dict(each), LISTED) for each in _networks(self.app, "list").all(**query)]
-        # The columns of python-zunclient's command, which fails to print them.
+        # The columns of python-zunclient's command, which fails when it prints them.
         app: Any = self.app
         found = app.client_manager.container.containers.network_list(parsed_args.container)
         return ("net_id", "port_id", "fixed_ips"), [(each.net_id, each.port_id, _addresses(each)) for each in found]
 
 
 def _addresses(port: Any) -> str:
-    """One item a port has all of its addresses; below 1.18 there is one item an address."""
+    """Return the addresses of a port, for example ``10.0.0.2, fd00::2``. Below microversion 1.18 a port has one."""
     listed = getattr(port, "fixed_ips", None) or [{"ip_address": getattr(port, "ip_address", "")}]
     return ", ".join(each["ip_address"] for each in listed)

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``openstack appcontainer explain``, ``placement dry run`` and ``placement capacity``."""
+"""Commands ``openstack appcontainer explain``, ``placement dry run`` and ``placement capacity``."""
 
 import argparse
 import sys
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from osc_lib.command import command
 
 from zun.osc import explanation, mounts, placement, versions
+from zun.topology import amounts
 
 
 class ExplainContainer(command.ShowOne):
@@ -20,7 +22,7 @@ class ExplainContainer(command.ShowOne):
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Lines of text, unless another format or some columns are asked for."""
+        """Print lines of text, unless the user asks for another format or for columns."""
         if parsed_args.formatter != "table" or parsed_args.columns:
             return super().run(parsed_args)
         self.app.stdout.write("\n".join(explanation.lines(self._document(parsed_args.container))) + "\n")
@@ -55,9 +57,8 @@ class PlacementDryRun(command.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         body = _shape(parsed_args, "count")
-        _, answer = _http(self, "appcontainer placement dry run").json_request(
-            "POST", "/v1/placement/dry_run", body=body
-        )
+        http = _http(self, "appcontainer placement dry run", body)
+        _, answer = http.json_request("POST", "/v1/placement/dry_run", body=body)
         if answer["refusal"] is not None:
             self._refused = True
             sys.stderr.write("\n".join(explanation.lines(answer["refusal"])) + "\n")
@@ -79,20 +80,21 @@ class PlacementCapacity(command.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         body = _shape(parsed_args, "limit")
-        http = _http(self, "appcontainer placement capacity")
+        http = _http(self, "appcontainer placement capacity", body)
         _, answer = http.json_request("POST", "/v1/placement/capacity", body=body)
         rows = [(each["host"], str(each["count"]), each["code"], each["reason"]) for each in answer.get("hosts", ())]
         total = f"{answer['total']}{'' if answer['complete'] else '+'}"
         return ("Host", "Count", "Code", "Reason"), [*rows, ("(all)", total, "", "")]
 
 
-def _http(asking: command.Command, feature: str) -> Any:
+def _http(asking: command.Command, feature: str, body: Mapping[str, Any] = MappingProxyType({})) -> Any:
     manager: Any = asking.app.client_manager  # its attribute "container" is python-zunclient's plugin
-    return versions.http_at(manager.container, feature, versions.QUESTIONS_VERSION)
+    version = placement.version_for(body, versions.QUESTIONS_VERSION)
+    return versions.http_at(manager.container, feature, version)
 
 
 def _add_shape(parser: argparse.ArgumentParser) -> None:
-    """The options of create that decide where a container goes."""
+    """Add the options of create that decide on which hosts a container fits."""
     parser.add_argument("--cpu", metavar="<cpu>", help="The number of virtual cpus.")
     parser.add_argument("--memory", metavar="<memory>", help="The container memory size in MiB.")
     parser.add_argument("--disk", metavar="<disk>", type=int, help="The disk size in GiB.")
@@ -114,7 +116,7 @@ def _add_shape(parser: argparse.ArgumentParser) -> None:
 
 
 def _shape(parsed_args: argparse.Namespace, *more: str) -> dict[str, Any]:
-    """The body of the request: what was given and nothing else."""
+    """Return the body of the request, with the given options alone."""
     names = ("cpu", "memory", "disk", "image", "runtime", "availability_zone", "host", *more)
     given = {name: getattr(parsed_args, name) for name in names}
     body = {name: value for name, value in given.items() if value is not None}
@@ -134,7 +136,7 @@ def _placements(placements: list[Mapping[str, Any]]) -> Iterator[tuple[Any, ...]
 
 
 def _cell(cell: Mapping[str, Any]) -> str:
-    node = f"node {cell['node']}: " if "node" in cell else ""
+    which = f"cell {cell['node']}: " if "node" in cell else ""
     kept = f" ({cell['withheld']} kept idle)" if cell["withheld"] else ""
     pages = "".join(f" in {count} pages of {size} KiB" for size, count in cell["pages"].items())
-    return f"{node}{cell['cpus']:g} CPUs{kept}, {cell['memory_mib']} MiB{pages}"
+    return f"{which}{amounts.text(cell['cpus'])} CPUs{kept}, {cell['memory_mib']} MiB{pages}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests about collections that python-zunclient does not know, at microversion 1.42."""
+"""Requests about collections that python-zunclient does not know, at the microversion that introduced them."""
 
 import argparse
 import urllib.parse
@@ -10,16 +10,19 @@ from osc_lib.command import command
 
 from zun.osc import each, versions
 
+_SINCE = {"volumes": versions.VOLUMES_VERSION}  # other nouns: GROUPS_VERSION
+
 
 class Collection:
-    """``/v1/<noun>`` as a command reaches it. ``feature`` is what the user wrote, for the message to older servers."""
+    """The collection ``/v1/<noun>``. ``feature`` is the command that the user wrote, for errors of older servers."""
 
     def __init__(self, app: Any, noun: str, feature: str) -> None:
-        self._http = versions.http_at(app.client_manager.container, feature, versions.GROUPS_VERSION)
+        since = _SINCE.get(noun, versions.GROUPS_VERSION)
+        self._http = versions.http_at(app.client_manager.container, feature, since)
         self._noun = noun
 
     def all(self, **query: str) -> Iterator[Mapping[str, Any]]:
-        """Every item, page by page."""
+        """Yield every item, page by page."""
         path = f"/v1/{self._noun}" + (f"?{urllib.parse.urlencode(query)}" if query else "")
         while path:
             _, page = self._http.json_request("GET", path)
@@ -49,7 +52,7 @@ class Collection:
 
 
 class DeleteEach(command.Command):
-    """What each ``delete`` of ours does: one that fails is told of, and the next ones have their turn."""
+    """Base of each ``delete``: prints a failure and goes on with the next name."""
 
     noun: ClassVar[str]
 
@@ -63,8 +66,41 @@ class DeleteEach(command.Command):
         return each.one_by_one(parsed_args.idents, f"delete {self.noun} {{}}", collection.delete)
 
 
+class ListAll(command.Lister):
+    """Base of each ``list`` with ``--all-projects``: shows the members ``listed`` of every item, page by page."""
+
+    noun: ClassVar[str]
+    listed: ClassVar[Sequence[str]]
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--all-projects", action="store_true", help="Of every project (administrators).")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        query = {"all_projects": "true"} if parsed_args.all_projects else {}
+        collection = Collection(self.app, f"{self.noun}s", f"appcontainer {self.noun} list")
+        return self.listed, [row(item, self.listed) for item in collection.all(**query)]
+
+
+class ShowNamed(command.ShowOne):
+    """Base of each ``show``: shows the members ``columns`` of the item with this name or uuid."""
+
+    noun: ClassVar[str]
+    columns: ClassVar[Sequence[str]]
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(self.noun, metavar=f"<{self.noun}>", help=f"Name or uuid of the {self.noun}.")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        collection = Collection(self.app, f"{self.noun}s", f"appcontainer {self.noun} show")
+        return self.columns, row(collection.get(getattr(parsed_args, self.noun)), self.columns)
+
+
 def row(item: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
-    """The members ``names`` of an item as a table shows them."""
+    """Return the members ``names`` of an item in the form of a table row."""
     return tuple(_told(item.get(name)) for name in names)
 
 

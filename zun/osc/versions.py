@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests at a microversion that python-zunclient does not know.
 
-Its own maximum is 1.40: no option of it goes further, it overwrites the version header of each request, and
-it refuses members of a container that it has never heard of.
+python-zunclient's maximum is 1.40. It overwrites the version header of each request, and refuses members of a
+container that it does not know.
 """
 
 import contextlib
@@ -24,21 +24,24 @@ GROUPS_VERSION = api_versions.APIVersion("1.42")
 MOUNTS_VERSION = api_versions.APIVersion("1.42")
 NETWORKS_VERSION = api_versions.APIVersion("1.42")
 QUESTIONS_VERSION = api_versions.APIVersion("1.42")
+VOLUMES_VERSION = api_versions.APIVersion("1.43")
 PULL_STATUS_VERSION = api_versions.APIVersion("1.42")
+CLIENTS_VERSION = api_versions.APIVersion("1.42")
+TRAITS_VERSION = DEVICES_VERSION = api_versions.APIVersion("1.44")
+DEVICE_REQUESTS_VERSION = api_versions.APIVersion("1.45")
 
 
 def http_at(client: zun_client.Client, feature: str, version: api_versions.APIVersion = PLACEMENT_VERSION) -> Any:
-    """The HTTP client of ``client``, made to speak microversion ``version``: a copy, others keep the negotiated one.
+    """Return a copy of the client's HTTP client that speaks microversion ``version``. The original stays unchanged.
 
-    Raises CommandError, with ``feature`` as the user wrote it, where the server's maximum is lower. That is asked
-    first, because a server that does not know the version may answer with no more than "internal error".
+    Raises CommandError if the server's maximum is lower. ``feature`` is the option or command for the error. The
+    maximum is read first, because a server that does not know the version may just answer "internal error".
     """
-    current = client.versions.get_current()
-    newest = getattr(current, "max_version", None) or "1.1"
-    if api_versions.APIVersion(newest) < version:
+    newest = _newest(client)
+    if newest < version:
         raise exceptions.CommandError(
             f"{feature} needs a container service with API microversion "
-            f"{version.get_string()} or later, and this one ends at {newest}. "
+            f"{version.get_string()} or later, and this one ends at {newest.get_string()}. "
             "Upgrade the service, or leave the option out."
         )
     http = copy.copy(client.http_client)
@@ -46,32 +49,41 @@ def http_at(client: zun_client.Client, feature: str, version: api_versions.APIVe
     return http
 
 
+def offers(client: zun_client.Client, version: api_versions.APIVersion) -> bool:
+    """Return whether the server speaks ``version``."""
+    return bool(version <= _newest(client))
+
+
+def _newest(client: zun_client.Client) -> api_versions.APIVersion:
+    return api_versions.APIVersion(getattr(client.versions.get_current(), "max_version", None) or "1.1")
+
+
 def segment(ident: str) -> str:
-    """A name or uuid as one part of a path. Raises CommandError for an empty one: it would be another path without."""
+    """Return a name or uuid as one segment of a path: ``a%2Fb`` for ``a/b``. Raises CommandError for empty text."""
     if not ident:
         raise exceptions.CommandError("An empty text names nothing. Give the name or the uuid.")
     return urllib.parse.quote(ident, safe="")
 
 
 def containers_at_most(client: zun_client.Client, version: str) -> containers.ContainerManager:
-    """The containers of ``client`` at microversion ``version``, or below it where that is what was asked for."""
+    """Return the containers' manager of ``client`` at microversion ``version``, or at the client's if it is lower."""
     http = copy.copy(client.http_client)
     http.api_version = min(http.api_version, api_versions.APIVersion(version))
     return containers.ContainerManager(http)
 
 
 class ContainerManager(containers.ContainerManager):
-    """Containers at the microversion of ``api``; the given fields go with every container it creates."""
+    """A containers' manager at the microversion of ``api`` that adds ``fields`` to every container that it creates."""
 
     def __init__(self, api: Any, fields: Mapping[str, Any]) -> None:
         super().__init__(api)
         self._fields = dict(fields)
 
     def _create(self, url: str, body: Mapping[str, Any]) -> Any:
-        # The only place after the library's filter on member names and before the request.
+        # python-zunclient calls _create after its filter on member names and before the request.
         whole = {**body, **self._fields}
         if self.api_version < AUTO_REMOVE_VERSION and whole.get("auto_remove") is False:
-            del whole["auto_remove"]  # always sent, and refused there
+            del whole["auto_remove"]  # python-zunclient always sends it; older versions refuse it
         return super()._create(url, whole)
 
     def update(self, id: str, **patch: Any) -> Any:
@@ -80,7 +92,7 @@ class ContainerManager(containers.ContainerManager):
 
 @contextlib.contextmanager
 def managed(client: zun_client.Client, noun: str, manager: Any) -> Iterator[None]:
-    """Within the block, ``manager`` is ``client.<noun>``."""
+    """Replace ``client.<noun>`` by ``manager`` within the block."""
     stock = getattr(client, noun)
     setattr(client, noun, manager)
     try:
@@ -90,7 +102,7 @@ def managed(client: zun_client.Client, noun: str, manager: Any) -> Iterator[None
 
 
 def creating(client: zun_client.Client, fields: Mapping[str, Any]) -> AbstractContextManager[None]:
-    """Within the block, ``client.containers`` creates with ``fields``."""
+    """Return a context in which ``client.containers`` creates containers with ``fields``."""
     return managed(client, "containers", ContainerManager(client.http_client, fields))
 
 
@@ -100,5 +112,5 @@ def placed(
     feature: str,
     version: api_versions.APIVersion = PLACEMENT_VERSION,
 ) -> AbstractContextManager[None]:
-    """Within the block, ``client.containers`` speaks microversion ``version`` and creates with ``fields``."""
+    """Return a context in which ``client.containers`` speaks ``version`` and creates containers with ``fields``."""
     return managed(client, "containers", ContainerManager(http_at(client, feature, version), fields))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``--wait``: until what was asked for has happened or failed, with a bar on a terminal."""
+"""Implement ``--wait``: wait until a request has succeeded or failed, with a progress bar on a terminal."""
 
 import itertools
 import re
@@ -17,14 +17,14 @@ GONE = "gone"
 
 BUSY = frozenset({"Creating", "Restarting", "Rebuilding", "Deleting"})
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0  # seconds between two looks
-QUIET = 60.0  # seconds without anything under way after which what was asked for is given up
+QUIET = 60.0  # seconds without progress after which the wait ends
 WIDTH = 30  # characters of the bar
 _PERCENT = re.compile(r"\b(\d{1,3}) ?%")
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one look found. ``failed`` says why it cannot end well any more; ``text`` is for people."""
+    """The result of one look. ``failed`` is the reason why the request cannot succeed; ``text`` is for people."""
 
     done: bool
     busy: bool = True
@@ -38,14 +38,14 @@ class Seen:
 
 
 def until(client: Any, container: str, *wanted: str, **query: Any) -> Callable[[], Seen]:
-    """Looks whether ``container`` (name or uuid) is in one of the statuses ``wanted``; Error is a failure."""
+    """Return a look at ``container`` (name or uuid): done in one of the statuses ``wanted``, failed in Error."""
 
     def look() -> Seen:
         try:
             shown = client.containers.get(container, **query)
         except zun_exceptions.NotFound:
             shown = None
-        if shown is None or shown.status == "Deleted":  # one that removed itself has that status before it has none
+        if shown is None or shown.status == "Deleted":  # auto_remove: the row is Deleted before it is gone
             return Seen(GONE in wanted, failed=None if GONE in wanted else f"container {container} is gone")
         status = shown.status or "Creating"
         text = getattr(shown, "status_detail", None) or ""
@@ -68,9 +68,9 @@ def wait(
     pause: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Return when ``look`` finds it done.
+    """Return when ``look`` reports the request as done.
 
-    :raises CommandError: it failed, or nothing has been under way for QUIET seconds.
+    :raises CommandError: the request failed, or nothing was busy for QUIET seconds.
     """
     with Bar(title, sys.stderr if out is None else out) as bar:
         lengths = itertools.chain(
@@ -93,7 +93,7 @@ def wait(
 
 
 class Bar:
-    """One line that is drawn over and over on a terminal, and cleared in the end. Nothing at all elsewhere."""
+    """A line that is redrawn on a terminal and cleared at the end. Without a terminal nothing is drawn."""
 
     def __init__(self, title: str, out: TextIO) -> None:
         self._title, self._out = title, out

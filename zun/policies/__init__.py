@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what by default. One file a noun, named like the noun's controller, schema and view."""
+"""The default policy: one module for each noun, named like the noun's controller, schema and view."""
 
 from oslo_policy import policy
 
@@ -19,6 +19,7 @@ from zun.policies import (
     registries,
     roles,
     services,
+    volumes,
 )
 
 NOUNS = (
@@ -37,9 +38,10 @@ NOUNS = (
     quotas,
     quota_classes,
     registries,
+    volumes,
 )
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Every rule, for the enforcer and for oslo.policy's generators."""
+    """Return every rule, for the enforcer and for oslo.policy's generators."""
     return [rule for noun in NOUNS for rule in noun.RULES]

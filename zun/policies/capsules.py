@@ -6,11 +6,11 @@ _ITEM = "/v1/capsules/{capsule}"
 
 RULES = (
     rule("capsule:create", MEMBER, "Create a capsule.", f"POST {_LIST}"),
-    rule("capsule:get_all", READER, "List the capsules of the own project.", f"GET {_LIST}"),
+    rule("capsule:get_all", READER, "List the capsules of the user's project.", f"GET {_LIST}"),
     rule(
         "capsule:get_all_all_projects",
         ADMIN,
-        "List the capsules of every project. Who may not is answered with those of the own one.",
+        "List the capsules of every project. Without this permission the answer has only the user's project.",
         f"GET {_LIST}",
     ),
     rule("capsule:get", READER, "Show a capsule and its containers.", f"GET {_ITEM}"),

@@ -11,13 +11,24 @@ RULES = (
     rule(
         "container:create:privileged",
         NOBODY,
-        "Name 'privileged' when creating a container, whatever its value. A privileged container is root on its host.",
+        "Give the field 'privileged' when creating a container, true or false. A privileged container is root on its "
+        "host.",
         _CREATE,
     ),
     rule("container:create:runtime", ADMIN, "Choose the runtime of a new container.", _CREATE),
     rule("container:create:requested_destination", ADMIN, "Choose the host of a new container.", _CREATE),
-    rule("container:create:image_pull_policy", ADMIN, "Choose when the image is pulled.", _CREATE),
-    rule("container:get_all", READER, "List the containers of the own project.", _LIST),
+    rule("container:create:image_pull_policy", ADMIN, "Choose when the image of a new container is pulled.", _CREATE),
+    rule(
+        "container:create:cpu_isolation",
+        ADMIN,
+        "Request cpu_isolation 'l3' (whole L3 caches) or 'node' (whole cells) for a new container or capsule. The "
+        "withheld CPUs are idle, so by default only administrators may request them; everybody who may create can "
+        "request 'core' and 'isolated'. 'rule:project_member' lets members request them too: their 'cpu' quota is also "
+        "charged for the withheld CPUs.",
+        _CREATE,
+        "POST /v1/capsules",
+    ),
+    rule("container:get_all", READER, "List the containers of the user's project.", _LIST),
     rule("container:get_all_all_projects", ADMIN, "List the containers of every project.", _LIST),
     rule("container:get_one", READER, "Show a container.", f"GET {_ITEM}"),
     rule("container:get_one_all_projects", ADMIN, "Show a container of any project.", f"GET {_ITEM}"),
@@ -35,7 +46,7 @@ RULES = (
     rule("container:pause", MEMBER, "Pause a container.", f"POST {_ITEM}/pause"),
     rule("container:unpause", MEMBER, "Unpause a container.", f"POST {_ITEM}/unpause"),
     rule("container:kill", MEMBER, "Send a signal to a container.", f"POST {_ITEM}/kill"),
-    rule("container:rebuild", MEMBER, "Make a container anew, of another image too.", f"POST {_ITEM}/rebuild"),
+    rule("container:rebuild", MEMBER, "Rebuild a container, also from another image.", f"POST {_ITEM}/rebuild"),
     rule("container:rename", MEMBER, "Rename a container.", f"POST {_ITEM}/rename"),
     rule(
         "container:resize_container",
@@ -48,23 +59,23 @@ RULES = (
     rule(
         "container:execute_resize",
         MEMBER,
-        "Tell a command in a container the size of its terminal.",
+        "Set the terminal size of a command in a container.",
         f"POST {_ITEM}/execute_resize",
     ),
     rule("container:attach", MEMBER, "Open the terminal of a container.", f"GET {_ITEM}/attach"),
-    rule("container:resize", MEMBER, "Tell a container the size of its terminal.", f"POST {_ITEM}/resize"),
+    rule("container:resize", MEMBER, "Set the terminal size of a container.", f"POST {_ITEM}/resize"),
     rule("container:top", READER, "List the processes of a container.", f"GET {_ITEM}/top"),
-    rule("container:explain", READER, "See why a container found no host.", f"GET {_ITEM}/explain"),
+    rule("container:explain", READER, "See why no host could take a container.", f"GET {_ITEM}/explain"),
     rule(
         "container:explain:host",
         ADMIN,
-        "See which hosts refused it, and what each has on its memory nodes.",
+        "See the refusal and the free resources of each host and cell in an explanation.",
         f"GET {_ITEM}/explain",
     ),
-    rule("container:stats", READER, "See what a container uses.", f"GET {_ITEM}/stats"),
+    rule("container:stats", READER, "See the resource use of a container.", f"GET {_ITEM}/stats"),
     rule("container:network_list", READER, "List the networks of a container.", f"GET {_ITEM}/network_list"),
-    rule("container:network_attach", MEMBER, "Put a container into a network.", f"POST {_ITEM}/network_attach"),
-    rule("container:network_detach", MEMBER, "Take a container off a network.", f"POST {_ITEM}/network_detach"),
+    rule("container:network_attach", MEMBER, "Attach a container to a network.", f"POST {_ITEM}/network_attach"),
+    rule("container:network_detach", MEMBER, "Detach a container from a network.", f"POST {_ITEM}/network_detach"),
     rule(
         "container:add_security_group",
         MEMBER,
@@ -78,6 +89,6 @@ RULES = (
         f"POST {_ITEM}/remove_security_group",
     ),
     rule("container:get_archive", MEMBER, "Read files of a container.", f"GET {_ITEM}/get_archive"),
-    rule("container:commit", MEMBER, "Make an image of a container.", f"POST {_ITEM}/commit"),
-    rule("container:put_archive", MEMBER, "Write files of a container.", f"POST {_ITEM}/put_archive"),
+    rule("container:commit", MEMBER, "Create an image from a container.", f"POST {_ITEM}/commit"),
+    rule("container:put_archive", MEMBER, "Write files into a container.", f"POST {_ITEM}/put_archive"),
 )

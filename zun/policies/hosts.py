@@ -7,13 +7,15 @@ RULES = (
     rule(
         "host:topology",
         ADMIN,
-        "See the memory nodes and CPUs of a compute host and which containers hold them, of every project.",
+        "See the cells of a compute host, their CPUs and memory, and the containers of every project that hold them.",
         "GET /v1/hosts/{host}/topology",
     ),
     rule(
         "host:audit",
         ADMIN,
-        "See whether the containers of a compute host run where they are planned, and repair those that do not.",
+        "Audit a compute host: compare where its containers run with their plans, and repair containers that drifted.",
         "POST /v1/hosts/{host}/audit",
     ),
+    rule("host:traits", ADMIN, "List the traits of a compute host.", "GET /v1/hosts/{host}/traits"),
+    rule("host:set_traits", ADMIN, "Add traits to those of a compute host.", "PUT /v1/hosts/{host}/traits"),
 )

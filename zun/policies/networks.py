@@ -6,7 +6,7 @@ _ITEM = f"{_LIST}/{{network}}"
 _CREATE = f"POST {_LIST}"
 
 RULES = (
-    rule("network:get_all", READER, "List the networks that the own project may use.", f"GET {_LIST}"),
+    rule("network:get_all", READER, "List the networks that the user's project may use.", f"GET {_LIST}"),
     rule("network:get_all_all_projects", ADMIN, "List the networks of every project.", f"GET {_LIST}"),
     rule("network:get_one", READER, "Show a network.", f"GET {_ITEM}"),
     rule("network:create", ADMIN, "Create a network.", _CREATE),
@@ -14,7 +14,7 @@ RULES = (
     rule(
         "network:create:subnets",
         ADMIN,
-        "Choose the addresses of a new network, also such that the hosts then cannot reach elsewhere.",
+        "Choose the subnets of a new network. Hosts no longer reach other machines with addresses in these subnets.",
         _CREATE,
     ),
     rule("network:create:shared", ADMIN, "Create a network that every project may use.", _CREATE),

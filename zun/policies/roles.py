@@ -1,33 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks that the default policy is made of, and the way a rule is written."""
+"""The checks of the default policy, and the function that builds a rule."""
 
 from oslo_policy import policy
 
 ADMIN = "rule:context_is_admin"
-# Acting inside the project that owns the target, to look or to change.
+# READER may look at objects of the token's project; MEMBER may also change them.
 READER = "rule:project_reader"
 MEMBER = "rule:project_member"
 NOBODY = "!"
 
-# Keystone gives whoever has a role also the roles that it implies (admin: member, member: reader). The other ways to
-# authenticate do not, so each rule names the ones above it.
+# Keystone adds the roles that a role implies (admin: member, member: reader). The other authentication methods do not,
+# so each rule includes the rule above it.
 RULES = (
     policy.RuleDefault("context_is_admin", "role:admin", "An administrator of the cloud."),
     policy.RuleDefault(
         "project_member",
         "rule:context_is_admin or (role:member and project_id:%(project_id)s)",
-        "Who may change what the project owns that the token is for.",
+        "A user who may change objects of the token's project.",
     ),
     policy.RuleDefault(
         "project_reader",
         "rule:project_member or (role:reader and project_id:%(project_id)s)",
-        "Who may look at what the project owns that the token is for.",
+        "A user who may look at objects of the token's project.",
     ),
 )
 
 
 def rule(name: str, check: str, description: str, *operations: str) -> policy.DocumentedRuleDefault:
-    """A documented rule. ``operations`` are written ``METHOD /path``."""
+    """Return a documented rule. Each of ``operations`` is ``METHOD /path``, for example ``GET /v1/hosts``."""
     return policy.DocumentedRuleDefault(
         name=name,
         check_str=check,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler's own choices, from when they are made until their hosts confirm or refuse them."""
+"""Bookings: the scheduler's own choices until the hosts confirm or refuse them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Booking:
 
 
 class Bookings:
-    """One a container. Each is good for ``seconds``. Not thread-safe."""
+    """The bookings by container, at most one per container. Each is valid for ``seconds``. Not thread-safe."""
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds = seconds
@@ -28,7 +28,7 @@ class Bookings:
         return uuid in self._bookings
 
     def add(self, uuid: str, hostname: str, held: Held) -> None:
-        """The container must not have one."""
+        """Add a booking. The container must not have one yet."""
         self._bookings[uuid] = Booking(hostname, held, self._clock() + self._seconds)
         self._on.setdefault(hostname, {})[uuid] = None
 
@@ -42,10 +42,10 @@ class Bookings:
         return booking
 
     def on(self, hostname: str) -> list[tuple[str, Held]]:
-        """What is booked there, by container, in the order in which it was."""
+        """Return (container uuid, booked resources) for each booking on the host, oldest first."""
         return [(uuid, self._bookings[uuid].held) for uuid in self._on.get(hostname, ())]
 
     def late(self) -> list[str]:
-        """The containers whose deadline has passed."""
+        """Return the uuids of the containers whose bookings have expired."""
         now = self._clock()
         return [uuid for uuid, _ in takewhile(lambda each: each[1].deadline <= now, self._bookings.items())]

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many more containers of one shape the cloud takes: the number of creates that would then succeed.
+"""Count how many more containers like one request would find a host.
 
-Where a container goes changes nothing about the other hosts, so the hosts are counted one by one: a group that must be
-on one host is counted on that one, or on the one where its first member would go. On each the exact plans are made one
-after the other; hosts that are alike share them. The other filters are asked how far they go along, which is bisected:
-a host that is too full for a filter does not become less full by taking more.
+A container changes only its own host and the disk pool of the host, so each host is counted alone, beside what the
+hosts before it take of the pool. A group with the policy affinity is counted on the host of its members, or on the host
+that its first member would get. On each host, exact plans are made one after the other until one is refused. Equal
+hosts with equal claims share these plans. A bisection then finds how many plans the filters let pass: a host that is
+too full for a filter stays too full with more containers.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,19 +16,23 @@ from typing import Any
 from zun.common.groups import Policy
 from zun.scheduler import weighers
 from zun.scheduler.columns import Columns
-from zun.scheduler.explain import MAX_TEXT, HostCode, code_of, may_hold, refusal_of
+from zun.scheduler.explain import MAX_TEXT, HostCode, code_of, may_hold, refusal_of, shortage
 from zun.scheduler.filters import HostFilter
 from zun.scheduler.filters.cpuset import CpuSetFilter
 from zun.scheduler.host_state import HostState
+from zun.scheduler.plan_cache import PlanCache
 from zun.scheduler.request_spec import RequestSpec
 from zun.scheduler.select import NoValidHost, informed, select
 from zun.topology import HostTopology, Refusal, Usage
-from zun.topology.capacity import fill, holdings
+from zun.topology.filling import fill, holdings
 
 
 @dataclass(frozen=True, slots=True)
 class HostCapacity:
-    """``code`` and ``reason`` are of the first container that is one too many; None when the counting was stopped."""
+    """The number of containers that fit on one host.
+
+    ``code`` and ``reason`` tell why the host refuses one more. They are None if the counting stopped before.
+    """
 
     hostname: str
     count: int
@@ -36,7 +42,7 @@ class HostCapacity:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """``complete`` is False when the counting was stopped, so that there may be room for more."""
+    """The number of containers that fit, by host. ``complete`` is False if the counting stopped early."""
 
     hosts: tuple[HostCapacity, ...]
     complete: bool
@@ -46,7 +52,7 @@ class Capacity:
         return sum(host.count for host in self.hosts)
 
     def to_dict(self) -> dict[str, Any]:
-        """What travels to the API."""
+        """Return the answer of the RPC message ``capacity``, for the API."""
         hosts = [
             {"host": each.hostname, "count": each.count, "code": each.code, "reason": each.reason}
             for each in self.hosts
@@ -63,8 +69,9 @@ def capacity(
     limit: int,
     expired: Callable[[], bool] = lambda: False,
 ) -> Capacity:
-    """How many more containers like ``spec`` fit on ``hosts``, counted up to ``limit`` or until ``expired``."""
-    spec = _with_members(hosts, spec, filters, weights)
+    """Count the containers like ``spec`` that fit on ``hosts``. Stop at ``limit`` containers or once ``expired``."""
+    spec = replace(_with_members(hosts, spec, filters, weights), answers=PlanCache().answer)
+    spec = replace(spec, pools_used=_pools_used(hosts))
     known: dict[tuple[HostTopology, str], tuple[list[Usage], Refusal | None]] = {}
     found: list[HostCapacity] = []
     left = limit
@@ -82,6 +89,7 @@ def capacity(
         counted = _count(host, spec, filters, usages, refusal, left)
         found.append(counted)
         left -= counted.count
+        spec = _after(spec, host, counted.count)
         if counted.code is None:
             return Capacity(tuple(found), complete=False)
     return Capacity(tuple(found), complete=True)
@@ -93,7 +101,10 @@ def _with_members(
     filters: Sequence[HostFilter],
     weights: Sequence[weighers.Weighted],
 ) -> RequestSpec:
-    """``spec`` with what the hosts say of its group. One that must be on one host, and is on none, begins somewhere."""
+    """Return ``spec`` with the members of its group.
+
+    If the group has the policy affinity and no member yet, choose the host of its first member.
+    """
     if spec.group is None:
         return spec
     table = Columns(hosts)
@@ -106,8 +117,27 @@ def _with_members(
     return spec
 
 
+def _pools_used(hosts: Sequence[HostState]) -> Counter[str]:
+    """Return the promised GiB of each disk pool by the uuid of its aggregate."""
+    used: Counter[str] = Counter()
+    for host in hosts:
+        if host.disk_pool is not None:
+            used[host.disk_pool.uuid] += host.disk_used
+    return used
+
+
+def _after(spec: RequestSpec, host: HostState, count: int) -> RequestSpec:
+    """Return ``spec`` after ``count`` containers on ``host`` have taken what they want of its disk pool."""
+    pool = host.disk_pool
+    if pool is None or not spec.disk:
+        return spec
+    return replace(
+        spec, pools_used={**spec.pools_used, pool.uuid: spec.pools_used[pool.uuid] + count * spec.disk}
+    )
+
+
 Rejected = tuple[str, str]
-"""The code and the reason in words."""
+"""The code of a rejection and the reason as a sentence."""
 
 
 def _stopped(hostname: str, count: int, rejected: Rejected) -> HostCapacity:
@@ -118,7 +148,10 @@ def _stopped(hostname: str, count: int, rejected: Rejected) -> HostCapacity:
 def _filled(
     host: HostState, spec: RequestSpec, most: int, expired: Callable[[], bool]
 ) -> tuple[list[Usage], Refusal | None]:
-    """The host's usage before and after each further plan, and what refuses one more; None when it was not asked."""
+    """Return the host's usage before and after each further plan, and the refusal of one more plan.
+
+    The refusal is None if the counting stopped before.
+    """
     usages = [host.usage]
     for item in fill(host.topology, host.usage, spec.placement):
         if isinstance(item, Refusal):
@@ -137,40 +170,41 @@ def _count(
     refusal: Refusal | None,
     most: int,
 ) -> HostCapacity:
-    """How many of the plans the filters let pass, one after the other."""
+    """Count how many of the plans the filters let pass, at most ``most``. ``usages[n]`` is the usage after n plans."""
 
-    def after(number: int) -> HostState:
+    def rejected_after(number: int) -> Rejected | None:
         group = None if spec.group is None else spec.group.uuid
-        return host.after(usages[number], spec.disk, group, spec.image, number)
+        state = host.after(usages[number], count=number, disk=spec.disk, group=group, image=spec.image)
+        return _turned_away(state, _after(spec, host, number), filters)
 
     planned = len(usages) - 1
-    # With so many on it the host takes one more: true of none, as nothing turned it away.
+    # ``low``: the host takes one more container beside this many. It holds for 0, because the filters passed the host.
     low, high = 0, min(planned, most) - 1
     while low < high:
         middle = (low + high + 1) // 2
-        if _turned_away(after(middle), spec, filters) is None:
+        if rejected_after(middle) is None:
             low = middle
         else:
             high = middle - 1
     count = low + 1 if high >= 0 else 0
     if count == most:
         return HostCapacity(host.hostname, count)
-    rejected = _turned_away(after(count), spec, filters) if count < planned or refusal is None else None
+    rejected = rejected_after(count) if count < planned or refusal is None else None
     if rejected is not None:
         return _stopped(host.hostname, count, rejected)
-    if refusal is None:  # the counting of plans was stopped
+    if refusal is None:  # the counting of plans stopped
         return HostCapacity(host.hostname, count)
-    return _stopped(host.hostname, count, (str(refusal.code), refusal.message))
+    return _stopped(host.hostname, count, (str(refusal.code), shortage(refusal, host)))
 
 
 def _turned_away(host: HostState, spec: RequestSpec, filters: Sequence[HostFilter]) -> Rejected | None:
-    """What any filter has against the host, but for the exact plan, which is made apart."""
+    """Return the first rejection of the host by a filter, or None. The exact plan is left out; ``_filled`` makes it."""
     for each in filters:
         name = type(each).__name__
         reason = each.reject(host, spec)
         if reason is not None:
             refusal = refusal_of(host, spec) if each.measures_capacity and may_hold(host, spec) else None
-            return str(code_of(name, refusal)), reason if refusal is None else refusal.message
+            return str(code_of(name, refusal)), reason if refusal is None else shortage(refusal, host)
         answer = {} if isinstance(each, CpuSetFilter) else each.limits(host, spec)
         if isinstance(answer, Refusal):
             return str(HostCode.OTHER), answer.message

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hosts as columns: one row a host, one array for each number that a filter or weigher looks at.
+"""The hosts as columns: one row per host, and one array for each number that a filter or weigher reads.
 
-A decision about thousands of hosts is then a few operations on arrays. The hosts themselves stand beside the arrays,
-for the reference form of every filter and for the exact plan. All rows are in the order of the host names, so that the
-first of equals is the same everywhere.
+A decision about thousands of hosts is then a few operations on arrays. The host states are kept beside the arrays, for
+``reject`` of the filters and for the exact plan. Rows are in the order of the host names, so that ties are broken in
+the same way everywhere.
+
+A new fact of a host needs a field of ``HostState``, a line in ``HostTable._state`` that fills the field, and the filter
+that reads it, by ``Columns.matching``. A new free amount needs a field of ``Room`` and a column of the same name here.
 """
 
 import bisect
@@ -17,74 +20,87 @@ import numpy.typing as npt
 
 from zun.objects.service import last_sign
 from zun.scheduler.host_state import HostState
+from zun.scheduler.packing import Demand, Shape, usual
+from zun.scheduler.plan_cache import PlanCache
 from zun.topology import PlacementRequest
-from zun.topology.holes import Demand, Shape, usual
+from zun.topology.devices import Device
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 SmallInts = npt.NDArray[np.int32]
 
-NEVER = np.iinfo(np.int64).min // 4  # so long ago that no clock makes the difference overflow
-REMEMBERED = 256  # answers kept about one kind of value, and measures kept by host
+NEVER = np.iinfo(np.int64).min // 4  # a time so long ago that the difference to any clock does not overflow
+REMEMBERED = 256  # answers that are kept about the values of some fields
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 def microseconds(moment: datetime.datetime) -> int:
-    """Since 1970; ``moment`` is UTC."""
+    """Return the microseconds from 1970 to ``moment``, which is UTC."""
     return (moment.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
 
 
 class Columns(Sequence[HostState]):
-    """Hosts by row. Not thread-safe: who shares it holds a lock. Arrays it gives are read, never written."""
+    """The hosts by row. Not thread-safe: callers that share it hold a lock. Callers never write to its arrays."""
 
-    # one number a host
-    dedicated_room: SmallInts
-    isolated_room: SmallInts
+    # One number per host. The first group are the fields of ``Room`` with these names.
+    dedicated_cpus: SmallInts
+    isolated_cpus: SmallInts
     unheld_cpus: Floats
     shared_room: Ints
     memory_dedicated: Ints
     memory_shared: Ints
     free_memory: Floats
-    free_disk: Floats
+    own_free_disk: Floats
+    disk_pool: SmallInts
+    """The number of the host's disk pool, or -1 if the host has none."""
     pinning: Bools
     serving: Bools
-    """It has a compute service that is neither disabled nor forced down."""
+    """True if the host has a compute service that is neither disabled nor forced down."""
     seen: Ints
-    """When that service gave its last sign of life, in microseconds since 1970."""
+    """Time of the last heartbeat of that service, in microseconds since 1970."""
 
-    # one number a cell: shape (cells, hosts); cells that a host has not got are full
+    # One number per cell: shape (cells, hosts), -1 if the host has fewer cells.
     cell_cpus: SmallInts
     cell_memory: Ints
 
-    _NUMBERS: Mapping[str, Any] = {
-        "dedicated_room": np.int32,
-        "isolated_room": np.int32,
+    _ROOM: Mapping[str, Any] = {
+        "dedicated_cpus": np.int32,
+        "isolated_cpus": np.int32,
         "unheld_cpus": np.float64,
         "shared_room": np.int64,
         "memory_dedicated": np.int64,
         "memory_shared": np.int64,
         "free_memory": np.float64,
-        "free_disk": np.float64,
+    }
+    _NUMBERS: Mapping[str, Any] = {
+        **_ROOM,
+        "own_free_disk": np.float64,
+        "disk_pool": np.int32,
         "pinning": np.bool_,
         "serving": np.bool_,
         "seen": np.int64,
     }
     _CELLS: Mapping[str, Any] = {"cell_cpus": np.int32, "cell_memory": np.int64}
 
-    def __init__(self, hosts: Iterable[HostState] = ()) -> None:
+    def __init__(self, hosts: Iterable[HostState] = (), plans: PlanCache | None = None) -> None:
+        self.plans = plans or PlanCache()
+        """The exact answers of these hosts."""
         self._hosts = sorted(hosts, key=lambda host: host.hostname)
         self._names = [host.hostname for host in self._hosts]
         self._groups: dict[str, dict[str, int]] = {}
         self._images: dict[str, dict[str, int]] = {}
         self._failing: dict[str, HostState] = {}
-        self._values: dict[str, _Values] = {}
+        self._values: dict[tuple[str, ...], _Values] = {}
         self._measures: dict[str, tuple[Callable[[HostState], float], Floats]] = {}
         self._sums: _Sums | None = None
+        self._devices: _FreeDevices | None = None
+        self._offering: set[str] = set()  # names of hosts that offer devices
+        self._pools = _Pools()
         self.on_services: dict[object, Any] = {}
-        """What filters remember of the services, until one of these changes."""
+        """Results that filters keep until a compute service changes."""
         self._depth = 1
         self._store: dict[str, npt.NDArray[Any]] = {}
         self._reserve(max(16, len(self._hosts)))
@@ -92,7 +108,7 @@ class Columns(Sequence[HostState]):
             self._write(row, None, host)
         self._resized()
 
-    # the hosts
+    # The hosts
 
     def __len__(self) -> int:
         return len(self._hosts)
@@ -108,15 +124,17 @@ class Columns(Sequence[HostState]):
         return iter(self._hosts)
 
     def find(self, hostname: str) -> HostState | None:
+        """Return the host of this name, or None."""
         row = self.row(hostname)
         return None if row is None else self._hosts[row]
 
     def row(self, hostname: str) -> int | None:
+        """Return the row of the host of this name, or None."""
         row = bisect.bisect_left(self._names, hostname)
         return row if row < len(self._names) and self._names[row] == hostname else None
 
     def put(self, host: HostState) -> None:
-        """Add the host, or replace the one of its name."""
+        """Add ``host``, or replace the host of the same name."""
         row = bisect.bisect_left(self._names, host.hostname)
         if row < len(self._names) and self._names[row] == host.hostname:
             before = self._hosts[row]
@@ -134,32 +152,35 @@ class Columns(Sequence[HostState]):
         self._write(row, None, host)
 
     def remove(self, hostname: str) -> None:
+        """Remove the host of this name, if there is one."""
         row = self.row(hostname)
         if row is None:
             return
         self._count(self._hosts[row], None)
         self._failing.pop(hostname, None)
+        self._offering.discard(hostname)
         del self._hosts[row], self._names[row]
         count = len(self._hosts)
         for array in self._store.values():
             array[..., row:count] = array[..., row + 1 : count + 1]
         self._resized()
 
-    # what is known of them besides the arrays
+    # Facts and sums
 
-    def matching(self, kind: str, key: Hashable, test: Callable[[HostState], bool]) -> Bools:
-        """Which hosts pass ``test``, which looks at members of ``kind`` (a key of KINDS) only; ``key`` names the test.
+    def matching(self, facts: tuple[str, ...], key: Hashable, test: Callable[[HostState], bool]) -> Bools:
+        """Return the hosts that pass ``test``, which must read only the fields ``facts`` of the host.
 
-        Worked out once for each value that hosts have of the kind, and remembered until a host gets another one.
+        The test is made once for each different value of the fields, because many hosts have equal ones. The answer is
+        kept under ``key`` until such a field changes. Example of ``facts``: ("architecture", "os_type").
         """
-        values = self._values.get(kind)
+        values = self._values.get(facts)
         if values is None:
-            values = self._values[kind] = _Values(KINDS[kind], self._hosts)
+            values = self._values[facts] = _Values(facts, self._hosts)
         answer = values.matching(key, test, self._hosts)
         return self.everything if answer is None else answer
 
     def measured(self, name: str, measure: Callable[[HostState], float]) -> Floats:
-        """``measure`` of every host, worked out again for those that changed. ``name`` is the measure's own."""
+        """Return ``measure`` of every host, computed again for changed hosts only. ``name`` names the measure."""
         known = self._measures.get(name)
         if known is None or known[0] != measure:
             known = self._measures[name] = (measure, np.full(len(self._hosts), np.nan))
@@ -169,9 +190,9 @@ class Columns(Sequence[HostState]):
         return numbers
 
     def demand(self, request: PlacementRequest) -> Demand:
-        """What the next dedicated requests will probably be: like those that hold something, and ``request``.
+        """Return the dedicated containers that are expected next: like the present ones and like ``request``.
 
-        From the first question on, what the hosts hold is counted whenever one changes.
+        Containers are counted by kind from the first call on, at each change of a host.
         """
         if self._sums is None:
             self._sums = _Sums()
@@ -180,25 +201,49 @@ class Columns(Sequence[HostState]):
         return self._sums.demand(request)
 
     @property
+    def with_devices(self) -> bool:
+        """True if any host offers devices to containers."""
+        return bool(self._offering)
+
+    @property
+    def free_devices(self) -> Mapping[Device, SmallInts]:
+        """The number of free devices of each kind on every host. Devices are counted from the first call on."""
+        if self._devices is None:
+            self._devices = _FreeDevices(self._hosts)
+        return self._devices.counts
+
+    @property
+    def free_disk(self) -> Floats:
+        """The GiB that each host may still promise: of its disk pool, or of its own disk."""
+        if not self._pools.used:
+            return self.own_free_disk
+        return np.where(self.disk_pool < 0, self.own_free_disk, self._pools.free[self.disk_pool])
+
+    @property
+    def pools_used(self) -> Mapping[str, int]:
+        """The promised GiB of each disk pool, by the uuid of its aggregate. A copy: it does not change later."""
+        return dict(self._pools.used)
+
+    @property
     def generations(self) -> int:
-        """The sum of the hosts' generations: it is another one after any change of what they hold."""
+        """The sum of the generations of all hosts. Any claim or release changes the sum."""
         return sum(host.generation for host in self._hosts)
 
     def group(self, uuid: str) -> Mapping[str, int]:
-        """How many members of a container group hold something, by host name."""
+        """Return the number of members of a container group that hold resources, by host name."""
         return self._groups.get(uuid, {})
 
     def with_image(self, image: str) -> Collection[str]:
-        """The names of the hosts where a container of this image holds something."""
+        """Return the names of the hosts where a container of this image holds resources."""
         return self._images.get(image, ())
 
     @property
     def failing(self) -> Mapping[str, HostState]:
-        """The hosts that failed lately, by name."""
+        """The hosts with recent failures, by name."""
         return self._failing
 
     def only(self, hostnames: Iterable[str]) -> Bools:
-        """True for the hosts of these names."""
+        """Return True for the hosts of these names, False for all others."""
         chosen = np.zeros(len(self._hosts), np.bool_)
         for hostname in hostnames:
             row = self.row(hostname)
@@ -206,7 +251,7 @@ class Columns(Sequence[HostState]):
                 chosen[row] = True
         return chosen
 
-    # the arrays
+    # The arrays
 
     def _reserve(self, capacity: int) -> None:
         shapes: dict[str, tuple[tuple[int, ...], Any]] = {}
@@ -220,7 +265,7 @@ class Columns(Sequence[HostState]):
             self._store[name] = larger
 
     def _cut(self) -> None:
-        """The arrays as others see them: the rows that are in use."""
+        """Set the public arrays to the rows in use."""
         count = len(self._hosts)
         for name, array in self._store.items():
             setattr(self, name, array[..., :count])
@@ -229,12 +274,13 @@ class Columns(Sequence[HostState]):
         count = len(self._hosts)
         self._cut()
         self.everything: Bools = np.ones(count, np.bool_)
-        """All hosts: the answer of a filter that has nothing to say, which costs nothing."""
+        """True for all hosts: the answer of a filter that the request does not concern."""
         self.nothing: Floats = np.zeros(count)
-        """The weights of a weigher that has nothing to say."""
+        """Zero for all hosts: the answer of a weigher that the request does not concern."""
         self.everything.flags.writeable = self.nothing.flags.writeable = False
         self._values.clear()
         self._measures.clear()
+        self._devices = None
         self.on_services.clear()
 
     def _write(self, row: int, before: HostState | None, host: HostState) -> None:
@@ -243,19 +289,25 @@ class Columns(Sequence[HostState]):
             host.aggregates is not before.aggregates
         ):
             self._write_room(row, host)
-        store["free_disk"][row] = host.free_disk
+        store["own_free_disk"][row] = host.own_free_disk
         if before is None or host.service is not before.service:
             service = host.service
             self.on_services.clear()
             store["serving"][row] = service is not None and not service["disabled"] and not service["forced_down"]
             store["seen"][row] = NEVER if service is None else microseconds(last_sign(service))
         store["pinning"][row] = host.enable_cpu_pinning
-        if self._values and (before is None or not _same_facts(before, host)):
-            for values in self._values.values():
-                values.put(row, before, host)
+        for values in self._values.values():
+            values.put(row, before, host)
         for _, numbers in self._measures.values():
             numbers[row] = np.nan
+        if self._devices is not None:
+            self._devices.put(row, before, host)
+        if host.topology.devices:
+            self._offering.add(host.hostname)
+        elif self._offering:
+            self._offering.discard(host.hostname)
         self._count(before, host)
+        store["disk_pool"][row] = self._pools.number(host)
         if host.failures:
             self._failing[host.hostname] = host
         elif self._failing:
@@ -264,13 +316,8 @@ class Columns(Sequence[HostState]):
     def _write_room(self, row: int, host: HostState) -> None:
         store, room = self._store, host.room
         rooms = room.cells
-        store["dedicated_room"][row] = room.dedicated
-        store["isolated_room"][row] = room.isolated
-        store["unheld_cpus"][row] = room.unheld
-        store["shared_room"][row] = room.shared
-        store["memory_dedicated"][row] = room.memory_dedicated
-        store["memory_shared"][row] = room.memory_shared
-        store["free_memory"][row] = room.free_memory
+        for name in self._ROOM:
+            store[name][row] = getattr(room, name)
         if len(rooms) > self._depth:
             self._depth = len(rooms)
             self._reserve(store["pinning"].shape[-1])
@@ -280,15 +327,16 @@ class Columns(Sequence[HostState]):
             cpus[cell, row], memory[cell, row] = rooms[cell] if cell < len(rooms) else (-1, -1)
 
     def _count(self, before: HostState | None, host: HostState | None) -> None:
-        """Keep the indexes of groups and images, and the sums."""
+        """Update the indexes of groups and images, and the sums."""
         if self._sums is not None:
             self._sums.count(before, host)
+        self._pools.count(before, host)
         _index(self._groups, before, before.groups if before else {}, host, host.groups if host else {})
         _index(self._images, before, before.images if before else {}, host, host.images if host else {})
 
 
 class _Sums:
-    """What all hosts have and what dedicated containers hold of it."""
+    """The CPUs and memory of all hosts, and the dedicated containers on them by kind."""
 
     def __init__(self) -> None:
         self._cpus = self._mib = 0
@@ -313,6 +361,55 @@ class _Sums:
         return usual(self._held, request, self._cpus, self._mib)
 
 
+class _FreeDevices:
+    """The free devices of all hosts: one array for each kind."""
+
+    def __init__(self, hosts: Sequence[HostState]) -> None:
+        self.counts: dict[Device, SmallInts] = {}
+        self._size = len(hosts)
+        for row, host in enumerate(hosts):
+            self.put(row, None, host)
+
+    def put(self, row: int, before: HostState | None, host: HostState) -> None:
+        """Note the free devices of the host in ``row``; ``before`` is its former state, or None for a new host."""
+        if before is not None and before.usage is host.usage and before.topology is host.topology:
+            return
+        for kind, numbers in self.counts.items():
+            numbers[row] = host.free_devices.get(kind, 0)
+        for kind in host.free_devices.keys() - self.counts.keys():
+            self.counts[kind] = np.zeros(self._size, np.int32)
+            self.counts[kind][row] = host.free_devices[kind]
+
+
+class _Pools:
+    """The disk pools of all hosts. Each has a number, which is its place in ``free``."""
+
+    def __init__(self) -> None:
+        self.used: dict[str, int] = {}
+        """The promised GiB of each pool that any host is in, by the uuid of its aggregate."""
+        self.free: Floats = np.zeros(0)
+        self._numbers: dict[str, int] = {}
+        self._hosts: Counter[str] = Counter()
+
+    def number(self, host: HostState) -> int:
+        """Return the number of the host's pool, or -1."""
+        return -1 if host.disk_pool is None else self._numbers[host.disk_pool.uuid]
+
+    def count(self, before: HostState | None, host: HostState | None) -> None:
+        for state, sign in ((before, -1), (host, 1)):
+            pool = None if state is None else state.disk_pool
+            if state is None or pool is None:
+                continue
+            self.used[pool.uuid] = self.used.get(pool.uuid, 0) + sign * state.disk_used
+            self._hosts[pool.uuid] += sign
+            number = self._numbers.setdefault(pool.uuid, len(self._numbers))
+            if number == len(self.free):
+                self.free = np.append(self.free, 0.0)
+            self.free[number] = max(0, pool.size - self.used[pool.uuid])
+            if not self._hosts[pool.uuid]:
+                del self._hosts[pool.uuid], self.used[pool.uuid]
+
+
 def _index(
     index: dict[str, dict[str, int]],
     before: HostState | None,
@@ -320,7 +417,7 @@ def _index(
     host: HostState | None,
     new: Mapping[str, int],
 ) -> None:
-    """Bring ``index`` (name -> host name -> count) from what a host had to what it has."""
+    """Update ``index`` (name -> host name -> count) of one host from the counts ``old`` to ``new``."""
     if old is new:
         return
     for name in old:
@@ -334,52 +431,29 @@ def _index(
             index.setdefault(name, {})[host.hostname] = count
 
 
-def _same_facts(before: HostState, host: HostState) -> bool:
-    """Whether certainly no kind of value differs: a booking changes none of them."""
-    return (
-        before.labels is host.labels
-        and before.runtimes is host.runtimes
-        and before.aggregates is host.aggregates
-        and before.availability_zone == host.availability_zone
-        and before.architecture == host.architecture
-        and before.os_type == host.os_type
-    )
-
-
-def _labels(host: HostState) -> Hashable:
-    return tuple(sorted(host.labels.items()))
-
-
-KINDS: Mapping[str, Callable[[HostState], Hashable]] = {
-    "zone": lambda host: host.availability_zone,
-    "runtimes": lambda host: host.runtimes,
-    "labels": _labels,
-    "aggregates": lambda host: tuple((each.uuid, *sorted(each.metadata.items())) for each in host.aggregates),
-    "machine": lambda host: (host.architecture, host.os_type, host.runtimes),
-}
-"""What hosts have in common, so that a question about it needs one answer for many of them."""
-
-
 class _Values:
-    """One kind of value as a code a host. Most clouds have a handful of each."""
+    """Some fields of all hosts, as one code per host. Most clouds have a handful of different values."""
 
-    def __init__(self, value: Callable[[HostState], Hashable], hosts: Sequence[HostState]) -> None:
-        self._value = value
+    def __init__(self, facts: tuple[str, ...], hosts: Sequence[HostState]) -> None:
+        self._facts = facts
         self._codes: dict[Hashable, int] = {}
         self._answers: dict[Hashable, Bools | None] = {}
         self._rows = np.fromiter((self._code(host) for host in hosts), np.int32, len(hosts))
 
     def _code(self, host: HostState) -> int:
-        return self._codes.setdefault(self._value(host), len(self._codes))
+        values = [getattr(host, fact) for fact in self._facts]
+        key = tuple(tuple(sorted(value.items())) if isinstance(value, Mapping) else value for value in values)
+        return self._codes.setdefault(key, len(self._codes))
 
     def put(self, row: int, before: HostState | None, host: HostState) -> None:
-        if before is not None and self._value(before) == self._value(host):
+        """Note the present values of the host in ``row``; ``before`` is its former state, or None for a new host."""
+        if before is not None and all(getattr(before, fact) == getattr(host, fact) for fact in self._facts):
             return
         self._rows[row] = self._code(host)
         self._answers.clear()
 
     def matching(self, key: Hashable, test: Callable[[HostState], bool], hosts: Sequence[HostState]) -> Bools | None:
-        """Which hosts pass; None when all do."""
+        """Return the hosts that pass, or None if all of them do."""
         if key not in self._answers:
             if len(self._answers) >= REMEMBERED:
                 self._answers.clear()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates that are not carried out: the same choice from the same hosts, booked on copies of them."""
+"""Simulate creates: choose hosts as a create does, and book the choices on copies of the hosts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,13 +15,16 @@ from zun.scheduler.select import Choice, NoValidHost, select
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """Where each container would go: its host first, then the alternates. ``refusal`` is that of the first without."""
+    """The choices for each container: its host first, then the alternates.
+
+    ``refusal`` explains why the first container without a host has none, or is None if every container has a host.
+    """
 
     placed: tuple[tuple[Choice, ...], ...]
     refusal: NoValidHost | None
 
     def to_dict(self) -> dict[str, Any]:
-        """What travels to the API: host names and exact plans, whoever asked."""
+        """Return the answer of the RPC message ``dry_run``, with host names and exact plans whoever asks."""
         return {
             "placed": [
                 {
@@ -44,7 +47,7 @@ def dry_run(
     count: int,
     choices: int,
 ) -> DryRun:
-    """``count`` creates of ``spec``, one after the other; each looks for ``choices`` hosts and takes the first."""
+    """Simulate ``count`` creates of ``spec``, one after the other. Each finds ``choices`` hosts and takes the first."""
     table = Columns(hosts)
     placed: list[tuple[Choice, ...]] = []
     for number in range(count):

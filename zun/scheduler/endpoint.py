@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RPC surface of zun-scheduler, and the work behind each message."""
+"""The RPC endpoint of zun-scheduler: its messages, and the work behind each."""
 
 import contextlib
 import datetime
@@ -7,6 +7,7 @@ import logging
 import random
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,14 +15,15 @@ from typing import Any
 import oslo_messaging
 from oslo_utils import timeutils
 
-from zun.common import exceptions, hints, rpc
+from zun.common import exceptions, hints, metrics
 from zun.common.context import RequestContext, admin_context
 from zun.common.groups import Group
 from zun.common.mounts import mounts_of, volume_names
-from zun.compute.rpcapi import ComputeAPI
 from zun.db import compute_nodes, groups, volumes
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
+from zun.messaging import rpc
+from zun.messaging.compute_api import ComputeAPI
 from zun.objects import Container
 from zun.objects.service import COMPUTE_BINARY
 from zun.scheduler import capacity, dry_run, explain, filters, select, weighers
@@ -36,9 +38,10 @@ LOG = logging.getLogger(__name__)
 
 
 class SchedulerEndpoint:
-    """Finds hosts for containers. ``max_attempts`` bounds the hosts tried for one, ``alternates`` the spare choices.
+    """Finds hosts for containers.
 
-    Each choice is drawn among the best ``host_subset_size`` hosts.
+    A container is tried on at most ``max_attempts`` hosts. Each choice has up to ``alternates`` further hosts, and is
+    drawn among the best ``host_subset_size`` hosts.
     """
 
     target = oslo_messaging.Target(version="1.1")
@@ -74,15 +77,15 @@ class SchedulerEndpoint:
         tried: Mapping[str, str] | None = None,
         passed: Sequence[str] = (),
     ) -> None:
-        """Cast: find a host and hand the container over, or end it in Error with the reasons.
+        """Cast: find a host and send the container to it, or set the container to Error with the reasons.
 
-        ``passed`` are the schedulers that gave the request to the keeper of its best host, which this one was.
+        ``passed`` are the schedulers that handed the request on, because another scheduler kept the best host.
         """
         self._place(context, container, tried or {}, (), passed)
 
     @rpc.quick
     def scheduler_seen(self, context: RequestContext, *, name: str, leaving: bool) -> None:
-        """Cast to all schedulers: this one is there, or is about to stop."""
+        """Cast to all schedulers: scheduler ``name`` is running, or ``leaving``: it is about to stop."""
         self._peers.seen(name, leaving=leaving)
 
     def claim_refused(
@@ -95,8 +98,9 @@ class SchedulerEndpoint:
         tried: Mapping[str, str],
         alternates: Sequence[Mapping[str, Any]],
     ) -> None:
-        """Cast: try elsewhere, or end the container in Error once ``max_attempts`` hosts refused it."""
+        """Cast: try another host, or set the container to Error once ``max_attempts`` hosts refused it."""
         tried = {**tried, host: reason}
+        metrics.RETRIES.inc()
         LOG.info("Container %s was refused by %s: %s", container.uuid, host, reason)
         self._table.unbook(container.uuid)
         if not db.is_unplaced(container.uuid):
@@ -109,7 +113,10 @@ class SchedulerEndpoint:
             self._place(context, container, tried, alternates)
 
     def dry_run(self, context: RequestContext, *, container: Container, count: int) -> dict[str, Any]:
-        """Call: where ``count`` containers like this one, which has no row, would go. Nothing is booked."""
+        """Call: return the hosts that ``count`` containers like ``container`` would get. Book nothing.
+
+        ``container`` has no row in the database.
+        """
         self._table.refresh()
         answer = dry_run.dry_run(
             self._table.hosts(),
@@ -124,9 +131,9 @@ class SchedulerEndpoint:
     def capacity(
         self, context: RequestContext, *, container: Container, limit: int, seconds: float
     ) -> dict[str, Any]:
-        """Call: how many more containers like this one, which has no row, would find a host.
+        """Call: return how many more containers like ``container`` would find a host.
 
-        The counting stops at ``limit`` containers, or after ``seconds``.
+        ``container`` has no row in the database. The counting stops at ``limit`` containers, or after ``seconds``.
         """
         deadline = time.monotonic() + seconds
         self._table.refresh()
@@ -142,7 +149,7 @@ class SchedulerEndpoint:
 
     @rpc.quick
     def hosts_changed(self, context: RequestContext, *, changes: Sequence[Mapping[str, Any]]) -> None:
-        """Cast to all schedulers: keep the host table current. Each of ``changes`` is as for ``host_changed``."""
+        """Cast to all schedulers: update the host table. Each entry has the arguments of ``host_changed``."""
         for change in changes:
             self.host_changed(context, **change)
 
@@ -157,30 +164,34 @@ class SchedulerEndpoint:
         held: Mapping[str, Any] | None,
         failed: bool = False,
     ) -> None:
-        """One of ``hosts_changed``; a message of its own from the agents of version 1.0."""
+        """Note one change of ``hosts_changed``. Agents of RPC version 1.0 send it as a message of its own."""
         if failed:
             self._table.failed(host)
         if uuid is not None and not held:
-            self._table.unbook(uuid)  # also where that is no news: a host may say that it did not take a container
+            self._table.unbook(uuid)  # even for a known generation: a host may report that it refused a container
         self._table.changed(host, generation, uuid, Held.of(held) if held else None)
 
     def sweep(self, lost_after: float) -> None:
-        """Schedule again what was accepted and then lost: no host, and no sign of work for ``lost_after`` seconds."""
+        """Schedule lost containers again: accepted, without a host, and not touched for ``lost_after`` seconds."""
         now = timeutils.utcnow()
         for row in db.unplaced():
             touched = row["updated_at"] or row["created_at"]
-            # Either way: what was touched in the future was so before somebody set the clock back.
+            # A time in the future means that the clock was set back, so compare the difference in both directions.
             if abs(now - touched) < datetime.timedelta(seconds=lost_after) or self._table.is_booked(row["uuid"]):
                 continue
-            # The first scheduler to touch the row has it; the others see a changed updated_at.
+            # The first scheduler to touch the row schedules the container; the others see a changed updated_at.
             if db.update_if(row["uuid"], {"host": None, "updated_at": row["updated_at"]}, {}):
                 LOG.warning("Container %s was accepted and lost; scheduling it again", row["uuid"])
                 context = admin_context()
-                # Who keeps its best host may be who loses it: one that cannot reach the database, say, still speaks.
+                # Do not hand over: the keeper of the best host may lose the container again, for example because it
+                # cannot reach the database but still sends heartbeats.
                 self._place(context, Container.from_row(context, row), {}, (), may_hand_over=False)
 
     def abandon(self) -> None:
-        """End what waits to be deleted by no host, or by one whose compute service an administrator has removed."""
+        """Delete containers that wait for deletion without a host, or by a host without a compute service.
+
+        A host has no compute service after an administrator removed it.
+        """
         for uuid in db.stranded(COMPUTE_BINARY):
             if db.destroy_unplaced(uuid):
                 LOG.info("Container %s is deleted; its host had given it up", uuid)
@@ -190,9 +201,9 @@ class SchedulerEndpoint:
                 LOG.warning("Container %s is deleted without its host, which has no compute service any more", uuid)
 
     def retire(self, silent_seconds: float) -> None:
-        """Remove hosts where nobody has a container and whose compute service an administrator has removed.
+        """Remove hosts without containers whose compute service an administrator has removed.
 
-        One that still writes its inventory, or did so in the last ``silent_seconds``, is about to have a service again.
+        A host that wrote its inventory in the last ``silent_seconds`` stays, because its service is about to return.
         """
         before = timeutils.utcnow() - datetime.timedelta(seconds=silent_seconds)
         for hostname in compute_nodes.deserted(COMPUTE_BINARY, before):
@@ -211,7 +222,7 @@ class SchedulerEndpoint:
     ) -> None:
         try:
             spec = RequestSpec.of(container, tried, group=_group(container))
-        except (AttributeError, TypeError, ValueError) as exc:  # a row that no version of this code wrote
+        except (AttributeError, TypeError, ValueError) as exc:  # the row was edited by hand
             message = f"The request cannot be understood: {exc}. Delete it and create it again."
             self._fail(context, container, explain.Explanation(message, {}))
             return
@@ -221,14 +232,19 @@ class SchedulerEndpoint:
         self._table.refresh()
         if tried:
             spec = self._known_better(spec, container)
-        answer, keeper = self._select_and_book(spec, alternates, passed, may_hand_over)
+        with metrics.DECISION_SECONDS.time():
+            answer, keeper = self._select_and_book(spec, alternates, passed, may_hand_over)
         if isinstance(answer, select.NoValidHost):
+            metrics.DECISIONS.labels("refused").inc()
+            for name, count in Counter(rejection.filter for rejection in answer.rejections).items():
+                metrics.REJECTED_HOSTS.labels(name).inc(count)
             for rejection in answer.rejections:
                 LOG.debug("%s: %s: %s: %s", spec.uuid, rejection.hostname, rejection.filter, rejection.reason)
             said = f" Of the hosts that refused: {_reasons(tried)}" if tried else ""
             self._fail(context, container, explain.extended(answer.explanation, said))
             return
         best, spare = answer[0], answer[1:]
+        metrics.DECISIONS.labels("placed" if keeper is None else "handed_over").inc()
         try:
             if keeper is not None:
                 LOG.info("Container %s goes to scheduler %s, which keeps host %s", spec.uuid, keeper, best.hostname)
@@ -244,15 +260,15 @@ class SchedulerEndpoint:
                 tried=tried,
             )
         except exceptions.HostUnavailable as exc:
-            # Not answered is not refused: the message may have arrived. The sweep looks again after the deadline.
+            # The message may have arrived, so this is no refusal. The sweep checks the container after the deadline.
             LOG.warning("Container %s could not be handed to host %s: %s", spec.uuid, best.hostname, exc)
 
     def _known_better(self, spec: RequestSpec, container: Container) -> RequestSpec:
-        """``spec`` with what a refused claim may have been refused for, although there was room: where its volumes are,
-        and where its group is. Else each of the other hosts refuses it as well, but for the one.
+        """Return ``spec`` with the host of its volumes, and read the changes of all hosts from the database.
 
-        What the hosts have and hold is read as well: what this scheduler has not heard of one it may not have heard of
-        others, and a request is tried on few.
+        A host with enough room refuses a claim if the volumes or the group of the container are on another host. Then
+        every other host would refuse the claim too. Hosts are read again because an unknown change on one host makes
+        unknown changes on others likely, and a request is tried on few hosts.
         """
         self._table.catch_up()
         found = volumes.hosts(container.project_id, volume_names(mounts_of(container)))
@@ -265,7 +281,10 @@ class SchedulerEndpoint:
         passed: Collection[str],
         may_hand_over: bool,
     ) -> tuple[list[select.Choice] | select.NoValidHost, str | None]:
-        """The hosts, best first; and which other scheduler keeps the best, so that nothing is booked here."""
+        """Return the hosts, best first, and the other scheduler that keeps the best host, or None.
+
+        Book the best host only if this scheduler keeps it.
+        """
         answer: list[select.Choice] | select.NoValidHost = []
         keeper: str | None = None
         generations = 0
@@ -273,7 +292,7 @@ class SchedulerEndpoint:
         def choose(hosts: Columns) -> tuple[str, Held] | None:
             nonlocal answer, keeper, generations
             shares = self._peers.shares()
-            # The members of a soft group look for each other everywhere.
+            # A soft group prefers hosts by the members on them, so it is searched on the hosts of all schedulers.
             anywhere = len(shares.names) == 1 or (spec.group is not None and spec.group.is_soft and not passed)
             answer = self._still_good(hosts, spec, alternates) or select.select(
                 hosts,
@@ -301,7 +320,7 @@ class SchedulerEndpoint:
     def _still_good(
         self, hosts: Columns, spec: RequestSpec, alternates: Sequence[Mapping[str, Any]]
     ) -> list[select.Choice]:
-        """The alternates of an earlier choice from the first one on whose plan can still be carried out."""
+        """Return the alternates of an earlier choice, from the first one whose plan still fits."""
         spec = select.informed(spec, hosts)
         choices = [select.Choice(each["host"], each["limits"]) for each in alternates if each["host"] not in spec.tried]
         for index, choice in enumerate(choices):
@@ -314,19 +333,19 @@ class SchedulerEndpoint:
         return []
 
     def _fail(self, context: RequestContext, container: Container, why: explain.Explanation) -> None:
-        """End the container in Error. Who sees that finds the explanation already there."""
+        """Set the container to Error, together with the explanation."""
         if db.end_unplaced(container.uuid, why.message, why.record):
             db_actions.fail(container.uuid, context.request_id, "create")
             LOG.info("Container %s has no host: %s", container.uuid, why.message)
 
 
 def _reasons(tried: Mapping[str, str]) -> str:
-    """Why hosts refused, each reason once and without their names, for the user."""
-    # As a word: there are hosts called "one", and reasons that speak of none.
+    """Return the reasons of refusals for the user: each reason once, without host names."""
+    # Replace whole words only: a host may be called "one", and a reason may contain "none".
     return "; ".join(dict.fromkeys(re.sub(rf"\b{re.escape(name)}\b", "a host", why) for name, why in tried.items()))
 
 
 def _group(container: Container) -> Group | None:
-    """Raises GroupNotFound when it was deleted meanwhile."""
+    """Return the group that the container's hint names, or None. Raise GroupNotFound if the group was deleted."""
     uuid = (container.request.get("hints") or {}).get(hints.GROUP)
     return Group.of(groups.get(uuid)) if uuid else None

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why nothing can hold a request: what is told of it, and to whom.
+"""Explain to users and programs why no host can hold a request.
 
-The message is one sentence or two for the container's ``status_reason``. The record is for programs and for who wants
-to know more: counts, and for the nearest hosts what is free and wanted on each node and what change would fit. It names
-hosts; who must not see them is the API's matter. It is bounded: at most ``EXPLAINED_HOSTS`` hosts, each text cut to
-``MAX_TEXT`` characters, the whole to ``MAX_BYTES`` of JSON.
+The message is one or two sentences for the container's ``status_reason``. The record is for programs and operators. It
+has counts by filter and by code. For the nearest hosts it has the free and wanted amounts of each cell, and the changes
+that would fit. The record names hosts; the API hides it from users who must not see hosts. The record has at most
+``EXPLAINED_HOSTS`` hosts, ``MAX_TEXT`` characters in each text, and ``MAX_BYTES`` of JSON altogether.
 """
 
 import json
@@ -18,59 +18,62 @@ from zun.objects.placement import ASKED_AS
 from zun.scheduler.filters import HostFilter
 from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
-from zun.topology import CellFree, Dimension, Isolation, PlacementRequest, Refusal, RefusalCode
+from zun.topology import CellFree, Dimension, Isolation, PlacementRequest, Refusal, RefusalCode, amounts
 
-# Hosts whose code is that of the exact plan; those beyond go by the filter that turned them away.
+# Hosts whose code comes from the exact plan. Further hosts get the code of the filter that rejected them.
 EXACT_HOSTS = 1000
-# Hosts that are asked what would have fitted when nothing does: enough for a useful answer, bounded for a large cloud.
+# Hosts that are searched for a smaller request that fits: enough for a useful answer, few enough for a large cloud.
 NEAREST_MISS_HOSTS = 50
-# The nearest of them are asked for every change that would fit, and described one by one.
+# The nearest hosts, which the record describes one by one with every change that would fit.
 EXPLAINED_HOSTS = 20
 MAX_TEXT = 500
+TRAIT_REASONS = 3  # that a message tells; each has names that the request gave
 MAX_NODES = 64
 MAX_BYTES = 60_000
 
 Fits = Callable[[HostState, RequestSpec], bool]
-"""Whether a host passes every filter and has an exact place for a request."""
+"""Returns whether a host passes every filter and has an exact plan for a request."""
 
 DISK = "disk"
-"""Beside the dimensions of ``zun.topology``: less disk."""
+"""The dimension of a change to less disk. ``zun.topology.Dimension`` has all other dimensions."""
 
 
 class HostCode(StrEnum):
-    """Why a host is unfit as a whole. Where an amount is short on its nodes, ``RefusalCode`` says which.
+    """Codes for hosts that are unfit as a whole. ``RefusalCode`` has the codes for short amounts on cells.
 
-    Both together are the closed list of codes.
+    Both enumerations together are the closed list of codes.
     """
 
     REFUSED_BEFORE = "refused-before"
-    """It refused the claim when it was asked."""
+    """The host refused the claim of this request before."""
     SERVICE = "service"
-    """Its compute service is down, disabled or was never up."""
+    """The compute service is down, disabled or was never up."""
     ZONE = "zone"
-    """It is in another zone, or another host was asked for."""
+    """The host is in another zone, or the request names another host."""
     RUNTIME = "runtime"
-    """It has no such container runtime."""
+    """The host lacks the requested container runtime."""
     LABEL = "label"
-    """A label that was asked for is missing or different."""
+    """The host lacks a requested label, or has another value for it."""
     RESERVED = "reserved"
-    """One of its aggregates keeps it for other projects."""
+    """An aggregate reserves the host for other projects."""
     AGGREGATE = "aggregate"
-    """Its aggregates have not got what the extra specs ask of them."""
+    """The metadata of the host's aggregates does not match the extra specs."""
+    TRAIT = "trait"
+    """The host lacks a required trait, has a forbidden one, or is in none of the requested aggregates."""
     IMAGE = "image"
-    """It cannot run the image: another architecture or operating system, or a runtime is missing."""
+    """The image needs another architecture, another operating system, or a runtime that the host lacks."""
     GROUP = "group"
-    """One more member of the container group would break its rule there."""
+    """One more member on the host would break the policy of the container group."""
     NEIGHBOUR = "neighbour"
-    """It has a container that was to be avoided, or none of those that it had to have."""
+    """The host has a container from ``different_host``, or no container from ``same_host``."""
     DEVICE = "device"
-    """It has no such device."""
+    """The host lacks a requested device."""
     NO_PINNING = "no-pinning"
-    """It takes no dedicated containers."""
+    """The host takes no dedicated containers."""
     DISK = "disk"
-    """Not enough disk."""
+    """The host, or its disk pool, has too little free disk."""
     OTHER = "other"
-    """Turned away by a filter that has no code of its own; ``filter`` names it."""
+    """A filter without its own code rejected the host; ``filter`` in the record names this filter."""
 
 
 CODES: Mapping[str, HostCode | RefusalCode] = {
@@ -80,6 +83,7 @@ CODES: Mapping[str, HostCode | RefusalCode] = {
     "RuntimeFilter": HostCode.RUNTIME,
     "IsolationFilter": HostCode.RESERVED,
     "AggregateExtraSpecsFilter": HostCode.AGGREGATE,
+    "TraitsFilter": HostCode.TRAIT,
     "ImagePropertiesFilter": HostCode.IMAGE,
     "LabelFilter": HostCode.LABEL,
     "SameHostFilter": HostCode.NEIGHBOUR,
@@ -103,7 +107,10 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """``message`` is for the request's user and names no host; ``record`` is JSON-able and does."""
+    """The reasons for a failed request. ``message`` is for its user and names no host. ``record`` has JSON types.
+
+    ``record`` names hosts.
+    """
 
     message: str
     record: Mapping[str, Any]
@@ -111,13 +118,16 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class _Miss:
-    """A host with too little of something. ``refusal`` is None when the exact plan fits: the disk is short, or what an
-    aggregate's lower allocation ratio leaves."""
+    """A host with too little of a resource.
+
+    ``refusal`` is None if the exact plan fits. Then the host lacks disk, or an aggregate's lower allocation ratio
+    leaves too little.
+    """
 
     host: HostState
     refusal: Refusal | None
     near: bool
-    """The nearest request of the refusal passes the filters as well."""
+    """True if the nearest request in ``refusal`` also passes the filters."""
 
 
 def explain(
@@ -127,7 +137,7 @@ def explain(
     rejections: Sequence[Rejection],
     fits: Fits,
 ) -> Explanation:
-    """Why each of ``hosts``, all of which are in ``rejections``, cannot hold ``spec``."""
+    """Return why none of ``hosts`` can hold ``spec``. ``rejections`` has one entry for each host."""
     by_name = {host.hostname: host for host in hosts}
     room = {type(each).__name__ for each in filters if each.measures_capacity}
     full = [by_name[each.hostname] for each in rejections if each.filter in room]
@@ -156,7 +166,7 @@ def explain(
 
 
 def refused_claims(spec: RequestSpec, tried: Mapping[str, str], message: str) -> Explanation:
-    """The explanation when hosts were found and each refused the claim: ``tried`` has their reasons by name."""
+    """Return the explanation for a request that every chosen host refused. ``tried`` maps host names to reasons."""
     details = [
         {"host": name, "filter": "", "code": str(HostCode.REFUSED_BEFORE), "reason": reason[:MAX_TEXT]}
         for name, reason in list(tried.items())[:EXPLAINED_HOSTS]
@@ -175,24 +185,30 @@ def refused_claims(spec: RequestSpec, tried: Mapping[str, str], message: str) ->
 
 
 def extended(explanation: Explanation, text: str) -> Explanation:
-    """``explanation`` with ``text`` at the end of what is said, for its user and in the record."""
+    """Return ``explanation`` with ``text`` appended to the message and to the reason in the record."""
     message = explanation.message + text
     return Explanation(message, _bounded({**explanation.record, "reason": message}))
 
 
 def may_hold(host: HostState, spec: RequestSpec) -> bool:
-    """Whether the host takes containers of this policy at all."""
+    """Return whether the host takes containers with the CPU policy of ``spec``."""
     return host.enable_cpu_pinning or not spec.dedicated
 
 
 def refusal_of(host: HostState, spec: RequestSpec) -> Refusal | None:
-    """Why the exact plan has no place; None when it has one."""
-    answer = host.answer(spec.placement)
+    """Return the refusal of the exact plan, or None if the plan fits."""
+    answer = spec.answers(host, spec.placement)
     return answer if isinstance(answer, Refusal) else None
 
 
+def shortage(refusal: Refusal, host: HostState) -> str:
+    """Return the words of ``refusal`` for operators, with what other services have of ``host`` at Placement."""
+    foreign = host.topology.foreign
+    return f"{refusal.message}; other services have {foreign} of this host" if foreign else refusal.message
+
+
 def code_of(filter_name: str, refusal: Refusal | None) -> HostCode | RefusalCode:
-    """The first condition that binds on a host that this filter turned away; ``refusal`` is of its exact plan."""
+    """Return the code for a host that the filter rejected: the code of ``refusal`` if there is one."""
     return CODES.get(filter_name, HostCode.OTHER) if refusal is None else refusal.code
 
 
@@ -201,35 +217,47 @@ def _miss(host: HostState, spec: RequestSpec, refusal: Refusal | None, fits: Fit
     return _Miss(host, refusal, nearest is not None and fits(host, replace(spec, placement=nearest)))
 
 
-# In words
+# Messages
 
 
 def told(
     hosts: Sequence[HostState], spec: RequestSpec, rejections: Sequence[Rejection], misses: Sequence[_Miss]
 ) -> str:
-    """The reasons in words for the request's user: counts by filter and nearest miss, no host names."""
+    """Return the message for the request's user: counts by filter, and the nearest miss. It names no host."""
     if not hosts:
         return "No valid host was found: no compute host has registered yet."
     counts = Counter(rejection.filter for rejection in rejections)
     counted = ", ".join(f"{name} rejected {count}" for name, count in counts.most_common())
     message = f"No valid host was found. Of {len(hosts)} host{'s' * (len(hosts) > 1)}, {counted}."
     nearest = _nearest_miss(misses, spec)
-    # Where the plan fits it is the disk, or a ratio that an aggregate lowers.
+    # If the plan fits, the host lacks disk or an aggregate lowers its allocation ratio.
     fitting = {miss.host.hostname for miss in misses}
-    if nearest is None and any(
-        each.hostname in fitting and CODES.get(each.filter) is HostCode.DISK for each in rejections
-    ):
-        nearest = "Nearest miss: a host has the CPUs and the memory, but not the disk."
-    return f"{message} {nearest or _first_reason(rejections)}"
+    short = [each for each in rejections if each.hostname in fitting and CODES.get(each.filter) is HostCode.DISK]
+    if nearest is None and short:
+        nearest = _short_of_disk([miss.host for miss in misses], short)
+    traits = [each for each in rejections if CODES.get(each.filter) is HostCode.TRAIT]
+    others = [each for each in rejections if CODES.get(each.filter) is not HostCode.TRAIT]
+    if traits:
+        message = f"{message} {_missing_traits(traits)}"
+    return f"{message} {nearest or (_first_reason(others) if others else '')}".rstrip()
 
 
 def _nearest_miss(misses: Sequence[_Miss], spec: RequestSpec) -> str | None:
-    """What the best of the full hosts lacks, and the largest like request that would really go there."""
+    """Return the shortage of the nearest host, and the largest similar request that would fit there."""
     best = max(misses, key=_nearness, default=None)
     if best is None or best.refusal is None:
         return None
     would = _would_fit(best.refusal.nearest, spec.placement) if best.near else ""
     return f"Nearest miss: {best.refusal.message.rstrip('.')}.{would}"
+
+
+def _short_of_disk(hosts: Sequence[HostState], rejections: Sequence[Rejection]) -> str:
+    """Return the nearest miss of requests that lack only disk. If it is the disk of a pool, the sentence names it."""
+    pooled = {host.hostname for host in hosts if host.disk_pool is not None}
+    reasons = [each.reason for each in rejections if each.hostname in pooled]
+    if len(reasons) < len(rejections):
+        return "Nearest miss: a host has the CPUs and the memory, but not the disk."
+    return f"Nearest miss: a host has the CPUs and the memory, but {Counter(reasons).most_common(1)[0][0]}."
 
 
 def _nearness(miss: _Miss) -> tuple[bool, bool, float, int]:
@@ -240,13 +268,30 @@ def _nearness(miss: _Miss) -> tuple[bool, bool, float, int]:
     return (True, miss.near, *amounts)
 
 
+def _device_conditions(nearest: PlacementRequest, wanted: PlacementRequest) -> list[str]:
+    """Return the words for devices that differ from ``wanted``. Example: ["with 1 of devices gpu"]."""
+    if nearest.devices == wanted.devices and nearest.device_same == wanted.device_same:
+        return []
+    if not nearest.devices:
+        return ["without devices"]
+    found = [f"with {each.count} of devices {each.name}" for each in nearest.devices]
+    if any(each.numa_policy != other.numa_policy for each, other in zip(nearest.devices, wanted.devices, strict=False)):
+        found.append(f"with device policy {', '.join(sorted({str(each.numa_policy) for each in nearest.devices}))}")
+    if nearest.device_same != wanted.device_same:
+        found.append(f"with devices on the same {nearest.device_same}")
+    return found
+
+
 def _would_fit(nearest: PlacementRequest | None, wanted: PlacementRequest) -> str:
-    """The nearest request in words, with each condition in which it differs besides its size."""
+    """Return a sentence about the nearest request: its size, and every other condition that differs from ``wanted``.
+
+    Example: " A request for 3 CPUs and 512 MiB with thread policy prefer would fit now."
+    """
     if nearest is None:
         return ""
     conditions = []
     if nearest.numa_nodes != 1 or wanted.numa_nodes != 1:
-        conditions.append(f"on {nearest.numa_nodes} NUMA node{'s' * (nearest.numa_nodes > 1)}")
+        conditions.append(f"on {nearest.numa_nodes} cell{'s' * (nearest.numa_nodes > 1)}")
     if parts := _parts(nearest, wanted):
         conditions.append(f"with {parts}")
     if nearest.thread_policy != wanted.thread_policy:
@@ -258,15 +303,26 @@ def _would_fit(nearest: PlacementRequest | None, wanted: PlacementRequest) -> st
         conditions.append(f"with pages of {size} KiB" if isinstance(size, int) else f"with {size} pages")
     if nearest.numa_affinity != wanted.numa_affinity:
         conditions.append(f"with NUMA affinity {nearest.numa_affinity}")
+    conditions += _device_conditions(nearest, wanted)
     told = "".join(f" {condition}" for condition in conditions)
-    return f" A request for {nearest.cpus:g} CPUs and {nearest.memory_mib} MiB{told} would fit now."
+    return f" A request for {amounts.text(nearest.cpus)} CPUs and {nearest.memory_mib} MiB{told} would fit now."
 
 
 def _parts(nearest: PlacementRequest, wanted: PlacementRequest) -> str:
-    """How the nearest request is parted among its nodes, where that is neither evenly nor as it was asked for."""
+    """Return the split of the nearest request among cells, for example "2 + 4 CPUs and 512 + 1024 MiB".
+
+    Even splits, and splits that are equal to the wanted one, are left out.
+    """
     shapes = (("CPUs", nearest.numa_cpus, wanted.numa_cpus), ("MiB", nearest.numa_mem, wanted.numa_mem))
     parts = [(unit, shape) for unit, shape, before in shapes if shape is not None and shape != before]
-    return " and ".join(" + ".join(f"{part:g}" for part in shape) + f" {unit}" for unit, shape in parts)
+    return " and ".join(" + ".join(f"{amounts.text(part)}" for part in shape) + f" {unit}" for unit, shape in parts)
+
+
+def _missing_traits(rejections: Sequence[Rejection]) -> str:
+    """Return what most hosts lack of traits and aggregates, with the number of these hosts."""
+    reasons = Counter(rejection.reason for rejection in rejections).most_common(TRAIT_REASONS)
+    counted = (f"{count} host{'s' * (count > 1)}: {reason}" for reason, count in reasons)
+    return f"Traits: {'. '.join(counted)}."
 
 
 def _first_reason(rejections: Sequence[Rejection]) -> str:
@@ -274,7 +330,7 @@ def _first_reason(rejections: Sequence[Rejection]) -> str:
     return f"Most common reason: {reasons.most_common(1)[0][0]}."
 
 
-# As a record
+# Records
 
 
 def _wanted(spec: RequestSpec) -> dict[str, Any]:
@@ -283,13 +339,33 @@ def _wanted(spec: RequestSpec) -> dict[str, Any]:
         DISK: spec.disk,
         "availability_zone": spec.availability_zone,
         "runtime": spec.runtime,
+        **{name: value for name, value in _traits(spec).items() if value},
+    }
+
+
+def _traits(spec: RequestSpec) -> dict[str, Any]:
+    return {
+        "required_traits": sorted(spec.required_traits),
+        "forbidden_traits": sorted(spec.forbidden_traits),
+        "any_traits": [sorted(names) for names in spec.any_traits],
+        "member_of": [sorted(uuids) for uuids in spec.member_of],
     }
 
 
 def _fields(request: PlacementRequest) -> dict[str, Any]:
-    """A request under the names it has in the API."""
-    named = {ASKED_AS[name]: value for name, value in request.to_dict().items()}
-    return named if request.dedicated else {name: named[name] for name in ("cpu", "memory", "cpu_policy")}
+    """Return the fields of a request under their names in the API."""
+    record = request.to_dict()
+    named = {field: record[name] for name, field in ASKED_AS.items()}
+    sizes = named if request.dedicated else {name: named[name] for name in ("cpu", "memory", "cpu_policy")}
+    return {**sizes, **_devices(request)} if request.devices else sizes
+
+
+def _devices(request: PlacementRequest) -> dict[str, Any]:
+    devices = [
+        {"name": each.name, "count": each.count, "traits": list(each.traits), "numa_policy": str(each.numa_policy)}
+        for each in request.devices
+    ]
+    return {"devices": devices, "device_same": request.device_same}
 
 
 def _reports(
@@ -299,7 +375,7 @@ def _reports(
     misses: Sequence[_Miss],
     fits: Fits,
 ) -> list[dict[str, Any]]:
-    """The hosts one by one, the nearest misses first, then the others in the order of their rejection."""
+    """Return one record per host: the nearest misses first, then the other hosts in the order of ``rejections``."""
     ranked = {miss.host.hostname: miss for miss in sorted(misses, key=_nearness, reverse=True)}
     place = {name: position for position, name in enumerate(ranked)}
     ordered = sorted(rejections, key=lambda each: place.get(each.hostname, len(place)))[:EXPLAINED_HOSTS]
@@ -317,14 +393,14 @@ def _report(rejection: Rejection, spec: RequestSpec, code: str, miss: _Miss | No
         return report
     host, refusal = miss.host, miss.refusal
     if refusal is not None:
-        report["reason"] = refusal.message[:MAX_TEXT]
+        report["reason"] = shortage(refusal, host)[:MAX_TEXT]
         report["wanted"] = [
             {"cpus": each.cpus, "memory_mib": each.memory_mib, "page_kib": each.page_kib}
             for each in refusal.wanted[:MAX_NODES]
         ]
     left = host.usage.free(host.topology, spec.placement.isolation)
     report["free"] = [_cell(node, free) for node, free in sorted(left.items())]
-    report["disk_free"] = host.free_disk
+    report["disk_free"] = spec.free_disk(host)
     report["changes"] = list(_changes(host, spec, refusal, fits))
     return report
 
@@ -334,32 +410,33 @@ def _cell(node: int, free: CellFree) -> dict[str, Any]:
         "node": node,
         "cpus": len(free.cpus),
         "whole_cores": len(free.cores),
-        "shared": round(free.shared, 6),
+        "shared": amounts.exact(free.shared),
         "memory_mib": max(0, free.memory_mib),
         "pages": {str(size): max(0, count) for size, count in free.pages.items()},
     }
 
 
 def _changes(host: HostState, spec: RequestSpec, refusal: Refusal | None, fits: Fits) -> Iterator[dict[str, Any]]:
-    """The smallest change in each dimension after which this host would take the request, every filter included."""
+    """Yield the smallest change in each dimension with which the request passes every filter and fits the host."""
     if refusal is None:
-        room = int(host.free_disk)
+        room = int(spec.free_disk(host))
         if 0 <= room < spec.disk and fits(host, replace(spec, disk=room)):
             yield {"dimension": DISK, "change": {DISK: room}}
         return
     before = _fields(spec.placement)
     for change in refusal.changes:
-        # Of a shared container the API takes no more than amounts.
+        # For a shared container the API accepts only the numbers of CPUs and MiB.
         if not spec.dedicated and change.dimension not in (Dimension.CPUS, Dimension.MEMORY):
             continue
         if fits(host, replace(spec, placement=change.request)):
             after = _fields(change.request)
             differing = {name: value for name, value in after.items() if value != before[name]}
-            yield {"dimension": str(change.dimension), "change": differing}
+            if differing:  # the API has no fields for some conditions
+                yield {"dimension": str(change.dimension), "change": differing}
 
 
 def _smallest(wanted: PlacementRequest, reports: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The smallest change in each dimension over all described hosts."""
+    """Return the smallest change in each dimension over all described hosts."""
     best: dict[str, dict[str, Any]] = {}
     for report in reports:
         for change in report.get("changes", ()):
@@ -371,7 +448,7 @@ def _smallest(wanted: PlacementRequest, reports: Sequence[Mapping[str, Any]]) ->
 
 
 def _size(wanted: PlacementRequest, change: Mapping[str, Any]) -> tuple[float, ...]:
-    """How large a change is, against others of its dimension."""
+    """Return a sort key for the size of a change: a change to 6 CPUs (-6) is smaller than one to 4 CPUs (-4)."""
     dimension, fields = change["dimension"], change["change"]
     if dimension == Dimension.CPUS:
         return (-fields["cpu"],)
@@ -389,7 +466,7 @@ def _size(wanted: PlacementRequest, change: Mapping[str, Any]) -> tuple[float, .
 
 
 def _bounded(record: dict[str, Any]) -> dict[str, Any]:
-    """``record`` without as many of the last hosts as it takes to keep it small."""
+    """Return ``record`` without its last hosts, as many as needed to stay within ``MAX_BYTES``."""
     while record["details"] and len(json.dumps(record)) > MAX_BYTES:
         left_out = record["details_left_out"] + 1
         record = {**record, "details": record["details"][:-1], "details_left_out": left_out}

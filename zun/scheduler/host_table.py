@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler's memory of the hosts: what each has and who holds what there.
+"""The scheduler's cache of the hosts: the inventory of each host and the claims on it.
 
-It is a cache of the database. Compute services send each change with the host's new generation; a change that does not
-follow directly on what is known here makes the table read that host again. The scheduler's own choices are booked on
-top until the host confirms or refuses them, or a deadline passes. Being wrong costs a refused claim, never a double
-booking; before a request is refused the table is compared with the database. Any number of schedulers can each have a
-table.
+The database is the source. Compute services send each change with the host's new generation. If a generation is
+missing (7 follows 5), the table reads the host again. The scheduler's own choices are booked on top, until the host
+confirms or refuses them or a deadline passes. A wrong table costs a refused claim, never a double booking. Before a
+request is refused, the table is compared with the database. Each scheduler has its own table.
 """
 
 import gc
@@ -21,26 +20,27 @@ from typing import Any
 
 import numpy as np
 
-from zun.common import zones
+from zun.common import traits, zones
 from zun.db import aggregates, compute_nodes, containers, services
 from zun.objects.service import COMPUTE_BINARY
 from zun.scheduler.bookings import Booking, Bookings
 from zun.scheduler.columns import Columns
 from zun.scheduler.host_state import Aggregate, Held, HostState
 from zun.scheduler.pace import Pace
+from zun.scheduler.plan_cache import PlanCache
 from zun.topology import HostTopology, Usage
 
 LOG = logging.getLogger(__name__)
 
-COMPARE_TOGETHER = 100  # hosts: a few milliseconds, in which nobody else has the interpreter
-READ_TOGETHER = 200  # hosts: the rows of a whole cloud at once would take more memory than the table itself
-MANY = 100  # hosts: fewer do not keep the garbage collector busy
-YOUNG = 5_000  # objects more, which a hundred decisions leave, before it looks for garbage again
-SURVIVED = (2, 50)  # such looks before one at what they left, 15,000 objects at once; and of those before one at all
+COMPARE_TOGETHER = 100  # hosts: comparing them blocks other threads for a few milliseconds
+READ_TOGETHER = 200  # hosts: all rows of a large cloud at once would take more memory than the table itself
+MANY = 100  # hosts: a smaller table costs the garbage collector little
+YOUNG = 5_000  # new objects (about a hundred decisions) before the garbage collector runs its first generation
+SURVIVED = (2, 50)  # runs of the first generation before one of the second; runs of the second before one of the third
 
 
 class HostTable:
-    """Every known host. Thread-safe; only ``refresh`` and ``catch_up`` do I/O, and nothing else waits for that."""
+    """The known hosts. Thread-safe. Only ``refresh`` and ``catch_up`` do I/O; no other method waits for it."""
 
     def __init__(
         self,
@@ -52,30 +52,32 @@ class HostTable:
         compare_together: int = COMPARE_TOGETHER,
         background: Executor | None = None,
     ) -> None:
-        """``background`` (a thread of its own) is for what no request shall wait for."""
+        """Start with an empty table. ``background`` runs comparisons that requests must not wait for."""
         self._failure_seconds = failure_seconds
         self._clock = clock
         self._lock = threading.RLock()
-        self._reading = threading.Lock()  # held over I/O, never together with waiting for a message
+        self._reading = threading.Lock()  # held during I/O, never while waiting for a message
         self._held: dict[str, dict[str, Held]] = {}
-        self._hosts = Columns()
+        self._plans = PlanCache()
+        self._hosts = Columns(plans=self._plans)
         self._read_at: dict[str, Any] = {}  # host -> updated_at of the row last read
         self._ids: dict[str, int] = {}  # host -> id of that row
         self._bookings = Bookings(booking_seconds, clock)
         self._stale: set[str] = set()
-        self._comparing = threading.Lock()  # held over I/O; nobody waits for it while requests come
+        self._comparing = threading.Lock()  # held during I/O; no thread waits for it while requests come
         self._settled = MANY
         self._pace = Pace(fresh_seconds, compare_together, clock)
         self._background = background or ThreadPoolExecutor(1, thread_name_prefix="compare")
-        self._asked = False  # whether the background has slices to compare
-        self._behind = 0  # the id behind which the next slice begins
+        self._asked = False  # True while a comparison in the background is queued or running
+        self._behind = 0  # the next slice begins with the first id above this one
         self._topologies: dict[str, HostTopology] = {}
+        self._traits: dict[frozenset[str], frozenset[str]] = {}
         self._aggregates: Sequence[Mapping[str, Any]] = ()
         self._in_aggregates: dict[str, tuple[Aggregate, ...]] = {}
         self._own_zones: dict[str, str | None] = {}
 
     def hosts(self) -> list[HostState]:
-        """Every host now, bookings included, by name."""
+        """Return every host with its bookings, sorted by name."""
         with self._lock:
             self._drop_old_bookings()
             return self._hosts[:]
@@ -86,32 +88,32 @@ class HostTable:
             return self._hosts.find(hostname)
 
     def is_booked(self, uuid: str) -> bool:
-        """Whether a choice of this scheduler for the container is under way."""
+        """Return whether this scheduler has an unexpired booking for the container."""
         with self._lock:
             self._drop_old_bookings()
             return uuid in self._bookings
 
     def choose_and_book(self, uuid: str, choose: Callable[[Columns], tuple[str, Held] | None]) -> None:
-        """Let ``choose`` pick a host and what the container takes of it, and book that, as one step.
+        """Let ``choose`` pick a host and the resources for the container, and book them, as one atomic step.
 
-        The hosts are lent for the time of the call: they change afterwards.
+        ``choose`` must not keep the hosts after its return, because they change then.
         """
         with self._lock:
             self._unbook(uuid)
             self._drop_old_bookings()
             choice = choose(self._hosts)
             if choice is not None:
-                hostname, held = choice
+                hostname, held = choice[0], self._plans.held(choice[1])
                 self._bookings.add(uuid, hostname, held)
                 self._put(hostname, uuid, held)
 
     def unbook(self, uuid: str) -> None:
-        """Forget the choice for the container: its host refused it."""
+        """Drop the booking of the container, because its host refused the container."""
         with self._lock:
             self._unbook(uuid)
 
     def failed(self, hostname: str) -> None:
-        """Remember that the host could not make or start a container that it had room for."""
+        """Note that the host failed to make or start a container although it had room."""
         with self._lock:
             state = self._hosts.find(hostname)
             if state is not None:
@@ -120,14 +122,14 @@ class HostTable:
                 self._hosts.put(replace(state, failures=(*lately, now)))
 
     def changed(self, hostname: str, generation: int, uuid: str | None, held: Held | None) -> None:
-        """Note a host's own word: since ``generation`` the container holds ``held``, or nothing when None.
+        """Note a change that the host reported: since ``generation`` the container holds ``held``.
 
-        Without ``uuid`` the inventory itself has changed.
+        If ``held`` is None, the container holds nothing. If ``uuid`` is None, the inventory has changed.
         """
         with self._lock:
             state = self._hosts.find(hostname)
             if state is None or uuid is None or generation > state.generation + 1:
-                self._stale.add(hostname)  # something between was lost: what follows makes no sense without it
+                self._stale.add(hostname)  # a change is missing: read the whole host again
                 return
             if generation <= state.generation:
                 return
@@ -135,7 +137,7 @@ class HostTable:
             claims = self._held.setdefault(hostname, {})
             before = claims.pop(uuid, None)
             if held is not None:
-                claims[uuid] = held
+                held = claims[uuid] = self._plans.held(held)
             if booking is not None and before is None and booking.hostname == hostname and booking.held == held:
                 self._hosts.put(replace(state, generation=generation))
                 return
@@ -144,19 +146,20 @@ class HostTable:
                 self._recount(booking.hostname)
 
     def refresh(self) -> None:
-        """Read from the database what may have changed: hosts known to be stale, and at most once in ``fresh_seconds``
-        the services, the aggregates and every host whose generation is not the one known here.
+        """Read hosts from the database that may have changed.
 
-        One thread reads; the others wait for what it finds. While requests come, nobody waits for a thread that
-        compares a table which was filled before: until it is done, what is known must do. After a silence it would not:
-        what services reported last may be so long ago that they seem down. A cloud so large that comparing takes long
-        is compared less often. While requests come, it is compared slice by slice in the background: all at once would
-        keep the interpreter from them for too long.
+        Stale hosts are read at once. At most once in ``fresh_seconds``, services, aggregates and the generations of
+        all hosts are compared with the database; ``Pace`` compares less often if comparing takes long.
+
+        While requests come, a thread in the background compares slice by slice, and requests use the table as it is.
+        One comparison of the whole table would block the interpreter for too long. After a silence, and before the
+        first comparison, requests wait for a comparison of the whole table: its heartbeats may be so old that every
+        service seems down.
         """
-        wait = self._pace.is_silence()  # which is before the first comparison as well
+        wait = self._pace.is_silence()  # also true before the first comparison
         if self._pace.all_are_due() and self._comparing.acquire(blocking=wait):
             try:
-                if self._pace.all_are_due():  # nobody did it meanwhile
+                if self._pace.all_are_due():  # no other thread compared meanwhile
                     with self._pace.whole():
                         self._behind = 0
                         self._compare(None)
@@ -168,11 +171,11 @@ class HostTable:
         self._read_stale()
 
     def catch_up(self, generations: int | None = None) -> bool:
-        """Read what hosts have changed and not told yet, and hosts that an administrator has let work again. Returns
-        whether there may be any.
+        """Read changed hosts whose message has not arrived yet, and hosts that an administrator has enabled again.
 
-        ``generations`` is the sum of those that a request was decided with, which is to be refused: whoever sees in the
-        database that something was given back may ask for it before its host's word is here.
+        Return False if the table is certainly up to date. ``generations`` is the sum of the generations with which a
+        request is about to be refused. A client may see a release in the database, and send its request before the
+        host's message arrives here.
         """
         opened = self._opened()
         together = self._pace.together
@@ -180,7 +183,8 @@ class HostTable:
         with self._lock:
             for state in self._hosts:
                 known[self._ids[state.hostname] // together] += state.generation
-        # Read after that: a host that tells something now would make up for another that has not yet.
+        # Read the database after the table. In the other order, a message that arrives between both reads would raise
+        # the table's sum by 1, and hide that the message of another host is missing.
         sums = compute_nodes.sums_of_generations(together)
         if sum(sums.values()) == generations and not opened:
             return False
@@ -195,14 +199,14 @@ class HostTable:
         return True
 
     def _opened(self) -> set[str]:
-        """Hosts whose services are disabled or forced down here, and not in the database."""
+        """Return the hosts whose services are disabled or forced down in the table but not in the database."""
         with self._lock:
             there = (self._hosts[row] for row in np.flatnonzero(~self._hosts.serving).tolist())
             closed = {state.hostname for state in there if state.service is not None}
         return closed - services.closed(COMPUTE_BINARY) if closed else closed
 
     def _compare_due(self) -> None:
-        """The work of the background: nobody waits for it, nor hears of its failure."""
+        """Compare the slices that are due, in the background. A failure goes to the log only."""
         try:
             for _ in range(self._pace.due(len(self._hosts))):
                 with self._comparing:
@@ -220,14 +224,14 @@ class HostTable:
             self._pace.end_round()
 
     def _compare(self, limit: int | None) -> None:
-        """Note which hosts are not as the database has them, among all or the next ``limit``.
+        """Mark the hosts that differ from the database as stale, among all hosts or the next ``limit`` hosts.
 
-        The aggregates are compared with the first of them.
+        The first slice of a round also reads the aggregates.
         """
         with self._lock:
             known = [(name, number) for name, number in self._ids.items() if number > self._behind]
         found = compute_nodes.generations(behind=self._behind, limit=None if limit is None else limit + 1)
-        last = None  # the id with which this ends, unless it is at the end of the table
+        last = None  # the last id of this slice, or None if the slice reaches the end of the table
         if limit is not None and len(found) > limit:
             found.popitem()
             last = next(reversed(found.values())).id
@@ -244,12 +248,12 @@ class HostTable:
         self._behind = last or 0
 
     def _changed(self, found: Mapping[str, compute_nodes.Generation]) -> set[str]:
-        """Those hosts of which the database knows something newer than this table."""
+        """Return the hosts for which the database has newer data than this table."""
         return {
             name
             for name, (_, generation, updated_at) in found.items()
             if (state := self._hosts.find(name)) is None
-            or state.generation < generation  # a host that told more meanwhile is ahead
+            or state.generation < generation  # the table may be ahead, by a message that came meanwhile
             or self._read_at[name] != updated_at
         }
 
@@ -279,9 +283,10 @@ class HostTable:
         for node in nodes:
             name = node["hostname"]
             try:
-                held = {row["uuid"]: what for row in claims[name] if (what := Held.of(row)) is not None}
+                read = ((row["uuid"], Held.of(row)) for row in claims[name])
+                held = {uuid: self._plans.held(what) for uuid, what in read if what is not None}
                 found[name] = self._topology(node["topology"]), held
-            except (AttributeError, KeyError, TypeError, ValueError) as exc:  # no version of this code wrote them
+            except (AttributeError, KeyError, TypeError, ValueError) as exc:  # rows edited by hand
                 LOG.warning("Host %s gets no containers: its rows in the database cannot be read: %r", name, exc)
         with self._lock:
             carried_out: list[Booking] = []
@@ -294,10 +299,10 @@ class HostTable:
                 topology, held = found[name]
                 told = -1 if known is None else known.generation
                 if told > node["generation"] and self._read_at[name] == node["updated_at"]:
-                    continue  # the host told more while this was being read
+                    continue  # a message of the host came during the read
                 self._read_at[name], self._ids[name] = node["updated_at"], node["id"]
                 self._held[name] = held
-                # A choice that was carried out, here or by another scheduler elsewhere, is no booking any more.
+                # A container with a claim needs no booking any more, whichever scheduler chose the host.
                 carried_out += [booking for uuid in held if (booking := self._bookings.pop(uuid)) is not None]
                 self._own_zones[name] = node["availability_zone"]
                 state = self._state(node, topology, known)
@@ -306,11 +311,11 @@ class HostTable:
                 self._recount(name)
 
     def _topology(self, text: str) -> HostTopology:
-        """Of a record in JSON; equal machines share one. Only ever called by the thread that reads."""
+        """Return the topology of a JSON record; equal records share one object. Only the reading thread calls this."""
         found = self._topologies.get(text)
         if found is None:
             if len(self._topologies) > len(self._hosts) + 100:
-                self._topologies.clear()  # most are of machines that have changed since
+                self._topologies.clear()  # most entries belong to former states of hosts
             found = self._topologies[text] = HostTopology.from_dict(json.loads(text))
         return found
 
@@ -327,11 +332,17 @@ class HostTable:
             availability_zone=self._zone(name, mine),
             labels=_texts(node["labels"]),
             runtimes=tuple(each for each in node["runtimes"] if isinstance(each, str)),
+            traits=self._shared_traits(node),
             architecture=node["architecture"],
             os_type=node["os_type"],
             aggregates=mine,
             failures=() if known is None else known.failures,
         )
+
+    def _shared_traits(self, node: Mapping[str, Any]) -> frozenset[str]:
+        """Return the traits of the node. Equal machines share one set."""
+        found = frozenset(each for each in traits.of_node(node) if isinstance(each, str))
+        return self._traits.setdefault(found, found)
 
     def _zone(self, hostname: str, mine: tuple[Aggregate, ...]) -> str | None:
         rows = [{"metadata": each.metadata, "hosts": (hostname,)} for each in mine]
@@ -367,7 +378,7 @@ class HostTable:
     def _put(self, hostname: str, uuid: str, held: Held) -> None:
         state = self._hosts.find(hostname)
         assert state is not None, "a host is chosen among those that are known"
-        if state.usage.claim(uuid) is not None:  # a message came twice: it holds something there already
+        if state.usage.claim(uuid) is not None:  # a message came twice: the container has a claim on the host
             self._recount(hostname)
             return
         self._hosts.put(state.taken(uuid, held))
@@ -380,10 +391,10 @@ class HostTable:
             self._hosts.put(self._with_claims(state))
 
     def _with_claims(self, state: HostState) -> HostState:
-        """``state`` with its usage built anew: what is really held, then the bookings that still fit beside it."""
+        """Return ``state`` with its usage built again: the claims, then the bookings that still fit beside them."""
         claims = dict(self._held.get(state.hostname, {}))
         usage = Usage(((uuid, held.plan) for uuid, held in claims.items()), overlapping=True)
-        if usage.held_twice:  # an old change came after the database had been read: read it again
+        if usage.held_twice:  # an old message came after the last read: read the host again
             self._stale.add(state.hostname)
         for uuid, held in self._bookings.on(state.hostname):
             if uuid in claims:
@@ -391,7 +402,7 @@ class HostTable:
             if usage.fits(state.topology, held.plan) is None:
                 usage = usage.with_claim(uuid, held.plan)
                 claims[uuid] = held
-            else:  # somebody else was quicker; the host will refuse this one
+            else:  # another scheduler was quicker; the host will refuse this booking
                 self._bookings.pop(uuid)
         groups = Counter(held.group for held in claims.values() if held.group is not None)
         images = Counter(held.image for held in claims.values() if held.image is not None)
@@ -409,16 +420,15 @@ class HostTable:
 
 
 def _texts(record: Mapping[str, Any]) -> dict[str, str]:
-    """What a row says in texts. Anything else was written by hand, and would stop the look at all the hosts."""
+    """Return the entries whose values are texts. Others were edited by hand and would break the read of all hosts."""
     return {key: value for key, value in record.items() if isinstance(value, str)}
 
 
 def _settle() -> None:
-    """Keep the garbage collector away from all that is there now.
+    """Make the garbage collector run less often, because it scans the whole table and finds nothing.
 
-    It took a fifth of the time of the decisions: it went through the whole table again and again, for nothing, as
-    there are no cycles in it. What nobody refers to any more is freed as before.
+    The scans took a fifth of the time of all decisions. The table has no reference cycles, so its objects are freed by
+    reference counting.
     """
     gc.collect()
-    gc.freeze()
     gc.set_threshold(YOUNG, *SURVIVED)

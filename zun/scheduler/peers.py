@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How several schedulers keep out of each other's way: each keeps a share of the hosts.
+"""Divide the hosts among several schedulers, so that two of them rarely choose the same host.
 
-A scheduler looks among its own hosts first. Where the best host is another's, that scheduler is handed the request, so
-that as a rule one alone decides about a host. This is advice, never a lock: schedulers that disagree about who is
-there cost a refused claim at most.
+A scheduler looks among its own hosts first. If the best host belongs to another scheduler, the request is handed to
+that scheduler. So normally one scheduler alone decides about a host. The shares are advice, not locks: if schedulers
+disagree about their peers, a host refuses a claim at worst.
 """
 
 import threading
@@ -16,14 +16,14 @@ from zun.common.context import RequestContext
 from zun.objects import Container
 
 WORD_SECONDS = 1.0
-"""Each scheduler gives a sign of life so often."""
+"""Interval between two heartbeats of a scheduler."""
 
 SILENCE_SECONDS = 5 * WORD_SECONDS
-"""After so long without one it counts as gone, and the others share its hosts."""
+"""A scheduler without a heartbeat for this long counts as gone, and the others share its hosts."""
 
 
 class Messages(Protocol):
-    """What of SchedulerAPI is needed here."""
+    """The methods of SchedulerAPI that ``Peers`` uses."""
 
     def scheduler_seen(self, context: RequestContext, *, name: str, leaving: bool) -> None: ...
 
@@ -34,29 +34,32 @@ class Messages(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Hosts, in the order of their names, dealt to ``names`` in turn. ``rank`` is our place among them."""
+    """The shares of all schedulers: hosts, sorted by name, are dealt to ``names`` in turn.
+
+    ``rank`` is the index of this scheduler. With two schedulers a and b, rows 0, 2, 4 belong to a, rows 1, 3, 5 to b.
+    """
 
     names: tuple[str, ...]
     rank: int
 
     @property
     def mine(self) -> slice:
-        """The rows that are ours."""
+        """The rows of this scheduler: ``1::2`` for the second of two schedulers."""
         return slice(self.rank, None, len(self.names))
 
     def other_keeper(self, row: int, passed: Collection[str]) -> str | None:
-        """Who keeps the host, unless that is us or one of ``passed``."""
+        """Return the scheduler that keeps the host, or None if it is this scheduler or one of ``passed``."""
         place = row % len(self.names)
         return None if place == self.rank or self.names[place] in passed else self.names[place]
 
 
 class Peers:
-    """The schedulers that are there, this one always among them. Thread-safe."""
+    """The running schedulers, always including this one. Thread-safe."""
 
     def __init__(
         self, name: str, messages: Messages | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Without ``messages`` it is the only one."""
+        """Start with this scheduler alone. Without ``messages`` it sends no heartbeats and stays alone."""
         self._name = name
         self._messages = messages
         self._clock = clock
@@ -64,7 +67,7 @@ class Peers:
         self._until: dict[str, float] = {}
 
     def seen(self, name: str, *, leaving: bool = False) -> None:
-        """Note a sign of life, or the last one."""
+        """Note a heartbeat of the scheduler ``name``. If ``leaving``, the scheduler is about to stop."""
         with self._lock:
             if leaving:
                 self._until.pop(name, None)
@@ -80,7 +83,7 @@ class Peers:
         return Shares(names, names.index(self._name))
 
     def tell(self, context: RequestContext, *, leaving: bool = False) -> None:
-        """Give a sign of life to the others, or say that there will be no more."""
+        """Send a heartbeat to the other schedulers. If ``leaving``, tell them that this scheduler stops."""
         if self._messages is not None:
             self._messages.scheduler_seen(context, name=self._name, leaving=leaving)
 
@@ -93,6 +96,6 @@ class Peers:
         tried: Mapping[str, str],
         passed: Collection[str],
     ) -> None:
-        """Give the request to another scheduler. ``passed`` had it already, this one excepted."""
+        """Hand the request to the scheduler ``to``. ``passed`` are the schedulers that had it before this one."""
         assert self._messages is not None, "nobody else was ever seen"
         self._messages.hand_over(context, container, to=to, tried=tried, passed=[*passed, self._name])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters and weighers by the names of their entry points."""
+"""Load filters and weighers by the names of their entry points."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,9 +11,9 @@ from zun.common import exceptions
 
 
 def load(namespace: str, option: str, names: Sequence[str], conf: cfg.ConfigOpts) -> list[Any]:
-    """The extensions called ``names``, in that order, made with ``conf``.
+    """Return the extensions of these names, in this order, each made with ``conf``.
 
-    Raises Misconfigured for one that there is not, and one that cannot be made: stevedore by itself leaves both out.
+    Raise Misconfigured if an extension does not exist or cannot be made. Stevedore alone would leave it out silently.
     """
     kind = namespace.replace(".", " ").removeprefix("zun ")
 

@@ -1,28 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one container asks of a host, as an immutable value."""
+"""The request of one container to the scheduler, as an immutable value."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from zun.common import hints
 from zun.common.groups import Group
 from zun.objects.placement import disk_promised, placement_request
-from zun.topology import PlacementRequest
-from zun.topology.holes import Demand
+from zun.scheduler.host_state import HostState
+from zun.scheduler.packing import Demand
+from zun.scheduler.plan_cache import Answer, answer
+from zun.topology import PlacementRequest, Refusal
 
 
 @dataclass(frozen=True, slots=True)
 class RequestSpec:
-    """``disk`` is in GiB; all ``labels`` must be on the host; ``tried`` are hosts that refused, with their reasons.
+    """The request of one container to the scheduler.
 
-    ``same_host`` and ``different_host`` are uuids of containers. ``extra_specs`` are asked of the host's aggregates,
-    ``image_properties`` (architecture, os_type, runtime) of the host itself. ``demand`` says what the next requests
-    will probably be; ``select`` fills it in from the hosts it is given, and the members of the ``group``.
+    ``disk`` is in GiB. The host must have all ``labels``. ``tried`` has the hosts that refused, with their reasons.
+    ``same_host`` and ``different_host`` are uuids of containers. ``extra_specs`` are conditions on the aggregates of
+    the host, ``image_properties`` (architecture, os_type, runtime) on the host itself. The host must have one trait of
+    each of ``any_traits``, and be in one of each of ``member_of``, which are uuids of aggregates. ``select`` fills in
+    the members of the ``group``, ``pools_used``, ``demand`` and ``answers`` from its table of hosts.
     """
 
     uuid: str
     placement: PlacementRequest
+    _: KW_ONLY
     disk: int = 0
     availability_zone: str | None = None
     runtime: str | None = None
@@ -36,25 +41,43 @@ class RequestSpec:
     different_host: frozenset[str] = frozenset()
     extra_specs: Mapping[str, str] = field(default_factory=dict)
     image_properties: Mapping[str, str] = field(default_factory=dict)
+    required_traits: frozenset[str] = frozenset()
+    forbidden_traits: frozenset[str] = frozenset()
+    any_traits: tuple[frozenset[str], ...] = ()
+    member_of: tuple[frozenset[str], ...] = ()
+    pools_used: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    """The promised GiB of each disk pool, by the uuid of its aggregate: of all hosts together."""
     demand: Callable[[PlacementRequest], Demand] | None = field(default=None, compare=False, repr=False)
+    """Returns the containers that are expected next."""
+    answers: Callable[[HostState, PlacementRequest], Answer | Refusal] = field(
+        default=answer, compare=False, repr=False
+    )
+    """Returns the exact answer of a host."""
 
     @property
     def dedicated(self) -> bool:
+        """True if the container asks for CPUs of its own."""
         return self.placement.dedicated
 
     @property
     def isolated(self) -> bool:
-        """It wants CPUs that the kernel isolates, and gets no others."""
+        """True if the container asks for CPUs that the kernel isolates; it gets no others."""
         return self.placement.isolation == "isolated"
+
+    def free_disk(self, host: HostState) -> float:
+        """Return the GiB that ``host`` may still promise: of its disk pool, or of its own disk."""
+        pool = host.disk_pool
+        if pool is None:
+            return host.own_free_disk
+        return max(0, pool.size - self.pools_used.get(pool.uuid, host.disk_used))
 
     @classmethod
     def of(cls, container: Any, tried: Mapping[str, str] | None = None, *, group: Group | None = None) -> "RequestSpec":
-        """The request that ``container`` was accepted with. ``group`` is the one that its hint names.
+        """Return the request with which ``container`` was accepted. ``group`` is the group that its hint names.
 
-        Hints with a scope (``SCOPE:NAME``) that is none of ours are extra specs. Names without a scope are the
-        scheduler's own; those that it does not know ask for nothing.
+        Hints with an unknown scope (``SCOPE:NAME``) are extra specs. Unknown hints without a scope are ignored.
         """
-        asked = container.request
+        asked, wishes = container.request, container["placement"] or {}
         given = asked.get("hints") or {}
         scoped = {name: str(value) for name, value in given.items() if ":" in name}
         labels, properties, specs = {}, {}, {}
@@ -75,17 +98,29 @@ class RequestSpec:
             requested_host=asked.get("host"),
             tried=dict(tried or {}),
             project_id=container.project_id,
-            image=container.get("image", None),  # who only asks where it would go may leave it out
+            image=container.get("image", None),  # a dry run may have no image
             group=group,
             same_host=_uuids(given.get(hints.SAME_HOST)),
             different_host=_uuids(given.get(hints.DIFFERENT_HOST)),
             extra_specs=specs,
             image_properties=properties,
+            required_traits=frozenset(wishes.get("required_traits") or ()) | _image_traits(properties, "required"),
+            forbidden_traits=frozenset(wishes.get("forbidden_traits") or ()) | _image_traits(properties, "forbidden"),
+            any_traits=tuple(map(frozenset, wishes.get("any_traits") or ())),
+            member_of=tuple(map(frozenset, wishes.get("member_of") or ())),
         )
 
 
+def _image_traits(properties: Mapping[str, str], value: str) -> frozenset[str]:
+    """Return the traits that the image properties ``trait:NAME`` give this ``value``."""
+    scope = "trait:"
+    return frozenset(
+        name.removeprefix(scope) for name, said in properties.items() if name.startswith(scope) and said == value
+    )
+
+
 def _uuids(hint: Any) -> frozenset[str]:
-    """One uuid, a list of them, or several in one text with commas between."""
+    """Return the uuids of a hint: one uuid, a list of uuids, or a text of uuids separated by commas."""
     if not hint:
         return frozenset()
     names = hint.split(",") if isinstance(hint, str) else hint

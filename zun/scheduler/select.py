@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decision: which hosts can hold one request, best first, and exactly what it would get there.
+"""The decision: the hosts that can hold one request, best first, with an exact plan on each.
 
-Two stages. Every host passes the filters' cheap tests and is weighed; then the best ones are looked at exactly, one
-after the other, until enough of them can really hold it. Every host that drops out leaves a reason.
+There are two stages. First every host is tested by the filters, and the rest is weighed: that is cheap. Then an exact
+plan is made on the best hosts, one after the other, until enough hosts have a plan. Every host that drops out leaves a
+reason.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
@@ -17,44 +18,43 @@ from zun.scheduler import weighers
 from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.explain import Explanation, Rejection, explain
 from zun.scheduler.filters import HostFilter
-from zun.scheduler.host_state import Answer, Held, HostState, interned
+from zun.scheduler.host_state import Held, HostState, claim_of
+from zun.scheduler.plan_cache import Answer
 from zun.scheduler.request_spec import RequestSpec
 from zun.topology import Plan, Refusal
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A host and what the claim there must keep to. ``limits['cpuset']`` is the plan, one record a cell."""
+    """A host, and the limits of the claim there. ``limits['cpuset']`` is the plan, with one record per cell."""
 
     hostname: str
     limits: Mapping[str, Any]
     claim: Plan | None = field(default=None, compare=False, repr=False)
-    """What ``limits['cpuset']`` says, as it is held, where it is at hand."""
+    """The plan of ``limits['cpuset']`` as a claim, or None if nobody has made it yet."""
 
     def held(self, spec: RequestSpec) -> Held:
-        """What the container will hold there, for the booking."""
+        """Return the resources that the container will hold on the host, for the booking."""
         request, group = spec.placement, None if spec.group is None else spec.group.uuid
-        claim = interned(Plan.from_dict(self.limits["cpuset"])) if self.claim is None else self.claim
+        claim = claim_of(Plan.from_dict(self.limits["cpuset"])) if self.claim is None else self.claim
         return Held(claim, request.cpus, request.memory_mib, spec.disk, group, spec.image)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NoValidHost:
-    """Nothing can hold the request. Why is costly to say, so it is worked out at the first look."""
+    """The answer if no host can hold the request, with one rejection per host."""
 
     rejections: tuple[Rejection, ...]
     _explain: Callable[[], Explanation] = field(repr=False, compare=False)
-    _known: list[Explanation] = field(default_factory=list, init=False, repr=False, compare=False)
 
-    @property
+    @cached_property
     def explanation(self) -> Explanation:
-        if not self._known:
-            self._known.append(self._explain())
-        return self._known[0]
+        """The reasons for users and programs. They are costly, so they are computed at the first look."""
+        return self._explain()
 
 
 def first(_count: int) -> int:
-    """Always the best of the best."""
+    """Return 0: always the best host."""
     return 0
 
 
@@ -69,10 +69,10 @@ def select(
     draw: Callable[[int], int] = first,
     own: slice | None = None,
 ) -> list[Choice] | NoValidHost:
-    """Up to ``count`` hosts that can hold ``spec``, best first, or why there is none.
+    """Return up to ``count`` hosts that can hold ``spec``, best first, or why there is none.
 
-    Each is taken among the best ``subset`` of those that are left: ``draw(n)`` says which, from 0 to n - 1. Of the rows
-    of ``own`` every one is tried before any other.
+    Each host is drawn from the best ``subset`` hosts that are left: ``draw(n)`` returns a position from 0 to n - 1. All
+    rows of ``own`` are tried before any other row.
     """
     table = hosts if isinstance(hosts, Columns) else Columns(hosts)
     spec = informed(spec, table)
@@ -89,13 +89,13 @@ def select(
         if isinstance(answer, Rejection):
             refused[host.hostname] = answer
             continue
-        planned = host.answer(spec.placement) if "cpuset" in answer and not choices else None
+        planned = spec.answers(host, spec.placement) if "cpuset" in answer and not choices else None
         choices.append(Choice(host.hostname, answer, planned.claim if isinstance(planned, Answer) else None))
         if len(choices) == count:
             break
     if choices:
         return choices
-    # The hosts may be lent for this call only, and the explanation comes later.
+    # The explanation comes later, when the table may have changed.
     states = tuple(hosts)
     rejections = tuple(
         refused.get(host.hostname) or _rejection(host, spec, filters, verdicts, table.row(host.hostname))
@@ -105,19 +105,21 @@ def select(
 
 
 def informed(spec: RequestSpec, table: Columns) -> RequestSpec:
-    """``spec`` with what the hosts say of its group, and what they hold."""
-    if spec.group is None:
-        return replace(spec, demand=table.demand) if spec.dedicated else spec
-    group = replace(spec.group, members=dict(table.group(spec.group.uuid)))
-    return replace(spec, group=group, demand=table.demand)
+    """Return ``spec`` with the members of its group, and with ``pools_used``, ``demand`` and ``answers`` of the table.
+    """
+    group = spec.group
+    if group is not None:
+        group = replace(group, members=dict(table.group(group.uuid)))
+    pools = table.pools_used
+    return replace(spec, group=group, pools_used=pools, demand=table.demand, answers=table.plans.answer)
 
 
 def _admitted(
     table: Columns, spec: RequestSpec, filters: Sequence[HostFilter]
 ) -> tuple[Bools, list[tuple[HostFilter, Bools]]]:
-    """The hosts that pass every filter, and what each filter lets pass that has something to say.
+    """Return the hosts that pass every filter, and for each filter that dropped any host the hosts that it admits.
 
-    Filters without a fast form come last, and see the hosts that passed the others.
+    Filters without a fast form come last and see only the hosts that passed the others.
     """
     admitted, verdicts, slow = table.everything, [], []
     for each in filters:
@@ -139,7 +141,7 @@ def _admitted(
 
 
 def _parts(table: Columns, admitted: Bools, own: slice | None) -> Iterator[Bools]:
-    """The rows that are admitted, in the parts that are tried one after the other."""
+    """Yield the admitted rows in the order in which they are tried: first the rows of ``own``, then the others."""
     if own is None:
         yield admitted
         return
@@ -150,7 +152,7 @@ def _parts(table: Columns, admitted: Bools, own: slice | None) -> Iterator[Bools
 
 
 def _drawn(rows: Iterator[int], subset: int, draw: Callable[[int], int]) -> Iterator[int]:
-    """``rows``, each drawn among the first ``subset`` of those that are left."""
+    """Yield all ``rows``, each drawn from the first ``subset`` rows that are left."""
     window: list[int] = []
     for row in rows:
         window.append(row)
@@ -167,14 +169,14 @@ def _rejection(
     verdicts: Sequence[tuple[HostFilter, Bools]],
     row: int | None,
 ) -> Rejection:
-    """The words of the first filter that dropped the host, in the order of the filters."""
-    against = {id(each) for each, passing in verdicts if not passing[row]}
+    """Return the reason of the first filter that dropped the host, in the order of the filters."""
+    against = [each for each, passing in verdicts if not passing[row]]
     for each in filters:
-        if id(each) in against:
+        if each in against:
             reason = each.reject(host, spec)
-            # Time passes between the two looks: a service may have come up. Its drop stands for this request.
+            # A service may have come up since ``admit``. The host stays dropped for this request.
             return Rejection(host.hostname, type(each).__name__, reason or "it was not ready")
-    raise AssertionError("a host that nobody dropped was not looked at")
+    raise AssertionError(f"no filter dropped host {host.hostname}, but it was not tried")
 
 
 def _limits(host: HostState, spec: RequestSpec, filters: Sequence[HostFilter]) -> dict[str, Any] | Rejection:

@@ -1,31 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""zun-scheduler as a set of running parts, for its own program and for the all-in-one."""
+"""Start and stop the parts of zun-scheduler, for its own program and for the all-in-one program."""
 
 import contextlib
 
 import oslo_messaging
 from oslo_config import cfg
 
-from zun.common import exceptions, rpc
+from zun.common import exceptions
 from zun.common.context import admin_context
 from zun.common.periodic import Periodic
-from zun.compute.rpcapi import ComputeAPI
+from zun.messaging import rpc
+from zun.messaging.compute_api import ComputeAPI
+from zun.messaging.scheduler_api import SchedulerAPI
 from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
 from zun.scheduler.host_table import HostTable
 from zun.scheduler.peers import WORD_SECONDS, Peers
-from zun.scheduler.rpcapi import SchedulerAPI
 
 THREADS = 8
-"""That place containers, unless [DEFAULT] executor_thread_pool_size says otherwise. They take turns at the table, and
-oslo.messaging's 64 would spend a fifth of the time on waking one another; a few wait for the broker at a time."""
+"""Threads that place containers, unless [DEFAULT] executor_thread_pool_size is set.
+
+They share the lock of the host table, so few are enough: a few wait for the broker at a time. With oslo.messaging's
+default of 64 threads, a fifth of the time went into waking each other.
+"""
 
 
 class SchedulerService:
-    """Call ``start`` after any fork; ``stop`` lets messages under way finish."""
+    """The running parts of zun-scheduler. Call ``start`` after any fork. ``stop`` waits for messages in progress."""
 
     def __init__(self, conf: cfg.ConfigOpts, *, host: str | None = None, alone: bool = False) -> None:
-        """``alone``: no message of before the start can still be under way, so what has no host is taken up at once."""
+        """Load the filters and weighers. Raise Misconfigured if an option is wrong.
+
+        ``alone`` means that no message from before the start can still arrive. So ``start`` schedules containers
+        without a host again at once.
+        """
         self._conf = conf
         self._host: str = host or conf.host
         self._alone = alone
@@ -34,7 +42,7 @@ class SchedulerService:
         )
         self._filters = filters.load(conf.scheduler.enabled_filters, conf)
         self._weighers = weighers.load(conf.scheduler.weighers, conf)
-        # Read now: a value that cannot be stops the program, and not each sweep.
+        # Read the options now: an invalid value stops the program at its start instead of failing each sweep.
         self._lost_after, self._down_after = conf.scheduler.lost_after, conf.service_down_time
 
     def start(self, transport: oslo_messaging.Transport) -> None:
@@ -67,7 +75,7 @@ class SchedulerService:
 
     def stop(self) -> None:
         self._periodic.stop()
-        with contextlib.suppress(exceptions.HostUnavailable):  # then they notice by themselves
+        with contextlib.suppress(exceptions.HostUnavailable):  # the other schedulers miss its heartbeat soon
             self.peers.tell(admin_context(), leaving=True)
         self._server.stop()
         self._server.wait()

@@ -13,7 +13,7 @@ FOLDER = pathlib.Path(__file__).parents[2] / "benchmarks"
 
 
 def run(name: str, results: pathlib.Path, *options: str, environment: Mapping[str, str] | None = None) -> Any:
-    """What ``benchmarks/NAME.py`` writes with ``--json``, once it has ended well and printed something.
+    """Run ``benchmarks/NAME.py``, check that it succeeds and prints something, and return its ``--json`` file.
 
     Without ``environment`` it knows no service of the tests.
     """

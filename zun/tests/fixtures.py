@@ -93,7 +93,7 @@ def wait_for(what: Callable[[], T], seconds: float = 60) -> T:
 
 
 class AtOnce(Executor):
-    """Has done the work when it has been given it."""
+    """An executor that runs the work inside ``submit``."""
 
     def submit(self, work: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
         done: Future[T] = Future()

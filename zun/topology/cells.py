@@ -1,25 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine as the allocator sees it: cells, and what the operator keeps back from them."""
+"""A host as ``plan`` sees it: its cells, and the settings of its operator."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 from zun.topology.cpuset import NO_CPUS, CpuSet, union
+from zun.topology.device_view import DeviceView, build_device_view
+from zun.topology.devices import Device
+from zun.topology.foreign import NO_FOREIGN, Foreign
+from zun.topology.view import HostView, build_view
 
 LOCAL_DISTANCE = 10
 REMOTE_DISTANCE = 20
-"""The kernel's own defaults (LOCAL_DISTANCE, REMOTE_DISTANCE) where the firmware gave no table."""
+"""Distances if the firmware gave no table; the kernel's defaults of the same names."""
 
 
 @dataclass(frozen=True, slots=True)
 class NUMACell:
     """One memory node, with or without CPUs. Its id is the kernel's node number: any integer, never a position.
 
-    ``siblings`` is one set per physical core and ``l3`` one per L3 cache, both cut to the CPUs of this
-    cell and in order of their lowest CPU. CPUs named by no sibling set become cores of their own.
+    ``siblings`` has one set for each physical core and ``l3`` one for each L3 cache. Both are cut to the CPUs of this
+    cell and are in order of their lowest CPU. A CPU that no sibling set names becomes a core of its own.
     """
 
     id: int
@@ -30,11 +35,12 @@ class NUMACell:
     distances: Mapping[int, int] = field(default_factory=dict, hash=False)
     pages: Mapping[int, int] = field(default_factory=dict, hash=False)
     """Huge pages the kernel has set aside on this cell: count by size in KiB."""
+    _: KW_ONLY
     initiators: CpuSet = NO_CPUS
-    """Ids of the cells whose CPUs reach this memory best, where the firmware says so (HMAT)."""
+    """Ids of the cells whose CPUs reach this memory best, if the firmware tells (HMAT)."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError when the parts contradict each other."""
+        """Raise ValueError if fields contradict each other."""
         if self.id < 0:
             raise ValueError(f"cell id {self.id} is negative: only a kernel node number will do")
         if self.memory_mib < 0 or any(size <= 0 or count < 0 for size, count in self.pages.items()):
@@ -46,15 +52,16 @@ class NUMACell:
 
     @property
     def small_mib(self) -> int:
-        """MiB that ordinary pages can use: what the huge page pools have not taken."""
+        """MiB for ordinary pages: the memory of the cell without its huge page pools."""
         pool_kib = sum(size * count for size, count in self.pages.items())
         return max(0, self.memory_mib - -(-pool_kib // 1024))
 
     def distance(self, other: int) -> int:
-        """How far ``other`` is, in the kernel's unit (10 is local)."""
+        """Return the distance to cell ``other`` in the kernel's unit: 10 is local, 20 is a usual remote cell."""
         return self.distances.get(other, LOCAL_DISTANCE if other == self.id else REMOTE_DISTANCE)
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the cell as JSON-able values, CPU sets as kernel lists."""
         return {
             "id": self.id,
             "cpus": str(self.cpus),
@@ -68,6 +75,7 @@ class NUMACell:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Return the cell of a record that ``to_dict`` made."""
         return cls(
             id=int(record["id"]),
             cpus=CpuSet(record["cpus"]),
@@ -81,12 +89,13 @@ class NUMACell:
 
 
 def _cut(cpus: CpuSet, groups: Iterable[CpuSet]) -> tuple[CpuSet, ...]:
-    """The parts of ``groups`` inside ``cpus``, in order of their lowest CPU, without repetitions."""
+    """Return the parts of ``groups`` inside ``cpus``, each once, in order of their lowest CPU."""
     inside = {group & cpus for group in groups} - {CpuSet()}
     return tuple(sorted(inside, key=tuple))
 
 
 def _partition(cell: int, cpus: CpuSet, cores: Iterable[CpuSet]) -> tuple[CpuSet, ...]:
+    """Return ``cores`` and a core for each other CPU. Raise ValueError if two cores share a CPU."""
     known = _cut(cpus, cores)
     covered = NO_CPUS
     for core in known:
@@ -96,48 +105,57 @@ def _partition(cell: int, cpus: CpuSet, cores: Iterable[CpuSet]) -> tuple[CpuSet
     return _cut(cpus, (*known, *(CpuSet((cpu,)) for cpu in cpus - covered)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HostTopology:
-    """A host's cells, and what the operator decided about them: a fact that changes rarely.
+    """The cells of a host and the settings of its operator. It changes rarely.
 
-    ``discover()`` fills the first group of fields, ``configured()`` the second. Both together are what
-    ``plan()`` needs to know about a host besides its usage.
+    ``discover()`` fills the first group of fields, ``configured()`` the second. Beside the usage, ``plan()`` needs no
+    other facts about a host.
+
+    Each ``cached_property`` follows from the fields alone. It is computed at the first use, because many topologies
+    are only read, compared or written.
     """
 
     cells: tuple[NUMACell, ...] = ()
     sockets: tuple[CpuSet, ...] = ()
     offline: CpuSet = NO_CPUS
+    _: KW_ONLY
     isolated: CpuSet = NO_CPUS
-    """CPUs the kernel does not balance (``isolcpus``). Only isolation grade ``isolated`` gets them: any other
-    container with several threads would find them all on one CPU."""
+    """CPUs that the kernel does not balance (``isolcpus``). Only the isolation grade ``isolated`` gets them, because
+    the threads of any other container would all stay on one of these CPUs."""
     exposed: CpuSet = NO_CPUS
-    """CPUs whose core has threads in another cell or outside this process's limits: never a whole core to us."""
+    """CPUs whose core has threads in another cell or outside the limits of this process: never given as a whole
+    core."""
     exposed_l3: CpuSet = NO_CPUS
-    """CPUs whose L3 cache also serves CPUs of another cell or outside this process's limits: never a whole L3 to us."""
+    """CPUs whose L3 also serves CPUs of another cell or outside the limits of this process: never given as a whole
+    L3."""
     exposed_nodes: CpuSet = NO_CPUS
-    """CPUs whose cell has CPUs outside this process's limits: never a whole cell to us."""
+    """CPUs whose cell has CPUs outside the limits of this process: never given as a whole cell."""
     page_kib: int = 4
     """Size of an ordinary page."""
+    devices: tuple[Device, ...] = ()
+    """PCI devices, then files, then CDI names, each in order: all as discovered, or those that containers may get."""
     notes: tuple[str, ...] = ()
-    """What discovery found odd, in words."""
+    """Findings of discovery that an operator should know, in words."""
 
     reserved: CpuSet = NO_CPUS
-    """CPUs the operator keeps for the host: neither dedicated nor shared."""
+    """CPUs that the operator keeps for the host: no container gets them."""
     dedicated_set: CpuSet | None = None
     shared_set: CpuSet | None = None
     reserved_memory_mib: Mapping[int, int] = field(default_factory=dict, hash=False)
     cpu_allocation_ratio: float = 1.0
     ram_allocation_ratio: float = 1.0
     strategy: str = "pack"
-    """Which of equally close places is better: ``pack`` the one that is left with least, ``spread`` with most."""
+    """Choice among equally close places: ``pack`` takes the one that is left with least, ``spread`` with most."""
+    foreign: Foreign = NO_FOREIGN
+    """The part of ``reserved`` and ``reserved_memory_mib`` that other services have, with all else that they have."""
     pool_beyond: CpuSet = NO_CPUS
-    """Where this is a part of a host, CPUs that shared containers have beside ``pool_cpus``; no part of any record."""
+    """If this is a part of a host: pool CPUs of the other parts. Not kept in records."""
 
     _by_id: dict[int, NUMACell] = field(init=False, repr=False, compare=False)
-    _views: dict[bool | str, Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Raise ValueError for repeated ids, CPUs in two cells, and ratios that are not positive."""
+        """Raise ValueError for repeated ids, CPUs in two cells, unknown strategies, and ratios of 0 or less."""
         cells = tuple(sorted(self.cells, key=lambda cell: cell.id))
         by_id = {cell.id: cell for cell in cells}
         if len(by_id) != len(cells):
@@ -155,10 +173,19 @@ class HostTopology:
         object.__setattr__(self, "cells", cells)
         object.__setattr__(self, "reserved_memory_mib", dict(self.reserved_memory_mib))
         object.__setattr__(self, "_by_id", by_id)
-        object.__setattr__(self, "_views", {})
+
+    def __hash__(self) -> int:
+        """Return the hash, computed once: many plans are kept by the topology that they are for."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        # Integers only: their hashes are the same in every process.
+        cells = tuple([(cell.id, cell.cpus.mask, cell.memory_mib) for cell in self.cells])
+        return hash((cells, self.isolated.mask, self.reserved.mask))
 
     def cell(self, cell_id: int) -> NUMACell:
-        """The cell of that id; KeyError when the host has none."""
+        """Return the cell with this id. Raise KeyError if the host has none."""
         return self._by_id[cell_id]
 
     @property
@@ -176,19 +203,19 @@ class HostTopology:
 
     @property
     def dedicated_cpus(self) -> CpuSet:
-        """CPUs a dedicated container may ever get: the operator's set, else all that are for no other use.
+        """CPUs that dedicated containers may get: the operator's set, or all CPUs that are for no other use.
 
-        Those the kernel isolates are not among them, see ``isolated_cpus``.
+        CPUs that the kernel isolates are not among them, see ``isolated_cpus``.
         """
         return self._for_dedicated() - self.isolated
 
     @property
     def isolated_cpus(self) -> CpuSet:
-        """CPUs a container of isolation grade ``isolated`` may ever get."""
+        """CPUs that containers of isolation grade ``isolated`` may get."""
         return self._for_dedicated() & self.isolated
 
     def cpus_for(self, isolation: str) -> CpuSet:
-        """CPUs a dedicated container of this isolation grade may ever get."""
+        """Return the CPUs that dedicated containers of this isolation grade may get."""
         return self.isolated_cpus if isolation == "isolated" else self.dedicated_cpus
 
     def _for_dedicated(self) -> CpuSet:
@@ -199,21 +226,35 @@ class HostTopology:
 
     @property
     def pool_cpus(self) -> CpuSet:
-        """CPUs of the shared pool while no dedicated container holds any."""
+        """CPUs of the shared pool if no dedicated container holds any of them."""
         usable = self.cpus - self.reserved - self.isolated
         return usable if self.shared_set is None else usable & self.shared_set
 
-    def without_shared_set(self) -> Self:
-        """This host with all usable CPUs in the pool; dedicated containers may get the same as before.
+    def without_shared_set(self) -> HostTopology:
+        """Return this host with all usable CPUs in the pool; dedicated containers may get the same CPUs as before.
 
-        For shared containers whose pool has lost every CPU. The same object at each call.
+        Use it for shared containers whose pool has lost every CPU. Each call returns the same object.
         """
-        if self.shared_set is None:
-            return self
-        if "pool" not in self._views:
-            self._views["pool"] = replace(self, dedicated_set=self._for_dedicated(), shared_set=None)
-        found: Self = self._views["pool"]
-        return found
+        return self if self.shared_set is None else self._open_pool
+
+    @cached_property
+    def _open_pool(self) -> HostTopology:
+        return replace(self, dedicated_set=self._for_dedicated(), shared_set=None)
+
+    @cached_property
+    def view(self) -> HostView:
+        """This host prepared for ``plan()``, for every isolation grade but ``isolated``."""
+        return build_view(self, self.dedicated_cpus.mask)
+
+    @cached_property
+    def isolated_view(self) -> HostView:
+        """This host prepared for ``plan()``, for the isolation grade ``isolated``."""
+        return build_view(self, self.isolated_cpus.mask)
+
+    @cached_property
+    def device_view(self) -> DeviceView:
+        """The devices of this host prepared for ``plan()``."""
+        return build_device_view(self)
 
     def configured(
         self,
@@ -226,13 +267,12 @@ class HostTopology:
         ram_allocation_ratio: float = 1.0,
         strategy: str = "pack",
     ) -> Self:
-        """This host with the operator's settings, replacing earlier ones.
+        """Return this host with the operator's settings in place of all earlier ones.
 
-        ``reserved_memory_mib`` as a number is for the whole host, taken from its cells in proportion to
-        their memory; as a mapping it is MiB by cell id. ``cpu_allocation_ratio`` is how many shared CPUs
-        may be promised per CPU of the pool, ``ram_allocation_ratio`` the same for memory of shared containers.
-        ``strategy`` ``pack`` keeps large holes large; ``spread`` gives each container the emptiest of equally
-        close places.
+        ``reserved_memory_mib`` is MiB by cell id, or MiB for the whole host, which its cells give in proportion to
+        their memory. ``cpu_allocation_ratio`` is the number of shared CPUs that may be promised for each CPU of the
+        pool; ``ram_allocation_ratio`` is the same for memory of shared containers. ``strategy`` ``pack`` keeps large
+        free places large; ``spread`` gives each container the emptiest of equally close places.
         """
         if isinstance(reserved_memory_mib, int):
             reserved_memory_mib = _spread(reserved_memory_mib, self.cells)
@@ -250,8 +290,9 @@ class HostTopology:
         )
 
     def beside(self, others: CpuSet) -> Self:
-        """This host where somebody else runs on ``others``: nobody gets them, nor a core, an L3 or a cell that has one
-        of them to himself.
+        """Return this host if programs outside the service run on the CPUs ``others``.
+
+        No container gets these CPUs. No container gets a core, an L3 or a cell with one of them to itself.
         """
         if not others:
             return self
@@ -268,8 +309,23 @@ class HostTopology:
             exposed_nodes=self.exposed_nodes | shared(cell.cpus for cell in self.cells),
         )
 
+    def shared_with(self, foreign: Foreign) -> Self:
+        """Return this host if consumers of other services have ``foreign`` of it.
+
+        Their CPUs and memory are reserved. Their shared demand and their huge pages count as if containers had them.
+        """
+        if not foreign:
+            return self
+        memory = dict(self.reserved_memory_mib)
+        for cell in self.cells:
+            if mib := foreign.share(cell.id).memory_mib:
+                memory[cell.id] = memory.get(cell.id, 0) + mib
+        return replace(
+            self, foreign=foreign, reserved=self.reserved | foreign.withheld, reserved_memory_mib=memory
+        )
+
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able form, CPU sets as kernel lists; ``from_dict`` gives an equal value back."""
+        """Return the host as JSON-able values, CPU sets as kernel lists; ``from_dict`` returns an equal value."""
         return {
             "cells": [cell.to_dict() for cell in self.cells],
             "sockets": [str(socket) for socket in self.sockets],
@@ -279,6 +335,7 @@ class HostTopology:
             "exposed_l3": str(self.exposed_l3),
             "exposed_nodes": str(self.exposed_nodes),
             "page_kib": self.page_kib,
+            "devices": [device.to_dict() for device in self.devices],
             "notes": list(self.notes),
             "reserved": str(self.reserved),
             "dedicated_set": None if self.dedicated_set is None else str(self.dedicated_set),
@@ -287,11 +344,12 @@ class HostTopology:
             "cpu_allocation_ratio": self.cpu_allocation_ratio,
             "ram_allocation_ratio": self.ram_allocation_ratio,
             "strategy": self.strategy,
+            **({"foreign": self.foreign.to_dict()} if self.foreign else {}),
         }
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """The topology of a record; fields the record's writer did not know have their defaults."""
+        """Return the host of a record; fields that the record lacks have their defaults."""
 
         def optional(name: str) -> CpuSet | None:
             return None if record.get(name) is None else CpuSet(record[name])
@@ -306,6 +364,7 @@ class HostTopology:
             exposed_l3=CpuSet(record.get("exposed_l3", "")),
             exposed_nodes=CpuSet(record.get("exposed_nodes", "")),
             page_kib=int(record.get("page_kib", 4)),
+            devices=tuple(Device.from_dict(device) for device in record.get("devices", ())),
             notes=tuple(record.get("notes", ())),
             reserved=CpuSet(record.get("reserved", "")),
             dedicated_set=optional("dedicated_set"),
@@ -314,11 +373,12 @@ class HostTopology:
             cpu_allocation_ratio=float(record.get("cpu_allocation_ratio", 1.0)),
             ram_allocation_ratio=float(record.get("ram_allocation_ratio", 1.0)),
             strategy=str(record.get("strategy", "pack")),
+            foreign=Foreign.from_dict(record["foreign"]) if "foreign" in record else NO_FOREIGN,
         )
 
 
 def _spread(total: int, cells: tuple[NUMACell, ...]) -> dict[int, int]:
-    """``total`` MiB in proportion to the cells' memory, rounded so that the sum is exact."""
+    """Return MiB by cell id: ``total`` in proportion to the memory of the cells, rounded so that the sum is exact."""
     whole = sum(cell.memory_mib for cell in cells)
     shares, given, seen = {}, 0, 0
     for cell in cells:

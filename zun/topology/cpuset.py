@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A set of small integers, written the way the kernel writes CPU and memory node lists."""
+"""Sets of CPU ids or memory node ids, read and printed like the kernel's lists: ``0-3,8``."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _RANGE = re.compile(r"(\^)?\s*(\d+)(?:\s*-\s*(\d+))?(?::(\d+)/(\d+))?", re.ASCII
 class CpuSet:
     """Immutable set of logical CPU ids (or memory node ids) on an integer bitmask.
 
-    ``CpuSet("0-3,8")`` reads the kernel's list form, including strides (``0-31:2/8``) and, as in the
-    configuration of OpenStack services, ``^`` exclusions (``0-15,^3``), which win over inclusions
-    wherever they stand. ``CpuSet([8, 0, 1])`` takes any iterable of ints. ``str()`` gives the list form.
-    ``<=`` and ``<`` mean subset, as with frozenset; iteration is in rising order.
+    ``CpuSet("0-3,8")`` reads the kernel's list form, including strides (``0-31:2/8``). As in the configuration of
+    OpenStack services, ``^`` excludes a CPU (``0-15,^3``), wherever in the list it stands. ``CpuSet([8, 0, 1])`` takes
+    any iterable of ints. ``str()`` gives the list form. ``<=`` and ``<`` mean subset, as with frozenset; iteration is
+    in rising order.
     """
 
     __slots__ = ("mask",)
@@ -28,7 +28,7 @@ class CpuSet:
     mask: int
 
     def __init__(self, source: str | Iterable[int] | CpuSet = ()) -> None:
-        """Raise ValueError for text that is not a list, TypeError for elements that are not ints."""
+        """Raise ValueError for text that is not a list, and TypeError for elements that are not integers."""
         if isinstance(source, CpuSet):
             mask = source.mask
         elif isinstance(source, str):
@@ -41,7 +41,7 @@ class CpuSet:
 
     @classmethod
     def from_mask(cls, mask: int) -> Self:
-        """The set whose CPU ids are the bits of ``mask``."""
+        """Return the set whose ids are the bits of ``mask``: 0b101 is CPUs 0 and 2."""
         if mask < 0:
             raise ValueError(f"a CPU mask cannot be negative: {mask}")
         new = object.__new__(cls)
@@ -125,6 +125,7 @@ class CpuSet:
         return CpuSet.from_mask(self.mask ^ other.mask) if isinstance(other, CpuSet) else NotImplemented
 
     def isdisjoint(self, other: CpuSet) -> bool:
+        """Return whether the two sets have no id in common."""
         return not self.mask & other.mask
 
 
@@ -135,7 +136,7 @@ NO_CPUS = CpuSet()
 
 
 def union(sets: Iterable[CpuSet]) -> CpuSet:
-    """What is in any of ``sets``."""
+    """Return the ids that are in any of ``sets``."""
     mask = 0
     for each in sets:
         mask |= each.mask
@@ -152,7 +153,7 @@ def _checked(cpu: object) -> int:
 
 
 def _parse(text: str) -> int:
-    """The mask of a list. Kernels of some years end these files in NUL bytes, so those are space too."""
+    """Return the mask of a list. Some kernels end such files in NUL bytes, which count as space."""
     included = excluded = 0
     cleaned = text.replace("\0", " ").strip()
     if not cleaned:

@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How isolated a container is, by what it holds."""
+"""The isolation grade that a container really has, told from the CPUs that it holds."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from zun.topology.cells import HostTopology
-from zun.topology.cores import kept_with
 from zun.topology.cpuset import CpuSet
+from zun.topology.isolation import kept_with
+from zun.topology.masks import lowest
 from zun.topology.placement import Plan
-from zun.topology.threads import lowest
 from zun.topology.usage import Usage
 from zun.topology.view import view_of
 
 
 def grade_of(topology: HostTopology, plan: Plan) -> str | None:
-    """The strongest grade that holds as long as ``plan`` is held, whoever comes later; None for a shared one.
+    """Return the strongest grade that ``plan`` keeps whoever comes later, or None for a shared container.
 
-    It may be more than was asked: eight CPUs can be a whole L3 by chance. It is less than what was asked only when the
-    host has changed since, for instance when a sibling that was offline is online. ``isolated`` where every CPU
-    is isolated by the kernel.
+    The grade may be more than the request asked for: eight CPUs can be a whole L3 by chance. It is less only if the
+    host has changed since, for example if a sibling came online. The grade is ``isolated`` if the kernel isolates every
+    CPU of the plan.
     """
     if not plan.dedicated:
         return None
@@ -29,14 +29,14 @@ def grade_of(topology: HostTopology, plan: Plan) -> str | None:
 
 
 def kept_up(topology: HostTopology, usage: Usage, plan: Plan) -> Plan:
-    """``plan``, which is part of ``usage``, with what has come to the host since and belongs to its cores or its grade.
+    """Return ``plan`` with the CPUs that came online since and belong to its cores or its isolation grade.
 
-    A CPU that came online is withheld like its neighbours, if nobody holds it and shared containers can do without
-    it. The same plan when there is no such CPU.
+    ``plan`` is part of ``usage``. A new CPU is withheld if nobody holds it and the shared containers can do without it.
+    If there is no such CPU, the same plan is returned.
 
-    What the grade keeps is withheld all together or not at all: less of an L3 or a cell would take from others and
-    promise nothing. Of its cores whatever can be had is, as the rest may be some day. Siblings are withheld where
-    ``plan`` would give them: those that are for dedicated use, on CPUs that the kernel isolates for ``isolated`` alone.
+    The CPUs of an L3 cache or a cell are withheld all together or not at all, because a part would take CPUs from
+    others and guarantee nothing. Siblings on the plan's own cores are withheld one by one, as far as they are free now
+    and for dedicated use (for the grade ``isolated``: isolated by the kernel).
     """
     if not plan.dedicated or plan.keeps in ("thread", "isolated"):
         return plan
@@ -56,13 +56,17 @@ def kept_up(topology: HostTopology, usage: Usage, plan: Plan) -> Plan:
 
 
 def has_whole_cores(topology: HostTopology, plan: Plan) -> bool:
-    """Whether every core that ``plan`` has a CPU of is all its own, and nobody beyond our limits is on it."""
+    """Return whether ``plan`` holds every core that it has a CPU of completely.
+
+    A core with threads in another cell, or outside the limits of this process, never counts as held completely.
+    """
     own = plan.cpus | plan.withheld
     cores = [core for cell in topology.cells for core in cell.siblings if core & plan.cpus]
     return not any(core - own or core & topology.exposed for core in cores)
 
 
 def _keeps(topology: HostTopology, plan: Plan, grade: str) -> bool:
+    """Return whether ``plan`` holds all CPUs that ``grade`` asks for."""
     view = view_of(topology)
     for node, share in plan.cells.items():
         if not share.cpus:

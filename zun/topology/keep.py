@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans in which given CPUs stay, for containers that are resized.
 
-``plan`` takes the best CPUs whoever had them. Here the first thing is that CPUs stay, then that others of the old ones
-do, then what is best. A choice with the CPUs that must stay is found whenever there is one, with more idle siblings
-than ``plan`` would ever leave if need be.
+``plan`` takes the best CPUs and knows no former ones. ``keeping`` first keeps the CPUs that must stay, then as many
+other former CPUs as possible, then takes the best. If any choice with the CPUs that must stay exists, one is found, if
+need be with more idle siblings than ``plan`` would leave.
 """
 
 from __future__ import annotations
@@ -11,29 +11,62 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from zun.topology.allocator import book, draw, draw_together, page_sizes, plan
+from zun.topology.allocator import device_search, page_sizes, plan
 from zun.topology.cells import HostTopology
-from zun.topology.cores import kept_with
 from zun.topology.cpuset import CpuSet
-from zun.topology.matching import cheapest_matching
+from zun.topology.device_request import DeviceMatch, DevicePolicy, DeviceRequest
+from zun.topology.devices import Device, DeviceType
+from zun.topology.isolation import kept_with
 from zun.topology.placement import CellShare, Plan
-from zun.topology.question import Offer, Question, Taken
 from zun.topology.refusal import Refusal, RefusalCode
 from zun.topology.request import PlacementRequest
+from zun.topology.search.booking import book, draw, draw_together
+from zun.topology.search.matching import cheapest_matching
+from zun.topology.search.question import Offer, Question, Taken
 from zun.topology.usage import Usage
 from zun.topology.view import CellView, view_of
 
 
-def keeping(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest, keep: CpuSet) -> Plan | Refusal:
-    """A plan for ``request`` with all CPUs of ``keep``, which ``old`` holds; beside them old ones where that can be.
+def with_its_devices(
+    here: HostTopology, old: Plan, request: PlacementRequest
+) -> tuple[HostTopology, PlacementRequest]:
+    """Return host and request so that each plan for them has the devices of ``old``, and no other devices.
 
-    ``here`` are the cells it may use, ``others`` the host's usage without the container.
+    A running container cannot change its devices. They stay also if the host no longer offers them. The policies of
+    ``request`` still decide on which cells the container may be.
+    """
+    if not old.devices and not request.devices:
+        return here, request
+    policies = {each.name: each.numa_policy for each in request.devices}
+    names = [*dict.fromkeys(each.name for each in old.devices)]
+    devices = tuple(
+        Device(each.address, cell=each.cell, type=DeviceType.PATH, resource_class=each.name) for each in old.devices
+    )
+    wanted = tuple(
+        DeviceRequest(
+            name,
+            sum(each.name == name for each in old.devices),
+            (DeviceMatch(resource_class=name),),
+            numa_policy=policies.get(name, DevicePolicy.NONE),
+        )
+        for name in names
+    )
+    return replace(here, devices=devices), replace(request, devices=wanted, device_same="none")
+
+
+def keeping(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest, keep: CpuSet) -> Plan | Refusal:
+    """Return a plan for ``request`` with all CPUs of ``keep``, and other CPUs of ``old`` if possible, or a refusal.
+
+    The plan has the devices of ``old``. ``old`` is the container's present plan and holds ``keep``. ``here`` is the
+    part of the host that the container may use, ``others`` is the usage of the host without the container.
     """
     if gone := keep - here.cpus:
         return Refusal(RefusalCode.CPUS_GONE, f"CPUs {gone} cannot stay: they are not online")
+    here, request = with_its_devices(here, old, request)
+    devices = device_search(here, others, request)
     for only_old in (True, False):
         for size in page_sizes(here, request):
-            question = Question(view_of(here, request.isolation), others, request, size, {})
+            question = Question(view_of(here, request.isolation), others, request, size, {}, devices)
             found = _Keeping(here, question, old.cpus, keep, only_old).plan()
             if found is not None and others.fits(here, found) is None:
                 return found
@@ -47,27 +80,37 @@ def keeping(here: HostTopology, others: Usage, old: Plan, request: PlacementRequ
 
 
 class _Keeping:
-    """The search in one page size; with ``only_old`` for CPUs that the container holds already."""
+    """The search in one page size. With ``only_old`` the container gets no CPU that it does not hold already."""
 
     def __init__(self, here: HostTopology, question: Question, old: CpuSet, keep: CpuSet, only_old: bool) -> None:
         self.here, self.question, self.request = here, question, question.request
-        # What the host has lost, or would not give any more, cannot be had again.
+        # CPUs that the host has lost, or that are no longer for dedicated use, cannot be given again.
         self.old, self.keep, self.only_old = old.mask & question.view.dedicated, keep.mask, only_old
         self.cells = question.view.cells
         self._shares: dict[tuple[int, int], CellShare | None] = {}
 
     def plan(self) -> Plan | None:
+        """Return the plan with one cell for each part, else over any cells if the request allows, or None."""
         question, affinity = self.question, self.request.numa_affinity
         taken = None if affinity == "none" else self._in_its_shape()
-        if taken is not None:
+        if taken is not None and self._has_devices(taken):
             return book(question, taken, draw(question, taken))
         taken = None if affinity == "require" else self._on_any_cells()
-        return None if taken is None else book(question, taken, draw_together(question, taken))
+        if taken is None or not self._has_devices(taken):
+            return None
+        return book(question, taken, draw_together(question, taken))
+
+    def _has_devices(self, taken: list[Taken]) -> bool:
+        """Return whether the policies of the devices allow the container on these cells."""
+        devices = self.question.devices
+        if devices is None:
+            return True
+        return devices.cost(sum([1 << entry.cell.index for entry in taken if entry.offer.cpus])) is not None
 
     # Which cells
 
     def _in_its_shape(self) -> list[Taken] | None:
-        """Each part of the request on a cell of its own."""
+        """Return a cell for each part of the request, or None if the CPUs that must stay are elsewhere."""
         question, cells = self.question, self.cells
         parts = [(cpus, question.need(mib), mib) for cpus, mib in self.request.parts]
         if len(parts) > len(cells) or (not question.strict and sum(part[1] for part in parts) > question.anywhere):
@@ -87,12 +130,12 @@ class _Keeping:
         ]
 
     def _cost(self, cell: CellView, cpus: int) -> int:
-        """A cell of CPUs that must stay goes before any other, then one that has many of the old."""
+        """Return a cost that prefers cells of CPUs that must stay, then cells with many former CPUs."""
         moved = cpus - min(cpus, (self.old & cell.online).bit_count())
         return moved if self.keep & cell.online else moved + (1 << 32)
 
     def _on_any_cells(self) -> list[Taken] | None:
-        """No more cells than are needed, those first that have most of the old CPUs."""
+        """Return as few cells as needed, with most of the former CPUs, or None."""
         question, cpus = self.question, int(self.request.cpus)
         need = question.need(self.request.memory_mib)
         least = {cell: (self.keep & cell.online).bit_count() for cell in self.cells}
@@ -117,7 +160,7 @@ class _Keeping:
         return [self._taken(cell, amount) for cell, amount in zip(chosen, amounts, strict=True)]
 
     def _most(self, cell: CellView, cpus: int) -> int:
-        """How many CPUs ``cell`` can give, ``cpus`` at most; fewer than must stay there when it cannot give these."""
+        """Return how many CPUs ``cell`` can give, at most ``cpus``, or -1 if it cannot give those that must stay."""
         least = (self.keep & cell.online).bit_count()
         there = self.old if self.only_old else cell.dedicated & ~self.question.held
         for amount in range(min(cpus, (there & cell.online).bit_count()), least - 1, -1):
@@ -133,7 +176,7 @@ class _Keeping:
     # Which CPUs of a cell
 
     def _share(self, cell: CellView, cpus: int) -> CellShare | None:
-        """``cpus`` CPUs of the cell with those that must stay; None when it cannot give them."""
+        """Return a share of ``cpus`` CPUs of the cell, with the CPUs that must stay, or None."""
         key = (cell.index, cpus)
         if key not in self._shares:
             shares = (self._around(cell, base, cpus) for base in self._bases(cell, cpus))
@@ -147,7 +190,7 @@ class _Keeping:
         return Plan({cell.id: share}, isolation=self.request.isolation, whole_cores=self.request.whole_cores)
 
     def _bases(self, cell: CellView, cpus: int) -> Iterator[int]:
-        """CPUs to start from: as many of the old as may be, those that must stay first; then these alone."""
+        """Yield CPUs (mask) to start from: as many former CPUs as possible, then only those that must stay."""
         keep = self.keep & cell.online
         if keep.bit_count() > cpus:
             return
@@ -163,7 +206,10 @@ class _Keeping:
             yield keep
 
     def _around(self, cell: CellView, base: int, cpus: int) -> CellShare | None:
-        """``base`` and as many more as make ``cpus``: of its cores, of what the grade keeps with them, of the cell."""
+        """Return a share of ``cpus`` CPUs that has ``base``, or None.
+
+        Further CPUs come from the cores of ``base``, then from the CPUs that the grade keeps, then from the cell.
+        """
         if not cpus:
             return CellShare()
         policy, isolation = self.request.thread_policy, self.request.isolation
@@ -188,7 +234,7 @@ class _Keeping:
         return self._beside(cell, CellShare(CpuSet.from_mask(given), 0, CpuSet.from_mask(held & ~given)), cpus)
 
     def _beside(self, cell: CellView, share: CellShare, cpus: int) -> CellShare | None:
-        """``share`` and the best that the rest of the cell has for what is missing."""
+        """Return ``share`` filled up to ``cpus`` CPUs by the best CPUs of the rest of the cell, or None."""
         missing = cpus - len(share.cpus)
         if not missing:
             return share
@@ -197,7 +243,7 @@ class _Keeping:
         narrowed = replace(self.here, dedicated_set=CpuSet.from_mask(cell.dedicated))
         rest = replace(
             self.request, cpus=missing, memory_mib=0, numa_nodes=1, numa_cpus=None, numa_mem=None,
-            numa_affinity="require", page_size=None,
+            numa_affinity="require", page_size=None, devices=(), device_same="none",
         )
         answer = plan(narrowed, self.question.usage.with_claim("kept", self._claim(cell, share)), rest)
         if isinstance(answer, Refusal):

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several containers on what was taken for all of them by one plan."""
+"""Split one plan among the containers for which it was made: the members of a capsule."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from zun.topology import amounts
 from zun.topology.allocator import plan
 from zun.topology.cells import HostTopology
 from zun.topology.cpuset import NO_CPUS
@@ -18,16 +19,17 @@ _OTHERS = "others"
 
 
 def parted(topology: HostTopology, whole: Plan, requests: Sequence[tuple[float, int]]) -> tuple[Plan, ...]:
-    """The part of ``whole`` that each of ``requests`` gets, which are CPUs and MiB, and together at most ``whole``.
+    """Return the part of ``whole`` that each of ``requests`` (CPUs, MiB) gets; together they ask for at most ``whole``.
 
-    Dedicated parts have CPUs of their own. They are placed by ``plan`` itself, on a host where everything else is
-    taken, the largest first: a part keeps to one cell, and siblings stay together, wherever the others leave it that.
-    Its memory is on its own cells, or, where the others left too little there, on the nearest of ``whole``.
-    Shared parts all run where ``whole`` does. ``whole`` has no huge pages.
+    Dedicated parts get CPUs of their own. ``plan`` places them, largest first, on a host where all else is taken.
+    So a part stays on one cell and siblings stay together if the parts before leave room for that. The memory of a part
+    is on its own cells, or on the nearest cells of ``whole`` if too little is left there. Shared parts run on all
+    CPUs of ``whole``. No part has devices of its own. ``whole`` must not have huge pages. Raise ValueError if the parts
+    ask for more than ``whole``.
     """
     if not whole.dedicated:
         return tuple(_share(whole, cpus, memory) for cpus, memory in requests)
-    # What it holds is its own, also where the operator would not give it any more by now.
+    # The plan keeps its CPUs even if the operator's settings no longer allow them.
     topology = replace(topology, dedicated_set=whole.cpus, shared_set=None, reserved=NO_CPUS, isolated=NO_CPUS)
     usage = Usage().with_claim(_OTHERS, _all_but(topology, whole))
     parts: dict[int, Plan] = {}
@@ -38,19 +40,20 @@ def parted(topology: HostTopology, whole: Plan, requests: Sequence[tuple[float, 
 
 
 def _part(topology: HostTopology, usage: Usage, whole: Plan, cpus: float, memory: int) -> Plan:
-    # No isolation: what a grade withholds belongs to the whole, and within it there are no strangers.
+    # Parts need no isolation: the whole plan withholds the CPUs, and the parts trust each other.
     request = PlacementRequest(cpus=cpus, memory_mib=memory, numa_affinity="prefer")
     answer = plan(topology, usage, request)
     if isinstance(answer, Refusal):
         answer = plan(topology, usage, replace(request, numa_affinity="none", mempolicy="preferred"))
     if isinstance(answer, Refusal):
-        raise ValueError(f"{cpus:g} CPUs and {memory} MiB are not left of what was taken for all: {answer.message}")
-    # What asks for no memory still has some, and on its own cells there may be none of what was taken.
+        wanted = f"{amounts.text(cpus)} CPUs and {memory} MiB"
+        raise ValueError(f"{wanted} are not left of what was taken for all: {answer.message}")
+    # A part that asks for no memory still uses some. Its own cells may have none of the memory of the whole.
     return replace(answer, generation=whole.generation, mems=answer.mems & whole.mems or whole.mems)
 
 
 def _all_but(topology: HostTopology, whole: Plan) -> Plan:
-    """A claim on everything that is not of ``whole``."""
+    """Return a claim on everything on the host except ``whole``."""
     cells = {}
     for node, free in Usage().free(topology).items():
         own = whole.cells.get(node, CellShare())
@@ -62,14 +65,15 @@ def _all_but(topology: HostTopology, whole: Plan) -> Plan:
 
 
 def _share(whole: Plan, cpus: float, memory: int) -> Plan:
-    """As ``whole``, with the part of its amounts that is this container's."""
+    """Return ``whole`` with its amounts reduced to the share of one shared container."""
     total = sum(share.shared for share in whole.cells.values()) or 1.0
     return replace(
         whole,
+        devices=(),
         cells={
             node: replace(
                 share,
-                shared=round(share.shared * cpus / total, 6),
+                shared=amounts.exact(share.shared * cpus / total),
                 memory_mib=share.memory_mib * memory // (whole.memory_mib or 1),
             )
             for node, share in whole.cells.items()

@@ -1,34 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container gets: a plan, which is also the claim once the agent has taken it."""
+"""The place of a container on a host. A ``Plan`` is the claim as well, once the agent has taken it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from zun.topology.cpuset import NO_CPUS, CpuSet
+from zun.topology.device_request import GivenDevice
 
 
 @dataclass(frozen=True, slots=True)
 class CellShare:
-    """What one container takes on one cell."""
+    """The CPUs and memory that one container takes on one cell."""
 
     cpus: CpuSet = NO_CPUS
-    """Dedicated: CPUs that are the container's alone. Shared: the cell's pool when the plan was made."""
+    """For a dedicated container its own CPUs; for a shared container the pool of the cell when the plan was made."""
     memory_mib: int = 0
     withheld: CpuSet = NO_CPUS
-    """CPUs kept idle for this container, siblings or more: booked like its own, run by nobody."""
+    """CPUs kept idle for this container, for example siblings. They are booked like its own; no container runs on
+    them."""
     pages: Mapping[int, int] = field(default_factory=dict, hash=False)
-    """Huge pages by size in KiB. When there are any, ``memory_mib`` comes out of them."""
+    """Number of huge pages by size in KiB. If there are any, ``memory_mib`` is in them. Example: {2048: 4} is 8 MiB."""
     shared: float = 0.0
     """CPU demand of a shared container booked on this cell's pool."""
     pinned: CpuSet = field(default=NO_CPUS, compare=False)
-    """CPUs other containers held on the cell when the plan was made: for people, no part of the claim."""
+    """CPUs that other containers held on the cell when the plan was made. For people only, not part of the claim."""
 
     @property
     def runs_here(self) -> bool:
-        """Whether the container runs on CPUs of the cell, and not only has memory there."""
+        """True if the container runs on CPUs of the cell, False if it has only memory there."""
         return bool(self.cpus) or self.shared > 0
 
 
@@ -39,13 +41,15 @@ class Plan:
     cells: Mapping[int, CellShare] = field(hash=False)
     cpu_policy: str = "dedicated"
     generation: int | None = None
-    """Generation of the host the plan was computed from; the caller sets it (``dataclasses.replace``)."""
+    """Generation of the host when the plan was made; the caller sets it with ``dataclasses.replace``."""
     mems: CpuSet = None  # type: ignore[assignment]
-    """Cells the container's memory comes from (``cpuset_mems``): all of the plan that have memory."""
+    """Cells that give the container's memory (``cpuset_mems``): all cells of the plan that have memory."""
     isolation: str = "thread"
-    """The grade of isolation the plan was asked to keep; see ``grade_of`` for the one it reaches."""
+    """The isolation grade that was asked for; ``grade_of`` returns the grade that the plan reaches."""
     whole_cores: bool = False
-    """Whether it was asked to have its cores to itself: thread policy ``isolate`` or ``require``."""
+    """True if whole cores were asked for: thread policy ``isolate`` or ``require``."""
+    devices: tuple[GivenDevice, ...] = ()
+    """The devices of the container, by the order of the request and then by address."""
 
     def __post_init__(self) -> None:
         cells = dict(self.cells)
@@ -55,11 +59,12 @@ class Plan:
 
     @property
     def dedicated(self) -> bool:
+        """True if the container has CPUs of its own."""
         return self.cpu_policy == "dedicated"
 
     @property
     def keeps(self) -> str:
-        """The grade whose CPUs it holds beside its own: that of ``isolation``, at least ``core`` for whole cores."""
+        """The grade whose CPUs the plan holds: ``isolation``, but at least ``core`` if whole cores were asked for."""
         return "core" if self.whole_cores and self.isolation in ("thread", "isolated") else self.isolation
 
     @property
@@ -72,7 +77,7 @@ class Plan:
 
     @property
     def withheld(self) -> CpuSet:
-        """CPUs nobody may run on while this plan is held."""
+        """CPUs that no container may run on while this plan is held."""
         mask = 0
         for share in self.cells.values():
             mask |= share.withheld.mask
@@ -80,18 +85,28 @@ class Plan:
 
     @property
     def cpu_cells(self) -> tuple[int, ...]:
-        """Cells the container runs on: those whose pools are a shared container's CPUs at any time."""
+        """Ids of the cells that the container runs on. A shared container always runs on the present pools of these."""
         return tuple(node for node, share in self.cells.items() if share.runs_here)
 
     @property
     def memory_mib(self) -> int:
+        """MiB of all cells together."""
         return sum(share.memory_mib for share in self.cells.values())
 
-    def to_dict(self) -> dict[str, Any]:
-        """The record kept in the container's row and sent as ``limits['cpuset']``.
+    @property
+    def pages(self) -> dict[int, int]:
+        """Huge pages of all cells together, by size in KiB. Example: {2048: 8} is 16 MiB. Empty without huge pages."""
+        total: dict[int, int] = {}
+        for share in self.cells.values():
+            for size, count in share.pages.items():
+                total[size] = total.get(size, 0) + count
+        return total
 
-        ``mems`` is there only when it is not simply the cells of the plan (some cells have no memory),
-        ``isolation`` only when it is more than ``thread``, and ``whole_cores`` only when it is true.
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record for the container's row and for ``limits['cpuset']``.
+
+        ``mems`` is left out if it is simply the cells of the plan, ``isolation`` if it is ``thread``, and
+        ``whole_cores`` if it is False, ``devices`` if there are none.
         """
         record: dict[str, Any] = {
             "cpu_policy": self.cpu_policy,
@@ -104,11 +119,13 @@ class Plan:
             record["isolation"] = self.isolation
         if self.whole_cores:
             record["whole_cores"] = True
+        if self.devices:
+            record["devices"] = [asdict(each) for each in self.devices]
         return record
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """The plan of a record; keys that ``to_dict`` does not write are ignored."""
+        """Return the plan of a record. Keys that ``to_dict`` does not write are ignored."""
         mems = record.get("mems")
         return cls(
             cells={int(share["node"]): _share(share) for share in record["cells"]},
@@ -117,6 +134,7 @@ class Plan:
             mems=None if mems is None else CpuSet(mems),  # type: ignore[arg-type]
             isolation=str(record.get("isolation", "thread")),
             whole_cores=bool(record.get("whole_cores", False)),
+            devices=tuple(GivenDevice(**each) for each in record.get("devices", ())),
         )
 
 

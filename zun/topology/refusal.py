@@ -1,78 +1,90 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a request does not fit, for programs (code), operators (message) and users (nearest request)."""
+"""The answer if a request does not fit: a code for programs, words for operators, a nearest request for users."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from functools import cached_property
 
 from zun.topology.cpuset import NO_CPUS, CpuSet
 from zun.topology.request import PlacementRequest
 
 
 class RefusalCode(StrEnum):
-    """The closed list of reasons; the first that holds, in this order, is given."""
+    """The closed list of reasons. A refusal has the first reason, in this order, that holds."""
 
     NO_CPUS = "no-cpus"
     """No CPU of the host may be given to containers of this policy."""
     TOO_FEW_CELLS = "too-few-cells"
     """The host has fewer cells with CPUs than ``numa_nodes``."""
     NO_SMT = "no-smt"
-    """``require`` on a host whose cores have one thread."""
+    """Thread policy ``require`` on a host whose cores have one thread."""
     PAGE_SIZE = "page-size"
-    """The host has no pages of that size."""
+    """The host has no pages of the size."""
     CPUS = "cpus"
-    """Not enough free CPUs where they are wanted together."""
+    """Too few free CPUs on one cell, or on the cells together that must serve the request."""
     CORES = "cores"
-    """Enough CPUs, but not on whole cores as the thread policy wants them."""
+    """Enough free CPUs, but too few on whole cores as the thread policy asks."""
     ISOLATION = "isolation"
-    """Enough whole cores, but not in L3 caches or cells that are nobody else's, as the isolation grade wants."""
+    """Enough whole cores, but too few in L3 caches or cells without other containers, as the isolation grade asks."""
     SHARED_FLOOR = "shared-floor"
-    """The CPUs are free, but shared containers need them."""
+    """Enough free CPUs, but the shared containers need them."""
     SHARED_POOL = "shared-pool"
     """The shared pool has no room for the demand."""
     MEMORY = "memory"
-    """Not enough free memory where it is wanted together."""
+    """Too little free memory on one cell, or on the cells together that must serve the request."""
     PAGES = "pages"
-    """Not enough free huge pages of the size."""
+    """Too few free huge pages of the size."""
     APART = "apart"
     """CPUs and memory are free, but not on the same cells."""
     SHAPE = "shape"
     """Each part of an uneven request fits somewhere, but not all of them at once."""
+    DEVICES = "devices"
+    """CPUs and memory are free, but too few devices that serve with them."""
     CPUS_TAKEN = "cpus-taken"
-    """A CPU of a plan now belongs to somebody else (``Usage.fits`` only)."""
+    """Another container now holds a CPU of the plan (``Usage.fits`` only)."""
     CPUS_GONE = "cpus-gone"
-    """A CPU or cell of a plan is not, or no longer, for such containers (``Usage.fits`` only)."""
+    """A CPU or cell of the plan is gone, or not for such containers (``Usage.fits`` only)."""
+    DEVICES_TAKEN = "devices-taken"
+    """Another container now holds a device of the plan, or a device that rules it out (``Usage.fits`` only)."""
+    DEVICES_GONE = "devices-gone"
+    """The host no longer offers a device of the plan (``Usage.fits`` only)."""
 
 
 class Dimension(StrEnum):
-    """What can be changed about a request, and what counts as the smaller change there."""
+    """The ways in which a refused request can be changed, each with its smallest change."""
 
     CPUS = "cpus"
-    """Fewer CPUs. With ``numa_cpus`` no entry grows, and the fewest are taken off all entries together."""
+    """Fewer CPUs. No entry of ``numa_cpus`` grows, and the total falls as little as possible."""
     MEMORY = "memory"
     """Less memory, counted in the same way."""
     NODES = "nodes"
-    """Another ``numa_nodes``, split evenly; the nearest number, of two as near the larger."""
+    """Another ``numa_nodes``, split evenly: the nearest number, the larger of two equally near ones."""
     SHAPE = "shape"
-    """As many cells, split evenly instead of by the lists."""
+    """The same number of cells, split evenly instead of by the lists."""
     AFFINITY = "affinity"
     """``numa_nodes`` as a wish (``prefer``)."""
     THREADS = "threads"
-    """Thread policy ``prefer``, which takes whatever another one would."""
+    """Thread policy ``prefer``, which accepts any free threads."""
     ISOLATION = "isolation"
     """The next lower isolation grade."""
     PAGES = "pages"
-    """The next smaller pages that the host has."""
+    """The next smaller pages of the host."""
     MEMPOLICY = "mempolicy"
     """Memory also from other nodes (``preferred``)."""
+    DEVICE_POLICY = "device-policy"
+    """Weaker NUMA policies of devices (``required``, ``socket``, ``preferred``, ``none``), as few steps as possible."""
+    DEVICE_SAME = "device-same"
+    """The next larger part of the host that the devices of a group share."""
+    DEVICES = "devices"
+    """Fewer devices. The total falls as little as possible; it may fall to 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A request that fits and differs from the refused one in one dimension, where no smaller change would do."""
+    """A request that fits and differs from the refused one in one dimension, by the smallest change that helps."""
 
     dimension: Dimension
     request: PlacementRequest
@@ -80,10 +92,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class CellFree:
-    """What is left on one cell."""
+    """The free CPUs and memory of one cell."""
 
     cpus: CpuSet = NO_CPUS
-    """CPUs a dedicated container could get, the floor of the shared pool not yet taken off."""
+    """Free CPUs for dedicated containers, including CPUs that the shared containers need."""
     cores: tuple[CpuSet, ...] = ()
     """The whole cores among them."""
     memory_mib: int = 0
@@ -91,22 +103,26 @@ class CellFree:
     pages: Mapping[int, int] = field(default_factory=dict, hash=False)
     """Free huge pages by size in KiB."""
     shared: float = 0.0
-    """CPU demand the shared pool still takes."""
+    """CPU demand that the shared pool can still take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a request wants of one cell."""
+    """The CPUs and memory that a request wants of one cell."""
 
     cpus: float
     memory_mib: int
     page_kib: int | None = None
-    """Size of the huge pages the memory should come from, None for ordinary pages."""
+    """Size of the huge pages for the memory, None for ordinary pages."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Refusal:
-    """A request that does not fit. Not an error: the ordinary answer of a full host."""
+    """The answer to a request that does not fit. A refusal is no error: a full host answers with one.
+
+    Most refusals are only counted, so costly details (``free``, ``nearest``, ``changes``) are computed at the first
+    look. They follow from the immutable arguments of ``plan()`` alone.
+    """
 
     code: RefusalCode
     message: str
@@ -115,37 +131,26 @@ class Refusal:
     _free: Callable[[], Mapping[int, CellFree]] | None = field(default=None, repr=False, compare=False)
     _find: Callable[[], PlacementRequest | None] | None = field(default=None, repr=False, compare=False)
     _list: Callable[[], tuple[Change, ...]] | None = field(default=None, repr=False, compare=False)
-    _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    # Most refusals are only counted: what is costly to say is worked out at the first look.
-
-    @property
+    @cached_property
     def free(self) -> Mapping[int, CellFree]:
-        """What is left, by cell id."""
-        if "free" not in self._known:
-            self._known["free"] = self._free() if self._free else {}
-        free: Mapping[int, CellFree] = self._known["free"]
-        return free
+        """The free CPUs and memory by cell id."""
+        return self._free() if self._free else {}
 
-    @property
+    @cached_property
     def nearest(self) -> PlacementRequest | None:
-        """The nearest request that would have fitted, None when nothing like it would.
+        """The nearest request that would have fitted, or None.
 
-        Nearest is, in this order: the largest smaller amount of what is short, CPUs or memory; more cells;
-        any cells; no thread policy; no isolation; smaller pages; less of both.
+        The first of these that fits is nearest: weaker policies of devices; a larger part of the host for groups of
+        devices; fewer devices; fewer CPUs or less memory, whichever gives up less; more cells; any cells; no thread
+        policy; no isolation; smaller pages; less of both, and no devices.
         """
-        if "nearest" not in self._known:
-            self._known["nearest"] = self._find() if self._find else None
-        found: PlacementRequest | None = self._known["nearest"]
-        return found
+        return self._find() if self._find else None
 
-    @property
+    @cached_property
     def changes(self) -> tuple[Change, ...]:
         """The smallest change in each dimension that would have fitted, in the order of ``Dimension``."""
-        if "changes" not in self._known:
-            self._known["changes"] = self._list() if self._list else ()
-        found: tuple[Change, ...] = self._known["changes"]
-        return found
+        return self._list() if self._list else ()
 
     def __str__(self) -> str:
         return self.message

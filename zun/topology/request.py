@@ -1,24 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one container asks of a host."""
+"""The request of one container to a host."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from typing import Any
 
+from zun.topology import amounts
+from zun.topology.device_request import DeviceRequest, DeviceSame
+
 MICRO = 1_000_000
-"""Shared CPU demand is counted in millionths of a CPU, so that adding and giving back is exact."""
+"""Shared CPU demand is counted in millionths of a CPU, so that sums are exact. Example: 1.5 CPUs are 1,500,000."""
 
 
 class CPUPolicy(StrEnum):
+    """The CPUs a container runs on: ``dedicated`` CPUs of its own, or the ``shared`` pool of the host."""
+
     DEDICATED = "dedicated"
     SHARED = "shared"
 
 
 class ThreadPolicy(StrEnum):
-    """What becomes of the sibling threads (Nova's ``hw:cpu_thread_policy``)."""
+    """The use of sibling threads (Nova's ``hw:cpu_thread_policy``)."""
 
     PREFER = "prefer"
     ISOLATE = "isolate"
@@ -26,45 +31,50 @@ class ThreadPolicy(StrEnum):
 
 
 class NUMAAffinity(StrEnum):
+    """The strength of ``numa_nodes``: ``require`` it, ``prefer`` it, or take as few cells as possible (``none``)."""
+
     REQUIRE = "require"
     PREFER = "prefer"
     NONE = "none"
 
 
 class MemPolicy(StrEnum):
+    """The memory a container may use: that of its own cells only (``strict``), or of any cell (``preferred``)."""
+
     STRICT = "strict"
     PREFERRED = "preferred"
 
 
 class Isolation(StrEnum):
-    """What must be nobody else's beside a dedicated container's own CPUs, each grade more than the one before.
+    """The CPUs that no other container may use, beside a dedicated container's own CPUs.
 
-    There is one exception: an L3 cache that reaches over several cells can be nobody's, though each of these cells can.
-
-    Others are containers, on CPUs of their own or in the shared pool; what the operator reserved is the host's.
+    Each grade keeps more than the grade before. There is one exception: no container can have an L3 cache that serves
+    several cells to itself, although it can have each of these cells. CPUs that the operator reserved for the host are
+    not kept from the host.
     """
 
     THREAD = "thread"
-    """Nothing: siblings and caches may be shared."""
+    """No further CPUs: siblings and caches may be shared."""
     CORE = "core"
-    """The siblings: each is the container's own or idle."""
+    """The siblings of its CPUs: each is the container's own or idle."""
     L3 = "l3"
     """Every CPU that shares an L3 cache with one of the container's."""
     NODE = "node"
     """Every CPU of the cells it runs on."""
     ISOLATED = "isolated"
-    """As ``thread``, on CPUs that the kernel isolates (``isolcpus``), which no other grade gets."""
+    """Like ``thread``, but on CPUs that the kernel isolates (``isolcpus``). No other grade gets such CPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementRequest:
-    """One container's wishes. ``memory_mib`` in MiB; ``cpus`` whole CPUs, or a demand (1.5) when shared.
+    """The CPUs and memory that one container asks for, and its conditions.
 
-    ``numa_cpus`` and ``numa_mem`` have one entry per cell and fix ``numa_nodes``; without them CPUs and
-    memory are split evenly, the first cells getting one more when it does not come out even.
-    ``page_size`` is None or ``small`` (ordinary pages), ``large``, ``any``, or a size in KiB.
-    ``numa_affinity`` None means ``require`` for dedicated and ``prefer`` for shared containers, which need
-    no promise of one cell and must not fail because they are larger than one.
+    ``cpus`` is a whole number of CPUs, or for a shared container its demand, for example 1.5. ``numa_cpus`` and
+    ``numa_mem`` have one entry for each cell and set ``numa_nodes``. Without them CPUs and memory are split evenly; the
+    first cells get one more if the split is not even. ``page_size`` is None or ``small`` (ordinary pages), ``large``,
+    ``any``, or a size in KiB. ``numa_affinity`` None means ``require`` for dedicated and ``prefer`` for shared
+    containers, so that a shared container larger than one cell does not fail. ``device_same`` is for all ``devices``
+    together.
     """
 
     cpus: float
@@ -73,14 +83,17 @@ class PlacementRequest:
     thread_policy: str = "prefer"
     numa_nodes: int = 1
     numa_affinity: str | None = None
+    _: KW_ONLY
     numa_cpus: tuple[float, ...] | None = None
     numa_mem: tuple[int, ...] | None = None
     mempolicy: str = "strict"
     page_size: str | int | None = None
     isolation: str = "thread"
+    devices: tuple[DeviceRequest, ...] = ()
+    device_same: str = "none"
 
     def __post_init__(self) -> None:
-        """Raise ValueError, naming the field, for a request no host could ever satisfy."""
+        """Raise ValueError, naming the field, for a request that no host can satisfy."""
         self._set("cpu_policy", _one_of(CPUPolicy, "cpu_policy", self.cpu_policy))
         self._set("thread_policy", _one_of(ThreadPolicy, "thread_policy", self.thread_policy))
         default = NUMAAffinity.REQUIRE if self.dedicated else NUMAAffinity.PREFER
@@ -89,6 +102,7 @@ class PlacementRequest:
         self._set("mempolicy", _one_of(MemPolicy, "mempolicy", self.mempolicy))
         self._set("page_size", _page_size(self.page_size))
         self._set("isolation", _one_of(Isolation, "isolation", self.isolation))
+        self._set("device_same", _one_of(DeviceSame, "device_same", self.device_same))
         if not self.dedicated and self.isolation != "thread":
             raise ValueError(f"isolation {self.isolation} is for dedicated CPUs: a shared container has none")
         self._set("cpus", self._cpu_count("cpus", self.cpus))
@@ -100,16 +114,20 @@ class PlacementRequest:
 
     @property
     def dedicated(self) -> bool:
+        """True if the container asks for CPUs of its own."""
         return self.cpu_policy == "dedicated"
 
     @property
     def whole_cores(self) -> bool:
-        """Whether the thread policy asks for cores that are nobody else's."""
+        """True if the thread policy asks for cores that no other container uses."""
         return self.dedicated and self.thread_policy != "prefer"
 
     @property
     def ordinary_pages(self) -> bool:
-        """Whether ordinary pages are asked for on any host; a size in KiB can be theirs on some."""
+        """True if the request is for ordinary pages on every host.
+
+        A size in KiB may be the size of ordinary pages on some hosts only.
+        """
         return self.page_size in (None, "small")
 
     def _cpu_count(self, name: str, value: object) -> float:
@@ -117,7 +135,7 @@ class PlacementRequest:
             return _whole(name, value, least=1)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e9:
             raise ValueError(f"{name} of a shared container must be a number from 0 up, not {value!r}")
-        return round(value, 6)
+        return amounts.exact(value)
 
     def _check_shape(self) -> None:
         nodes = _whole("numa_nodes", self.numa_nodes, least=1)
@@ -141,8 +159,9 @@ class PlacementRequest:
     def _check_entries(self) -> None:
         if self.numa_cpus is not None:
             cpus = tuple(self._cpu_count("numa_cpus", entry) for entry in self.numa_cpus)
-            if round(sum(cpus), 6) != self.cpus:
-                raise ValueError(f"numa_cpus add up to {sum(cpus)}, but cpus is {self.cpus}")
+            if amounts.exact(sum(cpus)) != self.cpus:
+                total, asked = amounts.text(sum(cpus)), amounts.text(self.cpus)
+                raise ValueError(f"numa_cpus add up to {total}, but cpus is {asked}")
             self._set("numa_cpus", cpus)
         elif self.dedicated and self.cpus < self.numa_nodes:
             raise ValueError(f"cpus is {self.cpus}: fewer than one for each of {self.numa_nodes} cells (numa_nodes)")
@@ -154,7 +173,7 @@ class PlacementRequest:
 
     @property
     def parts(self) -> tuple[tuple[int, int], ...]:
-        """(CPUs, MiB) wanted of each of ``numa_nodes`` cells; CPUs in millionths for a shared container."""
+        """(CPUs, MiB) wanted of each of ``numa_nodes`` cells; for a shared container millionths of a CPU."""
         unit = 1 if self.dedicated else MICRO
         if self.numa_nodes == 1:
             return ((int(self.cpus) if unit == 1 else round(self.cpus * unit), self.memory_mib),)
@@ -166,8 +185,11 @@ class PlacementRequest:
         return tuple(zip(cpus, mem, strict=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able form with the constructor's names."""
-        return {
+        """Return the request as JSON-able values, with the names of the constructor.
+
+        ``devices`` and ``device_same`` are left out if the request is for no device.
+        """
+        record: dict[str, Any] = {
             "cpus": self.cpus,
             "memory_mib": self.memory_mib,
             "cpu_policy": str(self.cpu_policy),
@@ -180,10 +202,14 @@ class PlacementRequest:
             "page_size": self.page_size,
             "isolation": str(self.isolation),
         }
+        if self.devices:
+            record["devices"] = [each.to_dict() for each in self.devices]
+            record["device_same"] = str(self.device_same)
+        return record
 
 
 def even_split(total: int, count: int) -> tuple[int, ...]:
-    """``total`` in ``count`` integers that differ by one at most, larger ones first."""
+    """Return ``total`` split into ``count`` integers that differ by at most one, larger ones first."""
     share, rest = divmod(total, count)
     return (share + 1,) * rest + (share,) * (count - rest)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a Linux machine's /sys and /proc: the only I/O of this package.
+"""Read the topology of a Linux machine from /sys and /proc: the only I/O of this package.
 
 Sources of the rules: the kernel's Documentation/admin-guide/cputopology.rst, Documentation/ABI/stable/
 sysfs-devices-node and sysfs-devices-system-cpu, cpuset(7), and recordings of real machines. On some machine
@@ -11,30 +11,30 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from zun.topology.cells import HostTopology, NUMACell
 from zun.topology.cpuset import MAX_ID, NO_CPUS, CpuSet, union
+from zun.topology.files import SPACE, Tree, number_in
+from zun.topology.pci import discover_devices
 
 _CPU = "sys/devices/system/cpu"
 _NODE = "sys/devices/system/node"
-_SPACE = " \t\r\n\0"
-_T = TypeVar("_T")
 _ALL = CpuSet.from_mask((1 << (MAX_ID + 1)) - 1)
 
 
 def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) -> HostTopology:
-    """The machine whose /sys and /proc are under ``root``.
+    """Return the topology of the machine whose /sys and /proc are under ``root``, with its PCI devices.
 
-    With ``process_limits`` only what the cgroup of this process allows is counted (without cgroup files, what
-    its /proc/self/status allows): cells outside stay in the list, without CPUs or memory. A CPU affinity set
-    with ``taskset`` is no such limit, because it does not bind the containers.
+    With ``process_limits``, only the CPUs and memory nodes that the cgroup of this process allows are counted (without
+    cgroup files, those that its /proc/self/status allows). Cells outside the limits stay in the list, without CPUs or
+    memory. A CPU affinity set with ``taskset`` is no such limit, because it does not bind the containers.
     """
-    tree = _Tree(Path(root))
+    tree = Tree(Path(root))
     online, offline = _online(tree)
     nodes = _nodes(tree, online)
     cores = _groups(tree, online, "core", _thread_siblings)
@@ -60,6 +60,7 @@ def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) ->
         )
         for node, cpus in nodes.items()
     ]
+    devices = discover_devices(tree, tuple(cells))
     return HostTopology(
         cells=tuple(cells),
         sockets=tuple(socket & usable for socket in sockets if socket & usable),
@@ -71,102 +72,16 @@ def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) ->
         | (cut & usable - union(caches)),
         exposed_nodes=cut & usable,
         page_kib=_page_kib(tree.root),
+        devices=devices,
         notes=tuple(tree.notes),
     )
-
-
-# Files
-
-
-@dataclass(frozen=True, slots=True)
-class _Tree:
-    """Files under ``root``; whatever cannot be read or understood is None and leaves a note."""
-
-    root: Path
-    notes: list[str] = field(default_factory=list)
-
-    def note(self, words: str) -> None:
-        if words not in self.notes:
-            self.notes.append(words)
-
-    def text(self, path: str) -> str | None:
-        """Contents of a file without surrounding space and NUL bytes; None (no note) when there is none."""
-        try:
-            raw = (self.root / path).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, ValueError) as error:
-            self.note(f"/{path} cannot be read: {getattr(error, 'strerror', None) or error}")
-            return None
-        return raw.decode("ascii", "replace").strip(_SPACE)
-
-    def parsed(self, path: str, parse: Callable[[str], _T]) -> _T | None:
-        text = self.text(path)
-        if text is None:
-            return None
-        try:
-            return parse(text)
-        except ValueError:
-            self.note(f"/{path} is not understood: {text[:40]!r}")
-            return None
-
-    def number(self, path: str) -> int | None:
-        return self.parsed(path, _number)
-
-    def cpu_list(self, path: str) -> CpuSet | None:
-        return self.parsed(path, CpuSet)
-
-    def cpu_map(self, path: str) -> CpuSet | None:
-        return self.parsed(path, _cpu_map)
-
-    def cpus(self, folder: str, *names: str) -> CpuSet | None:
-        """The CPUs of the first file that has any: names ending in list are lists, others are maps."""
-        for name in names:
-            path = f"{folder}/{name}"
-            found = self.cpu_list(path) if name.endswith("list") else self.cpu_map(path)
-            if found:
-                return found
-        return None
-
-    def names(self, path: str) -> list[str]:
-        try:
-            return sorted(os.listdir(self.root / path))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as error:
-            self.note(f"/{path} cannot be listed: {error.strerror}")
-            return []
-
-    def ids(self, path: str, kind: str) -> list[int]:
-        """The numbers of the entries ``kind<number>`` of a folder, rising."""
-        matches = (re.fullmatch(rf"{kind}(0|[1-9][0-9]{{0,6}})", name) for name in self.names(path))
-        return sorted(number for match in matches if match and (number := int(match[1])) <= MAX_ID)
-
-
-def _number(text: str) -> int:
-    """A count: never negative, of a believable length."""
-    if not re.fullmatch(r"\d{1,18}", text):
-        raise ValueError(text)
-    return int(text)
-
-
-def _cpu_map(text: str) -> CpuSet:
-    """A kernel bitmap: 32-bit hexadecimal words, the highest first, between commas."""
-    mask = 0
-    for word in text.split(","):
-        if not re.fullmatch(r"[0-9a-fA-F]{1,8}", word.strip()):
-            raise ValueError(text)
-        mask = mask << 32 | int(word, 16)
-    if mask.bit_length() > MAX_ID + 1:
-        raise ValueError(text)
-    return CpuSet.from_mask(mask)
 
 
 # CPUs
 
 
-def _online(tree: _Tree) -> tuple[CpuSet, CpuSet]:
-    """CPUs that are online, and those that are there but offline."""
+def _online(tree: Tree) -> tuple[CpuSet, CpuSet]:
+    """Return the CPUs that are online and the CPUs that are present but offline."""
     folders = CpuSet(tree.ids(_CPU, "cpu"))
     online = tree.cpu_list(f"{_CPU}/online")
     if not online:
@@ -181,19 +96,19 @@ def _online(tree: _Tree) -> tuple[CpuSet, CpuSet]:
     return online, present - online
 
 
-def _switched_on(tree: _Tree, folders: CpuSet) -> CpuSet:
+def _switched_on(tree: Tree, folders: CpuSet) -> CpuSet:
     """By each CPU's own switch, which a CPU that cannot be switched off does not have."""
     return CpuSet(cpu for cpu in folders if tree.number(f"{_CPU}/cpu{cpu}/online") != 0)
 
 
-def _processors(tree: _Tree) -> list[int]:
+def _processors(tree: Tree) -> list[int]:
     lines = (tree.text("proc/cpuinfo") or "").splitlines()
-    matches = (re.fullmatch(r"processor\s*:\s*(\d{1,6})", line.strip(_SPACE)) for line in lines)
+    matches = (re.fullmatch(r"processor\s*:\s*(\d{1,6})", line.strip(SPACE)) for line in lines)
     return [int(match[1]) for match in matches if match]
 
 
-def _isolated(tree: _Tree, present: CpuSet) -> CpuSet:
-    """CPUs the kernel does not balance: by its own file, which kernels before 4.2 lack, else by its command line."""
+def _isolated(tree: Tree, present: CpuSet) -> CpuSet:
+    """Return the CPUs that the kernel does not balance: by its own file, or before Linux 4.2 by its command line."""
     listed = tree.cpu_list(f"{_CPU}/isolated")
     if listed is not None:
         return listed
@@ -220,20 +135,21 @@ def _isolcpus(value: str, last: int) -> CpuSet:
 
 
 def _groups(
-    tree: _Tree, online: CpuSet, kind: str, members: Callable[[_Tree, int], CpuSet | None]
+    tree: Tree, online: CpuSet, kind: str, members: Callable[[Tree, int], Iterable[CpuSet]]
 ) -> list[CpuSet]:
-    """Disjoint groups of online CPUs, by what each CPU says of its own; those that say nothing are in none.
+    """Return disjoint groups of online CPUs, by what each CPU says of its own; those that say nothing are in none.
 
-    Groups that overlap by what different CPUs say count as one, so that nobody takes a part for the whole.
+    ``members`` gives the contents of each file about a CPU; the first file that names the CPU itself is used. Groups
+    that overlap by what different CPUs say count as one, so that nobody takes a part for the whole.
     """
     groups: set[CpuSet] = set()
     covered = NO_CPUS
     for cpu in online:
-        group = members(tree, cpu)
-        if not group:
-            continue
-        if cpu not in group:
+        for group in members(tree, cpu):
+            if cpu in group:
+                break
             tree.note(f"CPU {cpu} is not among its own {kind}'s CPUs {group}: they are not used")
+        else:
             continue
         group &= online
         if group in groups:
@@ -248,36 +164,43 @@ def _groups(
     return sorted(groups, key=tuple)
 
 
-def _thread_siblings(tree: _Tree, cpu: int) -> CpuSet | None:
+def _thread_siblings(tree: Tree, cpu: int) -> Iterator[CpuSet]:
     folder = f"{_CPU}/cpu{cpu}/topology"
-    return tree.cpus(folder, "core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings")
+    return tree.cpu_sets(folder, "core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings")
 
 
-def _package(tree: _Tree, cpu: int) -> CpuSet | None:
+def _package(tree: Tree, cpu: int) -> Iterator[CpuSet]:
     folder = f"{_CPU}/cpu{cpu}/topology"
-    return tree.cpus(folder, "package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings")
+    return tree.cpu_sets(folder, "package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings")
 
 
-def _l3(tree: _Tree, cpu: int) -> CpuSet | None:
+def _l3(tree: Tree, cpu: int) -> Iterable[CpuSet]:
     folder = f"{_CPU}/cpu{cpu}/cache"
     for index in tree.ids(folder, "index"):
         if tree.number(f"{folder}/index{index}/level") == 3:
-            return tree.cpus(f"{folder}/index{index}", "shared_cpu_list", "shared_cpu_map")
-    return None
+            return tree.cpu_sets(f"{folder}/index{index}", "shared_cpu_list", "shared_cpu_map")
+    return ()
 
 
 # Nodes
 
 
-def _nodes(tree: _Tree, online: CpuSet) -> dict[int, CpuSet]:
-    """Online CPUs by node id, rising; a machine without nodes is one node 0 with everything."""
-    ids = tree.ids(_NODE, "node")
+def _nodes(tree: Tree, online: CpuSet) -> dict[int, CpuSet]:
+    """Return online CPUs by node id, rising; a machine without nodes is one node 0 with everything."""
+    ids, unused = tree.ids(_NODE, "node"), {}
     listed = tree.cpu_list(f"{_NODE}/online")
     if listed and not listed.isdisjoint(CpuSet(ids)):
         dropped = CpuSet(ids) - listed
         if dropped:
             tree.note(f"nodes {dropped} have folders in /{_NODE} but are not online: they are left out")
+        unused = {node: _node_cpus(tree, node) for node in dropped}
         ids = [node for node in ids if node in listed]
+    if not ids:
+        ids = sorted({node for cpu in online for node in _own_nodes(tree, cpu)})
+        if ids:
+            tree.note(f"/{_NODE} has no folder of a node: links of the CPUs name nodes {CpuSet(ids)}, which are used")
+        elif listed and len(listed) > 1:
+            tree.note(f"/{_NODE} has no folder of nodes {listed}, which are online: all CPUs count as node 0")
     if not ids:
         return {0: online} if online else {}
     nodes: dict[int, CpuSet] = {}
@@ -290,27 +213,45 @@ def _nodes(tree: _Tree, online: CpuSet) -> dict[int, CpuSet]:
         nodes[node] = named & left
         left -= named
     if left:
-        _place(tree, left, nodes, only=len(nodes) == 1 and len(listed or ids) == 1)
+        _place(tree, left, nodes, unused, only=len(nodes) == 1 and len(listed or ids) == 1)
     return nodes
 
 
-def _node_cpus(tree: _Tree, node: int) -> CpuSet:
+def _node_cpus(tree: Tree, node: int) -> CpuSet:
     folder = f"{_NODE}/node{node}"
-    return tree.cpus(folder, "cpulist", "cpumap") or CpuSet(tree.ids(folder, "cpu"))
+    return next(tree.cpu_sets(folder, "cpulist", "cpumap"), None) or CpuSet(tree.ids(folder, "cpu"))
 
 
-def _place(tree: _Tree, homeless: CpuSet, nodes: dict[int, CpuSet], only: bool) -> None:
-    """Put CPUs that no node names where their own folder says, or on the ``only`` node there is."""
+def _own_nodes(tree: Tree, cpu: int) -> list[int]:
+    """Return the nodes that the CPU's own folder links to, rising; usually one."""
+    return tree.ids(f"{_CPU}/cpu{cpu}", "node")
+
+
+def _place(
+    tree: Tree, homeless: CpuSet, nodes: dict[int, CpuSet], unused: dict[int, CpuSet], only: bool
+) -> None:
+    """Put CPUs that no node names where their own folder says, or on the ``only`` node there is.
+
+    A CPU of another node, by its own folder or by that of an ``unused`` node, is left out: on the ``only`` node it
+    would be far from the memory that it gets.
+    """
+    elsewhere: defaultdict[int, list[int]] = defaultdict(list)
     for cpu in homeless:
-        home = [node for node in tree.ids(f"{_CPU}/cpu{cpu}", "node") if node in nodes]
-        home = home or (list(nodes) if only else [])
+        named = _own_nodes(tree, cpu) or [node for node, cpus in unused.items() if cpu in cpus]
+        home = [node for node in named if node in nodes]
+        if only and not named:
+            home = list(nodes)
         if home:
             nodes[home[0]] |= CpuSet((cpu,))
+        elif named:
+            elsewhere[named[0]].append(cpu)
         else:
             tree.note(f"no node names CPU {cpu}: it is left out")
+    for node, cpus in elsewhere.items():
+        tree.note(f"CPUs {CpuSet(cpus)} are on node {node}, which is not used: they are left out")
 
 
-def _memory_mib(tree: _Tree, node: int, nodes: int) -> int:
+def _memory_mib(tree: Tree, node: int, nodes: int) -> int:
     paths = [f"{_NODE}/node{node}/meminfo"]
     if nodes == 1:
         paths.append("proc/meminfo")
@@ -322,8 +263,8 @@ def _memory_mib(tree: _Tree, node: int, nodes: int) -> int:
     return 0
 
 
-def _pages(tree: _Tree, node: int, nodes: int) -> dict[int, int]:
-    """Huge pages of a node: count by size in KiB, sizes without pages included."""
+def _pages(tree: Tree, node: int, nodes: int) -> dict[int, int]:
+    """Return the number of huge pages of a node by size in KiB, including sizes without pages."""
     folder = f"{_NODE}/node{node}/hugepages"
     if nodes == 1 and not tree.names(folder):
         folder = "sys/kernel/mm/hugepages"
@@ -335,10 +276,10 @@ def _pages(tree: _Tree, node: int, nodes: int) -> dict[int, int]:
     return dict(sorted(pages.items()))
 
 
-def _distances(tree: _Tree, node: int, nodes: list[int]) -> dict[int, int]:
-    """Distance by node id. Rows have no labels: they belong to the online nodes in rising order."""
+def _distances(tree: Tree, node: int, nodes: list[int]) -> dict[int, int]:
+    """Return the distances of a node by node id. Rows have no labels: they belong to the online nodes, rising."""
     path = f"{_NODE}/node{node}/distance"
-    row = tree.parsed(path, lambda text: [_number(word) for word in text.split()])
+    row = tree.parsed(path, lambda text: [number_in(word) for word in text.split()])
     if not row or len(nodes) == 1:
         return {}
     labels = _row_labels(tree, node, len(row), nodes)
@@ -355,7 +296,7 @@ def _distances(tree: _Tree, node: int, nodes: list[int]) -> dict[int, int]:
     return {other: distance for other, distance in distances.items() if other in nodes}
 
 
-def _row_labels(tree: _Tree, node: int, length: int, nodes: list[int]) -> list[int] | None:
+def _row_labels(tree: Tree, node: int, length: int, nodes: list[int]) -> list[int] | None:
     """Node ids of the row of ``node``: the nodes themselves, else whichever list with it is as long as the row."""
     if length == len(nodes):
         return nodes
@@ -366,8 +307,8 @@ def _row_labels(tree: _Tree, node: int, length: int, nodes: list[int]) -> list[i
     return [*nodes, *range(MAX_ID + 1, MAX_ID + 1 + length - len(nodes))] if length > len(nodes) else None
 
 
-def _initiators(tree: _Tree, node: int) -> CpuSet:
-    """Nodes whose CPUs reach this memory best, where the firmware says (HMAT)."""
+def _initiators(tree: Tree, node: int) -> CpuSet:
+    """Return the nodes whose CPUs reach this memory best, if the firmware tells (HMAT)."""
     for access in ("access1", "access0"):
         if found := tree.ids(f"{_NODE}/node{node}/{access}/initiators", "node"):
             return CpuSet(found)
@@ -375,7 +316,7 @@ def _initiators(tree: _Tree, node: int) -> CpuSet:
 
 
 def _page_kib(root: Path) -> int:
-    """Ordinary page size of this machine; of a recorded one it is unknown, and 4 KiB nearly everywhere."""
+    """Return the ordinary page size of this machine in KiB. A recorded machine has 4, since recordings do not tell."""
     if root.resolve() != Path("/"):
         return 4
     return os.sysconf("SC_PAGE_SIZE") // 1024
@@ -392,7 +333,7 @@ class _Limits(NamedTuple):
     mems: CpuSet
 
 
-def _process_limits(tree: _Tree, present: CpuSet) -> _Limits:
+def _process_limits(tree: Tree, present: CpuSet) -> _Limits:
     cpus = mems = None
     for folder, name in _cpuset_folders(tree):
         cpus = cpus or _first(tree, folder, name("cpus"))
@@ -404,11 +345,11 @@ def _process_limits(tree: _Tree, present: CpuSet) -> _Limits:
     return _Limits(cpus or _ALL, mems or _ALL)
 
 
-def _first(tree: _Tree, folder: str, names: Iterable[str]) -> CpuSet | None:
+def _first(tree: Tree, folder: str, names: Iterable[str]) -> CpuSet | None:
     return next((found for name in names if (found := tree.cpu_list(f"{folder}/{name}"))), None)
 
 
-def _cpuset_folders(tree: _Tree) -> list[tuple[str, Names]]:
+def _cpuset_folders(tree: Tree) -> list[tuple[str, Names]]:
     """Folders that may hold this process's cpuset, best first: its own group, then the groups above it.
 
     A group above counts where its own has no files: in version 2 the controller need not be switched on for
@@ -437,7 +378,7 @@ def _cpuset_folders(tree: _Tree) -> list[tuple[str, Names]]:
 
 
 def unescaped(field: str) -> str:
-    """A field of /proc/mounts or mountinfo as it is: blanks and the like are a backslash and three digits there."""
+    """Return a field of /proc/mounts or mountinfo without its escapes. Example: ``/a\\040b`` is ``/a b``."""
     return re.sub(r"\\([0-3][0-7]{2})", lambda match: chr(int(match[1], 8)), field)
 
 
@@ -449,7 +390,7 @@ def _cpuset_names(what: str) -> tuple[str, ...]:
     return (f"cpuset.effective_{what}", f"cpuset.{what}", f"effective_{what}", what)
 
 
-def _cgroup_paths(tree: _Tree) -> dict[str, str]:
+def _cgroup_paths(tree: Tree) -> dict[str, str]:
     """Path of this process's group: under ``cpuset`` in version 1, under the empty name in version 2."""
     paths = {}
     for line in (tree.text("proc/self/cgroup") or "").splitlines():
@@ -466,7 +407,7 @@ def _cgroup_paths(tree: _Tree) -> dict[str, str]:
     return paths
 
 
-def _status_limits(tree: _Tree, present: CpuSet) -> tuple[CpuSet | None, CpuSet | None]:
+def _status_limits(tree: Tree, present: CpuSet) -> tuple[CpuSet | None, CpuSet | None]:
     text = tree.text("proc/self/status") or ""
     found: list[CpuSet | None] = []
     for name in ("Cpus", "Mems"):

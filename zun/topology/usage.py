@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds what on one host."""
+"""The claims on one host: which container holds which CPUs, memory and devices."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
+from zun.topology import amounts
 from zun.topology.cells import HostTopology
-from zun.topology.cores import kept_with
-from zun.topology.cpuset import CpuSet
+from zun.topology.cpuset import NO_CPUS, CpuSet
+from zun.topology.device_view import DeviceView
+from zun.topology.devices import Device
+from zun.topology.isolation import kept_with
 from zun.topology.placement import CellShare, Plan
 from zun.topology.refusal import CellFree, Refusal, RefusalCode
 from zun.topology.request import MICRO
@@ -20,28 +23,34 @@ Problem = tuple[RefusalCode, str]
 
 
 class ClaimConflict(ValueError):
-    """A claim cannot be added because of one that is there; ``owner`` has it and holds ``cpus``."""
+    """A claim cannot be added because ``owner`` holds CPUs or devices that the claim wants, or another claim already.
 
-    def __init__(self, message: str, owner: str, cpus: CpuSet) -> None:
+    ``cpus`` and ``devices`` (addresses) are what both want.
+    """
+
+    def __init__(self, message: str, owner: str, cpus: CpuSet, devices: frozenset[str] = frozenset()) -> None:
         super().__init__(message)
         self.owner = owner
         self.cpus = cpus
+        self.devices = devices
 
 
 class Usage:
-    """The claims on one host, by owner. Immutable: ``with_claim`` and ``without`` give new values.
+    """The claims on one host, by owner. Immutable: ``with_claim`` and ``without`` return new values.
 
-    Claims are the truth and the totals beside them are derived from nothing else. They are integers,
-    so taking and giving back is exact in any order.
+    Totals are derived from the claims and nothing else. They are integers, so adding and removing claims is exact in
+    any order.
     """
 
-    __slots__ = ("_claims", "_demand", "_held", "_mib", "_pages", "_sharers", "_twice")
+    __slots__ = ("_claims", "_demand", "_devices", "_held", "_mib", "_pages", "_sharers", "_twice")
 
     def __init__(
         self, claims: Mapping[str, Plan] | Iterable[tuple[str, Plan]] = (), *, overlapping: bool = False
     ) -> None:
-        """Raise ClaimConflict when two claims hold one CPU, unless they are ``overlapping``: whoever reads them cannot
-        say which of the two has it, so that nobody else gets it before both are gone.
+        """Raise ClaimConflict if two claims hold the same CPU or device, unless the claims may be ``overlapping``.
+
+        Overlapping claims are read from rows that contradict each other. Their CPUs and devices stay held until both
+        claims are gone.
         """
         self._claims: dict[str, Plan] = {}
         self._held = 0
@@ -50,16 +59,17 @@ class Usage:
         self._pages: dict[tuple[int, int], int] = {}
         self._demand: dict[int, int] = {}
         self._sharers: dict[int, int] = {}
+        self._devices: dict[str, int] = {}
         for owner, plan in dict(claims).items():
             if not overlapping:
                 self._refuse_overlap(owner, plan)
             self._book(owner, plan, 1)
 
     def with_claim(self, owner: str, plan: Plan) -> Usage:
-        """This usage and one more claim.
+        """Return this usage with one more claim.
 
-        The same claim of the same owner again changes nothing (messages come twice). Raises ClaimConflict
-        for a CPU that is held, and for an owner that holds something else: take that away first.
+        Adding the same claim again changes nothing, because messages may come twice. Raise ClaimConflict if a CPU or
+        a device is held, or if the owner has another claim: remove that claim first.
         """
         known = self._claims.get(owner)
         if known == plan:
@@ -69,37 +79,64 @@ class Usage:
                 f"{owner} already holds another claim: use without({owner!r}) before with_claim",
                 owner,
                 CpuSet.from_mask(_held_by(known)),
+                frozenset(each.address for each in known.devices),
             )
         self._refuse_overlap(owner, plan)
         return self._copy()._book(owner, plan, 1)
 
     def without(self, owner: str) -> Usage:
-        """This usage without the claim of ``owner``; the same usage when there is none, so releasing twice is safe."""
+        """Return this usage without the claim of ``owner``, or unchanged if there is none: releasing twice is safe."""
         plan = self._claims.get(owner)
         return self if plan is None else self._copy()._book(owner, plan, -1)
 
     def claim(self, owner: str) -> Plan | None:
+        """Return the claim of ``owner``, or None."""
         return self._claims.get(owner)
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """In the order of their claims."""
+        """The owners in the order of their claims."""
         return tuple(self._claims)
 
     def owner_of(self, cpu: int) -> str | None:
-        """Who holds ``cpu`` for itself, as its own or as a withheld sibling; None for shared and free CPUs."""
+        """Return the owner that holds ``cpu``, as its own or withheld, or None for shared and free CPUs."""
         if cpu < 0 or not self._held >> cpu & 1:
             return None
         return next(owner for owner, plan in self._claims.items() if _held_by(plan) >> cpu & 1)
 
+    def device_owner(self, address: str) -> str | None:
+        """Return the owner that holds the device with this address, or None.
+
+        A device that the host no longer has stays held until its owner gives up the claim.
+        """
+        if address not in self._devices:
+            return None
+        return next(
+            owner for owner, plan in self._claims.items() if any(each.address == address for each in plan.devices)
+        )
+
+    @property
+    def held_devices(self) -> frozenset[str]:
+        """The addresses of the devices that containers hold."""
+        return frozenset(self._devices)
+
+    def free_devices(self, topology: HostTopology) -> tuple[Device, ...]:
+        """Return the devices of the host that a container can have, in order of their addresses.
+
+        Beside the held devices these are not free: the physical function of a held virtual one, the virtual functions
+        of a held physical one, and every device of an IOMMU group of which one is held.
+        """
+        taken = topology.device_view.taken(self._devices)
+        return tuple(device for device in topology.device_view.devices if device.address not in taken)
+
     @property
     def held_cpus(self) -> CpuSet:
-        """CPUs that are somebody's own, withheld siblings included."""
+        """CPUs that dedicated containers hold, withheld CPUs included."""
         return CpuSet.from_mask(self._held)
 
     @property
     def held_twice(self) -> CpuSet:
-        """CPUs that more than one has for itself, which must not be: see ``overlapping``."""
+        """CPUs that more than one container holds. There are none unless the claims were ``overlapping``."""
         return CpuSet.from_mask(self._twice)
 
     @property
@@ -109,12 +146,15 @@ class Usage:
 
     @property
     def totals(self) -> tuple[object, ...]:
-        """All that ``plan`` looks at: usages with equal totals get equal plans, whoever holds what."""
+        """Everything that ``plan`` reads: usages with equal totals get equal plans, whoever the owners are."""
         amounts = (self._mib, self._pages, self._demand, self._sharers)
-        return (self._held, *(frozenset(each.items()) for each in amounts))
+        return (self._held, *(frozenset(each.items()) for each in amounts), frozenset(self._devices))
 
     def shared_pool(self, topology: HostTopology, cells: Iterable[int] | None = None) -> CpuSet:
-        """CPUs shared containers run on now, of the whole host or of some cells; a cell that is gone has none."""
+        """Return the CPUs that shared containers run on now, of the whole host or of the cells with these ids.
+
+        A cell that the host does not have gives none.
+        """
         pool = topology.pool_cpus.mask & ~self._held
         if cells is None:
             return CpuSet.from_mask(pool)
@@ -123,9 +163,10 @@ class Usage:
         return CpuSet.from_mask(pool & inside)
 
     def with_pool(self, topology: HostTopology) -> HostTopology:
-        """``topology``, but where its pool has lost every CPU to dedicated use or hardware: without a shared set.
+        """Return ``topology``, without its shared set if the pool of the host has lost every CPU.
 
-        Shared containers that are there have to run somewhere: on CPUs that nobody holds.
+        The pool may lose CPUs to dedicated containers or to hardware. The shared containers then run on all CPUs that
+        no dedicated container holds.
         """
         if not self._sharers or topology.shared_set is None:
             return topology
@@ -135,9 +176,9 @@ class Usage:
         return topology.without_shared_set() if any(self._sharers.values()) else topology
 
     def free(self, topology: HostTopology, isolation: str = "thread") -> dict[int, CellFree]:
-        """What is left for a container of this isolation grade, by cell id.
+        """Return by cell id the CPUs and memory left for a container of this isolation grade.
 
-        Memory can be negative after the machine lost some.
+        Memory is negative if the machine has lost memory that is promised.
         """
         view = view_of(topology, isolation)
         return {cell.id: self._free_on(view, cell.id) for cell in topology.cells}
@@ -158,32 +199,37 @@ class Usage:
         )
 
     def shared_room(self, view: HostView, cell: CellView, ratio: Fraction | None = None) -> int:
-        """Demand the pool of ``cell`` still takes, in millionths of a CPU; ``ratio`` is for another than the host's.
+        """Return the demand that the pool of ``cell`` can still take, in millionths of a CPU, at least 0.
 
-        Of a pool that has promised more than it has nothing is left: who has memory only there asks no more.
+        ``ratio`` replaces the CPU allocation ratio of the host.
         """
         pool = (cell.pool & ~self._held).bit_count()
         ratio = ratio or view.cpu_ratio
-        return max(0, pool * MICRO * ratio.numerator // ratio.denominator - self._demand.get(cell.id, 0))
+        taken = self._demand.get(cell.id, 0) + cell.foreign
+        return max(0, pool * MICRO * ratio.numerator // ratio.denominator - taken)
 
     def demand(self, cell_id: int) -> int:
-        """Shared demand booked on a cell, in millionths of a CPU."""
+        """Return the shared demand booked on a cell, in millionths of a CPU."""
         return self._demand.get(cell_id, 0)
 
     def floor(self, view: HostView, cell: CellView) -> int:
-        """CPUs the pool of ``cell`` must keep for the shared containers it has: at least one if there are any.
+        """Return the number of CPUs that the pool of ``cell`` must keep for the shared containers there, at least one.
 
-        One as well where it has the first CPU of the pool of the host, and strays depend on that.
+        Without shared containers the floor is 0. It is 1 if shared containers of other cells have lost the CPUs of
+        their cells, and this cell has the first CPU of the host's pool: that CPU stays for them.
         """
-        if not self._sharers.get(cell.id):
+        if not self._sharers.get(cell.id) and not cell.foreign:
             pool = view.pool & ~self._held
             return int(bool(cell.pool & pool & -pool) and self._has_strays(view))
         ratio = view.cpu_ratio
-        return max(1, -(-self._demand.get(cell.id, 0) * ratio.denominator // (ratio.numerator * MICRO)))
+        demand = self._demand.get(cell.id, 0) + cell.foreign
+        return max(1, -(-demand * ratio.denominator // (ratio.numerator * MICRO)))
 
     def _has_strays(self, view: HostView) -> bool:
-        """Whether shared containers run on the pool of the whole host, as their own cells have none, and nobody else
-        does: no cell's own containers keep them a CPU."""
+        """Return whether there are shared containers, and all of them have lost the pool CPUs of their cells.
+
+        Such containers run on the pool of the whole host, and no other shared container keeps a CPU there.
+        """
         if view.pool_beyond & ~self._held:
             return False
         strays = False
@@ -196,12 +242,15 @@ class Usage:
         return strays
 
     def budget(self, view: HostView, cell: CellView) -> int:
-        """How many CPUs dedicated containers may still take out of the pool of ``cell``."""
+        """Return the number of CPUs that dedicated containers may still take out of the pool of ``cell``."""
         pool = (cell.pool & ~self._held).bit_count()
-        return max(0, pool - self.floor(view, cell)) if self._sharers else pool
+        return max(0, pool - self.floor(view, cell)) if self._sharers or cell.foreign else pool
 
     def free_memory(self, view: HostView, node: int, page_kib: int | None, *, overcommit: bool) -> int:
-        """Room on ``node``: MiB in ordinary pages, or a count of huge pages of ``page_kib``."""
+        """Return the free memory of ``node``: MiB in ordinary pages, or a number of huge pages of ``page_kib``.
+
+        With ``overcommit`` the size is multiplied by the RAM allocation ratio, as for shared containers.
+        """
         if page_kib is not None:
             return view.pages[node].get(page_kib, 0) - self._pages.get((node, page_kib), 0)
         size = view.small_mib[node]
@@ -210,7 +259,7 @@ class Usage:
         return size - self._mib.get(node, 0)
 
     def fits(self, topology: HostTopology, plan: Plan) -> Refusal | None:
-        """None when every element of ``plan`` is still free, so that it can be claimed as it is."""
+        """Return None if every part of ``plan`` is free, so that it can be claimed as it is, or the first problem."""
         if plan.dedicated:
             topology = self.with_pool(topology)
         view = view_of(topology, plan.isolation)
@@ -222,6 +271,19 @@ class Usage:
             if problem is not None:
                 code, words = problem
                 return Refusal(code, words, _free=partial(self.free, topology, plan.isolation))
+        for given in plan.devices:
+            problem = self._device_problem(topology.device_view, given.address)
+            if problem is not None:
+                return Refusal(*problem, _free=partial(self.free, topology, plan.isolation))
+        return None
+
+    def _device_problem(self, devices: DeviceView, address: str) -> Problem | None:
+        if address not in devices.by_address:
+            return RefusalCode.DEVICES_GONE, f"the host offers no device {address} any more"
+        for other in (address, *sorted(devices.clashes.get(address, ()))):
+            if other in self._devices:
+                beside = "" if other == address else f": {other}, which cannot be shared with it, is held"
+                return RefusalCode.DEVICES_TAKEN, f"device {address} is taken{beside}"
         return None
 
     def _cpu_problem(self, view: HostView, node: int, share: CellShare, plan: Plan) -> Problem | None:
@@ -233,19 +295,19 @@ class Usage:
         if plan.cpu_policy == "shared":
             wanted, room = round(share.shared * MICRO), self.shared_room(view, cell)
             if wanted > room:
-                left = f"{room / MICRO:g} CPUs left of {share.shared:g}"
+                left = f"{amounts.text(room / MICRO)} CPUs left of {amounts.text(share.shared)}"
                 return RefusalCode.SHARED_POOL, f"the shared pool of cell {node} has {left}"
             if share.cpus and not cell.pool & ~self._held:
                 return RefusalCode.SHARED_POOL, f"the shared pool of cell {node} is empty"
             return None
         mask = share.cpus.mask | share.withheld.mask
-        # Siblings go idle only where they are for dedicated use; isolation may keep CPUs that are for others.
+        # Withheld siblings must be for dedicated use. Higher isolation grades may withhold CPUs of other uses.
         others = 0 if plan.isolation == "thread" else share.withheld.mask & cell.everyone
         if gone := mask & ~(cell.dedicated | others):
             return RefusalCode.CPUS_GONE, f"CPUs {CpuSet.from_mask(gone)} of cell {node} are not for dedicated use"
         if taken := mask & self._held:
             return RefusalCode.CPUS_TAKEN, f"CPUs {CpuSet.from_mask(taken)} of cell {node} are taken"
-        # A sibling that came online since is the plan's only if it says so.
+        # A sibling that came online since must be named by the plan.
         kept = kept_with(cell, share.cpus.mask, plan.keeps)
         if kept is None or kept & ~mask:
             if plan.keeps != plan.isolation:
@@ -273,6 +335,11 @@ class Usage:
             raise ClaimConflict(
                 f"CPUs {cpus} are held by {holder}: plan again from the present usage", str(holder), cpus
             )
+        for given in plan.devices:
+            if given.address in self._devices:
+                holder = self.device_owner(given.address)
+                words = f"device {given.address} is held by {holder}: plan again from the present usage"
+                raise ClaimConflict(words, str(holder), NO_CPUS, frozenset((given.address,)))
 
     def _copy(self) -> Usage:
         new = Usage()
@@ -280,10 +347,11 @@ class Usage:
         new._held, new._twice = self._held, self._twice
         new._mib, new._pages = dict(self._mib), dict(self._pages)
         new._demand, new._sharers = dict(self._demand), dict(self._sharers)
+        new._devices = dict(self._devices)
         return new
 
     def _book(self, owner: str, plan: Plan, sign: int) -> Usage:
-        """Add (1) or take off (-1) one claim; only ever called on a value nobody has seen yet."""
+        """Add (1) or remove (-1) one claim in place. Call it only on a new value that no one else has."""
         own = _held_by(plan)
         if sign > 0:
             self._claims[owner] = plan
@@ -297,6 +365,12 @@ class Usage:
                 for other in map(_held_by, self._claims.values()):
                     self._twice |= self._held & other
                     self._held |= other
+        for given in plan.devices:
+            claims = self._devices.get(given.address, 0) + sign
+            if claims:
+                self._devices[given.address] = claims
+            else:
+                del self._devices[given.address]
         for node, share in plan.cells.items():
             for size, count in share.pages.items():
                 self._pages[node, size] = self._pages.get((node, size), 0) + sign * count
@@ -308,7 +382,8 @@ class Usage:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(Usage, overlapping=bool(self._twice)), (self._claims,)
+        overlapping = bool(self._twice) or any(claims > 1 for claims in self._devices.values())
+        return partial(Usage, overlapping=overlapping), (self._claims,)
 
     def __len__(self) -> int:
         return len(self._claims)
@@ -326,7 +401,7 @@ class Usage:
 
 
 def _held_by(plan: Plan) -> int:
-    """Mask of what a plan takes for itself alone: nothing when it is shared."""
+    """Return the CPUs (mask) that a plan holds; a shared plan holds none."""
     if plan.cpu_policy == "shared":
         return 0
     mask = 0

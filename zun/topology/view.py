@@ -1,67 +1,70 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A topology worked out once for many decisions: masks instead of sets, positions instead of ids."""
+"""A host prepared once for many decisions: CPU masks instead of sets, positions of cells instead of ids."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from zun.topology.cells import HostTopology, NUMACell
-from zun.topology.cost import PACK, SPREAD, Weights
+from zun.topology.request import MICRO
+
+if TYPE_CHECKING:
+    from zun.topology.cells import HostTopology, NUMACell
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CacheView:
-    """The cores of one cell that share an L3 cache, or those that have none."""
+    """The cores of one cell that share an L3 cache, or all its cores without one."""
 
     mask: int
     cores: tuple[int, ...]
+    """Threads of each core (mask)."""
     whole: tuple[int, ...]
-    """The cores that can be had whole."""
+    """The cores that a container can get whole."""
     kept: int
-    """What a container that has this L3 to itself holds: all of it that any container may get. 0 when the L3
-    reaches beyond these cores, so that nobody can have it to himself."""
+    """Mask of the CPUs that a container holds if it has this L3 to itself: all that any container may get. It is 0 if
+    the L3 reaches beyond these cores, so that no container can have it to itself."""
     price: int
-    """CPUs of it that the shared pool must pay for."""
+    """Number of pool CPUs in ``kept``."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CpuView:
     """The CPUs of one cell."""
 
     dedicated: int
-    """Mask of the CPUs a dedicated container may get."""
+    """Mask of the CPUs that dedicated containers may get."""
     pool: int
-    """Mask of the shared pool while nothing is pinned."""
+    """Mask of the shared pool if no dedicated container holds any CPU."""
     everyone: int
-    """Mask of the CPUs that any container may get."""
+    """Mask of the CPUs that some container may get, of whatever policy."""
     exposed: bool
-    """Whether the cell has CPUs outside our limits, so that nobody can have it to himself."""
+    """True if the cell has CPUs outside the limits of this process, so that no container can have it to itself."""
     online: int
     caches: tuple[CacheView, ...]
-    """At least one: a cell without L3 is one group."""
+    """The L3 groups, at least one: a cell without L3 is one group."""
     cache_masks: tuple[int, ...]
     cores: tuple[int, ...]
     widest: int
     """Threads of the largest core."""
     pattern: int
-    """The threads of a core, seen from its first, where all cores that have several have them alike; 1 when none has
-    several; 0 for everything else."""
+    """The threads of a core relative to its first, if all cores with several threads have the same: 0b11 for 4-5, 0b101
+    for 4,6. It is 1 if every core has one thread, and 0 if cores differ."""
     steps: tuple[int, ...]
-    """How far the siblings are from the first thread there."""
+    """The offsets of the siblings in ``pattern``: (1,) for 0b11."""
     wide_firsts: int
-    """The first thread of each core that has several."""
+    """Mask of the first thread of each core that has several."""
     whole: tuple[int, ...]
-    """The cores that can be had whole: every thread is for dedicated use and within our limits."""
+    """The cores that a container can get whole: every thread is for dedicated use and within our limits."""
     whole_firsts: int
-    """The first thread of each of them."""
+    """Mask of the first thread of each core in ``whole``."""
     whole_sizes: tuple[tuple[int, int], ...]
-    """Their sizes, rising, and the first threads of those that have it."""
+    """Each size of the cores in ``whole``, rising, with the first threads (mask) of the cores of this size."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CellView(CpuView):
     """One cell that has CPUs."""
 
@@ -70,44 +73,51 @@ class CellView(CpuView):
     base: int
     """The lowest CPU id."""
     model: CpuView
-    """The same CPUs with ids from 0 up: one value for all cells of the host that differ in ``base`` only."""
+    """The same CPUs with ids from 0 up. Cells that differ in ``base`` only share one model."""
     nodes: tuple[int, ...]
-    """Where its memory comes from: the cell itself, then the memory-only nodes attached to it, nearest first."""
+    """Node ids of its memory: the cell itself, then the memory-only nodes attached to it, nearest first."""
     spill: tuple[int, ...]
-    """Where ``preferred`` memory goes next: every other node, as a position in the ``ways`` of the host."""
+    """Every other node, as positions in ``HostView.ways``: ``preferred`` memory comes from them in this order."""
+    foreign: int
+    """Shared demand of other services on the pool of the cell, in millionths of a CPU."""
     apart: Mapping[int, int]
     """Distance there plus distance back, by node id."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HostView:
+    """All cells of a host that have CPUs, and the amounts of all its memory nodes."""
+
     cells: tuple[CellView, ...]
     index: Mapping[int, int]
     """Position in ``cells`` by cell id."""
     distances: tuple[tuple[int, ...], ...]
-    """Distance there plus distance back, by position."""
+    """Distance there plus distance back, by positions of two cells."""
     ways: tuple[tuple[int, int], ...]
-    """How far some cell is from a node (there plus back) and the node, nearest first, of equals those without CPUs."""
+    """Each (distance there plus back, node id) from a cell to a node, nearest first, memory-only nodes before
+    equals."""
+    beyond: int
+    """A distance (there plus back) that is more than every known one."""
     peers: tuple[int, ...]
-    """By position, a mask of the earlier positions that are equally far from every other cell."""
+    """By position, a mask of the earlier positions that are as far from every other cell."""
     small_mib: Mapping[int, int]
-    """MiB in ordinary pages that containers may have, by node id."""
+    """MiB in ordinary pages for containers, by node id."""
     pages: Mapping[int, Mapping[int, int]]
     """Huge pages by node id and size in KiB."""
     with_memory: frozenset[int]
-    """Nodes that have any memory at all: only these may stand in ``cpuset_mems``."""
+    """Ids of the nodes with memory: the kernel accepts only these in ``cpuset_mems``."""
     dedicated: int
     pool: int
     pool_beyond: int
-    """Of the host of which this is a part."""
+    """Mask of the pool CPUs of the rest of the host, if this is a part of a host."""
     cpu_ratio: Fraction
-    """Exact: a floor is a whole number of CPUs, and floats would sometimes round it the wrong way."""
+    """A fraction, because a floor is a whole number of CPUs and floats would sometimes round it the wrong way."""
     ram_ratio: Fraction
-    weights: Weights
+    spread: bool
 
 
 class _Limits(NamedTuple):
-    """Masks of the CPUs of which something is true, of a host or of a cell."""
+    """CPUs (masks) by their use, of a host or of a cell; see the fields of ``HostTopology``."""
 
     dedicated: int
     pool: int
@@ -118,22 +128,22 @@ class _Limits(NamedTuple):
 
 
 _Cpus = tuple[tuple[int, ...], tuple[int, ...], _Limits]
-"""All that a ``CpuView`` is made of: cores, L3 caches and what may be done with them."""
+"""Everything that decides a ``CpuView``: cores, L3 caches (masks) and the uses of the CPUs."""
 
 
 def view_of(topology: HostTopology, isolation: str = "thread") -> HostView:
-    """The view of ``topology`` for requests of this grade, built at the first call and kept with it.
+    """Return the view of ``topology`` for requests of this isolation grade.
 
-    Only ``isolated`` sees other CPUs than the rest.
+    The grade ``isolated`` has a view of its own, all other grades share one.
     """
-    isolated = isolation == "isolated"
-    view: HostView | None = topology._views.get(isolated)
-    if view is None:
-        view = topology._views[isolated] = _build(topology, topology.cpus_for(isolation).mask)
-    return view
+    return topology.isolated_view if isolation == "isolated" else topology.view
 
 
-def _build(topology: HostTopology, dedicated: int) -> HostView:
+def build_view(topology: HostTopology, dedicated: int) -> HostView:
+    """Return a new view of ``topology`` whose dedicated containers may get the CPUs ``dedicated`` (mask).
+
+    Building takes about a millisecond. ``HostTopology`` keeps its views, so call ``view_of`` instead.
+    """
     pool = topology.pool_cpus.mask
     working = [cell for cell in topology.cells if cell.cpus]
     attached = _attach(topology, working)
@@ -149,7 +159,10 @@ def _build(topology: HostTopology, dedicated: int) -> HostView:
     models: dict[_Cpus, CpuView] = {}
     positions = {way: position for position, way in enumerate(ways)}
     cells = tuple(
-        _cell_view(index, cell, limits, attached[cell.id], topology.cells, positions, models)
+        _cell_view(
+            index, cell, limits, attached[cell.id], topology.cells, positions, models,
+            topology.foreign.share(cell.id).shared * MICRO if topology.foreign else 0,
+        )
         for index, cell in enumerate(working)
     )
     distances = tuple(tuple(a.apart[b.id] for b in cells) for a in cells)
@@ -158,20 +171,29 @@ def _build(topology: HostTopology, dedicated: int) -> HostView:
         index={cell.id: cell.index for cell in cells},
         distances=distances,
         ways=tuple((distance, node) for distance, _, node in ways),
+        beyond=1 + max([distance for cell in cells for distance in cell.apart.values()], default=0),
         peers=tuple(_peers(distances, position) for position in range(len(working))),
         small_mib={
             cell.id: max(0, cell.small_mib - topology.reserved_memory_mib.get(cell.id, 0))
             for cell in topology.cells
         },
-        pages={cell.id: cell.pages for cell in topology.cells},
+        pages={cell.id: _pages(topology, cell) for cell in topology.cells},
         with_memory=frozenset(cell.id for cell in topology.cells if cell.memory_mib or any(cell.pages.values())),
         dedicated=dedicated,
         pool=pool,
         pool_beyond=topology.pool_beyond.mask,
         cpu_ratio=Fraction(str(topology.cpu_allocation_ratio)),
         ram_ratio=Fraction(str(topology.ram_allocation_ratio)),
-        weights=SPREAD if topology.strategy == "spread" else PACK,
+        spread=topology.strategy == "spread",
     )
+
+
+def _pages(topology: HostTopology, cell: NUMACell) -> Mapping[int, int]:
+    """Return the huge pages of ``cell`` that containers may have."""
+    if not topology.foreign:
+        return cell.pages
+    taken = topology.foreign.share(cell.id).pages
+    return {size: max(0, count - taken.get(size, 0)) for size, count in cell.pages.items()}
 
 
 def _peers(distances: tuple[tuple[int, ...], ...], b: int) -> int:
@@ -185,9 +207,9 @@ def _peers(distances: tuple[tuple[int, ...], ...], b: int) -> int:
 
 
 def _attach(topology: HostTopology, working: list[NUMACell]) -> dict[int, tuple[int, ...]]:
-    """Memory-only nodes by the cell they belong to: its nearest, the lowest id among equals.
+    """Return memory-only nodes by the cell that they belong to: the nearest one, the lowest id among equals.
 
-    What the firmware says of initiators goes before distances, which are often all equal for such nodes.
+    If the firmware names initiators, only these cells count, because distances are often equal for such nodes.
     """
     attached: dict[int, list[tuple[int, int]]] = {cell.id: [] for cell in working}
     for node in topology.cells:
@@ -200,7 +222,7 @@ def _attach(topology: HostTopology, working: list[NUMACell]) -> dict[int, tuple[
 
 
 _Way = tuple[int, bool, int]
-"""How far a node is, whether it has CPUs, and its id."""
+"""Distance of a node, True if the node has CPUs, and its id."""
 
 
 def _way(cell: NUMACell, node: NUMACell) -> _Way:
@@ -213,9 +235,9 @@ def _apart(a: NUMACell, b: NUMACell) -> int:
 
 def _cell_view(
     index: int, cell: NUMACell, limits: _Limits, attached: tuple[int, ...], nodes: Sequence[NUMACell],
-    positions: Mapping[_Way, int], models: dict[_Cpus, CpuView],
+    positions: Mapping[_Way, int], models: dict[_Cpus, CpuView], foreign: int,
 ) -> CellView:
-    """``models`` are those of the cells before; a new one is added."""
+    """Return the view of a cell. ``models`` are the models of earlier cells; a new model is added."""
     online = cell.cpus.mask
     base = (online & -online).bit_length() - 1
     key = (
@@ -233,6 +255,7 @@ def _cell_view(
         model=model,
         nodes=(cell.id, *attached),
         spill=tuple(sorted([positions[_way(cell, node)] for node in nodes if node is not cell])),
+        foreign=foreign,
         apart={node.id: _apart(cell, node) for node in nodes},
         dedicated=model.dedicated << base,
         pool=model.pool << base,
@@ -289,7 +312,10 @@ def _cpu_view(cores: tuple[int, ...], caches: tuple[int, ...], limits: _Limits) 
 
 
 def by_size(units: Sequence[int], firsts: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Sizes of units, rising, and the first CPUs of those that have it."""
+    """Return each size of units (masks), rising, with the first CPUs (mask) of the units of this size.
+
+    Example: units 0b11 and 0b100 with firsts 0b1 and 0b100 are ((1, 0b100), (2, 0b1)).
+    """
     found: dict[int, int] = {}
     for size, first in zip(map(int.bit_count, units), firsts, strict=True):
         found[size] = found.get(size, 0) | first
@@ -318,7 +344,7 @@ def _pattern(cores: tuple[int, ...]) -> int:
 
 
 def _by_cache(cores: tuple[int, ...], caches: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """The cores of each L3, then those without one as a last group. A core belongs with its lowest CPU."""
+    """Return the cores of each L3, then the cores without one. A core belongs to the L3 of its lowest CPU."""
     groups = []
     left = list(cores)
     for cache in caches:
@@ -327,14 +353,3 @@ def _by_cache(cores: tuple[int, ...], caches: tuple[int, ...]) -> tuple[tuple[in
         groups.append(inside)
     groups.append(tuple(left))
     return tuple(group for group in groups if group)
-
-
-def id_bits(view: HostView) -> tuple[int, int]:
-    """Width of the cell ids and of the CPU ids at the low end of a key."""
-    return len(view.cells), max(1, (view.dedicated | view.pool).bit_length())
-
-
-def low_ids(view: HostView, cells: Sequence[CellView]) -> list[int]:
-    """What each cell takes off the low end of a key, so that of equal costs the lower ids are less."""
-    width = len(view.cells)
-    return [1 << (width - 1 - cell.index) for cell in cells]

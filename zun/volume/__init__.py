@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What containers mount: drivers behind one Protocol, and the place where a host keeps their data."""
+"""Mounts of containers: one driver for each kind of mount, and the folders of a host that hold the data."""

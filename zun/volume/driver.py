@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What serves one kind of mount on a host.
+"""The interface of a volume driver, which serves one kind of mount on a host.
 
-A driver makes ready what a mount needs and says how the runtime is to mount it. Everything is safe to repeat: after a
-crash, when the agent starts, when a container is rebuilt. A driver of a service elsewhere (Cinder) connects the volume
-to this host in ``prepare`` and disconnects it in ``remove``.
+A driver prepares a mount and tells the runtime how to mount it. Each method may be repeated: after a crash, when the
+agent starts, when a container is rebuilt. A driver for an external service (Cinder) would connect the volume to this
+host in ``prepare`` and disconnect it in ``remove``.
 """
 
 from typing import Protocol
@@ -13,23 +13,19 @@ from zun.container.driver import RuntimeMount
 
 
 class VolumeDriver(Protocol):
-    def prepare(self, owner: str, project_id: str, number: int, mount: Mount) -> RuntimeMount:
-        """Make ready mount ``number`` of the container ``owner``. What is there already is used as it is.
+    """``owner`` is the uuid of a container or capsule; ``number`` tells its mounts apart. Methods raise VolumeError."""
 
-        Raises VolumeError.
-        """
+    def prepare(self, owner: str, project_id: str, number: int, mount: Mount) -> RuntimeMount:
+        """Create the storage of the mount, or use the existing one, and return how the runtime mounts it."""
         ...
 
     def restore(self, owner: str, number: int, mount: Mount) -> None:
-        """Make ready again what ``prepare`` made before this machine or the agent was restarted.
+        """Mount the storage again after a restart of the machine or the agent.
 
-        Raises VolumeError, also when it is not there any more: nothing empty may take its place unseen.
+        Missing storage is a VolumeError: an empty folder must never replace it silently.
         """
         ...
 
     def remove(self, owner: str, number: int, mount: Mount) -> None:
-        """Undo ``prepare``: what belongs to the container alone is gone afterwards. Nothing there is fine.
-
-        No process may use it any more. Raises VolumeError.
-        """
+        """Remove the storage that belongs to the owner alone, if it exists. No process may use it any more."""
         ...

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A volume driver in memory, for hosts in memory."""
+"""A volume driver in memory, for hosts with the in-memory runtime."""
 
 from zun.common import exceptions
 from zun.common.mounts import Kind, Mount
@@ -8,9 +8,9 @@ from zun.volume.volumes import Volumes
 
 
 class InMemoryVolumeDriver:
-    """``made`` is what is there now: owner and number of each mount. ``failure`` is raised by the next prepare.
+    """``made`` holds the existing mounts by owner and number; ``restored`` lists the calls of ``restore``.
 
-    ``stuck`` is raised by each removal.
+    The next ``prepare`` raises ``failure``; every ``remove`` raises ``stuck``.
     """
 
     def __init__(self) -> None:
@@ -35,5 +35,5 @@ class InMemoryVolumeDriver:
         self.made.pop((owner, number), None)
 
     def as_volumes(self) -> Volumes:
-        """With this driver for every kind."""
+        """Return Volumes with this driver for every kind of mount."""
         return Volumes(dict.fromkeys(Kind, self))

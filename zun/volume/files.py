@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single files whose content came with the request."""
+"""The driver of bind mounts: single files with content from the request."""
 
 import base64
 from pathlib import Path
@@ -10,9 +10,9 @@ from zun.volume.places import clear, failed
 
 
 class FileDriver:
-    """Writes the content below ``root``, a folder that only this agent may enter.
+    """Write each file below ``root``, a folder that only this agent may enter.
 
-    The container may read its file and not write it: the file lies on the host's disk and could grow without a limit.
+    Mounts are read-only: the file lies on the host's disk and a container could let it grow without a limit.
     """
 
     def __init__(self, root: Path) -> None:
@@ -25,16 +25,16 @@ class FileDriver:
             self._root.chmod(0o700)
             if not path.exists():
                 unfinished = path.with_name("content.new")
-                unfinished.unlink(missing_ok=True)  # of an attempt that was interrupted; it may be read-only already
+                unfinished.unlink(missing_ok=True)  # a leftover of an interrupted attempt may be read-only
                 unfinished.write_bytes(base64.b64decode(mount.source or ""))
-                unfinished.chmod(0o444)  # whoever the image runs as
+                unfinished.chmod(0o444)  # readable by any user of the image
                 unfinished.rename(path)
         except OSError as exc:
             raise failed(mount, path.parent, str(exc)) from exc
         return RuntimeMount("bind", str(path), mount.destination, read_only=True)
 
     def restore(self, owner: str, number: int, mount: Mount) -> None:
-        """The file outlives a restart."""
+        """Do nothing: the file outlives a restart."""
 
     def remove(self, owner: str, number: int, mount: Mount) -> None:
         clear(self._path(owner, number).parent, mount)

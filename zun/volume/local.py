@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""File systems of a fixed size on this host's disk: ext4 in a file, mounted through a loop device.
+"""The driver of local mounts: file systems of a fixed size on this host's disk, ext4 in a file on a loop device.
 
-The container gets a folder *inside* the file system. Where that is not mounted the folder is missing, so that the
-runtime refuses to start the container instead of letting it write to the host's disk without a limit.
+The container gets a folder *inside* the file system. If the file system is not mounted, the folder is missing and the
+runtime refuses to start the container. Otherwise the container would write to the host's disk without a limit.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ COMMAND_SECONDS = 120
 
 
 class LocalDriver:
-    """``root`` is a folder of this agent's own. Needs root's rights, mkfs.ext4 and loop devices."""
+    """Keep each file system below ``root``, a folder that only this agent uses. Needs root, mkfs.ext4, loop devices."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -35,7 +35,7 @@ class LocalDriver:
             data = place / "fs" / "data"
             if not data.exists():
                 data.mkdir()
-                data.chmod(0o777)  # whoever the image runs as; nobody else on the host gets this far
+                data.chmod(0o777)  # for any user of the image; the parent folders are closed to users of the host
         return RuntimeMount("bind", str(data), mount.destination)
 
     def restore(self, owner: str, number: int, mount: Mount) -> None:
@@ -51,7 +51,7 @@ class LocalDriver:
         if os.path.ismount(target):
             with _translated(mount, place):
                 _run("umount", str(target))
-        if os.path.ismount(target):  # somebody mounted over it: removing would empty what is underneath
+        if os.path.ismount(target):  # mounted twice: removal would empty the file system underneath
             raise exceptions.VolumeError(mount=mount.destination, reason="its file system is still mounted")
         clear(place, mount)
 
@@ -64,7 +64,7 @@ class LocalDriver:
         self._root.chmod(0o700)
         with unfinished.open("wb") as image:
             image.truncate(size)
-        # -m 0: nothing set aside for root. The blocks are taken from the disk when they are written.
+        # -m 0: no blocks reserved for root. The file is sparse: blocks take disk when they are written.
         _run("mkfs.ext4", "-q", "-F", "-m", "0", str(unfinished))
         unfinished.rename(place / "image")
 
@@ -78,7 +78,7 @@ class LocalDriver:
 
 @contextlib.contextmanager
 def _translated(mount: Mount, place: Path) -> Iterator[None]:
-    """Raises VolumeError with what the disk, or a command, said."""
+    """Raise VolumeError for an error of the disk or of a command."""
     try:
         yield
     except subprocess.CalledProcessError as exc:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folders in which drivers keep the data of mounts: one for each mount, in one for each container."""
+"""The folders in which drivers keep data, one for each mount: ``ROOT/OWNER/NUMBER``."""
 
 import contextlib
 import shutil
@@ -10,16 +10,16 @@ from zun.common.mounts import Mount
 
 
 def clear(place: Path, mount: Mount) -> None:
-    """Remove the folder of ``mount``, if it is there. Raises VolumeError when something of it stays."""
+    """Remove ``place``, the folder of ``mount``, if it exists. Raises VolumeError if a part cannot be removed."""
     try:
         if place.exists():
             shutil.rmtree(place)
     except OSError as exc:
         raise failed(mount, place, str(exc)) from exc
-    with contextlib.suppress(OSError):  # others of the container are there, or it never was
+    with contextlib.suppress(OSError):  # the owner has other mounts, or the folder never existed
         place.parent.rmdir()
 
 
 def failed(mount: Mount, place: Path, reason: str) -> exceptions.VolumeError:
-    """To be raised. Users read it, whom it does not concern where the host keeps the data."""
+    """Return the error to raise. Users read the text, so the path of the host is replaced by ``...``."""
     return exceptions.VolumeError(mount=mount.destination, reason=reason.replace(str(place), "..."))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of mounts that the runtime serves by itself."""
+"""Drivers of the mounts that the runtime serves itself: tmpfs and named volumes."""
 
 import hashlib
 
@@ -10,10 +10,10 @@ from zun.container.driver import LABEL_PROJECT, RuntimeMount
 
 class _ByTheRuntime:
     def restore(self, owner: str, number: int, mount: Mount) -> None:
-        """The runtime does it."""
+        """Do nothing: the runtime restores its mounts."""
 
     def remove(self, owner: str, number: int, mount: Mount) -> None:
-        """The runtime does it, or it stays."""
+        """Do nothing: the runtime removes a tmpfs, and a named volume outlives its containers."""
 
 
 class TmpfsDriver(_ByTheRuntime):
@@ -28,8 +28,8 @@ class NamedDriver(_ByTheRuntime):
 
 
 def volume_name(project_id: str, name: str) -> str:
-    """What the volume ``name`` of the project is called at the runtime.
+    """Return the runtime's name of a project's volume: ``zun-DIGEST-NAME`` with 32 digits of the project's digest.
 
-    A digest of the project, all of one length, stands first: no two pairs have the same name, whatever is in them.
+    The digest has a fixed length, so two different pairs of project and name never share one name.
     """
     return f"zun-{hashlib.sha256(project_id.encode()).hexdigest()[:32]}-{name}"

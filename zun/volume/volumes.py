@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mounts of this host's containers: each to its driver."""
+"""The mounts of this host's containers: calls the driver of each mount's kind."""
 
 import logging
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ LOG = logging.getLogger(__name__)
 
 
 class Volumes:
-    """``drivers`` serve the kinds of mounts, each its own."""
+    """The mounts of one host. ``drivers`` has the driver of each kind of mount."""
 
     def __init__(self, drivers: Mapping[Kind, VolumeDriver]) -> None:
         self._drivers = drivers
 
     @classmethod
     def of_host(cls, root: Path) -> Self:
-        """Every kind there is. ``root``: where this host keeps the data of mounts."""
+        """Return Volumes with a driver for every kind; the data of mounts is below ``root``."""
         return cls(
             {
                 Kind.LOCAL: LocalDriver(root / "local"),
@@ -37,9 +37,9 @@ class Volumes:
         )
 
     def prepare(self, container: Container) -> list[RuntimeMount]:
-        """Make ready what the container mounts, and say how. Raises VolumeError.
+        """Prepare the container's mounts and return how the runtime mounts each. Raises VolumeError.
 
-        The containers of a capsule mount what is the capsule's.
+        The members of a capsule share the mounts of the capsule.
         """
         owner = container.capsule_uuid or container.uuid
         return [
@@ -48,7 +48,10 @@ class Volumes:
         ]
 
     def restore(self, container: Container) -> None:
-        """After a start of this service. What cannot be restored is logged, and its container will not start."""
+        """Restore the container's mounts after a restart of this service.
+
+        A mount that cannot be restored is logged; its container will not start.
+        """
         for number, mount in _own(container):
             try:
                 self._drivers[mount.kind].restore(container.uuid, number, mount)
@@ -56,9 +59,9 @@ class Volumes:
                 LOG.warning("Could not restore a mount of container %s: %s", container.uuid, exc)
 
     def remove(self, container: Container) -> None:
-        """Remove what only this container mounted, once its object is gone: all that can be.
+        """Remove the mounts that only this container used, after its object is gone. Can be repeated.
 
-        Raises VolumeError with what went wrong with one. It can be repeated.
+        If some cannot be removed, the others are removed and the VolumeError of the last failure is raised.
         """
         failure: exceptions.VolumeError | None = None
         for number, mount in _own(container):
@@ -75,7 +78,7 @@ def _numbered(container: Container) -> list[tuple[int, Mount]]:
         mounts = mounts_of(container)
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise exceptions.VolumeError(
-            f"What container {container.uuid} mounts cannot be read in its row. Delete it, and create it anew."
+            f"The mounts of container {container.uuid} cannot be read from its row. Delete it and create it again."
         ) from exc
     return [(each if mount.number is None else mount.number, mount) for each, mount in enumerate(mounts)]
 
@@ -83,6 +86,6 @@ def _numbered(container: Container) -> list[tuple[int, Mount]]:
 def _own(container: Container) -> list[tuple[int, Mount]]:
     try:
         return [] if container.capsule_uuid else _numbered(container)
-    except exceptions.VolumeError as exc:  # it keeps neither this service from starting nor its container from going
+    except exceptions.VolumeError as exc:  # must not stop this service from starting or the container's deletion
         LOG.warning("%s", exc)
         return []

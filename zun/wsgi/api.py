@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``application`` for uWSGI or gunicorn. ZUN_CONFIG_FILES lists configuration files, separated by colons.
+"""The WSGI ``application`` for uWSGI or gunicorn.
 
-The server must import this after it forked (uWSGI: ``lazy-apps``): a message transport does not survive a fork.
+ZUN_CONFIG_FILES lists configuration files, separated by colons: ``/etc/zun/zun.conf:/etc/zun/secrets.conf``.
+The server must import this module after it forked (uWSGI: ``lazy-apps``): a message transport does not survive a fork.
 """
 
 import os
 
 from zun.cmd import api, program
-from zun.common import rpc
+from zun.messaging import rpc
 
 _files = [name for name in os.environ.get("ZUN_CONFIG_FILES", "").split(":") if name]
 _conf = program.configure("zun-api", [part for name in _files for part in ("--config-file", name)])

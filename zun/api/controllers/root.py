@@ -12,9 +12,8 @@ from typing import Any
 
 import orjson
 import pecan
-from webob.multidict import MultiDict
 
-from zun.api import errors, microversion, request
+from zun.api import client_address, errors, microversion, request
 from zun.api.microversion import Version
 from zun.api.policy import Access, Policy
 from zun.api.routes import NOTHING, Answer, Router
@@ -22,20 +21,13 @@ from zun.api.views import versions
 from zun.common import exceptions
 
 
-class Request(pecan.Request):
-    """Keeps pecan from reading the arguments: ``zun.api.request`` does, once and without guessing."""
-
-    json: Any = {}
-    GET = params = MultiDict()
-
-
 class Root:
-    """``describe`` gives the OpenAPI document of a version."""
+    """Answers requests from ``router``'s table. ``describe`` returns the OpenAPI document of a version."""
 
     def __init__(self, router: Router, policy: Policy, describe: Callable[[Version], Mapping[str, Any]]) -> None:
         self._router = router
         self._policy = policy
-        self._describe = functools.lru_cache(maxsize=4)(lambda version: _rendered(describe(version)))
+        self._describe = functools.lru_cache(maxsize=4)(lambda version: (_rendered(describe(version)),))
 
     @pecan.expose()
     def _route(self, args: list[str], request: Any) -> tuple[Any, list[str]]:
@@ -43,21 +35,19 @@ class Root:
 
     @pecan.expose("json")
     def serve(self, req: Any, response: Any) -> Any:
-        answer = self._answer(req.environ, response)
+        answer = self._answer(req.environ["zun.request"], response)
         if answer.body is NOTHING:
             del response.content_length
+            return response
+        response.content_type = request.JSON
+        if isinstance(answer.body, Iterator):
+            response.app_iter = answer.body
         else:
-            response.content_type = request.JSON
-            if isinstance(answer.body, Iterator):
-                response.app_iter = answer.body
-            else:
-                pieces = answer.body if isinstance(answer.body, tuple) else _rendered(answer.body)
-                response.app_iter = pieces
-                response.content_length = sum(map(len, pieces))
+            response.body = b"".join(answer.body) if isinstance(answer.body, tuple) else _rendered(answer.body)
         return response
 
     def _answer(self, environ: dict[str, Any], response: Any) -> Answer:
-        """Gives ``response`` its status, and where to find what was created."""
+        """Return the handler's answer, and set the status and the Location of ``response``."""
         method, path = environ["REQUEST_METHOD"], environ["zun.path"]
         base_url = request.base_url(environ)
         if path in request.DOCUMENTS:
@@ -83,6 +73,7 @@ class Root:
             query=request.query_arguments(environ.get("QUERY_STRING", "")),
             body=body,
             stream=request.body_stream(environ) if route.streams else None,
+            client_address=client_address.of(environ),
         )
         answer = route.handler(call)
         response.status_int = route.status
@@ -91,14 +82,14 @@ class Root:
         return answer
 
     def _description(self, environ: dict[str, Any]) -> Answer:
-        """Of the version in the query, because who fetches it knows a URL only; of the newest without one."""
+        """Return the OpenAPI document of the version that the query names, else of the newest version."""
         wanted = request.query_arguments(environ.get("QUERY_STRING", "")).get("version", "latest")
         return Answer(self._describe(microversion.negotiate(f"{microversion.SERVICE} {wanted}")))
 
 
-def _rendered(body: Any) -> tuple[bytes]:
-    """The JSON text of it, in one piece."""
+def _rendered(body: Any) -> bytes:
+    """Return ``body`` as JSON text."""
     try:
-        return (orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS),)
-    except TypeError:  # a whole number of more than 64 bits, which only the slow one takes
-        return (json.dumps(body).encode(),)
+        return orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:  # a whole number of more than 64 bits, which orjson does not write
+        return json.dumps(body).encode()

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What arguments a request may have. A noun's schemas are in the file called like the noun.
+"""Schemas of a request's arguments. The schemas of a noun are in the file of that name.
 
-A ``Field`` is a JSON schema for the form and a function from that form to the value handlers work with.
-Clients send numbers and booleans in several spellings (``"512"``, ``"True"``); behind the schema there is
-only one.
+A ``Field`` is a JSON schema for the form, and a function that converts the form to a value for handlers. Clients send
+numbers and booleans in several spellings (``"512"``, ``"True"``); handlers see one.
 """
 
 import itertools
@@ -29,8 +28,8 @@ def _same(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """``convert`` gets what fits ``schema``; a ValueError of it says what else is wrong, in a text for the
-    client. ``inner`` is the schema by which ``convert`` checks an object, if it does.
+    """One argument. ``convert`` gets a value that fits ``schema`` and may raise ValueError with a text for the client.
+    ``inner`` is the schema by which ``convert`` checks an object, if it does.
     """
 
     schema: Mapping[str, Any]
@@ -39,10 +38,9 @@ class Field:
 
 
 class Schema:
-    """Checks and converts the arguments of one request. The validator is compiled once.
+    """Check and convert the arguments of one request. The validator is compiled once.
 
-    ``since`` tells which fields older versions know and refuse, which the handler checks, and from which on there are
-    others.
+    ``since`` names the first version of a field, for the document and for errors. The handler checks it.
     """
 
     def __init__(
@@ -68,8 +66,8 @@ class Schema:
         )
 
     def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The converted values of the arguments that have a field. Raises SchemaValidationError, which names
-        it.
+        """Return the converted values of the arguments that have a field. Raises SchemaValidationError, naming the
+        field.
         """
         if not self._validator.is_valid(arguments):
             self._refuse(arguments)
@@ -87,7 +85,7 @@ class Schema:
         return frozenset(self._fields)
 
     def described(self, version: Version) -> dict[str, Any]:
-        """The JSON schema of the arguments that ``version`` has, for other programs than Python's."""
+        """Return the JSON schema of the arguments that ``version`` has, for programs in any language."""
         properties: dict[str, Any] = {}
         for name, field in self._fields.items():
             since = self._since.get(name, version)
@@ -115,7 +113,7 @@ class Schema:
 
 
 def _told(error: jsonschema.ValidationError) -> str:
-    """What is wrong, in words for who sent it."""
+    """Return the text of an error for the client."""
     schema, given = error.schema, error.instance
     if error.validator in _FORMS and "description" in schema:
         return f"{given!r} is not {schema['description']}"
@@ -128,12 +126,12 @@ def _told(error: jsonschema.ValidationError) -> str:
 
 
 def _cut(text: str) -> str:
-    """``text`` without its middle if it is long: it may quote what the client sent."""
+    """Return ``text`` without its middle if it is long: it may quote the client's value."""
     return text if len(text) <= 300 else f"{text[:140]} ... {text[-140:]}"
 
 
 def _portable(schema: Any) -> Any:
-    """``schema`` with patterns in the language of ECMAScript, as OpenAPI wants them: its ``$`` is Python's ``\\Z``."""
+    """Return ``schema`` with patterns of ECMAScript, as OpenAPI requires: its ``$`` is Python's ``\\Z``."""
     if isinstance(schema, Mapping):
         return {
             name: value.replace(r"\Z", "$") if name == "pattern" and isinstance(value, str) else _portable(value)

@@ -5,21 +5,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from zun.api.schemas import Field, Schema, scalars
-from zun.common import zones
+from zun.common import disk_pools, zones
 
 _KEY = {"pattern": r"^[a-zA-Z0-9_.:-]{1,255}\Z", "description": "a key of letters, digits, '_', '.', ':' and '-'"}
 _TEXT = {"type": "string", "maxLength": 255}
 _TEXT_OR_NULL = {"type": ["string", "null"], "maxLength": 255}
 
 
-def _named_zone(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _known_keys(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the values that this service reads itself."""
     if metadata.get(zones.KEY) == "":
         raise ValueError(f"{zones.KEY} is empty: name a zone, or set it to null to have none")
+    if metadata.get(disk_pools.KEY) is not None:
+        disk_pools.checked_size(metadata[disk_pools.KEY])
     return dict(metadata)
 
 
 def _metadata(value: Mapping[str, Any]) -> Field:
-    return Field({"type": "object", "propertyNames": _KEY, "additionalProperties": value}, _named_zone)
+    return Field({"type": "object", "propertyNames": _KEY, "additionalProperties": value}, _known_keys)
 
 
 CREATE = Schema(

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The template of a capsule. Names are those of the template's own language, which is Kubernetes'."""
+"""The template of a capsule. Its names are those of the template language, which follows Kubernetes."""
 
 from typing import Any
 
-from zun.api import json_text
-from zun.api.schemas import Field, Schema, placement, scalars
+from zun.api import parsing
+from zun.api.schemas import Field, Schema, numa, scalars, traits
 from zun.topology import CPUPolicy
 
 RESTART_POLICIES = {"Always": "always", "OnFailure": "on-failure", "Never": "no"}
@@ -136,11 +136,11 @@ _TEMPLATE = Schema(
 def _template(value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         try:
-            value = json_text.read(value)
+            value = parsing.json_value(value)
         except ValueError as exc:
             raise ValueError(f"it is a text and {exc}") from None
         if not isinstance(value, dict):
-            raise ValueError("it is no object")
+            raise ValueError("it is not an object")
     return _TEMPLATE(value)
 
 
@@ -150,6 +150,7 @@ CREATE = Schema({"template": Field({"type": ["object", "string"]}, _template)}, 
 PLACEMENT = Schema(
     {
         "cpu_policy": scalars.one_of(*CPUPolicy),
-        **{name: field for name, field in placement.FIELDS.items() if name != "mem_page_size"},
+        **{name: field for name, field in numa.FIELDS.items() if name != "mem_page_size"},
+        **traits.FIELDS,
     }
 )

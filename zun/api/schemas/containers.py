@@ -7,9 +7,9 @@ from typing import Any
 
 from zun.api import microversion
 from zun.api.microversion import Version, v1
-from zun.api.schemas import Field, Schema, placement, scalars
+from zun.api.schemas import Field, Schema, devices, numa, scalars, traits
 from zun.api.settings import Settings
-from zun.common import subnets
+from zun.common import processes, subnets
 from zun.topology import CPUPolicy
 
 NONE = Schema({}, others=True)  # actions without arguments take whatever comes
@@ -28,21 +28,22 @@ LOGS = Schema(
 )
 
 
-def _none_text(value: str | None) -> str | None:
-    return None if value in ("None", "") else value
+def _ps_args(value: str | None) -> str | None:
+    """Return the text if it selects processes and columns of ours; the text ``None`` selects nothing."""
+    given = None if value in ("None", "") else value
+    processes.selection(given)
+    return given
 
 
-# Options of ps and process ids. Docker runs ps on the host with these, so nothing else gets through.
 TOP = Schema(
     {
         "ps_args": Field(
             {
                 "type": ["string", "null"],
                 "maxLength": 255,
-                "pattern": r"^[a-zA-Z0-9 ,+_:=-]*\Z",
-                "description": "options of ps, in letters, digits, blanks and ,+_:=-",
+                "description": "process ids, -ef, aux, or -o and a list of columns",
             },
-            _none_text,
+            _ps_args,
         )
     }
 )
@@ -75,13 +76,13 @@ UPDATE_SINCE = {"cpu_policy": microversion.PLACEMENT, "keep_cpus": microversion.
 
 
 def update(settings: Settings) -> Schema:
-    """PATCH and resize_container."""
+    """Return the schema of PATCH and of resize_container."""
     return Schema(
         {
             "cpu": scalars.cpus(settings.cpu),
             "memory": scalars.amount(settings.memory, "MiB"),
             "cpu_policy": scalars.one_of(*CPUPolicy),
-            "keep_cpus": placement.CPU_LIST,
+            "keep_cpus": numa.CPU_LIST,
             "name": scalars.NAME,
             "auto_heal": scalars.B3,
         },
@@ -96,7 +97,7 @@ _FIXED_IPS = {"v4-fixed-ip": 4, "v6-fixed-ip": 6}
 
 
 def _nets(value: list[dict[str, str]] | None) -> list[dict[str, str]] | None:
-    """The addresses in their standard spelling."""
+    """Return the networks with addresses in their standard spelling."""
     for each in value or ():
         for name, version in _FIXED_IPS.items():
             if name in each:
@@ -165,7 +166,7 @@ _BOOLEAN = Field({"type": ["boolean", "null"]})
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A field of create and the versions in which it has this form. Outside of them it is an unknown field."""
+    """A field of create and the versions in which it has this form. Other versions do not know the field."""
 
     name: str
     field: Field
@@ -177,18 +178,18 @@ def _create_rows(settings: Settings) -> list[_Row]:
     return [
         _Row("image", scalars.IMAGE),
         _Row("name", scalars.NAME),
-        _Row("command", Field({"type": ["string", "null"]}), until=v1(19)),
-        _Row("command", scalars.TEXT_LIST, since=v1(20)),
-        _Row("entrypoint", scalars.TEXT_LIST, since=v1(40)),
+        _Row("command", scalars.bounded("command", Field({"type": ["string", "null"]})), until=v1(19)),
+        _Row("command", scalars.bounded("command", scalars.TEXT_LIST), since=v1(20)),
+        _Row("entrypoint", scalars.bounded("entrypoint", scalars.TEXT_LIST), since=v1(40)),
         _Row("cpu", scalars.cpus(settings.cpu)),
         _Row("memory", scalars.amount(settings.memory, "MiB")),
         _Row("disk", scalars.amount(settings.disk, "GiB")),
         _Row("cpu_policy", scalars.one_of(*CPUPolicy)),
-        *(_Row(name, field) for name, field in placement.FIELDS.items()),
+        *(_Row(name, field) for name, field in (numa.FIELDS | traits.FIELDS | devices.FIELDS).items()),
         _Row("workdir", scalars.OPTIONAL_TEXT),
-        _Row("environment", scalars.ENVIRONMENT),
-        _Row("labels", scalars.LABELS),
-        _Row("hints", scalars.OBJECT),
+        _Row("environment", scalars.bounded("environment", scalars.ENVIRONMENT)),
+        _Row("labels", scalars.bounded("labels", scalars.LABELS)),
+        _Row("hints", scalars.bounded("hints", scalars.OBJECT)),
         _Row("image_pull_policy", scalars.PULL),
         _Row("image_driver", scalars.driver(settings.image_drivers)),
         _Row("restart_policy", _RESTART_POLICY),
@@ -202,16 +203,16 @@ def _create_rows(settings: Settings) -> list[_Row]:
         _Row("host", scalars.HOST, since=v1(39)),
         _Row("availability_zone", scalars.OPTIONAL_LABEL),
         _Row("security_groups", _SECURITY_GROUPS),
-        _Row("exposed_ports", scalars.OBJECT),
+        _Row("exposed_ports", scalars.bounded("exposed_ports", scalars.OBJECT)),
         _Row("nets", _NETS),
         _Row("mounts", _MOUNTS),
-        _Row("healthcheck", scalars.OBJECT),
+        _Row("healthcheck", scalars.bounded("healthcheck", scalars.OBJECT)),
         _Row("registry", _REGISTRY),
     ]
 
 
 def create(settings: Settings) -> Mapping[Version, Schema]:
-    """The body of create at each version. Versions with the same fields share a schema."""
+    """Return the body of create for each version. Versions with the same fields share a schema."""
     rows = _create_rows(settings)
     since = {row.name: row.since for row in rows} | {gate.field: gate.since for gate in CREATE_GATES}
     made: dict[tuple[int, ...], Schema] = {}
@@ -231,28 +232,30 @@ COUNT = scalars.whole(1, 100)
 LIMIT = scalars.whole(1, 100_000)
 _SHAPE = frozenset(
     {
-        *("cpu", "memory", "disk", "cpu_policy", *placement.FIELDS, "hints", "runtime", "availability_zone", "host"),
+        *("cpu", "memory", "disk", "cpu_policy", *numa.FIELDS, "hints", "runtime", "availability_zone", "host"),
+        *traits.FIELDS,
+        *devices.FIELDS,
         *("image", "mounts"),  # one that a project made, and its volumes, are where they are
     }
 )
 
 
 def shape(settings: Settings, **others: Field) -> Schema:
-    """Those fields of create that decide where a container goes, in their newest form, and ``others``."""
+    """Return the schema of the fields of create that decide the host, in their newest form, and of ``others``."""
     rows = [row for row in _create_rows(settings) if row.name in _SHAPE and row.until == microversion.MAX]
     return Schema({**{row.name: row.field for row in rows}, **others})
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A field of create that only versions from ``since`` on take. ``if_empty``: also when it is empty or false."""
+    """A field of create that needs version ``since``. With ``if_empty`` an empty or false value needs it too."""
 
     field: str
     since: Version
     if_empty: bool = True
 
     def asked(self, value: Any) -> bool:
-        """Whether something is asked with ``value``."""
+        """Return whether ``value`` asks for something."""
         return value is not None if self.if_empty else bool(value)
 
 
@@ -265,5 +268,7 @@ CREATE_GATES = (
     Gate("healthcheck", v1(22), if_empty=False),
     Gate("exposed_ports", v1(24)),
     Gate("registry", v1(31), if_empty=False),
-    *(Gate(name, microversion.PLACEMENT) for name in placement.FIELDS),
+    *(Gate(name, microversion.PLACEMENT) for name in numa.FIELDS),
+    *(Gate(name, microversion.TRAITS) for name in traits.FIELDS),
+    *(Gate(name, microversion.DEVICE_REQUESTS) for name in devices.FIELDS),
 )

@@ -12,7 +12,7 @@ _LABEL = Field({**scalars.IMAGE.schema, "type": ["string", "null"], "description
 
 
 def _subnets(value: list[dict[str, str]] | None) -> list[dict[str, str]]:
-    """Each with the gateway that it has; at most one of IPv4 and one of IPv6."""
+    """Return each subnet with its gateway. Raises ValueError for more than one of IPv4 or of IPv6."""
     made = [_subnet(each) for each in value or ()]
     versions = [subnets.version(each) for each in made]
     if len(set(versions)) != len(versions):
@@ -26,7 +26,7 @@ def _subnet(given: dict[str, str]) -> dict[str, str]:
     block = subnets.block(given["cidr"])
     gateway = subnets.address(given.get("gateway", subnets.default_gateway(block)), block.version)
     if not subnets.is_host_address(block, ipaddress.ip_address(gateway)):
-        raise ValueError(f"the gateway {gateway} is no address of an interface in {block}")
+        raise ValueError(f"the gateway {gateway} is not an address of an interface in {block}")
     return {"cidr": str(block), "gateway": gateway}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of the requests about registries: one member ``registry``, which has the others."""
+"""Arguments of the requests about registries: one member ``registry``, which holds the others."""
 
 from zun.api.schemas import Field, Schema, scalars
 

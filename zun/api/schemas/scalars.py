@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The values that fields are made of. Names follow the API contract.
+"""The values that fields are made of.
 
-Patterns end in ``\\Z``: ``$`` would let a trailing line break through.
+Patterns end in ``\\Z``: ``$`` would accept a trailing line break.
 """
 
 import datetime
+import json
 import re
 import signal
 from collections.abc import Callable, Iterable, Mapping
@@ -12,10 +13,11 @@ from typing import Any
 
 from oslo_utils import uuidutils
 
-from zun.api import digits
+from zun.api import parsing
 from zun.api.schemas import Field
 from zun.api.settings import Range
 from zun.common import logs
+from zun.topology import amounts
 
 ANYTHING = Field({})
 
@@ -32,17 +34,19 @@ NAME = Field(
 
 def _no_uuid(value: str) -> str:
     if uuidutils.is_uuid_like(value):
-        raise ValueError("it looks like a uuid, so nobody could find it by this name")
+        raise ValueError("it looks like a uuid, so it could not be found by this name. Choose another name")
     return value
 
 
 REQUIRED_NAME = Field({**NAME.schema, "type": "string"}, _no_uuid)
+# No character of a line break or of a terminal's commands: what this describes is shown in one line, and logged.
+_PRINTED = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]"
 IMAGE = Field(
     {
         "type": "string",
         "minLength": 2,
         "maxLength": 255,
-        "pattern": "[a-zA-Z0-9][a-zA-Z0-9_.-]",
+        "pattern": rf"^{_PRINTED}*[a-zA-Z0-9][a-zA-Z0-9_.-]{_PRINTED}*\Z",
         "description": "the name of an image, for example docker.io/library/nginx:1.27",
     }
 )
@@ -56,8 +60,14 @@ HOST = Field(
     }
 )
 TEXT = Field({"type": "string", "minLength": 1})
-LABEL = Field({"type": "string", "minLength": 1, "maxLength": 255})  # what one column of text holds
-OPTIONAL_LABEL = Field({"type": ["string", "null"], "minLength": 1, "maxLength": 255})
+_LABEL = {
+    "minLength": 1,
+    "maxLength": 255,  # what one column of text holds
+    "pattern": rf"^{_PRINTED}*\Z",
+    "description": "one line of text without control characters",
+}
+LABEL: Field = Field({"type": "string", **_LABEL})
+OPTIONAL_LABEL = Field({"type": ["string", "null"], **_LABEL})
 OPTIONAL_TEXT = Field({"type": ["string", "null"], "maxLength": 255})
 OBJECT = Field({"type": ["object", "null"]})
 # The reference stores the capital letters and then knows no such policy; one spelling is enough for the hosts.
@@ -79,9 +89,9 @@ BX = _boolean("True TRUE true 1 ON On on YES Yes yes", "False FALSE false 0 OFF 
 def _within(bounds: Range, unit: str) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
         if not bounds.lowest <= value <= bounds.highest:
+            between = f"{amounts.text(bounds.lowest)} and {amounts.text(bounds.highest)} {unit}"
             raise ValueError(
-                f"{value:.12g} is not between {bounds.lowest:.12g} and {bounds.highest:.12g} {unit}, which the "
-                "operator allows one container"
+                f"{amounts.text(value)} is not between {between}, which the operator allows one container"
             )
         return value
 
@@ -89,17 +99,17 @@ def _within(bounds: Range, unit: str) -> Callable[[Any], Any]:
 
 
 def cpus(bounds: Range) -> Field:
-    """A number of CPUs as float, or None."""
+    """Return the field of a number of CPUs: a float rounded to a millionth, or None."""
     check = _within(bounds, "CPUs")
     return Field(
         {
             "type": ["number", "string", "null"],
             "pattern": r"^[0-9]*(\.([0-9]+))?\Z",
             "minLength": 1,
-            "maxLength": digits.LONGEST,
+            "maxLength": parsing.MAX_DIGITS,
             "description": "a number of CPUs, for example 2 or 0.5",
         },
-        lambda value: None if value is None else check(_float(value)),
+        lambda value: None if value is None else amounts.exact(check(_float(value))),
     )
 
 
@@ -111,13 +121,13 @@ def _float(value: Any) -> float:
 
 
 def amount(bounds: Range, unit: str) -> Field:
-    """A whole number of ``unit`` as int, or None."""
+    """Return the field of a whole number of ``unit``: an int or None."""
     check = _within(bounds, unit)
 
     def convert(value: Any) -> int | None:
         if value is None:
             return None
-        if isinstance(value, int) and abs(value) >= 10**digits.LONGEST:
+        if isinstance(value, int) and abs(value) >= 10**parsing.MAX_DIGITS:
             raise ValueError("the number is too large")
         return check(int(value))
 
@@ -125,7 +135,7 @@ def amount(bounds: Range, unit: str) -> Field:
         {
             "type": ["integer", "string", "null"],
             "pattern": r"^[0-9]+\Z",
-            "maxLength": digits.LONGEST,
+            "maxLength": parsing.MAX_DIGITS,
             "description": f"a whole number of {unit}, written without the unit",
         },
         convert,
@@ -138,14 +148,14 @@ def _uint(lowest: int, highest: int, *, needed: bool = False) -> Field:
             return None
         number = int(value) if value != "" else lowest - 1
         if not lowest <= number <= highest:
-            raise ValueError(f"a whole number from {lowest} to {highest} is wanted")
+            raise ValueError(f"it must be a whole number from {lowest} to {highest}")
         return number
 
     return Field(
         {
             "type": ["integer", "string"],
             "pattern": r"^[0-9]*\Z",
-            "maxLength": digits.LONGEST,
+            "maxLength": parsing.MAX_DIGITS,
             "description": "a whole number",
         },
         convert,
@@ -153,7 +163,7 @@ def _uint(lowest: int, highest: int, *, needed: bool = False) -> Field:
 
 
 def whole(lowest: int, highest: int) -> Field:
-    """A number from ``lowest`` to ``highest``, as a number."""
+    """Return the field of a JSON integer from ``lowest`` to ``highest``."""
     return Field({"type": "integer", "minimum": lowest, "maximum": highest}, int)
 
 
@@ -167,7 +177,7 @@ def driver(names: Iterable[str]) -> Field:
 
 
 def _signals() -> dict[str, str]:
-    """Every accepted spelling -> the signal's name."""
+    """Return the signals' names by every accepted spelling."""
     spellings: dict[str, str] = {}
     for name, number in signal.Signals.__members__.items():
         for text in (name, name.removeprefix("SIG"), str(int(number))):
@@ -186,19 +196,19 @@ _TIME = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2},\d{1,3}", re.ASCII)
 
 
 def _since(value: Any) -> str | None:
-    """The text of it: seconds since 1970, or a written time, which is UTC."""
+    """Return the text of seconds since 1970, or of a written time in UTC."""
     if value is None:
         return None
     text = str(value)
-    if digits.whole(text) is not None:
+    if parsing.whole_number(text) is not None:
         return text
     found = _TIME.search(text)
     if found is None:
-        raise ValueError("seconds since 1970 or a time as 'YYYY-MM-DD HH:MM:SS,mmm' is wanted")
+        raise ValueError("give seconds since 1970 or a time as 'YYYY-MM-DD HH:MM:SS,mmm'")
     try:
         datetime.datetime.strptime(found[0], logs.TIME_FORMAT)
     except ValueError:
-        raise ValueError(f"{found[0]} is no time that exists") from None
+        raise ValueError(f"{found[0]} is not a time that exists") from None
     return found[0]
 
 
@@ -206,16 +216,18 @@ SINCE = Field({"type": ["string", "integer", "null"]}, _since)
 
 
 def _tail(value: Any) -> str:
-    """How many lines from the end; whatever is no number is all of them."""
+    """Return the number of lines from the end as text, or ``all`` for anything that is not a number."""
     text = str(value)
-    return "all" if digits.whole(text, 9) is None else text
+    return "all" if parsing.whole_number(text, 9) is None else text
 
 
 TAIL = Field({"type": ["string", "integer"]}, _tail)
 
 
 def one_of(*values: str) -> Field:
-    """``values`` may be the members of an enumeration: as such a refusal would show them as Python does."""
+    """Return the field of one of ``values``, as plain text: a refusal would show members of an enumeration as Python
+    does.
+    """
     return Field({"enum": [str(value) for value in values]})
 
 
@@ -224,7 +236,7 @@ def optional_one_of(*values: str) -> Field:
 
 
 def _text_list(value: Any) -> list[str] | None:
-    """Items as text, the way the reference stores numbers in a command."""
+    """Return the items as text, as the reference stores numbers in a command."""
     return None if value is None else [str(item) for item in value]
 
 
@@ -234,6 +246,46 @@ TEXT_LIST = Field({"type": ["array", "null"], "items": _SCALAR_ITEM}, _text_list
 
 def _text_map(value: Mapping[str, Any] | None) -> dict[str, str] | None:
     return None if value is None else {name: str(item) for name, item in value.items()}
+
+
+# How much one request may have of each, in bytes as JSON. A row holds all of them and a list shows most: 40 containers
+# of the largest size make a list of about 8 MiB.
+KIB = 1024
+MOST_BYTES: Mapping[str, int] = {
+    "labels": 16 * KIB,
+    "annotations": 64 * KIB,
+    "environment": 64 * KIB,
+    "command": 64 * KIB,
+    "entrypoint": 16 * KIB,
+    "hints": 16 * KIB,
+    "exposed_ports": 16 * KIB,
+    "healthcheck": 4 * KIB,
+    "traits": 64 * KIB,
+    "required_traits": 4 * KIB,
+    "forbidden_traits": 4 * KIB,
+    "any_traits": 4 * KIB,
+    "member_of": 4 * KIB,
+}
+
+
+def check_bytes(name: str, value: Any) -> None:
+    """Raise ValueError if ``value`` has more bytes, as JSON, than ``MOST_BYTES[name]``."""
+    # A number that is too large for orjson is no text either; the standard library writes every one.
+    if value is None:
+        return
+    size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
+    if size > MOST_BYTES[name]:
+        raise ValueError(f"it has {size} bytes as JSON and may have {MOST_BYTES[name]}; make it smaller")
+
+
+def bounded(name: str, field: Field) -> Field:
+    """Return ``field`` limited to ``MOST_BYTES[name]`` bytes."""
+
+    def convert(value: Any) -> Any:
+        check_bytes(name, value)
+        return field.convert(value)
+
+    return Field(field.schema, convert, field.inner)
 
 
 LABELS = Field({"type": ["object", "null"], "additionalProperties": _SCALAR_ITEM}, _text_map)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments, of the query or the body, that name a service and say what becomes of it."""
+"""Arguments, in the query or the body, of requests that change a service."""
 
 from zun.api.schemas import Schema, scalars
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A capsule as clients see it, with its containers."""
+"""Responses about capsules, with their containers."""
 
 import datetime
 from collections.abc import Mapping, Sequence, Set
@@ -8,14 +8,14 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from zun.api import microversion
 from zun.api.microversion import Version, v1
 from zun.api.views import containers, links, times
-from zun.common.kinds import Kind
-from zun.common.published import published_ports
+from zun.common.states import Kind
+from zun.objects.container import published_ports
 
 NOUN = "capsules"
 _RENAMED = v1(32)
 
 
-class Capsule(containers.Placement):
+class Capsule(containers.Placement, containers.Asked):
     uuid: str
     links: list[links.Link]
     user_id: str | None
@@ -60,7 +60,9 @@ def show(
     visible: Set[str],
     base_url: str,
 ) -> Capsule:
-    """``host``: show where it is. ``visible`` are the restricted members of containers to show."""
+    """Return the representation of a capsule. ``host``: include its host. ``visible`` are the restricted members of
+    containers.
+    """
     name, labels, restart = row["name"] or None, row["labels"] or {}, row["restart_policy"] or {}
     shown: Capsule = {
         "uuid": row["uuid"],
@@ -90,6 +92,8 @@ def show(
     if version >= microversion.PLACEMENT:
         shown["cpu_policy"] = row["cpu_policy"]
         shown.update(containers.placement(row))  # type: ignore[typeddict-item]  # a part of a Capsule
+    if version >= microversion.TRAITS:
+        shown.update(containers.traits(row))  # type: ignore[typeddict-item]  # likewise
     if version >= microversion.NETWORKS:
         shown["published_ports"] = published_ports(row["exposed_ports"])
     return shown

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Iterable, Mapping
-from typing import Any, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
+from zun.api import microversion
 from zun.api.views import times
 
 
@@ -14,6 +15,7 @@ class Action(TypedDict):
     start_time: str | None
     finish_time: str | None
     message: str | None
+    client_address: NotRequired[Annotated[str | None, microversion.CLIENTS]]
 
 
 class Event(TypedDict):
@@ -32,8 +34,9 @@ class Actions(TypedDict):
     containerActions: list[Action]
 
 
-def show(row: Mapping[str, Any]) -> Action:
-    return {
+def show(row: Mapping[str, Any], version: microversion.Version, *, clients: bool) -> Action:
+    """Return one action. Its ``client_address`` is null unless the caller may see ``clients``."""
+    shown: Action = {
         "action": row["action"],
         "container_uuid": row["container_uuid"],
         "request_id": row["request_id"],
@@ -43,12 +46,22 @@ def show(row: Mapping[str, Any]) -> Action:
         "finish_time": times.of_service(row["finish_time"]),
         "message": row["message"],
     }
+    if version >= microversion.CLIENTS:
+        shown["client_address"] = row["client_address"] if clients else None
+    return shown
 
 
-def with_events(row: Mapping[str, Any], events: Iterable[Mapping[str, Any]], *, tracebacks: bool) -> ActionWithEvents:
-    """The action and its steps; where one failed is for operators only."""
+def with_events(
+    row: Mapping[str, Any],
+    events: Iterable[Mapping[str, Any]],
+    version: microversion.Version,
+    *,
+    clients: bool,
+    tracebacks: bool,
+) -> ActionWithEvents:
+    """Return the action with its events. Tracebacks are for operators only."""
     return {
-        **show(row),
+        **show(row, version, clients=clients),
         "events": [
             {
                 "event": event["event"],

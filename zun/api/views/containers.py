@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container as clients see it."""
+"""Responses about containers."""
 
 import datetime
 import itertools
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import Annotated, Any, NotRequired, TypedDict, cast
 
@@ -10,7 +11,8 @@ from zun.api import microversion
 from zun.api.microversion import Version
 from zun.api.views import links, times
 from zun.api.views.status_detail import status_detail
-from zun.common.published import published_ports
+from zun.objects.container import published_ports
+from zun.topology.device_request import DeviceMatch, DeviceRequest
 
 NOUN = "containers"
 
@@ -22,10 +24,12 @@ _Text = str | None
 _Placed = Annotated[str | None, microversion.PLACEMENT]
 _Amount = Annotated[int | None, microversion.PLACEMENT]
 _Amounts = Annotated[list[int] | None, microversion.PLACEMENT]
+_Names = Annotated[list[str] | None, microversion.TRAITS]
+_Alternatives = Annotated[list[list[str]] | None, microversion.TRAITS]
 
 
 class Placement(TypedDict):
-    """What was asked of NUMA and what is held; null where nothing was asked or is held."""
+    """The requested NUMA fields and the held CPUs and memory nodes; null for each that is absent."""
 
     cpu_thread_policy: NotRequired[_Placed]
     cpu_isolation: NotRequired[_Placed]
@@ -40,7 +44,42 @@ class Placement(TypedDict):
     cpuset_isolation: NotRequired[_Placed]
 
 
-class Container(Placement):
+class Asked(TypedDict):
+    """Traits and aggregates (uuids) that the request asks of its host; null without a condition."""
+
+    required_traits: NotRequired[_Names]
+    forbidden_traits: NotRequired[_Names]
+    any_traits: NotRequired[_Alternatives]
+    member_of: NotRequired[_Alternatives]
+
+
+class GivenDevice(TypedDict):
+    """One device of a container, by its name on the host: a PCI address, a file or a CDI name."""
+
+    address: str
+    cell: int | None
+
+
+class RequestedDevice(TypedDict):
+    """Devices of one kind, asked for by alias or by resource class, and the devices given so far."""
+
+    alias: NotRequired[str]
+    resource_class: NotRequired[str]
+    count: int
+    traits: list[str]
+    numa_policy: str
+    given: list[GivenDevice]
+
+
+class Devices(TypedDict):
+    """The requested and the given devices; null for what was not asked."""
+
+    devices: NotRequired[Annotated[list[RequestedDevice] | None, microversion.DEVICE_REQUESTS]]
+    device_numa_policy: NotRequired[Annotated[str | None, microversion.DEVICE_REQUESTS]]
+    device_same: NotRequired[Annotated[str | None, microversion.DEVICE_REQUESTS]]
+
+
+class Container(Placement, Asked, Devices):
     uuid: str
     name: _Text
     image: _Text
@@ -125,7 +164,7 @@ class Committed(TypedDict):
 
 
 class Networks(TypedDict):
-    """What an item has differs by version: below 1.18 it is one of an address, from there on one of a port."""
+    """The networks of a container. Below version 1.18 an item is an address, from there on a port."""
 
     networks: list[dict[str, Any]]
 
@@ -155,6 +194,7 @@ _TIMES = ("created_at", "updated_at")
 PASSED_ON = frozenset({*_EMPTY, *_TIMES})
 _HELD = ("cpuset_cpus", "cpuset_mems", "cpuset_isolation")
 _ASKED = tuple(name for name in Placement.__annotations__ if name not in _HELD)
+_TRAITS = tuple(Asked.__annotations__)
 
 # What ``page`` looks at, besides the RESTRICTED members that are visible.
 COLUMNS = (*_SAME, "started_at", "finished_at", "exit_code", "placement", "cpuset", "group_uuid", "exposed_ports")
@@ -169,9 +209,10 @@ def show(
     base_url: str,
     fresh: bool = False,
 ) -> Container:
-    """The representation of a row at ``now`` (UTC). ``visible`` are the RESTRICTED members to show.
+    """Return the representation of a row at ``now`` (UTC). ``visible`` are the RESTRICTED members to show.
 
-    A container just created is ``fresh``: what it was not given is null and becomes an empty list or object later.
+    A container just created is ``fresh``: members that it was not given are null, and become an empty list or object
+    later.
     """
     (shown,) = _shown(columns([row], visible), version, now, visible, _NOT_GIVEN if fresh else _EMPTY)
     shown["links"] = links.item(base_url, NOUN, row["uuid"])
@@ -179,13 +220,13 @@ def show(
 
 
 def columns(rows: Collection[Mapping[str, Any]], visible: Set[str]) -> Columns:
-    """What ``page`` looks at in ``rows``."""
+    """Return the columns of ``rows`` that ``page`` reads."""
     found = {name: [row[name] for row in rows] for name in (*COLUMNS, *visible)}
     return found | {name: [times.of_resource(moment) for moment in found[name]] for name in _TIMES}
 
 
 def page(found: Columns, version: Version, *, now: datetime.datetime, visible: Set[str]) -> list[Container]:
-    """What ``show`` gives of each row, without links. Column by column that takes half of the time of row by row."""
+    """Return the result of ``show`` for each row, without links. Column by column takes half the time of row by row."""
     return _shown(found, version, now, visible, _EMPTY)
 
 
@@ -202,9 +243,14 @@ def _shown(
         if name in visible:
             members[name] = found[name]
     if version >= microversion.PLACEMENT:
-        for column, names in (("placement", _ASKED), ("cpuset", _HELD)):
+        asked = _ASKED if version < microversion.TRAITS else (*_ASKED, *_TRAITS)
+        for column, names in (("placement", asked), ("cpuset", _HELD)):
             whole = [value or {} for value in found[column]]
             members |= {name: [value.get(name) for value in whole] for name in names}
+    if version >= microversion.DEVICE_REQUESTS:
+        whole = [value or {} for value in found["placement"]]
+        members["devices"] = map(devices, whole, found["cpuset"])
+        members |= {name: [value.get(name) for value in whole] for name in ("device_numa_policy", "device_same")}
     if version >= microversion.GROUPS:
         members["group_uuid"] = found["group_uuid"]
     if version >= microversion.NETWORKS:
@@ -219,8 +265,37 @@ def placement(row: Mapping[str, Any]) -> Placement:
     )
 
 
+def traits(row: Mapping[str, Any]) -> Asked:
+    asked = row["placement"] or {}
+    return cast(Asked, {name: asked.get(name) for name in _TRAITS})
+
+
+def devices(asked: Mapping[str, Any], held: Mapping[str, Any] | None) -> list[RequestedDevice] | None:
+    """Return the devices of the column ``placement`` with those that the column ``cpuset`` has; None without any."""
+    if not asked.get("devices"):
+        return None
+    given = deque((held or {}).get("devices") or ())  # in the order of the request
+    shown: list[RequestedDevice] = []
+    for record in asked["devices"]:
+        request = DeviceRequest.from_dict(record)
+        by_class = request.matches == (DeviceMatch(resource_class=request.name),)
+        entry: RequestedDevice = {
+            "count": request.count,
+            "traits": list(request.traits),
+            "numa_policy": request.numa_policy,
+            "given": [_given(given.popleft()) for _ in range(min(request.count, len(given)))],
+        }
+        entry["resource_class" if by_class else "alias"] = request.name
+        shown.append(entry)
+    return shown
+
+
+def _given(record: Mapping[str, Any]) -> GivenDevice:
+    return {"address": record["address"], "cell": record["cell"]}
+
+
 def networks(addresses: Mapping[str, Any], version: Version) -> list[dict[str, Any]]:
-    """The ``addresses`` of a container as its list of networks: one item a port, below 1.18 one an address."""
+    """Return ``addresses`` as a list of networks: one item a port, below version 1.18 one item an address."""
     if version < microversion.v1(18):
         return [
             {

@@ -26,7 +26,7 @@ class Groups(TypedDict):
 
 
 def show(row: Mapping[str, Any], members: Sequence[str], base_url: str) -> Group:
-    """``members`` are the uuids of its containers, oldest first."""
+    """Return the representation of a group. ``members`` are the uuids of its containers, oldest first."""
     return {
         "uuid": row["uuid"],
         "links": links.item(base_url, NOUN, row["uuid"]),

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A compute host as administrators see it: its inventory, and a map of who has which of its CPUs and memory."""
+"""Responses about compute hosts: the inventory, and a map of who holds which CPUs and memory."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, TypedDict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, NotRequired, TypedDict
 
+from zun.api import microversion
+from zun.api.microversion import Version
 from zun.api.views import links
+from zun.common import traits
 from zun.db import models
 from zun.db.compute_nodes import HostUsage
 from zun.objects.placement import held_plan
-from zun.topology import HostTopology, NUMACell, Plan
-from zun.topology.cpuset import union
+from zun.topology import CpuSet, HostTopology, NUMACell, Plan, devices
+from zun.topology.cpuset import NO_CPUS, union
+from zun.topology.foreign import ForeignShare
 
 NOUN = "hosts"
 
@@ -62,6 +66,39 @@ class Claim(TypedDict):
     memory_mib: dict[str, int]
 
 
+class Device(TypedDict):
+    """One PCI device that the host offers. ``cell`` is null if the machine does not tell where the device is."""
+
+    address: str
+    vendor_id: str
+    product_id: str
+    class_id: str
+    type: str
+    cell: int | None
+    switch: str | None
+    physical: str | None
+    iommu_group: int | None
+    driver: str | None
+    nodes: list[str]
+    interfaces: list[str]
+    physical_network: str | None
+    trusted: bool
+    resource_class: str | None
+    traits: list[str]
+
+
+class Foreign(TypedDict):
+    """The amounts that other services have of one cell. ``cell`` is null for the disk, which no cell has."""
+
+    cell: int | None
+    cpus: int
+    withheld: str
+    shared: int
+    memory_mib: int
+    pages: dict[str, int]
+    disk_gib: int
+
+
 class Topology(TypedDict):
     host: str
     uuid: str
@@ -72,10 +109,21 @@ class Topology(TypedDict):
     isolated: str
     shared: str
     claims: list[Claim]
+    devices: NotRequired[Annotated[list[Device], microversion.DEVICES]]
+    foreign: NotRequired[Annotated[list[Foreign], microversion.FOREIGN]]
+
+
+class Traits(TypedDict):
+    """``added`` are those of ``traits`` that only administrators gave the host."""
+
+    host: str
+    uuid: str
+    traits: list[str]
+    added: list[str]
 
 
 class Audit(TypedDict):
-    """As the host gives it."""
+    """The host's answer, passed on unchanged."""
 
     host: str
     findings: list[dict[str, Any]]
@@ -85,7 +133,7 @@ class Audit(TypedDict):
 
 
 def show(row: Mapping[str, Any], usage: HostUsage, base_url: str) -> Host:
-    """Memory in MiB, disk in GiB."""
+    """Return the inventory of a host, with memory in MiB and disk in GiB."""
     return {
         "uuid": row["uuid"],
         "links": links.item(base_url, NOUN, row["uuid"]),
@@ -108,12 +156,17 @@ def show(row: Mapping[str, Any], usage: HostUsage, base_url: str) -> Host:
     }
 
 
-def topology(node: Mapping[str, Any], claims: Iterable[Mapping[str, Any]]) -> Topology:
-    """The map of a host: its cells, what is kept from containers, and each claim. CPU sets are kernel lists,
-    memory MiB.
+def of_traits(row: Mapping[str, Any]) -> Traits:
+    own, every = frozenset(row["traits"] or ()), traits.of_node(row)
+    return {"host": row["hostname"], "uuid": row["uuid"], "traits": sorted(every), "added": sorted(every - own)}
 
-    ``claims`` are the rows of the containers that hold something there. Two that hold the same CPU, which
-    must not be, are both shown: the map is where one would look for it. Raises RowUnreadable.
+
+def topology(node: Mapping[str, Any], claims: Iterable[Mapping[str, Any]], version: Version) -> Topology:
+    """Return the map of a host: its cells, the reserved resources, and each claim. CPU sets are kernel lists, memory is
+    MiB.
+
+    ``claims`` are the rows of the containers that hold something there. If two rows wrongly hold the same CPU, the map
+    shows both, so that the operator can find them. Raises RowUnreadable.
     """
     anew = "zun-compute of that host writes it anew every [compute] inventory_interval seconds: see that it runs."
     with models.readable(models.compute_nodes.c.topology, node["uuid"], anew):
@@ -123,7 +176,7 @@ def topology(node: Mapping[str, Any], claims: Iterable[Mapping[str, Any]]) -> To
     pool = host.pool_cpus - own
     if not pool and any(not plan.dedicated for _, plan in plans):
         pool = host.without_shared_set().pool_cpus - own  # where they run until there is a pool again
-    return {
+    shown: Topology = {
         "host": node["hostname"],
         "uuid": node["uuid"],
         "generation": node["generation"],
@@ -133,6 +186,50 @@ def topology(node: Mapping[str, Any], claims: Iterable[Mapping[str, Any]]) -> To
         "isolated": str(host.isolated),
         "shared": str(pool),
         "claims": [_claim(row, plan) for row, plan in plans],
+    }
+    if version >= microversion.DEVICES:
+        shown["devices"] = [_device(device) for device in host.devices]
+    if version >= microversion.FOREIGN:
+        shown["foreign"] = list(_foreign(host))
+    return shown
+
+
+def _foreign(host: HostTopology) -> Iterator[Foreign]:
+    nothing = ForeignShare()
+    whole: list[tuple[int | None, CpuSet, ForeignShare, int]] = [
+        (cell.id, host.foreign.withheld & cell.cpus, host.foreign.share(cell.id), 0) for cell in host.cells
+    ]
+    for cell, withheld, share, disk in [*whole, (None, NO_CPUS, nothing, host.foreign.disk)]:
+        if share != nothing or disk:
+            yield {
+                "cell": cell,
+                "cpus": share.cpus,
+                "withheld": str(withheld),
+                "shared": share.shared,
+                "memory_mib": share.memory_mib,
+                "pages": {str(size): count for size, count in share.pages.items()},
+                "disk_gib": disk,
+            }
+
+
+def _device(device: devices.Device) -> Device:
+    return {
+        "address": device.address,
+        "vendor_id": device.vendor_id,
+        "product_id": device.product_id,
+        "class_id": device.class_id,
+        "type": device.type,
+        "cell": device.cell,
+        "switch": device.switch,
+        "physical": device.physical,
+        "iommu_group": device.iommu_group,
+        "driver": device.driver,
+        "nodes": list(device.nodes),
+        "interfaces": list(device.interfaces),
+        "physical_network": device.physical_network,
+        "trusted": device.trusted,
+        "resource_class": device.resource_class,
+        "traits": list(device.traits),
     }
 
 

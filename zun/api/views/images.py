@@ -31,7 +31,7 @@ Found = list[dict[str, Any]]
 
 
 def show(row: Mapping[str, Any], version: microversion.Version, base_url: str) -> Image:
-    """An image of a host. What a pull finds out is null until it has ended, and stays so if it failed."""
+    """Return an image of a host. Members that a pull finds out are null until the pull has succeeded."""
     shown: Image = {
         "uuid": row["uuid"],
         "image_id": row["image_id"],

@@ -29,9 +29,9 @@ class NetworkList(TypedDict):
 
 
 def show(row: Mapping[str, Any], version: Version, base_url: str | None = None) -> Network:
-    """A network. Links only with a ``base_url``: a list has none.
+    """Return a network, with links if ``base_url`` is given: a list has none.
 
-    Where there is no Neutron, its own uuid is the id that clients expect Neutron to have given.
+    Clients expect the id of a Neutron network. Without Neutron the network's own uuid stands there.
     """
     shown: Network = {
         "uuid": row["uuid"],

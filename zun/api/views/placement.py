@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of the scheduler as clients see them. Who may not see hosts gets counts of CPUs and hosts."""
+"""Responses of the scheduler. A caller who may not see hosts gets counts of CPUs and hosts."""
 
 from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict
@@ -9,7 +9,7 @@ from zun.topology import Plan
 
 
 class Refusal(TypedDict):
-    """``details`` are for those who may see hosts."""
+    """A refusal. ``details`` are for callers who may see hosts."""
 
     reason: str
     wanted: dict[str, Any]
@@ -27,7 +27,7 @@ class Explanation(Refusal):
 
 
 class PlacedCell(TypedDict):
-    """On which node, and which CPUs, is for those who may see hosts."""
+    """One cell of a placement. Node and CPUs are for callers who may see hosts."""
 
     cpus: float
     withheld: int
@@ -53,7 +53,7 @@ class DryRun(TypedDict):
 
 
 class Capacity(TypedDict):
-    """``hosts`` is for those who may see them."""
+    """The number of containers that fit. ``hosts`` is for callers who may see hosts."""
 
     total: int
     complete: bool
@@ -101,7 +101,7 @@ def capacity(answer: Mapping[str, Any], *, hosts: bool) -> Capacity:
 
 
 def explanation(row: Mapping[str, Any], *, hosts: bool) -> Explanation:
-    """Of a row of ``zun.db.explanations``."""
+    """Return the explanation in a row of ``zun.db.explanations``."""
     return {
         "container": row["container_uuid"],
         "created_at": times.of_resource(row["created_at"]),
@@ -110,7 +110,7 @@ def explanation(row: Mapping[str, Any], *, hosts: bool) -> Explanation:
 
 
 def _refusal(record: Mapping[str, Any], *, hosts: bool) -> Refusal:
-    """A record of ``zun.scheduler.explain``."""
+    """Return the refusal in a record of ``zun.scheduler.explain``."""
     shown: Refusal = {
         "reason": record["reason"],
         "wanted": record["wanted"],

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypedDict
+
+from zun.api import microversion
+from zun.api.microversion import Version
+from zun.db import quotas as db
 
 
 class Used(TypedDict):
@@ -12,8 +16,13 @@ Limits = dict[str, int]
 LimitsAndUse = dict[str, int | Used]
 
 
-def show(limits: Mapping[str, int], usage: Mapping[str, float] | None = None) -> LimitsAndUse:
-    """The limits by resource, -1 being none; with ``usage`` each beside what is in use."""
+def shown(version: Version) -> Sequence[str]:
+    """Return the resources that ``version`` has."""
+    return db.SIZES if version < microversion.QUOTAS else db.RESOURCES
+
+
+def show(limits: Mapping[str, int], version: Version, usage: Mapping[str, float] | None = None) -> LimitsAndUse:
+    """Return the limits by resource, -1 for no limit; with ``usage``, each limit beside the amount in use."""
     if usage is None:
-        return dict(limits)
-    return {name: {"limit": limit, "in_use": usage[name]} for name, limit in limits.items()}
+        return {name: limits[name] for name in shown(version)}
+    return {name: {"limit": limits[name], "in_use": usage[name]} for name in shown(version)}

@@ -13,7 +13,7 @@ class Registry(TypedDict):
     name: str | None
     domain: str
     username: str | None
-    password: str
+    password: str | None
     project_id: str
     user_id: str | None
     links: NotRequired[list[links.Link]]
@@ -29,13 +29,13 @@ class Registries(TypedDict):
 
 
 def show(row: Mapping[str, Any], base_url: str | None = None) -> Registry:
-    """A registry, its password never. Links only with a ``base_url``: a list has none."""
+    """Show a registry. Its password is never shown, only whether it has one. Links come with a ``base_url``."""
     shown: Registry = {
         "uuid": row["uuid"],
         "name": row["name"],
         "domain": row["domain"],
         "username": row["username"],
-        "password": HIDDEN,
+        "password": None if row["password"] is None else HIDDEN,
         "project_id": row["project_id"],
         "user_id": row["user_id"],
     }

@@ -25,7 +25,7 @@ class Services(TypedDict):
 
 
 class Changed(TypedDict):
-    """What of a service was set."""
+    """The changed members of a service."""
 
     host: str
     binary: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text that says since when a container is what it is. It is made when it is looked at, so it is never old."""
+"""The text that tells for how long a container has had its status. It is made at each request, so it is never old."""
 
 from collections.abc import Mapping, Set
 from datetime import datetime, timedelta
@@ -19,10 +19,10 @@ def status_detail(
     exit_code: int | None,
     now: datetime,
 ) -> str | None:
-    """The text for a container at ``now`` (UTC without a zone), None when there is nothing to say.
+    """Return the text for a container at ``now`` (UTC without a zone), or None.
 
-    What an operation wrote there itself (how far a pull is) comes first. The forms are Zun's, a trailing blank
-    included.
+    A text that an operation wrote itself, such as the progress of a pull, comes first. The forms are Zun's, with a
+    trailing blank.
     """
     if written:
         return written
@@ -34,7 +34,7 @@ def status_detail(
 
 
 def age(passed: timedelta) -> str | None:
-    """The largest whole unit only (``3 hours``), None below one second."""
+    """Return the largest whole unit only (``3 hours``), or None below one second."""
     seconds = passed.days * 86400 + passed.seconds
     for size, name in _UNITS:
         if seconds >= size:

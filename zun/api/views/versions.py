@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 from zun.api import microversion
 from zun.api.views import links
 
-DESCRIPTION = "Containers as a service, with exact placement on CPUs and memory nodes."
+DESCRIPTION = "Containers as a service, with exact placement on CPUs and memory."
 _API_REFERENCE = "https://docs.openstack.org/api-ref/application-container/"
 
 
@@ -27,7 +27,7 @@ class Root(TypedDict):
 
 
 class V1(TypedDict):
-    """And for each collection its links."""
+    """The document at ``/v1``. Each collection has a member with its links besides."""
 
     id: str
     media_types: list[dict[str, str]]

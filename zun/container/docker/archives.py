@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of containers, as tar streams that are never whole in memory."""
+"""Container files as tar streams, which pass through in pieces."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,10 +12,10 @@ from zun.container.driver import ContainerView
 
 
 class DockerArchives(OnEngine):
-    """Docker unpacks inside of the container's root, so neither ``..`` nor a link in an archive leads out of it."""
+    """Archives of containers. Docker unpacks inside the container's root, so neither ``..`` nor links lead out."""
 
     def get_archive(self, container: ContainerView, path: str) -> tuple[Iterator[bytes], dict[str, Any]]:
-        with self._engine.translated("read files of", container.uuid):
+        with self._engine.translated("read files of", container):
             try:
                 chunks, stat = self._engine.api.get_archive(object_name(container.uuid), path)
             except docker_errors.APIError as exc:
@@ -23,21 +23,21 @@ class DockerArchives(OnEngine):
         return self._translated_chunks(container, chunks), dict(stat)
 
     def put_archive(self, container: ContainerView, path: str, chunks: Iterable[bytes]) -> None:
-        with self._engine.translated("write files of", container.uuid):
+        with self._engine.translated("write files of", container):
             try:
                 self._engine.api.put_archive(object_name(container.uuid), path, chunks)
             except docker_errors.APIError as exc:
                 raise _path_error(exc, path) from exc
 
     def _translated_chunks(self, container: ContainerView, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        with self._engine.translated("read files of", container.uuid):
+        with self._engine.translated("read files of", container):
             yield from chunks
 
 
 def _path_error(exc: docker_errors.APIError, path: str) -> Exception:
-    """``exc``, or what it says of the path as a bad value."""
+    """Return InvalidValue if Docker rejects the path or the tar, else ``exc``."""
     reason = str(exc.explanation or exc)
-    # A directory that is none is a 500 at older daemons, a stream that is no tar at all of them.
+    # Older daemons answer 500 for a path that is no directory, and every daemon for a stream that is no tar.
     theirs = exc.status_code == 400 or "not a directory" in reason or "tar" in reason
     if theirs or (exc.status_code == 404 and "No such container:" not in reason):
         return exceptions.InvalidValue(f"path: '{path[:64]}': {reason}")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where everything really runs: threads, pages, parent groups, and what else is on a CPU. Read-only.
+"""Read where threads and pages really are, the parent groups of containers, and other processes on their CPUs.
 
-As in :mod:`zun.container.docker.kernel`, functions read below a ``root`` that stands for ``/``. A thread costs one
-read of a file of the kernel, whose two lists are parsed once for all threads that have the same.
+Functions read below a ``root`` that stands for ``/``, as in :mod:`zun.container.docker.kernel`. Each thread costs one
+read of its status file; equal CPU and memory lists are parsed once.
 Sources: proc(5), Documentation/admin-guide/cgroup-v1/{cpusets,memory}.rst, cgroup-v2.rst, mm/numa_memory_policy.rst.
 """
 
@@ -22,12 +22,12 @@ from zun.container.docker.kernel import CgroupMount, group_limits, groups_of, li
 from zun.container.driver import ContainerView, Intruder, ParentGroup, PinningView, RuntimeState, ThreadGroup
 from zun.topology import CpuSet
 
-KTHREADD = b"2"  # parent of all threads of the kernel but itself
+KTHREADD = b"2"  # the process that is the parent of all other kernel threads
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 _NODE = re.compile(rb"\bN(\d+)=(\d+)")
 _PAGE_KIB = re.compile(rb"kernelpagesize_kB=(\d+)")
 _ENDED = (FileNotFoundError, ProcessLookupError)
-# A status file has some 1.5 KB, more with thousands of CPUs; the kernel gives it in one piece to whoever has room.
+# Bytes for one read of a status file, which has about 1.5 KB, and more on a host with thousands of CPUs.
 _ROOM = 1 << 16
 
 
@@ -71,7 +71,7 @@ class DockerAudit(OnEngine):
         return found
 
     def _allowed(self, pid: int) -> CpuSet | None:
-        """The CPUs of the process's control group, None when it is gone."""
+        """Return the CPUs of the process's control group, or None if the process is gone."""
         root = Path(self.settings.root)
         try:
             cgroup_text = (root / "proc" / str(pid) / "cgroup").read_text()
@@ -83,7 +83,7 @@ class DockerAudit(OnEngine):
             raise exceptions.DockerError(f"Cannot read what process {pid} of a container may use: {exc}") from exc
 
     def _mountinfo(self) -> str:
-        """The mounts of control groups. They do not change while an agent runs, and a host has thousands of others."""
+        """Return the lines of mountinfo about control groups, read once: they do not change while the agent runs."""
         if self._mounts is None:
             self._mounts = cgroup_mounts(self.settings.root)
         return self._mounts
@@ -95,9 +95,9 @@ def cgroup_mounts(root: str | Path) -> str:
 
 
 def pinning_view(root: str | Path, pid: int, container_id: str, mountinfo_text: str) -> PinningView | None:
-    """Return where the container of process ``pid`` runs; None when it is gone or the id has gone to another.
+    """Return where the container of process ``pid`` runs, or None if the process is gone or ``pid`` was reused.
 
-    May raise FileNotFoundError or ProcessLookupError when it ends meanwhile.
+    FileNotFoundError or ProcessLookupError if the process ends meanwhile.
     """
     if pid <= 0:
         return None
@@ -108,13 +108,14 @@ def pinning_view(root: str | Path, pid: int, container_id: str, mountinfo_text: 
     mount, group = locate("cpuset", cgroup_text, mountinfo_text)
     memory = _memory(root, cgroup_text, mountinfo_text, container_id)
     if container_id not in group:
-        # Somebody moved the process to another group of version 1; other controllers know where it belongs.
+        # Somebody moved the process to another cpuset group of version 1. The memory controller still has its group.
         if memory is None or mount.unified:
             return None
         group = memory.group
     group = own_group(group, container_id)
     cpus, mems = group_limits(root, mount, group)
-    # Version 1 has the same group once a controller. Whoever leaves the one of the CPUs is still in that of the memory.
+    # In version 1 each controller has its own copy of the group. A thread that was moved out of the cpuset's copy is
+    # still in the memory controller's copy.
     listed = memory.directory if memory is not None and not mount.unified else _directory(root, mount, group)
     tids = list(members(listed))
     return PinningView(
@@ -133,7 +134,7 @@ class _MemoryGroup:
 
 
 def _memory(root: Path, cgroup_text: str, mountinfo_text: str, container_id: str) -> _MemoryGroup | None:
-    """The container's group in the hierarchy that counts memory, None without one."""
+    """Return the container's group in the hierarchy of the memory controller, or None without such a hierarchy."""
     try:
         mount, group = locate("memory", cgroup_text, mountinfo_text)
         if container_id not in group:
@@ -150,20 +151,20 @@ def _directory(root: Path, mount: CgroupMount, group: str) -> Path:
 
 
 def members(directory: Path) -> Iterator[int]:
-    """Yield the ids of the threads in a group and in all groups below it."""
+    """Yield the ids of the threads in a group and in every group below."""
     for path, _, files in os.walk(directory):
         name = "tasks" if "tasks" in files else "cgroup.threads"
         try:
             with open(os.path.join(path, name), "rb") as file:
                 yield from map(int, file.read().split())
         except OSError as exc:
-            # The group went away, or is one of version 2 that may hold none.
+            # The group was removed, or is a group of version 2 that cannot hold threads.
             if exc.errno not in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
                 raise
 
 
 def thread_groups(root: Path, tids: Iterable[int]) -> tuple[ThreadGroup, ...]:
-    """Return the threads by where they may run. Those that have ended are left out."""
+    """Return the live threads, grouped by their CPUs and memory nodes."""
     proc = root / "proc"
     seen: dict[tuple[bytes, bytes], list[int]] = {}
     for tid in tids:
@@ -181,7 +182,7 @@ def thread_groups(root: Path, tids: Iterable[int]) -> tuple[ThreadGroup, ...]:
 
 
 def parents(root: Path, mount: CgroupMount, group: str) -> Iterator[ParentGroup]:
-    """Yield the groups above ``group`` that limit CPUs, the nearest first, up to the top of what is mounted."""
+    """Yield the groups above ``group`` that limit CPUs, the nearest first, up to the top of the mount."""
     for steps in steps_below(mount, group).parents:
         directory = mount.directory(root) / steps
         try:
@@ -192,9 +193,10 @@ def parents(root: Path, mount: CgroupMount, group: str) -> Iterator[ParentGroup]
 
 
 def pages_by_node(root: Path, directory: Path | None, tids: Iterable[int]) -> dict[int, int]:
-    """Return the bytes a container has on each memory node.
+    """Return the bytes of a container on each memory node, for example ``{0: 8192, 1: 4096}``.
 
-    Its memory group knows them at once. Without one every process is asked, which costs by the size of its memory.
+    The memory group in ``directory`` has the totals. Without such a group, the function reads ``numa_maps`` of every
+    process, which takes longer the more memory the process has.
     """
     if directory is not None:
         with suppress(FileNotFoundError):
@@ -210,9 +212,10 @@ def pages_by_node(root: Path, directory: Path | None, tids: Iterable[int]) -> di
 
 
 def numa_stat(content: bytes, page_size: int) -> dict[int, int]:
-    """Return bytes by node from a memory.numa_stat, of either version.
+    """Return bytes by node from a ``memory.numa_stat`` of either version.
 
-    Version 1 counts pages, with a line of everything in the group and below; version 2 counts bytes, a line a kind.
+    Version 1 counts pages, for example ``hierarchical_total=3 N0=2 N1=1``, with the groups below included. Version 2
+    counts bytes with one line for each kind, for example ``anon N0=8192 N1=4096``.
     """
     lines = content.splitlines()
     kinds: tuple[bytes, ...] = (b"hierarchical_total=",)
@@ -228,7 +231,7 @@ def numa_stat(content: bytes, page_size: int) -> dict[int, int]:
 
 
 def numa_maps(content: bytes) -> dict[int, int]:
-    """Return bytes by node from a numa_maps."""
+    """Return bytes by node from a ``numa_maps``, whose lines end in ``N0=2 N1=1 kernelpagesize_kB=4``."""
     total: dict[int, int] = {}
     for line in content.splitlines():
         size = _PAGE_KIB.search(line)
@@ -239,7 +242,11 @@ def numa_maps(content: bytes) -> dict[int, int]:
 
 
 def other_processes(root: str | Path, cpus: CpuSet, container_ids: Iterable[str], *, unplaced: bool) -> list[Intruder]:
-    """Return processes outside of the given containers that may run on ``cpus``, those alike as one."""
+    """Return processes outside of the given containers that may run on ``cpus``.
+
+    Processes with the same group and CPUs are one Intruder. Kernel threads are left out. Processes with the CPUs of
+    process 1 are left out, unless ``unplaced``.
+    """
     proc, ids = Path(root, "proc"), frozenset(container_ids)
     everywhere = _value(_status(proc, 1), b"Cpus_allowed_list:")
     relevant: dict[bytes, bool] = {} if unplaced else {everywhere: False}
@@ -267,7 +274,7 @@ def other_processes(root: str | Path, cpus: CpuSet, container_ids: Iterable[str]
 
 
 def _cpu_group(cgroup_text: str) -> str:
-    """The group that says best what a process belongs to: systemd's, version 2's, or that of the CPUs."""
+    """Return the most telling group of a process: the cpuset's, systemd's or version 2's, the first that is not /."""
     groups = groups_of(cgroup_text)
     named = [groups.get(name, "/") for name in ("cpuset", "name=systemd", "")]
     return next((group for group in named if group != "/"), "/")
@@ -282,7 +289,7 @@ def _status(proc: Path, tid: int) -> bytes:
 
 
 def _value(status: bytes, name: bytes) -> bytes:
-    """The value of a line of a status file, b"" when there is none."""
+    """Return the value of the line ``name`` of a status file, or b"": ``b"0-3"`` for ``b"Cpus_allowed_list:"``."""
     start = status.find(b"\n" + name)
     if start < 0:
         return b""
@@ -292,7 +299,7 @@ def _value(status: bytes, name: bytes) -> bytes:
 
 
 def _is_dead(status: bytes) -> bool:
-    """A zombie, or one that the kernel is just removing: it runs nowhere."""
+    """Return whether the process is a zombie (Z) or is being removed by the kernel (X)."""
     return _value(status, b"State:")[:1] in (b"Z", b"X")
 
 

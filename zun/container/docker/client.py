@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one connection of a driver to its Docker daemon."""
+"""The connection of a driver to its Docker daemon."""
 
 import logging
 import threading
@@ -8,35 +8,41 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
+import requests
 import requests.adapters
 from docker import APIClient
 from docker import errors as docker_errors
 from docker.transport import UnixHTTPAdapter
-from docker.transport.unixconn import UnixHTTPConnectionPool
 from oslo_config import cfg
 
+from zun.common.naming import Named
 from zun.container.docker.errors import Adviser, translated
+from zun.container.docker.registries import PUBLIC_ONLY, Registries
 from zun.container.driver import ContainerView
 
 PATIENCE = 3600.0  # seconds
+ASKING_VERSION = "1.41"  # for asking the daemon for its version, which works with any version
 
 LOG = logging.getLogger(__name__)
 
-#: Labels on every object. Several agents may share one daemon: each sees the objects that bear its own host
-#: only.
+#: Labels on every object. Several agents may share one daemon: each sees only the objects with its own host name.
 LABEL_UUID = "zun.uuid"
 LABEL_HOST = "zun.host"
-#: Names of the objects of containers and of the networks that this service made begin with it.
+#: Prefix of the names of this service's containers and networks at Docker.
 NAME_PREFIX = "zun-"
+#: Prefix of the names of the projects' default networks, which the service creates by itself.
+DEFAULT_PREFIX = "zun-default-"
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the operator decides about every container of this host.
+    """The operator's settings for the containers of this host.
 
-    ``host_label`` is the agent's host name: it marks this agent's objects. ``default_timeout`` is in seconds,
-    ``memory_swap_mib`` is memory plus swap (-1: unlimited). Two are for tests and have no option: ``network_mode`` is
-    Docker's network of all containers (None: Docker's default), ``root`` is where ``/proc`` and ``/sys`` are found.
+    ``host_label`` is the agent's host name, which marks this agent's objects. ``default_timeout`` is in seconds,
+    ``memory_swap_mib`` is memory plus swap in MiB, -1 for no limit. ``registries`` may provide images.
+
+    Two fields are for tests and have no option: ``network_mode`` is Docker's network of all containers (None: Docker's
+    default), and ``root`` is the directory with ``proc`` and ``sys``.
     """
 
     api_url: str = "unix:///var/run/docker.sock"
@@ -47,6 +53,7 @@ class Settings:
     network_mode: str | None = None
     root: str = "/"
     connections: int = 32
+    registries: Registries = PUBLIC_ONLY
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts, *, connections: int) -> Self:
@@ -57,50 +64,56 @@ class Settings:
             memory_swap_mib=conf.docker.default_memory_swap,
             hard_cpu_limit=conf.docker.hard_cpu_limit,
             connections=connections,
+            registries=Registries.from_conf(conf),
         )
 
 
 class _OnePool(UnixHTTPAdapter):
-    """Keeps one pool of connections to the socket.
+    """An adapter with one pool of connections to the socket.
 
-    docker-py keys its pools by the whole URL and closes the least used beyond 25. Every container has URLs of
-    its own, so it hardly ever reuses a connection, and a pool may be closed between a thread's taking and
-    using it.
+    docker-py keeps one pool for each URL and closes the least used pools beyond 25. Every container has its own URLs,
+    so connections are rarely reused, and one thread may close a pool that another thread has just taken.
     """
 
-    def __init__(self, socket_url: str, timeout: float, connections: int) -> None:
-        super().__init__(socket_url, timeout, max_pool_size=connections)
-        self._pool = UnixHTTPConnectionPool(socket_url, self.socket_path, timeout, maxsize=connections)
-
-    def get_connection(self, url: str, proxies: Any = None) -> UnixHTTPConnectionPool:
-        return self._pool
-
-    def close(self) -> None:
-        self._pool.close()
-        super().close()
+    def get_connection(self, url: str, proxies: Any = None) -> Any:
+        return super().get_connection("http+docker://localhost", proxies)
 
 
 def connect(api_url: str, timeout: float, connections: int) -> APIClient:
-    """Return a client that has agreed with the daemon on an API version. Raises docker-py's errors."""
+    """Return a client that speaks the daemon's API version. Raises docker-py's errors.
+
+    docker-py's own ``version="auto"`` connects before a caller can choose the adapter and turn off proxies.
+    """
     adapter: requests.adapters.BaseAdapter
-    # Any version: only the adapter below may talk, so that the negotiation goes through it as well.
-    client = APIClient(base_url=api_url, version="1.41", timeout=timeout)
-    # Neither proxies nor .netrc concern a daemon, and requests looks both up again for every call.
-    client.trust_env = False
     if api_url.startswith(("unix://", "http+unix://")):
-        socket_url = "http+unix://" + api_url.split("://", 1)[1]
-        adapter = _OnePool(socket_url, timeout, connections)
-        client.mount("http+docker://", adapter)
+        scheme = "http+docker://"
+        adapter = _OnePool("http+unix://" + api_url.split("://", 1)[1], timeout, max_pool_size=connections)
     else:
+        scheme = "http://"
         adapter = requests.adapters.HTTPAdapter(pool_maxsize=connections)
-        client.mount("http://", adapter)
-    # What version="auto" does in the constructor, where the adapter cannot be chosen yet.
-    client._version = client._retrieve_server_version()
-    return client
+
+    def client(version: str | None) -> APIClient:
+        made = APIClient(base_url=api_url, version=version, timeout=timeout)
+        made.trust_env = False  # a daemon is reached without proxies and .netrc
+        made.mount(scheme, adapter)
+        return made
+
+    return client(client(ASKING_VERSION).version(api_version=False).get("ApiVersion"))
+
+
+def ask(api: APIClient, method: str, path: str, **options: Any) -> requests.Response:
+    """Send a request for which docker-py has no function, with ``options`` of requests. Raises docker-py's errors."""
+    url = f"{api.base_url}/v{api.api_version}{path}"
+    response = api.request(method, url, **{"timeout": api.timeout, **options})
+    try:
+        response.raise_for_status()
+    except requests.HTTPError as exc:
+        raise docker_errors.create_api_error_from_http_exception(exc) from exc
+    return response
 
 
 class Engine:
-    """A Docker daemon: its client, made at first use so that an agent starts without it, and the settings."""
+    """A Docker daemon: its settings and its client. The client connects at first use, so an agent starts without it."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -110,7 +123,7 @@ class Engine:
 
     @property
     def api(self) -> APIClient:
-        """The client, which threads may share. Unavailable when the daemon does not answer."""
+        """Return the client, which threads may share. Unavailable if the daemon does not answer."""
         if self._client is None:
             with self._connecting:
                 if self._client is None:
@@ -122,22 +135,23 @@ class Engine:
 
     @contextmanager
     def patient(self) -> Iterator[APIClient]:
-        """A client for one call that may take minutes, because it writes much to a disk."""
+        """Give a client for one call that may take minutes because it writes much to disk."""
         client = connect(self.settings.api_url, PATIENCE, 1)
         try:
             yield client
         finally:
             client.close()
 
-    def translated(self, action: str, uuid: str = "") -> AbstractContextManager[None]:
-        """Return a context in which docker-py's errors become ours; ``action`` completes "could not ..."."""
-        return translated(action, uuid, self.settings.api_url, self._adviser)
+    def translated(self, action: str, container: Named | None = None) -> AbstractContextManager[None]:
+        """Return a context that turns docker-py's errors into the service's. ``action`` completes "could not ..."."""
+        uuid, name = ("", None) if container is None else (container.uuid, container.name)
+        return translated(action, uuid, self.settings.api_url, self._adviser, name=name)
 
     def find(self, container: ContainerView) -> dict[str, Any] | None:
-        """Return the container's object of this host as Docker describes it, None when there is none.
+        """Return Docker's description of the container's object on this host, or None if there is no object.
 
-        One that somebody renamed gets its name back: by it every operation finds its object, and no second one
-        can be made. Raises docker-py's errors.
+        If somebody renamed the object, ``find`` gives the name back: every operation finds the object by its name, and
+        the name prevents a second object. Raises docker-py's errors.
         """
         name = object_name(container.uuid)
         try:
@@ -165,7 +179,7 @@ class Engine:
 
 
 class OnEngine:
-    """A capability of a daemon. Several combine into a driver and share the engine."""
+    """Base of each capability. A driver inherits from several capabilities, which share one engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -176,5 +190,5 @@ class OnEngine:
 
 
 def object_name(uuid: str) -> str:
-    """Return the name of a container's object. Names are unique at a daemon, which stops a second one."""
+    """Return the name of a container's object: ``zun-<uuid>``. A daemon refuses a second object of the same name."""
     return f"{NAME_PREFIX}{uuid}"

@@ -1,43 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking into containers: commands, logs, processes, figures."""
+"""Commands in containers, and their logs, processes and statistics."""
 
+import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from docker import errors as docker_errors
 from docker.utils import version_gte
 
-from zun.common import exceptions
+from zun.common import exceptions, naming
 from zun.common.logs import since_epoch, tail_lines
+from zun.common.processes import FIELDS
 from zun.common.units import MIB
-from zun.container.docker.client import OnEngine, object_name
+from zun.container.docker.client import OnEngine, ask, object_name
+from zun.container.docker.hijack import hijack
 from zun.container.driver import ContainerView
+from zun.topology import amounts
 
-#: An agent must not run out of memory because somebody executes "yes", or has run it all night; and brokers refuse
-#: messages that are larger than some times this.
+#: Most bytes of a command's output or a log. The limit protects the agent's memory from a command such as "yes", and
+#: keeps answers below the message size that brokers accept.
 OUTPUT_LIMIT = 16 * MIB
 _HEADER = 8
 _READ = 64 * 1024
+# Docker runs the host's ps with these arguments. They are fixed: other options of ps would show the environment of
+# processes, or the processes of other containers.
+_PS_ARGS = f"-o {','.join(FIELDS)}"
 
 
 class DockerConsole(OnEngine):
     def execute(self, container: ContainerView, command: Sequence[str], timeout: float) -> tuple[str, int]:
         deadline = time.monotonic() + timeout
         api = self._engine.api
-        with self._engine.translated("execute a command in", container.uuid):
+        with self._engine.translated("execute a command in", container):
             exec_id = api.exec_create(object_name(container.uuid), list(command))["Id"]
             try:
-                output = self._read(exec_id, deadline)
+                output = self._output(exec_id, deadline)
                 while (code := api.exec_inspect(exec_id)["ExitCode"]) is None:
-                    # It closed its output before it ended, or Docker has not yet noticed the end.
+                    # The command closed its output before it ended, or Docker has not yet noticed the end.
                     if time.monotonic() >= deadline:
                         raise TimeoutError
                     time.sleep(0.01)
             except TimeoutError as exc:
                 raise exceptions.Conflict(
-                    f"The command did not end within {timeout:g} seconds and was left running in container "
-                    f"{container.uuid}. Run it in the background, or raise [docker] execute_timeout."
+                    f"The command did not end within {amounts.text(timeout)} seconds and was left running in container "
+                    f"{naming.of(container)}. Run it in the background, or raise [docker] execute_timeout."
                 ) from exc
         return output.decode(errors="replace"), code
 
@@ -59,70 +66,67 @@ class DockerConsole(OnEngine):
             "since": since_epoch(since),
         }
         refusal = f"The log is larger than {OUTPUT_LIMIT // MIB} MiB. Ask for a part of it with tail or since."
-        with self._engine.translated("read the log of", container.uuid):
+        with self._engine.translated("read the log of", container):
             return whole(self._log(object_name(container.uuid), wanted), refusal).decode(errors="replace")
 
-    def top(self, container: ContainerView, ps_args: str | None = None) -> dict[str, Any]:
-        with self._engine.translated("list the processes of", container.uuid):
-            try:
-                found = self._engine.api.top(object_name(container.uuid), ps_args)
-            except docker_errors.APIError as exc:
-                # Docker passes on what ps says, as a failure of its own.
-                if str(exc.explanation).startswith("ps:") or "PID field" in str(exc.explanation):
-                    raise exceptions.InvalidValue(
-                        f"ps does not accept '{ps_args}': {exc.explanation}. Give options that show PIDs."
-                    ) from exc
-                raise
-        return {"Titles": found["Titles"], "Processes": found["Processes"] or []}
+    def top(self, container: ContainerView) -> Sequence[Mapping[str, str]]:
+        name = object_name(container.uuid)
+        with self._engine.translated("list the processes of", container):
+            rows = self._engine.api.top(name, _PS_ARGS)["Processes"] or []
+            container_id = self._engine.api.inspect_container(name)["Id"]
+        found = [dict(zip(FIELDS, row, strict=True)) for row in rows]
+        # Docker filters the output of ps by its own list of ids. The control group of each process is the proof.
+        return [each for each in found if self._inside(int(each["pid"]), container_id)]
+
+    def _inside(self, pid: int, container_id: str) -> bool:
+        """Return whether ``pid`` is a live process of the container."""
+        try:
+            return container_id in Path(self.settings.root, "proc", str(pid), "cgroup").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        except OSError as exc:
+            raise exceptions.DockerError(
+                f"Cannot read which container process {pid} belongs to: {exc}. The agent must run as root in the "
+                "host's pid namespace."
+            ) from exc
 
     def stats(self, container: ContainerView) -> dict[str, Any]:
         api = self._engine.api
-        with self._engine.translated("read the statistics of", container.uuid):
-            # Without one_shot Docker waits a second for the difference of two samples, which nobody asks for
-            # here.
+        with self._engine.translated("read the statistics of", container):
+            # Without one_shot Docker waits a second for a second sample, which nothing here uses.
             one_shot = True if version_gte(api.api_version, "1.41") else None
             sample = api.stats(object_name(container.uuid), stream=False, one_shot=one_shot)
         if not (sample.get("memory_stats") or {}).get("usage"):
-            raise exceptions.Conflict(f"Cannot read the statistics of container {container.uuid}: it is not running.")
+            who = naming.of(container)
+            raise exceptions.Conflict(f"Cannot read the statistics of container {who}: it is not running.")
         return stats_summary(container.name or object_name(container.uuid), sample)
 
     def _log(self, name: str, wanted: Mapping[str, Any]) -> Iterator[bytes]:
-        """As docker-py's ``logs``, which reads either everything at once or, of a terminal, byte by byte."""
+        """Yield the log in pieces. docker-py's ``logs`` reads all at once, or byte by byte for a terminal."""
         api = self._engine.api
         tty = api.inspect_container(name)["Config"]["Tty"]
-        response = api._get(api._url("/containers/{0}/logs", name), params=wanted, stream=True)
-        try:
-            api._raise_for_status(response)
+        with ask(api, "GET", f"/containers/{name}/logs", params=wanted, stream=True) as response:
             chunks = response.iter_content(_READ)
             yield from chunks if tty else payload(chunks)
-        finally:
-            response.close()
 
-    def _read(self, exec_id: str, deadline: float) -> bytes:
-        """Start the command and return its output once it is complete. TimeoutError at ``deadline``."""
-        api = self._engine.api
-        handle = api.exec_start(exec_id, socket=True)
-        response = handle._response
-        # docker-py reads from the handle and so loses what arrived in one packet with the response's header,
-        # which is in the reader above it. Its own reads also wait without end.
-        reader, channel = response.raw._fp.fp, getattr(handle, "_sock", handle)
+    def _output(self, exec_id: str, deadline: float) -> bytes:
+        """Start the command and return its whole output. TimeoutError at ``deadline``."""
+        connection, first = hijack(self._engine, f"/exec/{exec_id}/start", {"Detach": False, "Tty": False})
 
         def read() -> bytes:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError
-            channel.settimeout(left)
-            return reader.read1(_READ)
+            connection.settimeout(left)
+            return connection.recv(_READ)
 
-        try:
+        with connection:
             refusal = f"The command wrote more than {OUTPUT_LIMIT // MIB} MiB. Let it write to a file."
-            return whole(payload(iter(read, b"")), refusal)
-        finally:
-            response.close()
+            return whole(payload(itertools.chain([first], iter(read, b""))), refusal)
 
 
 def whole(parts: Iterable[bytes], refusal: str) -> bytes:
-    """All of them. Conflict, saying ``refusal``, when that is more than OUTPUT_LIMIT."""
+    """Return the joined ``parts``. Conflict with the text ``refusal`` if they exceed OUTPUT_LIMIT."""
     output = bytearray()
     for part in parts:
         output += part
@@ -132,10 +136,10 @@ def whole(parts: Iterable[bytes], refusal: str) -> bytes:
 
 
 def payload(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the bytes that Docker's stream format wraps, both streams in the order they came.
+    """Yield the data of Docker's framed stream, stdout and stderr in the order of arrival.
 
-    A frame is one byte of stream number, three zeros, four bytes of big-endian length, then the data; frames
-    and chunks do not share boundaries.
+    A frame is the stream number (one byte), three zeros, the length (four bytes, big-endian) and the data, for example
+    ``01 00 00 00 00 00 00 02 'o' 'k'``. A frame may span chunks, and a chunk may hold several frames.
     """
     pending = bytearray()
     missing = 0
@@ -157,19 +161,18 @@ def payload(chunks: Iterator[bytes]) -> Iterator[bytes]:
 def stats_summary(name: str, sample: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of the API's answer from one sample of Docker's.
 
-    The CPU share is of all CPUs since the start, not since the last sample (lifecycle contract, "logs, stats,
-    top").
+    ``CPU %`` is the container's CPU time divided by the CPU time of all CPUs, both since their start, times 100.
     """
     cpu, memory = sample["cpu_stats"], sample["memory_stats"]
     details = memory.get("stats") or {}
-    # Version 1 of the control groups counts descendants under total_, version 2 always.
+    # Control groups of version 1 count their descendants in total_inactive_file, those of version 2 in inactive_file.
     cache = details.get("total_inactive_file", details.get("inactive_file", 0))
     used, limit = max(memory["usage"] - cache, 0), memory.get("limit", 0)
     return {
         "CONTAINER": name,
         "CPU %": _percent(cpu["cpu_usage"]["total_usage"], cpu.get("system_cpu_usage", 0)),
-        "MEM USAGE(MiB)": used / MIB,
-        "MEM LIMIT(MiB)": limit / MIB,
+        "MEM USAGE(MiB)": amounts.exact(used / MIB),
+        "MEM LIMIT(MiB)": amounts.exact(limit / MIB),
         "MEM %": _percent(used, limit),
         "BLOCK I/O(B)": _block_io(sample.get("blkio_stats") or {}),
         "NET I/O(B)": _net_io(sample.get("networks") or {}),
@@ -177,7 +180,7 @@ def stats_summary(name: str, sample: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _percent(part: float, whole: float) -> float:
-    return part / whole * 100.0 if whole else 0.0
+    return amounts.exact(part / whole * 100.0) if whole else 0.0
 
 
 def _block_io(stats: Mapping[str, Any]) -> str:

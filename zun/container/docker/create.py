@@ -1,24 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Docker is asked to create for a container: the body of its request, as a pure function.
+"""Build the body of Docker's request to create a container, in pure functions.
 
-The body is Docker's own JSON and not docker-py's keyword arguments, which need a client and say the same less
-directly.
+The body is Docker's own JSON. docker-py's keyword arguments would need a client.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zun.common import exceptions
-from zun.common.kinds import Kind
+from zun.common.states import Kind
 from zun.common.units import MIB
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID, Settings, object_name
 from zun.container.driver import ContainerView, Plug, RuntimeMount
 from zun.topology import CPUPolicy
 
 SHARES_PER_CPU = 1024
-#: The kernel's own weight of a group nobody weighed, which stands for "no opinion" in an update.
+#: The kernel's default weight of a group. An update that lifts a limit sets this weight.
 DEFAULT_SHARES = 1024
-#: The kernel raises anything lower; Docker reads 0 as unset.
+#: The kernel's lowest weight. Docker reads 0 as unset.
 MINIMUM_SHARES = 2
 QUOTA_PERIOD_US = 100_000
 CPUSET_VARIABLES = ("ZUN_CPUSET_CPUS", "ZUN_CPUSET_MEMS")
@@ -35,10 +34,11 @@ def request_body(
     plug: Plug | None = None,
     mounts: Sequence[RuntimeMount] = (),
     join: str | None = None,
+    memory: int | None = None,
 ) -> dict[str, Any]:
-    """Return the body of POST /containers/create. InvalidValue for numbers that are none.
+    """Return the body of POST /containers/create. InvalidValue for text in the place of a number.
 
-    ``disk_quota``: whether the storage driver limits sizes; without it a container's disk is only accounted.
+    ``disk_quota`` tells whether the storage driver can limit sizes. Without it the container's disk is only accounted.
     """
     body: dict[str, Any] = {
         "Image": container.image,
@@ -51,10 +51,12 @@ def request_body(
         "OpenStdin": bool(container.interactive),
         "HostConfig": _host_config(container, cpuset_cpus, cpuset_mems, settings, disk_quota),
     }
+    if memory is not None:
+        body["HostConfig"] |= memory_limits(memory, settings.memory_swap_mib)
     if plug is not None:
         body["HostConfig"]["NetworkMode"] = plug.network
-        if addresses := fixed_addresses(plug):
-            body["NetworkingConfig"] = {"EndpointsConfig": {plug.network: {"IPAMConfig": addresses}}}
+        if endpoint := _endpoint(container, plug):
+            body["NetworkingConfig"] = {"EndpointsConfig": {plug.network: endpoint}}
     if mounts:
         body["HostConfig"]["Mounts"] = [_mount(each) for each in mounts]
     if container.command:
@@ -66,7 +68,7 @@ def request_body(
     if container.workdir:
         body["WorkingDir"] = container.workdir
     if join is not None:
-        # Docker refuses a host name and ports of its own beside a network that is another's.
+        # Docker refuses a host name and ports for a container that shares the network of another container.
         other = f"container:{object_name(join)}"
         body["HostConfig"] |= {"NetworkMode": other, "IpcMode": other}
         return body
@@ -82,8 +84,18 @@ def request_body(
     return body
 
 
+def _endpoint(container: ContainerView, plug: Plug) -> dict[str, Any]:
+    """Return Docker's members for the fixed addresses and the alias of the container in its network."""
+    endpoint: dict[str, Any] = {}
+    if addresses := fixed_addresses(plug):
+        endpoint["IPAMConfig"] = addresses
+    if plug.by_name and container.name:
+        endpoint["Aliases"] = [container.name]
+    return endpoint
+
+
 def fixed_addresses(plug: Plug) -> dict[str, str]:
-    """Docker's members for the addresses that are not its own choice."""
+    """Return Docker's members for the addresses that the service chose."""
     given = {"IPv4Address": plug.ipv4, "IPv6Address": plug.ipv6}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -97,9 +109,10 @@ def _published(ports: Mapping[str, Any]) -> dict[str, list[dict[str, str]]]:
 
 
 def _cpuset_variables(container: ContainerView, cpus: str, mems: str) -> dict[str, str]:
-    """What a container of its own CPUs is told of them. The CPUs of a shared one change whenever others come and go.
+    """Return the variables that tell a dedicated container its CPUs and memory nodes, for example ``0-3`` and ``0``.
 
-    A process's environment never changes: after a resize these are the sets that it began with.
+    A shared container has no such variables, because its CPUs change with the other containers. The environment of a
+    process never changes, so after a resize the variables still show the first sets.
     """
     if container.cpu_policy in (None, CPUPolicy.SHARED):
         return {}
@@ -107,11 +120,11 @@ def _cpuset_variables(container: ContainerView, cpus: str, mems: str) -> dict[st
 
 
 def cpu_limits(cpu_policy: str | None, cpu: float | None, *, hard: bool) -> dict[str, int]:
-    """Return Docker's CPU members for a new container: a weight or a quota when shared, nothing when
-    dedicated.
+    """Return Docker's CPU members for a new container: a weight or a quota if shared, no members if dedicated.
 
-    A dedicated container owns its CPUs, so a weight says nothing, and a quota would throttle it on its own
-    cores whenever the kernel's accounting runs ahead.
+    1.5 CPUs are ``CpuShares`` 1536, or with ``hard`` a ``CpuQuota`` of 150000 us for each ``CpuPeriod`` of 100000 us.
+    A dedicated container owns its CPUs: a weight would have no effect, and a quota would throttle the container on its
+    own cores whenever the kernel's accounting runs ahead.
     """
     if cpu is None or cpu_policy not in (None, CPUPolicy.SHARED):
         return {}
@@ -121,10 +134,10 @@ def cpu_limits(cpu_policy: str | None, cpu: float | None, *, hard: bool) -> dict
 
 
 def memory_limits(memory_mib: int | None, swap_mib: int) -> dict[str, int]:
-    """Return Docker's memory members in bytes. ``swap_mib`` is memory plus swap, -1 unlimited."""
+    """Return Docker's memory members in bytes. ``swap_mib`` is memory plus swap in MiB, -1 for no limit."""
     if not memory_mib:
         return {}
-    # Docker refuses a sum below the memory itself; the operator's bound then means: no swap.
+    # Docker refuses a sum below the memory. If the operator's bound is lower, the container has no swap.
     both = -1 if swap_mib < 0 else max(swap_mib, memory_mib) * MIB
     return {"Memory": memory_mib * MIB, "MemorySwap": both}
 
@@ -152,24 +165,37 @@ def _host_config(
 
 
 def _mount(mount: RuntimeMount) -> dict[str, Any]:
-    """Mounts, not Binds: a source that is missing is an error there, and is not made as an empty folder."""
+    """Return a member of Docker's ``Mounts``. Docker's ``Binds`` would create a missing source as an empty folder."""
     body: dict[str, Any] = {"Type": mount.kind, "Target": mount.target, "ReadOnly": mount.read_only}
     if mount.kind == "tmpfs":
         return {**body, "TmpfsOptions": {"SizeBytes": mount.size_bytes}}
+    if mount.kind == "hugetlbfs":
+        return {**body, "Type": "volume", "VolumeOptions": _hugetlbfs(mount)}
     if mount.labels:
         body["VolumeOptions"] = {"Labels": dict(mount.labels)}
     return {**body, "Source": mount.source}
 
 
+def _hugetlbfs(mount: RuntimeMount) -> dict[str, Any]:
+    """Return the options of an anonymous volume in huge pages.
+
+    Docker mounts the volume at each start, unmounts it at each stop, and removes it together with the container. Every
+    user of the container may write there.
+    """
+    options = f"pagesize={mount.page_kib}K,size={mount.size_bytes},mode=1777"
+    driver = {"Name": "local", "Options": {"type": "hugetlbfs", "device": "none", "o": options}}
+    return {"NoCopy": True, "DriverConfig": driver}
+
+
 def _restart_policy(policy: Mapping[str, Any]) -> dict[str, Any]:
     name = policy.get("Name") or "no"
-    # The count is stored as text. Docker refuses one beside any other policy.
+    # The row stores the count as text. Docker refuses a count with any other policy.
     count = _number("MaximumRetryCount", policy.get("MaximumRetryCount")) if name == "on-failure" else 0
     return {"Name": name, "MaximumRetryCount": int(count)}
 
 
 def _healthcheck(check: Mapping[str, Any]) -> dict[str, Any]:
-    """Seconds become nanoseconds; a missing number is 0, by which Docker inherits the image's."""
+    """Return Docker's health check: 5 seconds are 5000000000 ns. A missing number is 0: Docker uses the image's."""
     return {
         "Test": ["CMD-SHELL", check["test"]] if check.get("test") else [],
         "Interval": int(_number("interval", check.get("interval")) * SECOND_NS),

@@ -11,11 +11,13 @@ from zun.container.docker.client import Engine, Settings
 from zun.container.docker.console import DockerConsole
 from zun.container.docker.events import DockerEvents
 from zun.container.docker.facts import DockerFacts
+from zun.container.docker.hugepages import DockerHugePages
 from zun.container.docker.images import DockerImages
 from zun.container.docker.inspector import DockerInspector
 from zun.container.docker.lifecycle import DockerLifecycle
 from zun.container.docker.resources import DockerResources
 from zun.container.docker.terminals import DockerTerminals
+from zun.container.docker.volumes import DockerVolumes
 
 
 class DockerDriver(
@@ -23,10 +25,12 @@ class DockerDriver(
     DockerInspector,
     DockerAudit,
     DockerResources,
+    DockerHugePages,
     DockerConsole,
     DockerArchives,
     DockerTerminals,
     DockerImages,
+    DockerVolumes,
     DockerEvents,
     DockerFacts,
 ):
@@ -37,6 +41,6 @@ class DockerDriver(
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
-        """Return the driver that the operator configured; the entry point of ``[compute] container_driver``."""
-        # One for each worker, and for the event stream, the periodic tasks and the calls that are answered.
+        """Return the driver that the operator configured: the entry point of ``[compute] container_driver``."""
+        # One connection for each worker, and 8 for the event stream, periodic tasks and RPC calls.
         return cls(Settings.from_conf(conf, connections=conf.compute.workers + 8))

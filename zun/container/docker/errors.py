@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Docker's errors, turned into the service's own at the edge."""
+"""Translate errors of docker-py into the service's errors."""
 
 import logging
 import re
@@ -11,12 +11,12 @@ import requests.exceptions
 import urllib3.exceptions
 from docker import errors as docker_errors
 
-from zun.common import exceptions
+from zun.common import exceptions, naming
 
 LOG = logging.getLogger(__name__)
 
-#: What a call through docker-py may raise that is about the daemon and not about our code. StreamParseError
-#: is a broken JSON stream: the connection went away in the middle of a value.
+#: Errors of a call through docker-py that concern the daemon. StreamParseError is a JSON stream whose connection was
+#: lost in the middle of a value.
 FOREIGN = (
     docker_errors.DockerException,
     docker_errors.StreamParseError,
@@ -25,7 +25,8 @@ FOREIGN = (
     OSError,
 )
 
-#: A daemon that is away is met by whatever is done, and every two seconds by who waits for its events.
+#: Seconds before the same advice is logged again. Every operation meets a daemon that is away, and the reader of
+#: events meets it every two seconds.
 SILENCE_SECONDS = 60.0
 
 # Docker answers some wrong states with 500 (unpause, API 1.41), so the text decides.
@@ -34,23 +35,24 @@ _WRONG_STATE = re.compile(
     r"|\bis marked for removal"
 )
 
-#: What Docker, containerd and runc say of a process that Docker has not yet noticed to be gone: first it has stopped,
-#: then its shim knows it no more, then the shim has closed its connection, then containerd has forgotten the task.
+#: Texts of Docker, containerd and runc about a process whose end Docker has not noticed yet. In the order of time: the
+#: process has stopped, its shim forgets the process, the shim closes its connection, containerd forgets the task.
 ENDING = re.compile(
     r"not running|stopped (?:container|state)|deleted (?:process|state)|container does not exist|container not created"
     r"|ttrpc: closed|task \S+ not found|^no such container$"
 )
-# These bring the process, or try again: what they fail with in the end is a failure.
+# Actions that start a process or repeat themselves. For them a text of ENDING is an error.
 _NEED_NO_PROCESS = frozenset({"create", "start", "restart", "update"})
 
-# The same on every host. Docker answers 400, as it does where a control group of the host denies permission.
+# A missing command fails on every host alike. The text decides, because Docker's answer 400 has other causes too, for
+# example a control group of the host that denies permission.
 _NO_COMMAND = re.compile(r'\bexec: "|\bexecutable file\b')
 
-# A member of a capsule is started in the network of another object, which may be the one that is missing.
+# A member of a capsule starts in the network of another object, and the missing object may be that one.
 _JOINING = frozenset({"start", "restart"})
 _NO_OBJECT = "No such container: "
 
-#: What can be done about words of Docker, which are the reason that users are told, and what error they are.
+#: (text in Docker's reason, advice that is added for the user, class of the error)
 _NEXT: tuple[tuple[str, str, type[exceptions.ZunError]], ...] = (
     (
         "no space left on device",
@@ -72,12 +74,13 @@ _NEXT: tuple[tuple[str, str, type[exceptions.ZunError]], ...] = (
 )
 
 
-def translate(exc: Exception, action: str, uuid: str) -> exceptions.ZunError:
-    """Return the service's error for ``exc``, met in ``action`` on container ``uuid`` ("" for none).
+def translate(exc: Exception, action: str, uuid: str, name: str | None = None) -> exceptions.ZunError:
+    """Return the service's error for ``exc``, met in ``action`` on container ``uuid`` ("" for none) called ``name``.
 
-    Users read an Unavailable: where the daemon is, and what to do about it, is in ``advice``.
+    Users read the text, so an Unavailable does not name the daemon's address. ``advice`` does, for the operator.
     """
-    target = f"{action} container {uuid}" if uuid else action
+    who = naming.called(name, uuid)
+    target = f"{action} container {who}" if uuid else action
     if isinstance(exc, docker_errors.ImageNotFound):
         return exceptions.ImageNotFound(
             f"Cannot {target}: {exc.explanation}. Pull it on the host with 'docker pull', or use the "
@@ -92,7 +95,7 @@ def translate(exc: Exception, action: str, uuid: str) -> exceptions.ZunError:
     ended = uuid and action not in _NEED_NO_PROCESS and ENDING.search(reason)
     if isinstance(exc, docker_errors.NotFound) and uuid and not ended:
         return exceptions.ContainerVanished(
-            f"Docker has no object of container {uuid} any more: {exc.explanation}. Rebuild the container, or delete "
+            f"Docker has no object of container {who} any more: {exc.explanation}. Rebuild the container, or delete "
             "it here as well."
         )
     if isinstance(exc, docker_errors.APIError):
@@ -116,7 +119,7 @@ def translate(exc: Exception, action: str, uuid: str) -> exceptions.ZunError:
 
 
 def advice(exc: Exception, url: str) -> str:
-    """For the operator, when ``exc`` made the daemon at ``url`` unavailable."""
+    """Return the operator's advice for ``exc``, which made the daemon at ``url`` unavailable."""
     if isinstance(exc, requests.exceptions.ReadTimeout):
         return (
             f"Docker at {url} did not answer in time. Raise [docker] default_timeout if its host is slow rather than "
@@ -136,7 +139,7 @@ def advice(exc: Exception, url: str) -> str:
 
 
 class Adviser:
-    """Tells the operator, and the same once more only after SILENCE_SECONDS."""
+    """Logs advice for the operator as a warning, and repeats of it within SILENCE_SECONDS at debug level."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -152,22 +155,19 @@ class Adviser:
 
 
 @contextmanager
-def translated(action: str, uuid: str, url: str, adviser: Adviser) -> Iterator[None]:
-    """Inside, errors of docker-py become the service's own."""
+def translated(action: str, uuid: str, url: str, adviser: Adviser, *, name: str | None = None) -> Iterator[None]:
+    """Turn errors of docker-py inside the block into the service's errors, as ``translate`` does."""
     try:
         yield
     except FOREIGN as exc:
-        error = translate(exc, action, uuid)
+        error = translate(exc, action, uuid, name)
         if isinstance(error, exceptions.Unavailable):
             adviser.tell(advice(exc, url))
         raise error from exc
 
 
 def _unreachable(exc: Exception) -> bool:
-    if isinstance(exc, requests.exceptions.ConnectionError | urllib3.exceptions.HTTPError | ConnectionError):
-        return True
-    # docker-py hides the reason of a failed version negotiation behind its plainest class.
-    return isinstance(_root(exc), OSError) and not isinstance(exc, OSError)
+    return isinstance(exc, requests.exceptions.ConnectionError | urllib3.exceptions.HTTPError | ConnectionError)
 
 
 def _root(exc: BaseException) -> BaseException:

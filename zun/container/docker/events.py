@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Docker's event stream, kept open."""
+"""Read Docker's event stream, and connect again whenever it is lost."""
 
 import logging
 import threading
@@ -17,28 +17,27 @@ from zun.container.driver import RESYNC, RuntimeEvent
 
 LOG = logging.getLogger(__name__)
 
-#: What changes a state. Others are left out at the daemon: a health check alone makes three an interval, and
-#: the shared pool an update of every container.
+#: Actions that change a status. The daemon filters out all others: a health check alone makes three events an
+#: interval, and the shared pool one update event for every container.
 ACTIONS = ("start", "die", "oom", "pause", "unpause", "rename", "destroy")
-#: Seconds between two attempts. The longest is what a daemon that came back has to wait for its agent; an
-#: attempt at a socket nobody listens to costs nothing.
+#: Seconds between two attempts to connect. LONGEST_DELAY bounds how late the agent notices a daemon that came back.
 FIRST_DELAY = 0.2
 LONGEST_DELAY = 2.0
-#: A connection that lasted this many seconds was a good one.
+#: Seconds after which a connection was good, so that the next delay is FIRST_DELAY again.
 STABLE = 30.0
 
 
 class DockerEvents(OnEngine):
     def events(self, stop: threading.Event) -> Iterator[RuntimeEvent]:
         delay, told = FIRST_DELAY, ""
-        # From here on Docker repeats what it has buffered, since it answers before it subscribes.
+        # Docker answers before it subscribes. With ``since`` it sends the events between the two from its buffer.
         since = int(time.time())
         while not stop.is_set():
             opened = time.monotonic()
             try:
                 stream = self._open(since)
             except exceptions.ZunError as exc:
-                if str(exc) != told:  # once, and not at every attempt
+                if str(exc) != told:  # a new reason: log it once
                     LOG.warning("No events from Docker, trying again until there are: %s", exc)
                 told = str(exc)
             else:
@@ -70,7 +69,7 @@ class DockerEvents(OnEngine):
 
 
 def runtime_event(raw: Mapping[str, Any]) -> RuntimeEvent | None:
-    """Return Docker's event as ours, None when it is about no container of a row."""
+    """Return Docker's event as a RuntimeEvent, or None if the event is about no container of this service."""
     uuid = ((raw.get("Actor") or {}).get("Attributes") or {}).get(LABEL_UUID)
     action = raw.get("Action") or raw.get("status")
     return RuntimeEvent(uuid, action) if uuid and action in ACTIONS else None
@@ -83,19 +82,18 @@ def _until_lost(stream: CancellableStream) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def _closed_when(stop: threading.Event, stream: CancellableStream) -> Iterator[None]:
-    """Inside, ``stream`` ends once ``stop`` is set: only another thread can wake a blocked read."""
+    """Close ``stream`` when ``stop`` is set or the block ends. A thread does so, because the block may be reading."""
     left = threading.Event()
 
     def watch() -> None:
-        # Two events cannot be waited for at once; the pause only bounds how long the thread outlives the
-        # stream.
+        # A thread cannot wait for two events at once, so it may outlive the stream by one second.
         while not stop.wait(1.0):
             if left.is_set():
                 return
         close()
 
     def close() -> None:
-        # The stream may have ended by itself and taken its socket along.
+        # The stream may have ended by itself and closed its socket.
         with suppress(OSError, AttributeError, ValueError):
             stream.close()
 

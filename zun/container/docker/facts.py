@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Docker tells about its host."""
+"""Docker's facts about its host."""
 
 import logging
 import shutil
@@ -8,17 +8,17 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from zun.common.units import GIB, MIB
-from zun.container.docker.client import OnEngine
+from zun.container.docker.client import OnEngine, ask
 from zun.container.driver import HostFacts
 from zun.topology.sysfs import unescaped
 
 LOG = logging.getLogger(__name__)
 
-#: Storage drivers that limit the size of a container by themselves.
+#: Storage drivers that can limit the size of a container on any file system.
 _QUOTA_DRIVERS = frozenset({"devicemapper", "btrfs", "zfs", "windowsfilter"})
 
 
-#: Seconds for an answer that costs Docker neither a lock nor the disk: one that takes longer hangs.
+#: Seconds for the answer to a ping, for which Docker needs neither a lock nor the disk. A slower daemon hangs.
 PING_SECONDS = 10
 
 
@@ -32,15 +32,22 @@ class DockerFacts(OnEngine):
             name=settings.host_label,
             disk_total_gib=_disk_total_gib(settings.root, info["DockerRootDir"]),
             disk_quota=disk_quota_supported(info, settings.root),
+            cpu_flags=_cpu_flags(settings.root),
         )
 
     def ping(self) -> None:
         with self._engine.translated("answer a ping"):
-            api = self._engine.api
-            api._raise_for_status(api._get(api._url("/_ping"), timeout=PING_SECONDS))  # its ping() takes no timeout
+            ask(self._engine.api, "GET", "/_ping", timeout=PING_SECONDS)  # docker-py's ping() takes no timeout
 
 
-def host_facts(info: Mapping[str, Any], *, name: str, disk_total_gib: int, disk_quota: bool) -> HostFacts:
+def host_facts(
+    info: Mapping[str, Any],
+    *,
+    name: str,
+    disk_total_gib: int,
+    disk_quota: bool,
+    cpu_flags: frozenset[str] = frozenset(),
+) -> HostFacts:
     labels = (label.partition("=") for label in info.get("Labels") or ())
     return HostFacts(
         name=name,
@@ -54,11 +61,12 @@ def host_facts(info: Mapping[str, Any], *, name: str, disk_total_gib: int, disk_
         os_type=info["OSType"],
         os=info["OperatingSystem"],
         kernel_version=info["KernelVersion"],
+        cpu_flags=cpu_flags,
     )
 
 
 def disk_quota_supported(info: Mapping[str, Any], root: str | Path) -> bool:
-    """Return whether ``storage_opt size`` works: overlay2 needs XFS with project quotas."""
+    """Return whether Docker can limit the disk of a container. overlay2 needs XFS with project quotas for it."""
     driver = info.get("Driver")
     if driver in _QUOTA_DRIVERS:
         return True
@@ -74,7 +82,7 @@ def disk_quota_supported(info: Mapping[str, Any], root: str | Path) -> bool:
 
 
 def has_project_quota(mountinfo_text: str, directory: str) -> bool:
-    """Return whether the file system below ``directory`` is mounted with project quotas."""
+    """Return whether the file system of ``directory`` is mounted with the option ``pquota`` or ``prjquota``."""
     best, options = -1, ""
     for line in mountinfo_text.splitlines():
         left, _, right = line.partition(" - ")
@@ -82,7 +90,7 @@ def has_project_quota(mountinfo_text: str, directory: str) -> bool:
         if len(fields) < 6 or len(tail) < 3:
             continue
         mountpoint = PurePosixPath(unescaped(fields[4]))
-        # Equal mount points cover each other, the last one is seen.
+        # A later mount at the same mount point hides the earlier one.
         if PurePosixPath(directory).is_relative_to(mountpoint) and len(mountpoint.parts) >= best:
             best, options = len(mountpoint.parts), f"{fields[5]},{tail[2]}"
     return not {"pquota", "prjquota"}.isdisjoint(options.split(","))
@@ -94,3 +102,18 @@ def _disk_total_gib(root: str, directory: str) -> int:
     except OSError as exc:
         LOG.warning("Cannot measure the disk at %s, so it counts as 0 GiB: %s", directory, exc)
         return 0
+
+
+def _cpu_flags(root: str) -> frozenset[str]:
+    try:
+        return shared_flags(Path(root, "proc/cpuinfo").read_text(errors="replace"))
+    except OSError as exc:
+        LOG.warning("Cannot read the flags of the CPUs, so this host has no traits of CPUs: %s", exc)
+        return frozenset()
+
+
+def shared_flags(cpuinfo_text: str) -> frozenset[str]:
+    """Return the flags that every CPU of /proc/cpuinfo has: a container may run on each. x86 calls them ``flags``."""
+    found = (line.partition(":") for line in cpuinfo_text.splitlines())
+    sets = [frozenset(value.split()) for name, _, value in found if name.strip() == "flags"]
+    return frozenset.intersection(*sets) if sets else frozenset()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Having the image of a container on the host."""
+"""Images of the host: pull, name, list, remove and make them."""
 
 import contextlib
 import logging
@@ -37,6 +37,7 @@ class DockerImages(OnEngine):
                 return None
 
     def image_digest(self, image: str, auth: RegistryAuth | None = None) -> str:
+        self.settings.registries.check_image(image)
         with self._engine.translated(f"ask the registry for image {image}"):
             try:
                 answer = self._engine.api.inspect_distribution(image, _credentials(auth))
@@ -47,6 +48,7 @@ class DockerImages(OnEngine):
     def pull_image(
         self, image: str, auth: RegistryAuth | None = None, progress: Callable[[str], None] | None = None
     ) -> ImageFacts:
+        self.settings.registries.check_image(image)
         self._pulls.do((image, auth), lambda: self._pull(image, auth, progress))
         found = self.find_image(image)
         if found is None:
@@ -68,7 +70,7 @@ class DockerImages(OnEngine):
 
     def commit(self, container: ContainerView, name: str) -> ImageFacts:
         repository, _, tag = name.rpartition(":")
-        with self._engine.translated("make an image of", container.uuid), self._engine.patient() as api:
+        with self._engine.translated("make an image of", container), self._engine.patient() as api:
             api.commit(object_name(container.uuid), repository, tag or "latest", changes=forgotten(container))
             return image_facts(api.inspect_image(name))
 
@@ -77,13 +79,15 @@ class DockerImages(OnEngine):
             return local_images(self._engine.api.images(), term)
 
     def search_images(self, term: str) -> Sequence[Mapping[str, Any]]:
+        self.settings.registries.check_term(term)
         with self._engine.translated(f"search for images called {term}"):
             try:
                 return [search_result(each) for each in self._engine.api.search(term)]
             except docker_errors.APIError as exc:
+                LOG.warning("The registry could not be asked for %s: %s", term, exc.explanation)
                 raise exceptions.Unavailable(
-                    f"The registry could not be asked for {term}: {exc.explanation}. Images can only be searched at "
-                    "Docker's own registry and at those that know its old API; check that the host reaches it."
+                    f"The registry could not be asked for {term}. Images can only be searched at Docker's own registry "
+                    "and at those that know its old API; the log of zun-compute says more."
                 ) from exc
 
     def _pull(self, image: str, auth: RegistryAuth | None, progress: Callable[[str], None] | None) -> None:
@@ -93,7 +97,7 @@ class DockerImages(OnEngine):
             try:
                 for step in self._engine.api.pull(image, stream=True, decode=True, auth_config=_credentials(auth)):
                     if "error" in step:
-                        # The answer was 200 long ago.
+                        # Docker answered 200 before the pull began, so the error is a message of the stream.
                         raise _pull_failed(image, step["error"])
                     if progress is not None and layers.take(step):
                         progress(str(layers))
@@ -102,17 +106,19 @@ class DockerImages(OnEngine):
 
 
 def by_name(image: str) -> str:
-    """What to inspect, so that ``image`` is taken for a name and nothing else.
+    """Return a spelling of ``image`` that Docker takes for a name: ``docker.io/library/beef`` for ``beef``.
 
-    Docker takes the first digits of an id, two suffice, for whichever image of the host has them: somebody else's.
+    Docker takes hexadecimal digits, two suffice, for the beginning of an image id. The image of that id may belong to
+    another project.
     """
     return f"docker.io/library/{image}" if _SHORT_ID.fullmatch(image) else image
 
 
 def forgotten(container: ContainerView) -> list[str]:
-    """What of its container an image must not know, as lines of a Dockerfile; Docker can set it, and not remove it.
+    """Return Dockerfile lines that empty the service's labels and variables in an image made from ``container``.
 
-    By these labels the agent finds its objects: a stranger's container of the image would be taken for one.
+    The agent finds its objects by these labels, so a container that somebody else made from the image would pass for
+    one of the agent's. Docker can only set labels and variables to empty values, for example ``LABEL zun.uuid=""``.
     """
     lines = [f'LABEL {name}=""' for name in (LABEL_UUID, LABEL_HOST)]
     if container.cpu_policy not in (None, CPUPolicy.SHARED):
@@ -121,7 +127,7 @@ def forgotten(container: ContainerView) -> list[str]:
 
 
 def local_images(listed: Sequence[Mapping[str, Any]], term: str) -> list[LocalImage]:
-    """Docker's list of images as ours: one for each name that has ``term`` in it, without those made of containers."""
+    """Return one LocalImage for each name in Docker's list that contains ``term``, except images made by commit."""
     found: dict[tuple[str, str], tuple[list[str], int, tuple[str, ...]]] = {}
     for image in listed:
         for whole in image.get("RepoTags") or ():
@@ -136,14 +142,14 @@ def local_images(listed: Sequence[Mapping[str, Any]], term: str) -> list[LocalIm
 
 
 class Layers:
-    """How far a pull is, from what Docker tells of its layers; ``str()`` is a text for people."""
+    """The progress of a pull, from Docker's messages about layers. ``str()`` is a text for people."""
 
     def __init__(self) -> None:
         self._done: dict[str, bool] = {}
-        self._bytes: dict[str, tuple[int, int]] = {}  # layer -> so far, of so many
+        self._bytes: dict[str, tuple[int, int]] = {}  # layer -> (bytes so far, bytes in total)
 
     def take(self, step: Mapping[str, Any]) -> bool:
-        """Note one message. Whether it was about a layer."""
+        """Record one message, and return whether it was about a layer."""
         layer, status = step.get("id"), step.get("status") or ""
         if not layer or status.startswith("Pulling from"):
             return False
@@ -166,9 +172,9 @@ class Layers:
 
 
 class SingleFlight:
-    """Lets one thread do what several want at once; they share its result or its error.
+    """Runs the work of a key once for all threads that ask for it at the same time. They share the outcome.
 
-    Without it, a hundred runs of an image that cannot be had would each wait for the network.
+    Without ``SingleFlight``, a hundred containers of one missing image would each wait for the network.
     """
 
     def __init__(self) -> None:
@@ -208,41 +214,43 @@ def image_facts(inspected: Mapping[str, Any]) -> ImageFacts:
 
 
 def search_result(found: Mapping[str, Any]) -> dict[str, Any]:
-    """One result of a registry as the API gives it: what only Docker's own registry has goes to ``metadata``."""
+    """Return the API's form of one search result. Fields of Docker's own registry alone go to ``metadata``."""
     metadata = {"is_official": bool(found.get("is_official")), "star_count": found.get("star_count", 0)}
     others = {name: value for name, value in found.items() if name not in metadata}
     return {**others, "metadata": metadata}
 
 
 def _credentials(auth: RegistryAuth | None) -> dict[str, str]:
-    """Without any, docker-py would look for a file of the service's user: accounts are the projects' own."""
+    """Return docker-py's ``auth_config``. For None docker-py would read ~/.docker/config.json of the service's user."""
     return {"username": auth.username, "password": auth.password} if auth else {}
 
 
 def _pull_failed(image: str, reason: str) -> exceptions.ZunError:
-    """Return the error for Docker's ``reason``: registries do not tell a missing image from a private one."""
+    """Return the error for Docker's ``reason``, and log the reason for the operator.
+
+    The registry chooses the words of the reason, and may redirect the daemon to a service that only the host reaches.
+    So users read one and the same text for a missing image, a private image and an address without a registry.
+    """
+    LOG.warning("Image %s could not be pulled: %s", image, reason)
     lowered = reason.lower()
-    if any(text in lowered for text in ("not found", "manifest unknown", "does not exist", "access denied")):
-        return exceptions.ImageNotFound(
-            f"Image {image} cannot be pulled: {reason}. Check its name and tag, and the credentials if it is private."
-        )
-    if any(text in lowered for text in ("no basic auth credentials", "unauthorized", "authentication required")):
-        return exceptions.DockerError(
-            f"Image {image} cannot be pulled: {reason}. The registry wants a name and a password: store them with "
-            "'openstack appcontainer registry create' and create the container with --registry; if that is done, "
-            "check them."
-        )
     if "toomanyrequests" in lowered or "too many requests" in lowered:
         return exceptions.DockerError(
-            f"Image {image} cannot be pulled: {reason}. The registry limits pulls: try again later, or create the "
-            "container with --registry and an account that may pull more."
+            f"Image {image} could not be pulled: its registry limits pulls. Try again later, or create the container "
+            "with --registry and an account that may pull more."
         )
     if "no space left on device" in lowered:
         return exceptions.DockerError(
-            f"Image {image} cannot be pulled: {reason}. The disk of the host is full: tell its operator, or create the "
+            f"Image {image} could not be pulled: the disk of the host is full. Tell its operator, or create the "
             "container on another host."
         )
-    return exceptions.DockerError(
-        f"Image {image} cannot be pulled: {reason}. Check that the host reaches the registry, or put the "
-        f"image on the host, where any pull policy but always uses it."
+    # ImageNotFound ends the search for a host. Other hosts may reach a registry that does not answer this host.
+    missing = any(text in lowered for text in ("not found", "manifest unknown", "does not exist", "access denied"))
+    return (exceptions.ImageNotFound if missing else exceptions.DockerError)(
+        f"Image {image} could not be pulled from {_registry(image)}: not found or not permitted. Check its name and "
+        "tag. If it is private, store its account with 'openstack appcontainer registry create', create the container "
+        "with --registry, and check that account. The log of zun-compute has the registry's answer."
     )
+
+
+def _registry(image: str) -> str:
+    return Reference.parse(image).domain or "docker.io"

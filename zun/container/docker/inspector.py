@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Docker knows of this host's containers."""
+"""Read the state of this host's containers from Docker."""
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
@@ -14,12 +14,12 @@ from zun.container.driver import ContainerView, RuntimeState
 
 class DockerInspector(DockerKernel):
     def show(self, container: ContainerView) -> RuntimeState | None:
-        with self._engine.translated("inspect", container.uuid):
+        with self._engine.translated("inspect", container):
             found = self._engine.find(container)
         return None if found is None else runtime_state(found, container.status)
 
     def list(self) -> dict[str, RuntimeState]:
-        """One inspection an object: Docker's own list has neither exit codes nor CPU sets."""
+        """Inspect every object, because Docker's list has neither exit codes nor CPU sets."""
         api = self._engine.api
         states = {}
         with self._engine.translated("list containers"):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel allows a process, from its files. Nothing here asks Docker.
+"""Read the CPUs and memory nodes that the kernel allows a process, from /proc and /sys and without Docker.
 
-Functions read below a ``root`` that stands for ``/``, so captured trees serve as well as a machine.
+Functions read below a ``root`` that stands for ``/``, so tests can use captured trees.
 Sources: proc(5), cgroups(7), Documentation/admin-guide/cgroup-v1/cpusets.rst and cgroup-v2.rst.
 """
 
@@ -17,7 +17,7 @@ from zun.topology.sysfs import unescaped
 
 
 class DockerKernel(OnEngine):
-    """Reads back what was asked for."""
+    """Reads the limits of containers back from the kernel."""
 
     def kernel_view(self, container: ContainerView, state: RuntimeState) -> KernelView | None:
         try:
@@ -33,7 +33,7 @@ class DockerKernel(OnEngine):
 
 @dataclass(frozen=True, slots=True)
 class CgroupMount:
-    """A mounted hierarchy: ``top`` is the group that is visible at ``mountpoint``."""
+    """A mounted hierarchy. ``top`` is the group at ``mountpoint``; ``unified`` means version 2."""
 
     mountpoint: PurePosixPath
     top: str
@@ -44,10 +44,10 @@ class CgroupMount:
 
 
 def kernel_view(root: str | Path, pid: int, container_id: str) -> KernelView | None:
-    """Return the limits of process ``pid``, or None when it is gone or the id has gone to somebody else.
+    """Return the limits of process ``pid``, or None if the process is gone or ``pid`` was reused.
 
-    ``container_id`` guards against the latter: Docker names the group after it, with every cgroup driver.
-    May raise FileNotFoundError or ProcessLookupError when the process ends meanwhile.
+    ``container_id`` reveals a reused ``pid``, because Docker puts the id into the name of the container's group.
+    FileNotFoundError or ProcessLookupError if the process ends meanwhile.
     """
     if pid <= 0:
         return None
@@ -68,10 +68,10 @@ def kernel_view(root: str | Path, pid: int, container_id: str) -> KernelView | N
 
 
 def locate(controller: str, cgroup_text: str, mountinfo_text: str) -> tuple[CgroupMount, str]:
-    """Return the hierarchy of ``controller`` and the process's group in it, from two files of /proc.
+    """Return the hierarchy of ``controller`` and the process's group in it, from ``cgroup`` and ``mountinfo`` of /proc.
 
-    A version 1 hierarchy with the controller wins (hybrid machines mount both); ValueError when none is
-    mounted.
+    On a hybrid machine, which mounts both versions, a version 1 hierarchy with the controller wins. ValueError if no
+    hierarchy with the controller is mounted.
     """
     groups = groups_of(cgroup_text)
     mounts = list(_mounts(mountinfo_text, controller))
@@ -88,14 +88,17 @@ def locate(controller: str, cgroup_text: str, mountinfo_text: str) -> tuple[Cgro
 
 
 def groups_of(cgroup_text: str) -> dict[str, str]:
-    """A process's groups by their controllers, with commas between; that of version 2 has none."""
+    """Return the groups of a process by their controllers: ``4:cpu,cpuset:/a`` is ``{"cpu,cpuset": "/a"}``.
+
+    The key of a version 2 group is "": ``0::/a`` is ``{"": "/a"}``.
+    """
     return {controllers: group for _, controllers, group in (line.split(":", 2) for line in cgroup_text.splitlines())}
 
 
 def group_limits(root: Path, mount: CgroupMount, group: str) -> tuple[CpuSet, CpuSet]:
     """Return the CPUs and memory nodes of ``group``.
 
-    A version 2 group without the controller has no such files and its nearest ancestor's hold.
+    For a version 2 group without the controller, the limits of its nearest ancestor with the controller hold.
     """
     steps, top = steps_below(mount, group), mount.directory(root)
     if not mount.unified:
@@ -107,23 +110,23 @@ def group_limits(root: Path, mount: CgroupMount, group: str) -> tuple[CpuSet, Cp
 
 
 def limits_in(directory: Path, mount: CgroupMount) -> tuple[CpuSet, CpuSet]:
-    """The CPUs and memory nodes of the group in ``directory``. FileNotFoundError where it has no such controller."""
+    """Return the CPUs and memory nodes of the group in ``directory``. FileNotFoundError without the controller."""
     suffix = ".effective" if mount.unified else ""
     cpus, mems = (CpuSet((directory / f"cpuset.{each}{suffix}").read_text()) for each in ("cpus", "mems"))
     return cpus, mems
 
 
 def own_group(group: str, container_id: str) -> str:
-    """The container's group, when ``group`` may be one that was made inside of it."""
+    """Return the container's own group for ``group``, which may be below it: ``/a/ID`` for ``/a/ID/init``."""
     steps = group.split("/")
     last = max(place for place, step in enumerate(steps) if container_id in step)
     return "/".join(steps[: last + 1])
 
 
 def steps_below(mount: CgroupMount, group: str) -> PurePosixPath:
-    """Return the path of ``group`` below the mount point. ValueError when the mount does not show it."""
+    """Return the path of ``group`` below the mount point. ValueError if the mount does not contain the group."""
     inside = group
-    # A container runtime inside a container: the mount shows only a part of what /proc names.
+    # For a runtime inside a container, the mount shows only the groups below ``top``.
     if mount.top != "/" and (group == mount.top or group.startswith(mount.top + "/")):
         inside = group[len(mount.top) :]
     steps = PurePosixPath(inside.strip("/"))
@@ -139,7 +142,7 @@ def _mounts(mountinfo_text: str, controller: str) -> Iterator[CgroupMount]:
     """
     for line in mountinfo_text.splitlines():
         left, _, right = line.partition(" - ")
-        # A host with many containers has thousands of other mounts.
+        # Skip other mounts before they are split: a host with many containers has thousands of them.
         if not right.startswith("cgroup"):
             continue
         fields, tail = left.split(), right.split()

@@ -1,27 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creating, moving and removing containers."""
+"""Create, move and remove containers."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from docker import errors as docker_errors
 
 from zun.common import exceptions
-from zun.container.docker.client import LABEL_UUID, Engine, OnEngine, object_name
+from zun.container.docker.client import LABEL_UUID, Engine, object_name
 from zun.container.docker.create import request_body
+from zun.container.docker.device_host import DockerDevices
+from zun.container.docker.devices import VARIABLE
 from zun.container.docker.facts import disk_quota_supported
-from zun.container.driver import ContainerView, Plug, RuntimeMount
+from zun.container.driver import NO_DEVICES, ContainerDevices, ContainerView, Plug, RuntimeMount
 
 LOG = logging.getLogger(__name__)
 
-#: What Docker's own stop and restart wait, in seconds; docker-py must be told to outwait it.
+#: Seconds that Docker's stop and restart wait by default. docker-py adds them to the timeout of the request.
 STOP_TIMEOUT = 10
 _LEAVING = frozenset({"removing", "dead"})
 
 
-class DockerLifecycle(OnEngine):
-    """One call to the daemon an operation, except where a leftover of a crash has to be looked at."""
+class DockerLifecycle(DockerDevices):
+    """Runs each operation with one call to the daemon, except when an object of an earlier attempt is in the way."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -37,7 +39,10 @@ class DockerLifecycle(OnEngine):
         plug: Plug | None = None,
         mounts: Sequence[RuntimeMount] = (),
         join: str | None = None,
+        memory: int | None = None,
+        devices: ContainerDevices = NO_DEVICES,
     ) -> str:
+        given = self.passthrough(container, devices)
         body = request_body(
             container,
             cpuset_cpus=cpuset_cpus,
@@ -45,49 +50,51 @@ class DockerLifecycle(OnEngine):
             settings=self.settings,
             disk_quota=bool(container.disk) and self._quota_supported(),
             plug=plug,
-            mounts=mounts,
+            mounts=(*mounts, *given.mounts),
             join=join,
+            memory=memory,
         )
+        given.apply(body)
         if image is not None:
             body["Image"] = image
         name = object_name(container.uuid)
-        with self._engine.translated("create", container.uuid):
+        with self._engine.translated("create", container):
             try:
                 answer = self._engine.api.create_container_from_config(body, name)
             except docker_errors.APIError as exc:
                 if exc.status_code != 409:
                     raise
-                found = self._adopt(container, cpuset_cpus, cpuset_mems)
+                found = self._adopt(container, body)
                 if found is not None:
                     return found
                 answer = self._engine.api.create_container_from_config(body, name)
         for warning in answer.get("Warnings") or ():
-            # Docker drops a limit its kernel lacks and tells so here only.
+            # Docker drops a limit that its kernel does not support, and reports it only here.
             LOG.warning("Docker warns about container %s: %s", container.uuid, warning)
         return answer["Id"]
 
     def start(self, container: ContainerView) -> None:
-        with self._engine.translated("start", container.uuid):
+        with self._engine.translated("start", container):
             self._engine.api.start(object_name(container.uuid))
 
     def stop(self, container: ContainerView, timeout: int | None = None) -> None:
-        with self._engine.translated("stop", container.uuid):
+        with self._engine.translated("stop", container):
             self._engine.api.stop(object_name(container.uuid), timeout)
 
     def reboot(self, container: ContainerView, timeout: int | None = None) -> None:
-        with self._engine.translated("restart", container.uuid):
+        with self._engine.translated("restart", container):
             self._engine.api.restart(object_name(container.uuid), STOP_TIMEOUT if timeout is None else timeout)
 
     def pause(self, container: ContainerView) -> None:
-        with self._engine.translated("pause", container.uuid):
+        with self._engine.translated("pause", container):
             self._engine.api.pause(object_name(container.uuid))
 
     def unpause(self, container: ContainerView) -> None:
-        with self._engine.translated("unpause", container.uuid):
+        with self._engine.translated("unpause", container):
             self._engine.api.unpause(object_name(container.uuid))
 
     def kill(self, container: ContainerView, signal: str | None = None) -> None:
-        with self._engine.translated("kill", container.uuid):
+        with self._engine.translated("kill", container):
             try:
                 self._engine.api.kill(object_name(container.uuid), signal or "SIGKILL")
             except docker_errors.APIError as exc:
@@ -97,13 +104,16 @@ class DockerLifecycle(OnEngine):
                 raise
 
     def delete(self, container: ContainerView, *, force: bool = False) -> None:
-        with self._engine.translated("delete", container.uuid):
+        with self._engine.translated("delete", container):
             found = self._engine.find(container)
             if found is not None:
                 self._remove(found["Id"], force=force)
 
-    def _adopt(self, container: ContainerView, cpuset_cpus: str, cpuset_mems: str) -> str | None:
-        """Return the id of what an earlier attempt left under the name, or None when the name is free."""
+    def _adopt(self, container: ContainerView, body: Mapping[str, Any]) -> str | None:
+        """Return the id of the object that an earlier attempt left under the name, or None if the name is free now.
+
+        Docker cannot change the devices of an object, so an object with other devices is removed.
+        """
         found = self._inspect(container)
         if found is None:
             return None
@@ -113,14 +123,15 @@ class DockerLifecycle(OnEngine):
                 f"Docker object {object_name(container.uuid)} exists and is not of this host's agent. Remove or "
                 f"rename it, then create the container again."
             )
-        if found["State"]["Status"] in _LEAVING:
+        if found["State"]["Status"] in _LEAVING or _devices(found, found["Config"]) != _devices(body, body):
             self._remove(found["Id"], force=True)
             return None
         host_config = found["HostConfig"]
+        cpuset_cpus, cpuset_mems = body["HostConfig"]["CpusetCpus"], body["HostConfig"]["CpusetMems"]
         if (cpuset_cpus or host_config["CpusetCpus"]) != host_config["CpusetCpus"] or (
             cpuset_mems or host_config["CpusetMems"]
         ) != host_config["CpusetMems"]:
-            # The attempt that made it was planned otherwise.
+            # The earlier attempt had another plan.
             self._engine.api.update_container(found["Id"], cpuset_cpus=cpuset_cpus, cpuset_mems=cpuset_mems)
         LOG.info("Adopted object %s of container %s", found["Id"], container.uuid)
         return found["Id"]
@@ -134,15 +145,14 @@ class DockerLifecycle(OnEngine):
     def _remove(self, container_id: str, *, force: bool) -> None:
         api = self._engine.api
         try:
-            # v: the volumes nobody named, which nobody could find again.
+            # v removes the anonymous volumes, which nobody could find again.
             api.remove_container(container_id, v=True, force=force)
         except docker_errors.NotFound:
             return
         except docker_errors.APIError as exc:
             if "already in progress" not in str(exc.explanation):
                 raise
-            # auto_remove, or a request that timed out, is at it: its processes must be gone when this
-            # returns.
+            # auto_remove, or a request that timed out, is removing the object. Wait until its processes are gone.
             try:
                 api.wait(container_id, timeout=self.settings.default_timeout, condition="removed")
             except docker_errors.NotFound:
@@ -153,3 +163,11 @@ class DockerLifecycle(OnEngine):
             with self._engine.translated("describe itself"):
                 self._disk_quota = disk_quota_supported(self._engine.api.info(), self.settings.root)
         return self._disk_quota
+
+
+def _devices(described: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return everything in a request or in Docker's description that says which devices a container has."""
+    host = described["HostConfig"]
+    variables = sorted(each for each in config.get("Env") or () if each.startswith(f"{VARIABLE}="))
+    names = sorted(name for each in host.get("DeviceRequests") or () for name in each.get("DeviceIDs") or ())
+    return sorted((each["PathOnHost"], each["PathInContainer"]) for each in host.get("Devices") or ()), names, variables

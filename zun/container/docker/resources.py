@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changing the limits of a container."""
+"""Change the limits of a container."""
 
 import logging
 import time
@@ -10,7 +10,7 @@ from docker import errors as docker_errors
 
 from zun.common import exceptions
 from zun.common.units import MIB
-from zun.container.docker.client import OnEngine, object_name
+from zun.container.docker.client import OnEngine, ask, object_name
 from zun.container.docker.create import DEFAULT_SHARES, cpu_limits, memory_limits
 from zun.container.docker.errors import ENDING
 from zun.container.driver import ContainerView
@@ -18,7 +18,7 @@ from zun.topology import CPUPolicy
 
 LOG = logging.getLogger(__name__)
 
-_ENDING_DELAYS = (0.02, 0.05, 0.1, 0.2, 0.4)  # seconds
+_ENDING_DELAYS = (0.02, 0.05, 0.1, 0.2, 0.4)  # seconds before each new attempt to update an ending process
 
 
 class DockerResources(OnEngine):
@@ -44,7 +44,7 @@ class DockerResources(OnEngine):
         if not change:
             return
         name = object_name(container.uuid)
-        with self._engine.translated("update", container.uuid):
+        with self._engine.translated("update", container):
             if cpu is not None and container.cpu_policy == CPUPolicy.DEDICATED:
                 self._lift(name)
             answer = self._updated(name, change)
@@ -52,17 +52,17 @@ class DockerResources(OnEngine):
             LOG.warning("Docker warns about container %s: %s", container.uuid, warning)
 
     def _lift(self, name: str) -> None:
-        """What ``docker update --cpus`` has set Docker does not take back, but all the host has limits nobody."""
+        """Raise a limit of ``docker update --cpus`` to all CPUs of the host, because Docker cannot remove the limit."""
         api = self._engine.api
         nano = api.inspect_container(name)["HostConfig"].get("NanoCpus") or 0
         if nano and nano < (most := api.info()["NCPU"] * 1_000_000_000):
-            api._result(api._post_json(api._url("/containers/{0}/update", name), data={"NanoCpus": most}))
+            ask(api, "POST", f"/containers/{name}/update", json={"NanoCpus": most})  # docker-py lacks the field
 
     def _updated(self, name: str, change: Mapping[str, Any]) -> Any:
-        """Docker's answer. A process that ends at this moment is no reason to fail.
+        """Update the container and return Docker's answer. Try again if the process ends at this moment.
 
-        Docker then takes back what it had written for the next start, so a container that it starts again would run
-        where it was before. The next attempt finds no process, and only writes.
+        In this case Docker also takes back the configuration of the next start, and a restart policy would start the
+        container on its old CPUs. The next attempt finds no process and only changes the configuration.
         """
         for delay in _ENDING_DELAYS:
             try:
@@ -84,9 +84,9 @@ def update_arguments(
     hard_cpu_limit: bool,
     swap_mib: int,
 ) -> dict[str, Any]:
-    """Return docker-py's arguments for an update; empty when there is nothing to change.
+    """Return docker-py's arguments for an update, empty if nothing changes.
 
-    Memory nodes travel with the CPUs: Docker applies one request in one step on cgroup version 1.
+    CPUs and memory nodes go into one request, which Docker applies in one step on cgroup version 1.
     """
     change: dict[str, Any] = {}
     for name, value in (("cpuset_cpus", cpuset_cpus), ("cpuset_mems", cpuset_mems)):
@@ -104,8 +104,8 @@ def update_arguments(
         )
     if cpu is not None:
         limits = cpu_limits(cpu_policy, cpu, hard=hard_cpu_limit)
-        # A container may have become dedicated, and the operator may have chosen the other kind of limit since it was
-        # made: what it carried is taken off.
+        # Remove the other kind of limit: the container may have become dedicated, or the operator may have changed
+        # [docker] hard_cpu_limit since its creation.
         change["cpu_shares"] = limits.get("CpuShares", DEFAULT_SHARES)
         change["cpu_quota"] = limits.get("CpuQuota", -1)
         if "CpuPeriod" in limits:

@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From Docker's description of an object to a :class:`~zun.container.driver.RuntimeState`. Pure."""
+"""Translate Docker's description of an object into a :class:`~zun.container.driver.RuntimeState`, as pure functions."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from zun.common.states import Status
+from zun.common.states import KEPT_WHEN_NEVER_STARTED, Status
 from zun.common.units import MIB
-from zun.container.docker.client import NAME_PREFIX
+from zun.container.docker.client import DEFAULT_PREFIX, NAME_PREFIX
 from zun.container.docker.create import QUOTA_PERIOD_US, SHARES_PER_CPU
-from zun.container.driver import KEPT_WHEN_NEVER_STARTED, OUT_OF_MEMORY, RuntimeState
+from zun.container.docker.devices import told_in
+from zun.container.driver import DEFAULT_NETWORK, OUT_OF_MEMORY, RuntimeState
 
 _ENDED = frozenset({"exited", "removing"})
 
 
 def runtime_state(inspected: Mapping[str, Any], current: Status | str | None) -> RuntimeState:
-    """Return the state of an inspected object; ``current`` is the status of its row, None when unknown."""
+    """Return the state of an inspected object. ``current`` is the status of its row, None if unknown."""
     state: Mapping[str, Any] = inspected.get("State") or {}
     config: Mapping[str, Any] = inspected.get("HostConfig") or {}
     status, reason = _status(state, current)
@@ -24,7 +25,7 @@ def runtime_state(inspected: Mapping[str, Any], current: Status | str | None) ->
     return RuntimeState(
         container_id=inspected["Id"],
         status=status,
-        # While it runs, Docker still tells about the end of the run before.
+        # For a running container, Docker still reports the exit code of the previous run.
         exit_code=None if alive or not (finished or reason) else state.get("ExitCode"),
         started_at=started,
         finished_at=None if alive else finished,
@@ -37,11 +38,12 @@ def runtime_state(inspected: Mapping[str, Any], current: Status | str | None) ->
         cpu=_cap(config) or _weight(config),
         cap=_cap(config),
         memory=(config.get("Memory") or 0) // MIB or None,
+        devices=told_in((inspected.get("Config") or {}).get("Env")),
     )
 
 
 def _cap(config: Mapping[str, Any]) -> float | None:
-    """What ``docker update --cpus`` has set, else a quota, less than nothing once it was taken off."""
+    """Return the cap in CPUs, or None: NanoCpus 1500000000 is 1.5. A quota that was removed is -1."""
     if nano := config.get("NanoCpus"):
         return float(nano / 1_000_000_000)
     if (quota := config.get("CpuQuota") or 0) > 0:
@@ -54,21 +56,23 @@ def _weight(config: Mapping[str, Any]) -> float | None:
 
 
 def _own_addresses(networks: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """What Docker chose, on networks that are not of this service."""
+    """Return the addresses that Docker chose, by network: on the project's default network and on foreign networks."""
     found = {
-        name: tuple(filter(None, (endpoint.get("IPAddress"), endpoint.get("GlobalIPv6Address"))))
+        DEFAULT_NETWORK if name.startswith(DEFAULT_PREFIX) else name: tuple(
+            filter(None, (endpoint.get("IPAddress"), endpoint.get("GlobalIPv6Address")))
+        )
         for name, endpoint in networks.items()
-        if not name.startswith(NAME_PREFIX)
+        if name.startswith(DEFAULT_PREFIX) or not name.startswith(NAME_PREFIX)
     }
     return {name: addresses for name, addresses in found.items() if addresses}
 
 
 def _status(state: Mapping[str, Any], current: Status | str | None) -> tuple[Status | None, str | None]:
-    """Return the row's new status (None: keep it) and the reason for it, first match first.
+    """Return the row's new status (None: keep the old one) and its reason.
 
-    The order is the one of the lifecycle contract, "Runtime state to status". It does not say what an object
-    that never ran means to a row that claims it did (``Running`` and the like, after somebody recreated the
-    object): the object is right, so ``Created``.
+    The first match decides, in this order: no state, an error text, removing, Paused, Restarting, Running, Dead, never
+    started, never finished, stopped. An object that never started while its row says that it ran (for example Running,
+    after somebody created the object anew) is ``Created``.
     """
     if not state:
         return Status.UNKNOWN, "Docker reports no state for the container"
@@ -77,7 +81,7 @@ def _status(state: Mapping[str, Any], current: Status | str | None) -> tuple[Sta
     if error:
         return (Status.STOPPED if word in _ENDED else _known(word)), error
     if word == "removing":
-        return None, None  # not Stopped, nor Dead as its flags say: what follows depends on what it was before
+        return None, None  # the row keeps its status, although the object's flags may say Dead
     for flag, status in (
         ("Paused", Status.PAUSED),
         ("Restarting", Status.RESTARTING),
@@ -101,7 +105,7 @@ def _known(word: str) -> Status | None:
 
 
 def _time(text: str | None) -> datetime | None:
-    """Parse Docker's time, to microseconds, as naive UTC. Year 1 is how Docker writes "never"."""
+    """Return Docker's time as naive UTC with microseconds. ``0001-01-01T00:00:00Z`` means never and becomes None."""
     if not text or text.startswith("0001-"):
         return None
     return datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)

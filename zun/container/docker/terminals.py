@@ -1,124 +1,133 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Terminals of containers and of commands in them, over hijacked connections.
-
-docker-py's own attach loses what arrives in one packet with the response's header, so the few bytes of HTTP that
-precede a raw stream are spoken here.
-"""
+"""Terminals of containers and of commands in them, over hijacked connections."""
 
 import contextlib
-import json
+import functools
 import socket
 import struct
+import time
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import requests
 from docker import errors as docker_errors
 
-from zun.common import exceptions
+from zun.common import exceptions, naming
 from zun.container.docker.client import OnEngine, object_name
 from zun.container.docker.console import payload
+from zun.container.docker.errors import FOREIGN
+from zun.container.docker.hijack import hijack
 from zun.container.driver import ContainerView, Stream
 
 _READ = 64 * 1024
-_HEAD_LIMIT = 64 * 1024
+_START_SECONDS = 10  # for a proxy to start a command
+_NOTICE_SECONDS = 2  # for Docker to notice that a command has ended
+_LOOK_SECONDS = 0.02
 
 
 class DockerTerminals(OnEngine):
     def attach(self, container: ContainerView) -> Stream:
         wanted = {"stream": 1, "stdin": 1, "stdout": 1, "stderr": 1}
-        with self._engine.translated("attach to", container.uuid):
+        with self._engine.translated("attach to", container):
             found = self._engine.api.inspect_container(object_name(container.uuid))
-            if not found["State"]["Running"]:  # Docker would wait until somebody starts it
-                raise exceptions.Conflict(f"Cannot attach to container {container.uuid}: it is not running.")
+            if not found["State"]["Running"]:  # Docker would wait for its start
+                raise exceptions.Conflict(f"Cannot attach to container {naming.of(container)}: it is not running.")
             tty = found["Config"]["Tty"]
             path = f"/containers/{object_name(container.uuid)}/attach?{urllib.parse.urlencode(wanted)}"
-            return self._hijack(path, None, framed=not tty)
+            return DockerStream(*hijack(self._engine, path), framed=not tty)
 
     def create_exec(self, container: ContainerView, command: Sequence[str], *, interactive: bool) -> str:
-        with self._engine.translated("execute a command in", container.uuid):
+        with self._engine.translated("execute a command in", container):
             made = self._engine.api.exec_create(
                 object_name(container.uuid), list(command), stdin=interactive, tty=interactive
             )
         return str(made["Id"])
 
     def open_exec(self, container: ContainerView, exec_id: str) -> Stream:
-        with self._engine.translated("execute a command in", container.uuid):
+        with self._engine.translated("execute a command in", container):
             found = self._exec(container, exec_id)
-            if found["Pid"] or found["ExitCode"] is not None:  # Docker would say so on the terminal only
+            if found["Pid"] or found["ExitCode"] is not None:  # Docker would report it on the terminal only
                 raise exceptions.Conflict(
-                    f"Cannot execute a command in container {container.uuid}: it was started before; ask for another."
+                    f"Cannot execute a command in container {naming.of(container)}: it was started before; ask for "
+                    "another."
                 )
             tty = found["ProcessConfig"]["tty"]
-            return self._hijack(f"/exec/{exec_id}/start", {"Detach": False, "Tty": tty}, framed=not tty)
+            path, body = f"/exec/{exec_id}/start", {"Detach": False, "Tty": tty}
+            exit_code = functools.partial(self._exit_code, exec_id)
+            return DockerStream(*hijack(self._engine, path, body), framed=not tty, exit_code=exit_code)
+
+    def _exit_code(self, exec_id: str) -> int | None:
+        """Return the exit code of a command whose output has ended, None if it still runs or Docker does not answer."""
+        try:
+            code: int | None = self._awaited(exec_id, _ended, _NOTICE_SECONDS)["ExitCode"]
+        except FOREIGN:
+            return None
+        return code
 
     def resize(self, container: ContainerView, *, width: int, height: int) -> None:
-        with self._engine.translated("resize the terminal of", container.uuid):
-            self._engine.api.resize(object_name(container.uuid), height=height, width=width)
+        with self._engine.translated("resize the terminal of", container):
+            name = object_name(container.uuid)
+            try:
+                self._engine.api.resize(name, height=height, width=width)
+            except docker_errors.APIError:
+                if self._engine.api.inspect_container(name)["State"]["Status"] != "exited":
+                    raise
 
     def resize_exec(self, container: ContainerView, exec_id: str, *, width: int, height: int) -> None:
-        with self._engine.translated("resize a terminal in", container.uuid):
+        with self._engine.translated("resize a terminal in", container):
             self._exec(container, exec_id)
-            self._engine.api.exec_resize(exec_id, height=height, width=width)
+            # A client resizes as soon as its websocket is open, while the proxy is still starting the command.
+            found = self._awaited(exec_id, lambda seen: seen["Running"] or _ended(seen), _START_SECONDS)
+            if not found["Running"] and not _ended(found):
+                raise exceptions.Conflict(
+                    f"Command {exec_id} in container {naming.of(container)} was not started within {_START_SECONDS} "
+                    "seconds. Connect to its proxy_url first."
+                )
+            try:
+                self._engine.api.exec_resize(exec_id, height=height, width=width)
+            except docker_errors.APIError:
+                if not _ended(self._awaited(exec_id, _ended, _NOTICE_SECONDS)):
+                    raise
+
+    def _awaited(self, exec_id: str, there: Callable[[dict[str, Any]], bool], seconds: float) -> dict[str, Any]:
+        """Return Docker's description of a command as soon as ``there`` accepts it, or after ``seconds``."""
+        deadline = time.monotonic() + seconds
+        while True:
+            found: dict[str, Any] = self._engine.api.exec_inspect(exec_id)
+            if there(found) or time.monotonic() >= deadline:
+                return found
+            time.sleep(_LOOK_SECONDS)
 
     def _exec(self, container: ContainerView, exec_id: str) -> dict[str, Any]:
-        """What Docker knows of a command of this container. InvalidValue when it is none."""
+        """Return Docker's description of a command of this container. InvalidValue for any other command."""
         api = self._engine.api
         try:
             found: dict[str, Any] = api.exec_inspect(exec_id)
         except docker_errors.NotFound:
             found = {}
         if not found or found["ContainerID"] != api.inspect_container(object_name(container.uuid))["Id"]:
-            raise exceptions.InvalidValue(f"exec_id: container {container.uuid} has no command {exec_id}.")
+            raise exceptions.InvalidValue(f"exec_id: container {naming.of(container)} has no command {exec_id}.")
         return found
-
-    def _hijack(self, path: str, body: Mapping[str, Any] | None, *, framed: bool) -> "DockerStream":
-        """POST to the daemon and keep the connection. ``framed``: the answer is in frames, as without a terminal."""
-        content = b"" if body is None else json.dumps(body).encode()
-        head = (
-            f"POST /v{self._engine.api.api_version}{path} HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\n"
-            f"Upgrade: tcp\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
-        )
-        connection = self._connect()
-        try:
-            connection.sendall(head.encode() + content)
-            status, rest = _response(connection)
-            if status not in (101, 200):
-                raise _refused(status, connection, rest)
-        except BaseException:
-            connection.close()
-            raise
-        connection.settimeout(None)
-        return DockerStream(connection, rest, framed)
-
-    def _connect(self) -> socket.socket:
-        url, timeout = urllib.parse.urlsplit(self.settings.api_url), self.settings.default_timeout
-        if url.scheme in ("unix", "http+unix"):
-            connection = socket.socket(socket.AF_UNIX)
-            connection.settimeout(timeout)
-            try:
-                connection.connect(url.netloc + url.path)
-            except BaseException:
-                connection.close()
-                raise
-            return connection
-        if url.scheme in ("tcp", "http"):
-            return socket.create_connection((url.hostname, url.port or 2375), timeout)
-        raise exceptions.Unavailable(
-            f"Terminals do not work over [docker] api_url = {self.settings.api_url}; use unix:// or tcp://."
-        )
 
 
 class DockerStream:
-    """A hijacked connection; ``rest`` is what of it has been read already.
+    """A stream over a hijacked connection, of which ``rest`` was read before.
 
-    A process that takes nothing of its input for ``input_seconds`` is as good as gone to whoever sends: OSError.
+    ``send`` raises OSError if the process reads none of its input for ``input_seconds``.
     """
 
-    def __init__(self, connection: socket.socket, rest: bytes, framed: bool, input_seconds: int = 300) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        rest: bytes,
+        framed: bool,
+        input_seconds: int = 300,
+        exit_code: Callable[[], int | None] = lambda: None,
+    ) -> None:
         self._connection = connection
-        # Of sends alone: nothing to receive for however long is no fault.
+        self._exit_code = exit_code
+        self._closed = False
+        # Limit sends alone: a process may be silent for any time.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", input_seconds, 0))
         raw = self._chunks(rest)
         self._incoming = payload(raw) if framed else raw
@@ -141,31 +150,16 @@ class DockerStream:
     def send(self, data: bytes) -> None:
         self._connection.sendall(data)
 
+    def exit_code(self) -> int | None:
+        return None if self._closed else self._exit_code()
+
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # the other side was quicker
+        self._closed = True
+        with contextlib.suppress(OSError):  # the other side closed it first
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
 
-def _response(connection: socket.socket) -> tuple[int, bytes]:
-    """The status of an HTTP response, and what was read beyond its header."""
-    read = b""
-    while b"\r\n\r\n" not in read:
-        chunk = connection.recv(_READ)
-        if not chunk or len(read) > _HEAD_LIMIT:
-            raise ConnectionError("the Docker daemon closed the connection before it answered")
-        read += chunk
-    head, _, rest = read.partition(b"\r\n\r\n")
-    return int(head.split(b" ", 2)[1]), rest
-
-
-def _refused(status: int, connection: socket.socket, rest: bytes) -> docker_errors.APIError:
-    """The daemon's error, as docker-py would have raised it."""
-    try:
-        message = json.loads(rest or connection.recv(_READ))["message"]
-    except (ValueError, KeyError, OSError):
-        message = f"status {status}"
-    response = requests.Response()
-    response.status_code = status
-    kind = docker_errors.NotFound if status == 404 else docker_errors.APIError
-    return kind(message, response=response, explanation=message)
+def _ended(found: Mapping[str, Any]) -> bool:
+    """Return whether the command of Docker's description ``found`` has ended, or could not be started."""
+    return found["ExitCode"] is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alembic's way in: migrate over the connection that ``zun.db.migration`` opened."""
+"""Run alembic's migrations over the connection that ``zun.db.migration`` opened."""
 
 from alembic import context
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filters: one class in one file each, named in ``[scheduler] enabled_filters`` by entry point.
 
-A filter says of one host why it is unfit for one request, or None. It is pure: the values it gets are never changed.
+A filter tells why one host is unfit for one request, or returns None. A filter never changes its arguments.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,48 +20,49 @@ NAMESPACE = "zun.scheduler.filter"
 
 
 class HostFilter:
-    """Base of the filters. What it does not define lets every host pass and sets no limit.
+    """Base class of the filters. Its own methods let every host pass and set no limit.
 
-    ``reject`` is the definition of a filter. ``admit`` says the same of all hosts at once.
+    ``reject`` defines a filter. ``admit`` gives the same answers for all hosts at once.
     """
 
-    # True for filters whose rejections mean "not enough left". Their hosts are asked for the nearest miss.
+    # True if a rejection means that the host has too little left. Explanations name the nearest miss of these hosts.
     measures_capacity = False
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        """``conf`` is for filters with options of their own."""
+        """Keep the options that the filter needs. This base class needs none."""
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
-        """Why ``host`` is unfit, or None. Called for every host: keep it cheap.
+        """Return why ``host`` is unfit, or None. Keep this method cheap: it runs for every host.
 
-        Users may read it: it names no host, and tells what was asked of the host and not what the host has instead.
+        Users may read the reason. It must not name the host or tell its actual values (``found`` does): "its label
+        rack is not 'r1'", where 'r1' comes from the request.
         """
         return None
 
     def found(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
-        """What ``host``, which ``reject`` has something against, has instead: JSON-able, by name.
+        """Return the actual values of a rejected host in JSON types, for example ``{"labels": {"rack": "r2"}}``.
 
-        For those who may see hosts. Asked of a few of them, when an explanation is written.
+        Only callers that may see hosts read them. Explanations ask for the values of a few hosts.
         """
         return {}
 
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:
-        """The hosts that ``reject`` has nothing against, as an array: the optional fast form.
+        """Return an array with True for each host that ``reject`` lets pass. This fast form is optional.
 
-        A filter without one is asked host by host, for the hosts that all others let pass. Answer
-        ``table.everything`` when the request asks nothing of this filter. What is returned is never written to.
+        A filter without it runs ``reject`` on each host that all other filters let pass. Return ``table.everything``
+        if the request does not concern this filter. Callers never write to the result.
         """
         reasons = (self.reject(host, spec) for host in table)
         return np.fromiter((reason is None for reason in reasons), np.bool_, len(table))
 
     def limits(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any] | Refusal:
-        """What the claim on ``host`` must keep to, by kind of resource; or a Refusal after an exact look.
+        """Return the limits of the claim on ``host``, or a Refusal if an exact check finds no room.
 
-        Called for the best hosts only, until enough of them are found.
+        Example: ``{"cpu_allocation_ratio": 4.0}``. Runs for the best hosts only, until enough hosts are found.
         """
         return {}
 
 
 def load(names: Sequence[str], conf: cfg.ConfigOpts) -> list[HostFilter]:
-    """The filters called ``names``, in that order. Raises Misconfigured."""
+    """Return the filters of these names, in this order. Raise Misconfigured if one is unknown or cannot be made."""
     return [extension.obj for extension in plugins.load(NAMESPACE, "enabled_filters", names, conf)]

@@ -11,17 +11,18 @@ from zun.scheduler.request_spec import RequestSpec
 SCOPE = "aggregate_instance_extra_specs"
 
 Compare = Callable[[Any, Any], bool]
-# "=" is "at least" in this language; the exact one is "==".
+# As in Nova, "=" means "at least". "==" means "equal".
 _NUMBERS: Mapping[str, Compare] = {"=": ge, "==": eq, "!=": ne, ">=": ge, "<=": le}
 _TEXTS: Mapping[str, Compare] = {"s==": eq, "s!=": ne, "s<": lt, "s<=": le, "s>": gt, "s>=": ge}
 
 
 class AggregateExtraSpecsFilter(HostFilter):
-    """Drop hosts whose aggregates have not got what the request's extra specs ask of their metadata.
+    """Drop hosts whose aggregate metadata does not match the extra specs of the request.
 
-    The rules are those of Nova's filter of that purpose. Keys with the scope ``aggregate_instance_extra_specs:`` and
-    keys without any scope apply; keys of another scope are for somebody else. A host none of whose aggregates has the
-    key is unfit. Several aggregates give several values, and so does one with commas in it; one of them must match.
+    The rules are the same as in Nova's AggregateInstanceExtraSpecsFilter. The filter reads keys without a scope and
+    keys with the scope ``aggregate_instance_extra_specs:``, and ignores keys of another scope. If no aggregate of the
+    host has the key, the host is unfit. A host can have several values, from several aggregates or from a list with
+    commas. At least one of them must match. Example: the extra spec ``ssd=true`` fits the metadata ``ssd=true,false``.
     """
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
@@ -40,11 +41,14 @@ class AggregateExtraSpecsFilter(HostFilter):
         if not spec.extra_specs:
             return table.everything
         wanted = tuple(sorted(spec.extra_specs.items()))
-        return table.matching("aggregates", wanted, lambda host: self.reject(host, spec) is None)
+        return table.matching(("aggregates",), wanted, lambda host: self.reject(host, spec) is None)
 
 
 def _asked(spec: RequestSpec) -> Iterator[tuple[str, str]]:
-    """The keys that are for this filter, without their scope, and what their values must be."""
+    """Yield each key that this filter reads, without its scope, and the value that the request wants.
+
+    ``aggregate_instance_extra_specs:ssd=true`` yields ``("ssd", "true")``; ``capabilities:x=1`` yields nothing.
+    """
     for key, wanted in spec.extra_specs.items():
         scope, colon, name = key.partition(":")
         if not colon or scope == SCOPE:
@@ -52,7 +56,7 @@ def _asked(spec: RequestSpec) -> Iterator[tuple[str, str]]:
 
 
 def _values(host: HostState, name: str) -> set[str]:
-    """What the host's aggregates have under a key."""
+    """Return the values of a metadata key in all aggregates of the host."""
     return {
         value.strip()
         for each in host.aggregates
@@ -62,10 +66,11 @@ def _values(host: HostState, name: str) -> set[str]:
 
 
 def matches(value: str, wanted: str) -> bool:
-    """Whether ``value`` is as ``wanted`` says: an operator and its operands, or, without an operator, the same text.
+    """Return whether ``value`` matches ``wanted``: a plain text, or an operator, a blank and its operands.
 
-    ``<or> A <or> B`` is one of them, ``<in> A`` has A as a part, ``<all-in> A B`` has every one as a part. Operators
-    for numbers (``= == != >= <=``) do not match what is no number. Operators stand first, with a blank behind them.
+    ``ssd`` matches the text "ssd" only. ``<or> A <or> B`` matches A and B. ``<in> A`` matches texts that contain A,
+    ``<all-in> A B`` texts that contain A and B. ``s== s!= s< s<= s> s>=`` compare texts. ``= == != >= <=`` compare
+    numbers and never match other text: ``>= 4`` matches "10" but not "ten".
     """
     words = wanted.split()
     operator, operands = (words[0], words[1:]) if words else ("", [])

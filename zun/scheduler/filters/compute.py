@@ -13,7 +13,7 @@ from zun.scheduler.filters import HostFilter
 from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
 
-KEPT = 10**9  # microseconds for which an answer about a table where nothing happens is good
+KEPT = 10**9  # microseconds for which a result stays valid if no heartbeat is about to expire
 
 
 class ComputeFilter(HostFilter):
@@ -56,8 +56,8 @@ class ComputeFilter(HostFilter):
             return up
         now, limit = microseconds(moment), self._down_seconds * 1_000_000
         up = table.serving & (np.abs(table.seen - now) <= limit)
-        # Nothing changes before the first service that is up has been silent for too long; one whose clock is far ahead
-        # may come up before that.
+        # The result changes when the first heartbeat expires. A service whose clock is far ahead of the scheduler's
+        # counts as down, and may come up before that time.
         ends = np.where(up, table.seen + limit, table.seen - limit - 1)
         lasts = int((ends[ends >= now] - now).min(initial=KEPT))
         if up.all():

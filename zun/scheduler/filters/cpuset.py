@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,12 @@ from zun.topology import PlacementRequest, Refusal
 
 
 class CpuSetFilter(HostFilter):
-    """Drop hosts that cannot place the container exactly, and write the NUMA limits of those that can.
+    """Drop hosts that cannot place the container exactly, and return the exact plan for the hosts that can.
 
-    Two looks. ``reject`` compares the request with what each cell has left, which needs no search: a host it drops has
-    certainly no place. The exact plan is made for the best hosts only, after the weighers. Shared containers are
-    planned as well: their memory is booked on its cells like everybody's.
+    The filter checks a host in two steps. ``reject`` compares the request with the free CPUs and memory of each cell.
+    It needs no search, and drops only hosts that certainly have no place. ``limits`` makes the exact plan, after the
+    weighers and for the best hosts only. Shared containers are planned as well, because their memory is booked on
+    cells too.
     """
 
     measures_capacity = True
@@ -48,20 +48,24 @@ class CpuSetFilter(HostFilter):
         return admitted
 
     def limits(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any] | Refusal:
-        """``cpuset``: the plan. Its ``cells`` hold one record a cell with node, cpuset_cpu, cpuset_cpu_pinned and
-        cpuset_mem; its ``generation`` is the host's when the plan was made."""
-        answer = host.answer(spec.placement)
+        """Return the plan as ``cpuset``, or the Refusal.
+
+        ``cells`` in the plan has one record per cell with node, cpuset_cpu, cpuset_cpu_pinned and cpuset_mem.
+        ``generation`` in the plan is the generation of the host at planning time.
+        """
+        answer = spec.answers(host, spec.placement)
         if isinstance(answer, Refusal):
             return answer
         return {"cpuset": {**answer.record, "generation": host.generation}}
 
 
-@lru_cache(maxsize=256)
 def _wanted(request: PlacementRequest) -> Mapping[tuple[int, int | None], int]:
-    """What the request wants of single cells, (CPUs, MiB) -> at least so many cells; empty when any split would do.
+    """Return (CPUs, MiB) -> the number of cells that must have at least this much free.
 
-    Every cell must have what the smallest part wants, and some cell what each part wants. MiB is None where memory may
-    come from elsewhere, or is counted in huge pages. The CPUs that the kernel isolates are not counted by cell.
+    Parts of (4 CPUs, 1024 MiB) and (2 CPUs, 512 MiB) give ``{(4, 1024): 1, (2, 512): 2}``: two cells must hold the
+    smallest part, and one of them the larger part. MiB is None if memory may come from other cells or is counted in
+    huge pages. The result is empty if the request allows any split, or wants CPUs that the kernel isolates, because
+    these are not counted by cell.
     """
     if request.numa_affinity != "require" or request.isolation == "isolated":
         return {}

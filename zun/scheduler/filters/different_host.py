@@ -7,7 +7,7 @@ from zun.scheduler.request_spec import RequestSpec
 
 
 class DifferentHostFilter(HostFilter):
-    """Drop hosts that hold one of the containers that the hint ``different_host`` names."""
+    """Drop hosts with any container from the hint ``different_host``."""
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
         if spec.different_host and holds_any(host, spec.different_host):

@@ -7,7 +7,7 @@ from zun.scheduler.request_spec import RequestSpec
 
 
 class GroupAffinityFilter(HostFilter):
-    """Drop every host but the one that has the other members of the request's group, if its policy is affinity."""
+    """Drop every host without the other members of the request's group, if the group's policy is affinity."""
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
         if spec.group is None or spec.group.policy != Policy.AFFINITY:
@@ -17,5 +17,5 @@ class GroupAffinityFilter(HostFilter):
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:
         if spec.group is None or spec.group.policy != Policy.AFFINITY or not spec.group.members:
             return table.everything
-        # Members on two hosts: the rule is broken already, and no host makes it whole.
+        # If members are on two hosts, the rule is broken already and no host can satisfy it.
         return table.only(spec.group.members if len(spec.group.members) == 1 else ())

@@ -7,7 +7,7 @@ from zun.scheduler.request_spec import RequestSpec
 
 
 class GroupAntiAffinityFilter(HostFilter):
-    """Drop hosts that have as many members of the request's group as its anti-affinity allows (``max_per_host``)."""
+    """Drop hosts that already hold ``max_per_host`` members of the group, if the group's policy is anti-affinity."""
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
         if spec.group is None or spec.group.policy != Policy.ANTI_AFFINITY:

@@ -7,7 +7,7 @@ from zun.scheduler.filters import HostFilter
 from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
 
-# One architecture has several names: the kernel's, which hosts report, and those of image registries.
+# Names of image registries for an architecture -> the kernel's name, which hosts report.
 _KERNEL_NAMES = {
     "amd64": "x86_64",
     "x86-64": "x86_64",
@@ -21,10 +21,10 @@ _KERNEL_NAMES = {
 
 
 class ImagePropertiesFilter(HostFilter):
-    """Drop hosts that cannot run the image: of another architecture or operating system, or without its runtime.
+    """Drop hosts with another architecture or operating system than the image, or without its runtime.
 
-    The properties are those that the hints ``image:architecture``, ``image:os_type`` and ``image:runtime`` name. A host
-    that reports nothing of the kind passes, as it may well be able to.
+    The hints ``image:architecture``, ``image:os_type`` and ``image:runtime`` name the properties of the image. A host
+    that does not report its architecture or operating system passes, because it may be able to run the image.
     """
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
@@ -48,7 +48,8 @@ class ImagePropertiesFilter(HostFilter):
         if not spec.image_properties:
             return table.everything
         wanted = tuple(sorted(spec.image_properties.items()))
-        return table.matching("machine", wanted, lambda host: self.reject(host, spec) is None)
+        facts = ("architecture", "os_type", "runtimes")
+        return table.matching(facts, wanted, lambda host: self.reject(host, spec) is None)
 
 
 def _kernel_name(architecture: str) -> str:

@@ -11,10 +11,11 @@ KEY = "filter_project_id"
 
 
 class IsolationFilter(HostFilter):
-    """Keep hosts for the projects that the metadata ``filter_project_id`` of an aggregate lists, with commas between.
+    """Reserve the hosts of an aggregate for the projects in its metadata ``filter_project_id``.
 
-    As in Nova, further keys that begin like it (``filter_project_id-2``) continue a list that is too long for one
-    value, a host in several such aggregates is for the projects of all of them, and the projects may go elsewhere too.
+    The value is a list with commas: ``filter_project_id=P1,P2``. As in Nova, a longer list goes on in keys with the
+    same beginning (``filter_project_id-2=P3``). A host in several of these aggregates is reserved for the projects of
+    all of them. The projects may also use hosts outside these aggregates.
     """
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
@@ -25,7 +26,7 @@ class IsolationFilter(HostFilter):
         return {"projects": sorted(_owners(host))}
 
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:
-        return table.matching("aggregates", (KEY, spec.project_id), lambda host: self.reject(host, spec) is None)
+        return table.matching(("aggregates",), (KEY, spec.project_id), lambda host: self.reject(host, spec) is None)
 
 
 def _owners(host: HostState) -> set[str]:

@@ -9,7 +9,7 @@ from zun.scheduler.request_spec import RequestSpec
 
 
 class LabelFilter(HostFilter):
-    """Drop hosts without every label that the hints ``label:NAME=VALUE`` ask for."""
+    """Drop hosts that lack a label from the hints ``label:NAME=VALUE``, or have another value for it."""
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
         for name, value in spec.labels.items():
@@ -24,4 +24,4 @@ class LabelFilter(HostFilter):
         if not spec.labels:
             return table.everything
         wanted = tuple(sorted(spec.labels.items()))
-        return table.matching("labels", wanted, lambda host: self.reject(host, spec) is None)
+        return table.matching(("labels",), wanted, lambda host: self.reject(host, spec) is None)

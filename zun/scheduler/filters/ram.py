@@ -10,17 +10,17 @@ from zun.scheduler.request_spec import RequestSpec
 
 
 class RamFilter(HostFilter):
-    """Drop hosts without enough memory in total, wherever it is.
+    """Drop hosts whose cells together have too little free memory.
 
-    Memory of dedicated containers is promised once, that of shared ones ``ram_allocation_ratio`` times: the host's, or
-    that of one of its aggregates if it is lower.
+    Memory for dedicated containers is never overcommitted. Memory for shared containers is overcommitted by
+    ``ram_allocation_ratio``: the ratio of the host, or a lower ratio of one of its aggregates.
     """
 
     measures_capacity = True
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
         if not spec.placement.ordinary_pages:
-            return None  # huge pages are counted apart, cell by cell, in the plan
+            return None  # CpuSetFilter counts huge pages, cell by cell, in the plan
         room = host.room.memory_dedicated if spec.dedicated else host.room.memory_shared
         wanted = spec.placement.memory_mib
         return None if wanted <= room else f"it has {room} MiB left of the {wanted} that are wanted"
@@ -32,5 +32,5 @@ class RamFilter(HostFilter):
         return room >= spec.placement.memory_mib
 
     def limits(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
-        """``ram_allocation_ratio``: the one that the host's aggregates name. What it has it knows best itself."""
+        """Return the ``ram_allocation_ratio`` of the host's aggregates. The host applies its own ratio itself."""
         return {} if spec.dedicated else ratio_limit(host.aggregates, RAM_RATIO_KEY)

@@ -15,7 +15,7 @@ class RetryFilter(HostFilter):
         return "it refused the claim before" if host.hostname in spec.tried else None
 
     def found(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
-        """Its own words: they may name it."""
+        """Return the refusal in the host's own words, which may contain the name of the host."""
         return {"answer": spec.tried[host.hostname]}
 
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:

@@ -9,7 +9,7 @@ from zun.scheduler.request_spec import RequestSpec
 
 
 class RuntimeFilter(HostFilter):
-    """Drop hosts without the runtime that was asked for."""
+    """Drop hosts without the requested container runtime."""
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
         if spec.runtime and spec.runtime not in host.runtimes:
@@ -22,4 +22,4 @@ class RuntimeFilter(HostFilter):
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:
         if not spec.runtime:
             return table.everything
-        return table.matching("runtimes", spec.runtime, lambda host: self.reject(host, spec) is None)
+        return table.matching(("runtimes",), spec.runtime, lambda host: self.reject(host, spec) is None)

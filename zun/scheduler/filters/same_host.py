@@ -8,7 +8,7 @@ from zun.scheduler.request_spec import RequestSpec
 
 
 class SameHostFilter(HostFilter):
-    """Drop hosts that hold none of the containers that the hint ``same_host`` names."""
+    """Drop hosts without any container from the hint ``same_host``."""
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
         if spec.same_host and not holds_any(host, spec.same_host):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weighers: one class in one file each, named with its multiplier in ``[scheduler] weighers``.
 
-``weight = sum(multiplier * normalised)``, where the weights of each weigher are scaled to 0..1 over the hosts at hand.
+``weight = sum(multiplier * normalised)``, where the weights of each weigher are scaled to 0..1 over the admitted hosts.
+Example: free CPUs of 4, 8 and 12 on three hosts are normalised to 0, 0.5 and 1.
 """
 
 import math
@@ -19,28 +20,28 @@ from zun.scheduler.request_spec import RequestSpec
 
 NAMESPACE = "zun.scheduler.weigher"
 
-# The best so many hosts are looked for one by one, which is quicker than sorting when the first will do.
+# The first 16 hosts are found one by one, because most requests take the first host and never need a sorted list.
 PICKED = 16
 
 
 class HostWeigher:
-    """Base of the weighers: hosts of a higher weight are tried first.
+    """Base class of the weighers. The scheduler tries hosts with a higher weight first.
 
-    ``weigh`` is the definition; ``weigh_all`` is the same for all hosts at once, and optional.
+    ``weigh`` defines a weigher. ``weigh_all`` gives the same weights for all hosts at once, and is optional.
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        """``conf`` is for weighers with options of their own."""
+        """Keep the options that the weigher needs. This base class needs none."""
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
-        """Any number; the scale does not matter, weights are normalised over the hosts at hand."""
+        """Return the weight of ``host``: any finite number, because weights are normalised over the admitted hosts."""
         raise NotImplementedError
 
     def weigh_all(self, table: Columns, spec: RequestSpec) -> Floats:
-        """What ``weigh`` says of every host. What is returned is never written to.
+        """Return ``weigh`` of every host, by row. Callers never write to the result.
 
-        Answer ``table.nothing`` when the request means nothing to this weigher. A number that depends on the host
-        alone and is costly is kept with the host by ``table.measured``.
+        Return ``table.nothing`` if the request does not concern this weigher. ``table.measured`` caches a costly
+        number that depends on the host alone.
         """
         return np.fromiter((self.weigh(host, spec) for host in table), np.float64, len(table))
 
@@ -52,7 +53,7 @@ class Weighted:
 
 
 def load(settings: Sequence[str], conf: cfg.ConfigOpts) -> list[Weighted]:
-    """The weighers of settings such as ``FreeCPUWeigher=1.0``. Raises Misconfigured for an unknown or malformed one."""
+    """Return the weighers of settings like ``FreeCPUWeigher=1.0``. Raise Misconfigured for a wrong setting."""
     multipliers: dict[str, float] = {}
     for setting in settings:
         name, _, multiplier = setting.partition("=")
@@ -69,8 +70,10 @@ def load(settings: Sequence[str], conf: cfg.ConfigOpts) -> list[Weighted]:
 def best_first(
     table: Columns, spec: RequestSpec, weighers: Sequence[Weighted], admitted: np.typing.NDArray[np.bool_]
 ) -> Iterator[int]:
-    """The rows that are ``admitted``, best first: by the falling sum of multiplier times weight (scaled to 0..1), then
-    by name. Sorts only when many are wanted."""
+    """Yield the ``admitted`` rows, best first: by falling weighted sum (see the module), then by host name.
+
+    The function sorts only if the caller takes more than ``PICKED`` rows.
+    """
     count = len(table) if admitted is table.everything else np.count_nonzero(admitted)
     rows = None if count == len(table) else np.flatnonzero(admitted)
     totals: Floats | None = None
@@ -78,7 +81,7 @@ def best_first(
         part = _normalised(weighted, table, spec, rows) if count else None
         if part is not None:
             totals = part if totals is None else np.add(totals, part, out=totals)
-    if totals is None:  # nothing tells one host from another
+    if totals is None:  # no weigher distinguishes the hosts
         for place in range(count):
             yield place if rows is None else int(rows[place])
         return
@@ -94,11 +97,11 @@ def best_first(
 def _normalised(
     weighted: Weighted, table: Columns, spec: RequestSpec, rows: np.typing.NDArray[np.intp] | None
 ) -> Floats | None:
-    """Multiplier times weight, scaled to 0..1 over the rows; None when all are equal."""
+    """Return the multiplier times the weights, scaled to 0..1 over the rows; None if all weights are equal."""
     weights = weighted.weigher.weigh_all(table, spec)
     if weights is table.nothing:
         return None
-    weights = np.asarray(weights, np.float64)  # a weigher may answer with whole numbers
+    weights = np.asarray(weights, np.float64)  # a weigher may return integers
     if rows is not None:
         weights = weights.take(rows)
     low, high = np.minimum.reduce(weights), np.maximum.reduce(weights)

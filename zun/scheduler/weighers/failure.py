@@ -12,10 +12,11 @@ from zun.scheduler.weighers import HostWeigher
 
 
 class FailureWeigher(HostWeigher):
-    """Avoid hosts that lately could not make or start containers.
+    """Avoid hosts that recently failed to make or start a container.
 
-    A refused claim is no failure: another host is tried, and the next choice knows better. Each failure counts less as
-    time passes, and nothing once ``[scheduler] failure_window`` is over. One of this moment counts 1.
+    The weight is the negative sum of the failures. A failure counts 1 at first, and falls linearly to 0 within
+    ``[scheduler] failure_window``: after 150 s of 600 s, one failure gives the weight -0.75. A refused claim is not a
+    failure, because the next choice already knows the new state of the host.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, now: Callable[[], float] = time.monotonic) -> None:

@@ -6,10 +6,10 @@ from zun.scheduler.weighers import HostWeigher
 
 
 class FreeCPUWeigher(HostWeigher):
-    """Prefer hosts with more CPUs that nobody holds for itself."""
+    """Prefer hosts with more CPUs that no container holds as its own."""
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
-        return float(host.room.unheld)
+        return float(host.room.unheld_cpus)
 
     def weigh_all(self, table: Columns, spec: RequestSpec) -> Floats:
         return table.unheld_cpus

@@ -6,10 +6,10 @@ from zun.scheduler.weighers import HostWeigher
 
 
 class FreeDiskWeigher(HostWeigher):
-    """Prefer hosts with more disk that may still be promised."""
+    """Prefer hosts with more free disk, overcommit included. A host in a disk pool has the free disk of the pool."""
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
-        return host.free_disk
+        return spec.free_disk(host)
 
     def weigh_all(self, table: Columns, spec: RequestSpec) -> Floats:
         return table.free_disk

@@ -6,7 +6,7 @@ from zun.scheduler.weighers import HostWeigher
 
 
 class FreeRAMWeigher(HostWeigher):
-    """Prefer hosts with more memory left, in ordinary pages and in huge ones."""
+    """Prefer hosts with more free memory, in ordinary and huge pages together."""
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         return host.room.free_memory

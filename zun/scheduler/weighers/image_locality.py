@@ -8,9 +8,9 @@ from zun.scheduler.weighers import HostWeigher
 
 
 class ImageLocalityWeigher(HostWeigher):
-    """Prefer hosts that need not pull the image, since a container there was made from it.
+    """Prefer hosts that need not pull the image, because a container on the host uses it.
 
-    Known from what containers hold: an image that no container uses any more counts as absent.
+    The weigher knows images from claims only: an image that no container uses any more counts as absent.
     """
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:

@@ -9,7 +9,7 @@ from zun.scheduler.weighers import HostWeigher
 
 
 class SoftAffinityWeigher(HostWeigher):
-    """Prefer hosts with more members of the request's group, if its policy is soft-affinity."""
+    """Prefer hosts with more members of the request's group, if the group's policy is soft-affinity."""
 
     policy = Policy.SOFT_AFFINITY
     sign = 1.0

@@ -4,7 +4,7 @@ from zun.scheduler.weighers.soft_affinity import SoftAffinityWeigher
 
 
 class SoftAntiAffinityWeigher(SoftAffinityWeigher):
-    """Prefer hosts with fewer members of the request's group, if its policy is soft-anti-affinity."""
+    """Prefer hosts with fewer members of the request's group, if the group's policy is soft-anti-affinity."""
 
     policy = Policy.SOFT_ANTI_AFFINITY
     sign = -1.0

@@ -11,15 +11,17 @@ from oslo_config import cfg
 from oslo_utils import uuidutils
 
 from zun import conf as zun_conf
-from zun.common import exceptions, rpc
-from zun.common.context import RequestContext
-from zun.compute.rpcapi import ComputeAPI
+from zun.common import exceptions
+from zun.common.context import RequestContext, admin_context
 from zun.compute.service import ComputeService
+from zun.compute.work_queues import Kind
 from zun.container.fake import InMemoryDriver
 from zun.db import containers as db
+from zun.messaging import rpc
+from zun.messaging.compute_api import ComputeAPI
+from zun.messaging.scheduler_api import SchedulerAPI
 from zun.network.fake import InMemoryNetworks
 from zun.objects import Container
-from zun.scheduler.rpcapi import SchedulerAPI
 from zun.scheduler.service import SchedulerService
 from zun.tests.fixtures import new_container, wait_for
 from zun.topology import CpuSet, HostTopology, NUMACell, Usage
@@ -149,7 +151,25 @@ class Cloud:
         As it does for ever: one comparison leaves to the next whatever it meets at work, be it for a look alone.
         """
         agent = self.agents[host]
-        return wait_for(lambda: what() or (None if agent.busy() else agent._sync_all()))
+        return wait_for(lambda: what() or (None if agent.queues.busy() else agent._sync_all()))
+
+    def stop_looking(self, host: str) -> None:
+        """From now on ``host`` looks at a container only when the test asks: no news of its runtime change a row."""
+        self.agents[host]._threads[Kind.LOOK].shutdown(wait=True, cancel_futures=True)
+
+    def waiting(self, uuid: str) -> int:
+        """Return how many pieces of work wait for their turn in the container's queue, or in its capsule's."""
+        queues = [agent.queues._queues.get(uuid, []) for agent in self.agents.values()]
+        return sum(work.thread is None for queue in queues for work in list(queue))
+
+    def quiet(self, host: str, uuid: str) -> bool:
+        """Return whether nothing is under way or waits in the container's queue."""
+        return uuid not in self.agents[host].queues._queues
+
+    def look(self, container: Container) -> Container:
+        """Have the container's host bring its row to what the runtime says; return the container after this."""
+        self.agents[container.host].parts.reconciler.sync(admin_context(), container.uuid)
+        return self.settled(container)
 
     def gone(self, container: Container) -> None:
         """Wait until the container's row is gone, and what it held is free: its host gives that back behind the row,

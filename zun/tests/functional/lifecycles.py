@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One host whose users, whose runtime and whose agent's end are drawn from a seed.
 
-The API, the agent's lines, its operations and the database are the real ones. There are no threads: what the agent
+The API, the agent's queues, its operations and the database are the real ones. There are no threads: what the agent
 would do in one waits until it is drawn. At every call that an operation makes to the database or to the runtime,
 something may happen: the API accepts a request, a message arrives, a signal is sent beside a stop, a process ends, an
 operator uses the runtime by hand; or the agent is killed, and the next one finds what was committed. Messages come in
@@ -24,16 +24,18 @@ import oslo_messaging
 from oslo_utils import uuidutils
 
 from zun.api import app as api_app
-from zun.common import exceptions, rpc
+from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
 from zun.compute import service as service_module
 from zun.compute.networks import settled
 from zun.compute.operations import TOO_LATE
 from zun.compute.service import ComputeService
+from zun.compute.work_queues import Kind
 from zun.container.driver import RuntimeEvent
 from zun.container.fake import InMemoryDriver
 from zun.db import container_actions, network_ports, services
 from zun.db import containers as db
+from zun.messaging import rpc
 from zun.network.fake import InMemoryNetworks
 from zun.objects import Container, NetworkPort
 from zun.objects.base import ZunObject
@@ -72,14 +74,15 @@ class _Task:
     def __call__(self) -> None:
         self._work(*self._arguments)
 
-    def beside(self, lines: Any) -> bool:
-        """Whether it is done beside a stop that is under way, for which it needs nothing to itself."""
-        about, piece = self._arguments
-        return piece.beside is not None and lines._lines[about][0] is not piece
+    def beside(self, queues: Any) -> bool:
+        """Return whether the work runs beside a stop that is under way."""
+        key, work = self._arguments
+        first = queues._queues[key][0]
+        return work.beside is not None and work is not first and first.stops
 
 
 class _Told(logging.Handler):
-    """What the agent logs, in its place among what happens."""
+    """A log handler that enters the agent's log lines into the trace of events."""
 
     def __init__(self, trace: list[str]) -> None:
         super().__init__(logging.INFO)
@@ -100,6 +103,7 @@ class World:
     def __init__(self, conf: Any, seed: int, *, kills: float, happenings: float) -> None:
         self.random = random.Random(seed)
         self._conf, self._kills, self._happenings = conf, kills, happenings
+        self.machine = machine(cells=2, cores=4)
         self.driver, self._networks, self._volumes = InMemoryDriver(), InMemoryNetworks(), InMemoryVolumeDriver()
         self.messages: list[tuple[str, Callable[[], None]]] = []
         self.nets: list[str] = []
@@ -140,14 +144,13 @@ class World:
         before = self._kills
         while True:
             self._todo: list[Any] = []
-            self._looks: list[str] = []
             agent, self._running = _Agent(), None
             self.service = ComputeService(
                 self._conf,
                 self.driver,
                 self._networks,
                 host=HOST,
-                machine=lambda: machine(cells=2, cores=4),
+                machine=lambda: self.machine,
                 volumes=self._volumes.as_volumes(),
             )
             try:
@@ -156,8 +159,7 @@ class World:
                     rpc.get_transport(self._conf, f"inproc:///{self._uuid()}")
                 )
                 self.service._scheduler_api.claim_refused = self._refused  # type: ignore[method-assign]
-                self.service._lines._workers = self.service._lines._waiters = Drawn(self._todo)
-                self.service._looks = SimpleNamespace(at=self._looks.append)  # type: ignore[assignment]
+                self.service.queues._executors = dict.fromkeys(Kind, Drawn(self._todo))
                 self.service._update_inventory()
                 self.service._recover(admin_context())
                 break
@@ -196,7 +198,7 @@ class World:
             self._running, ZunObject.indirection_api = before, api
 
     def may_be_killed(self) -> None:
-        """As the conductor calls it: before and after each call to the database."""
+        """Give the agent a chance to die. The conductor calls this before and after each call to the database."""
         self._moment("database")
 
     def _moment(self, where: str) -> None:
@@ -219,7 +221,7 @@ class World:
     def _happen(self) -> None:
         self.happened += 1
         drawn = self.random.random()
-        beside = [task for task in self._todo if task.beside(self.service._lines)]
+        beside = [task for task in self._todo if task.beside(self.service.queues)]
         if beside and drawn < 0.6:
             self.besides += 1
             task = self.random.choice(beside)
@@ -257,6 +259,7 @@ class World:
         path = f"/v1/containers/{row['uuid']}"
         post = ["start", "stop", "stop?timeout=3600", "kill", "kill?signal=SIGHUP", "reboot", "rebuild", "pause"]
         post += ["unpause", f"resize_container?cpu={self.random.randint(1, 3)}", "resize_container?memory=96"]
+        post += [f"rebuild?image={self.random.choice(['zun-demo', 'other'])}"]
         if self.nets:
             post += [f"network_attach?network={self.random.choice(self.nets)}"]
             post += [f"network_detach?network={self.random.choice(self.nets)}"]
@@ -295,7 +298,7 @@ class World:
         return reply.json
 
     def create(self, context: RequestContext, container: Container) -> None:
-        """As SchedulerAPI: there is one host."""
+        """Stand in for SchedulerAPI.create: send the container to the only host."""
         row = dict(container)
         self.send(
             f"create {container.uuid[:4]}",
@@ -305,7 +308,7 @@ class World:
         )
 
     def _refused(self, context: RequestContext, container: Container, **refusal: Any) -> None:
-        """As SchedulerAPI: there is no other host."""
+        """Stand in for SchedulerAPI.claim_refused: end the container, because no other host exists."""
         with self._outside():
             db.end_unplaced(container.uuid, refusal["reason"])
 
@@ -346,19 +349,21 @@ class World:
         while not self._events.empty():
             event = self._events.get()
             if self.random.random() < 0.9:
-                self._looks.append(event.uuid)
+                self.service._look_at(event.uuid)
         ways: list[Callable[[], object]] = []
         if self.messages:
             ways.append(self.deliver)
         if self._todo:
             ways.append(lambda: self._todo.pop(self.random.randrange(len(self._todo)))())
-        if self._looks:
-            ways.append(lambda: self.service._look(self._looks.pop(0)))
         if not ways:
             return False
         with self._acting():
             self.random.choice(ways)()
         return True
+
+    def idle(self) -> bool:
+        """Return whether the agent works on nothing now."""
+        return all(work.thread is None for queue in self.service.queues._queues.values() for work in queue)
 
     def compare(self) -> None:
         with self._acting():
@@ -402,7 +407,7 @@ class World:
         usage, objects, rows = self.service.tracker.usage, self.driver.runtime.objects, self.containers()
         assert set(usage.owners) == {row["uuid"] for row in rows if row["cpuset"]}
         assert set(objects) <= set(usage.owners)
-        assert self.service.busy() == set()
+        assert self.service.queues._queues == {}
         for row in rows:
             uuid, found = row["uuid"], objects.get(row["uuid"])
             assert row["task_state"] is None and row["status"] in SETTLED, f"{uuid}: {row['status']}"
@@ -418,6 +423,7 @@ class World:
             f"{uuid} is {row['status']}, and {seen} at the runtime"
         )
         assert seen is not None or row["status"] in ("Created", "Error"), f"{uuid} never ran and is {row['status']}"
+        assert found.image.partition(":")[0] == row["image"] and "rebuild" not in row["request"]
         assert plan is not None and found.cpuset_mems == str(plan.mems)
         cpus = plan.cpus if plan.dedicated else self.service._pool.current()[uuid]
         assert CpuSet(found.cpuset_cpus) == cpus and found.memory == row["memory"]
@@ -441,14 +447,14 @@ class World:
 
 
 class _Sender:
-    """As ComputeAPI: every cast is a message to the endpoint."""
+    """Stands in for ComputeAPI: every cast becomes a message to the endpoint."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def update(self, context: RequestContext, container: Container, **size: Any) -> Container:
         changed: list[Container] = []
-        if not self._world.service.parts.operations.locks.wanted():
+        if self._world.idle():
             with self._world._acting():
                 try:
                     changed.append(self._world.endpoint.update(context, container=container, **size))

@@ -27,12 +27,13 @@ from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
 from zun.common.states import Status
 from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.host_parts import HostParts
 from zun.compute.images import Accounts
 from zun.compute.inventory import inventory
 from zun.compute.networks import Networks, Published
-from zun.compute.parts import Parts
-from zun.compute.reconcile import Step, first_step
+from zun.compute.reconcile_rules import Step, first_step
 from zun.compute.shared_pool import SharedPool
+from zun.compute.work_queues import WorkQueues
 from zun.container.fake import InMemoryDriver
 from zun.db import containers as db
 from zun.db import services
@@ -40,6 +41,7 @@ from zun.network.fake import InMemoryNetworks
 from zun.objects import Container
 from zun.objects.base import ZunObject
 from zun.objects.placement import held_plan, placement_request
+from zun.placement.reporter import NoLedger
 from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
 from zun.scheduler.host_table import COMPARE_TOGETHER, HostTable
@@ -89,13 +91,13 @@ class Calendar:
         self.now = datetime.datetime(2026, 1, 1)
 
     def read(self, with_timezone: bool = False) -> datetime.datetime:
-        """As ``timeutils.utcnow``."""
+        """Stand in for ``timeutils.utcnow``: return a time later than the time before."""
         self.now += datetime.timedelta(microseconds=1)
         return self.now.replace(tzinfo=datetime.UTC) if with_timezone else self.now
 
 
 class Agent:
-    """What zun-compute is made of, on one simulated host."""
+    """The parts of zun-compute on one simulated host."""
 
     def __init__(self, world: "World", name: str) -> None:
         self.name, self._world, self.dead = name, world, False
@@ -104,12 +106,22 @@ class Agent:
         self.pool = SharedPool(self.tracker, self.driver)
         networks = Networks(name, InMemoryNetworks(), Published.from_conf(world.conf))
         accounts, volumes = Accounts.from_conf(world.conf), InMemoryVolumeDriver().as_volumes()
-        self.parts = Parts.of_host(
-            name, self.tracker, self.pool, self.driver, world, world, networks, accounts, volumes
+        self.parts = HostParts.of_host(
+            name,
+            tracker=self.tracker,
+            pool=self.pool,
+            driver=self.driver,
+            scheduler_api=world,
+            notifier=world,
+            networks=networks,
+            accounts=accounts,
+            volumes=volumes,
+            queues=WorkQueues({}),
+            ledger=NoLedger(),
         )
 
     def start(self) -> None:
-        """As the service's own start: inventory, claims from the rows, interrupted operations."""
+        """Start like the service: publish the inventory, read claims from rows, resume interrupted operations."""
         context = admin_context()
         found = inventory(self._world.conf, self._world.machines[self.name], self.driver.facts())
         self.tracker.update_inventory(context, found.topology, found.columns)
@@ -128,7 +140,7 @@ class Agent:
 
 
 class Scheduler:
-    """What zun-scheduler is made of. It forgets everything when it is ``start``ed again."""
+    """The parts of zun-scheduler. ``start`` drops everything that it knew."""
 
     def __init__(self, world: "World", number: int) -> None:
         self._world, self.name, self.away = world, f"scheduler-{number}", False
@@ -328,7 +340,7 @@ class World:
         return container.uuid
 
     def delete(self, context: RequestContext, uuid: str) -> None:
-        """As the API does it."""
+        """Delete a container like the API."""
         if db.destroy_unplaced(uuid):
             return
         with contextlib.suppress(exceptions.ContainerNotFound, exceptions.IllegalTransition):
@@ -419,7 +431,7 @@ class World:
             self._checked[name] = usage
 
     def _check_runtime(self, name: str, usage: Usage) -> None:
-        """Whoever runs on a dedicated CPU holds it."""
+        """Check that a container with a dedicated CPU runs alone on the CPU."""
         for uuid, state in self.drivers[name].list().items():
             if state.pid == 0 or (claim := usage.claim(uuid)) is None:
                 continue

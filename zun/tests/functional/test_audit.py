@@ -67,7 +67,7 @@ def test_compliant_containers_are_not_touched(cloud, context, driver, dedicated,
     assert driver.updates == []
     assert answer["totals"] == {
         "audits": 2, "repaired": 0, "self-pinned": 0, "remote-pages": 0, "leftover": 0, "foreign": 0, "cgroup-hole": 0,
-        "drifted": 0, "unreadable": 0,
+        "device-lost": 0, "drifted": 0, "unreadable": 0,
     }  # fmt: skip
 
 
@@ -132,7 +132,7 @@ def test_a_limit_of_dedicated_cpus_is_lifted(cloud, context, driver, dedicated):
     assert (state.cap, state.cpu, state.memory, told(audit(cloud, context))) == (None, None, 512, [])
 
 
-def test_a_limit_that_the_runtime_refuses_when_the_service_starts_is_told(cloud, context, driver, shared):
+def test_limit_refused_at_service_start_is_reported_as_drift(cloud, context, driver, shared):
     driver.runtime.objects[shared.uuid].cpu = 0.5
     cloud.stop_agent("one")
     driver.fail("update", exceptions.DockerError(error="Conflicting options"))
@@ -260,7 +260,7 @@ def test_a_container_that_stays_busy_is_not_waited_for(cloud, context, driver, d
     """Not by its row: nobody writes that an image is made of it."""
     monkeypatch.setattr(auditor, "PATIENCE", 0.1)
     by_hand(driver, dedicated, "0-7")
-    with cloud.agents["one"].parts.operations.locks(dedicated.uuid):
+    with cloud.agents["one"].queues.turn(dedicated.uuid):
         answer = audit(cloud, context, repair=True)
     assert (answer["findings"], answer["containers"]) == ([], {"ok": 0, "skipped": 1})
 
@@ -279,11 +279,10 @@ def test_a_resize_in_its_middle_is_no_drift(cloud, context, driver, dedicated):
     assert entered.wait(60)
     looks = []  # of the audit at the container, each: had the resize been let go?
     driver.before("pinning_view", lambda _: looks.append(go_on.is_set()))
-    locks = cloud.agents["one"].parts.operations.locks
     answers = []
     auditing = threading.Thread(target=lambda: answers.append(audit(cloud, context, repair=True)))
     auditing.start()
-    wait_for(lambda: locks.wanted()[dedicated.uuid] > 1)
+    wait_for(lambda: cloud.waiting(dedicated.uuid))
     driver.updates.clear()
     go_on.set()
     resize.join(60)
@@ -350,7 +349,7 @@ def test_the_host_audits_itself(database, context, repair):
 def test_totals_go_out_as_a_notification(database, context, caplog):
     from oslo_config import cfg
 
-    from zun.common import rpc
+    from zun.messaging import rpc
 
     rpc.register_opts(cfg.CONF)
     caplog.set_level(logging.INFO, "oslo.messaging.notification.host.audit")

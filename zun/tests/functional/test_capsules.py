@@ -5,17 +5,17 @@ import threading
 
 import pytest
 from oslo_db import exception as db_exc
-from oslo_utils import uuidutils
 
 from zun.common import exceptions
 from zun.common.context import admin_context
-from zun.common.kinds import Kind
+from zun.common.states import Kind
 from zun.container.driver import ImageFacts
 from zun.db import capsules as db_capsules
 from zun.db import compute_nodes
 from zun.db import containers as db
 from zun.objects import Container
 from zun.tests.fixtures import wait_for
+from zun.tests.functional.capsules import member, settled, submit
 from zun.tests.functional.cloud import Cloud, machine, without
 from zun.topology import CpuSet
 
@@ -25,50 +25,6 @@ def cloud(database):
     made = Cloud({"one": machine()}, compute__sync_container_state_interval=3600)
     yield made
     made.stop()
-
-
-def member(cpu, memory=64, kind=Kind.MEMBER, command=("sleep", "1000"), policy="dedicated", **fields):
-    return {
-        "kind": kind,
-        "name": f"{kind}-{uuidutils.generate_uuid()}",
-        "image": "zun-demo",
-        "cpu": cpu,
-        "cpu_policy": policy,
-        "memory": memory,
-        "command": list(command),
-        "placement": {},
-        "request": {"run": True},
-        "status": "Creating",
-        **fields,
-    }
-
-
-def submit(cloud, context, *members, policy="dedicated", **fields):
-    ours, inits = ([each for each in members if each["kind"] == kind] for kind in (Kind.MEMBER, Kind.INIT))
-    values = {
-        "uuid": uuidutils.generate_uuid(),
-        "name": "pod",
-        "project_id": context.project_id,
-        "user_id": context.user_id,
-        "image": "pause",
-        "cpu": max(sum(each["cpu"] for each in ours), *(each["cpu"] for each in inits), 0),
-        "memory": max(sum(each["memory"] for each in ours), *(each["memory"] for each in inits), 0),
-        "cpu_policy": policy,
-        "placement": {},
-        "request": {"run": True},
-        "restart_policy": {"Name": "always", "MaximumRetryCount": "0"},
-        "status": "Creating",
-        **fields,
-    }
-    row = db_capsules.insert(values, [*inits, *ours])
-    cloud.scheduler_api.create(context, Container.from_row(context, row))
-    return row["uuid"]
-
-
-def settled(cloud, uuid, *statuses):
-    """The capsule's row once its status is one of ``statuses``, and its members."""
-    row = wait_for(lambda: (found := db.get(uuid))["status"] in statuses and not found["task_state"] and found)
-    return row, db_capsules.members([uuid])[uuid]
 
 
 def sets(cloud, row):
@@ -202,7 +158,7 @@ def test_a_member_that_ends_while_it_is_started_is_told(cloud, context):
         driver.exit(container.uuid, 3)
         looks.append(threading.Thread(target=parts.reconciler.sync, args=(admin_context(), container.uuid)))
         looks[0].start()
-        wait_for(lambda: parts.operations.locks.wanted()[container.capsule_uuid] > 1)
+        wait_for(lambda: cloud.waiting(container.capsule_uuid))
 
     driver.cut_events()
     driver.before("kernel_view", ends)
@@ -239,7 +195,8 @@ def test_delete(cloud, context, when):
     assert wait_for(lambda: len(cloud.agents["one"].tracker.usage) == 0)
 
 
-def test_what_failed_and_could_not_be_removed_is_in_an_error_with_its_members(cloud, context):
+def test_failed_capsule_that_cannot_be_removed_ends_in_error(cloud, context):
+    """The members are in Error too, and the capsule keeps its claim."""
     driver = cloud.drivers["one"]
     driver.fail("start", exceptions.Unavailable())
     driver.fail("delete", exceptions.Unavailable(), times=1000)
@@ -254,7 +211,7 @@ def test_what_failed_and_could_not_be_removed_is_in_an_error_with_its_members(cl
     assert driver.list() == {}
 
 
-def test_members_end_although_the_database_was_away_when_they_were_to(cloud, context, monkeypatch):
+def test_members_are_ended_later_if_database_was_unreachable(cloud, context, monkeypatch):
     driver, agent, end = cloud.drivers["one"], cloud.agents["one"], db_capsules.end_members
     lost = threading.Event()
 
@@ -268,7 +225,7 @@ def test_members_end_although_the_database_was_away_when_they_were_to(cloud, con
     driver.fail("delete", exceptions.Unavailable(), times=1000)
     uuid = submit(cloud, context, member(1.0))
     wait_for(lost.is_set)
-    wait_for(lambda: not agent.busy())
+    wait_for(lambda: not agent.queues.busy())
     driver.end_failures("delete")
     agent._sync_all()
     _, (only,) = settled(cloud, uuid, "Running", "Error")
@@ -317,7 +274,8 @@ def test_members_join_a_network_that_was_made_anew(cloud, context, watched):
     assert settled(cloud, uuid, "Running")
 
 
-def test_a_member_that_runs_elsewhere_once_it_has_joined_anew_is_ended(cloud, context):
+def test_member_that_rejoins_on_wrong_cpus_is_stopped(cloud, context):
+    """The capsule is in Error, and its other member keeps running."""
     uuid = submit(cloud, context, member(1.0), member(1.0))
     _, (strays, _) = settled(cloud, uuid, "Running")
     driver = cloud.drivers["one"]

@@ -7,22 +7,13 @@ import threading
 import pytest
 
 from zun.common import exceptions
-from zun.common.context import RequestContext
 from zun.compute import service
 from zun.db import container_actions as db
 from zun.db import containers as db_containers
 from zun.db import models, session
 from zun.tests.fixtures import new_container, wait_for
+from zun.tests.functional.actions import asked, ended
 from zun.tests.functional.cloud import Cloud, machine
-
-
-def asked(action, container, number=1):
-    """Do what the API does first; gives the context of the request."""
-    context = RequestContext(
-        user_id="alice", project_id="demo", roles=["member"], request_id=f"req-{number}", overwrite=False
-    )
-    db.start(container.uuid, action, request_id=context.request_id, user_id="alice", project_id="demo")
-    return context
 
 
 def create(cloud, context, **fields):
@@ -30,16 +21,6 @@ def create(cloud, context, **fields):
     asking = asked("create", container)
     cloud.scheduler_api.create(asking, container)
     return cloud.settled(container)
-
-
-def ended(container, request_id="req-1"):
-    """Message and (event, result) of an action once it has ended."""
-
-    def look():
-        action, events = db.find(container.uuid, request_id)
-        return action["finish_time"] and (action["message"], [(each["event"], each["result"]) for each in events])
-
-    return wait_for(look)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +94,7 @@ def test_an_operation_whose_message_comes_twice(cloud, context):
     asking = asked("stop", container, 2)
     for _ in range(2):
         cloud.compute_api.stop(asking, container)
-    wait_for(lambda: db.find(container.uuid, "req-2")[0]["finish_time"] and not cloud.agents["one"].busy())
+    wait_for(lambda: db.find(container.uuid, "req-2")[0]["finish_time"] and not cloud.agents["one"].queues.busy())
     assert ended(container, "req-2") == (None, [("compute__do_container_stop", "Success")])
 
 
@@ -162,7 +143,7 @@ def test_what_waits_for_a_free_thread_is_not_lost(database, context, monkeypatch
         cloud.drivers["one"].before("pause", lambda _: free.wait(60))
         cloud.compute_api.pause(asked("pause", busy, 2), busy)
         cloud.compute_api.stop(asked("stop", container, 3), container)
-        wait_for(lambda: container.uuid in agent.busy())
+        wait_for(lambda: container.uuid in agent.queues.busy())
         monkeypatch.setattr(service, "LOST_SECONDS", -60)
         agent._end_lost(context)
         assert db.find(container.uuid, "req-3")[0]["message"] is None

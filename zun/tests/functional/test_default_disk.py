@@ -10,8 +10,8 @@ from zun.container.fake import DEFAULT_FACTS, InMemoryDriver
 from zun.db import containers as db
 from zun.db import quotas
 from zun.tests.fixtures import new_container, wait_for
+from zun.tests.functional.capsules import member, settled, submit
 from zun.tests.functional.cloud import Cloud, machine
-from zun.tests.functional.test_capsules import member, settled, submit
 
 
 class LimitingCloud(Cloud):
@@ -64,7 +64,7 @@ def test_a_default_of_nothing_is_none(cloud, context):
     assert (container.status, container.disk) == ("Running", 0)
 
 
-def test_a_capsule_gets_none(cloud, context):
+def test_a_capsule_gets_no_default_disk(cloud, context):
     row, members = settled(cloud, submit(cloud, context, member(1.0), request=at("limiting")), "Running")
     assert [each["disk"] for each in (row, *members)] == [0, 0]
     assert promised(cloud, "limiting") == {row["uuid"]: 0}
@@ -92,7 +92,7 @@ def test_the_next_host_after_a_refusal_does_as_it_does(cloud, context, monkeypat
     assert (alone.host, alone.disk) == (None, 0)
 
 
-def test_what_the_commit_of_the_claim_refuses_has_none_either(cloud, context, monkeypatch):
+def test_claim_refused_at_commit_gets_no_default_disk(cloud, context, monkeypatch):
     real = db.claim
 
     def refuse(*arguments, **named):

@@ -11,7 +11,8 @@ import pytest
 from zun.common import exceptions
 from zun.common.states import TaskState
 from zun.compute import service
-from zun.compute.reconcile import GONE
+from zun.compute.reconcile_rules import GONE
+from zun.compute.work_queues import Work
 from zun.container.driver import OUT_OF_MEMORY
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
@@ -66,12 +67,12 @@ def test_what_happens_is_seen(cloud, context, driver):
 
 def quiet(cloud, container):
     """Wait until what was told of this running container before has been looked at."""
-    driver, looks = cloud.drivers["one"], cloud.agents["one"]._looks
+    driver = cloud.drivers["one"]
     driver.pause(container)
     becomes(container, status="Paused")
     driver.unpause(container)
     becomes(container, status="Running")  # which may have been seen before it was told
-    wait_for(lambda: driver.heard() and container.uuid not in looks._again)
+    wait_for(lambda: driver.heard() and cloud.quiet("one", container.uuid))
 
 
 def test_what_was_missed_is_seen_when_the_stream_is_back(cloud, context, driver):
@@ -234,7 +235,6 @@ def restarted(container):
 def narrow(database, monkeypatch):
     """A host with one worker and one look at a time."""
     monkeypatch.setattr(service, "SPARE_LOOKS", 0)
-    monkeypatch.setattr(service, "LOOK_SECONDS", 0.05)
     cloud = Cloud({"one": machine(cells=1, cores=4)}, compute__workers=1, compute__sync_container_state_interval=3600)
     yield cloud
     cloud.stop()
@@ -256,7 +256,7 @@ def test_a_long_stop_takes_neither_a_worker_nor_a_look(narrow, context, action):
             narrow.accept_reboot(slow)
         getattr(narrow.compute_api, action)(context, slow, timeout=600)
         assert entered.wait(60)
-        narrow.agents["one"]._looks.at(slow.uuid)
+        narrow.agents["one"]._look_at(slow.uuid)
         narrow.compute_api.pause(context, other)
         becomes(other, status="Paused")
         driver.unpause(other)
@@ -272,12 +272,12 @@ def test_what_happens_during_an_operation_is_looked_at_after_it(narrow, context)
     begun, go_on = threading.Event(), threading.Event()
 
     def operation():
-        with agent.parts.operations.locks(container.uuid):
+        with agent.queues.turn(container.uuid):
             begun.set()
             assert go_on.wait(60)
 
     try:
-        agent._lines.put(container.uuid, operation)
+        agent.queues.put(container.uuid, Work(operation))
         assert begun.wait(60)
         driver.exit(container.uuid, 3)
         driver.exit(other.uuid, 3)
@@ -289,14 +289,26 @@ def test_what_happens_during_an_operation_is_looked_at_after_it(narrow, context)
 
 
 def test_what_happens_during_a_resize_is_looked_at_after_it(narrow, context):
-    """Which is done in no line: its caller waits for it."""
+    """No worker does it: its caller waits for it."""
     container = narrow.run(context)
-    locks = narrow.agents["one"].parts.operations.locks
-    with locks(container.uuid):
+    with narrow.agents["one"].queues.turn(container.uuid):
         narrow.drivers["one"].exit(container.uuid, 3)
-        wait_for(lambda: locks.wanted()[container.uuid] == 2)
-        wait_for(lambda: locks.wanted()[container.uuid] == 1)  # the look has given up
+        wait_for(lambda: narrow.waiting(container.uuid))
         assert db.get(container.uuid)["status"] == "Running"
+    becomes(container, status="Stopped", exit_code=3)
+
+
+def test_a_look_that_fails_is_not_the_last(cloud, context, driver, caplog):
+    """The runtime or the database may be away for a moment."""
+    container = cloud.run(context)
+    quiet(cloud, container)
+    driver.fail("show", exceptions.Unavailable("no daemon"))
+    driver.exit(container.uuid)
+    told = f"Container {container.uuid} could not be looked at: no daemon"
+    (record,) = wait_for(lambda: [each for each in caplog.records if each.getMessage() == told])
+    assert (record.levelname, record.exc_info) == ("WARNING", None)
+    driver.start(container)
+    driver.exit(container.uuid, 3)
     becomes(container, status="Stopped", exit_code=3)
 
 
@@ -322,7 +334,7 @@ def test_looks_leave_an_accepted_reboot_to_its_message(cloud, context, driver):
     assert db.get(container.uuid)["status"] == "Running"
 
 
-def test_a_reboot_whose_message_was_lost_is_taken_up_and_done_once(cloud, context, driver):
+def test_reboot_with_lost_message_is_resumed_and_done_once(cloud, context, driver):
     container, reboots = cloud.run(context), []
     driver.before("reboot", reboots.append)
     cloud.accept_reboot(container)

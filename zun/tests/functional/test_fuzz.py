@@ -147,6 +147,7 @@ def application(tmp_path_factory):
         {"one": machine(), "two": machine()},
         compute__audit_interval=0,
         api__auth_strategy="noauth",
+        api__host_names=["zun.example"],
         api__max_limit=20,
         quota__containers=100000,
         quota__memory=-1,

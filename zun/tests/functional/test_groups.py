@@ -89,7 +89,8 @@ def sent_to(cloud, context, row, host, count):
     return [cloud.settled(each) for each in made]
 
 
-def test_of_those_sent_to_one_host_at_once_the_others_go_elsewhere(cloud, context):
+def test_anti_affinity_members_sent_to_one_host_spread_out(cloud, context):
+    """The members arrive at once; the host takes one, and the scheduler tries other hosts for the rest."""
     made = sent_to(cloud, context, group("anti-affinity"), "two", 4)
     running, reasons = outcome(made)
     assert running == dict.fromkeys(HOSTS, 1)

@@ -14,8 +14,8 @@ from zun.db import containers as db
 from zun.network.fake import InMemoryNetworks
 from zun.objects import Container
 from zun.tests.fixtures import wait_for
+from zun.tests.functional.capsules import member, settled, submit
 from zun.tests.functional.cloud import Cloud, machine
-from zun.tests.functional.test_capsules import member, settled, submit
 from zun.topology import CpuSet
 from zun.topology.cpuset import union
 from zun.volume.fake import InMemoryVolumeDriver
@@ -56,7 +56,7 @@ def test_a_host_that_was_renamed_says_what_it_leaves_alone(cloud, context, renam
     assert {*driver.list()} == {each.uuid for each in there}
 
 
-def test_a_host_that_was_renamed_spares_the_cpus_that_others_have_for_themselves(cloud, context, renamed):
+def test_renamed_host_spares_dedicated_cpus_of_old_containers(cloud, context, renamed):
     """As long as they are there: running, stopped, or all that is left of a capsule."""
     driver = cloud.drivers["one"]
     running, stopped = (cloud.run(context, cpu_policy="dedicated", cpu=1.0) for _ in range(2))
@@ -137,7 +137,7 @@ def test_two_agents_of_one_name_say_so(cloud, caplog):
         other.stop()
 
 
-def test_an_agent_starts_where_two_of_one_name_gave_a_cpu_twice(cloud, context, caplog):
+def test_agent_starts_after_two_agents_gave_one_cpu_twice(cloud, context, caplog):
     """Nobody else gets the CPU before both are gone."""
     one = {"cpu_policy": "dedicated", "cpu": 1.0}
     first, second = cloud.run(context, **one), cloud.run(context, **one)

@@ -5,7 +5,7 @@ import datetime
 import hashlib
 
 import pytest
-from oslo_utils import timeutils
+from oslo_utils import timeutils, uuidutils
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
@@ -45,8 +45,9 @@ def cloud(database):
 @pytest.fixture
 def registry(database):
     def make(key=KEY, project="demo", password="pa55"):
-        account = {"username": "me", "password": Cipher([key]).encrypt(password)}
-        return registries.insert({"project_id": project, "user_id": "alice", "domain": "own.io", **account})["uuid"]
+        row = {"uuid": uuidutils.generate_uuid(), "project_id": project, "domain": "own.io", "username": "me"}
+        hidden = Cipher([key]).encrypt(password, registries.owner(row))
+        return registries.insert({**row, "user_id": "alice", "password": hidden})["uuid"]
 
     return make
 
@@ -168,6 +169,15 @@ def test_a_container(cloud, context, registry, name, of_registry, pulled, auth):
     assert (container.status, container.image, container.status_reason) == ("Running", name, None)
     assert (cloud.drivers["one"].pulls, cloud.drivers["one"].credentials) == ([pulled], [auth])
     assert db_containers.get(container.uuid)["status_detail"] is None
+
+
+def test_a_password_of_another_registry_is_not_sent(cloud, context, registry):
+    """Whoever can write the database cannot have a password sent to a host of theirs."""
+    theirs, mine = registry(project="other", password="theirs"), registry()
+    registries.update(mine, lambda row: {"password": registries.get(theirs)["password"]})
+    assert cloud.run(context, image="a", registry_id=mine).status == "Error"
+    registries.update(theirs, lambda row: {"project_id": context.project_id})
+    assert cloud.run(context, image="a", registry_id=theirs).status == "Error"
 
 
 def test_a_password_that_this_host_cannot_read(cloud, context, registry):

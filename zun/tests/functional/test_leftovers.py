@@ -9,9 +9,9 @@ from zun.db import capsules, compute_nodes, groups, networks, quotas, registries
 from zun.db import containers as db
 from zun.objects import Container
 from zun.tests.fixtures import wait_for
+from zun.tests.functional.capsules import member, settled, submit
 from zun.tests.functional.cloud import Cloud, machine
-from zun.tests.functional.test_capsules import member, settled, submit
-from zun.tests.functional.test_networks import network
+from zun.tests.functional.networks import network
 from zun.topology import CpuSet
 
 TWO = {"cpu_policy": "dedicated", "cpu": 2.0}
@@ -50,7 +50,7 @@ def leftover(cloud, context, stuck):
 def delete(cloud, context, container):
     cloud.compute_api.delete(context, container, force=True)
     gone(context, container)
-    wait_for(lambda: not cloud.agents["one"].busy())
+    wait_for(lambda: not cloud.agents["one"].queues.busy())
 
 
 def gone(context, container):
@@ -103,19 +103,19 @@ def test_nothing_of_its_project_is_bound_to_it(cloud, context, stuck):
     stuck.add(container.uuid)
     delete(cloud, context, container)
     assert running(cloud, container.uuid)
-    assert quotas.usage("demo") == {"containers": 0, "cpu": 0.0, "memory": 0, "disk": 0}
+    assert quotas.usage("demo", quotas.SIZES) == {"containers": 0, "cpu": 0.0, "memory": 0, "disk": 0}
     groups.destroy(group["uuid"])
     registries.destroy(registry["uuid"])
     networks.destroy(net)
 
 
-def test_a_capsule_keeps_its_claim_until_all_its_members_are_gone(cloud, context, stuck):
+def test_capsule_keeps_its_claim_until_every_member_is_gone(cloud, context, stuck):
     uuid = submit(cloud, context, member(2.0), member(1.0))
     capsule, members = settled(cloud, uuid, "Running")
     capsule = Container.from_row(context, capsule)
     stuck.add(members[0]["uuid"])
     cloud.compute_api.delete(context, capsule, force=True)
-    wait_for(lambda: db.get(uuid)["kind"] == "leftover" and not cloud.agents["one"].busy())
+    wait_for(lambda: db.get(uuid)["kind"] == "leftover" and not cloud.agents["one"].queues.busy())
     with pytest.raises(exceptions.NotFound):
         capsules.find(context, uuid, all_projects=True)
     assert [running(cloud, each["uuid"]) for each in members] == [True, False]
@@ -137,12 +137,12 @@ def test_the_audit_names_it(cloud, context, stuck, leftover):
     assert cloud.compute_api.audit(context, "one", repair=True)["findings"] == []
 
 
-def test_the_audit_names_a_capsule_of_which_only_a_member_is_left(cloud, context, stuck):
+def test_audit_reports_a_capsule_with_only_a_member_left(cloud, context, stuck):
     uuid = submit(cloud, context, member(1.0), member(1.0))
     capsule, members = settled(cloud, uuid, "Running")
     stuck.add(members[0]["uuid"])
     cloud.compute_api.delete(context, Container.from_row(context, capsule), force=True)
-    wait_for(lambda: db.get(uuid)["kind"] == "leftover" and not cloud.agents["one"].busy())
+    wait_for(lambda: db.get(uuid)["kind"] == "leftover" and not cloud.agents["one"].queues.busy())
     objects = cloud.drivers["one"].runtime.objects
     del objects[uuid]  # somebody at the runtime's command line
     (finding,) = cloud.compute_api.audit(context, "one", repair=False)["findings"]
@@ -156,7 +156,7 @@ def test_a_deletion_that_comes_again_is_tried_again(cloud, context, stuck, lefto
     stuck.clear()
     cloud.drivers["one"].fail("delete", exceptions.DockerError(error="busy"))
     cloud.compute_api.delete(context, leftover, force=False)
-    wait_for(lambda: tried and not cloud.agents["one"].busy())
+    wait_for(lambda: tried and not cloud.agents["one"].queues.busy())
     assert (db.get(leftover.uuid)["status"], db.get(leftover.uuid)["kind"]) == ("Deleting", "leftover")
     cloud.compute_api.delete(context, leftover, force=False)
     cloud.gone(leftover)
@@ -181,7 +181,8 @@ def test_only_what_an_administrator_has_given_up_is_abandoned(cloud, context):
     assert not running(cloud, container.uuid) and running(cloud, other.uuid)
 
 
-def test_a_host_that_is_given_up_goes_with_its_last_container_and_may_come_back(cloud, context, stuck):
+def test_retired_host_is_removed_and_may_come_back(cloud, context, stuck):
+    """A host is removed after its service and its last container are gone and it stopped writing."""
     def listed():
         return [row["hostname"] for row in compute_nodes.page(limit=9)]
 
@@ -213,7 +214,7 @@ def test_a_host_that_is_given_up_goes_with_its_last_container_and_may_come_back(
     assert cloud.run(context, **TWO).status == "Running"
 
 
-def test_what_its_host_gave_up_while_its_deletion_was_accepted_is_deleted(cloud, context):
+def test_deletion_accepted_during_failed_creation_completes(cloud, context):
     """The host would have heard of it, but it was killed. Nothing of the container is there any more."""
     cloud.drivers["one"].fail("create", exceptions.DockerError(error="full"), times=2)
     container, capsule = cloud.run(context).uuid, submit(cloud, context, member(1.0))

@@ -73,7 +73,7 @@ def test_a_resize_that_a_restart_cut_off_has_not_been(cloud, context, policy, cp
     assert driver.updates == []
 
 
-def test_where_one_of_its_cpus_is_offline_it_leaves_those_of_others_as_well(cloud, context):
+def test_container_with_offline_cpu_leaves_cpus_of_others(cloud, context):
     """Docker refuses a list with CPUs that are offline, so that it would stay where the resize had brought it."""
     container = cloud.run(context, cpu_policy="dedicated", cpu=2.0)
     cloud.stop_agent("one")
@@ -130,7 +130,7 @@ def test_an_operation_that_could_not_write_its_end(cloud, context, monkeypatch):
 
     monkeypatch.setattr(db, "update", once)
     cloud.compute_api.stop(context, container, timeout=1)
-    wait_for(lambda: db.update is real and not cloud.agents["one"].busy())
+    wait_for(lambda: db.update is real and not cloud.agents["one"].queues.busy())
     cloud.compared("one", lambda: db.get(container.uuid)["task_state"] is None)
     assert cloud.settled(container).status == "Stopped"
 
@@ -147,7 +147,7 @@ def test_a_creation_goes_on_when_the_database_is_back(cloud, context, monkeypatc
 
     monkeypatch.setattr(db, "update", once)
     container = cloud.submit(context, **TWO, request={"run": run})
-    wait_for(lambda: db.update is real and not agent.busy())
+    wait_for(lambda: db.update is real and not agent.queues.busy())
     held = held_plan(db.get(container.uuid))
     agent._sync_all()
     container = cloud.settled(container)

@@ -6,6 +6,7 @@ import logging
 import pytest
 import sqlalchemy as sa
 
+from zun.api import microversion
 from zun.api.views import hosts
 from zun.compute import creation
 from zun.db import compute_nodes, models, session
@@ -13,8 +14,8 @@ from zun.db import containers as db
 from zun.objects import Container
 from zun.scheduler.service import SchedulerService
 from zun.tests.fixtures import wait_for
+from zun.tests.functional.capsules import member, settled, submit
 from zun.tests.functional.cloud import Cloud, machine
-from zun.tests.functional.test_capsules import member, settled, submit
 from zun.topology import CpuSet
 
 TWO = {"cpu_policy": "dedicated", "cpu": 2.0, "memory": 64}
@@ -116,7 +117,7 @@ def test_the_schedulers_hear_of_a_row_that_was_mended(cloud, context):
     table = cloud.scheduler.table
     assert wait_for(lambda: table.refresh() or table.host("one")).usage.owners == ()
     by_hand(lost.uuid, "cpuset", '{"cells": 1}')
-    assert hosts.topology(compute_nodes.find("one"), db.claims(["one"]))["claims"] == []
+    assert hosts.topology(compute_nodes.find("one"), db.claims(["one"]), microversion.MAX)["claims"] == []
     findings(cloud, context, repair=True)
     wait_for(lambda: table.host("one").usage.owners == (lost.uuid,))
 
@@ -134,7 +135,7 @@ def test_two_that_run_on_the_same_cpus_are_named_and_not_written(cloud, context,
     assert cloud.drivers["one"].show(other).cpuset_cpus == "2-3"
 
 
-def test_a_shared_container_whose_row_is_lost_leaves_the_cpus_of_others(cloud, context):
+def test_shared_container_with_lost_claim_leaves_others_cpus(cloud, context):
     lost = cloud.run(context, cpu=1.0, memory=64)
     by_hand(lost.uuid, "cpuset", "{}")
     agent = restart(cloud)
@@ -145,7 +146,7 @@ def test_a_shared_container_whose_row_is_lost_leaves_the_cpus_of_others(cloud, c
     assert agent.tracker.usage.claim(lost.uuid).memory_mib == 64
 
 
-def test_a_capsule_whose_row_is_lost_keeps_the_cpus_of_its_members(cloud, context):
+def test_capsule_with_lost_claim_keeps_cpus_of_its_members(cloud, context):
     capsule, (row, _) = settled(cloud, submit(cloud, context, member(1.0), member(2.0)), "Running")
     by_hand(capsule["uuid"], "cpuset", '"x"')
     agent = restart(cloud)
@@ -183,7 +184,7 @@ def test_a_creation_whose_claim_is_lost_ends(cloud, context, text, meanwhile):
     assert cloud.run(context, **TWO).status == "Running"
 
 
-def test_a_creation_whose_claim_is_lost_waits_for_the_audit_where_something_was_made(cloud, context):
+def test_creation_with_lost_claim_and_object_waits_for_audit(cloud, context):
     lost = cloud.run(context, **TWO)
     with session.writer() as connection:
         connection.execute(sa.text("UPDATE containers SET status = 'Creating', cpuset = '[]'"))
@@ -197,7 +198,7 @@ def test_a_creation_whose_claim_is_lost_waits_for_the_audit_where_something_was_
 
 @pytest.mark.parametrize("value", ["{}: no JSON", '"JSON of another kind: {}"'], ids=["none", "another"])
 @pytest.mark.parametrize("column", [each.name for each in models.containers.c if isinstance(each.type, sa.JSON)])
-def test_no_value_of_one_container_keeps_others_from_being_served(cloud, context, caplog, column, value):
+def test_malformed_value_of_one_container_blocks_no_other(cloud, context, caplog, column, value):
     damaged, other = cloud.run(context, **TWO), cloud.run(context, **TWO)
     by_hand(damaged.uuid, column, value.format(column))
     agent = restart(cloud)
@@ -211,15 +212,15 @@ def test_no_value_of_one_container_keeps_others_from_being_served(cloud, context
 
 
 @pytest.mark.parametrize("value", ['["x"]', '{"x": 1}', "5", "no JSON"])
-def test_mounts_that_cannot_be_read_are_not_left_out(cloud, context, caplog, value):
+def test_container_with_unreadable_mounts_is_not_made_anew(cloud, context, caplog, value):
     """The container starts and goes as it is. It is not made anew without them."""
     damaged = cloud.run(context, **TWO)
     by_hand(damaged.uuid, "mounts", value)
     restart(cloud)
-    assert f"What container {damaged.uuid} mounts cannot be read in its row. Delete it" in caplog.text
+    assert f"The mounts of container {damaged.uuid} cannot be read from its row. Delete it" in caplog.text
     cloud.compute_api.rebuild(context, damaged)
     db.update(damaged.uuid, {"status": "Rebuilding"})
     cloud.agents["one"].parts.lifecycle.rebuild(context, damaged)
-    assert "mounts cannot be read" in db.get(damaged.uuid)["status_reason"]
+    assert "cannot be read from its row" in db.get(damaged.uuid)["status_reason"]
     cloud.compute_api.delete(context, damaged, force=True)
     cloud.gone(damaged)

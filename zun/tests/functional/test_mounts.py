@@ -69,7 +69,7 @@ def test_local_mounts_are_made_counted_and_removed(cloud, context):
 BUSY = exceptions.VolumeError(mount="/scratch", reason="umount: target is busy")
 
 
-def test_a_mount_that_cannot_be_removed_is_a_deletion_that_failed(cloud, context):
+def test_deletion_fails_if_a_mount_cannot_be_removed(cloud, context):
     container = cloud.run(context, mounts=LOCAL, volume_disk=2, request=at("one"))
     cloud.volumes["one"].stuck = BUSY
     cloud.compute_api.stop(context, container, timeout=0)
@@ -85,7 +85,7 @@ def test_a_mount_that_cannot_be_removed_is_a_deletion_that_failed(cloud, context
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_mount_that_a_forced_deletion_cannot_remove_is_tried_again(cloud, context, restarted):
+def test_forced_deletion_retries_a_mount_that_is_busy(cloud, context, restarted):
     container = cloud.run(context, mounts=LOCAL, volume_disk=2, request=at("one"))
     cloud.volumes["one"].stuck = BUSY
     cloud.compute_api.delete(context, container, force=True)
@@ -105,7 +105,7 @@ def test_a_mount_that_a_forced_deletion_cannot_remove_is_tried_again(cloud, cont
     assert (compute_nodes.usage(["one"]), cloud.drivers["one"].list()) == ({}, {})
 
 
-def test_a_mount_that_a_failed_creation_cannot_remove_stays_until_its_deletion(cloud, context):
+def test_busy_mount_of_failed_creation_stays_until_deletion(cloud, context):
     cloud.volumes["one"].stuck = BUSY
     cloud.drivers["one"].fail("start", exceptions.DockerError(error="no"))
     container = cloud.run(context, mounts=LOCAL, volume_disk=2, request=at("one"))

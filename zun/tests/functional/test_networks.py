@@ -8,24 +8,17 @@ import sqlalchemy as sa
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.common.subnets import Pool
 from zun.db import container_actions as db_actions
 from zun.db import containers as db_containers
 from zun.db import network_ports, networks, session
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.cloud import Cloud, machine
-
-POOL = Pool("10.224.0.0/12", 24)
+from zun.tests.functional.networks import network
 
 
 @pytest.fixture
 def host(cloud):
     return cloud.networks["one"]
-
-
-def network(name="backend", *subnets, **fields):
-    values = {"name": name, "project_id": "demo", "user_id": "alice", "shared": False, **fields}
-    return networks.insert(values, subnets, POOL)["uuid"]
 
 
 def run(cloud, context, *nets, **fields):
@@ -198,6 +191,58 @@ def test_a_start_brings_back_what_somebody_removed(cloud, context, host):
     assert addresses(container) == {net: ["10.224.0.2"]}
 
 
+def test_without_a_network_on_the_default_one(cloud, context, host):
+    assert host.isolated
+    container, named = run(cloud, context, name="web"), run(cloud, context, network())
+    plug = cloud.drivers["one"].runtime.objects[container.uuid].plug
+    assert (plug.network, plug.by_name) == ("default-demo", True)
+    assert cloud.drivers["one"].runtime.objects[named.uuid].plug.by_name is False
+    assert host.defaults() == {"demo"}
+
+
+def test_default_network_goes_with_its_last_container(cloud, context, host):
+    one, two = run(cloud, context), run(cloud, context)
+    cloud.compute_api.delete(context, one, force=True)
+    cloud.gone(one)
+    cloud.agents["one"]._networks.sweep(context)
+    assert host.defaults() == {"demo"}
+    cloud.compute_api.delete(context, two, force=True)
+    cloud.gone(two)
+    host.failures["remove_default"] = exceptions.Conflict("has active endpoints")
+    cloud.agents["one"]._networks.sweep(context)
+    assert host.defaults() == {"demo"}
+    cloud.compared("one", lambda: host.defaults() == set())
+
+
+def test_no_default_network_left_is_an_error_with_reason(cloud, context, host):
+    host.failures["default"] = exceptions.Conflict("Every subnet is in use")
+    container = run(cloud, context)
+    assert (container.status, container.status_reason) == ("Error", "Every subnet is in use")
+
+
+def test_start_without_its_default_network_says_why(cloud, context, host):
+    container = run(cloud, context, request={"run": False})
+    host.failures["rejoin"] = exceptions.DockerError("no bridge")
+    cloud.compute_api.start(context, container)
+    wait_for(lambda: settled(container, "Error"))
+    assert "no bridge" in db_containers.get(container.uuid)["status_reason"]
+
+
+def test_docker0_makes_no_default_network(cloud, context, host):
+    host.own_default = False
+    container = run(cloud, context)
+    assert cloud.drivers["one"].runtime.objects[container.uuid].plug is None and host.defaults() == set()
+
+
+def test_missing_firewall_is_told_once(cloud, context, host, caplog):
+    networks = cloud.agents["one"]._networks
+    for reason in ("no iptables", "no iptables", None, "no iptables"):
+        if reason:
+            host.failures["isolate"] = exceptions.Unavailable(reason)
+        networks.isolate()
+    assert [each.message for each in caplog.records].count("no iptables") == 2
+
+
 @pytest.mark.parametrize(("ran", "status"), [(True, "Running"), (False, "Created")])
 def test_a_reboot_without_its_network_is_over_and_says_why(cloud, context, host, ran, status):
     container = run(cloud, context, network(), request={"run": ran})
@@ -273,7 +318,7 @@ def test_ports_that_somebody_wrote_by_hand_are_nobody_s(cloud, context, where):
 
 
 @pytest.mark.parametrize("subnets", ["5", "[5]", "[{}]", '[{"cidr": "x"}]'])
-def test_subnets_that_somebody_wrote_by_hand_stop_neither_new_networks_nor_comparisons(
+def test_malformed_subnets_block_no_new_network_or_comparison(
     cloud, context, caplog, subnets
 ):
     damaged, whole = network("damaged"), network("whole")

@@ -74,7 +74,7 @@ def halved(database, request):
     cloud.stop()
 
 
-def test_a_sibling_that_comes_online_is_kept_idle_for_its_neighbour(halved, context):
+def test_sibling_that_comes_online_is_withheld_for_its_core(halved, context):
     """Also for the shared containers of the host, the schedulers, and after a restart of the agent."""
     cloud = halved
     alone = cloud.run(context, cpu_policy="dedicated", cpu=1.0, memory=64, placement={"cpu_isolation": "core"})
@@ -145,12 +145,12 @@ def test_whoever_came_to_the_sibling_meanwhile_leaves_it(halved, context):
     assert (driver.show(shared).cpuset_cpus, held(halved, "one")[1]) == ("2-7", alone.uuid)
 
 
-def test_a_busy_container_does_not_keep_the_host_from_looking_at_itself(halved, context, monkeypatch):
+def test_busy_container_does_not_block_inventory_update(halved, context, monkeypatch):
     """It keeps its sibling idle once it is not busy any more."""
     monkeypatch.setattr(resizer, "PATIENCE", 0.05)
     agent = halved.agents["one"]
     alone = halved.run(context, cpu_policy="dedicated", cpu=1.0, memory=64, placement={"cpu_isolation": "core"})
-    with agent.parts.operations.locks(alone.uuid), ThreadPoolExecutor(1) as pool:
+    with agent.queues.turn(alone.uuid), ThreadPoolExecutor(1) as pool:
         halved.machines["one"] = machine(cells=1, cores=4, threads=2)
         pool.submit(agent._update_inventory).result(60)
         assert agent.tracker.topology.cpus == CpuSet("0-7")
@@ -181,7 +181,7 @@ def test_an_agent_starts_although_a_node_with_containers_is_gone(single, context
     assert {driver.show(each).cpuset_cpus for each in there} == {"1-3"}
 
 
-def test_a_host_that_lost_its_pool_takes_dedicated_containers_and_its_pool_back(single, context):
+def test_host_without_pool_takes_dedicated_and_regains_pool(single, context):
     """Its shared container makes room for them, and keeps a CPU."""
     cloud, driver = single, single.drivers["one"]
 
@@ -273,7 +273,7 @@ def test_a_failing_runtime_leaves_an_error_and_nothing_held(cloud, context, oper
     assert all(driver.list() == {} for driver in cloud.drivers.values())
 
 
-def test_whoever_tries_again_does_not_come_to_the_host_that_failed(cloud, context):
+def test_next_request_avoids_the_host_that_failed(cloud, context):
     """It is the emptiest, since nothing runs there. What a container itself is to blame for is not held against it."""
     for _ in range(2):
         cloud.run(context, cpu_policy="dedicated", cpu=2.0, memory=2048, request={"run": True, "host": "two"})
@@ -317,7 +317,7 @@ def test_a_resize_of_what_is_to_be_deleted_is_refused(cloud, context):
     assert (row["cpu"], row["cpuset"]) == (container.cpu, container.cpuset)
 
 
-def test_what_is_removed_by_hand_while_it_is_created_holds_nothing(cloud, context):
+def test_container_removed_by_hand_in_creation_holds_nothing(cloud, context):
     """And its row says so: what a host gives back and a row holds still, two would have."""
     for driver in cloud.drivers.values():
         driver.before("start", lambda container, driver=driver: driver.delete(container, force=True))
@@ -326,7 +326,7 @@ def test_what_is_removed_by_hand_while_it_is_created_holds_nothing(cloud, contex
     assert wait_for(lambda: nothing_held(cloud))
 
 
-def test_a_kernel_that_disagrees_fails_the_container_with_the_reason(cloud, context):
+def test_cgroup_differing_from_plan_fails_container_with_reason(cloud, context):
     for driver in cloud.drivers.values():
         driver.before("create", lambda container, driver=driver: driver.disobey(container.uuid, cpus=CpuSet("0-7")))
     container = cloud.run(context, **DEDICATED)
@@ -450,7 +450,7 @@ def test_a_resize_that_others_stand_in_the_way_of_goes_back(database, context):
         assert driver.show(container).cpuset_cpus == container.cpuset["cpuset_cpus"]
 
 
-def test_others_leave_who_becomes_dedicated_where_the_pool_is_gone(database, context):
+def test_resize_to_dedicated_moves_shared_containers_if_no_pool(database, context):
     """They run on what nobody holds."""
     with Cloud({"one": machine(cells=1)}, compute__audit_interval=0) as cloud:
         containers = [cloud.run(context), cloud.run(context)]
@@ -507,7 +507,7 @@ def test_a_container_that_dies_is_seen(cloud, context):
     assert held(cloud, container.host) == dict.fromkeys(CpuSet(container.cpuset["cpuset_cpus"]), container.uuid)
 
 
-def test_a_grown_container_keeps_its_cpus_and_a_shrunk_one_some_of_them(cloud, context):
+def test_grown_container_keeps_cpus_and_shrunk_one_keeps_some(cloud, context):
     container = cloud.run(context, **DEDICATED)
     before = CpuSet(container.cpuset["cpuset_cpus"])
     grown = CpuSet(cloud.compute_api.update(context, container, cpu=4.0).cpuset["cpuset_cpus"])
@@ -540,7 +540,7 @@ def test_the_cpus_that_are_named_stay_through_every_resize(cloud, context):
         pytest.param("update", "it is being resized; try again in a moment", id="resize"),
     ],
 )
-def test_a_resize_waits_a_moment_for_what_is_under_way_and_not_longer(cloud, context, monkeypatch, operation, told):
+def test_resize_of_busy_container_waits_briefly_then_is_refused(cloud, context, monkeypatch, operation, told):
     monkeypatch.setattr(endpoint, "PATIENCE", 1.0)  # more than a look takes
     container = cloud.run(context, **DEDICATED)
     driver, entered, go_on = cloud.drivers[container.host], threading.Event(), threading.Event()
@@ -591,8 +591,7 @@ def test_a_resize_that_nobody_waits_for_waits_itself(cloud, context):
         try:
             assert entered.wait(60)
             cloud.compute_api.resize(context, container, cpu=4.0)
-            locks = cloud.agents[container.host].parts.operations.locks
-            wait_for(lambda: locks.wanted()[container.uuid] > 1)
+            wait_for(lambda: cloud.waiting(container.uuid))
         finally:
             go_on.set()
         first.result(60)

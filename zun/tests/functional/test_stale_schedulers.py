@@ -84,7 +84,7 @@ GROWTHS = [
 
 
 @pytest.mark.parametrize(("grown", "options", "first", "second"), GROWTHS)
-def test_what_has_come_to_a_host_is_given_however_the_scheduler_counts(deaf, admin, grown, options, first, second):
+def test_claim_on_grown_host_does_not_mislead_stale_scheduler(deaf, admin, grown, options, first, second):
     before = {"cpu_allocation_ratio": 1.0, "ram_allocation_ratio": 1.0, "disk_allocation_ratio": 1.0}
     world = deaf({"host": SMALL}, **before)
     world.change("host", grown, admin, **options)
@@ -94,14 +94,14 @@ def test_what_has_come_to_a_host_is_given_however_the_scheduler_counts(deaf, adm
 
 
 @pytest.mark.parametrize("wanted", [dedicated(12), shared(12), dedicated(1, 1500), shared(1, 1500)])
-def test_a_request_for_what_has_come_to_a_host_is_not_refused_by_who_has_not_heard(deaf, admin, wanted):
+def test_stale_scheduler_does_not_refuse_newly_added_resources(deaf, admin, wanted):
     world = deaf({"host": SMALL}, cpu_allocation_ratio=1.0)
     world.change("host", LARGE, admin)
     found = world.run(admin, **wanted)
     assert (found.status, found.status_reason) == ("Running", None)
 
 
-def test_hosts_that_have_shrunk_are_not_asked_one_after_the_other(deaf, admin):
+def test_shrunken_hosts_are_not_tried_one_after_another(deaf, admin):
     """There are more of them than a request is tried on."""
     shrinking = [f"host-{number}" for number in range(7)]
     world = deaf(dict.fromkeys([*shrinking, "small"], LARGE))

@@ -51,7 +51,7 @@ def compare(cloud):
         cloud.agents["one"]._sync_all()
 
 
-def test_comparisons_do_not_wait_for_a_container_that_is_being_made(cloud, context, go_on):
+def test_slow_creation_delays_no_comparison_and_no_container(cloud, context, go_on):
     begun = threading.Event()
 
     def hang(container):
@@ -68,7 +68,7 @@ def test_comparisons_do_not_wait_for_a_container_that_is_being_made(cloud, conte
     assert cloud.settled(slow).status == "Running"
 
 
-def test_comparisons_do_not_wait_for_what_the_last_one_is_still_at(cloud, context, go_on):
+def test_hung_comparison_delays_no_next_one_and_no_container(cloud, context, go_on):
     networks = cloud.networks["one"]
     networks.told.set()
     compare(cloud)
@@ -86,7 +86,7 @@ def test_what_was_kept_waiting_is_done_by_a_later_comparison(cloud, context, go_
     wait_for(lambda: cloud.agents["one"]._sync_all() or not networks.bridges)
 
 
-def test_operations_do_not_wait_for_another_one_in_their_container(cloud, context, go_on):
+def test_queued_operations_of_one_container_block_no_other(cloud, context, go_on):
     """A stop takes as long as its caller says; then whoever may ask for it could halt the host."""
     begun = threading.Event()
 

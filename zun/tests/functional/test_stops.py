@@ -10,11 +10,10 @@ from zun.container import fake
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for
+from zun.tests.functional.actions import HOUR, WELL, accept_delete, asked, ended
 from zun.tests.functional.cloud import Cloud, machine
-from zun.tests.functional.test_container_actions import asked, ended
 
 IGNORES_TERM = ["sh", "-c", "trap '' TERM; sleep 1000"]
-HOUR = 3600
 
 
 @pytest.fixture
@@ -39,12 +38,6 @@ def stop(cloud, container, timeout=HOUR, number=2):
     wait_for(lambda: db.get(container.uuid)["task_state"] == "container_stopping")
 
 
-def accept_delete(container):
-    """Do what the API does to the row for a deletion, before it sends the message."""
-    db.update(container.uuid, {"status": "Deleting"})
-
-
-WELL = {action: (None, [(f"compute__do_container_{action}", "Success")]) for action in ("stop", "kill")}
 BADLY = {action: ("Error", [(f"compute__do_container_{action}", "Error")]) for action in ("stop", "kill")}
 
 
@@ -86,7 +79,7 @@ def test_a_kill_whose_message_comes_twice(cloud, container):
     asking = asked("kill", container, 3)
     for _ in range(2):
         cloud.compute_api.kill(asking, container)
-    wait_for(lambda: ended(container, "req-3") and not cloud.agents["one"].busy())
+    wait_for(lambda: ended(container, "req-3") and not cloud.agents["one"].queues.busy())
     assert (ended(container, "req-2"), cloud.settled(container).status) == (WELL["stop"], "Stopped")
 
 
@@ -127,7 +120,7 @@ def test_a_deletion_waits_for_no_stop(cloud, context, container, action, how):
     for _ in range(2):  # the message may come twice
         cloud.compute_api.delete(context, container, **how)
     cloud.gone(container)
-    wait_for(lambda: not cloud.agents["one"].busy())
+    wait_for(lambda: not cloud.agents["one"].queues.busy())
     assert (driver.list(), list(usage.usage.owners), seen) == ({}, [], [True])
 
 
@@ -178,7 +171,7 @@ def test_so_is_what_was_to_be_taken_up_as_something_else(cloud, container, monke
     monkeypatch.setattr(fake, "STOP_TIMEOUT", HOUR)
     agent, begun = cloud.agents["one"], threading.Event()
     cloud.drivers["one"].before("stop", lambda _: begun.set())
-    with agent.parts.operations.locks(container.uuid):
+    with agent.queues.turn(container.uuid):
         db.update(container.uuid, {"status": "Rebuilding"})
         agent._sync_all()
         db.update(container.uuid, {"status": "Running", "task_state": "container_stopping"})

@@ -3,28 +3,35 @@
 
 import concurrent.futures
 import contextlib
+import datetime
 import select
 import socket
+import ssl
 import threading
 import urllib.parse
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from zun.cmd import wsproxy
 from zun.common import exceptions
+from zun.common.context import RequestContext
+from zun.console import listener
 from zun.console import proxy as console_proxy
 from zun.container.docker.terminals import DockerStream
-from zun.db import console_tokens
-from zun.objects import ConsoleToken
+from zun.db import console_tokens, containers
+from zun.objects import ConsoleToken, console_token
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.cloud import Cloud, machine
 
 
 @pytest.fixture
 def cloud(database):
-    made = Cloud({"host-1": machine()}, websocket_proxy__wsproxy_port=0)
+    made = Cloud({"host-1": machine()}, websocket_proxy__wsproxy_port=0, websocket_proxy__sessions_per_user=100)
     yield made
     made.stop()
 
@@ -85,9 +92,24 @@ def test_a_command(cloud, proxy, context, container):
     with session(proxy, url) as terminal:
         terminal.send(b"hello")
         assert terminal.recv(timeout=60) == b"hello"
-    with session(proxy, url) as terminal, pytest.raises(ConnectionClosed) as caught:  # it runs once
+    assert refused(proxy, url) == 403
+    with session(proxy, issued(context, container, exec_id)) as terminal, pytest.raises(ConnectionClosed) as caught:
         terminal.recv(timeout=60)
     assert (caught.value.rcvd.code, "was started" in caught.value.rcvd.reason) == (1011, True)
+
+
+@pytest.mark.parametrize(("command", "output", "code"), [(["echo", "hi"], b"hi\n", 0), (["false"], b"", 1)])
+def test_a_command_that_ends_at_once(cloud, proxy, context, container, command, output, code):
+    """A client connects, tells the size of its terminal, and reads then."""
+    exec_id, url = cloud.compute_api.prepare_exec(context, container, command, interactive=True)
+    with session(proxy, url) as terminal:
+        cloud.compute_api.resize_terminal(context, container, width=80, height=24, exec_id=exec_id)
+        heard = b""
+        with pytest.raises(ConnectionClosed) as caught:
+            while True:
+                heard += terminal.recv(timeout=60)
+    assert heard == output
+    assert (caught.value.rcvd.code, caught.value.rcvd.reason) == (1000, f"exit code {code}")
 
 
 def test_sizes(cloud, context, container):
@@ -95,6 +117,12 @@ def test_sizes(cloud, context, container):
     assert cloud.drivers["host-1"].terminal_sizes == {container.uuid: (132, 43)}
     with pytest.raises(exceptions.InvalidValue, match="has no command"):
         cloud.compute_api.resize_terminal(context, container, width=1, height=1, exec_id="ab" * 32)
+
+
+def issued(context, container, exec_id=None, seconds=60):
+    """A URL with a new token."""
+    token = ConsoleToken.issue(context, container.uuid, exec_id, seconds)
+    return f"ws://x/?token={token}&uuid={container.uuid}" + (f"&exec_id={exec_id}" if exec_id else "")
 
 
 def refused(proxy, url, **options):
@@ -114,12 +142,204 @@ def test_a_token_is_for_one_container_and_one_purpose(cloud, proxy, context, con
         pass
 
 
+def test_a_token_opens_one_session(cloud, proxy, context, container):
+    url = cloud.compute_api.attach(context, container)
+    with session(proxy, url):
+        assert refused(proxy, url) == 403
+    assert refused(proxy, url) == 403
+
+
+def test_of_many_at_once_one_uses_a_token(cloud, proxy, context, container):
+    url = cloud.compute_api.attach(context, container)
+    together, first_in = threading.Barrier(20), threading.Event()
+
+    def take(number):
+        together.wait(60)
+        try:
+            with session(proxy, url):
+                first_in.wait(1)
+                return 101
+        except InvalidStatus as exc:
+            return exc.response.status_code
+
+    with concurrent.futures.ThreadPoolExecutor(20) as pool:
+        assert sorted(pool.map(take, range(20))) == [101, *[403] * 19]
+
+
+def test_the_wrong_use_leaves_a_token_unused(cloud, proxy, context, container):
+    url = cloud.compute_api.attach(context, container)
+    assert refused(proxy, f"{url}&exec_id={'ab' * 32}") == 403
+    assert refused(proxy, url, origin="http://evil.example") == 403
+    with session(proxy, url):
+        pass
+
+
+@pytest.mark.parametrize(("option", "status"), [("sessions_per_user", 429), ("max_sessions", 503)])
+def test_sessions_have_a_limit(cloud, context, container, option, status):
+    cloud.conf.set_override(option, 2, group="websocket_proxy")
+    proxy = wsproxy.build(cloud.conf, cloud.drivers["host-1"])
+    proxy.start()
+    other = RequestContext(user_id="somebody-else", project_id=context.project_id)
+    try:
+        with session(proxy, issued(context, container)), session(proxy, issued(context, container)):
+            url = issued(context, container)
+            assert refused(proxy, url) == status
+            theirs = issued(other, container)
+            if option == "max_sessions":
+                assert refused(proxy, theirs) == status
+            else:
+                with session(proxy, theirs):
+                    pass
+        wait_for(lambda: not proxy.running())
+        with session(proxy, url):  # the refusal did not use it up
+            pass
+    finally:
+        proxy.stop()
+
+
+@pytest.fixture
+def watchful(monkeypatch):
+    monkeypatch.setattr(console_proxy, "WATCH_SECONDS", 0.05)
+
+
+def ended(terminal):
+    """Code and reason that the proxy ends a session with."""
+    with pytest.raises(ConnectionClosed) as caught:
+        while True:
+            terminal.recv(timeout=60)
+    return caught.value.rcvd.code, caught.value.rcvd.reason
+
+
+def test_an_idle_session_ends(cloud, watchful, context, container):
+    cloud.conf.set_override("idle_timeout", 1, group="websocket_proxy")
+    proxy = wsproxy.build(cloud.conf, cloud.drivers["host-1"])
+    proxy.start()
+    pause = threading.Event()
+    try:
+        with session(proxy, issued(context, container)) as terminal:
+            for _ in range(8):
+                terminal.send(b"x")
+                assert terminal.recv(timeout=60) == b"x"
+                pause.wait(0.25)
+            assert ended(terminal) == (1008, "no byte either way for 1 s; open a new session")
+    finally:
+        proxy.stop()
+
+
+def rows():
+    with console_tokens.session.reader() as connection:
+        return console_tokens.session.rows(connection, console_tokens.table.select())
+
+
+@pytest.mark.parametrize("how", ["deleted", "abandoned", "revoked"])
+def test_a_session_ends_with_its_grant(cloud, watchful, proxy, context, container, monkeypatch, how):
+    """Also where the process goes on."""
+    with session(proxy, issued(context, container)) as terminal:
+        wait_for(proxy.running)
+        if how == "deleted":
+            containers.destroy(container.uuid)
+        elif how == "abandoned":
+            containers.abandon(container.uuid)
+        else:
+            console_tokens.remove(rows()[0]["token_hash"])
+        assert ended(terminal) == (1008, "the container is gone, or the session was revoked")
+    assert not rows()
+
+
+def test_a_running_session_outlives_its_token(cloud, watchful, proxy, context, container, monkeypatch):
+    monkeypatch.setattr(console_token, "KEPT", datetime.timedelta(seconds=1))
+    with session(proxy, issued(context, container)) as terminal:
+        used = rows()[0]["expires_at"]
+        wait_for(lambda: rows()[0]["expires_at"] > used + datetime.timedelta(seconds=2))
+        issued(context, container)  # clears away what has expired
+        terminal.send(b"here")
+        assert terminal.recv(timeout=60) == b"here"
+    wait_for(lambda: len(rows()) == 1)
+
+
+def test_tokens_go_with_their_container(cloud, context, container):
+    issued(context, container)
+    containers.destroy(container.uuid)
+    assert not rows()
+
+
+@pytest.fixture
+def secure(cloud, tmp_path):
+    """A proxy that speaks TLS."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + datetime.timedelta(days=1))
+    form = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    certificate = made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    file = tmp_path / "both.pem"
+    file.write_bytes(key.private_bytes(serialization.Encoding.PEM, *form) + certificate)
+    cloud.conf.set_override("cert", str(file), group="websocket_proxy")
+    proxy = wsproxy.build(cloud.conf, cloud.drivers["host-1"])
+    proxy.start()
+    yield proxy
+    proxy.stop()
+
+
+def strangers(stack, proxy, count, said):
+    for _ in range(count):
+        each = stack.enter_context(socket.create_connection(("127.0.0.1", proxy.port), 30))
+        with contextlib.suppress(OSError):
+            each.sendall(said)
+        yield each
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /?token=x HTTP/1.1\r\nHost: x\r\n", b"\x16\x03\x01\x02"])
+@pytest.mark.parametrize("kind", ["proxy", "secure"])
+def test_strangers_take_no_thread(request, cloud, context, container, kind, said):
+    """And a client of the same address gets in."""
+    proxy = request.getfixturevalue(kind)
+    before = threading.active_count()
+    with contextlib.ExitStack() as stack:
+        held = list(strangers(stack, proxy, 400, said))
+        wait_for(lambda: sum(map(closed, held)) >= 400 - listener.WAITING_OF_CLIENT)
+        assert threading.active_count() <= before + console_proxy.LOGIN_THREADS
+        if kind == "secure":
+            context_ = ssl.create_default_context()
+            context_.check_hostname, context_.verify_mode = False, ssl.CERT_NONE
+            query = urllib.parse.urlsplit(issued(context, container)).query
+            terminal = connect(f"wss://127.0.0.1:{proxy.port}/?{query}", ssl=context_, open_timeout=20)
+        else:
+            terminal = session(proxy, issued(context, container))
+        with terminal:
+            terminal.send(b"hello")
+            assert terminal.recv(timeout=60) == b"hello"
+
+
+def closed(client):
+    if not select.select([client], [], [], 0)[0]:
+        return False
+    try:
+        return not client.recv(65536)
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("kind", ["proxy", "secure"])
+def test_a_login_has_a_deadline_as_a_whole(request, monkeypatch, kind):
+    monkeypatch.setattr(console_proxy, "OPEN_SECONDS", 1.0)
+    proxy = request.getfixturevalue(kind)
+    with contextlib.ExitStack() as stack:
+        (client,) = strangers(stack, proxy, 1, b"GET / HTTP/1.1\r\n" if kind == "proxy" else b"\x16\x03\x01\x02")
+
+        def drip():
+            with contextlib.suppress(OSError):
+                client.send(b"X")
+            return closed(client)
+
+        wait_for(drip, 20)
+
+
 def test_a_token_expires(cloud, proxy, context, container):
     token = ConsoleToken.issue(context, container.uuid, None, -1)
     assert refused(proxy, f"ws://x/?token={token}&uuid={container.uuid}") == 403
     cloud.compute_api.attach(context, container)  # a new one clears the old ones away
-    with console_tokens.session.reader() as connection:
-        assert len(console_tokens.session.rows(connection, console_tokens.table.select())) == 1
+    assert len(rows()) == 1
 
 
 def test_a_token_dies_with_its_container(cloud, proxy, context, container):
@@ -132,17 +352,15 @@ def test_a_token_dies_with_its_container(cloud, proxy, context, container):
 def test_the_database_does_not_hold_what_opens_a_terminal(cloud, context, container):
     url = cloud.compute_api.attach(context, container)
     token = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(url).query))["token"]
-    with console_tokens.session.reader() as connection:
-        (row,) = console_tokens.session.rows(connection, console_tokens.table.select())
+    (row,) = rows()
     assert token not in str(dict(row))
 
 
 def test_a_hundred_sessions_at_once(cloud, proxy, context, container):
-    url = cloud.compute_api.attach(context, container)
     all_there = threading.Barrier(100)
 
     def talk(number):
-        with session(proxy, url) as terminal:
+        with session(proxy, issued(context, container)) as terminal:
             all_there.wait(60)
             said = f"session {number}".encode() * 1000
             terminal.send(said)

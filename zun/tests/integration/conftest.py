@@ -11,8 +11,12 @@ import docker
 import kombu
 import pytest
 import sqlalchemy as sa
+from keystoneauth1 import adapter as ks_adapter
+from keystoneauth1 import session as ksa_session
+from keystoneauth1 import token_endpoint
 
-from zun.common import rpc
+from zun.messaging import rpc
+from zun.placement.client import PlacementClient
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.container.daemon import IMAGE, docker_url
 from zun.tests.integration.identity import Keystone
@@ -47,10 +51,13 @@ def program(tmp_path: pathlib.Path) -> Iterator[Callable[..., Program]]:
 
 
 @pytest.fixture
-def on_docker(program: Callable[..., Program], tmp_path: pathlib.Path, docker_url: str) -> Callable[..., Program]:
+def on_docker(
+    docker_url: str, engine: docker.APIClient, program: Callable[..., Program], tmp_path: pathlib.Path
+) -> Iterator[Callable[..., Program]]:
     """Makes the service in one process, for containers of the real Docker, as a host of a name of its own. It has its
-    ``host`` and the ``url`` of its API, and is not started yet.
+    ``host`` and the ``url`` of its API, and is not started yet. Its default networks are removed after the test.
     """
+    hosts: list[str] = []
 
     def make(**settings: dict[str, Any]) -> Program:
         port, host = free_port(), f"test-{uuid.uuid4().hex[:8]}"
@@ -62,9 +69,14 @@ def on_docker(program: Callable[..., Program], tmp_path: pathlib.Path, docker_ur
         }
         made = program("allinone", **{name: usual.get(name, {}) | settings.get(name, {}) for name in usual | settings})
         made.host, made.url = host, f"http://127.0.0.1:{port}/v1"
+        hosts.append(host)
         return made
 
-    return make
+    yield make
+    for host in hosts:  # a sweep of the service would have done so within a minute
+        for network in engine.networks(filters={"label": [f"zun.host={host}", "zun.default"]}):
+            with contextlib.suppress(docker.errors.APIError):  # a test that failed left a container
+                engine.remove_network(network["Id"])
 
 
 @pytest.fixture
@@ -106,6 +118,18 @@ def rabbit_url() -> str:
 def keystone() -> Keystone:
     """A real keystone, with a project and people for the tests of one module."""
     return Keystone(_service("ZUN_TEST_KEYSTONE_URL", "ZUN_REQUIRE_KEYSTONE"))
+
+
+@pytest.fixture
+def placement_url() -> str:
+    """A real Placement, which takes ``admin`` for a token."""
+    return _service("ZUN_TEST_PLACEMENT_URL", "ZUN_REQUIRE_PLACEMENT")
+
+
+@pytest.fixture
+def placement_client(placement_url: str) -> PlacementClient:
+    session = ksa_session.Session(auth=token_endpoint.Token(placement_url, "admin"))
+    return PlacementClient(ks_adapter.Adapter(session, service_type="placement"))
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,12 @@ import uuid
 import docker
 
 from zun.common.context import RequestContext
+from zun.compute.machine import discovered
 from zun.container.docker import DockerDriver
 from zun.container.docker.client import Settings
 from zun.container.docker.kernel import locate, steps_below
+from zun.network.fake import InMemoryNetworks
 from zun.tests.functional.cloud import Cloud
-from zun.topology import discover
 
 
 def group_of(pid, controller="cpuset"):
@@ -32,7 +33,8 @@ class Host:
         self.cloud.drivers[self.name] = self.driver = wrapped(
             DockerDriver(Settings(url, self.name, network_mode="none"))
         )
-        self.cloud.machines[self.name] = discover()
+        self.cloud.networks[self.name] = InMemoryNetworks(own_default=False)
+        self.cloud.machines[self.name] = discovered()
         self.cloud.start_agent(self.name)
         self.context = RequestContext(user_id="alice", project_id="demo", roles=["member"])
         self.began = int(time.time())
@@ -44,7 +46,7 @@ class Host:
         return container
 
     def audit(self, repair=False):
-        """What is found, without what others do to our CPUs."""
+        """Return the findings of an audit, without foreign processes that the test did not start."""
         answer = self.cloud.compute_api.audit(self.context, self.name, repair=repair)
         return [
             each

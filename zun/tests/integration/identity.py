@@ -77,7 +77,7 @@ class Keystone:
         }
 
     def environment(self, who: str) -> dict[str, str]:
-        """What ``openstack`` reads: a password, and no endpoint, so that the catalogue is asked."""
+        """Return the environment of ``openstack``: a password but no endpoint. The client asks the catalogue."""
         return {
             "OS_AUTH_URL": self.url,
             "OS_USERNAME": self.named(who),

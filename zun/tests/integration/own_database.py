@@ -12,7 +12,7 @@ from zun.tests.integration.programs import free_port
 
 
 class OwnDatabase:
-    """It has everything of its own in ``folder``, and one database. Its test has asked for root already."""
+    """A MariaDB server with all its files in ``folder`` and the databases zun and placement. It needs root."""
 
     def __init__(self, folder):
         self._folder, port = folder, free_port()
@@ -22,7 +22,11 @@ class OwnDatabase:
             f"--pid-file={folder}/pid", "--bind-address=127.0.0.1", f"--port={port}", f"--init-file={folder}/init.sql",
         ]  # fmt: skip
         (folder / "init.sql").write_text(
-            "CREATE DATABASE IF NOT EXISTS zun;\nGRANT ALL ON zun.* TO 'zun'@'localhost' IDENTIFIED BY 'zun';\n"
+            "".join(
+                f"CREATE DATABASE IF NOT EXISTS {name};\n"
+                f"GRANT ALL ON {name}.* TO 'zun'@'localhost' IDENTIFIED BY 'zun';\n"
+                for name in ("zun", "placement")
+            )
         )
         install = ["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={folder}/data", "--skip-test-db"]
         subprocess.run(install, check=True, stdin=subprocess.DEVNULL, capture_output=True)

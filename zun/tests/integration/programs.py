@@ -27,14 +27,18 @@ def free_port() -> int:
 
 
 class Program:
-    """One of the services, run from this interpreter with a configuration file. Its log is ``NAME.log``."""
+    """One of the services, run from this interpreter with a configuration file. Its log is ``NAME.log``.
+
+    ``module`` is one of ``zun.cmd``, or the full name of another.
+    """
 
     def __init__(
         self, folder: pathlib.Path, module: str, name: str, words: tuple[str, ...], settings: dict[str, dict[str, Any]]
     ) -> None:
         self.log = folder / f"{name}.log"
         config = str(folder / f"{name}.conf")
-        self._command = [sys.executable, "-m", f"zun.cmd.{module}", "--config-file", config, *words]
+        program = module if "." in module else f"zun.cmd.{module}"
+        self._command = [sys.executable, "-m", program, "--config-file", config, *words]
         if module in ("allinone", "wsproxy"):
             settings = {"websocket_proxy": {"wsproxy_port": free_port()}, **settings}
         if module in ("allinone", "api"):  # what does not fit is asked for again and again, and counts
@@ -142,7 +146,7 @@ class Client:
         self._endpoint = ["--os-auth-type", "none", "--os-endpoint", url] if url else []
 
     def __call__(self, *words: str, fails: bool = False) -> str:
-        """What ``openstack WORDS`` prints. It must succeed, or fail when that is what is expected."""
+        """Run ``openstack WORDS`` and return its output. Check that it succeeds, or fails if ``fails``."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
         done = subprocess.run(
             [self._program, *self._endpoint, *words],  # type: ignore[list-item]

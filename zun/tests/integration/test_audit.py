@@ -11,6 +11,7 @@ import uuid
 
 import pytest
 
+from zun.container.docker.client import ask
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.host import Host, group_of
 from zun.tests.integration.programs import Api, Client
@@ -91,8 +92,7 @@ def test_a_limit_of_dedicated_cpus_is_lifted(host, option):
     if len(discover().cpus) < 2:
         pytest.skip("what docker update --cpus has set cannot be lifted where it may be as much as there is")
     dedicated = host.run(**DEDICATED)
-    url = host.engine._url("/containers/{0}/update", f"zun-{dedicated.uuid}")
-    host.engine._result(host.engine._post_json(url, data=option), json=True)
+    ask(host.engine, "POST", f"/containers/zun-{dedicated.uuid}/update", json=option)
     pid = host.pid(dedicated)
     assert (host.quota(dedicated), host.told()) == (50_000, [(dedicated.uuid, "drifted", "limit", False)])
     assert host.told(repair=True) == [(dedicated.uuid, "drifted", "limit", True)]

@@ -17,6 +17,14 @@ def test_scheduler_service(tmp_path, rabbit_url, mysql_url):
     assert {"client", "scheduler", "agents"} <= row["closed"]["cpu_ms"].keys()
 
 
+def test_placement(tmp_path, placement_url):
+    sizes = ("--hosts", "2", "--claims", "8", "--rounds", "1", "--trees", "2", "--queries", "2")
+    found = run("placement", tmp_path / "json", "--url", placement_url, *sizes)
+    assert {mode: len(rounds) for mode, rounds in found["claims"].items()} == {"off": 1, "report": 1, "enforce": 1}
+    assert found["claims"]["off"][0]["cpu_ms"] > 0 and found["allocations_per_second"][0] > 0
+    assert found["candidates"]["p50_ms"] > 0
+
+
 @pytest.mark.docker
 def test_run_overhead(tmp_path, docker_url):
     found = run("run_overhead", tmp_path / "json", "--pairs", "1", "--batch", "1", "--docker-url", docker_url)

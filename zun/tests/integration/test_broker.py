@@ -12,8 +12,9 @@ import oslo_messaging
 import pytest
 from oslo_config import cfg
 
-from zun.common import exceptions, rpc
+from zun.common import exceptions
 from zun.common.context import RequestContext
+from zun.messaging import rpc
 from zun.tests.fixtures import wait_for
 
 pytestmark = pytest.mark.distributed
@@ -155,7 +156,7 @@ def taken(rabbit_url):
         ("exchange TOPIC_fanout", "delete exchange name=TOPIC_fanout'"),
     ],
 )
-def test_what_is_there_and_is_of_another_kind_is_told_with_what_to_do(rabbit_url, taken, there, told):
+def test_existing_queue_or_exchange_of_other_kind_is_told(rabbit_url, taken, there, told):
     topic, channel = taken
     noun, name = there.replace("TOPIC", topic).split()
     if noun == "queue":

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from zun.compute.reconcile import GONE
+from zun.compute.reconcile_rules import GONE
 from zun.container.docker import DockerDriver
 from zun.container.docker.client import Settings
 from zun.container.driver import OUT_OF_MEMORY

@@ -61,7 +61,7 @@ def test_nobody_else_is_ever_allowed_on_a_dedicated_cpu(api, engine):
 
 
 @pytest.mark.skipif(len(discover().cpus) < 2, reason="needs two CPUs to resize between")
-def test_a_resized_container_goes_on_and_is_where_its_claim_says(api, engine):
+def test_resized_container_runs_on_its_new_claim(api, engine):
     drawn = random.Random(6)
     others = [api.settled(api.run(**SHARED)) for _ in range(2)]
     made = api.settled(api.run(**DEDICATED))

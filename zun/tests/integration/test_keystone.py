@@ -19,9 +19,9 @@ from oslo_config import cfg
 
 from zun import conf as zun_conf
 from zun.api import app as api_app
-from zun.api.controllers.v1 import Parts
+from zun.api.controllers.v1 import Dependencies
 from zun.api.settings import Settings
-from zun.db import compute_nodes, services
+from zun.db import compute_nodes, quotas, services
 from zun.tests.fixtures import new_container, wait_for
 from zun.tests.functional.api import who_may
 from zun.tests.functional.api.client import Client as WsgiClient
@@ -41,16 +41,19 @@ def guarded(database, keystone, tmp_path, cached):
     """The application in this process: ``client`` as of the functional tests, ``routes`` and messages that end here."""
     file = tmp_path / "zun.conf"
     lines = [f"{name} = {value}\n" for name, value in {**keystone.settings(), **cached}.items()]
-    file.write_text("[keystone_authtoken]\n" + "".join(lines))
+    unlimited = "".join(f"{name} = -1\n" for name in quotas.RESOURCES)  # one project makes what all cases ask for
+    file.write_text("[keystone_authtoken]\n" + "".join(lines) + "[quota]\n" + unlimited)
     conf = zun_conf.register_opts(cfg.ConfigOpts())
     conf([], project="zun-test", default_config_files=[str(file)], default_config_dirs=[])
     scheduler, compute = SchedulerMessages(), ComputeMessages()
     application = api_app.build(conf, scheduler_api=scheduler, compute_api=compute)
-    parts = Parts(scheduler_api=None, compute_api=None, settings=Settings.from_conf(conf))
+    dependencies = Dependencies(scheduler_api=None, compute_api=None, settings=Settings.from_conf(conf))
     services.heartbeat(who_may.HOST, "zun-compute", "nova")
     compute_nodes.put(who_may.HOST, inventory())
     return types.SimpleNamespace(
-        client=WsgiClient(application), routes=who_may.routes(parts), sent=lambda: [*scheduler.sent, *compute.sent]
+        client=WsgiClient(application),
+        routes=who_may.routes(dependencies),
+        sent=lambda: [*scheduler.sent, *compute.sent],
     )
 
 

@@ -3,33 +3,16 @@
 
 import socket
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
 from zun.common import exceptions
 from zun.container.docker.client import Engine, Settings
 from zun.network.docker import DockerNetworks
+from zun.tests.integration.network_samples import Container, Port
 
 pytestmark = pytest.mark.docker
-
-SUBNET = {"uuid": "s", "cidr": "10.218.1.0/24", "gateway": "10.218.1.1"}
-
-
-@dataclass(frozen=True)
-class Port:
-    ipv4: str = "10.218.1.9"
-    ipv6: str | None = None
-    subnets: tuple = (SUBNET,)
-    network_uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
-    network_name: str | None = None
-    project_id: str = "demo"
-    uuid: str = "p"
-
-
-@dataclass(frozen=True)
-class Container:
-    uuid: str
 
 
 @pytest.fixture

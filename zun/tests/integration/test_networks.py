@@ -21,7 +21,10 @@ NEWEST = {"OpenStack-API-Version": "container 1.42"}
 @pytest.fixture
 def cloud(on_docker, engine):
     """An all-in-one and what it leaves behind."""
-    service = on_docker(network={"subnet_pool": "10.219.0.0/16"})
+    service = on_docker(
+        network={"subnet_pool": "10.219.0.0/16", "default_network_pool": "10.220.0.0/16"},
+        capsule={"sandbox_image": "zun-demo", "sandbox_command": "sleep,1000000"},
+    )
     service.start()
     made = Cloud(service.url, engine, service.host)
     yield made
@@ -73,7 +76,7 @@ class Cloud:
     def bridges(self):
         """The networks that this host's Docker has."""
         found = self.engine.networks(filters={"label": f"zun.host={self.name}"})
-        return {each["Labels"]["zun.network"] for each in found}
+        return {each["Labels"].get("zun.network", "default") for each in found}
 
     def act(self, container, action, status):
         reply = self.api().request("POST", f"/containers/{container}/{action}")
@@ -148,8 +151,10 @@ def test_without_a_network_and_with_a_published_port(cloud, engine):
 
     assert wait_for(read, 60) == b"hello\n"
     # Docker chose the address: it is told as long as the container has it.
-    real = engine.inspect_container(f"zun-{container}")["NetworkSettings"]["Networks"]["bridge"]["IPAddress"]
-    assert cloud.addresses(container) == {"bridge": [real]}
+    (endpoint,) = engine.inspect_container(f"zun-{container}")["NetworkSettings"]["Networks"].values()
+    real = endpoint["IPAddress"]
+    # A bridge that Docker has not removed yet may still have the pool's first subnet.
+    assert real.startswith("10.220.") and cloud.addresses(container) == {"default": [real]}
     assert cloud.api().settled(container)["hostname"] == cloud.inside(container, "hostname")[1].strip()
     cloud.act(container, "stop?timeout=0", "Stopped")
     assert cloud.addresses(container) == {}
@@ -158,12 +163,39 @@ def test_without_a_network_and_with_a_published_port(cloud, engine):
     network = cloud.network("late")
     reply = cloud.api().request("POST", f"/containers/{container}/network_attach?network=late")
     assert (reply.status_code, reply.text) == (200, "null")
-    wait_for(lambda: cloud.addresses(container).keys() == {"bridge", network["uuid"]}, 60)
+    wait_for(lambda: cloud.addresses(container).keys() == {"default", network["uuid"]}, 60)
     listed = cloud.api().get(f"/containers/{container}/network_list")["networks"]
-    assert {each["net_id"] for each in listed} == {"bridge", network["uuid"]}
+    assert {each["net_id"] for each in listed} == {"default", network["uuid"]}
 
 
-def test_a_container_that_leaves_its_last_network_and_comes_back(cloud, engine):
+def test_default_networks_of_projects_are_apart(cloud, engine):
+    server, stranger = cloud.run("demo", name="web", command=SERVE), cloud.run("other")
+    neighbour = cloud.run("demo")
+    (address,) = cloud.addresses(server)["default"]
+    wait_for(lambda: cloud.reaches(neighbour, "web"), 60)
+    assert cloud.reaches(neighbour, address)
+    assert not cloud.reaches(stranger, address) and not cloud.reaches(stranger, "web")
+    # As an operator's 'docker network prune' between a stop and a start.
+    cloud.act(server, "stop?timeout=0", "Stopped")
+    cloud.act(neighbour, "stop?timeout=0", "Stopped")
+    for each in engine.networks(filters={"label": [f"zun.host={cloud.name}", "zun.project=demo"]}):
+        engine.remove_network(each["Id"])
+    for each in (server, neighbour):
+        cloud.act(each, "start", "Running")
+    wait_for(lambda: cloud.reaches(neighbour, "web"), 60)
+
+
+def test_capsule_is_on_the_default_network(cloud, engine):
+    template = {"kind": "capsule", "metadata": {"name": "pod"}, "spec": {"containers": [{"image": "zun-demo"}]}}
+    reply = cloud.api("demo").request("POST", "/capsules/", json={"template": template})
+    assert reply.status_code == 202, reply.text
+    uuid = reply.json()["uuid"]
+    shown = wait_for(lambda: next(iter(cloud.api("demo").get(f"/capsules/{uuid}")["addresses"]), None), 60)
+    assert shown == "default"
+    assert cloud.api("demo").request("DELETE", f"/capsules/{uuid}").status_code == 204
+
+
+def test_container_leaves_its_last_network_and_rejoins(cloud, engine):
     network = cloud.network("only")
     container = cloud.run()
     assert cloud.addresses(container) == {network["uuid"]: ["10.219.0.2"]}

@@ -46,9 +46,9 @@ def here(engine, name):
 
 
 @pytest.fixture
-def allinone(on_docker):
+def allinone(on_docker, registry):
     def start(**docker_options):
-        made = on_docker(docker=docker_options)
+        made = on_docker(docker={"allowed_registries": registry.domain} | docker_options)
         made.start()
         return made, Api(made.url)
 
@@ -66,7 +66,7 @@ def test_a_container_of_a_private_image(allinone, registry, pushed, engine):
     account("right", registry.password)
     account("wrong", "not-" + registry.password)
     refused = api.settled(api.run(image=pushed, registry="wrong"))
-    assert refused["status"] == "Error" and "cannot be pulled" in refused["status_reason"]
+    assert refused["status"] == "Error" and "could not be pulled" in refused["status_reason"]
     # The name of the registry in the image's name is not enough.
     anonymous = api.settled(api.run(image=f"{registry.domain}/{pushed}"))
     assert anonymous["status"] == "Error" and "registry create" in anonymous["status_reason"]
@@ -114,7 +114,7 @@ def test_a_private_image_is_for_those_who_have_an_account(allinone, registry, pu
     assert outcome(theirs, inspected["Id"])[0] == "Error"
     assert outcome(theirs, "zun-demo", image_pull_policy="never") == ("Running", "")
     status, reason = outcome(theirs, pushed, registry="their-wrong")
-    assert (status, "cannot be pulled" in reason) == ("Error", True), reason
+    assert (status, "could not be pulled" in reason) == ("Error", True), reason
     assert outcome(theirs, whole)[0] == "Error"
     assert outcome(theirs, pushed, registry="their-right") == ("Running", "")
     assert outcome(theirs, whole) == outcome(theirs, digest) == ("Running", "")

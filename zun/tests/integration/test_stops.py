@@ -5,8 +5,7 @@ import pytest
 
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for
-from zun.tests.functional.test_container_actions import asked, ended
-from zun.tests.functional.test_stops import HOUR, WELL, accept_delete
+from zun.tests.functional.actions import HOUR, WELL, accept_delete, asked, ended
 from zun.tests.integration.host import Host
 
 pytestmark = pytest.mark.docker

@@ -85,6 +85,68 @@ def test_exec_interactive(allinone):
     assert allinone.api.get(f"/containers/{made['uuid']}")["status"] == "Running"
 
 
+@pytest.fixture
+def running(allinone):
+    return allinone.api.settled(allinone.api.run(cpu=0.5))["uuid"]
+
+
+def ended(url, *words):
+    """What the client shows, and its exit code."""
+    screen = typed(url, *words)
+    screen.expect(pexpect.EOF)
+    screen.wait()
+    return screen.before.decode(), screen.exitstatus
+
+
+def test_output_of_a_short_command_is_shown(allinone, running):
+    """The command has ended when the client tells the size of its terminal, or not."""
+    for _ in range(20):
+        shown, code = ended(allinone.url, "exec", "--interactive", running, "echo", "hi")
+        assert (shown.splitlines()[-1], code) == ("hi", 0), shown
+
+
+def test_stock_client_shows_a_short_command(allinone, running, tmp_path):
+    """python-zunclient without this project's commands."""
+    program = tmp_path / "stock.py"
+    program.write_text(
+        "import sys\n"
+        "from keystoneauth1 import noauth, session\n"
+        "from zunclient import api_versions\n"
+        "from zunclient.common.websocketclient import websocketclient\n"
+        "from zunclient.v1 import client\n"
+        "auth = noauth.NoAuth(endpoint=sys.argv[1])\n"
+        "version = api_versions.APIVersion('1.40')\n"
+        "zun = client.Client(session=session.Session(auth=auth), api_version=version)\n"
+        "made = zun.containers.execute(sys.argv[2], command='echo hi', interactive=True, run=False)\n"
+        "websocketclient.do_exec(zun, made['proxy_url'], sys.argv[2], made['exec_id'], '~', 0.5)\n"
+    )
+    for _ in range(10):
+        screen = pexpect.spawn(
+            sys.executable, [str(program), allinone.url, running], timeout=PATIENCE, dimensions=(30, 100)
+        )
+        screen.expect(pexpect.EOF)
+        screen.wait()
+        assert (screen.before.decode().splitlines()[-1], screen.exitstatus) == ("hi", 0), screen.before.decode()
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "last"),
+    [
+        (["sh", "-c", "exit 5"], 5, None),
+        (["nosuchcmd"], 126, "nosuchcmd"),
+        (["/tmp"], 126, "permission denied"),
+        (["sh", "-c", "kill -9 $$"], 137, None),
+    ],
+)
+def test_exit_code(allinone, running, command, code, last):
+    """It is that of the same command without a terminal, and so is the message."""
+    shown, there = ended(allinone.url, "exec", "--interactive", running, "--", *command)
+    plain, without = ended(allinone.url, "exec", running, "--", *command)
+    assert (there, without) == (code, code), shown
+    if last is not None:
+        assert plain.split()[-8:] == shown.split()[-8:] and last in plain
+
+
 def test_attach_again_to_what_goes_on(allinone):
     made = allinone.api.settled(allinone.api.run(command=["sh"], interactive=True, tty=True))
     for number in range(2):

@@ -36,7 +36,7 @@ def content_digest() -> str:
 
 
 def body() -> Iterator[bytes]:
-    """What a client sends to put_archive."""
+    """Yield the body that a client sends to put_archive."""
     yield b'{"data": "'
     rest = b""
     for piece in _tar():
@@ -56,7 +56,7 @@ def _tar() -> Iterator[bytes]:
 
 
 class Answer:
-    """What get_archive sends, as the file that the base64 text in it is."""
+    """A file whose content is the base64 text in the answer of get_archive."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks, self._text, self._bytes = chunks, b"", b""

@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What was measured, test by test."""
+    """Print the figures that each test measured."""
     reports = [each for outcome in ("passed", "failed") for each in terminalreporter.stats.get(outcome, ())]
     reports = [each for each in reports if each.when == "call" and "tests/machines/" in each.nodeid]
     if reports:
@@ -113,6 +113,15 @@ def api(allinone: Any) -> Iterator[Api]:
 @pytest.fixture
 def containers(api: Api, engine: docker.APIClient) -> Containers:
     return Containers(api, engine)
+
+
+@pytest.fixture
+def huge_pages(machine: HostTopology) -> dict[int, int]:
+    """Node id -> huge pages of 2 MiB. Every node must have 16, reserved when the machine started."""
+    pages = {cell.id: cell.pages.get(2048, 0) for cell in machine.cells}
+    if min(pages.values()) < 16:
+        _missing(f"this machine has {pages} huge pages of 2 MiB by node, 16 on each are needed from its boot on")
+    return pages
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Containers on this machine, each compared with the kernel before a test gets to see it."""
 
+import os
 import pathlib
+import signal
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -102,3 +104,16 @@ class Containers:
     def topology(self) -> dict[str, Any]:
         """The host as administrators see it."""
         return host_topology(self.api)
+
+
+def when_touched(pid):
+    """Wait until the process has touched its memory; return the MiB of anonymous memory by node."""
+
+    def touched():
+        # Lost if it comes too early, harmless if too late: the first process of a container ignores what it did not
+        # ask for.
+        os.kill(pid, signal.SIGUSR1)
+        return kernel.status(pid)["Name"] == probes.TOUCHED
+
+    wait_for(touched, PATIENCE)
+    return kernel.anonymous_mib(pid)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel and the system's own programs say, read without anything of zun but its set of CPUs.
+"""Readers of the kernel's files and of the system's programs. Of zun they use only ``CpuSet``.
 
 Everything here may raise FileNotFoundError or ProcessLookupError for a process that ends meanwhile.
 """
@@ -16,7 +16,7 @@ PAGE_KIB = 4
 
 
 def program(*words: str) -> str:
-    """What ``words`` print."""
+    """Run ``words`` and return the output."""
     return subprocess.run(words, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
 
 

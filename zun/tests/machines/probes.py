@@ -48,6 +48,66 @@ def growing(mib: int) -> list[str]:
     return ["python3", "-c", f"{_TOUCH}\nkept = [touch(64) for _ in range({mib} // 64)]\nstay()"]
 
 
+_HUGE = """
+import mmap, os, signal, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+SIZE, HUGETLB = 2 << 20, 0x40000
+def huge(pages):
+    area = mmap.mmap(-1, pages * SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | HUGETLB)
+    touch(area, pages)
+    return area
+def huge_file(name, pages):
+    file = os.open("/dev/hugepages/" + name, os.O_CREAT | os.O_RDWR)
+    os.ftruncate(file, pages * SIZE)
+    area = mmap.mmap(file, pages * SIZE)
+    touch(area, pages)
+    return area
+def touch(area, pages):
+    for number in range(pages):
+        area[number * SIZE] = 1
+def stay(name):
+    open("/proc/self/comm", "w").write(name)
+    time.sleep(100000)
+def one_more():
+    try:
+        kept.append(huge(1))
+    except OSError:
+        return "refused"
+    return "touched"
+kept = []
+"""
+_ON_DEMAND = f"{_HUGE}\nsignal.sigwait([signal.SIGUSR1])\n"
+REFUSED = "refused"
+"""Name that a process gives itself when the kernel gave it all of its huge pages and refused one more."""
+
+
+def taking_pages(pages: int) -> list[str]:
+    """After a SIGUSR1 take huge pages of 2 MiB, half of them from a file. Ask for one more. Stay.
+
+    The limits of a container are set right after its start, and a program in the container may be faster.
+    """
+    first = pages // 2
+    program = f"kept += [huge_file('file', {first}), huge({pages - first})] if {pages} else []\nstay(one_more())"
+    return ["python3", "-c", _ON_DEMAND + program]
+
+
+def taking_pages_on_each_cpu(pages: int) -> list[str]:
+    """After a SIGUSR1 take ``pages`` huge pages of 2 MiB on each allowed CPU in turn, ask for one more, and stay."""
+    program = f"""
+for cpu in sorted(allowed := os.sched_getaffinity(0)):
+    os.sched_setaffinity(0, {{cpu}})
+    kept.append(huge_file(f"cpu{{cpu}}", {pages}))
+os.sched_setaffinity(0, allowed)
+stay(one_more())
+"""
+    return ["python3", "-c", _ON_DEMAND + program]
+
+
+def stranger(pages: int) -> str:
+    """Return a program for the host itself that takes huge pages, prints a line and stays."""
+    return f"{_HUGE}\nkept.append(huge({pages}))\nprint('taken', flush=True)\ntime.sleep(100000)"
+
+
 def several(processes: int) -> list[str]:
-    """So many processes that sleep."""
+    """Return a command of ``processes`` processes that sleep."""
     return ["sh", "-c", "sleep 100000 & " * (processes - 2) + "sleep 100000"]

@@ -2,7 +2,7 @@
 """The audit of a host, of what only a machine with several memory nodes can show."""
 
 from zun.tests.machines import kernel, probes
-from zun.tests.machines.test_placement import when_touched
+from zun.tests.machines.containers import when_touched
 
 
 def _audit(containers, **given):

@@ -4,28 +4,11 @@
 ``Containers.dedicated`` has compared claim, Docker, control group and every thread before it returns.
 """
 
-import os
-import signal
-
-from zun.tests.fixtures import wait_for
-from zun.tests.machines import kernel, probes
-from zun.tests.machines.containers import PATIENCE
+from zun.tests.machines import probes
+from zun.tests.machines.containers import when_touched
 
 INTERPRETER_MIB = 32
 """More than python3 itself has in anonymous pages."""
-
-
-def when_touched(pid):
-    """Node -> MiB of anonymous memory, once the process has touched all it should."""
-
-    def touched():
-        # Lost if it comes too early, harmless if too late: the first process of a container ignores what it did not
-        # ask for.
-        os.kill(pid, signal.SIGUSR1)
-        return kernel.status(pid)["Name"] == probes.TOUCHED
-
-    wait_for(touched, PATIENCE)
-    return kernel.anonymous_mib(pid)
 
 
 def _told(pages):

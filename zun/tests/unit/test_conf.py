@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
+import types
+
 import pytest
-from oslo_config import cfg, types
-from oslo_db import options as oslo_db_options
+from oslo_config import cfg
+from oslo_config import types as option_types
 
 from zun import conf as zun_conf
+from zun.cmd import program
 from zun.compute.networks import Published
 from zun.compute.service import ComputeService
-from zun.conf import database, opts
+from zun.conf import opts
 from zun.container.fake import InMemoryDriver
+from zun.db import session
 from zun.network.fake import InMemoryNetworks
 
 
@@ -40,6 +44,8 @@ def read(tmp_path, group, **options):
         ("docker", "default_memory_swap", "-2"),
         ("docker", "api_url", "/var/run/docker.sock"),
         ("docker", "api_url", "localhost"),
+        ("database", "max_pool_size", "-1"),
+        ("database", "max_overflow", "-2"),
         ("websocket_proxy", "base_url", "node-1.example:6784"),
         ("websocket_proxy", "base_url", "https://node-1.example/"),
     ],
@@ -52,7 +58,7 @@ def test_values_that_would_only_fail_later_are_refused(tmp_path, group, option, 
 
 def numbers():
     options = ((group.GROUP, option) for group in zun_conf.GROUPS for option in group.OPTS)
-    return [(group, option.name) for group, option in options if isinstance(option.type, types.Number)]
+    return [(group, option.name) for group, option in options if isinstance(option.type, option_types.Number)]
 
 
 @pytest.mark.parametrize(("group", "option"), numbers())
@@ -69,18 +75,29 @@ def test_published_ports(tmp_path, ports):
     assert Published.from_conf(conf) == Published("::1", 40000, 40010)
 
 
-def test_the_database_is_with_everything_else_that_a_service_keeps(tmp_path):
+def test_default_database_is_below_state_path(tmp_path):
     """Of every program: zun-db-manage looks where the all-in-one has put it."""
     conf = read(tmp_path, "DEFAULT", state_path=tmp_path)
     assert conf.database.connection == f"sqlite:///{tmp_path}/zun.sqlite"
 
 
-def test_the_sample_has_the_database_that_is_used(monkeypatch):
-    option = next(each for each in oslo_db_options.database_opts if each.dest == "connection")
-    monkeypatch.setattr(option, "default", None)
-    opts.set_defaults()
-    (listed,) = (each for _, group in oslo_db_options.list_opts() for each in group if each.dest == "connection")
-    assert listed.default == database.CONNECTION
+class Watched:
+    """A group of options that remembers in ``read`` which of them somebody asked for."""
+
+    def __init__(self, group):
+        self._group, self.read = group, set()
+
+    def __getattr__(self, name):
+        self.read.add(name)
+        return getattr(self._group, name)
+
+
+def test_every_database_option_of_the_sample_is_read(tmp_path):
+    watched = Watched(read(tmp_path, "DEFAULT", state_path=tmp_path).database)
+    program.open_database(types.SimpleNamespace(database=watched))
+    session.dispose()
+    sampled = [option.dest for name, options in opts.list_opts() if name == "database" for option in options]
+    assert sorted(sampled) == sorted(watched.read)
 
 
 def test_an_agent_whose_audits_would_fail_does_not_start(tmp_path):

@@ -1,22 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What setup.cfg promises to the programs that load us by name."""
 
-import configparser
 import importlib.metadata
-import pathlib
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[3]
-GROUPS = configparser.ConfigParser()
-GROUPS.optionxform = str  # type: ignore[assignment,method-assign]  # names keep their case
-GROUPS.read(ROOT / "setup.cfg")
-POINTS = [
-    importlib.metadata.EntryPoint(*(part.strip() for part in line.split("=", 1)), group)
-    for group, lines in GROUPS["entry_points"].items()
-    for line in lines.strip().splitlines()
-    if not line.lstrip().startswith("#")
-]
+from zun.tests.unit.entry_points import POINTS
 
 
 @pytest.mark.parametrize("point", [pytest.param(point, id=f"{point.group}:{point.name}") for point in POINTS])
@@ -49,9 +38,14 @@ def test_client_commands_have_the_names_they_replace():
         "appcontainer_group_show",
         "appcontainer_host_audit",
         "appcontainer_host_topology_show",
+        "appcontainer_host_trait_list",
+        "appcontainer_host_trait_set",
         "appcontainer_network_create",
         "appcontainer_network_delete",
         "appcontainer_network_show",
         "appcontainer_placement_capacity",
         "appcontainer_placement_dry_run",
+        "appcontainer_volume_delete",
+        "appcontainer_volume_list",
+        "appcontainer_volume_show",
     }

@@ -19,17 +19,19 @@ MAY_IMPORT = {
     "topology": set(),
     "conf": set(),
     "policies": set(),
-    "common": {"objects"},
-    "db": {"common"},
+    "common": set(),
+    "db": {"common", "topology"},
     "objects": {"common", "db", "topology"},
     "container": {"common", "topology"},
     "network": {"common", "container"},
-    "scheduler": {"common", "objects", "db", "topology", "compute.rpcapi"},
+    "messaging": {"common", "objects"},
+    "scheduler": {"common", "messaging", "objects", "db", "topology"},
     "volume": {"common", "objects", "container"},
-    "compute": {"common", "objects", "container", "network", "volume", "topology", "scheduler.rpcapi"},
-    "api": {"common", "objects", "db", "topology", "policies", "compute.rpcapi", "scheduler.rpcapi"},
+    "placement": {"common", "objects", "topology"},
+    "compute": {"common", "messaging", "objects", "container", "network", "placement", "volume", "topology"},
+    "api": {"common", "messaging", "objects", "db", "topology", "policies"},
     "console": {"common", "objects", "container"},
-    "wsgi": {"cmd", "common"},
+    "wsgi": {"cmd", "common", "messaging"},
     "osc": {"topology"},
 }
 
@@ -67,16 +69,49 @@ def test_a_package_imports_only_what_is_below_it(package):
     assert wrong == set()
 
 
+# What the search may import beside itself: values, and rules that need no search.
+SEARCH_MAY_IMPORT = {
+    "amounts", "cells", "cpuset", "device_request", "device_view", "devices", "isolation", "masks", "placement",
+    "refusal", "request", "usage", "view",
+}
+
+
+def test_the_search_imports_values_only():
+    names = {name for path in (ROOT / "topology" / "search").glob("*.py") for name in imported(path)}
+    assert {name for name in names if name.split(".")[1] not in SEARCH_MAY_IMPORT | {"search"}} == set()
+
+
+def test_only_plan_and_keep_import_the_search():
+    users = {
+        str(path.relative_to(ROOT))
+        for path in ROOT.rglob("*.py")
+        if path.relative_to(ROOT).parts[0] != "tests" and path.parent.name != "search"
+        if any(name.startswith("topology.search.") for name in imported(path))
+    }
+    assert users == {"topology/allocator.py", "topology/keep.py"}
+
+
 def test_the_allocator_needs_the_standard_library_only():
-    roots = {root for path in (ROOT / "topology").glob("*.py") for root in roots_of(path)}
+    roots = {root for path in (ROOT / "topology").rglob("*.py") for root in roots_of(path)}
     assert roots - sys.stdlib_module_names == {"zun"}
 
 
 @pytest.mark.skipif(not REQUIREMENTS.exists(), reason="not in an installed package")
 def test_the_requirements_are_what_is_imported():
-    """But for the commands of the client, which are with the extra of that name."""
+    """The commands of the client come with an extra. SQLAlchemy imports PyMySQL by the name in a URL."""
     others = [path for path in ROOT.rglob("*.py") if path.relative_to(ROOT).parts[0] not in ("tests", "osc")]
     roots = {name for path in others for name in roots_of(path)} - sys.stdlib_module_names - {"zun"}
     distributions = importlib.metadata.packages_distributions()
-    listed = re.findall(r"^([\w.]+)", REQUIREMENTS.read_text(), re.MULTILINE)
-    assert {distributions[root][0].lower() for root in roots} == {name.lower() for name in listed}
+    listed = re.findall(r"^([\w.-]+)", REQUIREMENTS.read_text(), re.MULTILINE)
+    assert {distributions[root][0].lower() for root in roots} | {"pymysql"} == {name.lower() for name in listed}
+
+
+def test_no_test_imports_from_another_test():
+    """What two of them need is in a module beside them that is no test."""
+    tests = ROOT / "tests"
+    wrong = {
+        str(path.relative_to(tests))
+        for path in tests.rglob("*.py")
+        if any(part.startswith("test_") for name in imported(path) for part in name.split(".")[1:-1])
+    }
+    assert wrong == set()

@@ -6,8 +6,8 @@ from oslo_config import cfg
 from oslo_log import log as oslo_log
 
 from zun import conf as zun_conf
-from zun.common import rpc
 from zun.conf import misspelt
+from zun.messaging import rpc
 
 
 def told(tmp_path: pathlib.Path, text: str) -> list[str]:
@@ -34,6 +34,9 @@ def told(tmp_path: pathlib.Path, text: str) -> list[str]:
         ("[DEFAULT]\nstate_pth = /", "[DEFAULT] has no option state_pth.*did you mean state_path"),
         ("[DEFAULT]\ntransport_ulr = /", "[DEFAULT] has no option transport_ulr.*did you mean transport_url"),
         ("[database]\nconection = x", "[database] has no option conection.*did you mean connection"),
+        ("[database]\nslave_connection = x", "[database] has no option slave_connection.*ignored"),
+        ("[database]\nmax_retries = -1", "[database] has no option max_retries.*remove it"),
+        ("[database]\nconnection_recycle_time = 9", "[database] has no option connection_recycle_time.*remove it"),
     ],
 )
 def test_what_is_ignored_is_told(tmp_path: pathlib.Path, text: str, said: str) -> None:
@@ -52,7 +55,7 @@ def test_what_is_read_or_somebody_elses_is_not_told(tmp_path: pathlib.Path) -> N
     cpu_dedicated_set = 1
     [database]
     connection = sqlite://
-    idle_timeout = 5
+    max-pool-size = 5
     [keystone_authtoken]
     username = zun
     [oslo_messaging_rabbit]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/v1/aggregates``: named sets of hosts, for administrators. What they mean is Nova's (os-aggregates)."""
+"""``/v1/aggregates``: named sets of hosts, for administrators, with the meaning of Nova's os-aggregates."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zun.api import microversion, paging
-from zun.api.controllers.v1.parts import Parts
+from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.request import Call
 from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
 from zun.api.schemas import aggregates as schemas
@@ -15,8 +15,8 @@ from zun.db import aggregates as db
 
 
 class Aggregates:
-    def __init__(self, parts: Parts) -> None:
-        self._settings = parts.settings
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._settings = dependencies.settings
 
     def routes(self) -> Sequence[Route]:
         since, item = microversion.GROUPS, "aggregates/{aggregate}"

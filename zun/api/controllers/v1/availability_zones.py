@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/v1/availability_zones``: the zones that the services are in and those of host aggregates, for everybody."""
+"""``/v1/availability_zones``: the zones of services and of host aggregates, for everybody."""
 
 from collections.abc import Sequence
 
 from zun.api import paging
-from zun.api.controllers.v1.parts import Parts
+from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.request import Call
 from zun.api.routes import Answer, Route
 from zun.api.views import availability_zones as views
@@ -17,14 +17,14 @@ _KEY = "availability_zone"
 
 
 class AvailabilityZones:
-    def __init__(self, parts: Parts) -> None:
-        self._settings = parts.settings
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._settings = dependencies.settings
 
     def routes(self) -> Sequence[Route]:
         return (Route("GET", NOUN, self.index, query=paging.LISTED, returns=views.Zones),)
 
     def index(self, call: Call) -> Answer:
-        """The markers of this list are zone names, as a zone has no uuid."""
+        """List the zones. The markers of this list are zone names, because a zone has no uuid."""
         page = paging.Page.read(call.query, paging.LISTED, default_key=_KEY, max_limit=self._settings.max_limit)
         call.access.require("availability_zones:get_all")
         if page.sort_key != _KEY:
@@ -39,7 +39,9 @@ class AvailabilityZones:
 
 
 def _zones(default: str) -> set[str]:
-    """Zones with a service, and zones that an aggregate names, with hosts or not. ``default`` is for who has none."""
+    """Return the zones that have a service, and the zones that an aggregate names. ``default`` is the zone of hosts
+    without one.
+    """
     aggregates = db_aggregates.all_aggregates()
     used = {zones.zone_of(row["host"], row[_KEY], aggregates) or default for row in db.all_services()}
     return used | {zone for row in aggregates if (zone := zones.named(row["metadata"]))}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/v1/capsules``: containers that belong together, in one place and with one network."""
+"""``/v1/capsules``: groups of containers in one place and with one network."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -7,9 +7,9 @@ from typing import Any
 
 from oslo_utils import timeutils, uuidutils
 
-from zun.api import all_projects, capsules, nets, paging
+from zun.api import all_projects, capsules, networks, paging, traits
 from zun.api.controllers.v1 import one_container, requested
-from zun.api.controllers.v1.parts import Parts
+from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.request import Call
 from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
 from zun.api.schemas import capsules as schemas
@@ -21,10 +21,10 @@ from zun.objects import Container
 
 
 class Capsules:
-    def __init__(self, parts: Parts) -> None:
-        self._scheduler = parts.scheduler_api
-        self._compute = parts.compute_api
-        self._settings = parts.settings
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._scheduler = dependencies.scheduler_api
+        self._compute = dependencies.compute_api
+        self._settings = dependencies.settings
         self._random = random.Random()
 
     def routes(self) -> Sequence[Route]:
@@ -67,20 +67,24 @@ class Capsules:
             choose=self._random,
         )
         fields = asked.capsule
+        requested.check_isolation(call.access, fields["placement"])
+        fields["placement"] = traits.resolved(fields["placement"])
         fields["request"] |= requested.host_of_volumes(call.context, fields)
+        fields["request"] |= requested.charged_later(call.context, fields, self._settings)
         # As of the reference's: always the default choice of network.
-        row = db.insert({**fields, **call.access.own}, asked.members, nets.wanted(str(call.context.project_id), None))
+        wanted = networks.first_ports(str(call.context.project_id), None)
+        row = db.insert({**fields, **call.access.own}, asked.members, wanted, self._settings.quota)
         one_container.schedule(self._scheduler, call.context, Container.from_row(call.context, row))
         return Answer(self._shown(row, db.members([row["uuid"]])[row["uuid"]], call), created=row["uuid"])
 
     def show(self, call: Call) -> Answer:
-        row = db.find(call.context, call.parameters["capsule"], all_projects=bool(call.context.is_admin))
+        row = db.find(call.context, call.parameters["capsule"])
         call.access.require("capsule:get", row)
         return Answer(self._shown(row, db.members([row["uuid"]])[row["uuid"]], call))
 
     def delete(self, call: Call) -> Answer:
-        context = all_projects.context(call, "capsule:delete_all_projects")
-        row = db.find(context, call.parameters["capsule"], all_projects=bool(context.is_admin))
+        everywhere = all_projects.permitted(call, "capsule:delete_all_projects")
+        row = db.find(call.context, call.parameters["capsule"], all_projects=everywhere)
         call.access.require("capsule:delete", row)
         if row["host"] is None and db_containers.destroy_unplaced(row["uuid"]):
             return NO_CONTENT

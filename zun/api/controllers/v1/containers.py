@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``/v1/containers``: the containers of a project.
 
-A handler checks in the order clients rely on: form (400), existence (404), policy (403), status (409). Only
-then does it act, by writing the row and sending a message. It waits for a host only where the host's answer
-is the response.
+A handler checks in the order on which clients rely: form (400), existence (404), policy (403), status (409). Then it
+writes the row and sends a message. It waits for a host only if the host's answer is the response.
 """
 
 import random
@@ -12,12 +11,12 @@ from typing import Any
 
 from oslo_utils import timeutils, uuidutils
 
-from zun.api import all_projects, creation, hints, microversion, nets, paging
+from zun.api import all_projects, creation, microversion, networks, paging
 from zun.api.controllers.v1 import host_up, one_container, requested
-from zun.api.controllers.v1.parts import Parts
+from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.controllers.v1.sub_actions import SubActions
-from zun.api.digits import whole
 from zun.api.microversion import v1
+from zun.api.parsing import whole_number
 from zun.api.request import Call
 from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
 from zun.api.schemas import Field
@@ -39,13 +38,13 @@ _LIST = paging.parameters(
 
 
 class Containers:
-    def __init__(self, parts: Parts) -> None:
-        self._scheduler = parts.scheduler_api
-        self._compute = parts.compute_api
-        self._settings = parts.settings
-        self._create_schemas = schemas.create(parts.settings)
-        self._update_schema = schemas.update(parts.settings)
-        self._sub_actions = SubActions(parts)
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._scheduler = dependencies.scheduler_api
+        self._compute = dependencies.compute_api
+        self._settings = dependencies.settings
+        self._create_schemas = schemas.create(dependencies.settings)
+        self._update_schema = schemas.update(dependencies.settings)
+        self._sub_actions = SubActions(dependencies)
         self._random = random.Random()
 
     def routes(self) -> Sequence[Route]:
@@ -103,13 +102,15 @@ class Containers:
         given = self._create_schemas[call.version](call.body)
         call.access.require("container:create")
         fields = requested.fields(call, given, run=run, settings=self._settings)
+        requested.check_isolation(call.access, fields["placement"])
+        fields["request"] |= requested.charged_later(call.context, fields, self._settings)
         fields.setdefault("name", creation.generated_name(self._random))
         container = Container(call.context, **call.access.own, **fields)
-        wanted = nets.wanted(container.project_id, given.get("nets"))
+        wanted = networks.first_ports(container.project_id, given.get("nets"))
         try:
             self._insert(container, wanted, may_rename=not given.get("name"))
         except exceptions.GroupNotFound:  # deleted since it was looked up
-            raise hints.no_group(fields["group_uuid"]) from None
+            raise requested.no_group(fields["group_uuid"]) from None
         with one_container.recorded(call, container, "create"):
             one_container.schedule(self._scheduler, call.context, container)
         return Answer(one_container.shown(container, call, fresh=True), created=container.uuid)
@@ -128,8 +129,8 @@ class Containers:
     # One container.
 
     def show(self, call: Call) -> Answer:
-        context = all_projects.context(call, "container:get_one_all_projects")
-        row = db.find(context, call.parameters["ident"])
+        everywhere = all_projects.permitted(call, "container:get_one_all_projects")
+        row = db.find(call.context, call.parameters["ident"], all_projects=everywhere)
         call.access.require("container:get_one", row)
         return Answer(one_container.shown(row, call))
 
@@ -148,8 +149,8 @@ class Containers:
     def delete(self, call: Call) -> Answer:
         given = schemas.DELETE_QUERY(call.query)
         force, stop = given.get("force", False), given.get("stop", False)
-        context = all_projects.context(call, "container:delete_all_projects")
-        container = Container.get_by_ident(context, call.parameters["ident"])
+        everywhere = all_projects.permitted(call, "container:delete_all_projects")
+        container = Container.get_by_ident(call.context, call.parameters["ident"], everywhere)
         call.access.require("container:delete", container)
         self._check_delete_gates(call, container, force=force, stop=stop)
         allowed = "delete_after_stop" if stop else "delete_force" if force else "delete"
@@ -157,7 +158,7 @@ class Containers:
         if container.host is None and db.destroy_unplaced(container.uuid):
             return NO_CONTENT
         if container.host is None:  # a host took it a moment ago, or somebody else removed it
-            container = Container.get_by_ident(context, container.uuid)
+            container = Container.get_by_ident(call.context, container.uuid, everywhere)
         # Also where nothing runs: it may be started before its host gets to this.
         stops = stop and call.access.allows("container:stop", container)
         timeout = STOP_BEFORE_DELETE_SECONDS if stops else None
@@ -171,7 +172,7 @@ class Containers:
         return NO_CONTENT
 
     def _check_delete_gates(self, call: Call, container: Container, *, force: bool, stop: bool) -> None:
-        """Each of the two is asked for, also when both are given: the reference lets ``stop`` hide ``force``."""
+        """Raise InvalidParamInVersion for ``force`` or ``stop`` in an older version, also if both are given."""
         for name, wanted, since in (("stop", stop, v1(12)), ("force", force, v1(7))):
             if wanted:
                 microversion.require_for(name, call.version, since)
@@ -182,10 +183,10 @@ class Containers:
 
 
 def _typed(given: Mapping[str, str]) -> dict[str, Any]:
-    """Filters as the columns have them."""
+    """Return the filters with the types of their columns."""
     typed: dict[str, Any] = dict(given)
     if "memory" in given:
-        typed["memory"] = whole(given["memory"])
+        typed["memory"] = whole_number(given["memory"])
         if typed["memory"] is None:
             raise exceptions.InvalidValue(f"memory: '{given['memory'][:64]}' is not a whole number of MiB.")
     if "auto_remove" in given:

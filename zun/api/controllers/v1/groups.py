@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/v1/groups``: groups of containers that belong together on hosts, or apart."""
+"""``/v1/groups``: groups of containers that run on the same host, or on different hosts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zun.api import all_projects, microversion, paging
-from zun.api.controllers.v1.parts import Parts
+from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.request import Call
 from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
 from zun.api.schemas import groups as schemas
@@ -16,8 +16,8 @@ from zun.db import groups as db
 
 
 class Groups:
-    def __init__(self, parts: Parts) -> None:
-        self._settings = parts.settings
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._settings = dependencies.settings
 
     def routes(self) -> Sequence[Route]:
         since, item = microversion.GROUPS, "groups/{group}"
@@ -52,7 +52,8 @@ class Groups:
             raise exceptions.InvalidValue(
                 f"rules: max_per_host is for policy {Policy.ANTI_AFFINITY}; leave it out for {given['policy']}."
             )
-        row = db.insert({**call.access.own, "name": given["name"], "policy": given["policy"], "rules": rules})
+        quota = self._settings.quota
+        row = db.insert({**call.access.own, "name": given["name"], "policy": given["policy"], "rules": rules}, quota)
         return Answer(views.show(row, (), call.base_url), created=row["uuid"])
 
     def show(self, call: Call) -> Answer:
@@ -67,4 +68,4 @@ class Groups:
         return NO_CONTENT
 
     def _found(self, call: Call) -> Mapping[str, Any]:
-        return db.find(call.context, call.parameters["group"], all_projects=bool(call.context.is_admin))
+        return db.find(call.context, call.parameters["group"])

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/v1/hosts``: the compute hosts, what they have and who holds it, for administrators."""
+"""``/v1/hosts``: the compute hosts, their resources and who holds them, for administrators."""
 
 from collections.abc import Sequence
 
 from zun.api import microversion, paging
 from zun.api.controllers.v1 import host_up
-from zun.api.controllers.v1.parts import Parts
+from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.microversion import v1
 from zun.api.request import Call
 from zun.api.routes import Answer, Route
@@ -19,9 +19,9 @@ NOTHING_HELD = HostUsage()
 
 
 class Hosts:
-    def __init__(self, parts: Parts) -> None:
-        self._compute = parts.compute_api
-        self._settings = parts.settings
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._compute = dependencies.compute_api
+        self._settings = dependencies.settings
 
     def routes(self) -> Sequence[Route]:
         return (
@@ -37,6 +37,16 @@ class Hosts:
                 since=microversion.PLACEMENT,
                 arguments=schemas.AUDIT,
                 returns=views.Audit,
+            ),
+            Route("GET", "hosts/{host}/traits", self.traits, since=microversion.TRAITS, returns=views.Traits),
+            Route(
+                "PUT",
+                "hosts/{host}/traits",
+                self.set_traits,
+                since=microversion.TRAITS,
+                json_only=True,
+                body=schemas.TRAITS,
+                returns=views.Traits,
             ),
         )
 
@@ -58,10 +68,21 @@ class Hosts:
     def topology(self, call: Call) -> Answer:
         call.access.require("host:topology")
         row = db.find(call.parameters["host"])
-        return Answer(views.topology(row, db_containers.claims([row["hostname"]])))
+        return Answer(views.topology(row, db_containers.claims([row["hostname"]]), call.version))
+
+    def traits(self, call: Call) -> Answer:
+        call.access.require("host:traits")
+        return Answer(views.of_traits(db.find(call.parameters["host"])))
+
+    def set_traits(self, call: Call) -> Answer:
+        """The traits that the agent found stay, whatever is asked."""
+        given = schemas.TRAITS(call.body)
+        call.access.require("host:set_traits")
+        host = db.find(call.parameters["host"])["hostname"]
+        return Answer(views.of_traits(db.add_traits(host, given["traits"])))
 
     def audit(self, call: Call) -> Answer:
-        """The answer is the host's, as it gives it."""
+        """Audit a host and return its answer unchanged."""
         given = schemas.AUDIT(call.arguments)
         call.access.require("host:audit")
         host = db.find(call.parameters["host"])["hostname"]

@@ -1,30 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/v1/images``: the images that administrators pulled to hosts or projects made there, and what registries know."""
+"""``/v1/images``: images that administrators pulled or projects committed, and searches in registries."""
 
 import random
 import urllib.parse
 from collections.abc import Sequence
 from typing import Any
 
-from zun.api import committed, paging
+from zun.api import images, paging
 from zun.api.controllers.v1 import host_up
-from zun.api.controllers.v1.parts import Parts
+from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.request import Call
 from zun.api.routes import Answer, Route
 from zun.api.schemas import images as schemas
 from zun.api.views import images as views
 from zun.common import exceptions
-from zun.common.undo import on_failure
+from zun.common.exceptions import on_failure
 from zun.db import compute_nodes as db_nodes
 from zun.db import images as db
 from zun.db.session import Row
+from zun.objects.image import is_of_host
 
 
 class Images:
-    def __init__(self, parts: Parts) -> None:
-        self._compute = parts.compute_api
-        self._settings = parts.settings
-        self._search_schema = schemas.search(parts.settings)
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._compute = dependencies.compute_api
+        self._settings = dependencies.settings
+        self._search_schema = schemas.search(dependencies.settings)
         self._random = random.Random()
 
     def routes(self) -> Sequence[Route]:
@@ -83,21 +84,20 @@ class Images:
     def search(self, call: Call) -> Answer:
         given = self._search_schema(call.query)
         call.access.require("image:search")
-        if (given.get("image_driver") or "docker") != "docker":
-            raise exceptions.InvalidValue(
-                "image_driver: this installation has no image service configured. Leave it out, or give 'docker'."
-            )
         owner, name = call.parameters.get("owner"), call.parameters["name"]
         # Some servers leave an escaped slash as it came; no name of an image has a percent sign of its own.
         whole = urllib.parse.unquote(name if owner is None else f"{owner}/{name}")
         exact = given.get("exact_match", False)
-        own = committed.found(call.context.project_id, whole, exact=exact)
+        own = images.search_committed(call.context.project_id, whole, exact=exact)
         try:
-            return Answer([*own, *self._compute.image_search(call.context, self._any_host(), whole, exact=exact)])
+            found = self._compute.image_search(call.context, self._any_host(), whole, exact=exact)
         except exceptions.Unavailable:
             if not own:
                 raise
-            return Answer(own)
+            found = []
+        if not call.access.allows("image:search:host"):
+            found = [each for each in found if not is_of_host(each)]
+        return Answer([*own, *found])
 
     @staticmethod
     def _found(call: Call) -> Row:
@@ -108,12 +108,12 @@ class Images:
             return str(db_nodes.find(ident)["hostname"])
         except exceptions.ComputeNodeNotFound:
             raise exceptions.InvalidValue(
-                f"host: '{ident[:64]}' is no compute host of this cloud. List them with 'openstack appcontainer host "
-                "list'."
+                f"host: '{ident[:64]}' is not a compute host of this cloud. List them with 'openstack appcontainer "
+                "host list'."
             ) from None
 
     def _any_host(self) -> str:
-        """A host that answers: each sees the same registries."""
+        """Return a host that is up: every host sees the same registries."""
         host = host_up.any_of_all(self._settings, self._random)
         if host is None:
             raise exceptions.Unavailable("No compute host is up that could ask the registries. Try again later.")
@@ -121,5 +121,5 @@ class Images:
 
 
 def _owned(row: Row) -> dict[str, Any]:
-    """An image as a target of policy; it is nobody's in particular in its project."""
+    """Return an image as a target of policy. Inside its project it has no owner."""
     return {"project_id": row["project_id"], "user_id": None}

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/v1/networks``: what containers of a project can reach each other in.
+"""``/v1/networks``: networks in which containers of a project reach each other.
 
-A network exists in the database. Each host that gets a container of it makes it there, so no request waits for a host.
+A network is a row. Each host that runs a container of the network makes the bridge there, so no request waits for a
+host.
 """
 
 from collections.abc import Sequence
 
 from zun.api import all_projects, microversion, paging
-from zun.api.controllers.v1.parts import Parts
+from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.microversion import v1
 from zun.api.request import Call
 from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
@@ -17,8 +18,8 @@ from zun.db import networks as db
 
 
 class Networks:
-    def __init__(self, parts: Parts) -> None:
-        self._settings = parts.settings
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._settings = dependencies.settings
 
     def routes(self) -> Sequence[Route]:
         item = "networks/{network}"
@@ -61,7 +62,7 @@ class Networks:
             "user_id": call.context.user_id,
             "shared": given.get("shared", False),
         }
-        row = db.insert(values, given.get("subnets") or (), self._settings.subnet_pool)
+        row = db.insert(values, given.get("subnets") or (), self._settings.subnet_pool, self._settings.quota)
         return Answer(views.show(row, call.version, call.base_url))
 
     def show(self, call: Call) -> Answer:
@@ -70,7 +71,7 @@ class Networks:
         return Answer(views.show(row, call.version, call.base_url))
 
     def delete(self, call: Call) -> Answer:
-        row = db.find(call.context, call.parameters["network"])
+        row = db.find_to_change(call.context, call.parameters["network"])
         call.access.require("network:delete", row)
         db.destroy(row["uuid"])
         return NO_CONTENT

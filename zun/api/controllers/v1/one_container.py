@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What calls on one container have in common."""
+"""Helpers that the calls on one container share."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 from oslo_utils import timeutils
 
-from zun.api import microversion, placement
+from zun.api import microversion, numa
 from zun.api.controllers.v1 import host_up
 from zun.api.policy import Access
 from zun.api.request import Call
@@ -16,13 +16,14 @@ from zun.api.settings import Settings
 from zun.api.views import containers as views
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
+from zun.common.exceptions import on_failure
+from zun.common.naming import named
 from zun.common.states import Status
-from zun.common.undo import on_failure
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.db import quotas as db_quotas
+from zun.messaging.scheduler_api import SchedulerAPI
 from zun.objects import Container
-from zun.scheduler.rpcapi import SchedulerAPI
 
 Given = Mapping[str, Any]
 
@@ -30,8 +31,8 @@ UNREACHABLE = "The scheduler could not be reached. Delete it and try again."
 
 
 def schedule(scheduler: SchedulerAPI, context: RequestContext, container: Container) -> None:
-    """Hand a container or a capsule to the scheduler. When that fails its row says so, as a client may look for it
-    by name.
+    """Send a container or capsule to the scheduler. If that fails, write so into its row, which clients may find by
+    name.
     """
     with on_failure(db.end_unplaced, container.uuid, UNREACHABLE):
         scheduler.create(context, container)
@@ -39,7 +40,7 @@ def schedule(scheduler: SchedulerAPI, context: RequestContext, container: Contai
 
 @contextlib.contextmanager
 def recorded(call: Call, container: Container, action: str) -> Iterator[None]:
-    """Note that the action was asked for, before the message whose work is noted under it, and its failure here."""
+    """Note an action before its message is sent, and its failure if the block raises an error."""
     context = call.context
     db_actions.start(
         container.uuid,
@@ -47,6 +48,23 @@ def recorded(call: Call, container: Container, action: str) -> Iterator[None]:
         request_id=context.request_id,
         user_id=context.user_id,
         project_id=context.project_id,
+        client_address=call.client_address,
+    )
+    with on_failure(db_actions.fail, container.uuid, context.request_id, action):
+        yield
+
+
+@contextlib.contextmanager
+def accessed(call: Call, container: Container, action: str) -> Iterator[None]:
+    """Note who gets access to the container and from where before access is given, and a failure of the block."""
+    context = call.context
+    db_actions.access(
+        container.uuid,
+        action,
+        request_id=context.request_id,
+        user_id=context.user_id,
+        project_id=context.project_id,
+        client_address=call.client_address,
     )
     with on_failure(db_actions.fail, container.uuid, context.request_id, action):
         yield
@@ -57,7 +75,7 @@ def found(call: Call) -> Container:
 
 
 def visible(access: Access, row: Mapping[str, Any] | None = None) -> frozenset[str]:
-    """The restricted fields that the caller may see: of ``row``, or of every row of a list."""
+    """Return the restricted fields that the caller may see: of ``row``, or of every row of a list."""
     return frozenset(name for name in views.RESTRICTED if access.allows(f"container:get_one:{name}", row))
 
 
@@ -73,9 +91,9 @@ def shown(row: Mapping[str, Any], call: Call, *, fresh: bool = False) -> views.C
 
 
 def new_size(container: Container, given: Given, call: Call, settings: Settings) -> dict[str, Any]:
-    """What of ``cpu``, ``memory`` (MiB) and ``cpu_policy`` to change, and which CPUs stay (``keep_cpus``).
+    """Return the changed members of ``cpu``, ``memory`` (MiB) and ``cpu_policy``, and the CPUs to keep (``keep_cpus``).
 
-    Null in the request is nothing asked.
+    Null in the request changes nothing.
     """
     names = ("cpu", "memory", "cpu_policy", "keep_cpus")
     size = {name: given[name] for name in names if given.get(name) is not None}
@@ -83,7 +101,7 @@ def new_size(container: Container, given: Given, call: Call, settings: Settings)
         if name in size:
             microversion.require_for(name, call.version, since)
     if size:
-        placement.check_resized(container, **size)
+        numa.check_resized(container, **size)
         # The host checks again when it writes: this spares it the work, and tells those who do not wait for it.
         growth = {name: float(size[name] - container[name]) for name in size.keys() & {"cpu", "memory"}}
         db_quotas.check(container.project_id, growth, settings.quota)
@@ -91,7 +109,7 @@ def new_size(container: Container, given: Given, call: Call, settings: Settings)
 
 
 def describe(container: Container, given: Given, settings: Settings) -> None:
-    """Save what is written in the row and nowhere else."""
+    """Save the changed fields that only the row has: name and auto_heal."""
     name = given.get("name")
     if name is not None and name != container.name:
         container.rename(name, settings.unique_names)
@@ -101,28 +119,28 @@ def describe(container: Container, given: Given, settings: Settings) -> None:
 
 
 def save_status(container: Container, status: Status, action: str, allowed: str | None = None) -> None:
-    """Save a status that the action brings. Somebody may have been quicker since the row was read: 409.
+    """Save the status that an action brings. Raises InvalidStateException if another request changed the status first.
 
-    ``allowed`` is the action's row in the table of statuses, where that has another name.
+    ``allowed`` is the action's key in the table of statuses, if it differs from the action's name.
     """
     container.status = status
     try:
         container.save(only_from=states.ALLOWED[allowed or action])
     except exceptions.IllegalTransition:
         now = db.get(container.uuid)["status"]
-        raise states.refusal(action, container, now, allowed or "") from None
+        raise states.refusal(allowed or action, container, now) from None
 
 
 def require_host(container: Container) -> str:
-    """The container's host. Conflict when it was never placed: there is nobody to send a message to."""
+    """Return the container's host. Raises Conflict if the container was never placed."""
     if container.host is None:
         raise exceptions.Conflict(
-            f"Container {container.uuid} was never placed on a host, its status is {container.status}. Delete "
+            f"Container {named(container)} was never placed on a host, its status is {container.status}. Delete "
             "it and create it again."
         )
     return container.host
 
 
 def require_host_up(container: Container, settings: Settings) -> None:
-    """Raise HostUnavailable when the container's host is known to be down, instead of waiting for it."""
+    """Raise HostUnavailable if the container's host is known to be down, instead of waiting for it."""
     host_up.require(require_host(container), settings)

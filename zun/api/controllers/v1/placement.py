@@ -8,7 +8,7 @@ from oslo_utils import uuidutils
 
 from zun.api import microversion
 from zun.api.controllers.v1 import requested
-from zun.api.controllers.v1.parts import Parts
+from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.request import Call
 from zun.api.routes import Answer, Route
 from zun.api.schemas import containers as schemas
@@ -19,11 +19,11 @@ DEFAULT_LIMIT = 1000
 
 
 class Placement:
-    def __init__(self, parts: Parts) -> None:
-        self._scheduler = parts.scheduler_api
-        self._settings = parts.settings
-        self._dry_run_schema = schemas.shape(parts.settings, count=schemas.COUNT)
-        self._capacity_schema = schemas.shape(parts.settings, limit=schemas.LIMIT)
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._scheduler = dependencies.scheduler_api
+        self._settings = dependencies.settings
+        self._dry_run_schema = schemas.shape(dependencies.settings, count=schemas.COUNT)
+        self._capacity_schema = schemas.shape(dependencies.settings, limit=schemas.LIMIT)
 
     def routes(self) -> Sequence[Route]:
         since = microversion.QUESTIONS
@@ -63,7 +63,7 @@ class Placement:
         return Answer(views.capacity(answer, hosts=call.access.allows("placement:capacity:host")))
 
     def _imagined(self, call: Call, given: Mapping[str, Any]) -> Container:
-        """The container that a create with these fields would make; it gets no row."""
+        """Return the container that a create with these fields would make, without a row."""
         fields = requested.fields(call, given, run=False, settings=self._settings)
         empty = {name: None for name, field in Container.fields.items() if field.nullable}
         container = Container(call.context, **{**empty, "uuid": uuidutils.generate_uuid(), **call.access.own, **fields})

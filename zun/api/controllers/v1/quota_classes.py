@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/v1/quota_classes``: limits under a name. Those of the class ``default`` are for every project without its own."""
+"""``/v1/quota_classes``: named limits. The class ``default`` applies to every project without limits of its own."""
 
 from collections.abc import Sequence
 
-from zun.api.controllers.v1.parts import Parts
+from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.request import Call
 from zun.api.routes import Answer, Route
 from zun.api.schemas import quotas as schemas
@@ -15,8 +15,8 @@ _LONGEST_NAME = 255  # what the column holds
 
 
 class QuotaClasses:
-    def __init__(self, parts: Parts) -> None:
-        self._defaults = parts.settings.quota
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._defaults = dependencies.settings.quota
 
     def routes(self) -> Sequence[Route]:
         return (
@@ -26,13 +26,13 @@ class QuotaClasses:
 
     def show(self, call: Call) -> Answer:
         call.access.require("quota_class:get")
-        return Answer(views.show(db.class_limits(call.parameters["name"], self._defaults)))
+        return Answer(views.show(db.class_limits(call.parameters["name"], self._defaults), call.version))
 
     def update(self, call: Call) -> Answer:
-        given = schemas.UPDATE(call.arguments)
+        given = schemas.update(call.arguments, call.version)
         call.access.require("quota_class:update")
         name = call.parameters["name"]
         if len(name) > _LONGEST_NAME:
             raise exceptions.InvalidValue(f"The name of a quota class has at most {_LONGEST_NAME} characters.")
         db.set_class_limits(name, given)
-        return Answer(views.show(db.class_limits(name, self._defaults)))
+        return Answer(views.show(db.class_limits(name, self._defaults), call.version))

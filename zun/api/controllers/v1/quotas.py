@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/v1/quotas``: how much a project may have of each resource."""
+"""``/v1/quotas``: the limit of a project for each resource."""
 
 from collections.abc import Sequence
 
 from zun.api import errors
-from zun.api.controllers.v1.parts import Parts
+from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.request import Call
 from zun.api.routes import Answer, Route
 from zun.api.schemas import Field, Schema
@@ -17,8 +17,8 @@ _LONGEST_ID = 255  # what the column holds
 
 
 class Quotas:
-    def __init__(self, parts: Parts) -> None:
-        self._defaults = parts.settings.quota
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._defaults = dependencies.settings.quota
 
     def routes(self) -> Sequence[Route]:
         item = "quotas/{project_id}"
@@ -30,27 +30,29 @@ class Quotas:
         )
 
     def show(self, call: Call) -> Answer:
-        """With any text as ``usages``, ``False`` too: the reference looks no further, and clients send ``True``."""
+        """Show the limits, with usage for any text of ``usages``, even ``False``: the reference does so, and clients
+        send ``True``.
+        """
         project = self._project(call, "quota:get")
-        usage = db.usage(project) if call.query.get("usages") else None
-        return Answer(views.show(db.limits(project, self._defaults), usage))
+        usage = db.usage(project, views.shown(call.version)) if call.query.get("usages") else None
+        return Answer(views.show(db.limits(project, self._defaults), call.version, usage))
 
     def defaults(self, call: Call) -> Answer:
         self._project(call, "quota:get_default")
-        return Answer(views.show(db.default_limits(self._defaults)))
+        return Answer(views.show(db.default_limits(self._defaults), call.version))
 
     def update(self, call: Call) -> Answer:
-        given = schemas.UPDATE(call.arguments)
+        given = schemas.update(call.arguments, call.version)
         project = self._project(call, "quota:update")
         db.set_limits(project, given)
-        return Answer(views.show(db.limits(project, self._defaults)))
+        return Answer(views.show(db.limits(project, self._defaults), call.version))
 
     def delete(self, call: Call) -> Answer:
         db.reset(self._project(call, "quota:delete"))
         return Answer()
 
     def _project(self, call: Call, rule: str) -> str:
-        """The project of the path, if ``rule`` allows it. Whether keystone knows it is not asked."""
+        """Return the project of the path if ``rule`` allows it. Keystone is not asked whether the project exists."""
         project = call.parameters["project_id"]
         if project == "defaults" or len(project) > _LONGEST_ID:  # /v1/quotas/defaults lacks the project
             raise errors.PathNotFound()

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/v1/registries``: where a project's images come from, and the account to get them with."""
+"""``/v1/registries``: the sources of a project's images and the accounts to pull them with."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from oslo_utils import uuidutils
+
 from zun.api import all_projects, paging
-from zun.api.controllers.v1.parts import Parts
+from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.request import Call
 from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
 from zun.api.schemas import registries as schemas
 from zun.api.views import registries as views
+from zun.common import exceptions
 from zun.db import registries as db
 from zun.db.session import Row
 
@@ -17,8 +20,8 @@ _LIST = paging.parameters(**dict.fromkeys(sorted(db.FILTERS), paging.TEXT), all_
 
 
 class Registries:
-    def __init__(self, parts: Parts) -> None:
-        self._settings = parts.settings
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._settings = dependencies.settings
 
     def routes(self) -> Sequence[Route]:
         item = "registries/{ident}"
@@ -52,7 +55,8 @@ class Registries:
     def create(self, call: Call) -> Answer:
         given = schemas.CREATE(call.body)["registry"]
         call.access.require("registry:create")
-        row = db.insert({**call.access.own, **self._encrypted(given)})
+        values = self._encrypted({**call.access.own, "uuid": uuidutils.generate_uuid(), **given}, {})
+        row = db.insert(values, self._settings.quota)
         return Answer({"registry": views.show(row, call.base_url)}, created=row["uuid"])
 
     def show(self, call: Call) -> Answer:
@@ -62,7 +66,7 @@ class Registries:
         given = schemas.UPDATE(call.body)["registry"]
         row = self._found(call, "registry:update")
         if given:
-            row = db.update(row["uuid"], self._encrypted(given))
+            row = db.update(row["uuid"], lambda row: self._changed(row, given))
         return Answer({"registry": views.show(row, call.base_url)})
 
     def delete(self, call: Call) -> Answer:
@@ -74,8 +78,24 @@ class Registries:
         call.access.require(rule, row)
         return row
 
-    def _encrypted(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _changed(self, row: Row, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values to write to ``row``. Raises InvalidValue if the stored password would move to another
+        account.
+
+        A caller who changes the registry need not know its password, and could have it sent to a host of their own.
+        """
+        moved = [name for name in ("domain", "username") if name in given and given[name] != row[name]]
+        if moved and row["password"] is not None and "password" not in given:
+            raise exceptions.InvalidValue(
+                f"{' and '.join(moved)}: the stored password is for {row['username'] or 'no user name'} at "
+                f"{row['domain']} only. Give the password in the same request."
+            )
+        return self._encrypted(given, row)
+
+    def _encrypted(self, given: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return ``given`` with its password, if any, encrypted for the changed ``row``."""
         values = dict(given)
         if "password" in values:
-            values["password"] = self._settings.cipher.encrypt(values["password"])
+            owner = db.owner({"username": None, **row, **given})
+            values["password"] = self._settings.cipher.encrypt(values["password"], owner)
         return values

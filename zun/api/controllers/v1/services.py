@@ -7,7 +7,7 @@ from typing import Any
 from oslo_utils import timeutils
 
 from zun.api import paging
-from zun.api.controllers.v1.parts import Parts
+from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.request import Call
 from zun.api.routes import Answer, Route
 from zun.api.schemas import Schema
@@ -20,8 +20,8 @@ from zun.objects.service import is_up
 
 
 class Services:
-    def __init__(self, parts: Parts) -> None:
-        self._settings = parts.settings
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._settings = dependencies.settings
 
     def routes(self) -> Sequence[Route]:
         return (
@@ -38,7 +38,7 @@ class Services:
         )
 
     def index(self, call: Call) -> Answer:
-        """All of them, whatever page is asked for: stock clients may ask, and never were given one."""
+        """List all services and ignore paging: stock clients ask for pages but never got one."""
         paging.check_names(call.query, paging.LISTED.names)
         call.access.require("zun-service:get_all")
         now, aggregates = timeutils.utcnow(), db_aggregates.all_aggregates()

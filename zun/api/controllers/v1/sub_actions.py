@@ -1,42 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/v1/containers/{ident}/...``: what can be done with a container."""
+"""``/v1/containers/{ident}/...``: the actions on a container."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from zun.api import archives, committed, creation, microversion, nets
+from zun.api import archives, creation, images, microversion, networks
 from zun.api.controllers.v1 import one_container
+from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.controllers.v1.one_container import Given
-from zun.api.controllers.v1.parts import Parts
 from zun.api.microversion import Version, v1
 from zun.api.request import Call
 from zun.api.routes import Answer, Route
 from zun.api.schemas import Schema
 from zun.api.schemas import containers as schemas
+from zun.api.transfers import Transfers
 from zun.api.views import containers as views
 from zun.api.views import placement as placement_views
 from zun.common import exceptions, states
+from zun.common.exceptions import on_failure
+from zun.common.naming import named
 from zun.common.states import Status, TaskState
-from zun.common.undo import on_failure
+from zun.db import container_actions as db_actions
 from zun.db import explanations, models
 from zun.db import images as db_images
 from zun.db import network_ports as db_ports
 from zun.objects import Container
-from zun.objects.image import COMMITTED
+from zun.objects.image import COMMITTED, REBUILD
 
 _NO_BODY = Schema({})
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A sub-action of a container: its name is also that of its policy and of its row in the table of
-    statuses.
+    """An action on a container. Its name is also its policy rule and its key in the table of statuses.
 
-    ``perform`` gets the container, the checked arguments and the call, and answers with a body of the type ``returns``
-    and with ``status``. With a ``body`` the ``schema`` is that of the query alone. ``waits`` is for those whose
-    response is the answer of the container's host: when that is known to be down nobody waits for it. ``recorded`` are
-    listed among the container's actions.
+    ``perform`` gets the container, the checked arguments and the call; it returns a body of the type ``returns``.
+    ``status`` is the HTTP status of success. With a ``body`` the ``schema`` is for the query alone. ``waits``: the
+    response is the host's answer, so a host that is down is answered 503 at once. ``recorded``: the action is listed
+    among the container's actions, as are the accesses of ``zun.db.container_actions.ACCESSES``.
     """
 
     verb: str
@@ -55,10 +58,11 @@ class Action:
 
 
 class SubActions:
-    def __init__(self, parts: Parts) -> None:
-        self._compute = parts.compute_api
-        self._settings = parts.settings
-        self._update_schema = schemas.update(parts.settings)
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._compute = dependencies.compute_api
+        self._settings = dependencies.settings
+        self._update_schema = schemas.update(dependencies.settings)
+        self._transfers = Transfers(dependencies.settings.archive_transfers)
 
     def routes(self) -> Sequence[Route]:
         return [
@@ -158,12 +162,18 @@ class SubActions:
                 one_container.require_host(container)
             if action.waits:
                 one_container.require_host_up(container, self._settings)
-            if not action.recorded:
-                return action.perform(container, given, call)
-            with one_container.recorded(call, container, action.name):
+            with self._noted(action, container, call):
                 return action.perform(container, given, call)
 
         return handler
+
+    @staticmethod
+    def _noted(action: Action, container: Container, call: Call) -> contextlib.AbstractContextManager[None]:
+        if action.recorded:
+            return one_container.recorded(call, container, action.name)
+        if action.name in db_actions.ACCESSES:
+            return one_container.accessed(call, container, action.name)
+        return contextlib.nullcontext()
 
     def _start(self, container: Container, given: Given, call: Call) -> Answer:
         self._compute.start(call.context, container)
@@ -182,23 +192,32 @@ class SubActions:
 
     def _rebuild(self, container: Container, given: Given, call: Call) -> Answer:
         driver = given.get("image_driver")
-        if driver and driver not in self._settings.image_drivers:
+        effective = driver or container.image_driver
+        if effective and effective not in self._settings.image_drivers:
+            # Also of a container of an earlier release, which accepted drivers that did not exist.
             raise exceptions.ValidationError(
-                detail=f"image_driver: '{driver[:64]}' is none of {', '.join(self._settings.image_drivers)}."
+                detail=f"image_driver: '{effective[:64]}' is none of {', '.join(self._settings.image_drivers)}. Name "
+                "one in the request."
             )
         request = {**container.request, "run": container.status == Status.RUNNING}
-        if given.get("image"):
-            container.image = given["image"]
-            request.pop(COMMITTED, None)
-            request |= committed.wanted(
-                container.project_id, container.image, registry=container.registry_id, host=container.host
-            )
-        container.image_driver = driver or container.image_driver
+        request.pop(REBUILD, None)
+        if given.get("image") or driver:
+            request[REBUILD] = self._rebuilt_of(container, given.get("image"), driver)
         # Written, so that a rebuild that is taken up after a restart knows it too.
         container.request = request
         one_container.save_status(container, Status.REBUILDING, "rebuild")
         self._compute.rebuild(call.context, container)
         return Answer()
+
+    @staticmethod
+    def _rebuilt_of(container: Container, image: str | None, driver: str | None) -> dict[str, Any]:
+        """Return the image to rebuild from. The row keeps the old image until the rebuild is done."""
+        asked = {"image": image or container.image, "image_driver": driver or container.image_driver}
+        if image:
+            host, registry = container.host, container.registry_id
+            return {**asked, **images.committed_request(container.project_id, image, registry=registry, host=host)}
+        same = container.request.get(COMMITTED)
+        return asked if same is None else {**asked, COMMITTED: same}
 
     def _pause(self, container: Container, given: Given, call: Call) -> Answer:
         self._compute.pause(call.context, container)
@@ -217,7 +236,7 @@ class SubActions:
         if name is None:
             raise exceptions.SchemaValidationError(detail="name: it is null; give the new name.")
         if name == container.name:
-            raise exceptions.Conflict(f"Container {container.uuid} already has the name {name}.")
+            raise exceptions.Conflict(f"Container {named(container)} has this name already. Give another one.")
         one_container.describe(container, given, self._settings)
         return Answer(one_container.shown(container, call))
 
@@ -243,11 +262,11 @@ class SubActions:
 
     def _attach(self, container: Container, given: Given, call: Call) -> Answer:
         if not container.interactive:
-            raise exceptions.NoInteractiveFlag(container=container.uuid)
+            raise exceptions.NoInteractiveFlag(container=named(container))
         return Answer(self._compute.attach(call.context, container))
 
     def _resize_terminal(self, container: Container, given: Given, call: Call) -> Answer:
-        """Of the container, or of the command ``exec_id`` in it."""
+        """Resize the terminal of the container, or of the command ``exec_id`` in it."""
         self._compute.resize_terminal(
             call.context, container, width=given["w"], height=given["h"], exec_id=given.get("exec_id")
         )
@@ -263,7 +282,7 @@ class SubActions:
         return Answer(self._compute.stats(call.context, container))
 
     def _commit(self, container: Container, given: Given, call: Call) -> Answer:
-        reference = committed.reference(given["repository"], given.get("tag"))
+        reference = images.committed_name(given["repository"], given.get("tag"))
         if call.body:
             raise exceptions.SchemaValidationError(detail="repository and tag belong in the query, not in the body.")
         row = db_images.insert_committed(
@@ -272,7 +291,8 @@ class SubActions:
                 "host": container.host,
                 "repo": reference.repo,
                 "tag": reference.version,
-            }
+            },
+            self._settings.quota,
         )
         with on_failure(db_images.destroy, row["uuid"]):
             self._compute.commit(call.context, container, row["uuid"])
@@ -286,7 +306,7 @@ class SubActions:
             return Answer(placement_views.explanation(row, hosts=hosts))
 
     def _network_attach(self, container: Container, given: Given, call: Call) -> Answer:
-        wanted = nets.wanted_more(container.project_id, given)
+        wanted = networks.port_to_join(container.project_id, given)
         one_container.require_host(container)
         port = db_ports.attach(container.uuid, wanted)["uuid"]
         with on_failure(db_ports.destroy, port), one_container.recorded(call, container, "network_attach"):
@@ -295,7 +315,7 @@ class SubActions:
 
     def _network_detach(self, container: Container, given: Given, call: Call) -> Answer:
         one_container.require_host(container)
-        port = nets.port_to_leave(container, given)
+        port = networks.port_to_leave(container, given)
         with on_failure(db_ports.set_leaving, port, False), one_container.recorded(call, container, "network_detach"):
             self._compute.network_detach(call.context, container, port)
         return Answer()
@@ -307,12 +327,16 @@ class SubActions:
             return Answer({"networks": views.networks(container.addresses or {}, call.version)})
 
     def _security_group(self, container: Container, given: Given, call: Call) -> Answer:
-        raise nets.no_security_groups("name")
+        raise networks.no_security_groups("name")
 
     def _get_archive(self, container: Container, given: Given, call: Call) -> Answer:
         path = archives.check_path(given["path"])
-        stat, pieces = self._compute.get_archive(call.context, container, path)
-        return Answer(archives.answer(stat, pieces, encoded=call.version >= v1(25)))
+
+        def answer() -> Iterator[bytes]:
+            stat, pieces = self._compute.get_archive(call.context, container, path)
+            return archives.answer(stat, pieces, encoded=call.version >= v1(25))
+
+        return Answer(self._transfers.counted(container.project_id, answer))
 
     def _put_archive(self, container: Container, given: Given, call: Call) -> Answer:
         body = archives.Body(call.stream or ())
@@ -325,5 +349,6 @@ class SubActions:
             raise exceptions.SchemaValidationError(detail="data: it is missing. It is the archive.")
         path = archives.check_path(members["path"])
         pieces = archives.archive(body.data(), encoded=call.version >= v1(25))
-        self._compute.put_archive(call.context, container, path, pieces)
+        with self._transfers.one(container.project_id):
+            self._compute.put_archive(call.context, container, path, pieces)
         return Answer()

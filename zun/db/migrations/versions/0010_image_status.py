@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far the pull of an image is"""
+"""Add the progress of a pull to images"""
 
 import sqlalchemy as sa
 from alembic import op

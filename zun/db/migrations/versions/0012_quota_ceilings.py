@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a project uses at most"""
+"""Add the largest use of a project"""
 
 import sqlalchemy as sa
 from alembic import op

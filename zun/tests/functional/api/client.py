@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A WSGI client that sends exactly what it is told: odd paths, broken bodies, no headers at all."""
 
+import base64
 import io
 import json
 import urllib.parse
@@ -42,7 +43,7 @@ class Client:
     address: str = "127.0.0.1"
 
     def at(self, version: str | None) -> "Client":
-        """The same client speaking another microversion; None sends no header."""
+        """Return a client that speaks another microversion, or sends no header if ``version`` is None."""
         return replace(self, version=version)
 
     def in_project(self, project: str) -> "Client":
@@ -113,8 +114,15 @@ class Client:
         def start_response(status: str, response_headers: list[tuple[str, str]], exc_info: Any = None) -> None:
             started.append((status, response_headers))
 
-        content = b"".join(self.application(environ, start_response))
+        answer = self.application(environ, start_response)
+        content = b"".join(answer)
+        if hasattr(answer, "close"):
+            answer.close()
         ((status, response_headers),) = started
         names = [name.lower() for name, _ in response_headers]
         assert len(names) == len(set(names)), f"a header is sent twice: {names}"
         return Reply(int(status.split()[0]), {name.lower(): value for name, value in response_headers}, content)
+
+
+def basic(user, password):
+    return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}

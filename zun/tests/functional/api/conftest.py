@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The API as a WSGI application with a real database, and messages that end in a list."""
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,7 +22,7 @@ HOST = "host-1"
 
 @pytest.fixture
 def configuration() -> cfg.ConfigOpts:
-    return own_conf(api__auth_strategy="noauth")
+    return own_conf(api__auth_strategy="noauth", api__host_names=["zun.example", "cloud.example"])
 
 
 @pytest.fixture
@@ -105,3 +106,19 @@ def inventory(**changes: Any) -> dict[str, Any]:
         "kernel_version": "6.1",
         **changes,
     }
+
+
+@pytest.fixture
+def with_rules(configuration, database, scheduler, compute, tmp_path):
+    """Return a function that builds the application with a policy file of the given rules."""
+
+    def build(rules):
+        file = tmp_path / "policy.json"
+        file.write_text(json.dumps(rules))
+        configuration.set_override("policy_file", str(file), group="oslo_policy")
+        application = api_app.build(configuration, scheduler_api=scheduler, compute_api=compute)
+        return Client(application, user="alice", project="demo", roles="member", version="1.40")
+
+    # Registers oslo.policy's options.
+    api_app.build(configuration, scheduler_api=scheduler, compute_api=compute)
+    return build

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from zun.common.context import RequestContext
-from zun.compute.rpcapi import VERSION, ComputeAPI
+from zun.messaging.compute_api import VERSION, ComputeAPI
 from zun.objects import Container
+from zun.objects.image import image_found
 
 #: What is at every path of every container.
 ARCHIVE = bytes(range(256)) * 3 + "tar ä".encode()
@@ -52,6 +53,7 @@ class ComputeMessages(ComputeAPI):
     def __init__(self) -> None:
         self.sent: list[tuple[str, str, dict[str, Any]]] = []
         self.quotas: list[dict[str, int]] = []
+        self.images_of_host: list[str] = []
         self.failure: Exception | None = None
 
     def _tell(
@@ -60,7 +62,7 @@ class ComputeMessages(ComputeAPI):
         assert host is not None, "a message to nobody"
         container = arguments.pop("container", None)
         if container is None:
-            about, arguments["host"] = arguments.pop("image"), host
+            about, arguments["host"] = arguments.pop("image", ""), host
         else:
             about = container.uuid
         self._send(method, about, arguments)
@@ -95,7 +97,8 @@ class ComputeMessages(ComputeAPI):
 
     def image_search(self, context: RequestContext, host: str, name: str, *, exact: bool) -> list[dict[str, Any]]:
         self._send("image_search", name, {"host": host, "exact": exact})
-        return [{"name": name, "description": "", "metadata": {"is_official": False, "star_count": 0}}]
+        registry = [{"name": name, "description": "", "metadata": {"is_official": False, "star_count": 0}}]
+        return [*(image_found(name, ["1"], "sha256:1", 9) for name in self.images_of_host), *registry]
 
     def get_archive(
         self, context: RequestContext, container: Container, path: str

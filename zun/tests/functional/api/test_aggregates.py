@@ -166,6 +166,7 @@ def test_no_metadata_puts_a_host_in_two_zones(admins, south):
         ("POST", "/south/set_metadata", {}, "metadata"),
         ("POST", "/south/set_metadata", {"metadata": {"a": 1}}, "metadata"),
         ("POST", "/south/set_metadata", {"metadata": None}, "metadata"),
+        ("POST", "/south/set_metadata", {"metadata": {"disk_pool_gb": "1.5"}}, "disk_pool_gb"),
     ],
 )
 def test_a_bad_argument_is_named_and_changes_nothing(admins, south, method, path, body, word):

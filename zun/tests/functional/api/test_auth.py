@@ -218,7 +218,12 @@ def test_a_token_for_no_project(guarded):
 
 @pytest.mark.parametrize(
     ("lines", "said"),
-    [("", "auth_type, mostly"), ("auth_type = password\n", "auth_url"), ("auth_type = pasword\n", "pasword")],
+    [
+        ("", "auth_type, mostly"),
+        ("auth_type = password\n", "auth_url"),
+        ("auth_type = pasword\n", "pasword"),
+        ("auth_type = password\nauth_url = http://127.0.0.1\nmemcached_servers = h:1\n", "python-memcached"),
+    ],
 )
 def test_no_start_without_a_way_to_keystone(configuration, database, scheduler, compute, tmp_path, lines, said):
     file = tmp_path / "zun.conf"
@@ -259,7 +264,7 @@ def test_keystone_is_gone(guarded, keystone_server):
     assert "keystone" in reply.error["detail"].lower()
 
 
-def test_the_answer_names_the_request_and_the_version_also_without_a_token(guarded):
+def test_unauthorized_reply_names_request_id_and_microversion(guarded):
     reply = Client(guarded, version="1.20").get("/v1/containers")
     assert reply.status == 401
     assert reply.headers["openstack-api-version"] == "container 1.20"

@@ -19,56 +19,11 @@ from zun.db import containers as db_containers
 from zun.db import session, volumes
 from zun.objects import Container
 from zun.tests.functional.api.conftest import HOST
+from zun.tests.functional.api.samples import TEMPLATE
 
 PAGE = pathlib.Path(__file__).parents[4] / "doc" / "source" / "user" / "capsules.rst"
 PATH = "/v1/capsules"
 MISSING = "6f2f36d6-0e5c-4a25-9d3b-6f5a1c2d3e4f"
-TEMPLATE = {
-    "capsuleVersion": "beta",
-    "kind": "capsule",
-    "metadata": {
-        "name": "template",
-        "labels": {"app": "web", "n": 1},
-        "annotations": {"foo": {"bar": [1]}},
-        "more": "is fine",
-    },
-    "availabilityZone": "nova",
-    "restartPolicy": "Never",  # here it means nothing
-    "spec": {
-        "restartPolicy": "Always",
-        "more": "is fine",
-        "initContainers": [{"image": "busybox", "command": ["true"], "resources": {"requests": {"memory": 2048}}}],
-        "containers": [
-            {
-                "image": "ubuntu",
-                "name": "ignored",
-                "command": ["/bin/bash"],
-                "args": ["-c", "sleep 1000"],
-                "imagePullPolicy": "IfNotPresent",
-                "resources": {"requests": {"cpu": 1.5, "memory": 1024}},
-                "ports": [{"containerPort": 80, "hostPort": 8080, "protocol": "TCP", "name": "http"}],
-                "env": {"ENV1": "/x"},
-                "workDir": "/root",
-                "volumeMounts": [{"name": "scratch", "mountPath": "/data1", "readOnly": "True"}],
-                "stdin": True,
-                "tty": "true",
-            },
-            {
-                "image": "ubuntu",
-                "resources": {"requests": {"cpu": "1", "memory": "512"}},
-                "ports": [{"containerPort": "53", "protocol": "UDP"}],
-                "volumeMounts": [
-                    {"name": "scratch", "mountPath": "/data2"},
-                    {"name": "shared", "mountPath": "/data3"},
-                ],
-            },
-        ],
-        "volumes": [
-            {"name": "scratch", "local": {"size": "1500M"}},
-            {"name": "shared", "volume": {"name": "data"}, "more": "is fine"},
-        ],
-    },
-}
 
 
 def spec(*containers, **members):
@@ -148,8 +103,8 @@ def test_who_sees_no_host_sorts_by_none(api, admin_api):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("NaN", "NaN is no JSON number"),
-        ("Infinity", "Infinity is no JSON number"),
+        ("NaN", "NaN is not a JSON number"),
+        ("Infinity", "Infinity is not a JSON number"),
         ("1e999", "too large"),
         ("9" * 4000, "too large"),
         (r'"\u0000"', "NUL"),
@@ -209,7 +164,7 @@ def test_what_is_stored(api):
     assert first.image_pull_policy is None  # only an administrator's wish is heard
 
 
-def test_an_administrator_sees_more_and_chooses_when_images_are_pulled(admin_api):
+def test_admin_sees_host_and_image_pull_policy_of_capsule(admin_api):
     made = admin_api.post(PATH, {"template": TEMPLATE}).json
     assert made["host"] is None and made["containers"][0]["image_pull_policy"] == "ifnotpresent"
     assert "host" in admin_api.get(PATH).json["capsules"][0]
@@ -389,9 +344,9 @@ def test_capsules_and_containers_are_apart(api, admin_api, small):
         assert api.get(f"{PATH}/{ident}").refusal == (404, "container-not-found")
         assert api.delete(f"{PATH}/{ident}").refusal == (404, "container-not-found")
     assert [each["uuid"] for each in api.get("/v1/containers").json["containers"]] == [container]
-    # Capsules are not counted.
+    # The capsule's container counts, its sandbox does not.
     in_use = api.get("/v1/quotas/demo?usages=1").json
-    assert (in_use["containers"]["in_use"], in_use["cpu"]["in_use"]) == (1, 1.0)
+    assert (in_use["containers"]["in_use"], in_use["cpu"]["in_use"]) == (2, 2.0)
 
 
 def test_others_do_not_see_it(api, small):

@@ -128,7 +128,8 @@ def test_an_administrator_asks_for_a_host(admin_api, host_row, by):
 def rebuilt(api, container, image):
     reply = api.post(f"/v1/containers/{container.uuid}/rebuild?image={image}")
     row = db_containers.get(container.uuid)
-    return reply, (row["image"], row["request"].get("committed"), row["status"])
+    wanted = row["request"].get("rebuild", {"image": row["image"], **row["request"]})
+    return reply, (wanted["image"], wanted.get("committed"), row["status"])
 
 
 def test_rebuild(api, placed):

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What was asked of a container, as it is noted by the API. What hosts note is in functional/test_container_actions."""
 
+import base64
+import datetime
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -55,15 +58,94 @@ def test_what_is_recorded(api, placed, verb, action, status):
     assert (found["finish_time"], found["message"]) == (None, None)
 
 
+ACCESSES = [
+    ("GET", "attach"),
+    ("POST", "execute?command=ls"),
+    ("POST", "execute?command=ls&run=false&interactive=true"),
+    ("GET", "get_archive?path=/a"),
+    ("GET", "logs"),
+    ("GET", "top"),
+    ("GET", "stats"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), ACCESSES)
+def test_an_access_names_who_and_from_where(api, placed, host_up, method, path):
+    uuid = placed(interactive=True).uuid
+    reply = replace(api, address="127.0.0.7").send(method, f"/v1/containers/{uuid}/{path}")
+    assert reply.status == 200
+    (found,) = actions(api.at("1.42"), uuid)
+    assert TIME.fullmatch(found["start_time"]) and found["start_time"] == found.pop("finish_time")
+    del found["start_time"]
+    assert found == {
+        "action": path.partition("?")[0],
+        "container_uuid": uuid,
+        "request_id": reply.headers["x-openstack-request-id"],
+        "user_id": "alice",
+        "project_id": "demo",
+        "message": None,
+        "client_address": "127.0.0.7",
+    }
+    shown = one(api.at("1.42"), uuid, found["request_id"]).json
+    assert (shown["events"], shown["client_address"]) == ([], "127.0.0.7")
+
+
+def test_an_archive_that_comes_is_an_access(api, placed, host_up):
+    uuid = placed().uuid
+    body = {"data": base64.b64encode(b"x").decode()}
+    assert api.post(f"/v1/containers/{uuid}/put_archive?path=/a", body).status == 200
+    assert [each["action"] for each in actions(api, uuid)] == ["put_archive"]
+
+
+@pytest.mark.parametrize(("method", "path"), ACCESSES)
+def test_an_access_that_fails_is_an_error(api, placed, host_up, compute, method, path):
+    uuid = placed(interactive=True).uuid
+    compute.failure = exceptions.HostUnavailable(host="host-1")
+    assert api.send(method, f"/v1/containers/{uuid}/{path}").status == 503
+    (found,) = actions(api, uuid)
+    assert (found["message"], bool(found["finish_time"])) == ("Error", True)
+
+
+def test_an_administrator_leaves_a_trail_too(api, admin_api, placed, host_up):
+    uuid = placed().uuid
+    assert admin_api.post(f"/v1/containers/{uuid}/execute?command=ls").status == 200
+    (found,) = actions(api, uuid)
+    assert (found["action"], found["user_id"], found["project_id"]) == ("execute", "root", "admin")
+
+
+def test_repeated_reads_are_one_action(api, placed, host_up):
+    uuid = placed().uuid
+    clients = [api, replace(api, user="bob"), replace(api, address="127.0.0.7"), replace(api, address="::1")]
+    for client in clients * 3:
+        assert client.get(f"/v1/containers/{uuid}/logs").status == 200
+        assert client.post(f"/v1/containers/{uuid}/execute?command=ls").status == 200
+    found = [each["action"] for each in actions(api, uuid)]
+    assert (found.count("logs"), found.count("execute")) == (4, 12)
+
+
+def test_a_read_is_told_again_after_a_while(api, placed, host_up, monkeypatch):
+    uuid = placed().uuid
+    monkeypatch.setattr(db, "READ_AGAIN", datetime.timedelta(0))
+    for _ in range(2):
+        api.get(f"/v1/containers/{uuid}/logs")
+    assert len(actions(api, uuid)) == 2
+
+
+def test_a_read_that_failed_hides_no_other(api, placed, host_up, compute):
+    uuid = placed().uuid
+    compute.failure = exceptions.HostUnavailable(host="host-1")
+    assert api.get(f"/v1/containers/{uuid}/logs").status == 503
+    compute.failure = None
+    assert api.get(f"/v1/containers/{uuid}/logs").status == 200
+    assert [each["message"] for each in actions(api, uuid)] == [None, "Error"]
+
+
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("GET", "/logs"),
-        ("GET", "/top"),
-        ("GET", "/stats"),
-        ("POST", "/execute?command=ls"),
         ("POST", "/rename?name=new-name"),
         ("POST", "/resize_container?cpu=2"),
+        ("POST", "/execute_resize?w=80&h=25&exec_id=" + "a" * 64),
         ("PATCH", "?cpu=2"),
         ("GET", ""),
     ],
@@ -73,6 +155,21 @@ def test_what_is_not(api, placed, host_up, method, path):
     version = "1.13" if "rename" in path else "1.40"
     assert api.at(version).send(method, f"/v1/containers/{uuid}{path}").status < 300
     assert actions(api, uuid) == []
+
+
+@pytest.mark.parametrize(("method", "path"), ACCESSES)
+def test_a_refused_access_is_none(api, placed, host_up, method, path):
+    uuid = placed("Stopped", interactive=True, host=None).uuid
+    assert api.send(method, f"/v1/containers/{uuid}/{path}").status == 409
+    assert actions(api, uuid) == []
+
+
+@pytest.mark.parametrize(("role", "seen"), [("reader", None), ("member", "127.0.0.7"), ("admin", "127.0.0.7")])
+def test_addresses_are_for_those_who_may_act(api, placed, role, seen):
+    uuid = placed().uuid
+    replace(api, address="127.0.0.7").post(f"/v1/containers/{uuid}/stop")
+    (found,) = actions(replace(api, roles=role, version="1.42"), uuid)
+    assert found["client_address"] == seen
 
 
 def test_a_refused_request_is_none(api, placed):
@@ -154,4 +251,5 @@ def test_an_action_is_its_containers(api, placed):
 def test_every_version_has_them(api, placed, version):
     uuid = placed().uuid
     api.post(f"/v1/containers/{uuid}/stop")
-    assert "finish_time" in actions(api.at(version), uuid)[0]
+    (found,) = actions(api.at(version), uuid)
+    assert "finish_time" in found and "client_address" not in found

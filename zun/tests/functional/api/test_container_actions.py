@@ -4,7 +4,7 @@
 import pytest
 import sqlalchemy as sa
 
-from zun.common.states import ALLOWED, Status
+from zun.common.states import ALLOWED, WORDS, Status
 from zun.db import containers as db
 from zun.db import session
 
@@ -44,7 +44,8 @@ def test_actions_in_every_status(api, placed, host_up, compute, verb, path, key,
     else:
         assert reply.refusal == (409, "invalid-state-exception")
         possible = ", ".join(sorted(ALLOWED[key]))
-        told = f"Cannot {key} container {container.uuid} in {status} state; it is possible in {possible}."
+        cannot = WORDS[key].format(f"container web ({container.uuid})")
+        told = f"Cannot {cannot} in {status} state; it is possible in {possible}."
         assert reply.error["detail"] == told
         assert compute.sent == []
         assert db.get(container.uuid)["status"] == status
@@ -180,7 +181,7 @@ def test_arguments_in_the_body(api, placed, host_up, compute, action, body, told
 BAD = [
     ("POST", "stop?timeout=-1", "timeout"),
     ("POST", "stop?timeout=soon", "timeout"),
-    ("POST", "stop?timeout=3601", "timeout: a whole number from 0 to 3600 is wanted"),
+    ("POST", "stop?timeout=3601", "timeout: it must be a whole number from 0 to 3600"),
     ("POST", "stop?timeout=99999999999", "timeout"),
     ("POST", "stop?timeout=" + "9" * 5000, "timeout"),
     ("POST", "stop?colour=red", "colour"),
@@ -207,8 +208,11 @@ BAD = [
     ("GET", "logs?since=yesterday", "since"),
     ("GET", "logs?since=2026-13-31%2012:00:00,5", "since"),
     ("GET", "logs?colour=red", "colour"),
-    ("GET", "top?ps_args=%3Brm%20-rf", "ps_args"),
+    ("GET", "top?ps_args=%3Brm%20-rf", "ps_args: ';rm' selects nothing"),
     ("GET", "top?ps_args=$(reboot)", "ps_args"),
+    ("GET", "top?ps_args=-o%20pid,environ", "ps_args: 'environ' is not a column. Give process ids,"),
+    ("GET", "top?ps_args=-eouid=PID%20-oargs%20f%20e%20ww", "ps_args"),
+    ("GET", "top?ps_args=ef", "ps_args"),
     ("GET", "top?ps_args=" + "a" * 300, "ps_args"),
 ]
 
@@ -355,27 +359,41 @@ def test_a_bad_name_changes_nothing(api, placed, body):
 
 
 @pytest.mark.parametrize(
-    ("query", "image", "driver"),
+    ("query", "wanted"),
     [
-        ("", "zun-demo", "docker"),
-        ("image=other:1&image_driver=docker", "other:1", "docker"),
-        ("image=&image_driver=&colour=red", "zun-demo", "docker"),
-        ("image_driver=glance", "zun-demo", "glance"),
+        ("", {}),
+        ("image=other:1&image_driver=docker", {"rebuild": {"image": "other:1", "image_driver": "docker"}}),
+        ("image=&image_driver=&colour=red", {}),
+        ("image_driver=docker", {"rebuild": {"image": "zun-demo", "image_driver": "docker"}}),
     ],
 )
 @pytest.mark.parametrize("status", ["Running", "Stopped"])
-def test_rebuild(api, placed, compute, query, image, driver, status):
-    container = placed(status, image="zun-demo", image_driver="docker", request={"run": True, "hints": {}})
+def test_rebuild(api, placed, compute, query, wanted, status):
+    """The row names the image of the object that exists; that of the rebuild waits in its request."""
+    request = {"run": True, "hints": {}, "rebuild": {"image": "of-one-before", "image_driver": "docker"}}
+    container = placed(status, image="zun-demo", image_driver="docker", request=request)
     assert api.post(f"/v1/containers/{container.uuid}/rebuild?{query}").status == 202
     row = db.get(container.uuid)
-    assert (row["status"], row["image"], row["image_driver"]) == ("Rebuilding", image, driver)
-    assert row["request"] == {"run": status == "Running", "hints": {}}
+    assert (row["status"], row["image"], row["image_driver"]) == ("Rebuilding", "zun-demo", "docker")
+    assert row["request"] == {"run": status == "Running", "hints": {}, **wanted}
     assert compute.sent == [("rebuild", container.uuid, {})]
 
 
-def test_rebuild_by_a_driver_that_is_none(api, placed, compute):
+def test_rebuild_of_a_glance_row_names_the_driver_to_give(api, placed, compute):
+    container = placed(image_driver="glance")
+    path = f"/v1/containers/{container.uuid}"
+    assert api.get(path).json["image_driver"] == "glance"
+    assert api.post(f"{path}/rebuild", {}).refusal == (400, "validation-error")
+    assert compute.sent == []
+    assert api.post(f"{path}/rebuild", {"image_driver": "docker"}).status == 202
+    assert db.get(container.uuid)["request"]["rebuild"]["image_driver"] == "docker"
+
+
+@pytest.mark.parametrize("driver", ["colour", "glance"])
+def test_rebuild_by_a_driver_that_is_none(api, placed, compute, driver):
     container = placed()
-    reply = api.post(f"/v1/containers/{container.uuid}/rebuild", {"image_driver": "colour", "image": "other"})
+    reply = api.post(f"/v1/containers/{container.uuid}/rebuild", {"image_driver": driver, "image": "other"})
     assert reply.refusal == (400, "validation-error")
+    assert f"image_driver: '{driver}' is none of docker" in reply.error["detail"]
     assert (db.get(container.uuid)["status"], db.get(container.uuid)["image"]) == ("Running", "zun-demo")
     assert compute.sent == []

@@ -249,7 +249,8 @@ def test_by_name(api, admin_api, placed):
     mine = placed(name="web")
     placed(name="web", project_id="other")
     assert api.get("/v1/containers/web").json["uuid"] == mine.uuid
-    assert admin_api.get("/v1/containers/web").refusal == (409, "conflict")
+    assert admin_api.get("/v1/containers/web").refusal == (404, "container-not-found")
+    assert admin_api.get("/v1/containers/web?all_projects=1").refusal == (409, "conflict")
     assert admin_api.get(f"/v1/containers/{mine.uuid}").json["name"] == "web"
     placed(name="web")
     assert api.get("/v1/containers/web").refusal == (409, "conflict")
@@ -550,8 +551,8 @@ def test_somebody_else_was_quicker(api, placed, compute, monkeypatch):
     container = placed("Stopped")
     original = Container.get_by_ident
 
-    def overtaken(context, ident):
-        found = original(context, ident)
+    def overtaken(context, ident, *more):
+        found = original(context, ident, *more)
         db.update(container.uuid, {"status": "Deleting"})
         return found
 
@@ -566,8 +567,8 @@ def test_a_host_takes_it_while_it_is_deleted(admin_api, placed, compute, host_up
     container = placed("Creating", host=None)
     original, calls = Container.get_by_ident, []
 
-    def overtaken(context, ident):
-        found = original(context, ident)
+    def overtaken(context, ident, *more):
+        found = original(context, ident, *more)
         if not calls:
             db.claim(container.uuid, "host-1", {"cpuset": {"cells": []}})
         calls.append(ident)

@@ -3,7 +3,7 @@
 
 import pytest
 
-from zun.api import nets
+from zun.api import networks
 from zun.common.context import admin_context
 from zun.db import containers
 from zun.db import groups as db
@@ -150,8 +150,8 @@ def test_groups_that_the_project_has_not(users, web, theirs, method, ident):
 def test_an_administrator_sees_and_ends_any(admin_api, web, theirs):
     admins = admin_api.at("1.42")
     assert admins.get(f"{PATH}/{theirs}").json["project_id"] == "other"
-    assert admins.get(f"{PATH}/web").json["uuid"] == web
-    assert admins.delete(f"{PATH}/theirs").status == 204
+    assert admins.get(f"{PATH}/{web}").json["name"] == "web"
+    assert admins.delete(f"{PATH}/{theirs}").status == 204
 
 
 def test_delete(users, web):
@@ -214,13 +214,13 @@ def test_groups_that_no_container_can_join(users, scheduler, web, theirs, ident)
 
 
 def test_a_group_that_goes_while_a_container_joins_it(users, scheduler, web, monkeypatch):
-    looked_up = nets.wanted
+    looked_up = networks.first_ports
 
     def gone(*arguments):
         db.destroy(web)
         return looked_up(*arguments)
 
-    monkeypatch.setattr(nets, "wanted", gone)
+    monkeypatch.setattr(networks, "first_ports", gone)
     reply = users.post("/v1/containers", {"image": "demo", "hints": {"group": "web"}})
     assert reply.refusal == (400, "invalid-value") and "hints.group" in reply.error["detail"]
     assert scheduler.sent == []

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compute hosts and their maps, for administrators."""
 
+from dataclasses import replace
+
 import pytest
 
 from zun.db import compute_nodes
 from zun.objects.placement import cpuset_record
 from zun.tests.functional.api.conftest import inventory
 from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Usage, plan
+from zun.topology.devices import Device
+from zun.topology.foreign import Foreign, ForeignShare
 
 EMPTY = {
     "hostname": "host-1",
@@ -85,6 +89,13 @@ def test_usage_is_what_containers_hold(admin_api, host_row, holding, placed):
     assert admin_api.get("/v1/hosts/").json == {"hosts": [expected], "next": None}
 
 
+def test_cpus_in_use_are_written_exactly(admin_api, host_row, holding):
+    for number in range(3):
+        holding(f"part-{number}", cpus=0.2, memory_mib=1, cpu_policy="shared")
+    assert b'"cpu_used":0.6,' in admin_api.get("/v1/hosts/host-1").body.replace(b": ", b":")
+    assert b'"in_use":0.6}' in admin_api.get("/v1/quotas/demo?usages=1").body.replace(b": ", b":")
+
+
 @pytest.mark.parametrize(
     "path", ["/v1/hosts/nobody", "/v1/hosts/nobody/topology", "/v1/hosts/0e4e9f1c-0000-0000-0000-000000000000"]
 )
@@ -114,6 +125,46 @@ def test_pages(admin_api, database):
 
 def test_who_may_not_see_hosts_is_not_told_which_there_are(api, host_row):
     assert api.get("/v1/hosts/nobody").refusal == api.get("/v1/hosts/host-1").refusal == (403, "policy-not-authorized")
+
+
+AVX = "HW_CPU_X86_AVX"
+
+
+def test_traits_of_a_host_are_found_or_added(admin_api, database):
+    uuid = compute_nodes.put("host-1", inventory(traits=[AVX]))["uuid"]
+    admins = admin_api.at("1.44")
+    told = {"host": "host-1", "uuid": uuid, "traits": [AVX], "added": []}
+    assert admins.get(f"/v1/hosts/{uuid}/traits").json == told
+    ssd = "STORAGE_DISK_SSD"
+    for names, added in (([ssd, "CUSTOM_A", ssd], ["CUSTOM_A", ssd]), ([AVX, "CUSTOM_B"], ["CUSTOM_B"]), ([], [])):
+        expected = told | {"traits": sorted([AVX, *added]), "added": added}
+        assert admins.put("/v1/hosts/host-1/traits", {"traits": names}).json == expected
+        assert admins.get("/v1/hosts/host-1/traits").json == expected
+
+
+def test_a_host_of_an_older_agent_has_no_traits(admin_api, host_row):
+    assert admin_api.at("1.44").get("/v1/hosts/host-1/traits").json["traits"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({}, "'traits' is a required property"),
+        ({"traits": None}, "traits"),
+        ({"traits": ["custom"]}, "traits.0: 'custom' is not the name of a trait"),
+        ({"traits": ["CUSTOM_A", "HW_AVX"]}, "traits: HW_AVX is not a trait of os-traits"),
+        ({"traits": [f"CUSTOM_{number:0250}"[:255] for number in range(300)]}, "traits: it has"),
+    ],
+)
+def test_traits_that_are_none_are_refused(admin_api, host_row, body, text):
+    reply = admin_api.at("1.44").put("/v1/hosts/host-1/traits", body)
+    assert reply.refusal == (400, "schema-validation-error") and text in reply.error["detail"]
+
+
+def test_traits_of_hosts_exist_from_1_44(admin_api, host_row):
+    assert admin_api.at("1.43").get("/v1/hosts/host-1/traits").refusal == (406, "")
+    assert admin_api.at("1.44").get("/v1/hosts/nobody/traits").refusal == (404, "compute-node-not-found")
+    assert admin_api.at("1.44").put("/v1/hosts/nobody/traits", {"traits": []}).refusal[0] == 404
 
 
 def test_map_of_an_idle_host(admin_api, host_row):
@@ -179,9 +230,10 @@ def test_map_of_a_busy_host(admin_api, topology, holding):
 @pytest.mark.parametrize(
     ("policy", "there_is", "pool"), [("shared", "64", "1-7"), ("dedicated", "64", ""), ("shared", "4-5", "4-5")]
 )
-def test_a_map_shows_where_shared_containers_run_when_their_pool_is_gone(
+def test_map_shows_shared_cpus_when_no_pool_cpu_is_online(
     admin_api, topology, holding, policy, there_is, pool
 ):
+    """If no pool CPU is online, shared containers run on the CPUs that nobody holds."""
     held = holding("guest", cpus=3, memory_mib=64, cpu_policy=policy, numa_affinity="none")
     lost = topology.configured(reserved_cpus=topology.reserved, shared_set=CpuSet(there_is))
     compute_nodes.put("host-1", {"topology": lost.to_dict()})
@@ -204,3 +256,27 @@ def test_a_map_shows_what_must_not_be(admin_api, placed, topology):
         placed(name=name, cpu_policy="dedicated", cpuset=cpuset_record(found))
     claims = admin_api.at("1.41").get("/v1/hosts/host-1/topology").json["claims"]
     assert [claim["cpuset_cpus"] for claim in claims] == [str(found.cpus)] * 2
+
+
+def test_a_map_shows_other_services_from_1_44_on(admin_api, topology):
+    foreign = Foreign({0: ForeignShare(1, memory_mib=64)}, {0: ForeignShare(shared=2, pages={2048: 1})}, CpuSet("1"), 5)
+    compute_nodes.put("host-1", {"topology": topology.shared_with(foreign).to_dict()})
+    before = admin_api.at("1.43").get("/v1/hosts/host-1/topology").json
+    shown = admin_api.at("1.44").get("/v1/hosts/host-1/topology").json
+    assert (shown["reserved"], shown["cells"][0]["memory_reserved_mib"]) == ("0-1", 192)
+    of_cells = {"cpus": 1, "withheld": "1", "shared": 2, "memory_mib": 64, "pages": {"2048": 1}, "disk_gib": 0}
+    of_disk = {"cpus": 0, "withheld": "", "shared": 0, "memory_mib": 0, "pages": {}, "disk_gib": 5}
+    assert shown["foreign"] == [{"cell": 0, **of_cells}, {"cell": None, **of_disk}]
+    assert shown == before | {"foreign": shown["foreign"], "devices": []}
+
+
+def test_a_map_shows_the_offered_devices_from_1_44_on(admin_api, topology):
+    gpu = Device(
+        "0000:81:00.0", "10de", "20b0", "030200", cell=1,
+        path=("pci0000:80", "0000:80:01.0", "0000:82:00.0", "0000:83:04.0"), nodes=("/dev/nvidia0",),
+    )  # fmt: skip
+    compute_nodes.put("host-1", {"topology": replace(topology, devices=(gpu,)).to_dict()})
+    assert "devices" not in admin_api.at("1.43").get("/v1/hosts/host-1/topology").json
+    [shown] = admin_api.at("1.44").get("/v1/hosts/host-1/topology").json["devices"]
+    assert (shown["address"], shown["cell"], shown["switch"]) == ("0000:81:00.0", 1, "0000:82:00.0")
+    assert (shown["type"], shown["nodes"], shown["trusted"]) == ("type-PCI", ["/dev/nvidia0"], False)

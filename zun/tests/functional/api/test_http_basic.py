@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names and passwords from a file, for installations without keystone."""
 
-import base64
+import time
+from dataclasses import replace
 
 import bcrypt
 import pytest
 
 from zun.api import app as api_app
-from zun.tests.functional.api.client import Client
-
-
-def basic(user, password):
-    return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
+from zun.api import basic as zun_basic
+from zun.tests.functional.api.client import Client, basic
 
 
 def line(user, password):
@@ -53,6 +51,14 @@ def test_who_is_who(build, placed):
     assert api.post("/v1/containers", CREATE, headers=basic("bob", "pässword: 2")).status == 403
     assert api.get("/v1/services", headers=basic("root", "toor")).status == 200
     assert api.get("/v1/services", headers=basic("alice", "wonderland")).status == 403
+
+
+def test_a_browser_lends_no_password_to_a_foreign_page(build):
+    api, login = build(), basic("alice", "wonderland")
+    reply = api.post("/v1/containers", CREATE, headers={**login, "Origin": "https://evil.example"})
+    assert reply.refusal == (403, "forbidden")
+    own = {**login, "Host": "any.example", "Origin": "https://any.example"}
+    assert api.post("/v1/containers", CREATE, headers=own).status == 202
 
 
 def test_without_a_file_of_projects(build, configuration):
@@ -134,7 +140,8 @@ def test_a_change_of_the_files_counts_at_once(build, users, projects):
     assert api.get("/v1/services", headers=basic("carol", "new")).status == 401
 
 
-def test_a_broken_file_of_projects_makes_nobody_more_than_they_are(build, projects):
+def test_malformed_projects_file_makes_the_api_answer_503(build, projects):
+    """A malformed projects file gives nobody extra rights."""
     api = build()
     projects.write_text("alice:alice\n")
     assert api.get("/v1/containers", headers=basic("alice", "wonderland")).refusal == (503, "unavailable")
@@ -159,3 +166,59 @@ def test_no_start_with_a_broken_file(build, tmp_path, file, text, said):
         (tmp_path / file).write_text(text)
     with pytest.raises(SystemExit, match=said):
         build()
+
+
+def seconds(client, user, password):
+    """Processor time of this thread for a request that is refused: the least of three."""
+    taken = []
+    for _ in range(3):
+        began = time.thread_time()
+        assert client.get("/v1/containers", headers=basic(user, password)).status == 401
+        taken.append(time.thread_time() - began)
+    return min(taken)
+
+
+@pytest.mark.parametrize("password", ["wrong", "wonderland", ""])
+def test_an_unknown_user_takes_as_long(build, users, password):
+    """Also where the cost differs from that of another user."""
+    dear = f"carol:{bcrypt.hashpw(b'x', bcrypt.gensalt(9)).decode()}\n"
+    users.write_text(line("alice", "other") + dear)
+    client = build()
+    known, unknown = seconds(client, "carol", password), seconds(client, "mallory", password)
+    assert 0.5 < unknown / known < 2
+
+
+def test_an_unknown_user_has_nobodys_password(build, users):
+    users.write_text(line("alice", "wonderland"))
+    assert build().get("/v1/containers", headers=basic("mallory", "wonderland")).status == 401
+
+
+@pytest.mark.parametrize("user", ["alice", "mallory"])
+def test_after_many_wrong_passwords_none_is_looked_at(build, caplog, user):
+    client = build()
+    for _ in range(zun_basic.TRIES):
+        assert client.get("/v1/containers", headers=basic(user, "wrong")).status == 401
+    for password in ("wrong", "wonderland"):
+        reply = client.get("/v1/containers", headers=basic(user, password))
+        assert reply.refusal == (429, "")
+        assert 0 < int(reply.headers["retry-after"]) <= zun_basic.WAIT_SECONDS
+        assert reply.headers["retry-after"] in reply.error["detail"]
+    elsewhere = replace(client, address="127.0.0.2")
+    assert elsewhere.get("/v1/containers", headers=basic("alice", "wonderland")).status == 200
+    assert client.get("/v1/containers", headers=basic("bob", "pässword: 2")).status == 200
+    warned = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert warned == [f"Refused the password of user {user} from 127.0.0.1"]
+
+
+def test_a_right_password_forgets_the_wrong_ones(build):
+    client = build()
+    for _ in range(2):
+        for _ in range(zun_basic.TRIES - 1):
+            assert client.get("/v1/containers", headers=basic("alice", "wrong")).status == 401
+        assert client.get("/v1/containers", headers=basic("alice", "wonderland")).status == 200
+
+
+def test_a_file_of_users_that_goes_lets_nobody_in(build, users):
+    client = build()
+    users.unlink()
+    assert client.get("/v1/containers", headers=basic("alice", "wonderland")).status == 401

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from zun.api import microversion
 from zun.db import aggregates, models, session
-from zun.tests.functional.api.test_capsules import TEMPLATE
+from zun.tests.functional.api.samples import TEMPLATE
 
 BY_HAND = ["no JSON", "5", '"x"', "true", "null", "[5]", '{"x": 5}', '{"80/tcp": {"host_port": [1]}}']
 PAGED = (

@@ -66,7 +66,7 @@ def addresses(container):
 # The collection.
 
 
-def test_create_as_the_contract_has_it(admin_api):
+def test_create(admin_api):
     reply = admin_api.at("1.1").post("/v1/networks", {"name": "backend", "neutron_net_id": NOWHERE})
     made = reply.json
     assert (reply.status, made) == (
@@ -85,7 +85,7 @@ def test_create_as_the_contract_has_it(admin_api):
     assert admin_api.at("1.27").delete(f"/v1/networks/{NOWHERE}").refusal == (404, "network-not-found")
 
 
-def test_without_a_neutron_its_own_uuid_stands_for_that_of_neutron(admin_api):
+def test_network_without_neutron_uses_own_uuid_as_neutron_id(admin_api):
     made = admin_api.at("1.1").post("/v1/networks", {"name": None}).json
     assert (made["name"], made["neutron_net_id"]) == (None, made["uuid"])
     assert admin_api.at("1.27").delete(f"/v1/networks/{made['neutron_net_id']}").status == 204
@@ -125,7 +125,7 @@ def test_subnets_are_given_out_where_none_is_named(add, configuration):
         ({"name": "backend", "subnets": [{"cidr": "10.9.0.0/24", "dns": "10.9.0.2"}]}, "dns"),
         ({"name": "backend", "subnets": [{"cidr": "10.9.0.0"}]}, "prefix"),
         ({"name": "backend", "subnets": [{"cidr": "10.9.0.1/24"}]}, "10.9.0.1/24"),
-        ({"name": "backend", "subnets": [{"cidr": "all"}]}, "'all' is no subnet"),
+        ({"name": "backend", "subnets": [{"cidr": "all"}]}, "'all' is not a subnet"),
         ({"name": "backend", "subnets": [{"cidr": "10.0.0.0/15"}]}, "/16"),
         ({"name": "backend", "subnets": [{"cidr": "10.9.0.0/30"}]}, "/29"),
         ({"name": "backend", "subnets": [{"cidr": "127.1.0.0/24"}]}, "no addresses"),
@@ -204,7 +204,7 @@ def test_projects_do_not_see_each_other_s_networks(api, admin_api, add, placed):
         assert client.post(attach + everybody_s["uuid"]).status == (200 if client is stranger else 400)
 
 
-def test_an_administrator_s_own_project_has_no_part_in_others_networks(admin_api, add):
+def test_admin_cannot_attach_a_network_of_another_project(admin_api, add):
     add("ours")
     reply = admin_api.post("/v1/containers", {"image": "demo", "nets": [{"network": "ours"}]})
     assert reply.refusal == (404, "network-not-found")

@@ -78,6 +78,7 @@ NEEDED = {
     "template": {},
     "repository": "web",
     "repo": "zun-demo",
+    "traits": [],
     "w": 1,
 }
 

@@ -6,7 +6,7 @@ import pytest
 from zun.api import app as api_app
 from zun.db import containers as db
 from zun.db import explanations, groups, images, session, volumes
-from zun.scheduler.rpcapi import SchedulerAPI
+from zun.messaging.scheduler_api import SchedulerAPI
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.api.client import Client
 from zun.tests.functional.cloud import Cloud, machine
@@ -134,7 +134,7 @@ def test_it_is_found_by_name_and_goes_with_the_container(api):
 # dry run
 
 
-def test_a_dry_run_is_what_the_create_gets_then_and_books_nothing(api, admin_api):
+def test_dry_run_matches_the_next_create_and_books_nothing(api, admin_api):
     for _ in range(3):
         (planned,) = admin_api.post("/v1/placement/dry_run", DEDICATED).json["placements"]
     row = running(api, DEDICATED)

@@ -3,7 +3,8 @@
 
 import pytest
 
-from zun.tests.functional.api.test_policies import RECORD, with_rules
+from zun.tests.functional.api.conftest import with_rules
+from zun.tests.functional.api.samples import RECORD
 from zun.tests.unit.db.rows import explained
 
 __all__ = ["with_rules"]

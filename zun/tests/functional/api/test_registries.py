@@ -28,6 +28,12 @@ def add(api):
     return make
 
 
+def kept(uuid):
+    """The password, as a host reads it."""
+    row = db.get(uuid)
+    return Cipher([KEY]).decrypt(row["password"], db.owner(row))
+
+
 def test_create_and_show(api):
     reply = api.post("/v1/registries", {"registry": FULL})
     assert reply.status == 201
@@ -54,15 +60,14 @@ def test_create_and_show(api):
 
 def test_the_password_is_stored_encrypted(api, add):
     uuid = add()
-    stored = db.get(uuid)["password"]
-    assert "pa55" not in stored and Cipher([KEY]).decrypt(stored) == "pa55"
+    assert "pa55" not in db.get(uuid)["password"] and kept(uuid) == "pa55"
     api.patch(f"/v1/registries/{uuid}", {"registry": {"password": "other"}})
-    assert Cipher([KEY]).decrypt(db.get(uuid)["password"]) == "other"
+    assert kept(uuid) == "other"
 
 
 def test_a_domain_is_enough(api):
     shown = api.post("/v1/registries", {"registry": {"domain": "d"}}).json["registry"]
-    assert (shown["name"], shown["username"], shown["password"]) == (None, None, "***")
+    assert (shown["name"], shown["username"], shown["password"]) == (None, None, None)
 
 
 def test_without_a_key_there_are_no_passwords(configuration, database, scheduler, compute):
@@ -76,11 +81,61 @@ def test_without_a_key_there_are_no_passwords(configuration, database, scheduler
 
 def test_update(api, add):
     uuid = add()
-    reply = api.patch("/v1/registries/quay", {"registry": {"name": "new-name", "domain": "x.io"}})
+    reply = api.patch("/v1/registries/quay", {"registry": {"name": "new-name", "domain": "x.io", "password": "new"}})
     assert reply.status == 200
     assert (reply.json["registry"]["name"], reply.json["registry"]["domain"]) == ("new-name", "x.io")
     assert api.get(f"/v1/registries/{uuid}").json == reply.json
     assert api.patch(f"/v1/registries/{uuid}", {"registry": {}}).json == reply.json
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"domain": "evil.io"}, id="domain"),
+        pytest.param({"domain": "QUAY.io"}, id="other-letters"),
+        pytest.param({"domain": "quay.io:443"}, id="port"),
+        pytest.param({"username": "you"}, id="username"),
+        pytest.param({"domain": "evil.io", "username": "me", "name": "same"}, id="domain-and-name"),
+    ],
+)
+def test_the_password_follows_to_no_other_account(api, add, change):
+    uuid = add()
+    before = db.get(uuid)
+    reply = api.in_project("demo").patch("/v1/registries/quay", {"registry": change})
+    assert reply.refusal == (400, "invalid-value")
+    assert reply.error["detail"].startswith(next(iter(change)))
+    assert "Give the password in the same request" in reply.error["detail"]
+    assert db.get(uuid) == before
+    assert api.patch("/v1/registries/quay", {"registry": {**change, "password": "theirs"}}).status == 200
+    assert kept(uuid) == "theirs"
+
+
+@pytest.mark.parametrize("name", ["domain", "username", "password"])
+def test_null_changes_no_account(api, add, name):
+    uuid = add()
+    assert api.patch("/v1/registries/quay", {"registry": {name: None}}).refusal == (400, "schema-validation-error")
+    assert kept(uuid) == "pa55"
+
+
+@pytest.mark.parametrize("change", [{"name": "new-name"}, {"domain": "quay.io", "username": "me"}, {}])
+def test_the_same_account_keeps_its_password(api, add, change):
+    uuid = add()
+    assert api.patch("/v1/registries/quay", {"registry": change}).status == 200
+    assert kept(uuid) == "pa55"
+
+
+def test_without_a_password_an_account_moves(api):
+    api.post("/v1/registries", {"registry": {"domain": "d.io", "name": "quay"}})
+    reply = api.patch("/v1/registries/quay", {"registry": {"domain": "e.io", "username": "me"}})
+    assert (reply.status, reply.json["registry"]["domain"]) == (200, "e.io")
+
+
+def test_a_registry_in_use_asks_for_the_password_too(api, add):
+    """Its containers are rebuilt from the new domain, with the new password only."""
+    uuid = add()
+    assert api.post("/v1/containers", {"image": "demo", "registry": uuid}).status == 202
+    assert api.patch("/v1/registries/quay", {"registry": {"domain": "evil.io"}}).status == 400
+    assert api.patch("/v1/registries/quay", {"registry": {"domain": "new.io", "password": "new"}}).status == 200
 
 
 def test_delete(api, add):
@@ -99,6 +154,8 @@ def test_delete(api, add):
         ({"registry": {}}, "domain"),
         ({"registry": {"domain": ""}}, "domain"),
         ({"registry": {"domain": None}}, "domain"),
+        ({"registry": {"domain": "d.io\nforged"}}, "domain"),
+        ({"registry": {"domain": "d", "username": "me\r"}}, "username"),
         ({"registry": {"domain": "d", "name": None}}, "name"),
         ({"registry": {"domain": "d", "name": "x"}}, "name"),
         ({"registry": {"domain": "d", "name": "-x"}}, "name"),

@@ -13,7 +13,7 @@ from typing import Any
 from oslo_utils import uuidutils
 
 from zun.api import microversion
-from zun.api.controllers.v1 import NOUNS, Parts
+from zun.api.controllers.v1 import NOUNS, Dependencies
 from zun.api.routes import Route
 from zun.common.subnets import Pool
 from zun.db import (
@@ -28,7 +28,7 @@ from zun.db import (
     registries,
 )
 from zun.tests.functional.api.client import Reply
-from zun.tests.unit.db.rows import explained
+from zun.tests.unit.db.rows import explained, held_volume
 
 PEOPLE = ("stranger", "reader", "member", "admin")
 PROJECTS = {"stranger": "other", "reader": "demo", "member": "demo", "admin": "operators"}
@@ -61,7 +61,7 @@ def administer(**request: Any) -> Case:
 
 def question() -> Case:
     """Asked about the asker's own project, whichever that is."""
-    return Case((200, 200, 200, 200), body={"cpu": 1, "memory": 64})
+    return Case((200, 403, 200, 200), body={"cpu": 1, "memory": 64})
 
 
 EXPLANATION = {
@@ -74,7 +74,18 @@ EXPLANATION = {
     "details": [],
     "details_left_out": 0,
 }
+DEDICATED = {"image": "demo", "cpu_policy": "dedicated", "cpu": 1, "memory": 64}
+GRADES = (("core", 202), ("isolated", 202), ("l3", 403), ("node", 403))
 CAPSULE = {"template": {"kind": "capsule", "metadata": {}, "spec": {"containers": [{"image": "demo"}]}}}
+
+
+def isolated_capsule(grade: str) -> Any:
+    wanted = {"requests": {"cpu": 1, "memory": 64}}
+    placement = {"cpu_policy": "dedicated", "cpu_isolation": grade}
+    spec = {"containers": [{"image": "demo", "resources": wanted}], "placement": placement}
+    return {"template": {"kind": "capsule", "metadata": {}, "spec": spec}}
+
+
 SERVICE = {"host": HOST, "binary": "zun-compute"}
 CAPSULE_ROW = {"image": "pause", "cpu": 1.0, "cpu_policy": "shared", "memory": 64, "user_id": None}
 CAPSULE_ROW |= {"placement": {}, "request": {}, "status": "Creating"}
@@ -87,6 +98,7 @@ CASES: dict[str, Sequence[Case]] = {
         Case((403, 403, 403, 202), body={"image": "demo", "runtime": "runc"}),
         Case((403, 403, 403, 202), body={"image": "demo", "host": HOST}),
         Case((403, 403, 403, 202), body={"image": "demo", "image_pull_policy": "never"}),
+        *(Case((answer, 403, answer, 202), body=DEDICATED | {"cpu_isolation": grade}) for grade, answer in GRADES),
         Case((403, 403, 403, 403), body={"image": "demo", "privileged": True}),
     ),
     f"GET {ITEM}": (look(), administer(query="all_projects=1")),
@@ -132,7 +144,7 @@ CASES: dict[str, Sequence[Case]] = {
     f"GET {ITEM}/container_actions/{{request_id}}": (look(),),
     "GET images": (administer(),),
     "POST images": (Case((403, 403, 403, 202), body={"repo": "busybox", "host": HOST}),),
-    # An image that is not there is bad input, says the contract.
+    # An image that is not there is bad input in Zun's API v1.
     "GET images/{uuid}": (Case((400, 403, 403, 200)),),
     "DELETE images/{uuid}": (Case((400, 403, 403, 200)),),
     "GET images/{name}/search": (Case((200, 200, 200, 200)),),
@@ -155,7 +167,11 @@ CASES: dict[str, Sequence[Case]] = {
     "POST placement/dry_run": (question(),),
     "POST placement/capacity": (question(),),
     "GET capsules": (Case((200, 200, 200, 200)), Case((200, 200, 200, 200), query="all_projects=1")),
-    "POST capsules": (Case((202, 403, 202, 202), body=CAPSULE),),
+    "POST capsules": (
+        Case((202, 403, 202, 202), body=CAPSULE),
+        Case((403, 403, 403, 202), body=isolated_capsule("node")),
+        Case((202, 403, 202, 202), body=isolated_capsule("core")),
+    ),
     "GET capsules/{capsule}": (look(),),
     "DELETE capsules/{capsule}": (act(204), Case((403, 403, 403, 204), query="all_projects=1")),
     "GET groups": (Case((200, 200, 200, 200)), administer(query="all_projects=1")),
@@ -174,18 +190,23 @@ CASES: dict[str, Sequence[Case]] = {
     "GET hosts/{host}": (administer(),),
     "GET hosts/{host}/topology": (administer(),),
     "POST hosts/{host}/audit": (administer(),),
+    "GET hosts/{host}/traits": (administer(),),
+    "PUT hosts/{host}/traits": (administer(body={"traits": []}),),
     "GET services": (administer(),),
     "PUT services/enable": (administer(body=SERVICE),),
     "PUT services/disable": (administer(body=SERVICE),),
     "PUT services/force_down": (administer(body={**SERVICE, "forced_down": False}),),
     "DELETE services": (administer(query="host=host-1&binary=zun-compute"),),
+    "GET volumes": (Case((200, 200, 200, 200)), administer(query="all_projects=1")),
+    "GET volumes/{volume}": (look(),),
+    "DELETE volumes/{volume}": (act(204),),
     "GET availability_zones": (Case((200, 200, 200, 200)),),
 }
 
 
-def routes(parts: Parts) -> dict[str, Route]:
+def routes(dependencies: Dependencies) -> dict[str, Route]:
     """Every row of the route table, by ``METHOD path``."""
-    rows = [route for noun in NOUNS for route in noun(parts).routes()]
+    rows = [route for noun in NOUNS for route in noun(dependencies).routes()]
     return {f"{route.method} {route.path}": route for route in rows}
 
 
@@ -202,7 +223,7 @@ _numbers = itertools.count()
 
 
 def _names(route: Route, ident: str) -> dict[str, str]:
-    """What the variables of the path stand for: rows made anew, of the project that owns container ``ident``."""
+    """Make fresh rows in the project that owns container ``ident``, and return values for the path's variables."""
     owner, number, path = containers.get(ident)["project_id"], next(_numbers), route.path
     names = {"ident": ident, "host": HOST, "name": "busybox", "owner": "library", "project_id": owner}
     if "{group}" in path:
@@ -228,6 +249,8 @@ def _names(route: Route, ident: str) -> dict[str, str]:
             network_ports.attach(ident, {"network": names["network"]})
     elif path.startswith("registries/{ident}"):
         names["ident"] = registries.insert({"project_id": owner, "user_id": "alice", "domain": "d"})["uuid"]
+    elif "{volume}" in path:
+        names["volume"] = held_volume(owner, f"volume-{number}")
     elif path.endswith("/explain"):
         explained(ident, EXPLANATION)
     return names

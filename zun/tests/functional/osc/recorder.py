@@ -9,6 +9,10 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from keystoneauth1 import noauth, session
+from zunclient import api_versions
+from zunclient.v1 import client as zun_client
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Asked:
@@ -64,7 +68,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(answer)
 
-    do_GET = do_POST = do_PATCH = do_DELETE = _answer
+    do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = _answer
 
     def log_message(self, format: str, *args: Any) -> None:
         """Keep the tests' output clean."""
@@ -84,3 +88,8 @@ def serving(
         recorder.shutdown()
         thread.join()
         recorder.server_close()
+
+
+def client(server: Recorder, version: str = "1.40") -> zun_client.Client:
+    auth = noauth.NoAuth(endpoint=server.endpoint)
+    return zun_client.Client(session=session.Session(auth=auth), api_version=api_versions.APIVersion(version))

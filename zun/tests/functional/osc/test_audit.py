@@ -2,14 +2,14 @@
 """``appcontainer host audit`` against a real HTTP server."""
 
 import io
+import json
 import types
 
 import pytest
 from osc_lib import exceptions
 
 from zun.osc.hosts import AuditHost
-from zun.tests.functional.osc.recorder import Asked, serving
-from zun.tests.functional.osc.test_commands import client
+from zun.tests.functional.osc.recorder import Asked, client, serving
 
 DRIFTED = {
     "code": "drifted",
@@ -35,9 +35,10 @@ ISOLATION = {
 }
 
 
-def run(findings, *argv, max_version="1.41"):
+def run(findings, *argv, max_version="1.41", **more):
     """The exit code, what was printed, and what was asked."""
     answer = {"host": "h1", "findings": findings, "containers": {"ok": 1}, "totals": {}, "isolation": [ISOLATION]}
+    answer |= more
     with serving({("POST", "/v1/hosts/h1/audit"): (200, answer)}, max_version=max_version) as server:
         app = types.SimpleNamespace(
             stdout=io.StringIO(), client_manager=types.SimpleNamespace(container=client(server))
@@ -73,7 +74,40 @@ def test_what_is_printed():
     assert printed.splitlines() == ['"Code","Container","Layer","Repaired"', '"drifted","c-1","cgroup",False']
 
 
-def test_isolation_is_printed_instead_and_the_exit_code_is_the_same():
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ({"ok": 12}, "12 containers looked at, nothing found."),
+        ({"ok": 1}, "1 container looked at, nothing found."),
+        ({"ok": 0}, "0 containers looked at, nothing found."),
+        (
+            {"ok": 3, "skipped": 2},
+            "3 containers looked at, nothing found. 2 containers could not be looked at now: the next audit does.",
+        ),
+    ],
+)
+def test_an_audit_without_findings_says_so(counts, said):
+    code, printed, _ = run([], "h1", containers=counts)
+    assert (code, printed) == (0, f"Host h1: all is well. {said}\n")
+
+
+def test_isolation_of_no_container_says_so():
+    assert run([], "h1", "--isolation", isolation=[])[1] == "Host h1: no container with dedicated CPUs is there.\n"
+
+
+@pytest.mark.parametrize(
+    ("formatter", "expected"), [("json", []), ("value", None), ("csv", None), ("yaml", None)]
+)
+def test_programs_get_an_empty_list(formatter, expected):
+    _, printed, _ = run([], "h1", "-f", formatter)
+    assert "all is well" not in printed
+    if formatter == "json":
+        assert json.loads(printed) == expected
+    if formatter == "value":
+        assert printed.strip() == ""
+
+
+def test_isolation_option_prints_isolation_with_same_exit_code():
     code, printed, _ = run([DRIFTED], "h1", "--isolation", "-f", "csv")
     assert code == 1
     assert printed.splitlines() == [

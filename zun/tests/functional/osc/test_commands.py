@@ -9,16 +9,14 @@ import types
 from typing import Any
 
 import pytest
-from keystoneauth1 import noauth, session
 from osc_lib import exceptions
-from zunclient import api_versions
 from zunclient import exceptions as zun_exceptions
 from zunclient.common.apiclient import exceptions as zun_api_exceptions
 from zunclient.osc.v1 import containers as stock
 from zunclient.v1 import client as zun_client
 
-from zun.osc import aggregates, capsules, containers, groups, hosts, networks
-from zun.tests.functional.osc.recorder import Asked, Recorder, serving
+from zun.osc import actions, aggregates, capsules, containers, groups, hosts, networks, quotas, volumes
+from zun.tests.functional.osc.recorder import Asked, Recorder, client, serving
 
 CONTAINER = {"uuid": "c-1", "name": "web", "status": "Running"}
 CREATED = {
@@ -44,11 +42,6 @@ TOPOLOGY = {
 # What python-zunclient sends with no option at all.
 PLAIN = {"image": "busybox", "command": [], "auto_remove": False}
 PLAIN |= {"environment": {}, "labels": {}, "hints": {}, "nets": [], "mounts": []}
-
-
-def client(server: Recorder, version: str = "1.40") -> zun_client.Client:
-    auth = noauth.NoAuth(endpoint=server.endpoint)
-    return zun_client.Client(session=session.Session(auth=auth), api_version=api_versions.APIVersion(version))
 
 
 def run(command: Any, server: Recorder, *argv: str, client: zun_client.Client | None = None) -> str:
@@ -313,7 +306,20 @@ def test_topology_table():
         printed = run(hosts.ShowHostTopology, server, "-f", "value", "h1")
 
     assert server.asked_of_v1 == [Asked("GET", "/v1/hosts/h1/topology", "1.41", None)]
-    assert printed.split() == ["0", "0-1", "0", "1", "512", "64", "448", "0"]
+    assert printed.split() == ["0", "0-1", "0", "1", "512", "64", "448", "0", "web", "1"]
+
+
+def test_topology_table_names_every_holder():
+    cells = [{"id": each, "cpus": cpus, "cores": [], "memory_mib": 512} for each, cpus in ((0, "0-1"), (1, "2-3"))]
+    claims = [
+        {"container": "c-1", "name": "web", "cpu_policy": "dedicated", "cpuset_cpus": "1", "cpuset_mems": "0-1"},
+        {"container": "c-2", "name": "", "cpu_policy": "dedicated", "cpuset_cpus": "2", "cpuset_mems": "1"},
+        {"container": "c-3", "name": "log", "cpu_policy": "shared", "cpuset_cpus": "0,3", "cpuset_mems": "0"},
+    ]
+    document = {"host": "h1", "cells": cells, "claims": claims}
+    with serving({("GET", "/v1/hosts/h1/topology"): (200, document)}) as server:
+        printed = run(hosts.ShowHostTopology, server, "-f", "value", "-c", "Held By", "h1")
+    assert printed.splitlines() == ["web 1; log (shared)", "web (memory); c-2 2; log (shared)"]
 
 
 def test_topology_map_is_plain_off_a_terminal():
@@ -406,6 +412,47 @@ def test_networks_are_created(argv, body):
     assert "10.1.0.0/24" in printed
 
 
+VOLUME = {"uuid": "v-1", "name": "data", "status": "Available", "project_id": "p-1", "host": None}
+VOLUME |= {"created_at": "2026-01-31 12:00:00"}
+
+
+def test_volumes_are_listed_shown_and_deleted():
+    answers = {
+        ("GET", "/v1/volumes?all_projects=true"): (200, {"volumes": [VOLUME], "next": None}),
+        ("GET", "/v1/volumes/data"): (200, VOLUME),
+        ("DELETE", "/v1/volumes/data"): (204, None),
+    }
+    with serving(answers, max_version="1.43") as server:
+        listed = run(volumes.ListVolumes, server, "--all-projects", "-f", "value")
+        shown = run(volumes.ShowVolume, server, "data", "-f", "value", "-c", "uuid")
+        run(volumes.DeleteVolume, server, "data")
+    assert {one.version for one in server.asked_of_v1} == {"1.43"}
+    assert (listed.split(), shown.split()) == (["v-1", "data", "Available", "p-1", "None"], ["v-1"])
+
+
+@pytest.mark.parametrize(("options", "version", "body"), [
+    pytest.param(["--cpu", "2"], "1.40", {"cpu": "2"}, id="known-to-the-stock-client"),
+    pytest.param(["--cpu", "2", "--ports", "-1"], "1.43", {"cpu": "2", "ports": "-1"}, id="newer"),
+])
+def test_quota_update_sends_the_limits_given(options, version, body):
+    with serving({("PUT", "/v1/quotas/p"): (200, {"cpu": 2})}, max_version="1.43") as server:
+        run(quotas.UpdateQuota, server, *options, "p")
+    (asked,) = server.asked_of_v1
+    assert (asked.version, asked.body) == (version, body)
+
+
+def test_quota_update_of_an_older_service_is_refused():
+    with serving({}, max_version="1.42") as server, pytest.raises(exceptions.CommandError, match="--ports needs"):
+        run(quotas.UpdateQuota, server, "--ports", "3", "p")
+
+
+@pytest.mark.parametrize(("max_version", "version"), [("1.43", "1.43"), ("1.40", "1.40")])
+def test_quota_get_shows_what_the_service_counts(max_version, version):
+    with serving({("GET", "/v1/quotas/p"): (200, {"cpu": 2, "ports": 9})}, max_version=max_version) as server:
+        shown = run(quotas.GetQuota, server, "p", "-f", "value", "-c", "ports")
+    assert ({one.version for one in server.asked_of_v1}, shown.split()) == ({version}, ["9"])
+
+
 def test_networks_are_listed_shown_and_deleted():
     answers = {
         ("GET", "/v1/networks?all_projects=true"): (200, {"networks": [NETWORK], "next": None}),
@@ -426,7 +473,7 @@ def test_networks_are_listed_shown_and_deleted():
         ("1.40", {"fixed_ips": [{"ip_address": "10.1.0.2"}, {"ip_address": "fd00::2"}]}),
     ],
 )
-def test_the_networks_of_a_container_are_listed_at_the_stock_version(version, item):
+def test_container_networks_are_listed_at_stock_microversion(version, item):
     path, items = "/v1/containers/web/network_list", [{"net_id": "n", "port_id": "p", **item}]
     with serving({("GET", path): (200, {"networks": items})}, max_version=version) as server:
         printed = run(networks.ListNetworks, server, "web", "-f", "value", client=client(server, version))
@@ -456,3 +503,23 @@ def test_a_capsule_with_placement_needs_a_server_that_knows_it(tmp_path):
     (tmp_path / "capsule.yaml").write_text(TEMPLATE % ", placement: {cpu_policy: dedicated}")
     with serving(max_version="1.40") as server, pytest.raises(exceptions.CommandError, match=r"placement.*1\.41"):
         run(capsules.CreateCapsule, server, "--file", f"{tmp_path}/capsule.yaml")
+
+
+@pytest.mark.parametrize(
+    ("options", "version", "shown"),
+    [([], "1.40", "c-1"), (["--client-address"], "1.42", "192.0.2.7")],
+    ids=["as-stock", "address"],
+)
+def test_list_of_actions(options, version, shown):
+    action = {"user_id": "alice", "container_uuid": "c-1", "request_id": "req-1", "action": "execute", "message": None}
+    action |= {"start_time": "2026-03-04T12:00:00.000000", "client_address": "192.0.2.7"}
+    path = "/v1/containers/web/container_actions"
+    with serving({("GET", path): (200, {"containerActions": [action]})}, max_version="1.42") as server:
+        printed = run(actions.ListActions, server, "web", *options)
+        assert [(each.path, each.version) for each in server.asked_of_v1] == [(path, version)]
+    assert "execute" in printed and "alice" in printed and shown in printed
+
+
+def test_list_of_actions_of_an_older_service():
+    with serving(max_version="1.41") as server, pytest.raises(exceptions.CommandError, match="--client-address needs"):
+        run(actions.ListActions, server, "web", "--client-address")

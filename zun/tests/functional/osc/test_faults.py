@@ -14,7 +14,19 @@ from osc_lib import exceptions
 from zunclient import api_versions
 from zunclient.v1 import client as zun_client
 
-from zun.osc import aggregates, capsules, containers, each, groups, hosts, images, networks, questions, registries
+from zun.osc import (
+    aggregates,
+    capsules,
+    containers,
+    each,
+    groups,
+    hosts,
+    images,
+    networks,
+    questions,
+    registries,
+    volumes,
+)
 from zun.tests.functional.osc.recorder import Asked, serving
 
 BROKEN = (409, {"errors": [{"title": "it is paused", "detail": "it is paused", "status": 409}]})
@@ -48,7 +60,7 @@ ONE = [
 
 
 @pytest.mark.parametrize(("command", "options", "method", "path"), ONE)
-def test_the_next_has_its_turn_and_one_failure_is_the_exit_status(capsys, command, options, method, path):
+def test_one_failed_container_exits_1_and_the_next_is_served(capsys, command, options, method, path):
     answers = {
         (method, f"/v1/containers/a{path}"): BROKEN,
         (method, f"/v1/containers/b{path}"): (202, None),
@@ -92,10 +104,15 @@ def test_one_of_another_kind(capsys, command, argv, asked):
 
 @pytest.mark.parametrize(
     ("command", "noun"),
-    [(networks.DeleteNetwork, "network"), (groups.DeleteGroup, "group"), (aggregates.DeleteAggregate, "aggregate")],
+    [
+        (networks.DeleteNetwork, "network"),
+        (groups.DeleteGroup, "group"),
+        (aggregates.DeleteAggregate, "aggregate"),
+        (volumes.DeleteVolume, "volume"),
+    ],
 )
 def test_of_several_to_delete_each_has_its_turn(capsys, command, noun):
-    with serving({("DELETE", f"/v1/{noun}s/b"): (204, None)}, max_version="1.42") as server:
+    with serving({("DELETE", f"/v1/{noun}s/b"): (204, None)}, max_version="1.43") as server:
         assert execute(command, server, "a", "b") == (1, "")
         assert execute(command, server, "b") == (0, "")
     assert [each.path for each in server.asked_of_v1] == [f"/v1/{noun}s/{ident}" for ident in "abb"]
@@ -114,7 +131,8 @@ def test_a_network_must_be_named(capsys, command):
     ("command", "action"),
     [(each.AddSecurityGroup, "add_security_group"), (each.RemoveSecurityGroup, "remove_security_group")],
 )
-def test_security_groups_travel_at_the_last_microversion_that_has_them(command, action, version, sent):
+def test_security_group_commands_send_microversion_1_14_at_most(command, action, version, sent):
+    """Microversion 1.14 is the last one that offers these actions."""
     path = f"/v1/containers/c/{action}?name=web"
     with serving({("POST", path): (202, None)}) as server:
         assert execute(command, server, "c", "web", version=version)[0] == 0
@@ -260,7 +278,7 @@ def test_waiting_tells_a_failure(command, option):
         execute(command, server, option, "busybox")
 
 
-def test_an_interactive_run_that_ended_at_once_shows_what_it_wrote():
+def test_interactive_run_that_ended_at_once_prints_its_logs():
     logs = "/v1/containers/c-1/logs?stdout=True&stderr=True"
     ended = {("GET", "/v1/containers/c-1"): (200, {**C, "status": "Stopped"}), ("GET", logs): (200, "done\n")}
     with serving(RUN | ended) as server:
@@ -320,7 +338,7 @@ def test_a_pull_from_a_service_that_does_not_tell_is_not_begun():
     assert server.asked_of_v1 == []
 
 
-def test_an_image_tells_what_became_of_its_pull_where_that_is_asked():
+def test_image_show_prints_pull_failure_with_status_option():
     failed = {**IMAGE, "status": "Error", "status_detail": "no such image: a"}
     with serving({("GET", "/v1/images/i-1"): (200, failed)}, max_version="1.42") as server:
         assert "no such image: a" in execute(images.ShowImage, server, "--status", "i-1")[1]

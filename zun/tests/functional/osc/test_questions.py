@@ -11,8 +11,7 @@ from osc_lib import exceptions
 from zun.osc import explanation
 from zun.osc.questions import ExplainContainer, PlacementCapacity, PlacementDryRun
 from zun.scheduler.explain import HostCode
-from zun.tests.functional.osc.recorder import Asked, serving
-from zun.tests.functional.osc.test_commands import client
+from zun.tests.functional.osc.recorder import Asked, client, serving
 
 REFUSAL = {
     "reason": "No valid host was found. Of 4 hosts, CpuSetFilter rejected 3, ComputeFilter rejected 1.",
@@ -111,8 +110,8 @@ def test_an_administrator_reads_of_hosts():
     assert printed.splitlines()[-15:] == [
         "",
         "h1: cpus: no cell has 6 CPUs free: best is cell 0 with 4",
-        "  wanted of one node: 6 CPUs, 512 MiB in pages of 2048 KiB",
-        "  node 0 has 4 CPUs free (1 whole core), 64 in the shared pool, 100 MiB, 8 pages of 2048 KiB",
+        "  wanted of one cell: 6 CPUs, 512 MiB in pages of 2048 KiB",
+        "  cell 0 has 4 CPUs free (1 whole core), 64 in the shared pool, 100 MiB, 8 pages of 2048 KiB",
         "  would take --cpu 4",
         "",
         "h2: service: its compute service is disabled",
@@ -187,7 +186,7 @@ def test_what_is_asked(command, path, argv, body):
 def test_a_dry_run_as_an_administrator_and_a_user_see_it():
     code, printed, _ = run(PlacementDryRun, ADMINS, "-f", "csv")
     assert (code, printed.splitlines()[1]) == (
-        0, '1,"h1","0-1","0","node 0: 2 CPUs (1 kept idle), 512 MiB in 256 pages of 2048 KiB","h2, h3"',
+        0, '1,"h1","0-1","0","cell 0: 2 CPUs (1 kept idle), 512 MiB in 256 pages of 2048 KiB","h2, h3"',
     )
     code, printed, _ = run(PlacementDryRun, MINE, "-f", "csv")
     assert (code, printed.splitlines()[1]) == (

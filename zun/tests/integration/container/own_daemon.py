@@ -20,7 +20,7 @@ SECONDS = 120
 
 
 class OwnDaemon:
-    """It has everything of its own in ``folder``, and no network: a second daemon would take the first one's bridge."""
+    """A Docker daemon with all its files in ``folder``. It has no network, because the first daemon owns the bridge."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.data = folder / "data"
@@ -34,7 +34,7 @@ class OwnDaemon:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Returns when it answers."""
+        """Start the daemon and return when it answers."""
         with (self._folder / "dockerd.log").open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -42,11 +42,11 @@ class OwnDaemon:
         wait_for(self._answers, SECONDS)
 
     def stop(self) -> None:
-        """As an operator does: it ends its containers first."""
+        """Stop the daemon like an operator. The daemon ends its containers first."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """As a crash: its containers go on until it is back, which then ends them."""
+        """Kill the daemon. Its containers run on until the next start, which ends them."""
         self._end(signal.SIGKILL)
         # Its containerd went with it. Where nobody reaps orphans its pid still is one, and would be waited for.
         (self._folder / "exec" / "containerd" / "containerd.pid").unlink(missing_ok=True)

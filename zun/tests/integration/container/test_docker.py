@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What only a real daemon can show: the objects it was asked for, its errors, its connections."""
 
+import contextlib
 import pathlib
 import re
+import socket
 import threading
 import uuid
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +18,7 @@ from zun.common import exceptions
 from zun.common.states import Status
 from zun.container.docker import DockerDriver
 from zun.container.docker.client import Settings
+from zun.container.docker.registries import PUBLIC_ONLY
 from zun.container.driver import RESYNC, RuntimeEvent
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.container.proxy import proxied
@@ -266,18 +270,16 @@ def test_log_that_is_too_large(rig: Rig, tty: bool) -> None:
     assert rig.driver.logs(container, tail="1").splitlines() == ["last"]
 
 
-@pytest.mark.parametrize("arguments", ["--nonsense", "-o user"])
-def test_top_with_arguments_ps_refuses(rig: Rig, arguments: str) -> None:
-    container = rig.running()
-    with pytest.raises(exceptions.InvalidValue, match=arguments):
-        rig.driver.top(container, arguments)
-
-
-def test_top_with_arguments(rig: Rig) -> None:
-    container = rig.running()
-    pid = str(rig.state(container).pid)
-    expected = {"Titles": ["PID", "COMMAND"], "Processes": [[pid, "sleep"]]}
-    wait_for(lambda: rig.driver.top(container, "-o pid,comm") == expected)  # at first it may still be runc
+def test_top_shows_what_the_kernel_has_inside(rig: Rig, docker_url: str, tmp_path: pathlib.Path) -> None:
+    """Docker's own list is checked: a process that the kernel has elsewhere is not shown."""
+    container = rig.running(command=["sh", "-c", "sleep 1000; true"])
+    wait_for(lambda: len(rig.driver.top(container)) == 2)
+    shell, sleep = sorted(int(each["pid"]) for each in rig.driver.top(container))
+    for pid, owner in ((shell, rig.state(container).container_id), (sleep, "f" * 64)):
+        (tmp_path / "proc" / str(pid)).mkdir(parents=True)
+        (tmp_path / "proc" / str(pid) / "cgroup").write_text(f"0::/system.slice/docker-{owner}.scope\n")
+    found = variant(rig, docker_url, root=str(tmp_path)).top(container)
+    assert [each["pid"] for each in found] == [str(shell)]
 
 
 # Kernel
@@ -374,15 +376,64 @@ def test_events_stop_without_a_daemon(tmp_path: pathlib.Path) -> None:
 # Images
 
 
-def test_image_that_cannot_be_pulled_says_what_to_do(rig: Rig) -> None:
-    with pytest.raises(exceptions.DockerError, match=r"put the image on the host, .* any pull policy but always"):
-        # Nothing listens there.
-        rig.driver.pull_image("127.0.0.1:9/zun-demo:1")
+class Banner:
+    """Something on the host that is no registry: it counts connections, and says what it is."""
+
+    TEXT = b"SSH-2.0-banner\r\n"
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        self.connections = 0
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._socket.accept()
+                self.connections += 1
+                with connection:
+                    connection.sendall(self.TEXT)
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
 
 
-def test_a_registry_that_does_not_answer_has_no_digest(rig: Rig) -> None:
-    with pytest.raises(exceptions.DockerError, match="cannot be pulled"):
-        rig.driver.image_digest("127.0.0.1:9/zun-demo:1")
+@pytest.fixture
+def banner() -> Iterator[Banner]:
+    made = Banner()
+    yield made
+    made.close()
+
+
+ASKED: list[Callable[[DockerDriver, str], object]] = [
+    lambda driver, registry: driver.pull_image(f"{registry}/zun-demo:1"),
+    lambda driver, registry: driver.image_digest(f"{registry}/zun-demo:1"),
+    lambda driver, registry: driver.search_images(f"{registry}/zun-demo"),
+]
+
+
+@pytest.mark.parametrize("ask", ASKED, ids=["pull", "digest", "search"])
+def test_docker_is_not_sent_to_loopback(
+    docker_url: str, rig: Rig, banner: Banner, ask: Callable[[DockerDriver, str], object]
+) -> None:
+    driver = variant(rig, docker_url, registries=PUBLIC_ONLY)
+    for host in ("127.0.0.1", "localhost", "[::1]", "127.1"):
+        with pytest.raises(exceptions.InvalidValue, match="no images may come from"):
+            ask(driver, f"{host}:{banner.port}")
+    assert banner.connections == 0
+
+
+@pytest.mark.parametrize("ask", ASKED, ids=["pull", "digest", "search"])
+def test_words_of_an_allowed_registry_are_for_the_log(
+    rig: Rig, banner: Banner, ask: Callable[[DockerDriver, str], object], caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(exceptions.ZunError) as raised:
+        ask(rig.driver, f"127.0.0.1:{banner.port}")
+    assert banner.connections > 0
+    assert "banner" not in str(raised.value) and "malformed" not in str(raised.value)
+    assert "could not be" in caplog.text
 
 
 def test_a_pull_does_not_fall_back(rig: Rig, engine: docker.APIClient) -> None:
@@ -435,7 +486,7 @@ def test_an_image_of_a_container(rig: Rig, engine: docker.APIClient) -> None:
         rig.driver.remove_image(name)
 
 
-def test_an_image_on_the_host_is_found_and_the_registry_says_what_is_wrong(rig: Rig) -> None:
+def test_local_images_are_found_and_absent_registry_told(rig: Rig) -> None:
     assert "latest" in {tag for each in rig.driver.find_images("zun-demo") for tag in each.tags}
     assert rig.driver.find_images("zun-no-such-image") == []
     with pytest.raises(exceptions.Unavailable, match="registry could not be asked"):

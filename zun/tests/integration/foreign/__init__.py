@@ -42,6 +42,6 @@ def installed(name: str, prepare: Callable[[pathlib.Path], None] = lambda enviro
 
 
 def packages(environment: pathlib.Path) -> pathlib.Path:
-    """Where the environment has its packages."""
+    """Return the folder of the environment's packages."""
     (found,) = (environment / "lib").glob("python3*/site-packages")
     return found

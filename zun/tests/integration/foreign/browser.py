@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person does in zun-ui, in a headless Chromium. Run by the Python of Horizon's environment::
+"""Use zun-ui like a person, in a headless Chromium. Run it with the Python of Horizon's environment::
 
     python browser.py URL USER FOLDER
 

@@ -44,28 +44,28 @@ def test_mounts(item, expected):
     ("items", "says"),
     [
         ([{"source": "/etc", "destination": "/d"}], "Paths of a host cannot be mounted"),
-        ([{"source": "../data", "destination": "/d"}], "no name of a volume"),
-        ([{"source": "data:ro", "destination": "/d"}], "no name of a volume"),
+        ([{"source": "../data", "destination": "/d"}], "not the name of a volume"),
+        ([{"source": "data:ro", "destination": "/d"}], "not the name of a volume"),
         ([{"source": "c0ffee00-0000-4000-8000-000000000000", "destination": "/d"}], "no Cinder"),
         ([{"type": "bind", "source": "/etc/passwd.", "destination": "/d"}], "Paths of a host cannot be mounted"),
         ([{"type": "bind", "source": "", "size": 1, "destination": "/d"}], "content of its file"),
         ([{"type": "bind", "source": FILE, "size": 1, "destination": "/d"}], "no size"),
         ([{"type": "bind", "destination": "/d"}], "content of its file"),
-        ([{"type": "bind", "source": f"!{FILE}", "destination": "/d"}], "this is none"),
-        ([{"type": "local", "size": 1, "destination": "/d"}], "none of volume, bind, tmpfs"),
+        ([{"type": "bind", "source": f"!{FILE}", "destination": "/d"}], "this is not base64"),
+        ([{"type": "local", "size": 1, "destination": "/d"}], "not one of volume, bind, tmpfs"),
         ([{"source": "data", "size": 1, "destination": "/d"}], "leave one out"),
         ([{"source": "", "destination": "/d"}], "size 'None'"),
         ([{"size": 0, "destination": "/d"}], "not between"),
         ([{"size": 161, "destination": "/d"}], "not between"),
-        ([{"size": True, "destination": "/d"}], "no whole number"),
-        ([{"size": "1.5", "destination": "/d"}], "no whole number"),
-        ([{"size": "-1", "destination": "/d"}], "no whole number"),
+        ([{"size": True, "destination": "/d"}], "not a whole number"),
+        ([{"size": "1.5", "destination": "/d"}], "not a whole number"),
+        ([{"size": "-1", "destination": "/d"}], "not a whole number"),
         ([{"type": "tmpfs", "size": "257M", "destination": "/d"}], "not between 1 and 256"),
         ([{"type": "tmpfs", "source": "data", "destination": "/d"}], "no source"),
-        ([{"size": 1, "destination": "d"}], "no absolute path"),
-        ([{"size": 1, "destination": "/a/../d"}], "no absolute path"),
-        ([{"size": 1, "destination": "/d\0"}], "no absolute path"),
-        ([{"size": 1, "destination": "/" + "d" * 255}], "no absolute path"),
+        ([{"size": 1, "destination": "d"}], "not an absolute path"),
+        ([{"size": 1, "destination": "/a/../d"}], "not an absolute path"),
+        ([{"size": 1, "destination": "/d\0"}], "not an absolute path"),
+        ([{"size": 1, "destination": "/" + "d" * 255}], "not an absolute path"),
         ([{"size": 1, "destination": "/./"}], "root of the container"),
         ([{"size": 1, "destination": "/d"}, {"size": 1, "destination": "/d/"}], "given twice"),
         (
@@ -86,7 +86,7 @@ def test_what_is_refused_says_why(items, says):
 def test_what_older_versions_lack():
     with pytest.raises(exceptions.InvalidParamInVersion, match=r"tmpfs.*1\.42"):
         asked({"type": "tmpfs", "size": "1", "destination": "/d"}, version=41)
-    with pytest.raises(exceptions.InvalidValue, match=r"no whole number of GiB\.$"):
+    with pytest.raises(exceptions.InvalidValue, match=r"not a whole number of GiB\.$"):
         asked({"size": "64M", "destination": "/d"}, version=41)
 
 

@@ -10,7 +10,7 @@ import zun
 import zun.tests.functional.api
 from zun import policies
 from zun.api.controllers.v1 import NOUNS
-from zun.tests.unit.api.table import PARTS, ROUTES
+from zun.tests.unit.api.table import DEPENDENCIES, ROUTES
 
 REFERENCE = pathlib.Path(zun.__file__).parents[1] / "doc/source/reference/api.rst"
 MODULES = [noun.__module__.rpartition(".")[2] for noun in NOUNS]
@@ -32,7 +32,7 @@ def test_tests_of_a_noun(noun):
 def test_routes_begin_with_the_noun(noun):
     name = noun.__module__.rpartition(".")[2]
     prefix = BELOW.get(name, name)
-    for route in noun(PARTS).routes():
+    for route in noun(DEPENDENCIES).routes():
         assert f"{route.path}/".startswith(f"{prefix}/")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The default policy, rule by rule, against the table of the API contract."""
+"""The default policy, rule by rule, against the table of Zun's API v1."""
 
 import subprocess
 import sys
@@ -17,6 +17,7 @@ from zun.common.exceptions import PolicyNotAuthorized
 ADMIN = [
     "container:create:runtime",
     "container:create:requested_destination",
+    "container:create:cpu_isolation",
     "container:create:image_pull_policy",
     "container:get_one_all_projects",
     "container:get_one:host",
@@ -33,7 +34,11 @@ ADMIN = [
     "host:get",
     "host:topology",
     "host:audit",
+    "host:traits",
+    "host:set_traits",
     "group:get_all_all_projects",
+    "volume:get_all_all_projects",
+    "volume:get:host",
     "capsule:get_all_all_projects",
     "capsule:get:host",
     "capsule:delete_all_projects",
@@ -77,9 +82,9 @@ READER = [
     "container:network_list",
     "network:get_all",
     "network:get_one",
-    "placement:dry_run",
-    "placement:capacity",
     "group:get_all",
+    "volume:get_all",
+    "volume:get",
     "capsule:get_all",
     "capsule:get",
     "group:get",
@@ -92,6 +97,10 @@ READER = [
     "quota:get_default",
 ]
 MEMBER = [
+    "image:search:host",
+    "placement:dry_run",
+    "placement:capacity",
+    "container:action:client_address",
     "image:delete:committed",
     "container:create",
     "container:update",
@@ -120,6 +129,7 @@ MEMBER = [
     "capsule:create",
     "capsule:delete",
     "group:delete",
+    "volume:delete",
     "registry:create",
     "registry:update",
     "registry:delete",

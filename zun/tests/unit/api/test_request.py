@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from zun.api import request
 from zun.api.errors import PathNotFound, RequestTooLarge
-from zun.common.exceptions import ValidationError
+from zun.common.exceptions import UnsupportedMediaType, ValidationError
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,9 @@ def test_any_bytes_have_an_answer(raw):
         assert isinstance(request.body_arguments(environ(raw)), dict)
     except ValidationError as exc:
         assert str(exc)
-    assert isinstance(request.body_arguments(environ(b"\xff" + raw, "text/plain")), dict)
+    assert isinstance(request.body_arguments(environ(b"\xff" + raw, "")), dict)
+    with pytest.raises(UnsupportedMediaType):
+        request.body_arguments(environ(b"\xff" + raw, "text/plain"))
 
 
 def test_limit_of_a_body():

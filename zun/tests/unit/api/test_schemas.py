@@ -194,7 +194,7 @@ def test_messages_stay_short():
         ),
         ({"cpu": 10**400}, "cpu: the number is too large"),
         ({"cpu": "two"}, "cpu: 'two' is not a number of CPUs, for example 2 or 0.5"),
-        ({"numa_cpus": "2"}, "numa_cpus: '2' is not a list with one whole number for each node, for example [2, 3]"),
+        ({"numa_cpus": "2"}, "numa_cpus: '2' is not a list with one whole number for each cell, for example [2, 3]"),
         ({"mem_page_size": "2M"}, "mem_page_size: '2M' is not small, large, any, or a number of KiB"),
         ({"mem_page_size": 2.5}, "mem_page_size: 2.5 is not small, large, any, or a number of KiB"),
         ({"cpu_policy": "mixed"}, "cpu_policy: 'mixed' is not one of dedicated, shared"),
@@ -215,7 +215,7 @@ def test_a_wrong_form_is_told_in_words(schemas, argument, said):
     [
         (39, {"entrypoint": ["sh"]}, "('entrypoint' was unexpected); entrypoint exists from version 1.40"),
         (30, {"host": "h"}, "('host' was unexpected); host exists from version 1.39"),
-        (38, {"hots": "h"}, "('hots' was unexpected); possible are auto_heal, "),
+        (38, {"hots": "h"}, "('hots' was unexpected); possible are any_traits, "),
     ],
 )
 def test_a_field_of_a_later_version_is_told_as_such(schemas, minor, argument, said):

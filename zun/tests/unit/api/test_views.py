@@ -5,7 +5,7 @@ import typing
 import pytest
 
 from zun.api import microversion
-from zun.api.schemas.placement import FIELDS
+from zun.api.schemas.numa import FIELDS
 from zun.api.views import containers, times
 from zun.common.states import Status
 

@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
+import concurrent.futures
 import contextlib
 import http.client
 import logging
 import os
 import re
 import resource
+import select
 import socket
+import threading
+import time
 import tracemalloc
 
 import pytest
 
-from zun.api import request
-from zun.cmd import api
+from zun.api import access_log, request
+from zun.cmd import api, wire
 from zun.common import exceptions
+from zun.messaging import rpc
 from zun.tests.fixtures import own_conf, wait_for
 from zun.tests.functional.cloud import configuration
 from zun.tests.integration.programs import free_port
@@ -139,10 +144,10 @@ def test_what_follows_a_body_that_nobody_reads_is_no_part_of_it(served, sent, st
     assert exchange(served(answer), sent + NEXT) == statuses
 
 
-def test_of_a_body_that_nobody_reads_no_more_than_that_is_waited_for(served, monkeypatch):
-    monkeypatch.setattr(api, "DRAINED_BYTES", 1000)
-    address = served(answer)
-    assert exchange(address, LENGTH % 999 + b"x" * 999 + NEXT) == [b"200", b"200"]
+def test_a_small_unread_body_keeps_the_connection(served):
+    address, most = served(answer), request.MAX_BODY_BYTES
+    assert exchange(address, LENGTH % most + b"x" * most + NEXT) == [b"200", b"200"]
+    assert exchange(address, LENGTH % (most + 1) + b"x" * (most + 1) + NEXT) == [b"200"]
     assert exchange(address, LENGTH % 1001 + b"x" * 1000) == [b"200"]
 
 
@@ -219,3 +224,237 @@ def test_links_for_who_names_no_host_lead_to_the_address(served):
         client.sendall(b"GET / HTTP/1.0\r\n\r\n")
         said = b"".join(iter(lambda: client.recv(65536), b""))
     assert said.endswith(b"\r\n\r\nhttp://127.0.0.1:%d" % address[1])
+
+
+@pytest.mark.parametrize("pieces", [[b"here"], [b"he", b"", b"re"]])
+def test_the_server_ends_the_line_of_the_access_log(served, caplog, pieces):
+    caplog.set_level(logging.INFO, logger="zun.access")
+
+    def answer_in_pieces(_environ, start_response):
+        start_response("200 OK", [("Content-Length", "4")])
+        return iter(pieces)
+
+    assert exchange(served(access_log.AccessLog(answer_in_pieces)), NEXT) == [b"200"]
+    (line,) = wait_for(lambda: [each.getMessage() for each in caplog.records if each.name == "zun.access"])
+    assert line.startswith("client=127.0.0.1 user=- project=- method=GET path=/ status=200 bytes=4 seconds=")
+
+
+@pytest.fixture
+def zun(database):
+    """The real application on the real server; gives its address."""
+    with contextlib.ExitStack() as stack:
+        conf = configuration(api__port=free_port(), api__auth_strategy="noauth")
+        transport = stack.enter_context(contextlib.closing(_Transport(conf)))
+        server = api.Server(conf, api.build(conf, transport.transport))
+        server.start()
+        stack.callback(server.stop)
+        yield "127.0.0.1", conf.api.port
+
+
+class _Transport:
+    def __init__(self, conf):
+        self.transport = rpc.get_transport(conf)
+
+    def close(self):
+        self.transport.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        pytest.param([], 403, id="none"),
+        pytest.param(["X_Roles: admin"], 400, id="role"),
+        pytest.param(["X-Roles: reader", "X_Roles: admin"], 400, id="both"),
+        pytest.param(["x-Roles_: admin"], 400, id="anywhere"),
+        pytest.param(["X_Forwarded_For: 127.0.0.1"], 400, id="another-header"),
+        pytest.param(["X-Roles: admin"], 200, id="dashes"),
+    ],
+)
+def test_a_header_with_an_underscore_is_refused(zun, headers, status):
+    lines = ["GET /v1/services HTTP/1.1", "Host: localhost", "X-User-Id: alice", "X-Project-Id: demo", *headers]
+    with socket.create_connection(zun, timeout=30) as client:
+        client.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode())
+        said = b"".join(iter(lambda: client.recv(65536), b""))
+    assert said.startswith(b"HTTP/1.1 %d " % status)
+    assert (b"'_' in its name" in said) == (status == 400)
+
+
+def get(address, source=None):
+    """The status of one honest request, and the seconds that it took."""
+    start = time.monotonic()
+    client = http.client.HTTPConnection(*address, timeout=20, source_address=source and (source, 0))
+    with contextlib.closing(client):
+        client.request("GET", "/")
+        return client.getresponse().status, time.monotonic() - start
+
+
+@contextlib.contextmanager
+def dripping(address, count, head, drop, source=None):
+    """``count`` clients that each send ``head``, then ``drop`` four times a second."""
+    stop = threading.Event()
+
+    def drip():
+        while not stop.wait(0.25):
+            for each in clients:
+                with contextlib.suppress(OSError):
+                    each.send(drop)
+
+    with contextlib.ExitStack() as stack:
+        from_ = source and (source, 0)
+        clients = [stack.enter_context(socket.create_connection(address, 30, from_)) for _ in range(count)]
+        for each in clients:
+            with contextlib.suppress(OSError):
+                each.sendall(head)
+        thread = threading.Thread(target=drip)
+        thread.start()
+        try:
+            yield clients
+        finally:
+            stop.set()
+            thread.join()
+
+
+DRIPS = [
+    pytest.param(b"", b"", id="silence"),
+    pytest.param(b"", b"\r\n", id="blank-lines"),
+    pytest.param(b"GET / HTTP/1.1\r\n", b"X", id="header"),
+    pytest.param(b"GET / HTTP/1.1\r\nX: " + b"x" * 100_000, b"X", id="long-header"),
+    pytest.param(LENGTH % 1000, b"X", id="small-body"),
+    pytest.param(LENGTH % (1 << 30), b"X", id="large-body-nobody-reads"),
+    pytest.param(CHUNKED, b"1\r\nX\r\n", id="chunks-nobody-reads"),
+    pytest.param(LENGTH[:-2] % 1000 + b"Expect: 100-continue\r\n\r\n", b"X", id="expecting"),
+]
+
+
+@pytest.mark.parametrize("count", [16, 150])
+@pytest.mark.parametrize(("head", "drop"), DRIPS)
+def test_dripping_clients_take_no_threads(served, head, drop, count):
+    """From the same address, also with more connections than an address may have."""
+    address = served(answer)
+    with dripping(address, count, head, drop):
+        for _ in range(2):
+            status, seconds = get(address)
+            assert status == 200 and seconds < 2
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    monkeypatch.setattr(wire, "SECONDS", 1.0)
+
+
+def closed(client):
+    """Whether the server has closed a connection; what it answered before does not count."""
+    if not select.select([client], [], [], 0)[0]:
+        return False
+    try:
+        return not client.recv(65536)
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize(("head", "drop"), DRIPS)
+@pytest.mark.parametrize("application", [answer, echo])
+def test_a_request_has_a_deadline_as_a_whole(served, hasty, application, head, drop):
+    """Bytes that come one by one do not move it."""
+    address = served(application)
+    with dripping(address, 3, head, drop) as clients:
+        for each in clients:
+            wait_for(lambda each=each: closed(each), 20)
+
+
+def test_an_answer_has_a_deadline_as_a_whole(served, hasty):
+    """A client that reads a little now and then would hold a thread."""
+
+    def much(environ, start_response):
+        start_response("200 OK", [])
+        try:
+            for _ in range(1000):
+                yield bytes(1 << 20)
+        finally:
+            ended.set()
+
+    ended = threading.Event()
+    address = served(much)
+    with socket.create_connection(address, timeout=30) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        deadline = time.monotonic() + 20
+        while not ended.wait(0.25):
+            client.recv(64)
+            assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize("head", [LENGTH % (1 << 20), LENGTH % (1 << 22), CHUNKED + b"%x\r\n" % (1 << 22)])
+def test_a_slow_upload_within_the_rate_is_whole(served, hasty, monkeypatch, head):
+    """It takes longer than the time that a silent client has."""
+    monkeypatch.setattr(wire, "RATE", 1 << 17)
+    address, size = served(echo), 1 << (20 if head == LENGTH % (1 << 20) else 22)
+    pause = threading.Event()
+    with socket.create_connection(address, timeout=30) as client:
+        client.sendall(head)
+        start = time.monotonic()
+        for _ in range(0, size, size // 16):
+            client.sendall(bytes(size // 16))
+            pause.wait(0.15)
+        client.sendall(b"" if b"Length" in head else b"\r\n0\r\n\r\n")
+        assert time.monotonic() - start > wire.SECONDS
+        assert client.recv(12) == b"HTTP/1.1 200"
+
+
+def test_clients_that_read_after_they_sent_get_the_answer(served):
+    """Closing at once would reset the connection in the middle of what they send."""
+    address = served(answer)
+    for _ in range(5):
+        with socket.create_connection(address, timeout=30) as client:
+            client.sendall(LENGTH % (1 << 25))
+            for _ in range(32):
+                client.sendall(bytes(1 << 20))
+            assert client.recv(12) == b"HTTP/1.1 200"
+
+
+def test_a_client_that_expects_to_be_asked_is_asked(served):
+    with socket.create_connection(served(echo), timeout=30) as client:
+        client.sendall(LENGTH[:-2] % 5 + b"Expect: 100-continue\r\n\r\n")
+        assert client.recv(12) == b"HTTP/1.1 100"
+        client.sendall(b"hello")
+        said = b""
+        while b"hello" not in said:
+            said += client.recv(65536)
+        assert b"HTTP/1.1 200" in said
+
+
+@pytest.mark.parametrize(("limit", "statuses"), [(3, {200, 503}), (0, {200})])
+def test_connections_of_one_address_are_limited(limit, statuses):
+    """With 0 they are not. What waits for its request gives way; what has one does not."""
+    release, started = threading.Event(), threading.Semaphore(0)
+
+    def held(environ, start_response):
+        started.release()
+        assert release.wait(30)
+        return answer(environ, start_response)
+
+    conf = configuration(api__port=free_port(), api__auth_strategy="noauth", api__connections_per_address=limit)
+    server, address = api.Server(conf, held), ("127.0.0.1", conf.api.port)
+    server.start()
+    try:
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            working = [pool.submit(get, address) for _ in range(3)]
+            for _ in working:
+                assert started.acquire(timeout=30)
+            more = [pool.submit(get, address) for _ in range(2)]
+            elsewhere = pool.submit(get, address, "127.0.0.2")
+            for _ in range(1 if limit else 3):
+                assert started.acquire(timeout=30)
+            release.set()
+            assert {each.result()[0] for each in (*working, *more)} == statuses
+            assert elsewhere.result()[0] == 200
+    finally:
+        release.set()
+        server.stop()
+
+
+def test_requests_that_arrive_have_a_memory_limit(served, monkeypatch):
+    monkeypatch.setattr(api, "AHEAD_BYTES", 1 << 20)
+    address = served(answer)
+    with dripping(address, 20, LENGTH % (1 << 20) + bytes(1 << 19), b"") as clients:
+        wait_for(lambda: sum(map(closed, clients)) >= 17, 5)
+        assert get(address)[0] == 200

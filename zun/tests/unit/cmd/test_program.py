@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import subprocess
 import sys
 
 import amqp.exceptions
@@ -64,7 +65,7 @@ def test_a_server_that_is_not_up_is_asked_again_and_told_about(opened, caplog, k
     assert all(f"127.0.0.1:{port}" in line and "asking again" in line and "secret" not in line for line in said)
 
 
-def test_a_driver_that_is_not_installed_is_told_with_where_it_comes_from(opened, monkeypatch):
+def test_missing_driver_is_reported_with_its_source(opened, monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(SystemExit, match=r"psycopg.*extra 'postgresql'"):
         opened("postgresql+psycopg://zun@127.0.0.1:1/zun")
@@ -146,3 +147,19 @@ def test_a_queue_that_refuses_the_login_is_told_in_one_line(refusal, reason):
         main()
     assert reason in str(told.value) and "[DEFAULT] transport_url" in str(told.value)
     assert "\n" not in str(told.value)
+
+
+def test_a_program_logs_a_message_in_one_line(tmp_path):
+    said = subprocess.run(
+        [sys.executable, "-c", _LOGS, "--config-dir", str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    (line,) = [each for each in (said.stdout + said.stderr).splitlines() if "Image" in each or "forged" in each]
+    assert r"Image a\nforged\x1b[2J" in line
+
+
+_LOGS = """
+import logging
+from zun.cmd import program
+program.configure("zun-test")
+logging.getLogger("zun.test").warning("Image %s", "a\\nforged\\x1b[2J")
+"""

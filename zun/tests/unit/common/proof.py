@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much is tried to refute a property."""
+"""Settings for the number of cases that a property test tries."""
 
 import contextlib
 import os

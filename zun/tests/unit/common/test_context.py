@@ -48,7 +48,7 @@ def test_a_forged_message_gives_no_administrator():
     assert RequestContext.from_dict(forged).is_admin is False
 
 
-def test_the_service_itself_is_administrator_and_leaves_the_thread_its_context():
+def test_admin_context_is_admin_and_keeps_the_threads_context():
     mine = RequestContext(user_id="alice", project_id="demo")
     assert admin_context().is_admin is True
     assert oslo_context.get_current() is mine

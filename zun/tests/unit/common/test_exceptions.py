@@ -94,7 +94,16 @@ TREE = [
         404,
         "NotFound",
         {"network": "n"},
-        "Network n could not be found. List them with 'openstack appcontainer network list'.",
+        "Network n could not be found. List them with GET /v1/networks, or with 'openstack appcontainer network list' "
+        "where the client has the commands of this service.",
+    ),
+    (
+        "VolumeNotFound",
+        "volume-not-found",
+        404,
+        "NotFound",
+        {"volume": "v"},
+        "Volume v could not be found. List them with 'openstack appcontainer volume list'.",
     ),
     ("PortNotFound", "port-not-found", 404, "NotFound", {"port": "p"}, "Port p could not be found."),
     (
@@ -111,15 +120,15 @@ TREE = [
         "invalid-state-exception",
         409,
         "Conflict",
-        {"action": "stop", "uuid": "c1", "status": "Paused", "allowed": "Running"},
-        "Cannot stop container c1 in Paused state; it is possible in Running.",
+        {"action": "stop container web (c1)", "status": "Paused", "allowed": "Running"},
+        "Cannot stop container web (c1) in Paused state; it is possible in Running.",
     ),
     (
         "ContainerBusy",
         "container-busy",
         409,
         "Conflict",
-        {"uuid": "c1", "reason": "its task_state is container_stopping; try again when it has none"},
+        {"container": "c1", "reason": "its task_state is container_stopping; try again when it has none"},
         "Container c1 is busy: its task_state is container_stopping; try again when it has none. Nothing was changed.",
     ),
     (
@@ -160,8 +169,8 @@ TREE = [
         409,
         "Conflict",
         {"table": "networks", "column": "subnets", "key": "uuid", "ident": "n1", "reason": "x", "remedy": "Do this."},
-        "networks.subnets of n1 in the database cannot be read (x): no service writes such. Tell the operator: SELECT "
-        "subnets FROM networks WHERE uuid = 'n1' shows it. Do this.",
+        "networks.subnets of n1 in the database cannot be read (x): it was not written by a Zun service. "
+        "Tell the operator: SELECT subnets FROM networks WHERE uuid = 'n1' shows it. Do this.",
     ),
     (
         "ClaimRefused",
@@ -249,15 +258,32 @@ TREE = [
         "Policy doesn't allow container:create to be performed. Ask the operator of the cloud if you need it.",
     ),
     (
+        "VolumeLeaving",
+        "volume-leaving",
+        409,
+        "ClaimRefused",
+        {"volume": "v"},
+        "The host refused the claim: volume v of the project is being deleted; try again when it is gone",
+    ),
+    ("ClaimOverQuota", "claim-over-quota", 409, "ClaimRefused", {"reason": "cpu: limit 1"}, "cpu: limit 1"),
+    (
         "OverQuota",
         "over-quota",
         403,
         "Forbidden",
         {"project": "demo", "over": "cpu: limit 1, in use 1, asked for 1 more"},
-        "Quota exceeded for project demo: cpu: limit 1, in use 1, asked for 1 more. Delete containers you no longer "
+        "Quota exceeded for project demo: cpu: limit 1, in use 1, asked for 1 more. Delete what you no longer "
         "need, or ask an administrator for a larger quota.",
     ),
     ("Unavailable", "unavailable", 503, "ZunError", {}, "The service is temporarily unavailable."),
+    (
+        "PlacementUnavailable",
+        "placement-unavailable",
+        503,
+        "Unavailable",
+        {"reason": "Connection refused"},
+        "Placement does not answer: Connection refused",
+    ),
     (
         "HostUnavailable",
         "host-unavailable",
@@ -308,6 +334,14 @@ TREE = [
         "ZunError",
         {"uuid": "c1", "old": "Deleted", "new": "Running"},
         "Container c1 cannot go from Deleted to Running.",
+    ),
+    (
+        "DeviceUnusable",
+        "device-unusable",
+        409,
+        "Conflict",
+        {"reason": "device 0000:81:00.0 has no driver"},
+        "The container cannot get its devices: device 0000:81:00.0 has no driver.",
     ),
     (
         "StatusChanged",

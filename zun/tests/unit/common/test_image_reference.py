@@ -47,7 +47,7 @@ def test_names_of_one_origin(names, origin):
     ["", "Busy", "a/B", "a b", "a:", ":x", "a@sha256:12", "a//b", "/a", "a/", "Q/a", "x" * 256, "0" * 64, DIGEST],
 )
 def test_what_is_no_name(text):
-    with pytest.raises(ValueError, match="no name of an image"):
+    with pytest.raises(ValueError, match="not the name of an image"):
         Reference.parse(text)
 
 

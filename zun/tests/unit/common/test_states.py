@@ -5,7 +5,7 @@ from zun.common import exceptions, states
 from zun.common.states import Status, TaskState
 from zun.tests.unit.common.samples import Row
 
-# The matrix of the lifecycle contract, one row a line of keys: an x allows the action.
+# The actions that each status allows in Zun's API v1: an x allows the action.
 MATRIX = """
 | Action key | Creating | Created | Running | Stopped | Paused | Error | Unknown | Restarting | Rebuilding | Deleting | Deleted | Dead |
 | start | | x | | x | | x | | | | | | |
@@ -47,34 +47,39 @@ def allows(action, status):
     return True
 
 
-def test_every_action_of_the_contract_has_a_rule_and_no_other():
+def test_every_action_has_a_rule_and_no_other():
     assert set(states.ALLOWED) == set(matrix())
 
 
-def test_every_status_of_the_contract_is_known_and_no_other():
+def test_every_status_is_known_and_no_other():
     assert {str(status) for status in Status} == set(matrix()["start"])
 
 
 @pytest.mark.parametrize("action", sorted(matrix()))
-def test_an_action_is_allowed_where_the_contract_says(action):
+def test_an_action_is_allowed_as_in_the_matrix(action):
     assert {status: allows(action, status) for status in matrix()[action]} == matrix()[action]
 
 
-def test_a_refused_action_is_named_with_the_container_and_its_status():
+def test_refused_action_names_the_container_and_its_status():
     with pytest.raises(exceptions.InvalidStateException) as caught:
         states.check_action("pause", Row("c-1", Status.STOPPED))
     assert caught.value.code == 409
-    assert str(caught.value) == "Cannot pause container c-1 in Stopped state; it is possible in Running."
+    assert str(caught.value) == "Cannot pause container web (c-1) in Stopped state; it is possible in Running."
 
 
-def test_task_states_are_those_of_the_contract():
+def test_every_action_has_words_for_users():
+    assert states.WORDS.keys() == states.ALLOWED.keys()
+    assert all(words.count("{}") == 1 and "_" not in words for words in states.WORDS.values())
+
+
+def test_task_states_are_those_of_zun():
     told = """container_creating container_starting container_stopping container_rebooting container_pausing
         container_unpausing container_killing container_deleting container_rebuilding sg_adding sg_removing
         network_attaching network_detaching"""
     assert {str(state) for state in TaskState} == set(told.split())
 
 
-# What becomes of a container: the statuses an action leads through, on success and on failure (contract, section 3),
+# What becomes of a container: the statuses an action leads through, on success and on failure (as in Zun's API v1),
 # and what a runtime may say when the action is over (a process that ends at once, a restart policy).
 ENDS = ["Stopped", "Restarting", "Dead", "Unknown", "Error", "Paused"]
 OUTCOMES = {
@@ -104,12 +109,12 @@ def test_every_outcome_of_an_allowed_action_is_a_legal_way(action):
 
 
 @pytest.mark.parametrize("new", ["Created", "Running", "Stopped", "Restarting", "Error", "Deleting"])
-def test_a_creation_may_end_in_whatever_a_first_process_makes_of_it(new):
+def test_creation_may_end_in_any_status_of_the_first_process(new):
     assert new in states.TRANSITIONS[Status.CREATING]
 
 
 @pytest.mark.parametrize("old", sorted(set(Status) - {Status.CREATING, Status.DELETING, Status.DELETED}))
-def test_what_the_runtime_shows_of_a_container_that_was_made_is_legal(old):
+def test_created_container_may_change_to_any_runtime_status(old):
     seen = {"Running", "Stopped", "Paused", "Error", "Unknown", "Restarting", "Dead", "Deleted"}
     assert seen <= states.TRANSITIONS[old]
 
@@ -132,7 +137,7 @@ def test_there_is_no_such_way(old, new):
     assert new not in states.TRANSITIONS[old]
 
 
-def test_every_status_has_a_way_on_and_none_leads_back_to_creating():
+def test_every_status_can_change_but_none_back_to_creating():
     assert set(states.TRANSITIONS) == set(Status)
     assert all(states.TRANSITIONS.values())
     assert not any(Status.CREATING in following for following in states.TRANSITIONS.values())

@@ -28,7 +28,7 @@ SMALL = {"uuid": "s", "cidr": "10.9.0.0/29", "gateway": "10.9.0.1"}
 )
 def test_addresses(text, version, spelling):
     if spelling is None:
-        with pytest.raises(ValueError, match=f"no IPv{version} address"):
+        with pytest.raises(ValueError, match=f"not an IPv{version} address"):
             subnets.address(text, version)
     else:
         assert ipaddress.ip_address(subnets.address(text, version)) == ipaddress.ip_address(spelling)
@@ -73,7 +73,7 @@ def test_every_address_is_given_once_and_none_that_must_not(cidr, data):
 
 @pytest.mark.parametrize(
     ("wanted", "said"),
-    [("10.9.0.0", "none that"), ("10.9.0.7", "none that"), ("10.9.0.8", "none that"), ("10.9.0.1", "gateway")],
+    [("10.9.0.0", "not one that"), ("10.9.0.7", "not one that"), ("10.9.0.8", "not one that"), ("10.9.0.1", "gateway")],
 )
 def test_addresses_that_no_container_may_have(wanted, said):
     with pytest.raises(exceptions.InvalidValue, match=said):

@@ -45,9 +45,9 @@ class Agent:
         return container, plan.cpus
 
     def runs_on(self, container):
-        """What the kernel allows a container now."""
+        """Return the CPUs that the kernel allows a container now."""
         return self.driver.kernel_view(container, self.driver.show(container)).cgroup_cpus
 
     def told(self, container):
-        """What the runtime was told of a container."""
+        """Return the CPUs in the runtime's settings of a container."""
         return CpuSet(self.driver.show(container).cpuset_cpus)

@@ -20,9 +20,9 @@ def cpus_of(text: str) -> set[int]:
 
 
 class Books:
-    """What the claims of a host come to, by cell id. ``claims`` are plans as records, by owner.
+    """The sums of a host's claims by cell id. ``claims`` are the wire forms of plans, by owner.
 
-    Raises AssertionError when two of them own one CPU.
+    Raise AssertionError if two claims own one CPU.
     """
 
     def __init__(self, claims: Iterable[tuple[str, Mapping[str, Any]]]) -> None:

@@ -102,7 +102,7 @@ def test_a_proposal_that_does_not_hold_is_planned_anew(held, limits, why):
 
 
 @pytest.mark.parametrize(("policy", "cpus", "idle"), [("prefer", "0", ""), ("isolate", "0", "4")])
-def test_a_sibling_that_came_online_since_is_kept_idle_for_who_wants_that(policy, cpus, idle):
+def test_a_sibling_that_came_online_is_kept_idle(policy, cpus, idle):
     threads = HostTopology((NUMACell(0, CpuSet("0-7"), tuple(CpuSet((cpu, cpu + 4)) for cpu in range(4)), (), 4096),))
     settled = claim(resources(topology=threads), dedicated(1, thread_policy=policy), proposal("0")).plan
     assert (settled.cpus, settled.withheld) == (CpuSet(cpus), CpuSet(idle))
@@ -258,7 +258,7 @@ def test_what_comes_to_exactly_the_limit_is_granted(limits, request_, disk):
     assert claim(host, request_, limits, disk).plan.generation == 7
 
 
-def test_a_shared_container_counts_by_its_demand_wherever_its_memory_is():
+def test_shared_containers_count_by_demand_not_memory():
     """Of two cells the second gives memory only: nobody's demand is booked there."""
     two_cells = Plan(
         {
@@ -322,7 +322,7 @@ FILTERS = filters.load([name for name in ALL_FILTERS if name != "ComputeFilter"]
     ratio=st.sampled_from(("0.5", "1", "9")),
     overcommit=st.sampled_from((0.9, 1.0, 1.5)),
 )
-def test_what_the_scheduler_found_on_an_unchanged_host_is_not_refused_there(
+def test_a_plan_for_an_unchanged_host_is_not_refused(
     host, wanted, disk, disk_used, ratio, overcommit
 ):
     """Also where an aggregate lowers a ratio below what is promised."""
@@ -352,7 +352,7 @@ def test_what_the_scheduler_found_on_an_unchanged_host_is_not_refused_there(
         ),
     ],
 )
-def test_huge_pages_that_are_free_can_be_claimed_whatever_is_promised_of_memory(topology, held):
+def test_free_huge_pages_are_claimed_on_overcommitted_memory(topology, held):
     wanted = dedicated(1, 1000, page_size=2048)
     host = resources(*held, topology=topology)
     assert isinstance(plan(topology, host.usage, wanted), Plan)
@@ -360,7 +360,7 @@ def test_huge_pages_that_are_free_can_be_claimed_whatever_is_promised_of_memory(
     assert claim(host, wanted, limits).plan.cells[0].pages == {2048: 500}
 
 
-def test_memory_that_one_cell_promises_twice_is_taken_from_no_other():
+def test_overcommit_of_one_cell_takes_from_no_other():
     """Another shared container came since the scheduler looked."""
     topology = machine(cells=2, memory_mib=1000).configured(ram_allocation_ratio=2.0)
     before = state_of("h1", topology, usage=holding(topology, shared(1, 1500)))
@@ -375,7 +375,7 @@ def test_memory_that_one_cell_promises_twice_is_taken_from_no_other():
     pytest.param({"pages": {2048: 450}}, dedicated(1, 950), id="memory-to-huge-pages"),
     pytest.param({"cpus": CpuSet(""), "siblings": (), "l3": ()}, shared(4), id="cpus"),
 ])
-def test_what_a_cell_promised_before_it_became_smaller_is_taken_from_no_other(lost, wanted):
+def test_a_smaller_cells_promises_take_from_no_other(lost, wanted):
     before = machine(cells=2, memory_mib=1000)
     usage = holding(before, shared(2, 800))
     now = replace(before, cells=(replace(before.cell(0), **lost), before.cell(1)))
@@ -412,7 +412,7 @@ def test_who_has_lost_the_cpus_of_his_cell_keeps_one_of_another(held, cpus, reas
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("policy", ["prefer", "isolate"])
-def test_a_plan_of_an_earlier_scheduler_does_not_say_that_cores_are_whole(policy, threads):
+def test_a_plan_of_an_earlier_scheduler_lacks_whole_cores(policy, threads):
     """It is taken where it keeps them so, and the claim says it."""
     host = resources(topology=machine(threads=threads))
     proposed = proposal("2")

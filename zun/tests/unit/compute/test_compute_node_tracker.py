@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.compute.compute_node_tracker import ComputeNodeTracker
-from zun.compute.resize import Resize
+from zun.compute.resize_rules import Resize
 from zun.db import compute_nodes, containers
 from zun.objects import ComputeNode, Container
 from zun.objects.placement import cpuset_record, held_plan, placement_request
@@ -587,7 +587,7 @@ def test_a_resize_takes_nothing_from_who_is_on_other_cells(context, gone):
 
 
 @pytest.mark.parametrize(("cpu", "memory"), [(None, 32), (None, 8), (3.0, None), (2.0, 64)])
-def test_who_holds_all_that_was_the_pool_can_be_resized_without_more_cpus(context, cpu, memory):
+def test_holder_of_the_whole_pool_is_resized_in_memory(context, cpu, memory):
     whole = machine()
     agent = Agent(context, whole)
     _, held = agent.claim(cpu=2.0)
@@ -607,7 +607,7 @@ def test_two_may_be_resized_at_once(agent):
     assert agent.tracker.usage.owners == (first.uuid, second.uuid)
 
 
-def test_what_is_released_in_the_middle_of_a_resize_is_free_whole(agent):
+def test_a_release_in_a_resize_frees_old_and_new(agent):
     container, _, _ = grown(agent)
     agent.tracker.release(container.uuid)
     assert len(agent.tracker.usage) == 0

@@ -10,6 +10,7 @@ from zun.container.fake import DEFAULT_FACTS
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.scheduler.hosts import configuration
 from zun.topology import CpuSet
+from zun.topology.devices import Device, DeviceType
 
 MACHINE = replace(machine(), offline=CpuSet("8-9"))
 FACTS = replace(DEFAULT_FACTS, labels={"disk": "hdd", "os": "linux"}, runtimes=["crun", "runc"])
@@ -61,8 +62,25 @@ def test_columns_are_what_machine_runtime_and_operator_say():
         "os_type": "linux",
         "os": "In-memory",
         "kernel_version": "6.1.0",
+        "traits": ["HW_CPU_X86_AVX", "HW_CPU_X86_AVX2", "HW_CPU_X86_SSE2"],
     }
     assert FACTS.labels == {"disk": "hdd", "os": "linux"}
+
+
+@pytest.mark.parametrize(
+    ("threads", "flags", "configured", "names"),
+    [
+        (1, (), (), []),
+        (1, ("avx2", "tsc"), (), ["HW_CPU_X86_AVX2"]),
+        (2, (), (), ["HW_CPU_HYPERTHREADING"]),
+        (1, ("avx2",), ("STORAGE_DISK_SSD", "CUSTOM_RACK_7", "HW_CPU_X86_AVX2"),
+         ["CUSTOM_RACK_7", "HW_CPU_X86_AVX2", "STORAGE_DISK_SSD"]),
+    ],
+)  # fmt: skip
+def test_traits_are_those_of_the_cpus_and_the_operator_s(threads, flags, configured, names):
+    facts = replace(FACTS, cpu_flags=frozenset(flags))
+    told = inventory(configuration(compute__traits=list(configured)), machine(threads=threads), facts)
+    assert told.columns["traits"] == names
 
 
 def test_a_host_of_no_zone_is_in_the_default_one():
@@ -81,7 +99,7 @@ def test_a_host_of_no_zone_is_in_the_default_one():
         ),
         pytest.param(
             {"cpu_shared_set": "1,^1"},
-            "[compute] cpu_shared_set names no CPU that it does not exclude",
+            "[compute] cpu_shared_set must name at least one CPU that it does not exclude",
             id="excludes-all-it-includes",
         ),
         pytest.param(
@@ -89,8 +107,11 @@ def test_a_host_of_no_zone_is_in_the_default_one():
             "CPUs 2-3 are in both cpu_dedicated_set and cpu_shared_set; leave them in one",
             id="in-both-sets",
         ),
+        pytest.param(
+            {"traits": ["CUSTOM_A", "HW_AVX2"]}, "[compute] traits: HW_AVX2 is not a trait of os-traits", id="no-trait"
+        ),
         *(
-            pytest.param({name: math.nan}, f"[compute] {name} = nan: it is no number to multiply a host by")
+            pytest.param({name: math.nan}, f"[compute] {name} must be a number, got nan")
             for name in ("cpu_allocation_ratio", "ram_allocation_ratio", "disk_allocation_ratio")
         ),
     ],
@@ -120,3 +141,13 @@ def test_an_empty_set_is_none(text):
 
 def test_cpus_that_are_offline_now_may_be_in_a_set():
     assert found(cpu_dedicated_set="4-9").topology.dedicated_cpus == CpuSet("4-7")
+
+
+def test_a_device_is_offered_once_with_a_note():
+    disk = Device("0000:81:00.0", class_id="010802", nodes=("/dev/nvme0n1",))
+    files = [Device(each, type=DeviceType.PATH, nodes=(each,)) for each in ("/dev/nvme0n1", "/dev/hwrng")]
+    specs = ['{"class": "01"}', '{"path": "/dev/*", "resource_class": "CUSTOM_X"}']
+    machine_with = replace(MACHINE, devices=(disk, *files))
+    topology = inventory(configuration(devices__device_spec=specs), machine_with, FACTS).topology
+    assert topology.devices == (disk, replace(files[1], resource_class="CUSTOM_X"))
+    assert topology.notes[-1].startswith("device /dev/nvme0n1 is not offered: device 0000:81:00.0, which is,")

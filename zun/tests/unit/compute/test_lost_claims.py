@@ -47,7 +47,7 @@ HELD = cpuset_record(Plan({0: CellShare(CpuSet("0-1"), 64)}))
         pytest.param({"capsule_uuid": "a"}, state(), False, id="its-capsule-holds-for-it"),
     ],
 )
-def test_a_claim_is_lost_where_its_row_does_not_say_what_the_runtime_shows(fields, there, lost):
+def test_a_claim_is_lost_if_only_the_runtime_shows_it(fields, there, lost):
     assert is_lost(container(**fields), there) is lost
 
 

@@ -57,7 +57,7 @@ def test_where_a_shared_set_is_configured_nobody_leaves_it():
     assert pool_of(topology, Usage({"a": own("2-3")}), SHARED_0) == CpuSet("0-1")
 
 
-def test_a_member_leaves_the_cpus_that_are_claimed_before_anybody_uses_them(agent):
+def test_a_member_leaves_claimed_cpus_before_their_use(agent):
     shared = agent.run_shared()
     assert agent.runs_on(shared) == CpuSet("0-3")
     _, cpus = agent.claim_dedicated(2)
@@ -117,7 +117,7 @@ def test_who_can_go_nowhere_is_told_of(context, database):
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_host_without_any_cpu_for_shared_ones_makes_nobody_who_would_run_anywhere(context, database, known):
+def test_without_a_pool_no_shared_container_is_made(context, database, known):
     """Its processes would be on the CPUs of others: a runtime that is given none takes all."""
     agent = Agent(context, machine().configured(shared_set=CpuSet("4-5")))
     shared = agent.run_shared()
@@ -148,7 +148,7 @@ def test_only_who_must_move_is_told(agent):
     assert all((update.cpu, update.memory, update.cpuset_mems) == (None, None, None) for update in agent.driver.updates)
 
 
-def test_who_does_not_leave_keeps_the_dedicated_one_from_starting(agent):
+def test_a_member_that_stays_blocks_the_dedicated_start(agent):
     shared = agent.run_shared()
     agent.driver.disobey(shared.uuid, cpus="0-3")
     _, cpus = agent.claim_dedicated(2)
@@ -169,7 +169,7 @@ def test_nor_is_it_ready(agent):
         agent.pool.ready(container, own(str(cpus)))
 
 
-def test_who_did_not_leave_is_asked_again_as_long_as_it_stays(agent):
+def test_moves_are_retried_while_a_container_stays_on_cpus(agent):
     """Two dedicated containers may have claimed before either asked: neither may start."""
     shared = agent.run_shared()
     agent.driver.disobey(shared.uuid, cpus="0-3")
@@ -193,7 +193,7 @@ def test_who_was_told_to_leave_and_need_not_any_more_is_told_so(agent):
     assert agent.told(shared) == CpuSet("0-3")
 
 
-def test_a_widening_that_was_done_though_the_answer_was_an_error_is_taken_back(agent):
+def test_a_widening_with_a_lost_answer_is_taken_back(agent):
     """Or a dedicated container would share its CPUs with one that is thought to be elsewhere."""
     shared = agent.run_shared()
     dedicated, cpus = agent.claim_dedicated(2)
@@ -213,7 +213,7 @@ def test_a_widening_that_was_done_though_the_answer_was_an_error_is_taken_back(a
     assert not agent.runs_on(shared) & cpus
 
 
-def test_a_narrowing_that_was_done_though_the_answer_was_an_error_is_taken_back(agent):
+def test_a_narrowing_with_a_lost_answer_is_taken_back(agent):
     shared = agent.run_shared()
     before = agent.runs_on(shared)
     dedicated, _ = agent.claim_dedicated(2)
@@ -237,7 +237,7 @@ def test_who_did_not_leave_is_told_again(agent):
     assert agent.runs_on(shared) == CpuSet("1-3")
 
 
-def test_members_are_moved_at_the_same_time_and_all_have_left_in_the_end(agent):
+def test_members_are_moved_at_the_same_time(agent):
     shared = [agent.run_shared(cpu=0.5) for _ in range(12)]
     _, cpus = agent.claim_dedicated(2)
     two = threading.Barrier(2)
@@ -280,7 +280,7 @@ def test_widening_is_no_promise_and_not_verified(agent):
     assert agent.told(shared) == CpuSet("0-3")
 
 
-def test_who_was_made_for_a_wider_pool_is_narrowed_when_it_enters(agent):
+def test_a_member_made_for_a_wider_pool_is_narrowed(agent):
     container, plan = agent.claim(cpu=1.0, memory=16)
     wide = pool_of(agent.tracker.topology, agent.tracker.others(container.uuid), plan)
     agent.driver.create(container, cpuset_cpus=str(wide), cpuset_mems=str(plan.mems))
@@ -353,7 +353,7 @@ def dedicated_plan(agent, container, cpus):
     return plan
 
 
-def test_others_leave_the_cpus_before_one_of_them_gets_them_alone(agent):
+def test_others_leave_before_a_member_becomes_dedicated(agent):
     mover, other = agent.run_shared(), agent.run_shared()
     seen = []
     agent.driver.before("update", lambda each: seen.append((each.uuid, agent.runs_on(other))))
@@ -375,7 +375,7 @@ def test_nobody_is_moved_onto_cpus_that_others_did_not_leave(agent):
     assert agent.runs_on(mover) == CpuSet("0-3")
 
 
-def test_a_container_that_becomes_shared_runs_on_the_pool_and_follows_it(agent):
+def test_a_container_that_becomes_shared_follows_the_pool(agent):
     mover, cpus = agent.claim_dedicated(2)
     agent.driver.create(mover, cpuset_cpus=str(cpus), cpuset_mems="0")
     agent.driver.start(mover)
@@ -408,7 +408,7 @@ def test_a_container_whose_change_failed_still_follows_the_pool(agent):
 # threads
 
 
-def test_whatever_comes_and_goes_nobody_shared_runs_where_somebody_is_alone(agent):
+def test_no_shared_container_ever_runs_on_dedicated_cpus(agent):
     shared = [agent.run_shared(cpu=0.5) for _ in range(4)]
     wrong = []
     start = threading.Barrier(4)
@@ -444,7 +444,7 @@ def test_nobody_moves_while_somebody_looks(agent):
     assert agent.told(shared) == CpuSet("2-3")
 
 
-def test_one_that_runs_is_not_made_again_on_cpus_that_somebody_is_alone_on(agent):
+def test_a_running_member_is_not_remade_on_dedicated_cpus(agent):
     """Its creation goes on after a restart: the runtime sets what it has already to run where it is told."""
     shared = agent.run_shared()
     plan = agent.tracker.usage.claim(shared.uuid)
@@ -484,7 +484,7 @@ def test_one_that_may_have_been_made_again_must_be_seen_to_leave(agent):
         agent.pool.settle()
 
 
-def test_nobody_gets_the_cpus_of_one_that_is_being_removed_before_it_is_gone(agent, monkeypatch):
+def test_cpus_of_a_leaving_member_wait_until_it_is_gone(agent, monkeypatch):
     monkeypatch.setattr(shared_pool, "LEAVING_SECONDS", 0)
     shared = agent.run_shared()
     _, cpus = agent.claim_dedicated(2)

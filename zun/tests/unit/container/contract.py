@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every driver does. The in-memory driver runs it as a unit test, the Docker driver on a real daemon."""
+"""Tests for every driver. The in-memory driver runs them as unit tests, the Docker driver on a real daemon."""
 
 import io
 import queue
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from zun.common import exceptions
+from zun.common.processes import FIELDS
 from zun.common.states import Status
 from zun.container.driver import RESYNC, ContainerDriver, RuntimeEvent, RuntimeState
 from zun.tests.fixtures import wait_for
@@ -469,8 +470,26 @@ class DriverContract:
         stream.send(b"\x04")
         while stream.receive():
             pass
+        assert stream.exit_code() == 0
         with pytest.raises(exceptions.Conflict):
             rig.driver.open_exec(container, exec_id)
+
+    @pytest.mark.parametrize(("command", "code"), [(["true"], 0), (["false"], 1)])
+    def test_a_command_that_has_ended_is_resized(self, rig: Rig, command: list[str], code: int) -> None:
+        """A client tells the size as soon as it is connected; a short command has ended by then."""
+        container = rig.running()
+        exec_id = rig.driver.create_exec(container, command, interactive=True)
+        stream = rig.driver.open_exec(container, exec_id)
+        rig.driver.resize_exec(container, exec_id, width=80, height=24)
+        assert stream.receive() == b""
+        assert stream.exit_code() == code
+        rig.driver.resize_exec(container, exec_id, width=80, height=24)
+        stream.close()
+
+    def test_a_process_that_is_attached_to_has_no_exit_code(self, rig: Rig) -> None:
+        stream = rig.driver.attach(rig.running(command=["cat"], interactive=True))
+        assert stream.exit_code() is None
+        stream.close()
 
     def test_a_command_belongs_to_its_container(self, rig: Rig) -> None:
         one, other = rig.running(), rig.running()
@@ -486,7 +505,10 @@ class DriverContract:
             rig.driver.create_exec(rig.created(), ["cat"], interactive=True)
 
     def test_resize(self, rig: Rig) -> None:
-        rig.driver.resize(rig.running(tty=True), width=132, height=43)
+        container = rig.running(tty=True)
+        rig.driver.resize(container, width=132, height=43)
+        rig.driver.stop(container, 0)
+        rig.driver.resize(container, width=132, height=43)
         with pytest.raises(exceptions.Conflict):
             rig.driver.resize(rig.created(tty=True), width=132, height=43)
 
@@ -507,7 +529,7 @@ class DriverContract:
     def test_logs_of_a_created_one_are_empty(self, rig: Rig) -> None:
         assert rig.driver.logs(rig.created()) == ""
 
-    def test_logs_since_nonsense(self, rig: Rig) -> None:
+    def test_logs_reject_a_malformed_since(self, rig: Rig) -> None:
         with pytest.raises(exceptions.InvalidValue, match="yesterday"):
             rig.driver.logs(rig.created(), since="yesterday")
 
@@ -516,10 +538,15 @@ class DriverContract:
 
         def commands() -> list[str]:
             found = rig.driver.top(container)
-            assert set(found) == {"Titles", "Processes"}
-            return [row[found["Titles"].index("CMD")] for row in found["Processes"]]
+            assert all(tuple(each) == tuple(FIELDS) and each["pid"].isdigit() for each in found)
+            return [each["args"] for each in found]
 
         wait_for(lambda: commands() == ["sleep 1000"])  # Docker says that it runs while it is still runc
+
+    def test_top_shows_no_other_container(self, rig: Rig) -> None:
+        container, other = rig.running(), rig.running(command=["sleep", "2000"])
+        wait_for(lambda: [each["args"] for each in rig.driver.top(other)] == ["sleep 2000"])
+        wait_for(lambda: [each["args"] for each in rig.driver.top(container)] == ["sleep 1000"])
 
     def test_stats(self, rig: Rig) -> None:
         found = rig.driver.stats(rig.running(name="measured"))
@@ -542,6 +569,18 @@ class DriverContract:
             assert int(first) >= 0 and int(second) >= 0
 
     # Several hosts, several containers
+
+    def test_huge_pages_need_a_process(self, rig: Rig) -> None:
+        container = rig.created()
+        rig.driver.limit_pages(container, rig.state(container), {})
+        assert rig.driver.huge_pages(container, rig.state(container)) is None
+
+    def test_huge_pages_of_a_process(self, rig: Rig) -> None:
+        container = rig.running()
+        rig.driver.limit_pages(container, rig.state(container), {})
+        view = rig.driver.huge_pages(container, rig.state(container))
+        assert view is not None and view.mounted is None
+        assert view.limits is None or set(view.limits.values()) == {0}  # None: this kernel cannot limit them
 
     def test_list_tells_every_state(self, rig: Rig) -> None:
         created, running, stopped = rig.created(), rig.running(), rig.running()

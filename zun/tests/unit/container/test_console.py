@@ -61,6 +61,12 @@ def test_stats_summary(details: dict[str, int]) -> None:
     }
 
 
+def test_stats_are_short() -> None:
+    memory = {"usage": 12 * MIB + 1, "limit": 36 * MIB, "stats": {}}
+    found = stats_summary("c1", sample({}, memory_stats=memory))
+    assert (found["MEM USAGE(MiB)"], found["MEM %"]) == (12.000001, 33.333336)
+
+
 def test_stats_of_a_container_without_network_or_disk() -> None:
     found = stats_summary("c1", sample({}, networks=None, blkio_stats={"io_service_bytes_recursive": None}))
     assert (found["BLOCK I/O(B)"], found["NET I/O(B)"]) == ("0/0", "0/0")

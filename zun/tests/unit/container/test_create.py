@@ -166,6 +166,15 @@ def test_network_of_its_own(plug: Plug, addresses: dict[str, str] | None) -> Non
     assert (made["HostConfig"]["NetworkMode"], made.get("NetworkingConfig")) == (plug.network, expected)
 
 
+@pytest.mark.parametrize(
+    ("name", "by_name", "expected"),
+    [("web", True, {"net": {"Aliases": ["web"]}}), ("web", False, None), (None, True, None)],
+)
+def test_name_is_an_alias_on_a_default_network(name: str | None, by_name: bool, expected: Any) -> None:
+    made = body(Sample(name=name), plug=Plug("net", by_name=by_name))
+    assert made.get("NetworkingConfig", {}).get("EndpointsConfig") == expected
+
+
 def test_ports_are_published_where_that_was_decided() -> None:
     where = {"host_ip": "127.0.0.1", "host_port": 30080}
     made = body(Sample(exposed_ports={"80/tcp": where, "53/udp": {}}))
@@ -178,6 +187,7 @@ def test_mounts() -> None:
         RuntimeMount("bind", "/var/lib/zun/x", "/etc/x", read_only=True),
         RuntimeMount("volume", "zun-v", "/data", labels={"zun.project": "p"}),
         RuntimeMount("tmpfs", "", "/tmp", size_bytes=MIB),
+        RuntimeMount("hugetlbfs", "", "/dev/hugepages", size_bytes=4 * MIB, page_kib=2048),
     ]
     settings = Settings(host_label="h")
     made = request_body(
@@ -193,4 +203,24 @@ def test_mounts() -> None:
             "VolumeOptions": {"Labels": {"zun.project": "p"}},
         },
         {"Type": "tmpfs", "Target": "/tmp", "ReadOnly": False, "TmpfsOptions": {"SizeBytes": MIB}},
+        {
+            "Type": "volume",
+            "Target": "/dev/hugepages",
+            "ReadOnly": False,
+            "VolumeOptions": {
+                "NoCopy": True,
+                "DriverConfig": {
+                    "Name": "local",
+                    "Options": {"type": "hugetlbfs", "device": "none", "o": "pagesize=2048K,size=4194304,mode=1777"},
+                },
+            },
+        },
     ]
+
+
+def test_ordinary_memory_beside_huge_pages() -> None:
+    made = request_body(
+        Sample(memory=64), cpuset_cpus="0", cpuset_mems="0", settings=Settings(memory_swap_mib=0), disk_quota=False,
+        memory=16,
+    )  # fmt: skip
+    assert (made["HostConfig"]["Memory"], made["HostConfig"]["MemorySwap"]) == (16 * MIB, 16 * MIB)

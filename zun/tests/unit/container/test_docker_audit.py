@@ -152,7 +152,7 @@ def test_groups_inside_of_the_container_belong_to_it(v2):
     assert [each.path for each in seen.parents] == ["/sys/fs/cgroup/system.slice", "/sys/fs/cgroup"]
 
 
-def test_a_thread_that_was_moved_out_of_the_group_of_its_cpus_is_found_in_that_of_its_memory(v1):
+def test_thread_outside_its_cpu_group_is_found_by_memory_group(v1):
     v1.thread(PID, "0-7", mems="0-1", group=V1.replace(f"3:cpuset:/docker/{ID}", "3:cpuset:/"))
     v1.v1(f"/docker/{ID}", "2-3", tasks=(4243, 4244))
     seen = v1.view(V1_MOUNTS)
@@ -178,7 +178,7 @@ def test_no_file_for_it_is_an_end(machine):
         machine.view(V1_MOUNTS)
 
 
-def test_pages_are_asked_of_processes_where_no_group_counts_them(v1):
+def test_pages_come_from_processes_without_group_counters(v1):
     (v1.root / f"sys/fs/cgroup/memory/docker/{ID}/memory.numa_stat").unlink()
     v1.write(f"proc/{PID}/numa_maps", NUMA_MAPS)
     v1.write("proc/4243/numa_maps", NUMA_MAPS)  # a thread shows the pages of its process once more

@@ -99,7 +99,7 @@ def hanging(tmp_path: pathlib.Path) -> Iterator[Hanging]:
     server.server_close()
 
 
-def test_a_daemon_that_hangs_is_known_sooner_than_by_the_timeout_of_everything(
+def test_hanging_daemon_is_detected_before_the_default_timeout(
     hanging: Hanging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = DockerDriver(Settings(f"unix://{hanging.server_address!s}", default_timeout=3600))

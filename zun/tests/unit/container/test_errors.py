@@ -139,11 +139,11 @@ def test_a_command_that_is_none_is_no_failure_of_the_host(text: str, expected: t
         (api_error(500, "mkdir /a: no space left on device"), "/a: no space.*docker system df"),
     ],
 )
-def test_where_the_daemon_is_and_what_to_do_is_told_the_operator_alone(
+def test_only_the_operator_sees_the_daemon_address(
     reason: Exception, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(exceptions.Unavailable) as caught, translated("connect", "", URL, Adviser()):
-        raise failed_negotiation(reason) if type(reason) in (FileNotFoundError, PermissionError) else reason
+        raise unconnected(reason) if type(reason) in (FileNotFoundError, PermissionError) else reason
     (line,) = caplog.messages
     assert re.search(told, line) and URL in line
     assert not any(word in str(caught.value) for word in (URL, "[docker]", "systemctl"))
@@ -165,8 +165,8 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
 
 
-def failed_negotiation(reason: Exception) -> Exception:
-    error = docker.errors.DockerException("Error while fetching server API version")
+def unconnected(reason: Exception) -> Exception:
+    error = requests.exceptions.ConnectionError("Connection aborted")
     error.__cause__ = reason
     return error
 
@@ -176,3 +176,10 @@ def test_other_errors_pass(error: Exception) -> None:
     with pytest.raises(type(error)) as caught, translated("stop", "u", URL, Adviser()):
         raise error
     assert caught.value is error
+
+
+def test_errors_name_the_container_as_users_do():
+    error = docker.errors.APIError("", explanation="it is already paused")
+    text = r"Cannot pause container web \(u\): it is already paused"
+    with pytest.raises(exceptions.Conflict, match=text), translated("pause", "u", URL, Adviser(), name="web"):
+        raise error

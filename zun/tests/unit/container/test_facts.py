@@ -3,7 +3,7 @@ import pathlib
 
 import pytest
 
-from zun.container.docker.facts import disk_quota_supported, has_project_quota, host_facts
+from zun.container.docker.facts import disk_quota_supported, has_project_quota, host_facts, shared_flags
 from zun.container.driver import HostFacts
 
 INFO = {
@@ -26,7 +26,8 @@ MOUNTS = """\
 
 
 def test_host_facts() -> None:
-    assert host_facts(INFO, name="agent-1", disk_total_gib=50, disk_quota=True) == HostFacts(
+    told = host_facts(INFO, name="agent-1", disk_total_gib=50, disk_quota=True, cpu_flags=frozenset({"avx2"}))
+    assert told == HostFacts(
         name="agent-1",
         mem_total_mib=24105,
         cpus=2,
@@ -38,6 +39,7 @@ def test_host_facts() -> None:
         os_type="linux",
         os="Debian GNU/Linux 12 (bookworm)",
         kernel_version="6.1.0",
+        cpu_flags=frozenset({"avx2"}),
     )
 
 
@@ -78,3 +80,20 @@ def test_disk_quota_supported(
         "DockerRootDir": "/var/lib/docker",
     }
     assert disk_quota_supported(info, tmp_path) is expected
+
+
+CPU = "processor\t: {}\nmodel name\t: flags : of a kind\nflags\t\t: {}\nvmx flags\t: vnmi\nbugs\t\t: spectre_v1\n\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "flags"),
+    [
+        pytest.param("", "", id="no-file-of-ours"),
+        pytest.param("processor\t: 0\nFeatures\t: fp asimd\n", "", id="not-x86"),
+        pytest.param(CPU.format(0, "fpu sse avx2"), "fpu sse avx2", id="one-cpu"),
+        pytest.param(CPU.format(0, "fpu sse avx512f") + CPU.format(1, "fpu sse"), "fpu sse", id="what-all-have"),
+        pytest.param(CPU.format(0, "fpu") + CPU.format(1, ""), "", id="one-has-none"),
+    ],
+)
+def test_shared_flags(text: str, flags: str) -> None:
+    assert shared_flags(text) == frozenset(flags.split())

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from docker import errors as docker_errors
 
+from zun.common import exceptions
 from zun.container.docker.images import (
     DockerImages,
     Layers,
@@ -190,16 +191,35 @@ def test_others_do_not_wait_and_the_next_does_it_again() -> None:
 @pytest.mark.parametrize(
     ("reason", "next_step"),
     [
-        ("manifest unknown: manifest unknown", "name and tag"),
-        ("unauthorized: authentication required", "registry create"),
-        ("toomanyrequests: You have reached your pull rate limit", "try again later"),
+        ("toomanyrequests: You have reached your pull rate limit", "Try again later"),
         ("write /data/x: no space left on device", "disk of the host is full"),
-        ("dial tcp: lookup registry.example: no such host", "reaches the registry"),
     ],
 )
-def test_why_a_pull_failed_and_what_to_do(reason: str, next_step: str) -> None:
+def test_why_a_pull_failed_and_what_to_do(reason: str, next_step: str, caplog: pytest.LogCaptureFixture) -> None:
     said = str(_pull_failed("web:1", reason))
-    assert reason in said and next_step in said
+    assert next_step in said and reason not in said
+    assert reason in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("reason", "error"),
+    [
+        ("manifest unknown: manifest unknown", exceptions.ImageNotFound),
+        ("unauthorized: authentication required", exceptions.DockerError),
+        ("dial tcp 127.0.0.1:9: connect: connection refused", exceptions.DockerError),
+        ("error parsing HTTP 400 response body: invalid character: \"SSH-2.0-OpenSSH_9.2\"", exceptions.DockerError),
+    ],
+)
+def test_reason_of_a_failed_pull_is_for_the_log(
+    reason: str, error: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    failed = _pull_failed("registry.example:5000/web:1", reason)
+    assert type(failed) is error
+    assert str(failed).startswith(
+        "Image registry.example:5000/web:1 could not be pulled from registry.example:5000: not found or not permitted. "
+        "Check its name and tag."
+    )
+    assert reason not in str(failed) and reason in caplog.text
 
 
 def test_what_an_image_forgets_of_its_container() -> None:

@@ -98,7 +98,7 @@ def test_version_2(machine: Machine) -> None:
     assert machine.view() == view("2-3", "1", "2-3", "1")
 
 
-def test_version_2_group_without_the_controller_obeys_its_parent(machine: Machine) -> None:
+def test_v2_group_without_controller_obeys_its_parent(machine: Machine) -> None:
     machine.process(f"0::{V2_GROUP}/init\n", V2_MOUNTS.replace("cgroup2 cgroup2", "cgroup2 none"))
     machine.write(f"sys/fs/cgroup{V2_GROUP}/init/cgroup.procs", str(PID))
     machine.v2("sys/fs/cgroup/system.slice", "2-5", "0-1")
@@ -164,7 +164,7 @@ def test_process_that_ends_meanwhile(machine: Machine) -> None:
     assert driver_view(machine) is None
 
 
-def test_process_of_which_the_kernel_says_while_it_is_read_that_it_is_gone(machine, monkeypatch) -> None:
+def test_process_that_ends_while_it_is_read_has_no_view(machine, monkeypatch) -> None:
     """No tree of files does that: reading one of /proc fails with ESRCH."""
     monkeypatch.setattr(kernel, "kernel_view", Mock(side_effect=ProcessLookupError))
     assert driver_view(machine) is None

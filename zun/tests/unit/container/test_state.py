@@ -86,13 +86,18 @@ def test_addresses_are_those_of_docker_s_own_networks() -> None:
         "by-hand": {"IPAddress": "172.18.0.2", "GlobalIPv6Address": ""},
         "none": {"IPAddress": "", "GlobalIPv6Address": ""},
         "zun-8a5f1c9e-0d3b-4e6f-9a7c-2b1d4e6f8a90": {"IPAddress": "10.1.0.2", "GlobalIPv6Address": ""},
+        "zun-default-8a5f1c9e0d3b": {"IPAddress": "10.240.0.2", "GlobalIPv6Address": ""},
     }
     state = runtime_state(
         {**inspected(Running=True, Pid=42), "Config": {"Hostname": "web"}, "NetworkSettings": {"Networks": networks}},
         Status.RUNNING,
     )
     assert state.hostname == "web"
-    assert state.addresses == {"bridge": ("172.17.0.2", "fd00::2"), "by-hand": ("172.18.0.2",)}
+    assert state.addresses == {
+        "bridge": ("172.17.0.2", "fd00::2"),
+        "by-hand": ("172.18.0.2",),
+        "default": ("10.240.0.2",),
+    }
 
 
 def test_running_again_forgets_the_end_before() -> None:

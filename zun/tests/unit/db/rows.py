@@ -5,9 +5,10 @@ import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import sqlalchemy as sa
 from oslo_utils import uuidutils
 
-from zun.db import compute_nodes, containers, explanations, groups, models, session
+from zun.db import compute_nodes, containers, explanations, groups, models, session, volumes
 
 _numbers = itertools.count(1)
 
@@ -27,7 +28,7 @@ CPUSET = {"cpu_policy": "dedicated", "generation": 1, "cells": [], "cpuset_cpus"
 
 
 def values(**fields):
-    """What a new container's row needs."""
+    """Return the values that a new container's row needs."""
     return {
         "uuid": uuidutils.generate_uuid(),
         "name": f"container-{next(_numbers)}",
@@ -69,6 +70,14 @@ def group(policy="anti-affinity", **fields):
     """A container group in the database; gives its row."""
     values = {"name": f"group-{next(_numbers)}", "project_id": "demo", "policy": policy, "rules": {}, **fields}
     return groups.insert(values)
+
+
+def held_volume(project_id, name, hostname="host-1"):
+    """A named volume of the project on a host; gives its uuid."""
+    with session.writer() as connection:
+        volumes.hold(connection, project_id, [name], hostname)
+        of_name = (models.volumes.c.project_id == project_id, models.volumes.c.name == name)
+        return connection.execute(sa.select(models.volumes.c.uuid).where(*of_name)).scalar_one()
 
 
 def clear():

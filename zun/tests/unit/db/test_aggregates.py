@@ -117,6 +117,19 @@ def test_metadata_brings_no_host_into_a_second_zone():
     aggregates.update("second", metadata={"availability_zone": "south"})
 
 
+def test_host_is_in_one_disk_pool():
+    named("first", hosts=["h1"], disk_pool_gb="100")
+    named("second", hosts=["h2"], disk_pool_gb="50")
+    named("third", hosts=["h3"])
+    with pytest.raises(exceptions.Conflict, match="h1 is in disk pool first already"):
+        aggregates.add_host("second", "h1")
+    aggregates.add_host("third", "h1")
+    with pytest.raises(exceptions.Conflict, match="h1 is in disk pool first already"):
+        aggregates.update("third", metadata={"disk_pool_gb": "1"})
+    aggregates.update("first", metadata={"disk_pool_gb": None})
+    assert aggregates.update("third", metadata={"disk_pool_gb": "1"})["hosts"] == ["h1", "h3"]
+
+
 def test_of_zones_that_take_a_host_at_once_one_wins():
     for number in range(6):
         named(f"zone-{number}", availability_zone=f"z{number}")

@@ -56,6 +56,23 @@ def test_the_generation_grows_when_the_inventory_is_another(change, generation):
         assert node("h1", **{**first, **change})["generation"] == generation
 
 
+def test_added_traits_survive_agent_writes_and_raise_generation():
+    """The generation grows only if the traits change."""
+    node("h1", traits=["HW_CPU_X86_AVX"])
+    for names, added, generation in (
+        (["CUSTOM_B", "CUSTOM_A", "CUSTOM_B"], ["CUSTOM_A", "CUSTOM_B"], 1),
+        (["CUSTOM_A", "CUSTOM_B"], ["CUSTOM_A", "CUSTOM_B"], 1),
+        (["HW_CPU_X86_AVX", "CUSTOM_A"], ["CUSTOM_A"], 2),
+    ):
+        row = compute_nodes.add_traits("h1", names)
+        assert (row["traits"], row["added_traits"], row["generation"]) == (["HW_CPU_X86_AVX"], added, generation)
+    row = node("h1", traits=["HW_CPU_X86_AVX2"])
+    assert (row["traits"], row["added_traits"], row["generation"]) == (["HW_CPU_X86_AVX2"], ["CUSTOM_A"], 3)
+    assert compute_nodes.add_traits("h1", [])["added_traits"] == []
+    with pytest.raises(exceptions.ComputeNodeNotFound):
+        compute_nodes.add_traits("h2", ["CUSTOM_A"])
+
+
 @pytest.mark.parametrize("by", ["uuid", "hostname"])
 def test_find_takes_either_name(by):
     node("h2")
@@ -70,7 +87,7 @@ def test_find_tells_what_is_missing(ident):
         compute_nodes.find(ident)
 
 
-def test_a_host_is_deserted_when_it_is_silent_and_nobody_serves_or_uses_it():
+def test_silent_host_without_service_and_containers_is_deserted():
     for host, fields in {
         "gone": {},
         "served": {},

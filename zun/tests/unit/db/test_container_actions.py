@@ -53,6 +53,36 @@ def test_old_actions_go_with_their_events_when_there_are_many():
     assert [len(db.of_container(uuid)) for uuid in (full, elsewhere)] == [many[full], many[elsewhere]]
 
 
+def test_accesses_push_out_no_other_action():
+    uuid = container(host="h1")["uuid"]
+    start(uuid)
+    now = timeutils.utcnow()
+    row = {"container_uuid": uuid, "action": "execute", "project_id": "demo", "start_time": now, "finish_time": now}
+    with session.writer() as connection:
+        for number in range(db.KEPT + db.OLD_TOGETHER + 1):
+            connection.execute(models.container_actions.insert(), {**row, "request_id": f"req-{number}"})
+    db.fail(uuid, "req-1", "stop")
+    db.prune("h1")
+    found = db.of_container(uuid)
+    assert (len(found), found[0]["request_id"]) == (db.KEPT + 1, f"req-{db.KEPT + db.OLD_TOGETHER}")
+    assert [each["action"] for each in found].count("stop") == 1
+
+
+def test_an_access_to_a_container_that_is_gone():
+    uuid = container()["uuid"]
+    containers.destroy(uuid)
+    for action in ("logs", "execute"):
+        db.access(uuid, action, request_id="req-1", user_id=None, project_id="demo", client_address=None)
+    assert db.of_container(uuid) == []
+
+
+def test_a_read_by_nobody_from_nowhere_is_noted_once():
+    uuid = container()["uuid"]
+    for number in range(3):
+        db.access(uuid, "logs", request_id=f"req-{number}", user_id=None, project_id="demo", client_address=None)
+    assert [each["request_id"] for each in db.of_container(uuid)] == ["req-0"]
+
+
 def test_a_container_that_is_gone():
     uuid = container()["uuid"]
     start(uuid)
@@ -131,7 +161,7 @@ def test_what_is_taken_up_goes_on_with_its_step():
     assert [each["result"] for each in db.find(uuid, "req-1")[1]] == ["Success"]
 
 
-def test_a_message_that_comes_twice_goes_on_with_what_a_kill_left():
+def test_repeated_message_resumes_the_interrupted_action():
     """The first was killed before it did anything to the container."""
     uuid = container()["uuid"]
     start(uuid)
@@ -141,7 +171,7 @@ def test_a_message_that_comes_twice_goes_on_with_what_a_kill_left():
     assert [each["result"] for each in db.find(uuid, "req-1")[1]] == ["Success"]
 
 
-def test_a_message_that_comes_again_after_the_end_changes_nothing():
+def test_repeated_message_after_the_end_changes_nothing():
     uuid = container()["uuid"]
     start(uuid)
     db.finish_event(db.start_event(uuid, *STOP), "Success", None, last=True)

@@ -155,8 +155,8 @@ U = [f"00000000-0000-0000-0000-00000000000{number}" for number in range(6)]
         pytest.param(DEMO, "min", exceptions.ContainerNotFound, id="part-of-a-name"),
         pytest.param(DEMO, "%", exceptions.ContainerNotFound, id="no-pattern"),
         pytest.param(ADMIN, U[1], 1, id="admin-by-uuid"),
-        pytest.param(ADMIN, "theirs", 1, id="admin-by-name"),
-        pytest.param(ADMIN, "both", exceptions.Conflict, id="admin-sees-two-projects"),
+        pytest.param(ADMIN, "theirs", exceptions.ContainerNotFound, id="admin-by-name"),
+        pytest.param(ADMIN, "both", exceptions.ContainerNotFound, id="admin-by-a-name-of-two-projects"),
     ],
 )
 def test_find_gives_what_the_context_may_see(context, ident, expected):
@@ -168,6 +168,16 @@ def test_find_gives_what_the_context_may_see(context, ident, expected):
     else:
         with pytest.raises(expected, match="Several" if expected is exceptions.Conflict else ident):
             containers.find(context, ident)
+
+
+def test_find_in_all_projects():
+    mine, theirs = container(name="web")["uuid"], container(name="db", project_id="other")["uuid"]
+    for context in (DEMO, ADMIN):
+        found = [containers.find(context, ident, all_projects=True)["uuid"] for ident in ("web", "db", theirs)]
+        assert found == [mine, theirs, theirs]
+    container(name="web", project_id="other")
+    with pytest.raises(exceptions.Conflict, match="Several have the name web"):
+        containers.find(DEMO, "web", all_projects=True)
 
 
 def test_names_know_case():
@@ -332,14 +342,12 @@ def test_a_claim_is_written_and_the_host_grows_older():
     )
 
 
-def test_what_of_a_claim_needs_no_answer_is_one_message_to_mariadb():
+def test_a_refused_claim_leaves_the_generation():
     node("h1")
-    row, sent = container(), []
-    engine = session.engine()
-    sa.event.listen(engine, "before_cursor_execute", lambda _connection, _cursor, statement, *_: sent.append(statement))
-    assert claim(row) == 1
-    own = [statement for statement in sent if not statement.startswith("BEGIN")]  # which SQLite is sent as well
-    assert len(own) == (1 if engine.dialect.driver == "pymysql" else 3)
+    row = container(host="h2")
+    with pytest.raises(exceptions.Conflict):
+        claim(row)
+    assert generation("h1") == 0
 
 
 def test_the_same_host_may_claim_again():
@@ -434,6 +442,12 @@ def test_of_host_gives_those_with_and_without_a_claim():
     assert sorted(row["name"] for row in containers.of_host("h1")) == ["a", "b"]
 
 
+def test_of_uuids_leaves_out_the_unknown():
+    one, two = (container(name=name) for name in "ab")
+    assert {row["name"] for row in containers.of_uuids([one["uuid"], two["uuid"], "nobody"])} == {"a", "b"}
+    assert containers.of_uuids([]) == []
+
+
 # destroy
 
 
@@ -456,7 +470,7 @@ def test_destroy_unplaced_leaves_what_a_host_has(fields, gone):
     assert count == (0 if gone else 1)
 
 
-def test_either_the_claim_or_the_delete_of_an_unplaced_container_wins():
+def test_either_claim_or_delete_of_unplaced_container_wins():
     node("h1")
     for _ in range(10):
         row = container()
@@ -485,7 +499,7 @@ def test_a_leftover_is_its_hosts_alone():
     containers.update(row["uuid"], {"registry_id": "r", "group_uuid": "g", "addresses": {"n": []}})
     for each in (row["uuid"], other["uuid"]):
         explained(each, {"reason": "mine"})
-        console_tokens.add(each, each, None, now, now + datetime.timedelta(hours=1))
+        console_tokens.add(each, each, None, None, now, now + datetime.timedelta(hours=1))
     containers.abandon(row["uuid"])
     with pytest.raises(exceptions.ExplanationNotFound):
         explanations.get(row["uuid"])

@@ -57,13 +57,16 @@ def test_what_the_project_does_not_have_is_not_found(ident):
             groups.find(MEMBER, each)
 
 
-def test_all_projects_sees_them_all_and_takes_its_own_first():
+def test_an_administrator_needs_a_uuid_for_others():
     mine, theirs = group(name="web", project_id="admin"), group(name="web")
-    assert groups.find(ADMIN, "web", all_projects=True) == mine
-    assert groups.find(ADMIN, theirs["uuid"], all_projects=True) == theirs
-    group(name="db"), group(name="db", project_id="other")
-    with pytest.raises(exceptions.Conflict, match="Several have the name db"):
-        groups.find(ADMIN, "db", all_projects=True)
+    foreign = group(name="db")
+    assert groups.find(ADMIN, "web") == mine
+    assert groups.find(ADMIN, theirs["uuid"]) == theirs
+    for find, who in ((groups.find, ADMIN), (groups.find_for, "admin")):
+        with pytest.raises(exceptions.GroupNotFound):
+            find(who, "db")
+    with pytest.raises(exceptions.GroupNotFound):
+        groups.find_for("admin", foreign["uuid"])
 
 
 def test_pages():
@@ -190,7 +193,7 @@ def test_each_group_has_its_own_rule():
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-def test_members_that_claim_one_host_at_once_stay_within_the_limit(limit):
+def test_concurrent_claims_of_a_group_stay_within_host_limit(limit):
     row = group(rules={"max_per_host": limit})
     members = [container(group_uuid=row["uuid"]) for _ in range(8)]
     node("h1")
@@ -200,7 +203,7 @@ def test_members_that_claim_one_host_at_once_stay_within_the_limit(limit):
     assert by_host(row) == {"h1": limit}
 
 
-def test_of_the_hosts_that_claim_for_an_affine_group_at_once_one_has_it():
+def test_concurrent_claims_of_affinity_group_end_on_one_host():
     for _ in range(4):
         row = group("affinity")
         members = [container(group_uuid=row["uuid"]) for _ in range(8)]

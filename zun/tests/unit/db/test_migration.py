@@ -7,7 +7,7 @@ from alembic import autogenerate
 from alembic.runtime import migration as alembic_migration
 
 from zun.common import exceptions
-from zun.db import compute_nodes, containers, images, migration, models, services, session
+from zun.db import compute_nodes, containers, images, migration, models, quotas, services, session
 from zun.tests.unit.db.rows import CPUSET, container, node
 
 pytestmark = pytest.mark.usefixtures("empty_database")
@@ -20,7 +20,8 @@ def differences():
         return autogenerate.compare_metadata(context, models.metadata)
 
 
-def test_an_upgrade_gives_what_the_models_say_tells_where_it_stands_and_does_nothing_twice():
+def test_upgrade_matches_models_and_is_idempotent():
+    """The migration also tells the current revision, and whether the database is behind."""
     assert (migration.current(), migration.is_behind()) == (None, True)
     assert differences() != []
     migration.upgrade()
@@ -31,6 +32,15 @@ def test_an_upgrade_gives_what_the_models_say_tells_where_it_stands_and_does_not
     migration.upgrade(migration.head())
     assert containers.get(row["uuid"]) == row
     assert not migration.is_behind() and differences() == []
+
+
+def test_the_database_of_another_program_is_refused():
+    with session.writer() as connection:
+        connection.execute(sa.text("CREATE TABLE alembic_version (version_num VARCHAR(32))"))
+        connection.execute(sa.text("INSERT INTO alembic_version VALUES ('a251f1f61217')"))
+    for read in (migration.current, migration.is_behind):
+        with pytest.raises(exceptions.Misconfigured, match="schema 'a251f1f61217', which is of another program"):
+            read()
 
 
 def test_the_migrated_tables_work():
@@ -82,7 +92,7 @@ def test_what_must_be_there_once_is_there_once_after_a_migration():
             ("ipv4", "network_uuid"),
             ("ipv6", "network_uuid"),
         },
-        "volumes": {("project_id", "name")},
+        "volumes": {("uuid",), ("project_id", "name")},
     }
 
 
@@ -96,3 +106,44 @@ def test_images_that_were_pulled_before_are_not_pulled_twice():
     with pytest.raises(exceptions.ImageAlreadyExists):
         images.insert(old)
     assert images.get("u-1")["local_name"] == ""
+
+
+def test_what_was_there_before_is_counted_after_the_upgrade():
+    """Ports and CPUs that are kept idle have columns of their own, volumes a uuid, and ceilings are counted anew."""
+    migration.upgrade("0014")
+    now = datetime.datetime(2026, 1, 31)
+    row = {"name": "web", "project_id": "p", "created_at": now, "image": "demo", "cpu": 1.0, "cpu_policy": "dedicated"}
+    row |= {"memory": 64, "placement": "{}", "request": "{}", "status": "Running", "interactive": False, "tty": False}
+    row |= {"auto_remove": False, "auto_heal": False, "privileged": False, "disk": 0}
+    cells = '{"cells": [{"id": 0, "cpus": "0", "withheld": "1-3,8"}, {"id": 1, "withheld": ""}]}'
+    rows = [
+        row | {"uuid": "one", "cpuset": cells, "exposed_ports": '{"80/tcp": {}, "81/tcp": {}}', "kind": "container"},
+        row | {"uuid": "two", "cpuset": '{"cells": "by hand"}', "exposed_ports": None, "kind": "capsule"},
+    ]
+    with session.writer() as connection:
+        for each in rows:
+            values = {
+                name: sa.literal_column(f"'{value}'") if name in JSON and value else value
+                for name, value in each.items()
+            }
+            connection.execute(sa.table("containers", *map(sa.column, each)).insert().values(**values))
+        volume = {"project_id": "p", "name": "data", "host": "h1", "created_at": now}
+        connection.execute(sa.table("volumes", *map(sa.column, volume)).insert().values(**volume))
+        ceiling = {"project_id": "p", "containers": 1, "cpu": 1.0}
+        connection.execute(sa.table("quota_locks", *map(sa.column, ceiling)).insert().values(**ceiling))
+    migration.upgrade()
+    with session.reader() as connection:
+        found = {each["uuid"]: each for each in session.rows(connection, sa.select(models.containers))}
+        (kept,) = session.rows(connection, sa.select(models.volumes))
+        (locks,) = session.rows(connection, sa.select(models.quota_locks))
+    assert [(found[uuid]["port_count"], found[uuid]["withheld_cpu"]) for uuid in ("one", "two")] == [(2, 4), (0, 0)]
+    assert (len(kept["uuid"]), kept["deleting"]) == (36, False)
+    assert set(locks.values()) == {"p", None}
+    assert {name: quotas.usage("p")[name] for name in ("cpu", "ports", "volumes")} == {
+        "cpu": 6,
+        "ports": 2,
+        "volumes": 1,
+    }
+
+
+JSON = ("placement", "request", "cpuset", "exposed_ports")

@@ -133,7 +133,7 @@ def test_pages_of_compute_nodes_are_the_sorted_whole(kind):
 def test_what_can_be_sorted_by_is_every_column_but_json(table):
     json = {"topology", "labels", "runtimes", "placement", "request", "command", "entrypoint", "environment"}
     json |= {"restart_policy", "healthcheck", "security_groups", "exposed_ports", "addresses", "ports", "mounts"}
-    json |= {"annotations"}
+    json |= {"annotations", "traits", "added_traits"}
     assert {column.name for column in table.table.c} - json - {"cpuset"} == paging.sortable(table.table)
 
 
@@ -154,7 +154,7 @@ def test_a_marker_must_be_a_container_that_the_caller_sees(sort_key):
     assert page_of_containers(DEMO, limit=1, marker=foreign["uuid"], sort_key=sort_key, all_projects=True) == []
 
 
-def test_a_marker_that_changed_since_its_page_still_marks_the_place():
+def test_marker_changed_since_its_page_still_marks_the_place():
     _, second, third = (container(status="Running") for _ in range(3))
     containers.update(second["uuid"], {"status": "Stopped"})
     found = page_of_containers(DEMO, filters={"status": "Running"}, limit=9, marker=second["uuid"])

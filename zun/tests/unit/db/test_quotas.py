@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import contextlib
+import decimal
+import json
 
 import pytest
 import sqlalchemy as sa
@@ -8,12 +10,13 @@ from hypothesis import strategies as st
 from oslo_utils import timeutils
 
 from zun.common import exceptions
-from zun.db import containers, models, quotas, session
+from zun.db import compute_nodes, containers, models, quotas, session
 from zun.tests.unit.db.rows import CPUSET, clear, container, group, node, together, values
 
 pytestmark = pytest.mark.usefixtures("database")
 
 DEFAULTS = {"containers": 40, "memory": 51200, "cpu": 20, "disk": 100}
+NOTHING = dict.fromkeys(quotas.RESOURCES, 0)
 UNLIMITED = dict.fromkeys(DEFAULTS, -1)
 
 
@@ -36,13 +39,33 @@ def test_the_nearest_limit_counts():
 
 
 def test_usage_is_the_sum_of_the_projects_containers():
-    assert quotas.usage("demo") == {"containers": 0, "memory": 0, "cpu": 0, "disk": 0}
+    assert quotas.usage("demo") == NOTHING
     first = container(cpu=0.5, memory=100, disk=3)
     container(cpu=2, memory=28, status="Error")
     container(project_id="other", cpu=9)
-    assert quotas.usage("demo") == {"containers": 2, "memory": 128, "cpu": 2.5, "disk": 3}
+    assert quotas.usage("demo") == {**NOTHING, "containers": 2, "memory": 128, "cpu": 2.5, "disk": 3}
     containers.destroy(first["uuid"])
-    assert quotas.usage("demo") == {"containers": 1, "memory": 28, "cpu": 2.0, "disk": 0}
+    assert quotas.usage("demo") == {**NOTHING, "containers": 1, "memory": 28, "cpu": 2.0}
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cpus=st.lists(st.decimals("0.000001", 64, places=6), min_size=1, max_size=25))
+def test_usage_of_cpus_is_written_exactly(cpus):
+    clear()
+    for each in cpus:
+        container(cpu=float(each), host="h1", cpuset=CPUSET)
+    used = (quotas.usage("demo")["cpu"], compute_nodes.usage()["h1"].cpu)
+    assert [decimal.Decimal(json.dumps(each)) for each in used] == [sum(cpus)] * 2
+
+
+def test_a_refusal_writes_numbers_in_full():
+    container(memory=1_048_576, cpu=0.3)
+    quotas.set_limits("demo", {"memory": 1_048_600, "cpu": 1})
+    with pytest.raises(exceptions.OverQuota, match="limit 1048600, in use 1048576, asked for 100 more") as memory:
+        quotas.check("demo", {"memory": 100}, DEFAULTS)
+    assert "e+" not in str(memory.value)
+    with pytest.raises(exceptions.OverQuota, match=r"limit 1, in use 0\.3, asked for 0\.8 more"):
+        quotas.check("demo", {"cpu": 0.9 - 0.1}, DEFAULTS)
 
 
 # (limits, what exists, what is asked, what is too much)
@@ -279,7 +302,7 @@ def test_a_claim_that_is_refused_adds_no_disk():
         assert connection.execute(sa.select(models.quota_locks.c.disk)).scalar() == 1
 
 
-def test_claims_that_add_disk_and_creates_of_one_group_do_not_lose_each_other():
+def test_concurrent_claims_and_creates_in_a_group_count_all_disk():
     node("h1")
     team = group("affinity")["uuid"]
     limits = {**UNLIMITED, "disk": 1000}

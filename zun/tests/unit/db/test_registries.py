@@ -23,7 +23,7 @@ def test_one_in_use_stays():
     with pytest.raises(exceptions.RegistryNotFound):
         db.destroy(uuid)
     with pytest.raises(exceptions.RegistryNotFound):
-        db.update(uuid, {"name": "again"})
+        db.update(uuid, lambda row: {"name": "again"})
 
 
 def test_no_container_of_one_that_is_gone():
@@ -46,3 +46,19 @@ def test_created_or_deleted_but_never_both():
             assert made == [] and {type(each) for each in created} == {exceptions.RegistryNotFound}
         else:
             assert isinstance(removed, exceptions.Conflict) and len(made) == 3
+
+
+def test_nobody_changes_a_row_that_is_looked_at():
+    uuid = registry()
+
+    def work(number):
+        return db.update(uuid, lambda row: {"name": (row["name"] or "n") + str(number)})["name"]
+
+    names = together(6, work)
+    assert sorted(map(len, names)) == [2, 3, 4, 5, 6, 7]
+
+
+def test_no_change_writes_nothing():
+    uuid = registry()
+    assert db.update(uuid, lambda row: {})["updated_at"] is None
+    assert db.update(uuid, lambda row: {"name": "web"})["updated_at"] is not None

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import datetime
 import re
 from concurrent.futures import ThreadPoolExecutor
 
@@ -207,62 +206,6 @@ def test_one_statement_is_kept_without_more(database):
         assert count_of(connection, "h1") == 3
 
 
-AWKWARD = ["plain", "it's; DELETE FROM services; -- ", "100 % %s %(host)s", "back\\slash\\", 'quoted "é" 🚀', "? :name"]
-
-
-THIS = table.c.host == sa.bindparam("this_host")
-CHANGE = table.update().where(THIS)
-
-
-@pytest.mark.parametrize("text", AWKWARD)
-def test_statements_that_travel_together_do_what_each_does_alone(database, text):
-    moment = datetime.datetime(2026, 1, 31, 12, 0, 0, 5)
-    find = sa.select(table.c.report_count, table.c.disabled_reason).where(THIS)
-    with session.writer() as connection:
-        add(connection, text)
-        counts, found = session.together(
-            connection,
-            (CHANGE, {"this_host": text, "report_count": 7, "disabled_reason": text, "last_seen_up": moment}),
-            (CHANGE, {"this_host": "nobody's", "report_count": 8}),
-            (find, {"this_host": text}),
-        )
-        assert (counts[:2], tuple(found.one())) == ([1, 0], (7, text))
-    with session.reader() as connection:
-        kept = connection.execute(sa.select(table.c.host, table.c.disabled_reason, table.c.last_seen_up)).all()
-    assert kept == [(text, text, moment)]
-
-
-def test_json_that_travels_together_is_stored_as_json(database):
-    uuid = container(labels={"old": "1"}, cpuset={"a": 1})["uuid"]
-    columns = models.containers.c
-    change = models.containers.update().where(columns.uuid == uuid)
-    with session.writer() as connection:
-        assert session.together(connection, (change, {"labels": {"a": 'b"; %s'}, "cpuset": None}))[0] == [1]
-    with session.reader() as connection:
-        found = sa.select(columns.labels).where(columns.cpuset.is_(None))
-        assert connection.execute(found).scalar() == {"a": 'b"; %s'}
-
-
-def test_of_statements_that_travel_together_none_is_kept_when_one_fails(database):
-    with session.writer() as connection:
-        add(connection, "h1")
-        add(connection, "h2")
-    count, name = {"this_host": "h1", "report_count": 7}, {"this_host": "h2", "host": "h1"}
-    with pytest.raises(db_exc.DBDuplicateEntry), session.writer() as connection:
-        session.together(connection, (CHANGE, count), (CHANGE, name), (CHANGE, count))
-    with session.writer() as connection:
-        assert count_of(connection, "h1") == 0
-        assert session.together(connection, (CHANGE, count), (CHANGE, count))[0] == [1, 1]
-    with session.reader() as connection:
-        assert count_of(connection, "h1") == 7
-
-
-def test_a_column_whose_default_nobody_would_fill_in_does_not_travel_together():
-    dialect = sa.create_engine("mysql+pymysql://", paramstyle="format").dialect
-    with pytest.raises(ValueError, match="default"):
-        session._text(table.insert(), dialect, frozenset({"host", "binary", "created_at"}))
-
-
 def test_what_is_there_twice_is_told_alike_by_every_database(database):
     with session.writer() as connection:
         add(connection, "h1")
@@ -270,7 +213,7 @@ def test_what_is_there_twice_is_told_alike_by_every_database(database):
         add(connection, "h1")
 
 
-def test_a_transaction_that_lost_a_deadlock_or_its_connection_runs_again():
+def test_transaction_retries_after_deadlock_or_lost_connection():
     in_savepoint = db_exc.DBError(cause=db_exc.DBDeadlock())
     losses = [db_exc.DBDeadlock(), in_savepoint, db_exc.DBConnectionError(), db_exc.DBDeadlock()]
 
@@ -298,7 +241,7 @@ def test_other_failures_are_not_tried_again():
     assert len(calls) == 1
 
 
-def test_many_readers_and_writers_share_what_connections_there_are(database):
+def test_many_readers_and_writers_share_few_connections(database):
     def work(number):
         if number < 4:
             with session.writer() as connection:
@@ -348,7 +291,7 @@ def test_a_connection_that_died_while_idle_is_replaced(database, monkeypatch):
 
 
 @pytest.mark.parametrize("database", [kind for kind in BACKENDS if kind != "sqlite"], indirect=True)
-def test_transactions_that_meet_both_end_whatever_the_server_isolates(database, lasting_databases):
+def test_concurrent_transactions_end_on_serializable_server(database, lasting_databases):
     ours = {
         "mysql": {"init_command": "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE"},
         "postgresql": {"options": "-c default_transaction_isolation=serializable"},
@@ -364,7 +307,8 @@ def test_transactions_that_meet_both_end_whatever_the_server_isolates(database, 
 
 
 @pytest.mark.parametrize("database", [kind for kind in BACKENDS if kind != "sqlite"], indirect=True)
-def test_a_server_that_takes_no_more_connections_is_one_that_may_again(database, lasting_databases, monkeypatch):
+def test_server_out_of_connections_raises_connection_error(database, lasting_databases, monkeypatch):
+    """The error says that a later attempt may succeed."""
     monkeypatch.setattr(session, "SERVER_ATTEMPTS", 1)
     user, url = f"few_{uuidutils.generate_uuid(dashed=False)[:8]}", sa.make_url(lasting_databases(database))
     make = {

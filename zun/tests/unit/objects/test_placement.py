@@ -88,7 +88,7 @@ def test_changes_replace_what_is_asked(container, changes, cpus, memory):
         ({"mem_page_size": "huge"}, "page_size"),
     ],
 )
-def test_a_request_that_no_host_could_satisfy_is_refused_by_field(placement, names):
+def test_impossible_request_is_refused_by_field(placement, names):
     with pytest.raises(ValueError, match=names):
         placement_request({**DEDICATED, "placement": placement})
 
@@ -162,7 +162,7 @@ def test_nothing_is_held_without_a_record(record):
         ("shared", {"cpu_thread_policy": "isolate"}, False),
     ],
 )
-def test_what_a_record_of_an_earlier_release_does_not_say_the_request_does(policy, asked, whole):
+def test_old_record_is_completed_from_the_request(policy, asked, whole):
     held = Plan({0: CellShare(CpuSet("0"), 64)}, policy)
     record = cpuset_record(held)
     assert "whole_cores" not in record

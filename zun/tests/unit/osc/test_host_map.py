@@ -73,10 +73,11 @@ BUSY = {
 
 def test_table():
     rows = host_map.table(HostMap.from_dict(BUSY))
+    held_by = f"{DB} 2; log (shared)"
 
     assert rows == [
-        (0, "0-1,4-5", "0,4 1,5", "0-1,4-5", 2048, 128, 1408, "", "4", "0:10 1:20"),
-        (1, "2-3,6-7", "2,6 3,7", "2-3,6-7", 2048, 0, 2048, "8 x 2048 KiB", "3,6-7", "0:20 1:10"),
+        (0, "0-1,4-5", "0,4 1,5", "0-1,4-5", 2048, 128, 1408, "", "4", "0:10 1:20", "web 1,5; log (shared)"),
+        (1, "2-3,6-7", "2,6 3,7", "2-3,6-7", 2048, 0, 2048, "8 x 2048 KiB", "3,6-7", "0:20 1:10", held_by),
     ]
     assert {len(row) for row in rows} == {len(host_map.COLUMNS)}
 
@@ -212,3 +213,22 @@ def test_colour_changes_no_character():
 
 def test_memory_taken_twice_over_is_not_shown_as_negative():
     assert host_map.table(host(cell(0, "0", "0", memory_used_mib=4096)))[0][6] == 0
+
+
+def device(address: str, cell: int | None, **more: Any) -> dict[str, Any]:
+    return {
+        "address": address, "cell": cell, "vendor_id": "10de", "product_id": "20b0", "class_id": "030200",
+        "resource_class": None, "type": "type-PCI", "switch": None, "physical_network": None, "interfaces": [],
+        "nodes": [], **more,
+    }  # fmt: skip
+
+
+def test_devices_stand_below_their_cells():
+    there = device("0000:81:00.0", 1, resource_class="CUSTOM_GPU", switch="0000:80:02.0", nodes=["/dev/nvidia0"])
+    unknown = device("0000:05:10.1", None, type="type-VF", physical_network="physnet1", interfaces=["ens1v1"])
+    lines = host_map.picture(host(cell(0, "0", "0"), cell(1, "1", "1"), devices=[unknown, there]))
+    text = "  device 0000:81:00.0  10de:20b0, class 030200, CUSTOM_GPU, PCI, switch 0000:80:02.0, /dev/nvidia0"
+    cells = [place for place, line in enumerate(lines) if line.startswith("cell ")]
+    assert lines.index(text) > cells[1]
+    place = lines.index("devices whose cell is unknown")
+    assert lines[place + 1] == "  device 0000:05:10.1  10de:20b0, class 030200, VF, physnet1, ens1v1"

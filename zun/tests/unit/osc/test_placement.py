@@ -29,6 +29,16 @@ def parse(*argv: str) -> dict[str, object]:
         pytest.param(("--mem-page-size", "large"), {"mem_page_size": "large"}, id="page-size-word"),
         pytest.param(("--mem-page-size", "2048"), {"mem_page_size": 2048}, id="page-size-kib"),
         pytest.param(
+            ("--required-trait", "CUSTOM_A", "--required-trait", "CUSTOM_B", "--forbidden-trait", "CUSTOM_C"),
+            {"required_traits": ["CUSTOM_A", "CUSTOM_B"], "forbidden_traits": ["CUSTOM_C"]},
+            id="traits",
+        ),
+        pytest.param(
+            ("--any-trait", "CUSTOM_A, CUSTOM_B", "--any-trait", "CUSTOM_C", "--member-of", "south,north"),
+            {"any_traits": [["CUSTOM_A", "CUSTOM_B"], ["CUSTOM_C"]], "member_of": [["south", "north"]]},
+            id="one-of-each-list",
+        ),
+        pytest.param(
             ("--cpu-policy", "shared", "--numa-nodes", "1"),
             {"cpu_policy": "shared", "numa_nodes": 1},
             id="several",
@@ -56,16 +66,18 @@ def test_fields(argv, expected):
         ("--numa-mempolicy", "bind"),
         ("--mem-page-size", "2M"),
         ("--mem-page-size", "0"),
+        ("--any-trait", "CUSTOM_A,,CUSTOM_B"),
+        ("--member-of", ""),
     ],
 )
-def test_values_no_server_would_take_are_refused_before_a_request(option, value):
+def test_bad_values_are_refused_before_a_request(option, value):
     with pytest.raises(argparse.ArgumentError):
         parse(f"{option}={value}")
 
 
 @pytest.mark.parametrize(
     ("option", "value", "said"),
-    [("--numa-cpus", "0-1", "for each memory node, for example 2,2"), ("--mem-page-size", "2M", "for example 2048")],
+    [("--numa-cpus", "0-1", "for each cell, for example 2,2"), ("--mem-page-size", "2M", "for example 2048")],
 )
 def test_a_refusal_shows_how_it_is_written(option, value, said):
     with pytest.raises(argparse.ArgumentError, match=said):

@@ -6,6 +6,7 @@ import pytest
 from osc_lib import exceptions
 from zunclient import exceptions as zun_exceptions
 
+from zun.common import states
 from zun.osc import waiting
 from zun.osc.waiting import GONE, QUIET, Seen
 
@@ -45,7 +46,7 @@ def test_a_failure_ends_it():
         wait([Seen(False), Seen(False, failed="no such luck"), Seen(True)])
 
 
-def test_what_nobody_works_on_is_given_up_and_what_somebody_does_is_not():
+def test_wait_ends_only_when_nothing_is_under_way():
     long = int(QUIET * 3 / waiting.LONGEST_PAUSE)
     assert wait([*[Seen(False)] * long, Seen(True)])[0] > QUIET
     with pytest.raises(exceptions.CommandError, match="nothing has been under way"):
@@ -100,3 +101,8 @@ def client(**shown):
 )
 def test_what_a_look_finds(shown, wanted, seen):
     assert waiting.until(client(**shown), "c", *wanted)() == seen
+
+
+def test_busy_statuses_are_the_transitional_ones():
+    """The client plugin does not import the service."""
+    assert waiting.BUSY == states.TRANSITIONAL

@@ -13,6 +13,8 @@ from zun.scheduler.request_spec import RequestSpec
 from zun.tests.fixtures import own_conf as configuration
 from zun.tests.functional.cloud import machine
 from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Usage, plan
+from zun.topology.device_request import DeviceMatch, DevicePolicy, DeviceRequest, DeviceSame
+from zun.topology.devices import Device, DeviceType
 
 NOW = datetime.datetime(2026, 3, 4, 12, 0, 0)
 UP = {
@@ -64,18 +66,64 @@ def full(hostname="h1", *requests, topology=None, **fields):
     return host(hostname, topology, usage=holding(topology, *requests), **fields)
 
 
+def device(address, cell=0, **fields):
+    """A device of vendor ``10de`` on a cell, unless told otherwise."""
+    return Device(f"0000:{address}", **{"vendor_id": "10de", "product_id": "1db6", "cell": cell, **fields})
+
+
+OFFERS = (
+    device("81:00.0"),
+    device("82:00.0", 1),
+    device("83:00.0", None),
+    device("84:00.0", 1, product_id="20b0", traits=("CUSTOM_A",)),
+    device("05:00.0", type=DeviceType.PF, vendor_id="8086"),
+    device("05:00.1", type=DeviceType.VF, vendor_id="8086", physical="0000:05:00.0", resource_class="CUSTOM_NIC"),
+    device("05:00.2", None, type=DeviceType.VF, vendor_id="8086", resource_class="CUSTOM_NIC"),
+)
+GPU, NIC = DeviceMatch(vendor_id="10de"), DeviceMatch(resource_class="CUSTOM_NIC")
+
+
+def wanting(name="gpu", count=1, *matches, **fields):
+    """A request for devices of vendor ``10de``, unless told otherwise."""
+    return DeviceRequest(name, count, matches or (GPU,), **fields)
+
+
+def offered_devices():
+    """Mostly none."""
+    some = st.lists(st.sampled_from(OFFERS), max_size=5, unique=True).map(tuple)
+    return st.one_of(st.just(()), st.just(()), some)
+
+
+@st.composite
+def device_requests(draw):
+    """The members of a PlacementRequest about devices; mostly none."""
+    if draw(st.integers(0, 3)):
+        return {}
+    one = st.builds(
+        DeviceRequest,
+        st.just("some"),
+        st.integers(1, 2),
+        st.sampled_from(((GPU,), (NIC,), (GPU, NIC), (DeviceMatch(product_id="20b0", type=DeviceType.PCI),))),
+        st.sampled_from(((), (), ("CUSTOM_A",))),
+        st.sampled_from(DevicePolicy),
+    )
+    return {"devices": tuple(draw(st.lists(one, max_size=2))), "device_same": draw(st.sampled_from(DeviceSame))}
+
+
 @st.composite
 def placements(draw, *, plain=False):
-    """What one container may ask. ``plain``: amounts only, every condition at its default."""
+    """Draw the request of one container. ``plain`` draws amounts only, with every condition at its default."""
     dedicated = draw(st.sampled_from((True, True, False)))
+    devices = {} if plain else draw(device_requests())
     cpus = draw(st.integers(1, 6)) if dedicated else draw(st.integers(1, 60)) / 10
     memory = draw(st.integers(1, 40))
     nodes = draw(st.sampled_from((1, 1, 1, 2)))
     if plain or not dedicated:
-        return PlacementRequest(cpus, memory, cpu_policy="dedicated" if dedicated else "shared")
+        return PlacementRequest(cpus, memory, cpu_policy="dedicated" if dedicated else "shared", **devices)
     return PlacementRequest(
         max(cpus, nodes),
         memory,
+        **devices,
         thread_policy=draw(st.sampled_from(("prefer", "isolate", "require"))),
         numa_nodes=nodes,
         numa_affinity=draw(st.sampled_from(("require", "prefer", "none"))),
@@ -95,6 +143,7 @@ def machines(draw):
     )
     pages = draw(st.sampled_from(({}, {}, {2048: 2}, {2048: 4})))
     made = HostTopology(tuple(replace(cell, pages=pages) for cell in made.cells))
+    made = replace(made, devices=draw(offered_devices()))
     return made.configured(
         reserved_memory_mib=draw(st.sampled_from((0, 0, 3, 10))),
         cpu_allocation_ratio=draw(st.sampled_from((1.0, 1.5, 4.0))),

@@ -11,6 +11,7 @@ from zun.common.groups import Group
 from zun.scheduler import filters, weighers
 from zun.scheduler.capacity import HostCapacity, capacity
 from zun.scheduler.dry_run import dry_run
+from zun.scheduler.host_state import Aggregate
 from zun.scheduler.select import NoValidHost, select
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
@@ -27,11 +28,12 @@ from zun.tests.unit.scheduler.hosts import (
     without_cpus,
 )
 from zun.topology import CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Refusal, RefusalCode
-from zun.topology.capacity import fill
+from zun.topology.filling import fill
 
 FILTERS = filters.load(ALL_FILTERS, configuration(service_down_time=10**9))
 WEIGHERS = weighers.load(["FreeCPUWeigher", "FreeRAMWeigher"], configuration())
 DOWN = {**UP, "forced_down": True}
+POOL = (Aggregate("u", "ceph", {"disk_pool_gb": "24"}),)
 
 
 def counted(hosts, wanted, limit=1000, **kwargs):
@@ -64,9 +66,11 @@ def created(hosts, wanted, most):
     disk=st.sampled_from((0, 0, 1, 7)),
     free=st.lists(st.sampled_from((0, 3, 20, 100)), min_size=4, max_size=4),
     twins=st.booleans(),
+    pooled=st.lists(st.booleans(), min_size=4, max_size=4),
 )
-def test_the_number_is_that_of_the_creates_that_succeed(hosts, wanted, disk, free, twins):
-    hosts = [replace(each, disk_total=free[n]) for n, each in enumerate(hosts)]
+def test_the_number_is_that_of_the_creates_that_succeed(hosts, wanted, disk, free, twins, pooled):
+    pools = [(Aggregate("u", "pool", {"disk_pool_gb": "29"}),) if each else () for each in pooled]
+    hosts = [replace(each, disk_total=free[n], aggregates=pools[n]) for n, each in enumerate(hosts)]
     hosts = hosts * 2 if twins else hosts
     hosts = [replace(each, hostname=f"h{n}") for n, each in enumerate(hosts)]
     asked = replace(spec(disk=disk), placement=wanted)
@@ -76,12 +80,14 @@ def test_the_number_is_that_of_the_creates_that_succeed(hosts, wanted, disk, fre
     assert found.total == total
     assert found.complete is (total < most)
     if found.complete:
-        assert {each.hostname: each.count for each in found.hosts} == on
+        if not (disk and any(pooled)):  # creates divide a pool among its hosts in another order
+            assert {each.hostname: each.count for each in found.hosts} == on
         assert all(each.code and each.reason for each in found.hosts)
 
 
 @pytest.mark.parametrize("cpus", [1, 2, 4])
-def test_the_last_cpu_of_who_has_lost_those_of_his_cell_is_no_place(cpus):
+def test_last_cpu_of_shared_container_counts_as_no_capacity(cpus):
+    """The shared container lost the CPUs of its own cell."""
     usage = holding(machine(), PlacementRequest(1, 64, cpu_policy="shared"))
     lost = host("lost", without_cpus(machine(), 0), usage=usage)
     wanted = spec(cpus)
@@ -103,6 +109,12 @@ def test_the_last_cpu_of_who_has_lost_those_of_his_cell_is_no_place(cpus):
         ),
         pytest.param([host("a", disk_used=95)], spec(1, disk=2), [("a", 2, "disk")], id="disk"),
         pytest.param([host("a", disk_total=0)], spec(1, disk=2), [("a", 0, "disk")], id="no-disk"),
+        pytest.param(
+            [host("a", aggregates=POOL), host("b", disk_used=3, aggregates=POOL), host("c", disk_used=96)],
+            spec(1, disk=2),
+            [("a", 8, "cpus"), ("b", 2, "disk"), ("c", 2, "disk")],
+            id="disk-pool-of-two-hosts",
+        ),
         pytest.param([host("a")], spec(1, 1500), [("a", 4, "memory")], id="memory"),
         pytest.param([host("a")], spec(0.5, policy="shared"), [("a", 16, "shared-pool")], id="shared"),
         pytest.param([host("a", enable_cpu_pinning=False)], spec(1), [("a", 0, "no-pinning")], id="no-pinning"),
@@ -219,7 +231,7 @@ def test_the_hosts_are_not_changed():
         pytest.param("soft-affinity", {"a": {}, "b": {}}, ["a", "b"] * 4, {"cpus": 2}, id="whatever-there-is"),
     ],
 )
-def test_the_rule_of_a_group_holds_among_those_that_are_not_there(policy, hosts, on, codes):
+def test_group_rule_applies_among_rehearsed_containers(policy, hosts, on, codes):
     states = [host(name, groups=groups) for name, groups in hosts.items()]
     wanted = spec(2, group=Group("g1", policy, max_per_host=2))
     answer = rehearsed(states, wanted, count=20)

@@ -15,13 +15,12 @@ from zun.common.groups import Group
 from zun.scheduler import filters, weighers
 from zun.scheduler.columns import Columns
 from zun.scheduler.filters.compute import ComputeFilter
-from zun.scheduler.host_state import Aggregate, Answer
+from zun.scheduler.host_state import Aggregate
 from zun.scheduler.request_spec import RequestSpec
 from zun.scheduler.select import NoValidHost, informed, select
-from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.scheduler.hosts import ALL_FILTERS, UP, configuration, host, placements, spec, used_hosts
-from zun.topology import CellShare, CpuSet, PlacementRequest, Plan, Refusal, Usage, plan
+from zun.topology import CpuSet
 
 CONF = configuration()
 FILTERS = filters.load(sorted(importlib.metadata.entry_points(group=filters.NAMESPACE).names), CONF)
@@ -39,15 +38,25 @@ METADATA = {
     "cpu_allocation_ratio": ("1.5", "0.5", "-1", "many"),
     "ram_allocation_ratio": ("1.0", "2.5", "0"),
 }
-AGGREGATES = st.lists(
-    st.builds(
-        Aggregate,
-        st.sampled_from(("u1", "u2")),
-        st.just("some"),
-        st.fixed_dictionaries({}, optional={key: st.sampled_from(values) for key, values in METADATA.items()}),
-    ),
-    max_size=2,
-).map(tuple)
+POOLS = {"u1": "150", "u2": "90"}  # an aggregate has one size, whichever host lists it
+
+
+@st.composite
+def aggregates_of_a_host(draw):
+    found = []
+    for uuid in draw(st.lists(st.sampled_from(("u1", "u2")), max_size=2)):
+        known = {key: st.sampled_from(values) for key, values in METADATA.items()}
+        metadata = draw(st.fixed_dictionaries({}, optional={**known, "disk_pool_gb": st.just(POOLS[uuid])}))
+        found.append(Aggregate(uuid, "some", metadata))
+    return tuple(found)
+
+
+AGGREGATES = aggregates_of_a_host()
+
+
+TRAITS = tuple(map(frozenset, ("A", "B", "C", "AB", "AC", "ABC")))
+MEMBERS = (frozenset({"u1"}), frozenset({"u2", "u3"}))
+NONE = frozenset()
 
 
 @st.composite
@@ -78,6 +87,7 @@ def states(draw, hostname):
         availability_zone=draw(st.sampled_from(("nova", "gpu", None))),
         labels=draw(st.dictionaries(st.sampled_from(("disk", "rack")), st.sampled_from(("ssd", "r1")))),
         runtimes=draw(st.sampled_from(((), ("runc",), ("kata", "runc")))),
+        traits=draw(st.sampled_from((NONE, *TRAITS))),
         service=draw(services()),
         architecture=draw(st.sampled_from((None, "x86_64", "aarch64"))),
         os_type=draw(st.sampled_from((None, "linux"))),
@@ -150,6 +160,10 @@ def specs(draw):
                 },
             )
         ),
+        required_traits=draw(st.sampled_from((NONE, NONE, *TRAITS))),
+        forbidden_traits=draw(st.sampled_from((NONE, NONE, *TRAITS))),
+        any_traits=draw(st.sampled_from(((), (), TRAITS[:1], TRAITS[2:4]))),
+        member_of=draw(st.sampled_from(((), (), MEMBERS[:1], MEMBERS[1:], MEMBERS))),
     )
 
 
@@ -160,7 +174,7 @@ def test_all_filters_and_weighers_are_held_to_it():
 
 @proof(120)
 @given(made=tables())
-def test_the_fast_form_of_every_filter_and_weigher_says_what_the_definition_says(made):
+def test_fast_form_of_filters_and_weighers_matches_definition(made):
     table, hosts, wanted = made
     wanted = informed(wanted, table)
     assert list(table) == hosts
@@ -224,6 +238,8 @@ def test_rows_are_in_the_order_of_the_names():
         ({"os_type": "windows"}, {"image_properties": {"os_type": "windows"}}),
         ({"aggregates": (Aggregate("u", "n", {"ssd": "1"}),)}, {"extra_specs": {"ssd": "1"}}),
         ({"aggregates": (Aggregate("u", "n"),)}, {"project_id": "demo"}),
+        ({"aggregates": (Aggregate("v", "n"),)}, {"member_of": (frozenset({"v"}),)}),
+        ({"traits": frozenset({"AVX"})}, {"required_traits": frozenset({"AVX"})}),
     ],
 )
 def test_what_is_remembered_of_a_host_ends_when_it_changes(changes, wanted):
@@ -251,7 +267,7 @@ def test_what_is_shared_cannot_be_written_to(array):
         getattr(Columns([host()]), array)[0] = 0
 
 
-def test_a_measure_is_taken_again_of_hosts_that_changed_and_of_no_others():
+def test_only_changed_hosts_are_measured_again():
     taken = []
 
     def measure(state):
@@ -280,105 +296,3 @@ def test_who_is_up_is_remembered_no_longer_than_it_is_true():
     clock[0] = UP["last_seen_up"]
     table.put(replace(table[0], service={**UP, "disabled": True}))
     assert not each.admit(table, spec())[0]
-
-
-@given(used_hosts(), used_hosts(), placements())
-@proof(examples=200)
-def test_a_plan_that_hosts_share_is_the_one_that_each_would_get(first, second, request):
-    # The same claims under other names, and with more room than that: what is shared must tell these apart.
-    renamed = replace(first, hostname="h2", usage=Usage((f"{owner}-2", claim) for owner, claim in first.usage))
-    elsewhere = replace(second, topology=first.topology, usage=Usage())
-    for state in (first, renamed, second, elsewhere):
-        expected = plan(state.topology, state.usage, request)
-        answer = replace(state, _known={}).answer(request)
-        if isinstance(expected, Plan):
-            assert answer.plan.to_dict() == expected.to_dict()
-            assert answer.record == expected.to_dict()
-            assert answer.claim == expected
-        else:
-            assert str(answer) == str(expected)
-    if isinstance(plan(first.topology, first.usage, request), Plan):
-        assert renamed.answer(request) is first.answer(request)
-
-
-@pytest.mark.parametrize(
-    ("held", "wanted"),
-    [
-        pytest.param(PlacementRequest(0.5, 3000, cpu_policy="shared"), PlacementRequest(1, 2000), id="memory"),
-        pytest.param(
-            PlacementRequest(3.5, 1, cpu_policy="shared"),
-            PlacementRequest(1, 1, cpu_policy="shared"),
-            id="demand",
-        ),
-        pytest.param(
-            PlacementRequest(0.5, 4, cpu_policy="shared", page_size=2048),
-            PlacementRequest(1, 4, page_size=2048),
-            id="pages",
-        ),
-    ],
-)
-def test_hosts_that_hold_the_same_cpus_and_different_amounts_share_no_plan(held, wanted):
-    plain = machine(cells=1)
-    topology = replace(plain, cells=tuple(replace(cell, pages={2048: 2}) for cell in plain.cells))
-    empty = host("h1", topology)
-    claim = plan(topology, Usage(), held)
-    fuller = host("h2", topology, usage=Usage({"c": claim}))
-    assert isinstance(empty.answer(wanted), Answer)
-    assert str(fuller.answer(wanted)) == str(plan(topology, fuller.usage, wanted))
-    assert isinstance(fuller.answer(wanted), Refusal)
-
-
-def test_equal_hosts_share_plans_whatever_their_aggregates_and_no_room_where_one_lowers_a_ratio():
-    topology, named = machine(), Aggregate("u1", "some", {"ssd": "true"})
-    lower = replace(named, metadata={"cpu_allocation_ratio": "0.5", "ram_allocation_ratio": "0.5"})
-    first, second, third = (
-        host(f"h{number}", topology, aggregates=each) for number, each in enumerate(((), (named,), (lower,)))
-    )
-    assert first.answer(PlacementRequest(2, 64)) is second.answer(PlacementRequest(2, 64))
-    assert first.room == second.room
-    assert third.room == first.room._replace(shared=first.room.shared // 2, memory_shared=first.room.memory_shared // 2)
-
-
-PAGED = replace(machine(), cells=tuple(replace(cell, pages={2048: 100}) for cell in machine().cells))
-HALF_AGAIN = PAGED.configured(reserved_memory_mib={0: 96}, ram_allocation_ratio=1.5)
-HELD = Usage(
-    {
-        "a": Plan({0: CellShare(memory_mib=1000), 1: CellShare(memory_mib=24)}),
-        "b": Plan({0: CellShare(memory_mib=200, pages={2048: 100})}),
-        "c": Plan({0: CellShare(memory_mib=76)}, "shared"),
-    }
-)
-
-
-@pytest.mark.parametrize(
-    ("topology", "usage", "dedicated", "shared"),
-    [
-        pytest.param(machine(), Usage(), 2 * 4096, 2 * 4096, id="an-empty-machine"),
-        pytest.param(PAGED, Usage(), 2 * 3896, 2 * 3896, id="what-huge-pages-leave"),
-        pytest.param(PAGED, HELD, 2 * 3896 - 1100, 2 * 3896 - 1100, id="what-others-leave"),
-        pytest.param(
-            HALF_AGAIN, HELD, 2 * 3896 - 96 - 1100, 3800 * 3 // 2 + 3896 * 3 // 2 - 1100, id="shared-memory-more-often"
-        ),
-        pytest.param(
-            HALF_AGAIN,
-            Usage({"a": Plan({0: CellShare(memory_mib=6000)}, "shared")}),
-            3896,
-            3896 * 3 // 2,
-            id="a-cell-that-is-over-full-takes-nothing-from-the-others",
-        ),
-        pytest.param(
-            machine(cells=1, memory_mib=100).configured(reserved_memory_mib=512), Usage(), 0, 0, id="all-is-reserved"
-        ),
-        pytest.param(
-            machine(cells=1, memory_mib=100).configured(ram_allocation_ratio=1.15), Usage(), 100, 115, id="exactly"
-        ),
-    ],
-)
-def test_how_much_memory_may_still_be_promised(topology, usage, dedicated, shared):
-    room = host("h1", topology, usage=usage).room
-    assert (room.memory_dedicated, room.memory_shared) == (dedicated, shared)
-
-
-@pytest.mark.parametrize(("usage", "free"), [(Usage(), 2 * 4096 - 96), (HELD, 2 * 4096 - 96 - 1100 - 200)])
-def test_free_memory_is_in_pages_of_all_sizes(usage, free):
-    assert host("h1", HALF_AGAIN, usage=usage).room.free_memory == free

@@ -120,7 +120,8 @@ WAITING = ("Creating", None, None, None)
 # create
 
 
-def test_a_container_goes_to_the_best_host_with_its_limits_and_two_alternates(endpoint, hosts, context):
+def test_container_goes_to_best_host_with_two_alternates(endpoint, hosts, context):
+    """The host receives the generation and the plan as limits."""
     container = new_container(context, **DEDICATED, disk=3)
     endpoint.create(context, container=container)
     (handed,) = hosts.handed
@@ -133,7 +134,7 @@ def test_a_container_goes_to_the_best_host_with_its_limits_and_two_alternates(en
 
 
 @pytest.mark.parametrize("alternates", [0, 1, 5])
-def test_there_are_as_many_alternates_as_the_operator_wants_and_hosts_allow(hosts, context, alternates):
+def test_alternates_are_limited_by_option_and_number_of_hosts(hosts, context, alternates):
     endpoint = new_endpoint(hosts, alternates=alternates)
     endpoint.create(context, container=new_container(context, **DEDICATED))
     assert len(hosts.handed[0].alternates) == min(alternates, 2)
@@ -185,7 +186,7 @@ def test_why_it_fits_nowhere_is_kept_and_goes_with_it(endpoint, context):
         explanations.get(container.uuid)
 
 
-def test_a_message_that_comes_twice_leaves_the_reason_where_it_is(endpoint, context):
+def test_repeated_create_message_keeps_the_reason(endpoint, context):
     container = new_container(context, cpu_policy="dedicated", cpu=5.0)
     endpoint.create(context, container=container)
     ended = row_of(container)
@@ -225,7 +226,7 @@ def test_what_needs_no_host_any_more_is_left_alone(endpoint, hosts, context, fie
     assert containers.get(container.uuid) == before
 
 
-def test_a_host_that_did_not_take_a_container_has_what_was_booked_free_again(endpoint, hosts, context):
+def test_booking_ends_if_the_host_did_not_take_the_container(endpoint, hosts, context):
     first = new_container(context, **DEDICATED)
     first.destroy()
     endpoint.create(context, container=first)
@@ -236,7 +237,7 @@ def test_a_host_that_did_not_take_a_container_has_what_was_booked_free_again(end
     assert (hosts.handed[1].host, hosts.handed[1].cpus) == (handed.host, handed.cpus)
 
 
-def test_a_host_that_does_not_answer_keeps_what_was_chosen_until_the_sweep_looks_again(hosts, context):
+def test_silent_host_keeps_its_booking_until_a_later_sweep(hosts, context):
     endpoint = new_endpoint(hosts)
     hosts.away.add("big")
     container = new_container(context, **DEDICATED)
@@ -292,7 +293,7 @@ def test_an_alternate_that_is_down_is_passed_over(endpoint, hosts, context):
 
 
 @pytest.mark.parametrize("alternates", [[], [{"host": "gone", "limits": {"cpuset": {"cells": []}}}]])
-def test_without_a_good_alternate_the_choice_is_made_anew_among_the_others(endpoint, hosts, context, alternates):
+def test_without_good_alternate_another_host_is_chosen_anew(endpoint, hosts, context, alternates):
     container, first = accepted(endpoint, hosts, context)
     add_host("huge", machine(cells=2, cores=8))
     refuse(endpoint, context, container, first, alternates=alternates)
@@ -346,7 +347,7 @@ def test_what_was_booked_for_the_last_attempt_is_free_again(hosts, context):
         assert row_of(container)[0] == "Error"
 
 
-def test_after_so_many_refusals_the_container_ends_with_each_reason(hosts, context):
+def test_container_ends_with_each_reason_after_max_attempts(hosts, context):
     endpoint = new_endpoint(hosts, max_attempts=2)
     container, first = accepted(endpoint, hosts, context)
     refuse(endpoint, context, container, first, "free memory 0 MiB < requested 64 MiB")
@@ -511,7 +512,7 @@ def test_what_was_lost_and_fits_nowhere_ends_with_the_reasons(endpoint, hosts, c
     assert status == "Error" and "Nearest miss" in reason
 
 
-def test_two_schedulers_that_sweep_together_take_each_lost_container_once(hosts, context):
+def test_concurrent_sweeps_take_each_lost_container_once(hosts, context):
     add_host("huge", machine(cells=2, cores=16))
     endpoints = [new_endpoint(hosts) for _ in range(2)]
     for _ in range(3):
@@ -533,7 +534,7 @@ def test_two_schedulers_that_sweep_together_take_each_lost_container_once(hosts,
         {"request": {"hints": {"same_host": 5}}},
     ],
 )
-def test_one_that_cannot_be_understood_does_not_keep_the_others_waiting(endpoint, hosts, context, fields):
+def test_malformed_request_does_not_delay_the_other_requests(endpoint, hosts, context, fields):
     """As a row written by a later release, or by hand: its shape does not add up."""
     odd = new_container(context, **DEDICATED, **fields)
     good = new_container(context, **DEDICATED)
@@ -605,7 +606,7 @@ def test_members_of_a_soft_group_look_everywhere_and_once(second, hosts, others,
     assert [each.host for each in hosts.handed] == ["mid"]
 
 
-def test_a_request_that_cannot_be_handed_over_waits_for_the_sweep(second, hosts, others, context, caplog):
+def test_request_that_cannot_be_handed_over_waits_for_sweep(second, hosts, others, context, caplog):
     others.away = True
     container = new_container(context, cpu_policy="dedicated", cpu=4.0)
     second.create(context, container=container)

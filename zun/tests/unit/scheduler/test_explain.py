@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from zun.api.schemas.placement import FIELDS as API_FIELDS
+from zun.api.schemas.numa import FIELDS as API_FIELDS
 from zun.common.groups import Group
 from zun.objects.placement import ASKED_AS
 from zun.scheduler import filters, weighers
@@ -64,6 +64,8 @@ RESERVED = (Aggregate("u1", "theirs", {"filter_project_id": "other"}),)
         pytest.param(
             host(architecture="x86_64"), spec(1, image_properties={"architecture": "arm64"}), "image", id="image"
         ),
+        pytest.param(host(), spec(1, required_traits=frozenset({"A"})), "trait", id="trait"),
+        pytest.param(host(), spec(1, member_of=(frozenset({"u1"}),)), "trait", id="member-of"),
         pytest.param(host(), spec(1, same_host=frozenset({"c0"})), "neighbour", id="same-host"),
         pytest.param(full("h1", dedicated(1)), spec(1, different_host=frozenset({"c0"})), "neighbour", id="other-host"),
         pytest.param(host(groups={"g1": 1}), spec(1, group=Group("g1", "anti-affinity")), "group", id="group"),
@@ -188,7 +190,7 @@ def changed(wanted, change):
     disk=st.sampled_from((0, 0, 10, 101)),
     free=st.lists(st.sampled_from((0, 5, 100)), min_size=3, max_size=3),
 )
-def test_every_stated_change_is_granted_by_every_filter_and_no_smaller_amount_is(hosts, wanted, disk, free):
+def test_stated_changes_are_granted_and_smaller_ones_refused(hosts, wanted, disk, free):
     hosts = [replace(each, hostname=f"h{n}", disk_total=free[n]) for n, each in enumerate(hosts)]
     asked = replace(spec(disk=disk), placement=wanted)
     answer = selected(hosts, asked)
@@ -289,6 +291,23 @@ def test_there_is_never_less_than_no_disk(used, changes):
     assert found == ([] if changes is None else [{"dimension": "disk", "change": changes}])
 
 
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        ([], "a host has the CPUs and the memory, but disk pool ceph has 3 GiB of disk left of the 9 that are wanted."),
+        ([host("h9", disk_used=99)], "a host has the CPUs and the memory, but not the disk."),
+    ],
+    ids=["pool-alone", "pool-and-own-disk"],
+)
+def test_short_disk_pool_is_named(others, told):
+    pool = (Aggregate("p", "ceph", {"disk_pool_gb": "20"}),)
+    found = record([host("h1", disk_used=7, aggregates=pool), host("h2", disk_used=10, aggregates=pool), *others],
+                   spec(1, disk=9))  # fmt: skip
+    assert found["reason"].endswith(f"Nearest miss: {told}")
+    assert found["changes"] == [{"dimension": "disk", "change": {"disk": 3}}]
+    assert (found["details"][0]["disk_free"], found["details"][0]["found"]) == (3, {"disk_pool": "ceph"})
+
+
 def test_only_the_nearest_hosts_are_described():
     hosts = [full(f"h{number:02}", *[dedicated(1)] * 8) for number in range(EXPLAINED_HOSTS + 5)]
     found = record([*hosts, host("z")], spec(5))
@@ -296,7 +315,7 @@ def test_only_the_nearest_hosts_are_described():
     assert (len(found["details"]), found["details_left_out"]) == (EXPLAINED_HOSTS, 6)
 
 
-def test_hosts_that_nobody_asks_for_changes_have_the_code_of_the_plan_too():
+def test_hosts_past_the_nearest_misses_report_the_plan_code():
     """Enough CPUs in all, but not on one cell: no filter but the exact plan can tell."""
     scattered = [full(f"h{number:02}", *[dedicated(3)] * 2) for number in range(NEAREST_MISS_HOSTS + 7)]
     found = record([*scattered, host("z", enable_cpu_pinning=False)], spec(2))
@@ -309,6 +328,22 @@ def test_what_is_told_is_of_the_moment_of_the_refusal():
     answer = selected(hosts, spec(6))
     hosts[0] = full("a", *[dedicated(1)] * 8)
     assert answer.explanation.record["details"][0]["changes"][0] == {"dimension": "cpus", "change": {"cpu": 4}}
+
+
+def test_missing_traits_are_named_with_the_number_of_hosts():
+    own = [(), ("A",), ("A",), ("A", "B", "C")]
+    hosts = [host(f"h{number}", traits=frozenset(each)) for number, each in enumerate(own)]
+    wanted = spec(1, required_traits=frozenset({"A", "B"}), forbidden_traits=frozenset({"C"}))
+    told = record(hosts, wanted)
+    assert told["reason"] == (
+        "No valid host was found. Of 4 hosts, TraitsFilter rejected 4. "
+        "Traits: 2 hosts: it lacks B. 1 host: it lacks A, B. 1 host: it has C, which is forbidden."
+    )
+    assert (told["wanted"]["required_traits"], told["wanted"]["forbidden_traits"]) == (["A", "B"], ["C"])
+    assert "any_traits" not in told["wanted"]
+    full_one = full("h9", *[dedicated(1)] * 8, traits=frozenset({"A", "B"}))
+    reason = record([hosts[0], full_one], wanted)["reason"]
+    assert "Traits: 1 host: it lacks A, B. Nearest miss: no cell has 1 CPU" in reason
 
 
 def test_of_a_shared_container_amounts_only_may_be_changed():

@@ -14,10 +14,26 @@ from zun.scheduler.columns import Columns
 from zun.scheduler.filters.aggregate_extra_specs import matches
 from zun.scheduler.filters.compute import ComputeFilter
 from zun.scheduler.host_state import Aggregate
+from zun.scheduler.select import informed
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
-from zun.tests.unit.scheduler.hosts import ALL_FILTERS, NOW, UP, configuration, full, host, placements, spec, used_hosts
-from zun.topology import CellShare, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, plan
+from zun.tests.unit.scheduler.hosts import (
+    ALL_FILTERS,
+    NIC,
+    NOW,
+    UP,
+    configuration,
+    device,
+    full,
+    host,
+    placements,
+    spec,
+    used_hosts,
+    wanting,
+)
+from zun.topology import CellShare, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
+from zun.topology.device_request import GivenDevice
+from zun.topology.devices import DeviceType
 
 
 def load(name):
@@ -127,6 +143,26 @@ def test_label_filter(labels, wanted, reason):
 )
 def test_disk_filter(fields, wanted, reason):
     assert load("DiskFilter").reject(host(**fields), spec(disk=wanted)) == reason
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [
+        (5, None),
+        (6, "disk pool ceph has 5 GiB of disk left of the 6 that are wanted"),
+        (0, None),
+    ],
+)
+def test_disk_filter_asks_the_pool_of_the_host(wanted, reason):
+    """The host's own disk does not count, nor does its ratio; the disk of the other host of the pool does."""
+    pool = (Aggregate("p", "ceph", {"disk_pool_gb": "20"}),)
+    mine = host("h1", disk_total=0, disk_used=7, disk_allocation_ratio=9.0, aggregates=pool)
+    table = Columns([mine, host("h2", disk_used=8, aggregates=pool), host("h3", disk_used=50)])
+    asked = informed(spec(disk=wanted), table)
+    disk = load("DiskFilter")
+    assert disk.reject(mine, asked) == reason
+    assert disk.admit(table, asked).tolist() == [reason is None, reason is None, True]
+    assert (disk.found(mine, asked), disk.found(host(), asked)) == ({"disk_pool": "ceph"}, {})
 
 
 DEDICATED_SET = machine().configured(dedicated_set=CpuSet("0-4"))
@@ -316,7 +352,7 @@ def test_cpuset_filter_refuses_what_does_not_fit_exactly():
     grade=st.sampled_from(("thread", "thread", "core", "l3", "node", "isolated")),
     apart=st.sampled_from((CpuSet(), CpuSet("0"), CpuSet("0-3"))),
 )
-def test_the_cheap_filters_let_every_host_pass_that_the_plan_grants(state, wanted, grade, apart):
+def test_cheap_filters_pass_every_host_that_the_plan_grants(state, wanted, grade, apart):
     state = replace(state, topology=replace(state.topology, isolated=apart & state.topology.cpus))
     wanted = replace(wanted, isolation=grade) if wanted.dedicated else wanted
     answer = plan(state.topology, state.usage, wanted)
@@ -620,8 +656,104 @@ def test_group_filters(policy, here, elsewhere, most, affinity, anti_affinity):
         assert load(name).reject(state, spec()) is None
 
 
-def test_no_request_asks_for_a_device_yet():
-    assert load("PciPassthroughFilter").reject(host(), spec()) is None
+def names(text):
+    return frozenset(text.split())
+
+
+SOUTH, EAST = Aggregate("u1", "south"), Aggregate("u2", "east")
+
+
+@pytest.mark.parametrize(
+    ("traits", "aggregates", "wanted", "reason"),
+    [
+        ("", (), {}, None),
+        ("A B", (SOUTH,), {}, None),
+        ("A B", (), {"required_traits": names("A")}, None),
+        ("A B", (), {"required_traits": names("A B")}, None),
+        ("A", (), {"required_traits": names("C A B")}, "it lacks B, C"),
+        ("", (), {"required_traits": names("A")}, "it lacks A"),
+        ("A", (), {"forbidden_traits": names("B")}, None),
+        ("A B C", (), {"forbidden_traits": names("B A")}, "it has A, B, which is forbidden"),
+        ("A", (), {"any_traits": (names("B A"),)}, None),
+        ("A", (), {"any_traits": (names("A"), names("C B"))}, "it has none of B, C"),
+        ("A", (SOUTH,), {"member_of": (names("u1 u2"),)}, None),
+        ("A", (SOUTH, EAST), {"member_of": (names("u1"), names("u2"))}, None),
+        ("A", (SOUTH,), {"member_of": (names("u1"), names("u2 u3"))}, "it is in no aggregate of u2, u3"),
+        ("A", (), {"member_of": (names("u1"),)}, "it is in no aggregate of u1"),
+        (
+            "A",
+            (),
+            {"required_traits": names("B"), "member_of": (names("u1"),)},
+            "it lacks B; it is in no aggregate of u1",
+        ),
+    ],
+)
+def test_traits_filter(traits, aggregates, wanted, reason):
+    state, asked = host(traits=names(traits), aggregates=aggregates), spec(**wanted)
+    assert load("TraitsFilter").reject(state, asked) == reason
+    assert load("TraitsFilter").admit(Columns([state]), asked).tolist() == [reason is None]
+
+
+def test_who_asks_for_no_traits_does_not_pay_for_them():
+    table = Columns([host()])
+    assert load("TraitsFilter").admit(table, spec()) is table.everything
+
+
+def test_found_traits_and_aggregates_are_only_those_asked_for():
+    state = host(traits=names("A B C"), aggregates=(SOUTH,))
+    found = load("TraitsFilter").found
+    assert found(state, spec(any_traits=(names("A D"),), forbidden_traits=names("B"))) == {"traits": ["A", "B"]}
+    assert found(state, spec(member_of=(names("u2"),))) == {"aggregates": ["south"]}
+
+
+def offering(*devices, held=()):
+    claims = {each.address: Plan({}, devices=(GivenDevice("some", each.address),)) for each in held}
+    return host(topology=replace(machine(), devices=devices), usage=Usage(claims))
+
+
+NEAR, FAR, UNKNOWN = device("81:00.0"), device("82:00.0", 1), device("83:00.0", None)
+PF = device("05:00.0", type=DeviceType.PF, vendor_id="8086", iommu_group=7)
+VF = device("05:00.1", type=DeviceType.VF, vendor_id="8086", physical=PF.address, resource_class="CUSTOM_NIC")
+
+
+@pytest.mark.parametrize(
+    ("state", "devices", "reason"),
+    [
+        pytest.param(offering(), (), None, id="no-request"),
+        pytest.param(offering(), (wanting(),), "no device for gpu is free", id="no-device"),
+        pytest.param(offering(NEAR, FAR), (wanting("gpu", 2),), None, id="enough"),
+        pytest.param(offering(NEAR, FAR, held=[FAR]), (wanting("gpu", 2),), "fewer than 2 devices for gpu", id="held"),
+        pytest.param(offering(NEAR, VF), (wanting("gpu", 2),), "fewer than 2 devices for gpu", id="another-vendor"),
+        pytest.param(
+            offering(PF, VF, held=[PF]), (wanting("nic", 1, NIC),), "no device for nic is free", id="held-function"
+        ),
+        pytest.param(offering(NEAR, VF), (wanting(), wanting("nic", 1, NIC)), None, id="two-kinds"),
+        pytest.param(
+            offering(NEAR), (wanting(), wanting("card")), "fewer than 2 devices for gpu and card", id="one-for-two"
+        ),
+        pytest.param(offering(UNKNOWN), (wanting(numa_policy="preferred"),), None, id="unknown-cell-will-do"),
+        pytest.param(
+            offering(UNKNOWN), (wanting(numa_policy="required"),), "no device for gpu is free", id="unknown-cell"
+        ),
+        pytest.param(offering(NEAR), (wanting(traits=("A",)),), "no device for gpu is free", id="trait"),
+    ],
+)
+def test_pci_passthrough_filter(state, devices, reason):
+    told = load("PciPassthroughFilter").reject(state, spec(placement={"devices": devices}))
+    assert told is None if reason is None else told.startswith(reason)
+
+
+def test_found_devices_are_counted_by_request():
+    state = offering(NEAR, FAR, VF, held=[FAR])
+    wanted = spec(placement={"devices": (wanting(), wanting("nic", 1, NIC), wanting("x", 1, numa_policy="none"))})
+    found = load("PciPassthroughFilter").found
+    assert (found(state, wanted), found(state, spec())) == ({"free_devices": {"gpu": 1, "nic": 1, "x": 1}}, {})
+
+
+def test_requests_without_devices_count_none():
+    table = Columns([offering(NEAR)])
+    assert load("PciPassthroughFilter").admit(table, spec()) is table.everything
+    assert "free_devices" not in vars(table[0])
 
 
 @pytest.mark.parametrize(
@@ -679,7 +811,7 @@ def test_filters_come_in_the_order_of_their_names():
     assert [type(each).__name__ for each in filters.load(ALL_FILTERS, configuration())] == list(ALL_FILTERS)
 
 
-def test_the_default_filters_are_all_there_are_and_the_exact_one_is_last():
+def test_default_filters_are_complete_and_end_with_exact_one():
     registered = importlib.metadata.entry_points(group=filters.NAMESPACE).names
     assert sorted(ALL_FILTERS) == sorted(registered)
     assert ALL_FILTERS[-1] == "CpuSetFilter"
@@ -688,7 +820,7 @@ def test_the_default_filters_are_all_there_are_and_the_exact_one_is_last():
 def test_filters_that_measure_what_is_left():
     loaded = filters.load(ALL_FILTERS, configuration())
     measuring = {type(each).__name__ for each in loaded if each.measures_capacity}
-    assert measuring == {"RamFilter", "CPUFilter", "DiskFilter", "CpuSetFilter"}
+    assert measuring == {"RamFilter", "CPUFilter", "DiskFilter", "PciPassthroughFilter", "CpuSetFilter"}
 
 
 @pytest.mark.parametrize(

@@ -96,17 +96,28 @@ def test_the_garbage_collector_does_not_go_through_a_large_table(table, hosts, l
         node(f"h{number}")
     try:
         table.refresh()
-        state = table.host("h0")
-        assert any(each is state for each in gc.get_objects()) is looked_at
         assert (gc.get_threshold() == threshold) is looked_at
     finally:
-        gc.unfreeze()
         gc.set_threshold(*threshold)
+
+
+def test_traits_added_by_admin_count_after_the_next_catch_up(table):
+    node("h1", traits=["A"])
+    node("h2", traits=["A"])
+    table.refresh()
+    assert table.host("h1").traits is table.host("h2").traits
+    compute_nodes.add_traits("h1", ["CUSTOM_A"])
+    assert table.catch_up(0)
+    assert table.host("h1").traits == {"A", "CUSTOM_A"}
+    compute_nodes.add_traits("h1", [])
+    table.catch_up(1)
+    assert table.host("h1").traits == {"A"}
 
 
 def test_a_host_is_as_its_rows_say(table):
     settings = {"labels": {"disk": "ssd"}, "runtimes": ["crun", "runc"], "availability_zone": "z1"}
     settings |= {"architecture": "aarch64", "os_type": "linux"}
+    settings |= {"traits": ["HW_CPU_X86_AVX", "CUSTOM_A"], "added_traits": ["CUSTOM_B", 7]}
     node(**settings, disk_total=50, disk_allocation_ratio=2.0, enable_cpu_pinning=False)
     services.heartbeat("h1", "zun-compute", "z1")
     services.heartbeat("h1", "zun-scheduler", "z1")
@@ -126,6 +137,7 @@ def test_a_host_is_as_its_rows_say(table):
             availability_zone="z1",
             labels={"disk": "ssd"},
             runtimes=("crun", "runc"),
+            traits=frozenset({"HW_CPU_X86_AVX", "CUSTOM_A", "CUSTOM_B"}),
             service=services.get("h1", "zun-compute"),
             architecture="aarch64",
             os_type="linux",
@@ -200,7 +212,7 @@ def test_the_table_can_be_used_while_it_is_being_read(table, clock):
     assert waited == []
 
 
-def test_a_host_knows_its_aggregates_and_takes_its_zone_from_them(table, clock):
+def test_host_takes_its_availability_zone_from_its_aggregates(table, clock):
     node(), node("h2")
     ssd = aggregates.insert("fast", {"ssd": "true", "availability_zone": "z9"})
     aggregates.add_host("fast", "h1")
@@ -215,7 +227,7 @@ def test_a_host_knows_its_aggregates_and_takes_its_zone_from_them(table, clock):
     assert table.host("h2").availability_zone == "z9"
 
 
-def test_equal_machines_share_one_description_and_equal_claims_one_plan(table):
+def test_equal_hosts_share_topology_and_equal_claims_a_plan(table):
     node(), node("h2")
     first, _ = claims("h1", own("0-1", 64))
     second, _ = claims("h2", own("0-1", 64))
@@ -260,7 +272,7 @@ def test_what_a_host_tells_while_it_is_read_is_not_lost(table):
     assert table.host("h1").generation == 2
 
 
-def test_a_cloud_that_takes_long_to_compare_is_compared_less_often(table, clock):
+def test_slow_refresh_makes_refreshes_less_frequent(table, clock):
     node()
 
     def slow(_connection, _cursor, statement, *_rest):
@@ -280,7 +292,7 @@ def test_a_cloud_that_takes_long_to_compare_is_compared_less_often(table, clock)
     assert list(owners(table).values()) == ["0"]
 
 
-def test_a_database_that_took_long_once_does_not_make_services_seem_silent(table, clock):
+def test_one_slow_query_does_not_make_services_seem_silent(table, clock):
     node()
     services.heartbeat("h1", "zun-compute", "nova")
 
@@ -569,7 +581,7 @@ def test_failures_are_remembered_for_a_while(table, clock):
     assert (table.host("h1").disk_total, table.host("h1").failures) == (7, (1500.0, 2000.0))
 
 
-def test_a_host_that_tells_while_the_table_catches_up_hides_no_other(table):
+def test_report_during_catch_up_hides_no_other_host(table):
     """What one has given back is missed if the sum of both is right because of the other."""
     node(), node("h2")
     silent, _ = claims("h2", own("0"))
@@ -590,7 +602,7 @@ def test_a_host_that_tells_while_the_table_catches_up_hides_no_other(table):
     assert (owners(table), owners(table, "h2")) == ({told[0]: "1"}, {})
 
 
-def test_only_hosts_beside_one_that_changed_are_looked_at_to_catch_up(sliced, asked):
+def test_catch_up_reads_only_the_slice_of_the_changed_host(sliced, asked):
     for number in range(8):
         node(f"h{number}")
         claims(f"h{number}", own("1"))
@@ -699,7 +711,7 @@ def test_words_of_what_a_host_has_and_holds_come_in_any_order(table, order):
 
 
 @pytest.mark.parametrize("caught_up", [True, False])
-def test_another_inventory_is_seen_although_the_clock_of_its_host_stands_still(table, clock, monkeypatch, caught_up):
+def test_new_inventory_is_seen_although_host_clock_stands_still(table, clock, monkeypatch, caught_up):
     moment = timeutils.utcnow()
     monkeypatch.setattr(timeutils, "utcnow", lambda *_: moment)
     node()
@@ -738,7 +750,7 @@ def test_a_word_that_was_lost_is_made_up_for(table, clock):
 
 
 @pytest.mark.parametrize("closed", ["disabled", "forced_down"])
-def test_a_host_that_was_let_work_again_is_known_before_a_request_is_refused(table, closed):
+def test_reenabled_host_is_known_before_a_request_is_refused(table, closed):
     """Its administrator asks for a container right behind."""
     for name in ("h1", "h2", "h3"):
         node(name)
@@ -863,14 +875,14 @@ def test_a_choice_outlives_a_reading_of_its_host(booked, clock):
     assert owners(booked) == {C: "3", A: "0-1"} and booked.is_booked(A)
 
 
-def test_a_choice_that_was_carried_out_unheard_is_found_by_reading(booked, clock):
+def test_booking_claimed_without_report_is_found_by_reading(booked, clock):
     claims("h1", own("2-3"), uuid=A)
     clock.now += 1
     booked.refresh()
     assert owners(booked) == {A: "2-3"} and not booked.is_booked(A)
 
 
-def test_a_choice_that_was_carried_out_elsewhere_is_found_by_reading(booked, clock):
+def test_booking_claimed_on_another_host_is_found_by_reading(booked, clock):
     claims("h2", own("2-3"), uuid=A)
     clock.now += 1
     booked.refresh()
@@ -878,7 +890,7 @@ def test_a_choice_that_was_carried_out_elsewhere_is_found_by_reading(booked, clo
 
 
 @pytest.mark.parametrize("cpus", ["0-1", "2-3"])
-def test_a_choice_for_what_is_held_already_harms_nobody_else(table, cpus):
+def test_booking_a_held_container_leaves_others_alone(table, cpus):
     """A message came twice: whatever becomes of this container, others are booked and told of as before."""
     node(), node("h2")
     claims("h1", own("0-1", disk=5), uuid=A)

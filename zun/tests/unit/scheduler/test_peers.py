@@ -35,7 +35,7 @@ def test_every_host_has_one_keeper():
     assert sorted(kept) == list(range(10))
 
 
-def test_who_was_seen_takes_part_until_it_is_silent_for_long_or_leaves():
+def test_peer_takes_part_until_it_is_long_silent_or_leaves():
     clock = Clock()
     peers = Peers("b", clock=clock)
     assert peers.shares() == Shares(("b",), 0)

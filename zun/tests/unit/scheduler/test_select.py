@@ -37,14 +37,15 @@ def dedicated(cpus, memory=64):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 9])
-def test_as_many_hosts_as_are_asked_for_and_can_hold_it_best_first(count):
+def test_select_returns_requested_number_of_hosts_best_first(count):
+    """Fewer hosts are returned if fewer can hold the request."""
     hosts = [full(f"h{held}", *[dedicated(1)] * held) for held in (3, 0, 6, 2, 7)]
     answer = selected(hosts, spec(2), count)
     # h7 has one CPU left; h6 has two, but on two cells of which one is full.
     assert [choice.hostname for choice in answer] == ["h0", "h2", "h3", "h6"][:count]
 
 
-def test_a_choice_has_the_limits_of_every_filter_and_an_exact_plan():
+def test_choice_carries_limits_of_filters_and_an_exact_plan():
     ratios = {"cpu_allocation_ratio": "0.5", "ram_allocation_ratio": "0.25"}
     state = full("h1", dedicated(1, 100), generation=4, aggregates=(Aggregate("u", "name", ratios),))
     wanted = spec(2, 64, policy="shared")
@@ -78,7 +79,7 @@ def test_each_host_is_drawn_among_the_best(subset, drawn, expected):
     assert all(count <= subset for count in asked)
 
 
-def test_a_filter_without_a_fast_form_is_asked_about_the_hosts_that_are_left():
+def test_filter_without_fast_form_checks_only_remaining_hosts():
     asked = []
 
     class Odd(filters.HostFilter):
@@ -98,7 +99,7 @@ def exactly(cpus, cell):
     return Plan({cell: CellShare(cpus=CpuSet(cpus))})
 
 
-def test_a_better_weight_does_not_help_who_cannot_hold_it_exactly():
+def test_host_with_better_weight_loses_without_an_exact_plan():
     scattered = full("a", exactly("0-2", 0), exactly("4-6", 1))
     small = host("b", machine(cells=1, cores=2))
     assert len(scattered.topology.dedicated_cpus - scattered.usage.held_cpus) == 2
@@ -192,7 +193,8 @@ COMPUTE = filters.load(["ComputeFilter"], configuration())
         ),
     ],
 )
-def test_the_user_is_told_how_many_hosts_dropped_out_why_and_what_would_have_fitted(hosts, wanted, expected):
+def test_message_counts_rejections_and_names_the_nearest_miss(hosts, wanted, expected):
+    """The message also gives the most common reason, or a request that would fit."""
     assert message(hosts, wanted) == expected
 
 
@@ -255,7 +257,7 @@ def test_the_nearest_miss_has_the_disk_as_well():
     assert "A request for 2 CPUs and 64 MiB would fit now." in told
 
 
-NEAR = re.compile(r"A request for ([\d.e+]+) CPUs and (\d+) MiB(?: on (\d+) NUMA nodes?)? would fit now")
+NEAR = re.compile(r"A request for ([\d.e+]+) CPUs and (\d+) MiB(?: on (\d+) cells?)? would fit now")
 
 
 def stated(told, asked):
@@ -286,9 +288,9 @@ def test_the_stated_request_truly_fits_now(hosts, wanted):
     [
         pytest.param(host(), spec(2, placement={"thread_policy": "require"}), "thread", id="threads"),
         pytest.param(host(), spec(2, placement={"page_size": 2048}), "page", id="pages"),
-        pytest.param(full("h1", *[dedicated(3)] * 2), spec(2), "NUMA nodes", id="more-cells"),
+        pytest.param(full("h1", *[dedicated(3)] * 2), spec(2), "cells", id="more-cells"),
         pytest.param(
-            full("h1", *[dedicated(1)] * 3, *[dedicated(3)]), spec(3, 9), "NUMA nodes", id="any-cells"
+            full("h1", *[dedicated(1)] * 3, *[dedicated(3)]), spec(3, 9), "cells", id="any-cells"
         ),
     ],
 )
@@ -317,7 +319,7 @@ def test_what_would_fit_says_how_it_is_parted(state, placement, amounts, parts):
     """Evenly it would not fit."""
     told = message([state], spec(6, placement=placement))
     cpus, memory = amounts
-    assert f"A request for {cpus} CPUs and {memory} MiB on 2 NUMA nodes with {parts} would fit now." in told
+    assert f"A request for {cpus} CPUs and {memory} MiB on 2 cells with {parts} would fit now." in told
     assert isinstance(selected([state], spec(cpus, memory, placement={"numa_nodes": 2})), NoValidHost)
 
 

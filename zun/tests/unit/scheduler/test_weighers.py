@@ -193,6 +193,7 @@ def test_the_default_weighers_are_there():
         "FreeRAMWeigher",
         "SoftAffinityWeigher",
         "SoftAntiAffinityWeigher",
+        "DeviceWeigher",
         "FailureWeigher",
     ]
 

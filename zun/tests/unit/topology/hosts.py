@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage
+from zun.topology.cpuset import union
+from zun.topology.device_request import DeviceMatch, DevicePolicy, DeviceRequest, GivenDevice
+from zun.topology.devices import Device, DeviceType
 
 GRADES = ("core", "core", "l3", "l3", "node", "isolated")
 
@@ -19,7 +23,7 @@ PROOF_SIZE = float(os.environ.get("ZUN_PROOF_SIZE", "1"))
 
 
 def proof_size(number: int) -> int:
-    """How many cases to try: ``number``, times ZUN_PROOF_SIZE."""
+    """Return the number of cases to try: ``number`` times ZUN_PROOF_SIZE."""
     return max(1, int(number * PROOF_SIZE))
 
 
@@ -297,3 +301,83 @@ def short_memory_case(rng: random.Random) -> tuple[HostTopology, Usage, Placemen
         page_size=rng.choice((None, None, None, "any", 64)),
     )
     return topology, random_usage(rng, topology) if rng.random() < 0.5 else Usage(), request
+
+
+def device_case(
+    rng: random.Random, *, make=None, sames=("none",), **limits
+) -> tuple[HostTopology, Usage, PlacementRequest]:
+    """A request for devices of a host where some are held, or share a switch, a card or an IOMMU group.
+
+    ``make`` makes the rest of the case, without devices.
+    """
+    if make is None:
+        topology = random_topology(rng, **{"cells": 4, "most_cpus": 4, "settings": 0.05, **limits})
+        usage = random_usage(rng, topology) if rarely(rng, 0.4) else Usage()
+        request = random_request(rng, most_cpus=4) if rarely(rng, 0.4) else _modest_request(rng)
+    else:
+        topology, usage, request = make(rng)
+    cpus = list(topology.cpus)
+    kind = rng.random()
+    sockets = () if kind < 0.3 else (CpuSet(cpus[::2]), CpuSet(cpus[1::2]))
+    if kind > 0.6:  # two cells a socket
+        cells = topology.cells
+        sockets = tuple(union(cell.cpus for cell in cells[first : first + 2]) for first in range(0, len(cells), 2))
+    devices = random_devices(rng, topology)
+    topology = replace(topology, devices=devices, sockets=tuple(socket for socket in sockets if socket))
+    addresses = [*[device.address for device in devices], "0000:99:00.7"]
+    for number, address in enumerate(some(rng, addresses, 0, 2) if rarely(rng, 0.6) else ()):
+        usage = usage.with_claim(f"d{number}", Plan({}, devices=(GivenDevice("held", address),)))
+    asked = tuple(_device_request(rng, f"alias-{number}") for number in range(rng.choice((1, 1, 2, 2, 3))))
+    return topology, usage, replace(request, devices=asked, device_same=rng.choice(sames))
+
+
+def random_devices(rng: random.Random, topology: HostTopology, most: int = 7) -> tuple[Device, ...]:
+    """Devices of two vendors on the cells, on no known cell, or on a cell that the host lacks."""
+    cells = [*[cell.id for cell in topology.cells] * 3, None, 99]
+    devices: list[Device] = []
+    for number in range(rng.randint(2, most)):
+        cell = rng.choice(cells)
+        switch = rng.choice(("a", "b", "c")) if rng.random() < 0.7 else None
+        path = () if switch is None else ("pci0000:80", "0000:80:01.0", f"0000:8{switch}:00.0", f"0000:8{switch}:01.0")
+        owners = [device for device in devices if device.type == DeviceType.PF]
+        physical = None
+        type_ = rng.choice((DeviceType.PCI, DeviceType.PCI, DeviceType.PF))
+        if owners and rng.random() < 0.6:
+            owner = rng.choice(owners)
+            type_, physical = DeviceType.VF, owner.address
+            if rng.random() < 0.7:  # as in a machine; the rest is what firmware may make up
+                cell, path = owner.cell, owner.path
+        devices.append(
+            Device(
+                address=f"0000:{rng.randrange(256):02x}:00.{number}",
+                vendor_id=rng.choice(("10de", "8086")),
+                cell=cell,
+                path=path,
+                type=type_,
+                physical=physical,
+                iommu_group=rng.choice((None, None, None, 1, 2)),
+                traits=tuple(some(rng, ("FAST", "LARGE"), 0, 2)),
+            )
+        )
+    return tuple(devices)
+
+
+def _modest_request(rng: random.Random) -> PlacementRequest:
+    """A request that most hosts can serve, so that its devices decide."""
+    nodes, policy = rng.choice((1, 1, 2)), rng.choice(("dedicated", "dedicated", "shared"))
+    affinity = rng.choice(("require", "prefer", "none"))
+    return PlacementRequest(rng.randint(nodes, 3), rng.choice((0, 1)), policy, "prefer", nodes, affinity)
+
+
+def _device_request(rng: random.Random, name: str) -> DeviceRequest:
+    match = DeviceMatch(
+        vendor_id=rng.choice((None, None, "10de", "8086")),
+        type=rng.choice((None, None, DeviceType.PCI, DeviceType.PF, DeviceType.VF)) if rarely(rng, 0.4) else None,
+    )
+    return DeviceRequest(
+        name,
+        rng.choice((0, 1, 1, 1, 1, 2, 2, 3)),
+        (match,),
+        traits=("FAST",) if rarely(rng) else (),
+        numa_policy=rng.choice([*DevicePolicy, DevicePolicy.PREFERRED]),
+    )

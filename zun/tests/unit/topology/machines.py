@@ -11,6 +11,8 @@ A description is a mapping:
 ``isolated``  list text.   ``kib``   MemTotal of /proc/meminfo.   ``pages``   huge pages of the whole machine.
 ``lists``     False: only bitmaps, as on kernels before 2.6.25.   ``nul``   True: files end in NUL bytes.
 ``switches``  True: no cpu/online file, only each CPU's own switch.
+``devices``   address -> facts of a PCI device: "path" (root bus and bridges above), "files" (name -> text) and
+              "links" (name -> target); vendor, device and class have defaults.
 ``files``     path -> text, written last, over whatever is there; None removes the file.
 """
 
@@ -25,7 +27,7 @@ from zun.topology import CpuSet
 
 Description = Mapping[str, Any]
 
-CPU, NODE = "sys/devices/system/cpu", "sys/devices/system/node"
+CPU, NODE, PCI = "sys/devices/system/cpu", "sys/devices/system/node", "sys/bus/pci/devices"
 
 
 def build(root: Path, machine: Description) -> Path:
@@ -41,6 +43,8 @@ def build(root: Path, machine: Description) -> Path:
         if machine.get("nul"):
             text = text.rstrip("\n") + "\n\0"
         _write(root / path, text)
+    for address, facts in machine.get("devices", {}).items():
+        _write_device(root, address, facts)
     for path, text in machine.get("files", {}).items():
         if text is None:
             shutil.rmtree(root / path) if (root / path).is_dir() else (root / path).unlink()
@@ -52,6 +56,20 @@ def build(root: Path, machine: Description) -> Path:
 def _write(path: Path, text: str | bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode() if isinstance(text, str) else text)
+
+
+def _write_device(root: Path, address: str, facts: Mapping[str, Any]) -> None:
+    """Write a device's folder below its bridges, and the link to this folder."""
+    place = "/".join(("devices", *facts.get("path", ("pci0000:00",)), address))
+    named = {"vendor": "0x8086\n", "device": "0x10ed\n", "class": "0x020000\n", **facts.get("files", {})}
+    for name, text in named.items():
+        if text is not None:
+            _write(root / "sys" / place / name, text)
+    for name, target in facts.get("links", {}).items():
+        (root / "sys" / place).mkdir(parents=True, exist_ok=True)
+        (root / "sys" / place / name).symlink_to(target)
+    (root / PCI).mkdir(parents=True, exist_ok=True)
+    (root / PCI / address).symlink_to(f"../../../{place}")
 
 
 def bitmap(cpus: CpuSet, words: int = 2) -> str:

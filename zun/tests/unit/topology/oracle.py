@@ -7,10 +7,10 @@ what is better are said here once more, in the plainest terms, and nothing is cl
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from math import ceil, floor
 
 from zun.topology import HostTopology, PlacementRequest, Usage
@@ -27,14 +27,16 @@ class Best:
     demand: dict[int, int]
     memory: dict[int, int] | None = None
     """Units by node, where all cells serve the request together."""
+    devices: list[list[str]] = field(default_factory=list)
+    """The addresses of the devices, by request."""
 
     @property
     def remote(self) -> int:
-        return self.key[1]
+        return self.key[2]
 
     @property
     def crowd(self) -> int:
-        return self.key[5]
+        return self.key[6]
 
 
 class Host:
@@ -110,6 +112,7 @@ class Host:
                 least = 1
             self.budget[cell.id] = max(0, len(self.pool[cell.id]) - least)
         self.working = [cell for cell in topology.cells if cell.cpus]
+        self.devices = Devices(topology, claims, request)
         self.attached = {cell.id: [] for cell in self.working}
         for node in topology.cells:
             if not node.cpus and self.working:
@@ -246,6 +249,104 @@ class Host:
         return taken
 
 
+class Devices:
+    """The free devices of a host, and the best of them for a container on some cells: by trying every choice."""
+
+    def __init__(self, topology: HostTopology, claims, request: PlacementRequest):
+        self.topology, self.request = topology, request
+        held = {given.address for _, plan in claims for given in plan.devices}
+        gone = [device for device in topology.devices if device.address in held]
+        self.free = [device for device in topology.devices if not any(excludes(d, device) for d in gone)]
+        self.free = [d for d in self.free if d.address not in held and d.physical not in held]
+        self.worn = {place for d in gone for place in (d.switch, d.physical)} - {None}
+        nodes = [cell.id for cell in topology.cells]
+        working = [cell.id for cell in topology.cells if cell.cpus]
+        self.unknown = max((self.apart(a, b) for a in working for b in nodes), default=0) + 1
+        self.best = cache(self.best)
+
+    def apart(self, a: int, b: int) -> int:
+        def one_way(source, target):
+            return source.distances.get(target.id, 10 if source is target else 20)
+
+        first, second = self.topology.cell(a), self.topology.cell(b)
+        return one_way(first, second) + one_way(second, first)
+
+    def sockets(self, cell_id: int):
+        found = {number for number, s in enumerate(self.topology.sockets) if s & self.topology.cell(cell_id).cpus}
+        return found or {f"cell {cell_id}"}
+
+    def distance(self, device, policy: str, cells) -> int | None:
+        """How far the device is from the cells; None where the policy forbids it."""
+        known = device.cell in [cell.id for cell in self.topology.cells]
+        if policy == "none":
+            return 0
+        if policy == "required" and device.cell not in cells:
+            return None
+        if policy == "socket" and not (
+            known and any(self.sockets(device.cell) & self.sockets(cell) for cell in cells)
+        ):
+            return None
+        return min(self.apart(cell, device.cell) for cell in cells) if known else self.unknown
+
+    def best(self, cells: frozenset[int]) -> tuple | None:
+        """(key, addresses by request) of the best choice for a container that runs on ``cells``; None without any."""
+        wanted = [each for each in self.request.devices if each.count]
+        ways = []
+        for each in wanted:
+            able = [d for d in self.free if each.admits(d) and self.distance(d, each.numa_policy, cells) is not None]
+            ways.append([*combinations(sorted(able, key=lambda d: d.address), each.count)])
+        best = None
+        for choice in product(*ways):
+            given = [device for devices in choice for device in devices]
+            addresses = [device.address for device in given]
+            if len(set(addresses)) < len(given) or any(device.physical in addresses for device in given):
+                continue
+            if not self.grouped(choice):
+                continue
+            far = sum(
+                self.distance(d, each.numa_policy, cells)
+                for each, devices in zip(wanted, choice, strict=True) for d in devices
+            )
+            key = (
+                far,
+                sum(len(d.traits) for d in given),
+                sum(d.type == "type-PF" for d in given),
+                sum(not {d.switch, d.physical} & self.worn for d in given),
+                [[d.address for d in devices] for devices in choice],
+            )
+            if best is None or key < best:
+                best = key
+        return best
+
+    def grouped(self, choice) -> bool:
+        """Whether some order of the devices of each request puts those that share a place at the same position."""
+        same = self.request.device_same
+        if same not in ("switch", "cell"):
+            return True
+        known = [cell.id for cell in self.topology.cells]
+
+        def place(device):
+            return device.switch if same == "switch" else device.cell if device.cell in known else None
+
+        for orders in product(*(permutations(devices) for devices in choice)):
+            for position in range(max(map(len, choice), default=0)):
+                places = [place(order[position]) for order in orders if position < len(order)]
+                if len(places) > 1 and (None in places or len(set(places)) > 1):
+                    break
+            else:
+                return True
+        return False
+
+
+def excludes(held, device) -> bool:
+    """Whether nobody else can have ``device`` while somebody has ``held``."""
+    return (
+        held.address == device.physical
+        or held.physical == device.address
+        or (held.iommu_group is not None and held.iommu_group == device.iommu_group)
+    )
+
+
 def _runs(share) -> bool:
     return bool(share.cpus or share.shared)
 
@@ -304,12 +405,15 @@ def _price(host: Host, cells, amounts, needs) -> Best | None:
     return _best(host, cells, vectors, given, (remote, far), mem_left, dict(zip(cells, amounts, strict=True)))
 
 
-def _best(host: Host, cells, vectors, given, remote, mem_left, demand, away=0) -> Best:
+def _best(host: Host, cells, vectors, given, remote, mem_left, demand, away=0) -> Best | None:
     crowd, *others = (sum(column) for column in zip(*vectors, strict=True))
     ids = tuple(sorted(cpu for cpus, _ in given.values() for cpu in cpus)) if host.dedicated else ()
+    chosen = host.devices.best(frozenset(cell for cell, (cpus, _) in given.items() if cpus))
+    if chosen is None:
+        return None
     others += host.sign * mem_left, tuple(sorted(cells)), ids
-    key = (len(cells), *remote, host.spread(cells), away, crowd, *others)
-    return Best(key, given, demand)
+    key = (len(cells), chosen[0], *remote, host.spread(cells), away, crowd, *others)
+    return Best(key, given, demand, devices=chosen[-1])
 
 
 def best_cover(host: Host) -> Best | None:
@@ -331,15 +435,18 @@ def best_cover(host: Host) -> Best | None:
             if host.request.mempolicy == "strict" and sum(host.reach(cell) for cell in cells) < need:
                 continue
             found = _fill(host, cells, caps, total, need, for_memory)
-            if best is None or found.key < best.key:
+            if found is not None and (best is None or found.key < best.key):
                 best = found
         if best is not None:
             return best
     return None
 
 
-def _fill(host: Host, cells, caps, total, need, for_memory) -> Best:
-    """The best of all ways to take the CPUs of these cells, of which all that give any but one give all they can."""
+def _fill(host: Host, cells, caps, total, need, for_memory) -> Best | None:
+    """The best of all ways to take the CPUs of these cells, of which all that give any but one give all they can.
+
+    If no devices serve then, as few further cells as possible give CPUs too: one CPU, or what the largest leave.
+    """
     sizes = sorted((caps[cell] for cell in cells), reverse=True)
     number = next(n for n in range(1, len(cells) + 1) if sum(sizes[:n]) >= total)
     own = sum(host.room[cell] for cell in cells)
@@ -353,15 +460,34 @@ def _fill(host: Host, cells, caps, total, need, for_memory) -> Best:
         for last in givers:
             amounts = {cell: caps[cell] if cell in givers else 0 for cell in cells}
             amounts[last] = total - sum(caps[cell] for cell in givers if cell != last)
-            chosen = {cell: host.choices(cell, amounts[cell]) for cell in cells}
-            found = _best(
-                host, cells, [choice[0] for choice in chosen.values()],
-                {cell: choice[1:] for cell, choice in chosen.items()}, remote, max(0, own - need), amounts, away,
-            )
-            if best is None or found.key < best.key:
+            found = _given(host, cells, amounts, remote, max(0, own - need), away)
+            if found is not None and (best is None or found.key < best.key):
                 best = found
+    while best is None and for_memory and number < min(len(cells), total):
+        number += 1
+        for givers in combinations(cells, number):
+            if sum(caps[cell] for cell in givers) < total or not all(caps[cell] for cell in givers):
+                continue
+            amounts = {cell: 1 if cell in givers else 0 for cell in cells}
+            for cell in sorted(givers, key=lambda cell: caps[cell], reverse=True):
+                while sum(amounts.values()) < total and amounts[cell] < caps[cell]:
+                    amounts[cell] += 1
+            away = sum(host.away(cell, cells, need) for cell in givers)
+            found = _given(host, cells, amounts, remote, max(0, own - need), away)
+            if found is not None and (best is None or found.key < best.key):
+                best = found
+    if best is None:
+        return None
     cpus = {cell: len(given) for cell, (given, _) in best.cpus.items()}
     return replace(best, memory=host.memory_together(cpus, need))
+
+
+def _given(host: Host, cells, amounts, remote, mem_left, away) -> Best | None:
+    chosen = {cell: host.choices(cell, amounts[cell]) for cell in cells}
+    return _best(
+        host, cells, [choice[0] for choice in chosen.values()],
+        {cell: choice[1:] for cell, choice in chosen.items()}, remote, mem_left, amounts, away,
+    )
 
 
 def best_plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> tuple[Best, int | None] | None:

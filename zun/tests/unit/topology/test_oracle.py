@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zun.tests.unit.topology.hosts import (
+    device_case,
     like_cells,
     proof_size,
     random_case,
@@ -19,7 +20,8 @@ from zun.tests.unit.topology.hosts import (
     strays_case,
 )
 from zun.tests.unit.topology.oracle import MICRO, Host, best_plan
-from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, budget, plan
+from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
+from zun.topology.search import budget
 
 
 def check(topology: HostTopology, usage: Usage, request: PlacementRequest) -> None:
@@ -30,6 +32,10 @@ def check(topology: HostTopology, usage: Usage, request: PlacementRequest) -> No
         return
     assert isinstance(answer, Plan), f"refused what brute force places: {answer}, {expected}"
     best, page_kib = expected
+    wanted = [each for each in request.devices if each.count]
+    assert [(given.name, given.address) for given in answer.devices] == [
+        (each.name, address) for each, addresses in zip(wanted, best.devices, strict=True) for address in addresses
+    ]
     taken = {cell: share for cell, share in answer.cells.items() if cell in best.cpus}
     assert {cell: set(share.cpus) for cell, share in taken.items()} == {c: set(g) for c, (g, _) in best.cpus.items()}
     assert {cell: set(s.withheld) for cell, s in taken.items()} == {c: set(w) for c, (_, w) in best.cpus.items()}
@@ -119,6 +125,22 @@ def test_the_last_cpus_of_the_pool():
 
 def test_short_memory():
     check_seeds(2000, short_memory_case)
+
+
+@pytest.mark.parametrize("limits", [
+    pytest.param({}, id="any-host"),
+    pytest.param({"make": short_memory_case}, id="short-memory"),
+    pytest.param({"sames": ("switch", "cell", "host")}, id="groups"),
+    pytest.param({"cells": 6, "smt": (1,), "most_cpus": 2}, id="many-small-cells"),
+])
+def test_devices(limits):
+    check_seeds(1000, partial(device_case, **limits))
+
+
+@settings(max_examples=proof_size(60), derandomize=True)
+@given(st.randoms(use_true_random=False))
+def test_devices_that_shrink(rng):
+    check(*device_case(rng, sames=("none", "switch", "cell")))
 
 
 @settings(max_examples=proof_size(60), derandomize=True)

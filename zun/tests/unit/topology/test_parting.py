@@ -53,7 +53,7 @@ def test_others_on_the_host_do_not_matter():
     pytest.param("0-3", "thread", {}, id="isolated-by-the-kernel"),
     pytest.param("", "isolated", {}, id="isolated-no-longer"),
 ])
-def test_what_the_operator_would_not_give_any_more_is_still_the_whole_s(isolated, isolation, settings):
+def test_parts_keep_cpus_that_the_operator_has_withdrawn(isolated, isolation, settings):
     host = replace(SMT, isolated=CpuSet(isolated)).configured(**settings)
     whole = Plan({0: CellShare(CpuSet("0-3"), 100)}, isolation=isolation)
     assert [part.cpus for part in parted(host, whole, [(2, 50), (2, 50)])] == [CpuSet("0-1"), CpuSet("2-3")]

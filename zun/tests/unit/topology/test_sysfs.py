@@ -347,7 +347,7 @@ def test_isolated_cpus_of_a_kernel_without_their_file(found, cmdline, isolated, 
     assert bool(topology.notes) == notes
 
 
-def test_the_kernels_own_list_of_isolated_cpus_counts_before_its_command_line(found):
+def test_isolated_list_of_kernel_overrides_its_command_line(found):
     assert str(found(changed(isolated="", files={"proc/cmdline": "isolcpus=2-3\n"})).isolated) == ""
 
 
@@ -468,8 +468,10 @@ def test_status_says_nothing_of_isolated_cpus(found):
                  "no node names CPU 7", id="a-cpu-in-no-node"),
     pytest.param({f"{NODE}/node1/cpulist": "2-3,6", f"{CPU}/cpu7/node1/x": ""}, {0: "0-1,4-5", 1: "2-3,6-7"}, None,
                  id="its-own-folder-names-its-node"),
-    pytest.param({f"{NODE}/online": "0", f"{CPU}/cpu2/node1/x": ""}, {0: "0-7"}, "nodes 1 have folders",
+    pytest.param({f"{NODE}/online": "0", f"{CPU}/cpu2/node1/x": ""}, {0: "0-1,4-5"}, "nodes 1 have folders",
                  id="a-folder-of-an-offline-node"),
+    pytest.param({f"{NODE}/online": "0"}, {0: "0-1,4-5"}, "CPUs 2-3,6-7 are on node 1, which is not used",
+                 id="cpus-of-an-offline-node"),
     pytest.param({f"{NODE}/node1": None}, {0: "0-1,4-5"}, "no node names CPU 2", id="an-online-node-without-a-folder"),
     pytest.param({f"{NODE}/node1/meminfo": "garbage"}, {0: "0-1,4-5", 1: "2-3,6-7"}, "memory of node 1",
                  id="memory-not-understood"),
@@ -493,6 +495,51 @@ def test_contradictions_leave_a_note(found, files, expected, note):
     else:
         assert any(note in words for words in topology.notes), topology.notes
     assert isinstance(plan(topology, Usage(), PlacementRequest(1, 10)), Plan)
+
+
+def links(homes):
+    return {f"{CPU}/cpu{cpu}/node{node}/x": "" for node, text in homes.items() for cpu in CpuSet(text)}
+
+
+@pytest.mark.parametrize(("homes", "expected", "note"), [
+    pytest.param({0: "0-3"}, {0: "0-3"}, None, id="all-on-the-only-node"),
+    pytest.param({1: "2-3"}, {0: "0-1"}, "CPUs 2-3 are on node 1, which is not used", id="some-on-another-node"),
+    pytest.param({1: "2", 7: "3"}, {0: "0-1"}, "CPUs 3 are on node 7, which is not used", id="on-two-other-nodes"),
+    pytest.param({0: "2", 1: "2"}, {0: "0-3"}, None, id="on-two-nodes-of-which-one-is-used"),
+    pytest.param({}, {0: "0-3"}, None, id="without-links"),
+])
+def test_unlisted_cpus_follow_their_links(found, homes, expected, note):
+    topology = found({"online": "0-3", "nodes": {0: {"cpus": "0-1"}}, "files": links(homes)})
+    assert cpus(topology) == expected
+    assert any(note in words for words in topology.notes) if note else topology.notes == ()
+
+
+@pytest.mark.parametrize(("homes", "files", "expected", "note"), [
+    pytest.param({0: "0-1", 1: "2-3"}, {}, {0: ("0-1", 0), 1: ("2-3", 0)}, "links of the CPUs name nodes 0-1",
+                 id="two-nodes"),
+    pytest.param({4: "0-3"}, {}, {4: ("0-3", 2048)}, "links of the CPUs name nodes 4", id="one-node"),
+    pytest.param({0: "0-1", 1: "2"}, {}, {0: ("0-1", 0), 1: ("2", 0)}, "no node names CPU 3", id="a-cpu-without"),
+    pytest.param({}, {f"{NODE}/online": "0-1"}, {0: ("0-3", 2048)}, "no folder of nodes 0-1", id="only-node-online"),
+    pytest.param({}, {}, {0: ("0-3", 2048)}, None, id="no-links"),
+])
+def test_links_tell_nodes_without_their_folders(found, homes, files, expected, note):
+    """The memory of several nodes is not known without their folders; that of one node is all there is."""
+    topology = found({"online": "0-3", "nodes": None, "kib": 2097152, "files": {**links(homes), **files}})
+    assert {part.id: (str(part.cpus), part.memory_mib) for part in topology.cells} == expected
+    assert any(note in words for words in topology.notes) if note else topology.notes == ()
+
+
+@pytest.mark.parametrize(("names", "attribute"), [
+    pytest.param("cache/index3/shared_cpu_list", "l3", id="cache"),
+    pytest.param("topology/thread_siblings_list", "siblings", id="core"),
+])
+def test_bitmap_replaces_a_list_without_its_cpu(found, names, attribute):
+    """All lists of node 0 are those of CPU 2."""
+    wrong = {"l3": "2-3,6-7", "siblings": "2,6"}[attribute]
+    topology = found(changed(files={f"{CPU}/cpu{cpu}/{names}": wrong for cpu in (0, 1, 4, 5)}))
+    assert getattr(topology.cell(0), attribute) == getattr(EXPECTED.cell(0), attribute)
+    assert all("is not among its own" in note for note in topology.notes)
+    assert len(topology.notes) == 4
 
 
 def test_a_folder_where_a_file_should_be(tmp_path):

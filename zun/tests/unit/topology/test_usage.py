@@ -24,6 +24,8 @@ from zun.topology import (
     grade_of,
     plan,
 )
+from zun.topology.devices import Device
+from zun.topology.foreign import Foreign, ForeignShare
 
 SMT = smt_host(2, 4)
 
@@ -117,7 +119,7 @@ def test_fits_is_whether_every_element_is_free(claim, code):
     assert refusal is None or (refusal.nearest is None and refusal.free == usage.free(SMT))
 
 
-def test_memory_beside_a_pool_that_has_promised_more_than_it_has_now():
+def test_memory_only_claim_fits_beside_an_overcommitted_pool():
     """As ``plan`` gives it to whoever has CPUs elsewhere and prefers memory there."""
     smaller = SMT.configured(shared_set=CpuSet("0-7"))
     usage = Usage().with_claim("s", demanding({1: 2.0}))
@@ -126,18 +128,19 @@ def test_memory_beside_a_pool_that_has_promised_more_than_it_has_now():
     assert usage.fits(smaller, demanding({1: 0.1})).code == "shared-pool"
 
 
-def test_memory_that_is_over_full_keeps_nobody_from_its_cell_who_asks_for_none():
+def test_overcommitted_memory_refuses_no_claim_without_memory():
     assert used(SMT, "0", memory_mib=5000).fits(SMT, holding("1", SMT)) is None
 
 
-def test_the_pool_keeps_no_cpu_for_shared_containers_that_are_gone():
+def test_pool_keeps_no_cpu_for_removed_shared_containers():
     memory_only = Plan({0: CellShare(memory_mib=10, shared=1.0), 1: CellShare(memory_mib=10)}, "shared")
     usage = Usage().with_claim("s", memory_only)
     assert plan(SMT, usage, PlacementRequest(8, 10)).cpus == CpuSet("8-15"), "nor for one that has memory there"
     assert plan(SMT, usage.without("s"), PlacementRequest(16, 10, numa_nodes=2)).cpus == CpuSet("0-15")
 
 
-def test_where_the_pool_is_gone_whoever_was_on_it_keeps_a_cpu_and_nobody_comes_to_it():
+def test_lost_pool_keeps_a_cpu_and_takes_no_new_containers():
+    """The shared containers that used the pool keep at least one CPU of their cell."""
     lost = SMT.configured(dedicated_set=CpuSet("0-15"), shared_set=CpuSet("64"))
     usage = Usage().with_claim("s", demanding({0: 1.0}))
     assert usage.fits(lost, holding("0-7", SMT)).code == "shared-floor"
@@ -145,7 +148,7 @@ def test_where_the_pool_is_gone_whoever_was_on_it_keeps_a_cpu_and_nobody_comes_t
     assert usage.fits(lost, demanding({1: 1.0})).code == "shared-pool"
 
 
-def test_whoever_has_lost_the_cpus_of_his_cell_keeps_one_of_one_other_cell():
+def test_container_of_lost_cell_keeps_a_cpu_of_one_other_cell():
     topology = host(cell(0), cell(1, "0 1"), cell(2, "2 3"))
     usage = Usage().with_claim("s", demanding({0: 1.0}))
     assert plan(topology, usage, PlacementRequest(2, 10)).cpus == CpuSet("2-3")
@@ -285,17 +288,19 @@ def test_everything_goes_through_json_and_comes_back():
 
 
 def test_a_record_has_every_field():
-    there = NUMACell(3, CpuSet("0-1"), (CpuSet("0-1"),), (CpuSet("0-1"),), 5, {3: 11}, {2048: 1}, CpuSet("3"))
+    cpus = CpuSet("0-1")
+    there = NUMACell(3, cpus, (cpus,), (cpus,), 5, {3: 11}, {2048: 1}, initiators=CpuSet("3"))
     sets = {name: CpuSet(str(cpu)) for cpu, name in enumerate(
         ("offline", "isolated", "exposed", "exposed_l3", "exposed_nodes", "reserved", "dedicated_set", "shared_set")
     )}
     whole = host(
-        there, sockets=(CpuSet("0"),), page_kib=64, notes=("odd",), reserved_memory_mib={3: 1},
-        cpu_allocation_ratio=4.0, ram_allocation_ratio=1.5, strategy="spread", **sets,
+        there, sockets=(CpuSet("0"),), page_kib=64, notes=("odd",), devices=(Device("0000:81:00.0", "1", "2", "3"),),
+        reserved_memory_mib={3: 1}, cpu_allocation_ratio=4.0, ram_allocation_ratio=1.5, strategy="spread", **sets,
+        foreign=Foreign({3: ForeignShare(1, 2, 3, {2048: 4})}, {3: ForeignShare(5)}, CpuSet("0-1"), 6, 7),
     )
     assert HostTopology.from_dict(json.loads(json.dumps(whole.to_dict()))) == whole
     untold = [each.name for each in fields(whole) if getattr(whole, each.name) == getattr(host(), each.name)]
-    assert untold == ["pool_beyond", "_views"]
+    assert untold == ["pool_beyond"]
     share = CellShare(CpuSet("0"), 5, CpuSet("1"), {2048: 2}, 1.5, CpuSet("7"))
     claim = Plan({3: share}, "shared", 7, CpuSet("4"), "core")
     again = Plan.from_dict(json.loads(json.dumps(claim.to_dict())))
@@ -327,7 +332,7 @@ def test_what_contradicts_itself_is_no_cell(values, words):
         NUMACell(*values)
 
 
-def test_what_a_record_of_a_host_does_not_say_is_as_if_nobody_had_said_it():
+def test_missing_fields_of_a_host_record_take_their_defaults():
     least = {"cells": [{"id": 3, "cpus": "0-1", "memory_mib": 5}]}
     assert HostTopology.from_dict(least) == host(NUMACell(3, CpuSet("0-1"), memory_mib=5))
 

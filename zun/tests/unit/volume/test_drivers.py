@@ -104,7 +104,7 @@ def test_no_two_projects_meet_in_a_volume(project, name, other, other_name):
     assert same == ((project, name) == (other, other_name))
 
 
-def test_a_local_one_that_is_gone_is_not_replaced_by_an_empty_one(tmp_path):
+def test_missing_local_volume_is_never_replaced_by_an_empty_one(tmp_path):
     with pytest.raises(exceptions.VolumeError, match="missing"):
         LocalDriver(tmp_path).restore(OWNER, 0, Mount(Kind.LOCAL, "/d", size_mib=1))
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""zun-status: ``zun-status upgrade check`` tells before an upgrade what would stop the services of this release."""
+
+import sys
+
+from oslo_config import cfg
+from oslo_upgradecheck import upgradecheck
+
+from zun.cmd import program
+from zun.common import exceptions, secrets
+from zun.conf import misspelt
+from zun.db import migration, registries
+
+Code = upgradecheck.Code
+Result = upgradecheck.Result
+
+
+class Checks(upgradecheck.UpgradeCommands):
+    """The checks, with the configuration and the database that the services use."""
+
+    def _schema(self) -> upgradecheck.Result:
+        """Compare the schema of the database with the one of this release."""
+        found, ours = migration.current(), migration.head()
+        if migration.is_behind():
+            return Result(
+                Code.FAILURE,
+                f"The database has schema {found or 'none'}, this release needs {ours}. Run its 'zun-db-manage "
+                "upgrade' before its services start.",
+            )
+        if found != ours:
+            return Result(Code.WARNING, f"The database has schema {found}, newer than {ours} of this release.")
+        return Result(Code.SUCCESS)
+
+    def _options(self) -> upgradecheck.Result:
+        """Find options that no program reads."""
+        ignored = list(misspelt.misspelt(cfg.CONF))
+        return Result(Code.WARNING, "\n".join(ignored)) if ignored else Result(Code.SUCCESS)
+
+    def _passwords(self) -> upgradecheck.Result:
+        """Decrypt the password of every registry with the configured keys."""
+        if migration.is_behind():
+            return Result(Code.WARNING, "Not checked: the database has an older schema.")
+        cipher, unreadable = secrets.Cipher(secrets.keys(cfg.CONF)), []
+        for uuid in registries.with_passwords():
+            row = registries.get(uuid)
+            try:
+                cipher.decrypt(row["password"], registries.owner(row))
+            except exceptions.Conflict:
+                unreadable.append(uuid)
+        if unreadable:
+            return Result(
+                Code.FAILURE,
+                "auth_encryption_key is not the one that encrypted the passwords of these registries: "
+                f"{', '.join(unreadable)}. Configure that key, or have the passwords given again.",
+            )
+        return Result(Code.SUCCESS)
+
+    _upgrade_checks = (
+        ("Schema of the database", _schema),
+        ("Options of configuration files", _options),
+        ("Passwords of registries", _passwords),
+    )
+
+
+@program.without_traceback
+def main() -> None:
+    checks = Checks()
+    upgradecheck.register_cli_options(cfg.CONF, checks)
+    conf = program.configure("zun-status")
+    program.open_database(conf)
+    sys.exit(upgradecheck.run(conf))
+
+
+if __name__ == "__main__":
+    main()

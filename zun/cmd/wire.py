@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections of zun-api's own server. A request takes a thread only when it has arrived.
+
+cheroot gives a connection to a thread at its first byte, and its timeout applies to a single read. So sixteen clients
+that send a byte now and then would hold all threads. Here the accepting thread also reads heads and small bodies.
+"""
+
+import contextlib
+import enum
+import functools
+import re
+import socket
+import time
+from typing import Any
+
+from cheroot import makefile, server
+
+from zun.api.request import MAX_BODY_BYTES
+
+MAX_HEADER_BYTES = 1 << 20
+"""Most bytes of the first line and all headers. The URL may hold a command for execute. cheroot has no limit."""
+SECONDS = 10.0  # for a client to send a request, or for a thread to wait for a client, in addition to RATE
+RATE = 16 * 1024  # bytes that a client must send or receive in a second, on average
+DISCARDED_BYTES = 1 << 26  # most bytes of an unread body: many clients read the answer only after sending the body
+PIECE = 1 << 16
+_PIECES_AT_ONCE = 32  # then it is the turn of other connections
+_HEAD_END = re.compile(rb"\n\r?\n")
+_LENGTH = re.compile(rb"\ncontent-length:[ \t]*([0-9]{1,15})[ \t]*\r?\n", re.IGNORECASE)
+_CODED = re.compile(rb"\ntransfer-encoding:", re.IGNORECASE)
+_EXPECT = re.compile(rb"\nexpect:[ \t]*100-continue", re.IGNORECASE)
+
+
+class Step(enum.Enum):
+    """The next need of a connection."""
+
+    READY = enum.auto()  # a thread: the request is complete, or so malformed that cheroot answers at once
+    WAIT = enum.auto()  # more bytes
+    GONE = enum.auto()  # to be closed
+
+
+class Wire:
+    """The socket of one connection, as the two files that cheroot reads and writes.
+
+    A thread may wait SECONDS for the client. Each byte that is sent or received adds 1 / RATE of a second again, up to
+    SECONDS. At 0 seconds TimeoutError is raised. ``buffer`` has the bytes that were read ahead.
+    """
+
+    bytes_read = bytes_written = 0  # cheroot's statistics, which are off
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._left = SECONDS
+        self.buffer = bytearray()
+        self.ended = False
+        self.closed = False
+
+    def restart(self) -> None:
+        """Allow SECONDS again, for the next request."""
+        self._left = SECONDS
+
+    def read(self, size: int = -1) -> bytes:
+        while (size < 0 or len(self.buffer) < size) and self._fill(PIECE if size < 0 else size - len(self.buffer)):
+            pass
+        return self._take(len(self.buffer) if size < 0 else size)
+
+    def readline(self, size: int = -1) -> bytes:
+        searched = 0
+        while True:
+            end = self.buffer.find(b"\n", searched) + 1
+            if end or 0 <= size <= len(self.buffer):
+                return self._take(min(end or size, size) if size >= 0 else end)
+            searched = len(self.buffer)
+            if not self._fill(PIECE):
+                return self._take(len(self.buffer))
+
+    def write(self, data: bytes) -> int:
+        view = memoryview(data)
+        while view:
+            view = view[self._paced(functools.partial(self._socket.send, view), int) :]
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing, because ``write`` sends at once."""
+
+    def has_data(self) -> bool:
+        """Return False: ``_Server.put_conn`` looks at the buffer itself, before cheroot would."""
+        return False
+
+    def close(self) -> None:
+        self.closed = True
+        self.buffer.clear()
+
+    def _take(self, size: int) -> bytes:
+        taken = bytes(self.buffer[:size])
+        del self.buffer[:size]
+        return taken
+
+    def _fill(self, most: int) -> bool:
+        if self.ended:
+            return False
+        data = self._paced(lambda: self._socket.recv(min(most, PIECE)), len)
+        self.ended = not data
+        self.buffer += data
+        return bool(data)
+
+    def _paced(self, move: Any, count: Any) -> Any:
+        if self._left <= 0:
+            raise TimeoutError("timed out")
+        self._socket.settimeout(self._left)
+        start = time.monotonic()
+        moved = move()
+        self._left = min(SECONDS, self._left - (time.monotonic() - start) + count(moved) / RATE)
+        return moved
+
+
+class Connection(server.HTTPConnection):  # type: ignore[misc]
+    """A connection that reads its next request without a thread, and closes without losing its answer."""
+
+    def __init__(self, owner: Any, sock: socket.socket, makefile: Any = makefile.MakeFile) -> None:
+        super().__init__(owner, sock, makefile)
+        self.wire = self.rfile = self.wfile = Wire(sock)
+        self.counted = False  # counted among the connections of its client
+        self.working = False  # in a thread, or on its way there
+        self.evicted = False
+        self._lingering = False
+        self._discarded = 0
+        self._since: float | None = None
+        self.rest()
+
+    @property
+    def last_used(self) -> float | None:
+        """Return the time in seconds from which cheroot counts its timeout. Each byte received adds 1 / RATE."""
+        return self._since
+
+    @last_used.setter
+    def last_used(self, now: float) -> None:
+        if self._since is None:
+            self._since = now
+
+    def rest(self) -> None:
+        """Prepare the connection to wait for a request."""
+        self.socket.setblocking(False)
+        self.working = False
+        self._since = None
+        self._searched = 0
+        self._wanted: int | None = None  # bytes of the head and of a small body, once the head is there
+        self._invited = False
+
+    def begin(self) -> None:
+        """Prepare the connection for a thread."""
+        self.working = True
+        self.wire.restart()
+
+    def step(self) -> Step:
+        """Read the bytes that have arrived, and return the next need. OSError if the connection is broken."""
+        for _ in range(_PIECES_AT_ONCE):
+            if not self._lingering and self._arrived():
+                return Step.READY
+            try:
+                data = self.socket.recv(PIECE)
+            except BlockingIOError:
+                self._invite()
+                return Step.WAIT
+            if not data:
+                self.wire.ended = True
+                return Step.READY if self.wire.buffer and not self._lingering and not self.evicted else Step.GONE
+            if self._since is not None:
+                self._since += len(data) / RATE
+            if not self._lingering:
+                self.wire.buffer += data
+            self._discarded += len(data) if self._lingering else 0
+            if self._discarded > DISCARDED_BYTES:
+                return Step.GONE
+        return Step.WAIT
+
+    def refuse(self) -> None:
+        """Answer 503, if the socket can send at once, and close the connection."""
+        with contextlib.suppress(OSError):
+            self.socket.send(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        self.close()
+
+    def evict(self) -> None:
+        """Shut the connection down to make room. The server's thread then finds it ended and closes it."""
+        self.evicted = True
+        with contextlib.suppress(OSError):  # it has ended by itself
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the connection. After an answer, first wait without a thread until the client has stopped sending.
+
+        Closing a socket while bytes arrive resets the connection, and the client may lose the answer.
+        """
+        if self.working and self.server.ready and not self.wire.ended:
+            self.working = False
+            self._lingering = True
+            with contextlib.suppress(OSError):
+                self.socket.shutdown(socket.SHUT_WR)
+                self.rest()
+                self.wire.buffer.clear()
+                self.server.linger(self)
+                return
+        self.server.leave(self)
+        super().close()
+
+    def _arrived(self) -> bool:
+        """Return whether the head has arrived, and the body if it is small."""
+        buffer = self.wire.buffer
+        if self._wanted is None:
+            if not self._searched:
+                while buffer[:2] == b"\r\n":  # between requests (RFC 9112, 2.2)
+                    del buffer[:2]
+            end = _HEAD_END.search(buffer, max(0, self._searched - 2))
+            self._searched = len(buffer)
+            if end is None:
+                return len(buffer) > MAX_HEADER_BYTES
+            self._wanted = end.end() + _body_bytes(bytes(buffer[: end.end()]))
+        return len(buffer) >= self._wanted
+
+    def _invite(self) -> None:
+        """Send 100 Continue to a client that waits for it. cheroot sends it again, which HTTP allows."""
+        if self._wanted is None or self._invited:
+            return
+        self._invited = True
+        if _EXPECT.search(self.wire.buffer):
+            with contextlib.suppress(OSError):
+                self.socket.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+def _body_bytes(head: bytes) -> int:
+    """Return how many bytes of a request's body to read ahead: all if the length is known and small, else 0."""
+    found = None if _CODED.search(head) else _LENGTH.search(head)
+    length = int(found[1]) if found else 0
+    return length if length <= MAX_BODY_BYTES else 0

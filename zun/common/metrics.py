@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The metrics of all programs, for Prometheus. Times are in seconds.
+
+A program counts its own events here. ``serve`` shows them over HTTP. The state of a host is read when somebody asks
+(``zun.compute.host_metrics``).
+"""
+
+import prometheus_client
+from oslo_config import cfg
+from prometheus_client import Counter, Histogram
+
+from zun.common import exceptions
+
+API_REQUESTS = Histogram(
+    "zun_api_request_seconds",
+    "Time of a request to the API, by method, collection (the first part of the path) and status.",
+    ["method", "collection", "status"],
+)
+DECISIONS = Counter(
+    "zun_scheduler_decisions",
+    "Decisions of the scheduler. Outcome: placed, refused, or handed_over to another scheduler.",
+    ["outcome"],
+)
+DECISION_SECONDS = Histogram(
+    "zun_scheduler_decision_seconds",
+    "Time to choose and book a host.",
+    buckets=(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1),
+)
+REJECTED_HOSTS = Counter(
+    "zun_scheduler_rejected_hosts",
+    "Hosts that a filter rejected for requests that no host could take.",
+    ["filter"],
+)
+RETRIES = Counter("zun_scheduler_retries", "Claims that a host refused, so that another host had to be found.")
+CLAIM_SECONDS = Histogram(
+    "zun_compute_claim_seconds",
+    "Time from the begin of a claim until it is in the database, or refused. Outcome: kept or refused.",
+    ["outcome"],
+)
+CREATE_SECONDS = Histogram(
+    "zun_compute_create_seconds",
+    "Time from the begin of a claim until the container runs, was created, or failed.",
+    ["status"],
+    buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
+)
+POOL_MOVES = Counter("zun_compute_pool_moves", "Shared containers that were moved off CPUs, or back.")
+
+
+def serve(conf: cfg.ConfigOpts, port: int | None) -> None:
+    """Serve the metrics on ``port`` in a thread of its own, until the program ends. Without a port do nothing.
+
+    Raise Misconfigured if the address cannot be used.
+    """
+    if port is None:
+        return
+    try:
+        prometheus_client.start_http_server(port, conf.metrics.host_ip)
+    except OSError as exc:
+        raise exceptions.Misconfigured(
+            f"Metrics cannot be served on [metrics] host_ip = {conf.metrics.host_ip}, port {port}: {exc.strerror}. "
+            "Choose another port for this program."
+        ) from exc

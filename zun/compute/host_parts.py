@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The objects that work on the containers of one host, put together."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from zun.compute.capsules import CapsuleMembers
+from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.creation import Creation
+from zun.compute.holdings import Holdings
+from zun.compute.images import Accounts, ImageStore
+from zun.compute.lifecycle import Lifecycle
+from zun.compute.named_volumes import NamedVolumes
+from zun.compute.network_attachments import NetworkAttachments
+from zun.compute.networks import Networks
+from zun.compute.operations import Operations
+from zun.compute.reconciler import Reconciler
+from zun.compute.resizer import Resizer
+from zun.compute.runtime_objects import RuntimeObjects
+from zun.compute.shared_pool import SharedPool
+from zun.compute.work_queues import WorkQueues
+from zun.container.driver import ContainerDriver
+from zun.messaging.notifications import Notifier
+from zun.messaging.scheduler_api import SchedulerAPI
+from zun.placement.reporter import Ledger
+from zun.volume.volumes import Volumes
+
+
+@dataclass(frozen=True, slots=True)
+class HostParts:
+    """The objects that work on containers. With the shared ``operations``, one at a time works on a container."""
+
+    operations: Operations
+    creation: Creation
+    lifecycle: Lifecycle
+    resizer: Resizer
+    attachments: NetworkAttachments
+    reconciler: Reconciler
+    images: ImageStore
+    named_volumes: NamedVolumes
+
+    @classmethod
+    def of_host(
+        cls,
+        hostname: str,
+        *,
+        tracker: ComputeNodeTracker,
+        pool: SharedPool,
+        driver: ContainerDriver,
+        scheduler_api: SchedulerAPI,
+        notifier: Notifier,
+        networks: Networks,
+        accounts: Accounts,
+        volumes: Volumes,
+        queues: WorkQueues,
+        ledger: Ledger,
+    ) -> Self:
+        images = ImageStore(hostname, driver)
+        holdings = Holdings(hostname, tracker, pool, scheduler_api, ledger)
+        operations = Operations(hostname, notifier, holdings, queues)
+        objects = RuntimeObjects(
+            pool, driver, networks, accounts, images, volumes, lambda: tracker.topology.devices
+        )
+        members = CapsuleMembers(hostname, tracker, driver, objects)
+        creation = Creation(
+            hostname,
+            tracker=tracker,
+            driver=driver,
+            scheduler_api=scheduler_api,
+            notifier=notifier,
+            networks=networks,
+            operations=operations,
+            holdings=holdings,
+            objects=objects,
+            members=members,
+        )
+        return cls(
+            operations=operations,
+            creation=creation,
+            lifecycle=Lifecycle(pool, driver, notifier, networks, operations, holdings, objects),
+            resizer=Resizer(hostname, tracker, pool, driver, operations, holdings, objects),
+            attachments=NetworkAttachments(networks, operations),
+            reconciler=Reconciler(
+                hostname,
+                pool=pool,
+                driver=driver,
+                notifier=notifier,
+                volumes=volumes,
+                operations=operations,
+                members=members,
+                creation=creation,
+                objects=objects,
+            ),
+            images=images,
+            named_volumes=NamedVolumes(hostname, driver),
+        )

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read this machine: its topology, and all devices that ``[devices] device_spec`` can select."""
+
+from dataclasses import replace
+
+from zun.container import cdi
+from zun.topology import HostTopology, discover
+from zun.topology.device_files import discover_files
+
+
+def discovered(root: str = "/") -> HostTopology:
+    """Return the topology with the PCI devices, the device files and the CDI devices of the machine below ``root``."""
+    found = discover(root)
+    named = cdi.load(root)
+    devices = (*found.devices, *discover_files(root, found.devices), *named.devices())
+    return replace(found, devices=devices, notes=(*found.notes, *named.notes))

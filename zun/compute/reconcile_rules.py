@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide what a difference between a container's row and the runtime means. No I/O."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+from oslo_utils import uuidutils
+
+from zun.common.states import ALIVE, ALLOWED, TRANSITIONAL, Kind, Status, TaskState
+from zun.container.driver import RuntimeState
+from zun.objects import Container
+from zun.objects.base import naive
+from zun.topology import CPUPolicy
+
+GONE = (
+    "The container does not exist at the runtime any more: it was removed behind this service's back. Delete it here "
+    "as well, or rebuild it."
+)
+CAPSULE_GONE = (
+    "It does not exist at the runtime any more: it was removed behind this service's back. Delete the capsule, and "
+    "create it anew."
+)
+HEALING = "The container did not exist at the runtime any more. It is being made anew."
+
+ROUNDED = 0.005  # CPUs
+
+# Not in an error: its reason would be lost, and what cannot be made would be tried again for ever.
+_HEALED = ALLOWED["rebuild"] - {Status.ERROR}
+
+
+def awaits_reboot(row: Mapping[str, Any]) -> bool:
+    """Return whether ``row`` is Restarting since a reboot was accepted, not since the runtime restarts it.
+
+    Nobody but that reboot may touch its status and task state.
+    """
+    return row["status"] == Status.RESTARTING and row["task_state"] == TaskState.REBOOTING
+
+
+def observed(row: Mapping[str, Any], state: RuntimeState | None) -> dict[str, Any]:
+    """The members of ``row`` (a container's row or object) that ``state`` proves wrong, with their right values.
+
+    A row in a transitional status is left to the operation that ends it.
+    """
+    if row["status"] in TRANSITIONAL - {Status.RESTARTING} or row["status"] == Status.DELETED:
+        return {}
+    if state is None:
+        return _vanished(row)
+    right: dict[str, Any] = {
+        "container_id": state.container_id,
+        "started_at": state.started_at,
+        "finished_at": state.finished_at,
+        "exit_code": state.exit_code,
+        **told_by_runtime(row, state),
+    }
+    seen = state.status
+    if seen is None and state.never_started and row["status"] == Status.RESTARTING:
+        seen = Status.CREATED  # its reboot failed before the runtime heard of it: nothing will follow
+    # An error stays until the container runs again: that it is not running is no news, and its reason would be lost.
+    news = seen is not None and (row["status"] != Status.ERROR or seen in ALIVE)
+    if news:
+        right["status"] = seen
+        if seen != row["status"]:
+            right["status_reason"] = state.error or None
+    return {name: value for name, value in right.items() if naive(row[name]) != value}
+
+
+def take_over(container: Container, state: RuntimeState | None) -> None:
+    """Correct the members of ``container`` that ``state`` proves wrong, without saving."""
+    for name, value in observed(container, state).items():
+        setattr(container, name, value)
+
+
+def told_by_runtime(row: Mapping[str, Any], state: RuntimeState) -> dict[str, Any]:
+    """Return values that the runtime chose because the user did not: the host name and addresses."""
+    chosen: dict[str, Any] = {}
+    if state.hostname is not None and row["hostname"] is None:
+        chosen["hostname"] = state.hostname
+    if state.addresses is not None:
+        before = row["addresses"] or {}
+        ours = {network: items for network, items in before.items() if uuidutils.is_uuid_like(network)}
+        now = {**ours, **{network: _plain_addresses(items) for network, items in state.addresses.items()}}
+        if now != before:
+            chosen["addresses"] = now
+    return chosen
+
+
+def _plain_addresses(addresses: Sequence[str]) -> list[dict[str, Any]]:
+    """Return addresses in a network of the runtime's own, which has neither port nor subnet."""
+    none = {"port": None, "subnet_id": None, "preserve_on_delete": False}
+    return [{"addr": addr, "version": 6 if ":" in addr else 4, **none} for addr in addresses]
+
+
+def limited_otherwise(row: Mapping[str, Any], state: RuntimeState, memory: int) -> bool:
+    """Return whether the runtime's limits of CPUs or memory differ from ``row``, after a resize that did not end.
+
+    ``memory`` is the limit of ordinary memory in MiB. The whole memory of ``row`` is right too: an earlier release gave
+    it to containers with huge pages, and a lower limit could end their programs. The audit reports them.
+
+    Runtimes round. They limit the memory of all, and the CPUs of none that has some for itself.
+    """
+    if state.memory not in (memory or None, row["memory"] or None):
+        return True
+    return row["cpu_policy"] == CPUPolicy.SHARED and other_cpu(state.cpu, row["cpu"])
+
+
+def other_cpu(limit: float | None, cpu: float) -> bool:
+    """Return whether a runtime's ``limit`` differs from ``cpu`` by more than rounding."""
+    return abs((limit or 0.0) - cpu) > ROUNDED
+
+
+def _vanished(row: Mapping[str, Any]) -> dict[str, Any]:
+    if row["auto_remove"] and row["status"] != Status.ERROR:
+        return {"status": Status.DELETED, "cpuset": None}
+    if row["status"] == Status.ERROR:
+        return {}
+    if row["container_id"] is None:  # it was never made: a reboot was tried all the same, and told why it failed
+        return {"status": Status.ERROR}
+    if row["auto_heal"] and row["status"] in _HEALED:
+        request = {**row["request"], "run": row["status"] == Status.RUNNING}
+        return {"status": Status.REBUILDING, "status_reason": HEALING, "request": request}
+    return {"status": Status.ERROR, "status_reason": GONE if row["kind"] == Kind.CONTAINER else CAPSULE_GONE}
+
+
+class Step(StrEnum):
+    """The first step for a container when the service starts."""
+
+    RESUME_CREATE = "resume create"
+    DELETE = "delete"
+    START = "start"
+    STOP = "stop"
+    REBOOT = "reboot"
+    REBUILD = "rebuild"
+    PAUSE = "pause"
+    UNPAUSE = "unpause"
+    KILL = "kill"
+    SETTLE_NETWORKS = "settle networks"
+    SYNC = "sync"
+
+
+_INTERRUPTED = {
+    TaskState.STARTING: Step.START,
+    TaskState.STOPPING: Step.STOP,
+    TaskState.REBOOTING: Step.REBOOT,
+    TaskState.REBUILDING: Step.REBUILD,
+    TaskState.PAUSING: Step.PAUSE,
+    TaskState.UNPAUSING: Step.UNPAUSE,
+    TaskState.KILLING: Step.KILL,
+    TaskState.DELETING: Step.DELETE,
+    TaskState.NETWORK_ATTACHING: Step.SETTLE_NETWORKS,
+    TaskState.NETWORK_DETACHING: Step.SETTLE_NETWORKS,
+}
+
+
+def first_step(row: Mapping[str, Any]) -> Step:
+    """Return the step that an interrupted operation left to do. Every step may safely be done twice."""
+    if row["status"] in (Status.DELETING, Status.DELETED):
+        return Step.DELETE
+    if row["status"] == Status.CREATING:
+        return Step.RESUME_CREATE
+    if row["status"] == Status.REBUILDING:
+        return Step.REBUILD
+    if row["task_state"]:
+        return _INTERRUPTED.get(TaskState(row["task_state"]), Step.SYNC)
+    return Step.SYNC

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+from keystoneauth1 import loading
+from oslo_config import cfg
+
+from zun.conf import bounded
+
+GROUP = "placement"
+
+SECONDS = 30  # for one answer: Placement may take some seconds when many write to one host
+
+def _session() -> list[cfg.Opt]:
+    opts: list[cfg.Opt] = loading.get_session_conf_options()
+    cfg.set_defaults(opts, timeout=SECONDS)
+    return opts
+
+
+def _adapter() -> list[cfg.Opt]:
+    opts: list[cfg.Opt] = loading.get_adapter_conf_options(include_deprecated=False)
+    cfg.set_defaults(opts, service_type="placement")
+    return opts
+
+
+#: Options of keystoneauth: where Placement is, how long an answer may take, who we are.
+LIBRARY: list[cfg.Opt] = [*loading.get_auth_common_conf_options(), *_session(), *_adapter()]
+#: Of the usual auth_type. keystoneauth registers those of the configured one when it is used; some are required there.
+PASSWORD: list[cfg.Opt] = loading.get_auth_plugin_conf_options("password")
+
+OPTS: list[cfg.Opt] = [
+    cfg.StrOpt(
+        "mode",
+        default="off",
+        choices=[
+            ("off", "Placement is not used"),
+            ("report", "the resources and claims of this host are written to Placement, behind each change"),
+            ("enforce", "as report, and a claim is written before the first process of its container starts: where "
+             "Placement has not got what it takes, this host refuses it"),
+        ],
+        help="What zun-compute does with OpenStack Placement.",
+    ),
+    bounded.IntOpt(
+        "wait",
+        default=10,
+        min=0,
+        help="Seconds for which a claim waits for a Placement that does not answer. Mode enforce only.",
+    ),
+    cfg.StrOpt(
+        "on_unavailable",
+        default="fail",
+        choices=[
+            ("fail", "this host refuses the claim, with Placement in the reason"),
+            ("continue", "the container starts, with a warning in the log, and its allocation is written later"),
+        ],
+        help="What becomes of a claim when Placement did not answer for so long. Mode enforce only.",
+    ),
+]  # fmt: skip
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts([*OPTS, *LIBRARY], group=GROUP)

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Give devices to containers of a Docker daemon, and read back what they have.
+
+Sources: proc(5), Documentation/admin-guide/cgroup-v1/devices.rst, network_namespaces(7).
+"""
+
+import logging
+import os
+import re
+import stat
+import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from zun.common import exceptions
+from zun.container import cdi
+from zun.container.docker.client import OnEngine, object_name
+from zun.container.docker.devices import (
+    SHARED_FILES,
+    DeviceFacts,
+    Passthrough,
+    configured_parts,
+    is_guarded,
+    network_addresses,
+    passthrough,
+)
+from zun.container.docker.kernel import locate, own_group, steps_below
+from zun.container.driver import ContainerDevices, ContainerView, DeviceAccess, RuntimeState
+from zun.topology.devices import DeviceType
+
+LOG = logging.getLogger(__name__)
+
+COMMAND_SECONDS = 30.0
+_PCI = "sys/bus/pci/devices"
+
+
+class DockerDevices(OnEngine):
+    def passthrough(self, container: ContainerView, devices: ContainerDevices) -> Passthrough:
+        """Return how Docker gives the devices. Raise DeviceUnusable if it cannot."""
+        if not devices.given and not any(map(is_guarded, devices.offered)):
+            return Passthrough()
+        answer = passthrough(devices, self._device_facts(devices), container.runtime)
+        if isinstance(answer, str):
+            raise exceptions.DeviceUnusable(reason=answer)
+        return answer
+
+    def join_interfaces(self, container: ContainerView, devices: ContainerDevices) -> None:
+        addresses = network_addresses(devices)
+        if not addresses:
+            return
+        with self._engine.translated("inspect", container):
+            pid = self._engine.api.inspect_container(object_name(container.uuid))["State"]["Pid"]
+        root = Path(self.settings.root)
+        if not pid or _namespace(root, "self") == _namespace(root, str(pid)):
+            return
+        for address in addresses:
+            # /sys shows the interfaces of the host's namespace only: one that has moved is not there any more.
+            for name in _names(root / _PCI / address / "net"):
+                move_interface(name, pid)
+                LOG.info("Moved interface %s of device %s into container %s", name, address, container.uuid)
+
+    def device_access(self, container: ContainerView, state: RuntimeState, devices: ContainerDevices) -> DeviceAccess:
+        given = self.passthrough(container, devices)
+        with self._engine.translated("inspect", container):
+            configured = configured_parts(self._engine.api.inspect_container(object_name(container.uuid)))
+        try:
+            return _view(Path(self.settings.root), state, given, configured, everything=bool(container.privileged))
+        except (FileNotFoundError, ProcessLookupError):
+            return DeviceAccess(given.parts, configured)
+        except (OSError, ValueError) as exc:
+            raise exceptions.DockerError(
+                f"Cannot read which devices container {container.uuid} has: {exc}. The agent must run in the host's "
+                "pid and cgroup namespaces."
+            ) from exc
+
+    def _device_facts(self, devices: ContainerDevices) -> DeviceFacts:
+        with self._engine.translated("describe itself"):
+            info = self._engine.api.info()
+        root, by_engine = Path(self.settings.root), bool(info.get("CDISpecDirs"))
+        addresses = {each.address for each in devices.given}
+        given = [device for device in devices.offered if device.address in addresses]
+        reads_cdi = not by_engine and any(device.type is DeviceType.CDI for device in given)
+        uuids = ((device.address, _gpu_uuid(root, device.address)) for device in given)
+        return DeviceFacts(
+            cdi=cdi.load(root) if reads_cdi else cdi.CdiDevices(),
+            engine_cdi=by_engine,
+            runtimes=frozenset(info.get("Runtimes") or ()),
+            default_runtime=info.get("DefaultRuntime") or "",
+            shared_files=frozenset(file for file in SHARED_FILES if (root / file.lstrip("/")).exists()),
+            gpus={address: uuid for address, uuid in uuids if uuid is not None},
+        )
+
+
+def move_interface(name: str, pid: int) -> None:
+    """Move an interface of the host into the network of process ``pid`` and set it up.
+
+    DeviceUnusable if this fails: the container may have another interface of this name.
+    """
+    inside = ("nsenter", f"--net=/proc/{pid}/ns/net")
+    for command in (
+        ("ip", "link", "set", "dev", name, "netns", str(pid)),
+        (*inside, "ip", "link", "set", "dev", name, "up"),
+    ):
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=COMMAND_SECONDS, text=True)
+        except (OSError, subprocess.SubprocessError) as exc:
+            told = (getattr(exc, "stderr", None) or str(exc)).strip()
+            raise exceptions.DeviceUnusable(reason=f"'{' '.join(command)}' failed: {told}") from exc
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line of devices.list. ``major`` and ``minor`` are None for any number."""
+
+    kind: str
+    major: int | None
+    minor: int | None
+    access: frozenset[str]
+
+    @classmethod
+    def parse(cls, line: str) -> Self:
+        """Return the rule of a line such as ``c 10:183 rwm`` or ``a *:* rwm``. ValueError for other text."""
+        kind, numbers, access = line.split()
+        major, minor = (None if number == "*" else int(number) for number in numbers.split(":"))
+        return cls(kind, major, minor, frozenset(access))
+
+    def admits(self, kind: str, major: int, minor: int, access: Iterable[str]) -> bool:
+        """Return whether the rule gives all of ``access`` to the device of this kind and number."""
+        return (
+            self.kind in ("a", kind)
+            and self.major in (None, major)
+            and self.minor in (None, minor)
+            and self.access >= set(access)
+        )
+
+    def __str__(self) -> str:
+        numbers = ":".join("*" if number is None else str(number) for number in (self.major, self.minor))
+        return f"{self.kind} {numbers} {''.join(each for each in 'rwm' if each in self.access)}"
+
+
+#: Devices that Docker gives to every container: null, zero, full, random, urandom, tty, console, ptmx, tun, pts.
+_USUAL = frozenset({("c", 1, 3), ("c", 1, 5), ("c", 1, 7), ("c", 1, 8), ("c", 1, 9), ("c", 5, 0), ("c", 5, 1),
+                    ("c", 5, 2), ("c", 10, 200), ("c", 136, None)})  # fmt: skip
+
+
+def _view(
+    root: Path, state: RuntimeState, given: Passthrough, configured: frozenset[str], *, everything: bool
+) -> DeviceAccess:
+    if not state.pid:
+        return DeviceAccess(given.parts, configured)
+    rules = device_rules(root, state.pid, state.container_id)
+    missing, denied, own = [], [], set()
+    for node in given.nodes:
+        facts = (root / node.host_path.lstrip("/")).stat()
+        kind = "b" if stat.S_ISBLK(facts.st_mode) else "c"
+        number = os.major(facts.st_rdev), os.minor(facts.st_rdev)
+        own.add((kind, *number))
+        if not _sees(root / "proc" / str(state.pid) / "root", node.path, facts):
+            missing.append(node.host_path)
+        if rules is not None and not any(rule.admits(kind, *number, node.permissions) for rule in rules):
+            denied.append(node.host_path)
+    if rules is None:
+        return DeviceAccess(given.parts, configured, tuple(missing))
+    others_add = bool(given.gpus or given.cdi)  # NVIDIA's runtime and Docker's CDI add rules of their own
+    beyond = None if others_add else () if everything else tuple(map(str, _beyond(rules, own)))
+    return DeviceAccess(given.parts, configured, tuple(missing), tuple(denied), beyond)
+
+
+def device_rules(root: Path, pid: int, container_id: str) -> tuple[Rule, ...] | None:
+    """Return the device rules of the container's group, or None where they cannot be read.
+
+    Version 2 has a program of the kernel in place of the rules. The rules of a group are those of version 1 alone.
+    """
+    cgroup_text = (root / "proc" / str(pid) / "cgroup").read_text()
+    mount, group = locate("devices", cgroup_text, (root / "proc/self/mountinfo").read_text())
+    if mount.unified:
+        return None
+    if container_id not in group:
+        raise ValueError(f"process {pid} is in group {group}, which is not the container's")
+    directory = mount.directory(root) / steps_below(mount, own_group(group, container_id))
+    return tuple(map(Rule.parse, (directory / "devices.list").read_text().splitlines()))
+
+
+def _beyond(rules: Iterable[Rule], own: set[tuple[str, int, int]]) -> Iterator[Rule]:
+    """Yield the rules that let a container read or write devices which are neither usual nor its ``own``."""
+    for rule in rules:
+        key = (rule.kind, rule.major, rule.minor)
+        if rule.access & {"r", "w"} and key not in _USUAL and key not in own:
+            yield rule
+
+
+def _sees(top: Path, path: str, facts: os.stat_result) -> bool:
+    """Return whether ``path`` in the container whose files are below ``top`` is the device of ``facts``."""
+    try:
+        found = (top / path.lstrip("/")).lstat()  # never follow a link: it would lead to a file of the host
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return (stat.S_IFMT(found.st_mode), found.st_rdev) == (stat.S_IFMT(facts.st_mode), facts.st_rdev)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _namespace(root: Path, process: str) -> str:
+    try:
+        return os.readlink(root / "proc" / process / "ns/net")
+    except OSError:  # it has ended
+        return ""
+
+
+def _gpu_uuid(root: Path, address: str) -> str | None:
+    """Return the UUID of an NVIDIA GPU, as ``GPU-...``; None if the driver does not tell (``GPU-????``)."""
+    try:
+        told = (root / "proc/driver/nvidia/gpus" / address / "information").read_text(errors="replace")
+    except OSError:
+        return None
+    match = re.search(r"^GPU UUID:\s*(GPU-[0-9a-f-]+)\s*$", told, re.MULTILINE)
+    return None if match is None else match[1]

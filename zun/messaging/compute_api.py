@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages to the zun-compute of one host. Names and arguments are as in ``ComputeEndpoint``."""
+
+import base64
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypedDict, Unpack
+
+import oslo_messaging
+
+from zun.common import exceptions
+from zun.common.context import RequestContext
+from zun.messaging import rpc
+from zun.objects import Container
+
+VERSION = "1.0"
+UNPACK_SECONDS = 3600  # the longest that a host may take to unpack an archive
+
+
+class Size(TypedDict, total=False):
+    """The part of a container's size that a resize changes: a member that is None or absent stays as it is.
+
+    ``memory`` is in MiB. ``keep_cpus`` names the CPUs that the container must keep, as ``0-3,8``. ``quota``
+    has the default limits of projects; the host raises OverQuota if the change would exceed them.
+    """
+
+    cpu: float | None
+    memory: int | None
+    cpu_policy: str | None
+    keep_cpus: str
+    quota: Mapping[str, int] | None
+
+
+class ComputeAPI:
+    """Messages to any host. A cast returns at once, and the container's status shows its outcome. A call raises
+    HostUnavailable if the answer does not arrive within ``timeout`` seconds."""
+
+    def __init__(
+        self, transport: oslo_messaging.Transport, timeout: float = 60, *, retries: int | None = None
+    ) -> None:
+        """``retries`` as of ``rpc.get_client``."""
+        self._client = rpc.get_client(transport, rpc.COMPUTE_TOPIC, VERSION, retries)
+        self._timeout = timeout
+
+    def _cast(
+        self, context: RequestContext, container: Container, method: str, version: str = VERSION, **arguments: Any
+    ) -> None:
+        self._tell(context, container.host, method, version, container=container, **arguments)
+
+    def _tell(
+        self, context: RequestContext, host: str | None, method: str, version: str = VERSION, **arguments: Any
+    ) -> None:
+        with rpc.answers_from(host):
+            self._client.prepare(server=host, version=version).cast(context, method, **arguments)
+
+    def _call(
+        self, context: RequestContext, container: Container, method: str, version: str = VERSION, **arguments: Any
+    ) -> Any:
+        return self._ask(context, container.host, method, version, container=container, **arguments)
+
+    def _ask(
+        self, context: RequestContext, host: str | None, method: str, version: str = VERSION, **arguments: Any
+    ) -> Any:
+        with rpc.answers_from(host):
+            client = self._client.prepare(server=host, timeout=self._timeout, version=version)
+            return client.call(context, method, **arguments)
+
+    def create(
+        self,
+        context: RequestContext,
+        host: str,
+        container: Container,
+        *,
+        limits: Mapping[str, Any],
+        alternates: Sequence[Mapping[str, Any]],
+        tried: Mapping[str, str],
+    ) -> None:
+        """Cast: claim the plan in ``limits`` and create the container. Start it if its request says run."""
+        self._tell(
+            context,
+            host,
+            "create",
+            container=container,
+            limits=dict(limits),
+            alternates=list(alternates),
+            tried=dict(tried),
+        )
+
+    def delete(
+        self,
+        context: RequestContext,
+        container: Container,
+        *,
+        force: bool = False,
+        stop_timeout: int | None = None,
+    ) -> None:
+        """Cast: delete the container. With ``stop_timeout`` stop it first, and kill it after so many seconds."""
+        self._cast(context, container, "delete", force=force, stop_timeout=stop_timeout)
+
+    def start(self, context: RequestContext, container: Container) -> None:
+        self._cast(context, container, "start")
+
+    def stop(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
+        self._cast(context, container, "stop", timeout=timeout)
+
+    def reboot(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
+        self._cast(context, container, "reboot", timeout=timeout)
+
+    def rebuild(self, context: RequestContext, container: Container) -> None:
+        """Cast: create the container again from its row. Since version 1.2."""
+        self._cast(context, container, "rebuild", version="1.2")
+
+    def pause(self, context: RequestContext, container: Container) -> None:
+        self._cast(context, container, "pause")
+
+    def unpause(self, context: RequestContext, container: Container) -> None:
+        self._cast(context, container, "unpause")
+
+    def kill(self, context: RequestContext, container: Container, signal: str | None = None) -> None:
+        self._cast(context, container, "kill", signal=signal)
+
+    def resize(self, context: RequestContext, container: Container, **size: Unpack[Size]) -> None:
+        """Cast: like ``update``, for callers that do not wait for the outcome."""
+        self._cast(context, container, "resize", version="1.2", **_whole(size))
+
+    def update(self, context: RequestContext, container: Container, **size: Unpack[Size]) -> Container:
+        """Call: change the container's size and return the changed container. Raise ClaimRefused if it does not fit.
+
+        ``keep_cpus`` and ``quota`` since version 1.2.
+        """
+        changed: Container = self._call(context, container, "update", version="1.2", **_whole(size))
+        return changed
+
+    def logs(
+        self,
+        context: RequestContext,
+        container: Container,
+        *,
+        stdout: bool = True,
+        stderr: bool = True,
+        timestamps: bool = False,
+        tail: str = "all",
+        since: str | None = None,
+    ) -> str:
+        text: str = self._call(
+            context,
+            container,
+            "logs",
+            stdout=stdout,
+            stderr=stderr,
+            timestamps=timestamps,
+            tail=tail,
+            since=since,
+        )
+        return text
+
+    def execute(self, context: RequestContext, container: Container, command: list[str]) -> tuple[str, int]:
+        """Call: the output and the exit code. Conflict when it takes longer than the host's execute_timeout."""
+        output, exit_code = self._call(context, container, "execute", command=command)
+        return output, exit_code
+
+    def top(self, context: RequestContext, container: Container, ps_args: str | None = None) -> dict[str, Any]:
+        listing: dict[str, Any] = self._call(context, container, "top", ps_args=ps_args)
+        return listing
+
+    def stats(self, context: RequestContext, container: Container) -> dict[str, Any]:
+        figures: dict[str, Any] = self._call(context, container, "stats")
+        return figures
+
+    def attach(self, context: RequestContext, container: Container) -> str:
+        """Call: return the URL of the container's terminal, token included. Since version 1.2."""
+        url: str = self._call(context, container, "attach", version="1.2")
+        return url
+
+    def prepare_exec(
+        self, context: RequestContext, container: Container, command: list[str], *, interactive: bool
+    ) -> tuple[str, str]:
+        """Call: return the id of a command that is not started yet, and the URL that starts it. Since version 1.2."""
+        exec_id, url = self._call(
+            context, container, "prepare_exec", version="1.2", command=command, interactive=interactive
+        )
+        return exec_id, url
+
+    def resize_terminal(
+        self, context: RequestContext, container: Container, *, width: int, height: int, exec_id: str | None = None
+    ) -> None:
+        """Call: set the size in characters of the container's terminal, or of a command's. Since version 1.2."""
+        self._call(
+            context, container, "resize_terminal", version="1.2", exec_id=exec_id, width=width, height=height
+        )
+
+    def audit(self, context: RequestContext, host: str, *, repair: bool = False) -> dict[str, Any]:
+        """Call: compare where the containers of ``host`` run with their plans. With ``repair``, correct drift.
+
+        The answer has the members host, findings, containers (by verdict) and totals. Since version 1.1.
+        """
+        answer: dict[str, Any] = self._ask(context, host, "audit", version="1.1", repair=repair)
+        return answer
+
+    def network_attach(self, context: RequestContext, container: Container, port: str) -> None:
+        """Cast: connect the container to the network of the port with this uuid. Since version 1.3."""
+        self._cast(context, container, "network_attach", version="1.3", port=port)
+
+    def network_detach(self, context: RequestContext, container: Container, port: str) -> None:
+        """Cast: disconnect the container from the network of the port with this uuid. Since version 1.3."""
+        self._cast(context, container, "network_detach", version="1.3", port=port)
+
+    def image_pull(self, context: RequestContext, host: str, image: str) -> None:
+        """Cast: pull the image with this uuid at ``host``. Since version 1.2."""
+        self._tell(context, host, "image_pull", version="1.2", image=image)
+
+    def image_delete(self, context: RequestContext, host: str, image: str) -> None:
+        """Cast: remove the image with this uuid from ``host``, then its row. Since version 1.2."""
+        self._tell(context, host, "image_delete", version="1.2", image=image)
+
+    def remove_volumes(self, context: RequestContext, host: str) -> None:
+        """Cast: remove the volumes of ``host`` that are marked for deletion, and their rows. Since version 1.4."""
+        self._tell(context, host, "remove_volumes", version="1.4")
+
+    def commit(self, context: RequestContext, container: Container, image: str) -> None:
+        """Cast: commit the container to the image with this uuid. Since version 1.2."""
+        self._cast(context, container, "commit", version="1.2", image=image)
+
+    def image_search(self, context: RequestContext, host: str, name: str, *, exact: bool) -> list[dict[str, Any]]:
+        """Call: return the images that ``host`` finds in registries under ``name``. Since version 1.2."""
+        found: list[dict[str, Any]] = self._ask(context, host, "image_search", version="1.2", name=name, exact=exact)
+        return found
+
+    def get_archive(
+        self, context: RequestContext, container: Container, path: str
+    ) -> tuple[dict[str, Any], Iterator[bytes]]:
+        """Call: return the facts about ``path``, and its tar in pieces with one call each. Since version 1.2."""
+        opened = self._call(context, container, "archive_open_get", version="1.2", path=path)
+        return opened["stat"], self._pieces(context, container.host, opened["id"])
+
+    def _pieces(self, context: RequestContext, host: str | None, transfer: str) -> Iterator[bytes]:
+        try:
+            while piece := self._ask(context, host, "archive_pull", version="1.2", transfer=transfer):
+                yield base64.b64decode(piece)
+        except GeneratorExit:
+            self._close(context, host, transfer)
+            raise
+
+    def put_archive(self, context: RequestContext, container: Container, path: str, pieces: Iterable[bytes]) -> None:
+        """Send the ``pieces`` of a tar with one call each, then unpack it at ``path``. Since version 1.2."""
+        host = container.host
+        transfer = self._call(context, container, "archive_open_put", version="1.2", path=path)
+        try:
+            for piece in pieces:
+                text = base64.b64encode(piece).decode()
+                self._ask(context, host, "archive_push", version="1.2", transfer=transfer, piece=text)
+            with rpc.answers_from(host):
+                # Unpacking may take long: wait as long as the host sends signs of life.
+                client = self._client.prepare(
+                    server=host, timeout=UNPACK_SECONDS, call_monitor_timeout=int(self._timeout), version="1.2"
+                )
+                client.call(context, "archive_finish", transfer=transfer)
+        except BaseException:
+            self._close(context, host, transfer)
+            raise
+
+    def _close(self, context: RequestContext, host: str | None, transfer: str) -> None:
+        """Break a transfer off. Ignore a failure: the host ends an idle transfer by itself."""
+        with contextlib.suppress(exceptions.ZunError):
+            self._tell(context, host, "archive_close", version="1.2", transfer=transfer)
+
+
+def _whole(size: Size) -> dict[str, Any]:
+    """Return ``size`` with every member, as hosts of an older release need it."""
+    return {"cpu": None, "memory": None, "cpu_policy": None, "keep_cpus": "", "quota": None, **size}

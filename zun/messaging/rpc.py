@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RPC between the services: topics, serialization, clients, servers, and the translation of errors."""
+
+import contextlib
+import functools
+import inspect
+import logging
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar, cast
+
+import oslo_messaging
+from oslo_config import cfg
+from oslo_db import exception as db_exc
+from oslo_messaging import opts
+from oslo_messaging.rpc import server as rpc_server
+from oslo_versionedobjects import base as ovo
+
+from zun.common import exceptions, outages
+from zun.common.context import RequestContext
+from zun.messaging import waiting
+from zun.objects import base
+
+LOG = logging.getLogger(__name__)
+
+F = TypeVar("F", bound=Callable[..., object])
+
+SCHEDULER_TOPIC = "zun.scheduler"
+COMPUTE_TOPIC = "zun.compute"
+
+oslo_messaging.set_transport_defaults(control_exchange="zun")
+
+
+class ObjectSerializer(ovo.VersionedObjectSerializer):
+    """Serialize the versioned objects of ``zun.objects``."""
+
+    OBJ_BASE_CLASS = base.ZunObject
+
+
+_OBJECT_NAME = f"{base.ZunObject.OBJ_SERIAL_NAMESPACE}.name"
+
+
+class ContextSerializer(oslo_messaging.NoOpSerializer):
+    """Serialize the arguments and the context of a message.
+
+    An argument either is an object or contains none. So the serializer of objects need not visit each number of a plan.
+    """
+
+    def __init__(self) -> None:
+        self._objects = ObjectSerializer()
+
+    def serialize_entity(self, ctxt: RequestContext, entity: Any) -> Any:
+        return self._objects.serialize_entity(ctxt, entity) if isinstance(entity, base.ZunObject) else entity
+
+    def deserialize_entity(self, ctxt: RequestContext, entity: Any) -> Any:
+        is_object = isinstance(entity, dict) and _OBJECT_NAME in entity
+        return self._objects.deserialize_entity(ctxt, entity) if is_object else entity
+
+    def serialize_context(self, ctxt: RequestContext) -> dict[str, Any]:
+        return ctxt.to_message()
+
+    def deserialize_context(self, ctxt: dict[str, Any]) -> RequestContext:
+        return RequestContext.from_dict(ctxt)
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of oslo.messaging now, so that a program can set their defaults."""
+    for group, options in opts.list_opts():
+        conf.register_opts(options, group=group)
+
+
+def get_transport(conf: cfg.ConfigOpts, url: str | None = None) -> oslo_messaging.Transport:
+    """Open the transport of ``[DEFAULT] transport_url``. Call it after any fork, never before."""
+    transport = oslo_messaging.get_rpc_transport(conf, url=url, allowed_remote_exmods=[exceptions.__name__])
+    hosts = oslo_messaging.TransportURL.parse(conf, url).hosts
+    if hosts:  # the library does not log the address when its first connection fails
+        LOG.info("Messages go over %s", ", ".join(f"{each.hostname}:{each.port or 5672}" for each in hosts))
+    return transport
+
+
+class Client:
+    """Sends messages to the servers of a topic."""
+
+    def __init__(self, client: Any, retries: int | None) -> None:
+        self._client = client
+        self._retries = retries
+
+    def prepare(self, **settings: Any) -> "Client":
+        """Return a client with other ``settings``, which are those of ``oslo_messaging.RPCClient.prepare``."""
+        return Client(self._client.prepare(**settings), self._retries)
+
+    def cast(self, context: RequestContext, method: str, **arguments: Any) -> None:
+        """Send a message and return when the broker has it."""
+        with waiting.at_most(self._retries):
+            self._client.cast(context, method, **arguments)
+
+    def call(self, context: RequestContext, method: str, **arguments: Any) -> Any:
+        """Send a message and return the answer to it."""
+        with waiting.at_most(self._retries):
+            return self._client.call(context, method, **arguments)
+
+
+def get_client(
+    transport: oslo_messaging.Transport, topic: str, version: str, retries: int | None = None
+) -> Client:
+    """Return a client that tries ``retries`` times more to reach a broker that is away, or for ever if None.
+
+    Then a message raises one of ``outages.UNDELIVERED``.
+    """
+    target = oslo_messaging.Target(topic=topic, version=version)
+    client = oslo_messaging.get_rpc_client(transport, target, serializer=ContextSerializer(), retry=retries)
+    return Client(client, retries)
+
+
+def quick(method: F) -> F:
+    """Mark an endpoint's method that never blocks.
+
+    Quick methods of a server run one after the other, in the order in which their messages arrived.
+    """
+    method.is_quick = True  # type: ignore[attr-defined]
+    return method
+
+
+_FAMILIES = (
+    exceptions.NotFound,
+    exceptions.Conflict,
+    exceptions.Invalid,
+    exceptions.Forbidden,
+    exceptions.Unavailable,
+    exceptions.ZunError,
+)
+
+
+def expected(method: F) -> F:
+    """Mark an endpoint's method whose ``ZunError`` is raised again at the caller, without a traceback in this log.
+
+    An error travels as its family, for example ``Conflict``, with its own name as a field. A caller of an earlier
+    release may not know the class itself.
+    """
+
+    @functools.wraps(method)
+    def telling(*args: Any, **kwargs: Any) -> object:
+        try:
+            return method(*args, **kwargs)
+        except exceptions.ZunError as exc:
+            family = next(each for each in _FAMILIES if isinstance(exc, each))
+            sent = family(str(exc), original=type(exc).__name__)
+            sent.kwargs = sent.fields  # type: ignore[attr-defined]  # the library rebuilds the error with these
+            raise sent from None
+
+    return cast(F, oslo_messaging.expected_exceptions(exceptions.ZunError)(telling))
+
+
+_OF_ANOTHER_KIND = re.compile(r"PRECONDITION_FAILED - (.+) for (queue|exchange) '(.+)' in vhost '(.+)': (.+)")
+
+
+def _another_kind(what: str, noun: str, name: str, vhost: str, how: str) -> str:
+    """Return the error for a queue or exchange that exists in the broker with other settings."""
+    remove = {
+        "queue": f"rabbitmqctl delete_queue -p {vhost} {name}",
+        "exchange": f"rabbitmqadmin --vhost={vhost} delete exchange name={name}",
+    }[noun]
+    return (
+        f"RabbitMQ has {noun} {name} in vhost {vhost}, made with other settings or by another release ({what}: {how}). "
+        "Give [oslo_messaging_rabbit] of every service the same settings as then; or stop all services, remove it with "
+        f"'{remove}', and start them again."
+    )
+
+
+class _Dispatcher(oslo_messaging.RPCDispatcher):  # type: ignore[misc]
+    """Runs ``quick`` methods where it is called, and every other method in one of ``threads``.
+
+    oslo.messaging has one thread call ``dispatch``, so that quick methods run in the order of their messages. For a
+    method that runs elsewhere the early return is no answer: the thread that ran the method answers.
+    """
+
+    def __init__(self, endpoints: Sequence[object], threads: ThreadPoolExecutor) -> None:
+        super().__init__(list(endpoints), ContextSerializer(), oslo_messaging.DefaultRPCAccessPolicy)
+        self._threads = threads
+        self._quick = {
+            name
+            for endpoint in endpoints
+            for name, method in inspect.getmembers(type(endpoint))
+            if getattr(method, "is_quick", False)
+        }
+
+    def dispatch(self, incoming: Any) -> Any:
+        if incoming.message.get("method") in self._quick:
+            return self._run(incoming)
+        answer, incoming.reply = incoming.reply, _no_answer_yet
+        self._threads.submit(self._run_and_answer, incoming, answer)
+        return None
+
+    def _run(self, incoming: Any) -> Any:
+        """Run the method. If something else is down, log a line instead of the library's traceback."""
+        try:
+            return super().dispatch(incoming)
+        except outages.OUTAGES as exc:
+            LOG.warning("Message %s failed: %s", incoming.message["method"], exceptions.first_line(exc))
+            raise oslo_messaging.ExpectedException() from exc
+
+    def _run_and_answer(self, incoming: Any, answer: Callable[..., object]) -> None:
+        method = incoming.message.get("method")
+        try:
+            try:
+                result = self._run(incoming)
+            except oslo_messaging.ExpectedException as exc:
+                answer(failure=exc.exc_info)
+            except Exception:
+                LOG.exception("Message %s failed", method)
+                answer(failure=sys.exc_info())
+            else:
+                answer(result)
+        except Exception as exc:
+            LOG.warning("The answer to %s could not be sent: %s", method, exceptions.first_line(exc))
+
+
+def _no_answer_yet(*_arguments: Any, **_named: Any) -> None:
+    """Stand in for an incoming message's ``reply`` until its method has run."""
+
+
+class Server:
+    """Reads the messages of a topic, and those for one server of it, and has ``endpoints`` deal with them."""
+
+    def __init__(
+        self, transport: oslo_messaging.Transport, topic: str, server: str, endpoints: Sequence[object], threads: int
+    ) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="rpc")
+        target = oslo_messaging.Target(topic=topic, server=server)
+        self._server = rpc_server.RPCServer(transport, target, _Dispatcher(endpoints, self._threads))
+
+    def start(self) -> None:
+        """Read messages from now on. Raise Misconfigured if the broker has a queue of another kind."""
+        try:
+            self._server.start(override_pool_size=1)
+        except oslo_messaging.MessageDeliveryFailure as exc:
+            other = _OF_ANOTHER_KIND.search(str(exc))
+            if other is None:
+                raise
+            raise exceptions.Misconfigured(_another_kind(*other.groups())) from exc
+
+    def stop(self) -> None:
+        """Read no more messages."""
+        self._server.stop()
+
+    def wait(self) -> None:
+        """Return when every message that was read has been dealt with."""
+        self._server.wait()
+        self._threads.shutdown()
+
+
+def get_server(
+    transport: oslo_messaging.Transport, topic: str, server: str, endpoints: Sequence[object], threads: int = 0
+) -> Server:
+    """Return a server with that many ``threads``, or with ``[DEFAULT] executor_thread_pool_size`` if 0."""
+    register_opts(transport.conf)
+    return Server(transport, topic, server, endpoints, threads or transport.conf.executor_thread_pool_size)
+
+
+@contextlib.contextmanager
+def answers_from(host: str | None) -> Iterator[None]:
+    """Translate the errors of a message to ``host`` into ``ZunError``. Errors of the host are raised as over there."""
+    try:
+        yield
+    except outages.UNDELIVERED as exc:
+        raise exceptions.HostUnavailable(host=host) from exc
+    except exceptions.ZunError as exc:
+        # oslo.messaging rebuilds a remote error as a class of its own whose text ends in the remote traceback.
+        names = (exc.fields.get("original", ""), type(exc).__name__.removesuffix("_Remote"))
+        found = next(filter(None, map(exceptions.by_name, names)), exceptions.ZunError)
+        raise found(exc.args[0]) from None
+    except oslo_messaging.UnsupportedVersion:  # from a server in this process
+        raise _older_release(host) from None
+    except oslo_messaging.RemoteError as exc:
+        if exc.exc_type == oslo_messaging.UnsupportedVersion.__name__:
+            raise _older_release(host) from None
+        if exc.exc_type == db_exc.DBConnectionError.__name__:
+            raise exceptions.Unavailable(
+                "The database does not answer the service that was asked. Try again; tell the operator if it stays so."
+            ) from None
+        raise exceptions.ZunError(f"Host {host} failed: {exc.exc_type}: {exc.value}") from None
+
+
+def _older_release(host: str | None) -> exceptions.Unavailable:
+    text = f"Host {host} runs an older release that cannot do this. Try again when it is upgraded."
+    return exceptions.Unavailable(text)

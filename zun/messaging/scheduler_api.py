@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages to zun-scheduler. The names and arguments are those of ``SchedulerEndpoint``."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import oslo_messaging
+
+from zun.common import exceptions
+from zun.common.context import RequestContext, admin_context
+from zun.messaging import rpc
+from zun.messaging.outbox import Outbox
+from zun.objects import Container
+
+VERSION = "1.0"
+
+TOGETHER_SECONDS = 0.01
+"""Time that a claim waits for others, to be sent in one message. The delay is harmless, because the scheduler has
+booked its choice."""
+
+
+class SchedulerAPI:
+    """Messages to any scheduler. Casts return at once, calls raise SchedulerUnavailable after ``timeout`` seconds."""
+
+    def __init__(
+        self, transport: oslo_messaging.Transport, timeout: float = 60, *, retries: int | None = None
+    ) -> None:
+        """``retries`` as of ``rpc.get_client``."""
+        self._client = rpc.get_client(transport, rpc.SCHEDULER_TOPIC, VERSION, retries)
+        self._timeout = timeout
+        self._changes = Outbox(self._hosts_changed, TOGETHER_SECONDS)
+
+    def close(self) -> None:
+        """Send the claims that still wait."""
+        self._changes.close()
+
+    def _call(self, context: RequestContext, method: str, **arguments: Any) -> Any:
+        try:
+            with rpc.answers_from("scheduler"):
+                return self._client.prepare(timeout=self._timeout).call(context, method, **arguments)
+        except exceptions.HostUnavailable as exc:
+            raise exceptions.SchedulerUnavailable(seconds=self._timeout) from exc
+
+    def create(self, context: RequestContext, container: Container) -> None:
+        """Cast: find a host for an accepted container and hand it over."""
+        self._client.cast(context, "create", container=container)
+
+    def hand_over(
+        self, context: RequestContext, container: Container, *, to: str, tried: Mapping[str, str], passed: Sequence[str]
+    ) -> None:
+        """Cast to the scheduler ``to``, which keeps the best host. Those in ``passed`` had the request before."""
+        client = self._client.prepare(server=to)
+        with rpc.answers_from(to):
+            client.cast(context, "create", container=container, tried=dict(tried), passed=list(passed))
+
+    def scheduler_seen(self, context: RequestContext, *, name: str, leaving: bool) -> None:
+        """Cast to every scheduler: ``name`` is there, or is about to stop."""
+        with rpc.answers_from("schedulers"):
+            self._client.prepare(fanout=True).cast(context, "scheduler_seen", name=name, leaving=leaving)
+
+    def dry_run(self, context: RequestContext, container: Container, *, count: int) -> dict[str, Any]:
+        """Call: return where ``count`` containers like this one would go. The container needs no row.
+
+        ``placed`` has host, cpuset (a plan in its wire form) and alternates for each container that finds a host.
+        ``refusal`` is the record of ``zun.scheduler.explain`` for the first container that finds none.
+        """
+        answer: dict[str, Any] = self._call(context, "dry_run", container=container, count=count)
+        return answer
+
+    def capacity(self, context: RequestContext, container: Container, *, limit: int) -> dict[str, Any]:
+        """Call: return how many containers like this one would fit: ``total``, ``complete`` and a record by host.
+
+        A record has ``host``, ``count``, ``code`` and ``reason``. The scheduler counts for half of the call's timeout.
+        """
+        seconds = self._timeout / 2
+        answer: dict[str, Any] = self._call(context, "capacity", container=container, limit=limit, seconds=seconds)
+        return answer
+
+    def claim_refused(
+        self,
+        context: RequestContext,
+        container: Container,
+        *,
+        host: str,
+        reason: str,
+        tried: Mapping[str, str],
+        alternates: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """Cast: ``host`` cannot hold the container after all; try the ``alternates``, then any other host."""
+        self._client.cast(
+            context,
+            "claim_refused",
+            container=container,
+            host=host,
+            reason=reason,
+            tried=dict(tried),
+            alternates=list(alternates),
+        )
+
+    def host_changed(
+        self,
+        context: RequestContext,
+        *,
+        host: str,
+        generation: int,
+        uuid: str | None = None,
+        held: Mapping[str, Any] | None = None,
+        failed: bool = False,
+    ) -> None:
+        """Tell every scheduler that ``host`` changed: since ``generation`` the container ``uuid`` holds ``held``.
+
+        ``held`` has the members cpuset, cpu, memory, disk, group_uuid and image of the container's row, or is None if
+        the container holds nothing. Without ``uuid`` the inventory changed. ``failed`` says that the host could not
+        make or start the container. Claims wait ``TOGETHER_SECONDS`` for each other, other changes are sent at once.
+        Schedulers find a lost message's change in the database.
+        """
+        self._changes.put({"host": host, "generation": generation, "uuid": uuid, "held": held, "failed": failed})
+        if held is None:  # the next request may need the freed resources
+            self._changes.flush()
+
+    def _hosts_changed(self, changes: Sequence[Mapping[str, Any]]) -> None:
+        client = self._client.prepare(fanout=True, version="1.1")
+        # A host's changes make sense in their order, and were put in by threads.
+        ordered = sorted(changes, key=lambda change: (change["host"], change["generation"]))
+        client.cast(admin_context(), "hosts_changed", changes=ordered)

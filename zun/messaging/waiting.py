@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bound how long a thread waits for RabbitMQ where no option of oslo.messaging does.
+
+oslo.messaging 18 waits without end in three places:
+
+* A listener, and a sender without ``retry``, reconnects for ever. ``MessageHandlingServer.stop`` and
+  ``Transport.cleanup`` wait for these threads, so a program cannot end while the broker is away.
+* The first call of a transport opens a connection for the answers. That connection ignores ``retry`` and the timeout
+  of the call (``AMQPDriverBase._get_reply_q``).
+* A RabbitMQ with a memory or disk alarm stops reading from publishers, as
+  https://www.rabbitmq.com/docs/connection-blocked says. py-amqp then waits for the confirmation of the message without
+  a timeout, because oslo.messaging passes none to ``Producer.publish``.
+
+``install`` gives kombu a transport for RabbitMQ that raises ``GaveUp`` in these places. The transport is a subclass of
+kombu's own and overrides public methods only. ``test_waiting.py`` fails as soon as the library needs one of them no
+longer.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import kombu.transport
+import oslo_messaging
+from kombu.transport import pyamqp
+
+_leaving = threading.Event()
+
+
+class GaveUp(oslo_messaging.MessageDeliveryFailure):  # type: ignore[misc]
+    """RabbitMQ did not answer while somebody was willing to wait. It is one of ``outages.UNDELIVERED``."""
+
+
+class _Patience(threading.local):
+    """``attempts``: how often this thread may still try to connect; None for as often as it takes."""
+
+    attempts: int | None = None
+
+
+_patience = _Patience()
+
+
+@contextlib.contextmanager
+def at_most(retries: int | None) -> Iterator[None]:
+    """Let this thread connect to a broker 1 + ``retries`` times inside the block, or without a bound if None.
+
+    With a bound, a broker that takes no messages because of an alarm is not waited for either.
+    """
+    before = _patience.attempts
+    _patience.attempts = None if retries is None else 1 + retries
+    try:
+        yield
+    finally:
+        _patience.attempts = before
+
+
+def leave() -> None:
+    """Let every thread that waits for a broker give up at its next attempt to connect.
+
+    The attempts are at most ``[oslo_messaging_rabbit] rabbit_interval_max`` seconds apart.
+    """
+    _leaving.set()
+
+
+class Connection(pyamqp.Connection):  # type: ignore[misc]
+    """A connection whose publishers wait for the end of an alarm only where patience is without a bound."""
+
+    def __init__(self, *arguments: Any, on_blocked: Callable[[str], object] | None = None, **named: Any) -> None:
+        def blocked(reason: str) -> None:
+            if on_blocked is not None:
+                on_blocked(reason)
+            if _patience.attempts is not None:
+                self.collect()  # the broker reads nothing more, not even that the connection is closed
+                raise GaveUp(
+                    "it takes no messages, as its memory or disk runs out; see 'rabbitmq-diagnostics alarms'"
+                )
+
+        super().__init__(*arguments, on_blocked=blocked, **named)
+
+
+class Transport(pyamqp.Transport):  # type: ignore[misc]
+    """kombu's transport for RabbitMQ, with bounded attempts to connect."""
+
+    Connection = Connection
+
+    def establish_connection(self) -> Any:
+        if _leaving.is_set():
+            raise GaveUp("the message queue is away, and this program ends")
+        try:
+            return super().establish_connection()
+        except self.recoverable_connection_errors as exc:
+            if _patience.attempts is None:
+                raise
+            _patience.attempts -= 1
+            if _patience.attempts > 0:
+                raise
+            raise GaveUp(f"the message queue does not answer: {exc}") from exc
+
+
+def install() -> None:
+    """Use ``Transport`` for every connection to RabbitMQ that this process opens from now on."""
+    kombu.transport.TRANSPORT_ALIASES["amqp"] = f"{__name__}:{Transport.__name__}"

@@ -1,0 +1,426 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The packing rule: the capacity that a dedicated container would strand on each host.
+
+A *hole* is the free CPUs and memory of one cell. Free totals of a host say little: sixteen free CPUs in four holes of
+four serve no request for eight, and free CPUs without free memory serve no request. So holes are measured by the
+containers that still fit.
+
+The *stranded capacity* of a request on a host is the drop in the number of *usual* containers that the host could
+still take if containers of only one kind came, averaged over the kinds. A request strands little if the cell is left
+with nothing, or with CPUs and memory in the proportion in which they are asked for. A request that breaks the last hole
+for a large container strands much. Containers on several cells are usual kinds too, so cells stay free together as
+well. The usual kinds are those that the cloud holds already: see ``usual``.
+
+The present kinds say little about the next large request, so three small costs are added for each CPU that the request
+takes: for the free capacity beside the CPU on its cells (``TIGHT``), for the free capacity of the whole host
+(``WHOLE``), and for the distance between its cells (``FAR``). Of two hosts with equal losses the fuller one is better.
+Fullness is measured in the resource that will run out first.
+
+``losses`` computes the rule for all hosts at once. Its cells are estimated from amounts alone, so room here does not
+guarantee that ``plan`` finds a place.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from zun.topology import HostTopology, PlacementRequest, Usage
+from zun.topology.view import view_of
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
+Counts = npt.NDArray[np.float32]
+"""Numbers of containers: exact on a host with less than 16 TiB, otherwise wrong by at most one in a billion."""
+
+# The tuned constants: seven of the rule, and the number of kinds. The page doc/source/contributor/packing.rst tells how
+# they were chosen.
+
+TIGHT = 0.0001
+"""Cost of each CPU of a request, in containers that no longer fit, for each CPU that is free on the chosen cells."""
+
+WHOLE = 0.02
+"""Cost of each CPU of a request on an empty host, in proportion less on a host that is partly full."""
+
+WHOLE_SEVERAL = 0.3
+"""Added to ``WHOLE``, times the share of containers on several cells, because they need holes that are together."""
+
+FAR = 0.0006
+"""Cost of each CPU of a request for each unit of distance between its cells."""
+
+EMPTY = -2.0
+"""Worth of a kind in an empty cloud: this power of its size. While every kind has room, the containers that still fit
+are best counted in small ones: they show whether CPUs and memory are used up together."""
+
+FULL = 1.0
+"""Worth of a kind in a full cloud: this power of its size. Small containers find a place anywhere, and large ones are
+refused."""
+
+SHARPNESS = 3.0
+"""The power by which the resource that runs out sooner, CPUs or memory, counts more; see ``_prices``."""
+
+USUAL_SHAPES = 16
+"""Number of kinds of containers that are counted. Each kind costs time on each host."""
+
+# Numbers that only make the arrays work.
+
+MIB = 2.0**28
+"""More MiB than any cell has. ``CPUs * MIB + MiB`` compares holes by CPUs first."""
+
+MOST_CPUS = 2.0**12
+"""More CPUs than any cell has. ``distance * MIB * MOST_CPUS`` compares cells by distance first."""
+
+SOME_CAPACITY = 2.0**-200
+"""Stands for the capacity of a host without any, as a divisor."""
+
+SOME_MEMORY = 2.0**-10
+"""MiB that a cell has at least."""
+
+NO_MEMORY = 2.0**-40
+"""MiB of a container that wants no memory: far less than ``SOME_MEMORY``, so that memory never limits its number."""
+
+
+class Hole(NamedTuple):
+    """The free CPUs and MiB of one cell, or an amount that is taken from them."""
+
+    cpus: int
+    memory_mib: int
+
+    def fits(self, other: Hole) -> bool:
+        """Return whether ``other`` has at least as many CPUs and as much memory."""
+        return self.cpus <= other.cpus and self.memory_mib <= other.memory_mib
+
+
+class Shape(NamedTuple):
+    """A kind of container, which has these CPUs and MiB on each of ``cells`` cells.
+
+    With ``cells`` 0 these are the totals, on any number of cells. Example: (2, 4, 512) has 8 CPUs and 1024 MiB in all.
+    """
+
+    cells: int
+    cpus: int
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The kinds of containers that are expected next."""
+
+    shapes: tuple[Shape, ...]
+    worths: tuple[float, ...]
+    """Worth of one more fitting container of each kind; all together are 1."""
+    several: float
+    """The share of held capacity that containers on several cells hold, from 0 to 1."""
+    cpu: float = 1.0
+    mib: float = 0.0
+    """Weights of a free CPU and a free MiB in the preference for fuller hosts."""
+
+    def value(self, hole: Hole) -> float:
+        """Return the weight of the CPUs and memory of ``hole`` together."""
+        return hole.cpus * self.cpu + hole.memory_mib * self.mib
+
+
+def holes(topology: HostTopology, usage: Usage) -> tuple[Hole, ...]:
+    """Return the CPUs and MiB that a dedicated container can get on each cell with CPUs, in order of their ids.
+
+    Amounts are never negative. Memory includes the memory-only nodes that are attached to the cell.
+    """
+    view = view_of(topology)
+    held = usage.held_mask
+    found = []
+    for cell in view.cells:
+        free = cell.dedicated & ~held
+        pooled = (free & cell.pool).bit_count()
+        cpus = free.bit_count() - pooled + min(pooled, usage.budget(view, cell))
+        room = sum(max(0, usage.free_memory(view, node, None, overcommit=False)) for node in cell.nodes)
+        found.append(Hole(cpus, room))
+    return tuple(found)
+
+
+def capacity(topology: HostTopology) -> Hole:
+    """Return all holes of the empty host together."""
+    return together(holes(topology, Usage()))
+
+
+def together(free: Sequence[Hole]) -> Hole:
+    """Return one hole with the sum of all CPUs and MiB."""
+    return Hole(sum(hole.cpus for hole in free), sum(hole.memory_mib for hole in free))
+
+
+def shapes(usage: Usage) -> Counter[Shape]:
+    """Count the dedicated containers of each kind. Huge pages count as no memory."""
+    found: Counter[Shape] = Counter()
+    for _, plan in usage:
+        if plan.dedicated:
+            shares = [share for share in plan.cells.values() if share.cpus]
+            found[_shape([Hole(len(share.cpus), 0 if share.pages else share.memory_mib) for share in shares])] += 1
+    return found
+
+
+def _shape(parts: Sequence[Hole]) -> Shape:
+    if len(set(parts)) == 1:
+        return Shape(len(parts), *parts[0])
+    return Shape(0, sum(part.cpus for part in parts), sum(part.memory_mib for part in parts))
+
+
+def usual(held: Mapping[Shape, int], request: PlacementRequest, cpus: int, memory_mib: int) -> Demand:
+    """Return the demand: the ``USUAL_SHAPES`` kinds that are worth most, of ``held`` and the kind of ``request``.
+
+    ``cpus`` and ``memory_mib`` are the capacity of all hosts together. The worth of a kind is its count times a power
+    of its size; the power rises from ``EMPTY`` to ``FULL`` as the cloud fills.
+    """
+    wanted = _shape(parts_of(request))
+    cpu_per_mib = cpus / memory_mib if memory_mib else 0.0
+    counts = dict(held)
+    counts[wanted] = counts.get(wanted, 0) + 1
+    held_cpus = held_mib = several_cpus = several_mib = 0
+    for shape, count in counts.items():
+        all_cpus, all_mib = count * (shape.cells or 1) * shape.cpus, count * (shape.cells or 1) * shape.memory_mib
+        held_cpus += all_cpus
+        held_mib += all_mib
+        if shape.cells != 1:
+            several_cpus += all_cpus
+            several_mib += all_mib
+    used_cpus, used_memory = held_cpus / max(1, cpus), held_mib / max(1, memory_mib)
+    power = EMPTY + (FULL - EMPTY) * min(1.0, max(used_cpus, used_memory))
+    worths = {
+        shape: count * ((shape.cells or 1) * (shape.cpus + shape.memory_mib * cpu_per_mib)) ** power
+        for shape, count in counts.items()
+    }
+    ranked = heapq.nsmallest(USUAL_SHAPES, ((-worth, shape) for shape, worth in worths.items()))
+    whole = sum(worth for worth, _ in ranked)
+    cpu, mib = _prices(used_cpus, used_memory)
+    return Demand(
+        tuple(shape for _, shape in ranked),
+        tuple(worth / whole for worth, _ in ranked),
+        (several_cpus + several_mib * cpu_per_mib) / (held_cpus + held_mib * cpu_per_mib),
+        cpu,
+        mib * cpu_per_mib,
+    )
+
+
+def _prices(cpus: float, memory: float) -> tuple[float, float]:
+    """Return the weights of a free CPU and of the memory per CPU; the sum of both is 2.
+
+    ``cpus`` and ``memory`` are the shares that are held, from 0 to 1.
+    """
+    sooner, later = (max(share, 1e-9) / max(1 - share, 1e-9) for share in (cpus, memory))
+    cpu = 2 / (1 + (later / sooner) ** SHARPNESS)
+    return cpu, 2 - cpu
+
+
+def parts_of(request: PlacementRequest) -> tuple[Hole, ...]:
+    """Return the CPUs and MiB of each part of a dedicated request, largest first. Huge pages count as no memory."""
+    counted = request.ordinary_pages
+    return tuple(sorted((Hole(int(cpus), mib if counted else 0) for cpus, mib in request.parts), reverse=True))
+
+
+Distances = Sequence[Sequence[int]]
+"""Distances there plus back, by positions of two cells."""
+
+Machine = tuple[Distances, Hole]
+"""The distances between the cells of a host, and their CPUs and MiB together."""
+
+
+def machine_of(topology: HostTopology) -> Machine:
+    """Return the machine that ``losses`` needs to know; most clouds have a handful of different ones."""
+    return view_of(topology).distances, capacity(topology)
+
+
+def cells_of(
+    cpus: npt.NDArray[np.int32], mib: npt.NDArray[np.int64], machines: Sequence[Machine], codes: Rows, *, apart: bool
+) -> Cells:
+    """Return the cells of all hosts, for ``losses``.
+
+    ``cpus`` and ``mib`` are free amounts, shape (cells, hosts), -1 if the host has fewer cells. ``codes`` has the
+    position in ``machines`` for each host. ``apart`` adds the distances, which requests on one cell do not need.
+    """
+    return Cells(
+        np.maximum(cpus, 0).astype(np.float64),
+        np.minimum(np.maximum(mib, 0), MIB - 1).astype(np.float64),
+        cpus >= 0,
+        np.array([machine[1] for machine in machines], np.float64)[codes].T,
+        _far(machines, len(cpus), codes) if apart else None,
+    )
+
+
+def _far(known: Sequence[Machine], depth: int, machines: Rows) -> Floats:
+    """Return the distances between cells, there plus back: shape (cells, cells, hosts)."""
+    far = np.zeros((len(known), depth, depth))
+    for code, (distances, _) in enumerate(known):
+        count = min(depth, len(distances))
+        far[code, :count, :count] = [row[:count] for row in distances[:count]]
+    return far.transpose(1, 2, 0)[:, :, machines]
+
+
+class Cells(NamedTuple):
+    """The free CPUs and MiB on the cells of all hosts: shape (cells, hosts). Example: ``cpus[1, 7]`` is of host 7."""
+
+    cpus: Floats
+    mib: Floats
+    there: Bools
+    """True if the host has this cell. Hosts may have different numbers of cells."""
+    capacity: Floats
+    """CPUs and MiB of the empty host: shape (2, hosts)."""
+    far: Floats | None
+    """Distances between cells, there plus back: shape (cells, cells, hosts). None if the request is for one cell."""
+
+
+class _Taken(NamedTuple):
+    """The cells that each host would give, with the amounts: shape (cells taken, hosts).
+
+    ``cpus`` and ``mib`` have one column only if every host gives the same amounts.
+    """
+
+    cells: Rows
+    cpus: Floats
+    mib: Floats
+    room: Bools
+    """True for hosts with room; the columns of other hosts have no meaning."""
+
+
+def losses(cells: Cells, request: PlacementRequest, demand: Demand) -> Floats:
+    """Return the stranded capacity of ``request`` on every host, in containers that no longer fit.
+
+    The loss of a host without room is infinite.
+    """
+    parts = parts_of(request)
+    taken = _one(cells, parts[0]) if len(parts) == 1 else _near(cells, parts)
+    size = demand.value(together(parts))
+    losses = _loss(cells, taken, demand, size)
+    if request.numa_affinity == "require" or taken.room.all():
+        return losses
+    return np.where(taken.room, losses, _loss(cells, _over_cells(cells, parts), demand, size))
+
+
+def _fits(cells: Cells, part: Hole) -> Bools:
+    return (cells.cpus >= part.cpus) & (cells.mib >= part.memory_mib) & cells.there
+
+
+def _one(cells: Cells, part: Hole) -> _Taken:
+    """Return the fullest cell that has room for the only part."""
+    fullness = np.where(_fits(cells, part), cells.cpus * MIB + cells.mib, np.inf)
+    chosen = fullness.argmin(0)[np.newaxis]
+    room: Bools = np.isfinite(fullness.min(0))
+    return _Taken(chosen, *_amounts([part]), room)
+
+
+def _amounts(parts: Sequence[Hole]) -> tuple[Floats, Floats]:
+    return (
+        np.array([[part.cpus] for part in parts], np.float64),
+        np.array([[part.memory_mib] for part in parts], np.float64),
+    )
+
+
+def _near(cells: Cells, parts: Sequence[Hole]) -> _Taken:
+    """Return a cell for each part: around some cell, so that they are nearest to each other and then fullest."""
+    assert cells.far is not None
+    depth, count = cells.cpus.shape
+    fullness, hosts = cells.cpus * MIB + cells.mib, np.arange(count)
+    fits = {part: _fits(cells, part) for part in parts}
+    best = np.zeros((len(parts), count), np.intp)
+    least_far, least_full = np.full(count, np.inf), np.full(count, np.inf)
+    alike = len(parts) == depth and len(fits) == 1  # every anchor then takes all cells
+    for anchor in range(1 if alike else depth):
+        key = cells.far[anchor] * (MIB * MOST_CPUS) + fullness
+        room: Bools = cells.there[anchor].copy()
+        chosen: list[Rows] = []
+        for part in parts:
+            usable = np.where(fits[part], key, np.inf)
+            for cell in chosen:
+                usable[cell, hosts] = np.inf
+            chosen.append(usable.argmin(0))
+            room &= np.isfinite(usable).any(0)
+        around = np.array(chosen)
+        far = np.where(room, _distance(cells.far, around, np.ones_like(around, np.bool_)), np.inf)
+        full = fullness[around, hosts].sum(0)
+        better = (far < least_far) | ((far == least_far) & room & (full < least_full))
+        best = np.where(better, around, best)
+        least_far, least_full = np.where(better, far, least_far), np.where(better, full, least_full)
+    return _Taken(best, *_amounts(parts), np.isfinite(least_far))
+
+
+def _over_cells(cells: Cells, parts: Sequence[Hole]) -> _Taken:
+    """Return the whole request over the largest holes, with the memory beside the CPUs as far as it goes."""
+    order = np.argsort(-(cells.cpus * MIB + cells.mib), axis=0, kind="stable")
+    wanted_cpus, wanted_mib = sum(part.cpus for part in parts), sum(part.memory_mib for part in parts)
+    free_cpus, free_mib = (np.take_along_axis(free, order, 0) for free in (cells.cpus, cells.mib))
+    cpus = _from_first(wanted_cpus, free_cpus)
+    beside = np.minimum(wanted_mib * cpus // wanted_cpus, free_mib)
+    mib = beside + _from_first(wanted_mib - beside.sum(0), free_mib - beside)
+    return _Taken(order, cpus, mib, (free_cpus.sum(0) >= wanted_cpus) & (free_mib.sum(0) >= wanted_mib))
+
+
+def _from_first(wanted: int | Floats, room: Floats) -> Floats:
+    """Return the amount that each cell gives if each in turn gives all it can. Example: 5 of [3, 4, 1] is [3, 2, 0]."""
+    given: Floats = np.clip(wanted - (room.cumsum(0) - room), 0, room)
+    return given
+
+
+def _loss(cells: Cells, taken: _Taken, demand: Demand, size: float) -> Floats:
+    """Return the loss of every host if it gives ``taken``. ``size`` is the value of the request in ``demand``."""
+    hosts = np.arange(cells.cpus.shape[1])
+    cpus, mib = cells.cpus[taken.cells, hosts], cells.mib[taken.cells, hosts]
+    after_cpus, after_mib = cpus - taken.cpus, mib - taken.mib
+    all_cpus, all_mib = cells.cpus.sum(0), cells.mib.sum(0)
+    used = (taken.cpus > 0) | (taken.mib > 0)
+    loss: Floats = TIGHT * (used * (demand.cpu * cpus + demand.mib * mib)).sum(0)
+    at_most = demand.cpu * cells.capacity[0] + demand.mib * cells.capacity[1]
+    whole = (demand.cpu * all_cpus + demand.mib * all_mib) / np.maximum(at_most, SOME_CAPACITY)
+    loss += (WHOLE + WHOLE_SEVERAL * demand.several) * whole
+    if cells.far is not None and len(taken.cells) > 1:
+        loss += FAR * _distance(cells.far, taken.cells, np.broadcast_to(taken.cpus > 0, cpus.shape))
+    loss *= size
+    worths, on_cells = np.array(demand.worths), [shape.cells for shape in demand.shapes]
+    for number in set(on_cells):
+        which = [index for index, each in enumerate(on_cells) if each == number]
+        kinds = [demand.shapes[index] for index in which]
+        if number == 1:
+            both = _times(kinds, np.stack((cpus, after_cpus)), np.stack((mib, after_mib)))
+            fewer = (both[:, 0] - both[:, 1]).sum(1)
+        elif number == 0:
+            rest_cpus = all_cpus - np.broadcast_to(taken.cpus, cpus.shape).sum(0)
+            rest_mib = all_mib - np.broadcast_to(taken.mib, mib.shape).sum(0)
+            both = _times(kinds, np.stack((all_cpus, rest_cpus)), np.stack((all_mib, rest_mib)))
+            fewer = both[:, 0] - both[:, 1]
+        else:
+            before = _times(kinds, cells.cpus, cells.mib)
+            after = before.copy()
+            after[:, taken.cells, hosts] = _times(kinds, after_cpus, after_mib)
+            fewer = _sets(before, number) - _sets(after, number)
+        loss += worths[which] @ fewer
+    return np.where(taken.room, loss, np.inf)
+
+
+def _times(kinds: Sequence[Shape], cpus: Floats, mib: Floats) -> Counts:
+    """Return the number of containers of each kind that fit the amounts, with one more axis in front for the kinds."""
+    shape = (len(kinds),) + (1,) * cpus.ndim
+    each_cpus = np.array([kind.cpus for kind in kinds], np.float32).reshape(shape)
+    each_mib = np.array([kind.memory_mib or NO_MEMORY for kind in kinds], np.float32).reshape(shape)
+    by_cpus: Counts = cpus.astype(np.float32) / each_cpus
+    by_mib: Counts = np.maximum(mib, SOME_MEMORY).astype(np.float32) / each_mib
+    return np.floor(np.minimum(by_cpus, by_mib, out=by_cpus), out=by_cpus)
+
+
+def _sets(counts: Counts, number: int) -> Counts:
+    """Return the number of containers on ``number`` cells if each cell fits ``counts`` parts; axis 1 is cells."""
+    total = counts.sum(1)
+    apart: Counts = np.minimum(total / np.float32(number), (total - counts.max(1)) / np.float32(number - 1))
+    return np.floor(apart, out=apart)
+
+
+def _distance(far: Floats, cells: Rows, given: Bools) -> Floats:
+    """Return the sum of the distances between every two of ``cells`` that give CPUs."""
+    hosts = np.arange(cells.shape[1])
+    total = np.zeros(len(hosts))
+    for index in range(len(cells)):
+        for other in range(index):
+            total += far[cells[index], cells[other], hosts] * (given[index] & given[other])
+    return total

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exact answers of hosts, and the one place where the scheduler keeps them.
+
+Equal machines give equal containers equal places, so a cloud needs far fewer plans than it makes. Every key is a value:
+a host with the same topology, the same totals and the same request gets the same answer, and no change of a host can
+make an entry wrong. A dictionary is emptied when it is full: a lost entry costs time or memory and nothing else.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from zun.scheduler.host_state import Held, HostState, claim_of
+from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, plan
+
+ANSWERS = 10_000
+"""Plans that are kept."""
+
+REFUSALS = 2_000
+"""Refusals that are kept. They are larger than plans, because their details are computed later."""
+
+CLAIMS = 100_000
+"""Claims of containers that are kept, so that equal claims are one object."""
+
+_Question = tuple[HostTopology, tuple[object, ...], PlacementRequest]
+"""The topology, the totals of the usage, and the request."""
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A plan, and its forms as a record and as a claim. Nothing of it is ever written to."""
+
+    plan: Plan
+
+    @cached_property
+    def record(self) -> dict[str, Any]:
+        """The plan as a message has it."""
+        return self.plan.to_dict()
+
+    @cached_property
+    def claim(self) -> Plan:
+        """The plan as it is held."""
+        return claim_of(self.plan)
+
+
+def answer(host: HostState, request: PlacementRequest) -> Answer | Refusal:
+    """Return the exact answer of ``host`` to ``request``. Nothing is kept."""
+    found = plan(host.topology, host.usage, request)
+    return found if isinstance(found, Refusal) else Answer(found)
+
+
+class PlanCache:
+    """The answers and claims that are kept. Threads may share it: at worst two compute the same answer."""
+
+    def __init__(self) -> None:
+        self._answers: dict[_Question, Answer] = {}
+        self._refusals: dict[_Question, Refusal] = {}
+        self._claims: dict[tuple[object, ...], Plan] = {}
+        self._held: dict[tuple[object, ...], Held] = {}
+
+    def answer(self, host: HostState, request: PlacementRequest) -> Answer | Refusal:
+        """Return what ``answer`` returns; the plan is made once for all hosts with equal totals."""
+        question = (host.topology, host.usage.totals, request)
+        known = self._answers.get(question) or self._refusals.get(question)
+        if known is not None:
+            return known
+        found = answer(host, request)
+        if isinstance(found, Refusal):
+            return _kept(self._refusals, question, found, REFUSALS)
+        return _kept(self._answers, question, found, ANSWERS)
+
+    def held(self, held: Held) -> Held:
+        """Return the one object for all values equal to ``held``: a large cloud has few different ones."""
+        key = _key(held.plan)
+        claim = self._claims.get(key) or _kept(self._claims, key, held.plan, CLAIMS)
+        whole = (key, held.cpu, held.memory, held.disk, held.group, held.image)
+        known = self._held.get(whole)
+        if known is None:
+            same = Held(claim, held.cpu, held.memory, held.disk, held.group, held.image)
+            known = _kept(self._held, whole, same, CLAIMS)
+        return known
+
+
+def _key(claim: Plan) -> tuple[object, ...]:
+    """Return a hashable value that is equal for equal claims."""
+    cells = tuple([
+        (node, share.cpus.mask, share.memory_mib, share.withheld.mask, tuple(share.pages.items()), share.shared)
+        for node, share in claim.cells.items()
+    ])
+    return (claim.cpu_policy, claim.isolation, claim.whole_cores, claim.mems.mask, cells, claim.devices)
+
+
+def _kept(kept: dict[Key, Value], key: Key, value: Value, most: int) -> Value:
+    if len(kept) >= most:
+        kept.clear()
+    kept[key] = value
+    return value

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What requests may ask of the devices of a host: its form, and what is shown of it."""
+
+import json
+
+import pytest
+
+from zun.api import app as api_app
+from zun.db import containers as db
+from zun.tests.functional.api.client import Client
+from zun.tests.functional.api.conftest import HOST
+from zun.topology import CellShare, CpuSet, Plan
+from zun.topology.device_request import DeviceMatch, DeviceRequest, GivenDevice
+
+FIELDS = ("devices", "device_numa_policy", "device_same")
+ALIASES = (
+    {"name": "gpu", "vendor_id": "10de", "numa_policy": "required"},
+    {"name": "gpu", "vendor_id": "1002"},
+    {"name": "nic", "resource_class": "CUSTOM_NIC"},
+)
+GPUS = (DeviceMatch(vendor_id="10de"), DeviceMatch(vendor_id="1002"))
+NICS = (DeviceMatch(resource_class="CUSTOM_NIC"),)
+
+
+@pytest.fixture
+def application(database, configuration, scheduler, compute):
+    configuration.set_override("alias", [json.dumps(each) for each in ALIASES], group="devices")
+    return api_app.build(configuration, scheduler_api=scheduler, compute_api=compute)
+
+
+@pytest.fixture
+def api(application):
+    return Client(application, user="alice", project="demo", roles="member", version="1.45")
+
+
+def asked(api, **fields):
+    return api.post("/v1/containers", {"image": "demo", **fields})
+
+
+def of(shown):
+    return {name: shown[name] for name in FIELDS}
+
+
+def stored(reply):
+    return [DeviceRequest.from_dict(each) for each in db.get(reply.json["uuid"])["placement"].get("devices", ())]
+
+
+def entry(name="gpu", count=1, *, policy="preferred", traits=(), given=(), key="alias"):
+    return {key: name, "count": count, "traits": list(traits), "numa_policy": policy, "given": list(given)}
+
+
+def test_asked_devices_are_stored_and_shown(api):
+    fields = {
+        "devices": [
+            {"alias": "gpu", "count": 2, "traits": ["CUSTOM_A", "CUSTOM_A"]},
+            {"alias": "nic", "numa_policy": "socket"},
+            {"resource_class": "fpga", "count": 3},
+        ],
+        "device_same": "switch",
+    }
+    reply = asked(api, **fields)
+    assert reply.status == 202
+    expected = {
+        "devices": [
+            entry(count=2, policy="required", traits=["CUSTOM_A"]),
+            entry("nic", policy="socket"),
+            entry("FPGA", 3, key="resource_class"),
+        ],
+        "device_numa_policy": None,
+        "device_same": "switch",
+    }
+    uuid = reply.json["uuid"]
+    assert of(reply.json) == of(api.get(f"/v1/containers/{uuid}").json) == expected
+    assert of(api.get("/v1/containers").json["containers"][0]) == expected
+    assert stored(reply) == [
+        DeviceRequest("gpu", 2, GPUS, ("CUSTOM_A",), "required"),
+        DeviceRequest("nic", 1, NICS, (), "socket"),
+        DeviceRequest("FPGA", 3, (DeviceMatch(resource_class="FPGA"),)),
+    ]
+    assert not api.at("1.44").get(f"/v1/containers/{uuid}").json.keys() & set(FIELDS)
+
+
+def test_policy_of_the_container_overrides_that_of_aliases(api):
+    fields = {"devices": [{"alias": "gpu"}, {"alias": "nic", "numa_policy": "none"}], "device_numa_policy": "socket"}
+    reply = asked(api, **fields)
+    assert [each.numa_policy for each in stored(reply)] == ["socket", "none"]
+    assert reply.json["device_numa_policy"] == "socket"
+
+
+def test_given_devices_are_shown_with_their_requests(api, placed):
+    requests = [DeviceRequest("gpu", 2, GPUS), DeviceRequest("nic", 1, NICS), DeviceRequest("gpu", 1, GPUS)]
+    given = [GivenDevice("gpu", "0000:81:00.0", 1), GivenDevice("gpu", "0000:82:00.0", 1)]
+    given += [GivenDevice("nic", "0000:05:00.1"), GivenDevice("gpu", "0000:01:00.0", 0)]
+    plan = Plan({0: CellShare(cpus=CpuSet("0-1"))}, devices=tuple(given))
+    row = placed(placement={"devices": [each.to_dict() for each in requests]}, cpuset=plan.to_dict(), host=HOST)
+    shown = api.get(f"/v1/containers/{row.uuid}").json["devices"]
+    assert [[(each["address"], each["cell"]) for each in request["given"]] for request in shown] == [
+        [("0000:81:00.0", 1), ("0000:82:00.0", 1)],
+        [("0000:05:00.1", None)],
+        [("0000:01:00.0", 0)],
+    ]
+
+
+@pytest.mark.parametrize("nothing", [None, []])
+def test_null_and_an_empty_list_ask_for_nothing(api, nothing):
+    reply = asked(api, devices=nothing, device_numa_policy=None, device_same=None)
+    assert of(reply.json) == dict.fromkeys(FIELDS)
+    assert "devices" not in db.get(reply.json["uuid"])["placement"]
+
+
+@pytest.mark.parametrize("path", ["containers", "placement/dry_run", "placement/capacity"])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("devices", []),
+        ("device_numa_policy", "required"),
+        ("device_same", "cell"),
+        ("hints", {"image:pci_passthrough:alias": "gpu:1"}),
+        ("hints", {"image:hw_pci_numa_affinity_policy": "none"}),
+    ],
+)
+def test_older_versions_refuse_devices(api, path, field, value):
+    reply = api.at("1.44").post(f"/v1/{path}", {"image": "demo", field: value})
+    assert reply.refusal == (400, "invalid-param-in-version")
+    assert field in reply.error["detail"] and "1.45" in reply.error["detail"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "text"),
+    [
+        ({"devices": "gpu"}, "schema-validation-error", "devices"),
+        ({"devices": [{"count": 1}]}, "schema-validation-error", "devices.0"),
+        ({"devices": [{"alias": "gpu", "resource_class": "PGPU"}]}, "schema-validation-error", "devices.0"),
+        ({"devices": [{"alias": "gpu", "count": 0}]}, "schema-validation-error", "devices.0.count"),
+        ({"devices": [{"alias": "gpu", "count": 65}]}, "schema-validation-error", "devices.0.count"),
+        ({"devices": [{"alias": "gpu", "count": "2"}]}, "schema-validation-error", "devices.0.count"),
+        ({"devices": [{"alias": "gpu", "numa_policy": "legacy"}]}, "schema-validation-error", "devices.0.numa_policy"),
+        ({"devices": [{"alias": "gpu", "vendor_id": "10de"}]}, "schema-validation-error", "devices.0"),
+        ({"devices": [{"alias": "gpu", "traits": ["AVX"]}]}, "schema-validation-error", "AVX is not a trait"),
+        ({"devices": [{"alias": "gpu"}] * 17}, "schema-validation-error", "devices: it is too long"),
+        ({"device_same": "rack"}, "schema-validation-error", "device_same: 'rack' is not one of none, switch"),
+        ({"devices": [{"alias": "tpu"}]}, "invalid-value", "devices: there is no alias 'tpu'. This cloud has gpu, nic"),
+        ({"device_same": "switch"}, "invalid-value", "device_same: it is about devices: ask for devices with it"),
+        ({"devices": [], "device_numa_policy": "none"}, "invalid-value", "device_numa_policy: it is about devices"),
+        ({"hints": {"image:pci_passthrough:alias": "gpu"}}, "invalid-value", "'gpu' has no number from 1 to 64"),
+        ({"hints": {"image:pci_passthrough:alias": "gpu:0"}}, "invalid-value", "'gpu:0' has no number from 1 to 64"),
+        ({"hints": {"image:pci_passthrough:alias": "tpu:1"}}, "invalid-value", "there is no alias 'tpu'"),
+        ({"hints": {"image:pci_passthrough:alias": ["gpu:1"]}}, "invalid-value", "there is no alias"),
+        (
+            {"hints": {"image:hw_pci_numa_affinity_policy": "legacy"}},
+            "invalid-value",
+            "hints.image:hw_pci_numa_affinity_policy: the policy legacy is not known here",
+        ),
+        (
+            {"hints": {"image:pci_numa_affinity_policy": "near"}},
+            "invalid-value",
+            "hints.image:pci_numa_affinity_policy: it must be one of none, preferred, required, socket",
+        ),
+        (
+            {
+                "hints": {"image:hw_pci_numa_affinity_policy": "socket"},
+                "devices": [{"alias": "gpu"}],
+                "device_numa_policy": "none",
+            },
+            "invalid-value",
+            "the image needs socket, and the request says none",
+        ),
+    ],
+)
+@pytest.mark.parametrize("path", ["containers", "placement/dry_run"])
+def test_what_cannot_be_given_is_refused(api, path, fields, code, text):
+    reply = api.post(f"/v1/{path}", {"image": "demo", **fields})
+    assert reply.refusal == (400, code)
+    assert text in reply.error["detail"]
+
+
+@pytest.mark.parametrize(
+    ("devices", "image", "counts"),
+    [
+        ([], "gpu:2, nic:1", [("gpu", 2), ("nic", 1)]),
+        ([("gpu", 3)], "gpu:2", [("gpu", 3)]),
+        ([("gpu", 1), ("nic", 1)], "gpu:1,gpu:2", [("gpu", 1), ("nic", 1), ("gpu", 2)]),
+    ],
+    ids=["image-alone", "request-has-enough", "image-needs-more"],
+)
+def test_devices_of_the_image_join_the_request(api, devices, image, counts):
+    hints = {"image:pci_passthrough:alias": image, "image:hw_pci_numa_affinity_policy": "socket"}
+    reply = asked(api, hints=hints, devices=[{"alias": name, "count": count} for name, count in devices])
+    assert [(each.name, each.count, each.numa_policy) for each in stored(reply)] == [
+        (name, count, "socket") for name, count in counts
+    ]
+

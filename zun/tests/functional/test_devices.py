@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices of claims in the life of a host's containers. The claims name them; the runtime is in memory."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from zun.container.driver import DeviceAccess
+from zun.db import containers as db
+from zun.objects.placement import held_plan, placement_request
+from zun.tests.fixtures import new_container, wait_for
+from zun.tests.functional.cloud import Cloud, machine
+from zun.topology import plan
+from zun.topology.device_request import GivenDevice
+from zun.topology.devices import Device, DeviceType
+
+FILES = tuple(Device(path, type=DeviceType.PATH, nodes=(path,)) for path in ("/dev/card0", "/dev/card1"))
+WITH_FILES = replace(machine(), devices=FILES)
+SPEC = '{"path": "/dev/card*", "resource_class": "CUSTOM_CARD"}'
+DEDICATED = {"cpu_policy": "dedicated", "cpu": 2.0, "memory": 512}
+
+
+@pytest.fixture
+def cloud(database):
+    with Cloud({"one": WITH_FILES}, compute__audit_interval=0, devices__device_spec=[SPEC]) as cloud:
+        yield cloud
+
+
+@pytest.fixture
+def run(cloud, context):
+    """Runs a container with devices, as the scheduler's message to the agent does."""
+
+    def run(*addresses, **fields):
+        container = new_container(context, **(fields or DEDICATED))
+        tracker = cloud.agents["one"].tracker
+        answer = plan(tracker.topology, tracker.usage, placement_request(container))
+        given = tuple(GivenDevice("card", address) for address in addresses)
+        limits = {"cpuset": replace(answer, devices=given).to_dict()}
+        cloud.compute_api.create(context, "one", container, limits=limits, alternates=[], tried={})
+        return cloud.settled(container)
+
+    return run
+
+
+def at_runtime(cloud, container):
+    return [each.address for each in cloud.drivers["one"].runtime.objects[container.uuid].devices]
+
+
+def claimed(container):
+    return [each.address for each in held_plan(db.get(container.uuid)).devices]
+
+
+def reason(container):
+    return db.get(container.uuid)["status_reason"]
+
+
+def offer(cloud, *devices):
+    """The machine has these devices from now on, and the agent looks."""
+    cloud.machines["one"] = replace(machine(), devices=devices)
+    cloud.agents["one"]._update_inventory()
+
+
+def found(cloud, context):
+    answer = cloud.compute_api.audit(context, "one", repair=False)
+    return [(each["container"], each["code"], each["layer"]) for each in answer["findings"]]
+
+
+@pytest.mark.parametrize("fields", [DEDICATED, {"cpu": 1.0, "memory": 64}], ids=["dedicated", "shared"])
+def test_a_container_keeps_its_devices(cloud, context, run, fields):
+    container = run("/dev/card0", **fields)
+    assert container.status == "Running"
+
+    def kept():
+        assert at_runtime(cloud, container) == claimed(container) == ["/dev/card0"]
+        assert found(cloud, context) == []
+
+    kept()
+    cloud.compute_api.update(context, container, cpu=1.0, memory=256)
+    kept()
+    db.update(container.uuid, {"status": "Rebuilding"})
+    cloud.compute_api.rebuild(context, container)
+    assert cloud.settled(container).status == "Running"
+    kept()
+    cloud.accept_reboot(container)
+    cloud.compute_api.reboot(context, container)
+    assert cloud.settled(container).status == "Running"
+    kept()
+    cloud.stop_agent("one")
+    held = cloud.start_agent("one").tracker.usage.claim(container.uuid)
+    assert [each.address for each in held.devices] == ["/dev/card0"]
+    kept()
+
+
+def test_a_lost_device_degrades_its_holder_only(cloud, context, run):
+    holder, neighbour = run("/dev/card0"), run("/dev/card1")
+    offer(cloud, FILES[1])
+    told = wait_for(lambda: reason(holder))
+    assert told == (
+        "It has lost devices: device /dev/card0 (card) is gone from the host, or not selected by its [devices] "
+        "device_spec any more. Tell the operator, or delete it and create it anew."
+    )
+    assert (db.get(holder.uuid)["status"], reason(neighbour)) == ("Running", None)
+    assert found(cloud, context) == [(holder.uuid, "device-lost", "device")]
+    offer(cloud, *FILES)
+    wait_for(lambda: reason(holder) is None)
+    assert found(cloud, context) == []
+
+
+def test_a_reboot_fails_without_a_device(cloud, context, run):
+    holder = run("/dev/card0")
+    offer(cloud, FILES[1])
+    cloud.accept_reboot(holder)
+    cloud.compute_api.reboot(context, holder)
+    assert "device /dev/card0 (card) is gone" in cloud.settled(holder).status_reason
+    assert claimed(holder) == ["/dev/card0"]
+    assert cloud.settled(holder).status == "Running"
+
+
+def test_a_container_is_not_made_without_its_device(cloud, context, run):
+    lost = run("/dev/card7")
+    assert (lost.status, lost.cpuset) == ("Error", None)
+    assert "device /dev/card7" in lost.status_reason
+    assert lost.uuid not in cloud.drivers["one"].runtime.objects
+    assert lost.uuid not in cloud.agents["one"].tracker.usage.owners
+
+
+def test_a_start_fails_without_a_device(cloud, context, run):
+    container = run("/dev/card0")
+    cloud.compute_api.stop(context, container)
+    wait_for(lambda: cloud.settled(container).status == "Stopped")
+    offer(cloud, FILES[1])
+    cloud.compute_api.start(context, container)
+    wait_for(lambda: cloud.settled(container).status == "Error")
+    assert "device /dev/card0 (card) is gone" in reason(container)
+    assert claimed(container) == ["/dev/card0"]
+
+
+@pytest.mark.parametrize(("access", "detail"), [
+    ({"configured": {"/dev/card1"}}, "the runtime is configured for devices /dev/card1, its claim needs /dev/card0"),
+    ({"configured": {}}, "the runtime is configured for devices none, its claim needs /dev/card0"),
+    ({"missing": ("/dev/card0",)}, "its file system lacks /dev/card0, or has another device there"),
+    ({"denied": ("/dev/card0",)}, "its control group refuses /dev/card0"),
+    ({"allowed": ("c 10:183 rwm",)}, "its control group gives it devices that it does not hold: c 10:183 rwm"),
+])
+def test_drift_of_devices(cloud, context, run, access, detail):
+    container, neighbour = run("/dev/card0"), run("/dev/card1")
+    wanted = frozenset({"/dev/card0"})
+    seen = replace(DeviceAccess(wanted, wanted), **access)
+    cloud.drivers["one"].kernel.devices[container.uuid] = replace(seen, configured=frozenset(seen.configured))
+    answer = cloud.compute_api.audit(context, "one", repair=True)
+    (finding,) = answer["findings"]
+    assert (finding["container"], finding["code"], finding["layer"]) == (container.uuid, "drifted", "device")
+    assert (finding["detail"], finding["repaired"]) == (detail, False)
+    assert answer["containers"] == {"ok": 1, "drifted": 1}
+    assert at_runtime(cloud, neighbour) == ["/dev/card1"]
+
+
+def test_a_lost_claim_is_recovered_with_its_devices(cloud, context, run):
+    container = run("/dev/card0")
+    cloud.stop_agent("one")
+    db.update(container.uuid, {"cpuset": None})
+    tracker = cloud.start_agent("one").tracker
+    assert [each.address for each in tracker.usage.claim(container.uuid).devices] == ["/dev/card0"]
+    cloud.compute_api.audit(context, "one", repair=True)
+    assert claimed(container) == ["/dev/card0"]
+
+
+def test_a_device_held_twice_is_told_at_start(cloud, context, run, caplog):
+    one, two = run("/dev/card0"), run("/dev/card1")
+    cloud.stop_agent("one")
+    record = db.get(two.uuid)["cpuset"]
+    db.update(two.uuid, {"cpuset": {**record, "devices": db.get(one.uuid)["cpuset"]["devices"]}})
+    with caplog.at_level(logging.ERROR):
+        cloud.start_agent("one")
+    (line,) = [each.getMessage() for each in caplog.records if "/dev/card0" in each.getMessage()]
+    assert line.startswith("Device /dev/card0 belongs to containers ")
+    assert {one.uuid, two.uuid} == set(line.removeprefix("Device /dev/card0 belongs to containers ")[:74].split(", "))

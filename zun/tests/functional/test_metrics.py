@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics of a cloud that runs in this process."""
+
+from prometheus_client import REGISTRY
+
+from zun.tests.functional.cloud import Cloud, machine
+
+
+def value(name, **labels):
+    return REGISTRY.get_sample_value(name, labels)
+
+
+def counts():
+    return {
+        "placed": value("zun_scheduler_decisions_total", outcome="placed") or 0,
+        "refused": value("zun_scheduler_decisions_total", outcome="refused") or 0,
+        "rejected": value("zun_scheduler_rejected_hosts_total", filter="CPUFilter") or 0,
+        "kept": value("zun_compute_claim_seconds_count", outcome="kept") or 0,
+        "running": value("zun_compute_create_seconds_count", status="Running") or 0,
+    }
+
+
+def test_a_life(database, context):
+    cpus = {"host": "host-1", "cell": "0"}
+    before = counts()
+    with Cloud({"host-1": machine(cells=1)}) as cloud:
+        container = cloud.run(context, cpu=2, cpu_policy="dedicated")
+        assert container.status == "Running"
+        assert value("zun_compute_cell_cpus", state="held", **cpus) == 2
+        assert value("zun_compute_cell_cpus", state="free", **cpus) == 2
+        assert cloud.run(context, cpu=3, cpu_policy="dedicated").status == "Error"
+        after = counts()
+    assert {name: after[name] - before[name] for name in before} == dict.fromkeys(before, 1)
+    assert value("zun_compute_cell_cpus", state="held", **cpus) is None, "a service that has ended shows nothing"

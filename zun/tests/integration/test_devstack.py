@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The devstack plugin, phase by phase with devstack's own functions, and the programs started from what it wrote.
+
+ZUN_DEVSTACK names a checkout of devstack, or an archive of one (tar).
+"""
+
+import configparser
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tarfile
+import urllib.parse
+
+import pytest
+
+from zun.tests.fixtures import wait_for
+from zun.tests.integration.own_database import own_database
+from zun.tests.integration.programs import Client, free_port
+
+__all__ = ["own_database"]
+
+HERE = pathlib.Path(__file__).parent
+PLUGIN = HERE.parents[2]
+BIN = pathlib.Path(sys.executable).parent
+TO_START = ("stack pre-install", "stack install", "stack post-config", "stack extra")
+TO_END = ("unstack", "clean")
+
+
+@pytest.fixture(scope="session")
+def checkout(tmp_path_factory):
+    """A checkout of devstack."""
+    found = os.environ.get("ZUN_DEVSTACK")
+    if not found:
+        message = "ZUN_DEVSTACK does not name a checkout of devstack: git clone https://opendev.org/openstack/devstack"
+        if os.environ.get("ZUN_REQUIRE_DEVSTACK") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+    path = pathlib.Path(found)
+    if path.is_dir():
+        return path
+    folder = tmp_path_factory.mktemp("devstack")
+    with tarfile.open(path) as archive:
+        archive.extractall(folder, filter="data")
+    return next(stack.parent for stack in folder.rglob("stack.sh"))
+
+
+class Stack:
+    """A devstack below the folder ``root``, with the plugin as its only one.
+
+    ``localrc`` has variables of local.conf, and names of services: ``+NAME`` enables one, ``-NAME`` disables it.
+    """
+
+    def __init__(self, root, checkout, localrc, environment):
+        self.root, self.conf = root, root / "etc" / "zun.conf"
+        places = {"ZUN_CONF_DIR": root / "etc", "ZUN_STATE_PATH": root / "state", "HORIZON_DIR": root / "horizon"}
+        verbs = {"+": "enable_service", "-": "disable_service"}
+        lines = [f"{name}={value}" for name, value in {**places, **localrc}.items() if name[0] not in verbs]
+        lines += [f"{verbs[name[0]]} {name[1:]}" for name in localrc if name[0] in verbs]
+        paths = {"DEVSTACK": checkout, "ROOT": root, "PLUGIN": PLUGIN, "BIN": BIN}
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("OS_")},
+            **{name: str(path) for name, path in paths.items()},
+            **environment,
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "LOCALRC": "\n".join(lines),
+        }
+
+    def run(self, *phases):
+        done = subprocess.run(
+            ["bash", str(HERE / "devstack" / "phases.sh"), *phases],
+            env=self._environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        return done.stdout
+
+    def written(self):
+        """What zun.conf says, by section."""
+        parser = configparser.ConfigParser(interpolation=None)
+        parser.read(self.conf)
+        return {"DEFAULT": dict(parser.defaults())} | {
+            name: {key: value for key, value in parser[name].items() if key not in parser.defaults()}
+            for name in parser.sections()
+        }
+
+    def calls(self):
+        return (self.root / "calls").read_text().splitlines()
+
+    def units(self):
+        """Service -> the user that its unit names, and its command."""
+        found = {}
+        for path in (self.root / "systemd").glob("devstack@*.service"):
+            unit = configparser.ConfigParser(interpolation=None, strict=False)
+            unit.read(path)
+            service = path.name.removeprefix("devstack@").removesuffix(".service")
+            found[service] = (unit["Service"]["User"], unit["Service"]["ExecStart"])
+        return found
+
+    def log(self, service):
+        return (self.root / "systemd" / f"devstack@{service}.service.log").read_text()
+
+    def processes(self):
+        return [int(path.read_text()) for path in (self.root / "systemd").glob("*.pid")]
+
+
+@pytest.fixture
+def stack(tmp_path, checkout):
+    """Makes stacks whose services do not exist. So they have no keystone to make accounts in."""
+    services = {"RABBIT_URL": "rabbit://rabbit/", "MYSQL_URL": "mysql+pymysql://mysql", "KEYSTONE_URL": "http://key/v3"}
+    return lambda **localrc: Stack(tmp_path, checkout, {"-key": "", **localrc}, services)
+
+
+PLACEMENT = {
+    "auth_type": "password", "auth_url": "http://key/v3", "username": "zun", "password": "service-password",
+    "user_domain_name": "Default", "project_name": "service", "project_domain_name": "Default",
+    "valid_interfaces": "public", "region_name": "RegionOne", "mode": "report", "cafile": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("localrc", "section", "expected"),
+    [
+        ({}, "compute", {"container_driver": "docker"}),
+        (
+            {"ZUN_CPU_DEDICATED_SET": "2-7", "ZUN_CPU_SHARED_SET": "0-1"},
+            "compute",
+            {"container_driver": "docker", "cpu_dedicated_set": "2-7", "cpu_shared_set": "0-1"},
+        ),
+        ({}, "api", None),
+        ({"ZUN_USE_UWSGI": "False"}, "api", {"host_ip": "127.0.0.1", "port": "9517"}),
+        (
+            {"ZUN_USE_UWSGI": "False", "+tls-proxy": "", "DEVSTACK_CERT": "/cert"},
+            "api",
+            {"host_ip": "127.0.0.1", "port": "19517"},
+        ),
+        ({}, "oslo_middleware", {"enable_proxy_headers_parsing": "True"}),
+        ({"ZUN_USE_UWSGI": "False"}, "oslo_middleware", None),
+        (
+            {"+tls-proxy": "", "DEVSTACK_CERT": "/cert"},
+            "websocket_proxy",
+            {
+                "cert": "/cert",
+                "wsproxy_host": "127.0.0.1",
+                "wsproxy_port": "6784",
+                "base_url": "wss://127.0.0.1:6784/",
+            },
+        ),
+        (
+            {"+horizon": ""},
+            "websocket_proxy",
+            {
+                "wsproxy_host": "127.0.0.1",
+                "wsproxy_port": "6784",
+                "base_url": "ws://127.0.0.1:6784/",
+                "allowed_origins": "127.0.0.1",
+            },
+        ),
+        ({}, "placement", None),
+        ({"+placement-api": ""}, "placement", PLACEMENT),
+        ({"+placement-client": "", "ZUN_PLACEMENT_MODE": "enforce"}, "placement", PLACEMENT | {"mode": "enforce"}),
+        ({"+placement-api": "", "ZUN_USE_PLACEMENT": "False"}, "placement", None),
+    ],
+)
+def test_configuration(stack, localrc, section, expected):
+    made = stack(**localrc)
+    made.run("stack post-config")
+    assert made.written().get(section) == expected
+
+
+@pytest.mark.parametrize(
+    ("localrc", "expected"),
+    [
+        ({}, {"zun-api", "zun-scheduler", "zun-compute", "zun-wsproxy"}),
+        ({"SERVICE_HOST": "192.0.2.1"}, {"zun-compute", "zun-wsproxy"}),
+    ],
+    ids=["controller", "host"],
+)
+def test_services_of_a_machine(stack, localrc, expected):
+    said = stack(**localrc).run()
+    enabled = said.splitlines()[-1].removeprefix("enabled: ").split(",")
+    assert {name for name in enabled if name.startswith("zun")} == expected
+
+
+def test_installation(stack):
+    made = stack(LIBS_FROM_GIT="")
+    made.run("stack install")
+    assert made.calls() == [
+        "install_package e2fsprogs",
+        f"git_clone https://git.example/openstack/zun.git {PLUGIN} master",
+        f"setup_develop {PLUGIN}",
+        "install_apache_uwsgi",
+        f"setup_develop {PLUGIN} client",
+        f"remove_uwsgi_config {made.root}/etc/zun-uwsgi.ini zun-api",
+    ]
+
+
+def test_uwsgi(stack):
+    made = stack()
+    made.run("stack post-config")
+    assert made.calls() == [
+        f"write_uwsgi_config {made.root}/etc/zun-uwsgi.ini zun.wsgi.api:application /container  zun-api"
+    ]
+
+
+def test_tempest(stack):
+    made = stack(**{"+tempest": "", "TEMPEST_CONFIG": "$ROOT/tempest.conf"})
+    made.run("stack test-config")
+    parser = configparser.ConfigParser()
+    parser.read(made.root / "tempest.conf")
+    assert parser["service_available"]["zun"] == "True"
+
+
+def test_nothing_without_services(stack):
+    made = stack(**{"-zun-api": "", "-zun-scheduler": "", "-zun-compute": "", "-zun-wsproxy": ""})
+    made.run(*TO_START, *TO_END)
+    assert not (made.root / "calls").exists() and not made.conf.exists()
+
+
+@pytest.fixture
+def whole(tmp_path, checkout, rabbit_url, own_database, keystone, docker_url):
+    """A stack with real services, which has run no phase yet. It leaves no container and no process."""
+    admin = urllib.parse.urlsplit(os.environ["ZUN_TEST_KEYSTONE_URL"])
+    auth = {"auth_url": keystone.url, "username": admin.username, "password": admin.password}
+    auth |= {"user_domain_id": "default"}
+    clouds = {
+        "devstack-system-admin": {"auth": auth | {"system_scope": "all"}, "region_name": "RegionOne"},
+        "devstack-admin": {
+            "auth": auth | {"project_name": "admin", "project_domain_id": "default"}, "region_name": "RegionOne",
+        },
+    }  # fmt: skip
+    (tmp_path / "clouds.yaml").write_text(json.dumps({"clouds": clouds}))
+    for old in keystone.admin.services.list(type="container"):
+        keystone.admin.services.delete(old)
+    if not keystone.admin.projects.list(name="service"):
+        keystone.admin.projects.create("service", "default")
+    environment = {
+        "RABBIT_URL": rabbit_url,
+        "MYSQL_URL": own_database.url.removesuffix("/zun"),
+        "KEYSTONE_URL": keystone.url,
+    }
+    localrc = {
+        "ZUN_USE_UWSGI": "False",
+        "ZUN_SERVICE_PORT": free_port(),
+        "ZUN_WEBSOCKET_PROXY_PORT": free_port(),
+        "ZUN_DOCKER_API_URL": docker_url,
+    }
+    made = Stack(tmp_path, checkout, localrc, environment)
+    yield made
+    made.run(*TO_END)
+    for old in keystone.admin.services.list(type="container"):
+        keystone.admin.services.delete(old)
+
+
+def test_from_stack_to_clean(whole, engine, tmp_path):
+    before = {each["Id"] for each in engine.containers(all=True)}
+    whole.run(*TO_START)
+    command = f"{BIN}/zun-compute --config-file {whole.conf}"
+    assert whole.units()["zun-compute"] == ("root", command)
+    assert whole.units().keys() == {"zun-api", "zun-scheduler", "zun-compute", "zun-wsproxy"}
+
+    client = Client(None, {"OS_CLOUD": "devstack-admin", "OS_CLIENT_CONFIG_FILE": str(tmp_path / "clouds.yaml")})
+    wait_for(lambda: [each for each in client.json("appcontainer", "service", "list") if each["State"] == "up"], 60)
+    client(
+        "appcontainer", "run", "--wait", "--name", "pinned", "--cpu-policy", "dedicated", "--cpu", "1",
+        "--memory", "64", "zun-demo", "sleep", "1000",
+    )  # fmt: skip
+    shown = client.json("appcontainer", "show", "pinned")
+    assert shown["status"] == "Running", shown["status_reason"]
+    found = engine.inspect_container(f"zun-{shown['uuid']}")["HostConfig"]
+    assert found["CpusetCpus"].isdecimal() and found["CpusetMems"].isdecimal()
+
+    processes = whole.processes()
+    whole.run("unstack")
+    assert whole.processes() == [] and not any(pathlib.Path(f"/proc/{each}").exists() for each in processes)
+    assert engine.inspect_container(f"zun-{shown['uuid']}")["State"]["Running"], "unstack keeps containers"
+    whole.run("clean")
+    assert {each["Id"] for each in engine.containers(all=True)} == before
+    assert not whole.conf.parent.exists() and not (whole.root / "state").exists() and whole.units() == {}

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+from prometheus_client import CollectorRegistry, generate_latest
+
+from zun.compute.host_metrics import HostCollector
+from zun.tests.unit.topology.build import smt_host
+from zun.topology import PlacementRequest, Usage, plan
+
+
+def samples(collector):
+    registry = CollectorRegistry()
+    registry.register(collector)
+    lines = generate_latest(registry).decode().splitlines()
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
+
+
+def test_cells():
+    host = smt_host(2, 4)
+    (cell, *_) = host.cells
+    before = samples(HostCollector("one", lambda: (host, Usage()), lambda: 0, dict))
+    usage = Usage().with_claim("web", plan(host, Usage(), PlacementRequest(2, 100, numa_nodes=1)))
+    after = samples(HostCollector("one", lambda: (host, usage), lambda: 3, lambda: {"drifted": 2}))
+
+    def change(name, *labels):
+        key = f"zun_compute_cell_{name}{{{','.join(labels)}}}"
+        return after[key] - before[key]
+
+    where = (f'cell="{cell.id}"', 'host="one"')
+    assert change("cpus", *where, 'state="free"') == -2
+    assert change("cpus", *where, 'state="held"') == 2
+    assert change("cpus", *where, 'state="pool"') == -2
+    assert change("memory_mib", *where) == -100
+    assert change("free_cores", *where) < 0
+    assert after['zun_compute_work{host="one"}'] == 3
+    assert after['zun_compute_audit_findings{code="drifted",host="one"}'] == 2
+
+
+def test_two_hosts_of_one_process():
+    registry = CollectorRegistry()
+    for name in ("one", "two"):
+        registry.register(HostCollector(name, lambda: (smt_host(2, 4), Usage()), lambda: 1, dict))
+    text = generate_latest(registry).decode()
+    assert 'zun_compute_work{host="one"} 1.0' in text and 'zun_compute_work{host="two"} 1.0' in text

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The packing rule for one host at a time, in plain Python: what ``zun.scheduler.packing`` must compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from zun.scheduler.packing import (
+    FAR,
+    TIGHT,
+    WHOLE,
+    WHOLE_SEVERAL,
+    Demand,
+    Distances,
+    Hole,
+    Shape,
+    capacity,
+    parts_of,
+    together,
+)
+from zun.topology import HostTopology, PlacementRequest
+from zun.topology.view import view_of
+
+
+def fitting(shape: Shape, free: Sequence[Hole]) -> int:
+    """Return how many containers of this kind the holes ``free`` of one host can take, if no other kind comes."""
+    if shape.cells == 0:
+        return _times(shape, together(free))
+    counts = [_times(shape, hole) for hole in free]
+    total = sum(counts)
+    if shape.cells == 1:
+        return total
+    return min(total // shape.cells, (total - max(counts, default=0)) // (shape.cells - 1))
+
+
+def _times(shape: Shape, hole: Hole) -> int:
+    return min(hole.cpus // shape.cpus, hole.memory_mib // shape.memory_mib if shape.memory_mib else hole.cpus)
+
+
+class Taken(NamedTuple):
+    """The amount that a request takes of one hole; ``cell`` is the position of the hole."""
+
+    cell: int
+    part: Hole
+
+
+def stranded(topology: HostTopology, free: Sequence[Hole], request: PlacementRequest, demand: Demand) -> float | None:
+    """Return the capacity that ``request`` would strand on a host with the holes ``free``, or None without room.
+
+    The unit is containers that no longer fit. The cells are estimated from the amounts alone, so a number does not
+    guarantee that ``plan`` finds a place.
+    """
+    distances = view_of(topology).distances
+    taken = estimate(distances, free, request)
+    if taken is None:
+        return None
+    after = list(free)
+    for cell, (cpus, mib) in taken:
+        after[cell] = Hole(after[cell].cpus - cpus, after[cell].memory_mib - mib)
+    lost = sum(
+        worth * (fitting(shape, free) - fitting(shape, after))
+        for shape, worth in zip(demand.shapes, demand.worths, strict=True)
+    )
+    tight = sum(demand.value(free[cell]) for cell, _ in taken)
+    whole = demand.value(together(free)) / demand.value(capacity(topology))
+    far = _distance(distances, [cell for cell, part in taken if part.cpus])
+    size = demand.value(together(parts_of(request)))
+    return lost + size * (TIGHT * tight + (WHOLE + WHOLE_SEVERAL * demand.several) * whole + FAR * far)
+
+
+def estimate(distances: Distances, free: Sequence[Hole], request: PlacementRequest) -> list[Taken] | None:
+    """Return the holes from which ``plan`` would probably take the request, or None if no choice has room."""
+    parts = parts_of(request)
+    taken = _near(distances, free, parts) if len(parts) > 1 else _one(free, parts[0])
+    if taken is None and request.numa_affinity != "require":
+        taken = _over_cells(free, parts)
+    return taken
+
+
+def _one(free: Sequence[Hole], part: Hole) -> list[Taken] | None:
+    fit = [cell for cell in range(len(free)) if part.fits(free[cell])]
+    return [Taken(min(fit, key=lambda cell: (free[cell], cell)), part)] if fit else None
+
+
+def _near(distances: Distances, free: Sequence[Hole], parts: Sequence[Hole]) -> list[Taken] | None:
+    """Every part on a cell of its own around some cell, so that they are nearest to each other and then fullest."""
+    best, least = None, None
+    for row in distances:
+        taken: list[Taken] = []
+        for part in parts:
+            cells = [
+                (row[cell], free[cell], cell)
+                for cell in range(len(free))
+                if part.fits(free[cell]) and all(cell != each.cell for each in taken)
+            ]
+            if not cells:
+                break
+            taken.append(Taken(min(cells)[-1], part))
+        if len(taken) < len(parts):
+            continue
+        chosen = [each.cell for each in taken]
+        key = (
+            _distance(distances, chosen),
+            sum(free[cell].cpus for cell in chosen),
+            sum(free[cell].memory_mib for cell in chosen),
+        )
+        if least is None or key < least:
+            best, least = taken, key
+    return best
+
+
+def _over_cells(free: Sequence[Hole], parts: Sequence[Hole]) -> list[Taken] | None:
+    """The whole request over the largest holes, memory beside its CPUs as far as it goes."""
+    wanted = together(parts)
+    if not wanted.fits(together(free)):
+        return None
+    cells = sorted(range(len(free)), key=lambda cell: (free[cell], -cell), reverse=True)
+    cpus = _from_first(wanted.cpus, [free[cell].cpus for cell in cells])
+    room = [free[cell].memory_mib for cell in cells]
+    beside = [min(wanted.memory_mib * own // wanted.cpus, most) for own, most in zip(cpus, room, strict=True)]
+    left = [most - own for own, most in zip(beside, room, strict=True)]
+    more = _from_first(wanted.memory_mib - sum(beside), left)
+    mib = map(sum, zip(beside, more, strict=True))
+    return [Taken(cell, Hole(*part)) for cell, *part in zip(cells, cpus, mib, strict=True) if any(part)]
+
+
+def _from_first(wanted: int, room: Sequence[int]) -> list[int]:
+    """Return the amount that each gives, if each in turn gives all it can. Example: 5 of [3, 4, 1] is [3, 2, 0]."""
+    given = []
+    for most in room:
+        given.append(min(wanted, most))
+        wanted -= given[-1]
+    return given
+
+
+def _distance(distances: Distances, cells: Sequence[int]) -> int:
+    """Between every two of ``cells``, there and back."""
+    return sum(distances[a][b] for index, a in enumerate(cells) for b in cells[:index])

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+import threading
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zun.scheduler import weighers
+from zun.scheduler.columns import Columns
+from zun.scheduler.request_spec import RequestSpec
+from zun.scheduler.weighers.stranded import SCALE, StrandedWeigher
+from zun.tests.functional.cloud import machine
+from zun.tests.unit.common.proof import busy_switching, proof
+from zun.tests.unit.db.rows import together
+from zun.tests.unit.scheduler.hosts import configuration, full, host, ranked, spec, used_hosts
+from zun.tests.unit.scheduler.packing_oracle import stranded
+from zun.tests.unit.topology.hosts import random_topology
+from zun.topology import PlacementRequest, Plan, Usage, plan
+
+ONE, THREE, FOUR = (PlacementRequest(cpus, 64) for cpus in (1, 3, 4))
+
+PACKING = ["StrandedWeigher=1000000.0", *configuration().scheduler.weighers]
+WEIGHER = StrandedWeigher(configuration())
+
+
+def first(hosts, wanted, settings):
+    return ranked(hosts, wanted, weighers.load(settings, configuration()))[0].hostname
+
+
+def weights(hosts, wanted):
+    table = hosts if isinstance(hosts, Columns) else Columns(hosts)
+    return WEIGHER.weigh_all(table, wanted).tolist()
+
+
+@pytest.mark.parametrize(
+    ("hosts", "wanted", "expected"),
+    [
+        pytest.param([host("a"), full("b", FOUR, ONE)], spec(1), "b", id="a-broken-cell-before-an-empty-host"),
+        pytest.param([full("a", FOUR, ONE), full("b", FOUR, THREE)], spec(1), "b", id="the-tighter-of-two"),
+        pytest.param([full("a", ONE), full("b", THREE, THREE)], spec(4), "a", id="where-it-fits-at-all"),
+        pytest.param(
+            [full("a", FOUR, PlacementRequest(1, 4000)), full("b", FOUR, ONE)],
+            spec(1, 64),
+            "a",
+            id="cpus-whose-memory-is-gone",
+        ),
+        pytest.param([host("a"), full("b", FOUR, THREE)], spec(1.0, policy="shared"), "a", id="shared-ones-spread"),
+    ],
+)
+def test_in_front_of_the_default_weighers_it_keeps_big_holes(hosts, wanted, expected):
+    assert first(hosts, wanted, PACKING) == expected
+
+
+def test_the_default_weighers_spread():
+    assert first([host("a"), full("b", FOUR, ONE)], spec(1), configuration().scheduler.weighers) == "a"
+
+
+def test_shared_containers_weigh_nothing():
+    wanted = spec(1.0, policy="shared")
+    assert weights([host("a"), full("b", THREE)], wanted) == [0.0, 0.0]
+    assert WEIGHER.weigh(full("b", THREE), wanted) == 0.0
+
+
+def test_a_host_without_room_comes_after_all_others():
+    found = weights([full("a", THREE, THREE), host("b"), full("c", ONE)], spec(2))
+    assert found[0] < min(found[1:])
+
+
+def test_alone_as_among_one():
+    state = full("a", THREE)
+    assert WEIGHER.weigh(state, spec(1)) == pytest.approx(weights([state], spec(1))[0])
+
+
+def test_what_is_usual_elsewhere_decides():
+    """Whether two CPUs of four are better taken than two of three depends on what the others ask for."""
+    both = [full("a", FOUR, ONE), full("b", FOUR)]
+    small, large = [weights([*both, full("c", *held)], spec(2))[:2] for held in ([ONE] * 8, [FOUR] * 2)]
+    assert small != large
+
+
+@proof(100)
+@given(states=st.lists(used_hosts(plain=True), min_size=1, max_size=4), cpus=st.integers(1, 4), data=st.data())
+def test_what_is_remembered_of_the_hosts_changes_no_weight(states, cpus, data):
+    """A table that saw every change gives what a new one gives."""
+    hosts = [replace(state, hostname=f"h{number}") for number, state in enumerate(states)]
+    table, wanted = Columns(hosts), spec(cpus, 1)
+    weights(table, wanted)
+    changed = data.draw(st.integers(0, len(hosts) - 1))
+    answer = plan(hosts[changed].topology, hosts[changed].usage, PlacementRequest(1, 1))
+    usage = hosts[changed].usage.with_claim("new", answer) if isinstance(answer, Plan) else hosts[changed].usage
+    hosts[changed] = replace(hosts[changed], usage=usage.without("c0"))
+    table.put(hosts[changed])
+    assert weights(table, wanted) == weights(hosts, wanted)
+    table.remove(hosts[0].hostname)
+    assert weights(table, wanted) == weights(hosts[1:], wanted)
+
+
+REQUESTS = st.builds(
+    lambda cpus, mib, nodes, affinity: PlacementRequest(
+        max(cpus, nodes), mib, numa_nodes=nodes, numa_affinity=affinity
+    ),
+    st.integers(1, 9),
+    st.integers(0, 20),
+    st.integers(1, 3),
+    st.sampled_from(("require", "require", "prefer", "none")),
+)
+UNEQUAL = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 9)), min_size=2, max_size=3).map(
+    lambda parts: PlacementRequest(
+        sum(cpus for cpus, _ in parts),
+        sum(mib for _, mib in parts),
+        numa_nodes=len(parts),
+        numa_cpus=tuple(cpus for cpus, _ in parts),
+        numa_mem=tuple(mib for _, mib in parts),
+    )
+)
+
+
+@proof(80)
+@given(random=st.randoms(use_true_random=False), requests=st.lists(REQUESTS | UNEQUAL, min_size=1, max_size=6))
+def test_all_hosts_at_once_weigh_as_the_oracle(random, requests):
+    """Odd machines that hold some of the requests, weighed for the last."""
+    hosts = []
+    for number in range(random.randint(1, 5)):
+        topology = random_topology(random, most_cpus=12)
+        usage = Usage()
+        for owner in range(random.randint(0, 4)):
+            answer = plan(topology, usage, random.choice(requests))
+            usage = usage.with_claim(str(owner), answer) if isinstance(answer, Plan) else usage
+        hosts.append(host(f"h{number}", topology, usage=usage))
+    table = Columns(hosts)
+    wanted = RequestSpec("u", requests[-1], demand=table.demand)
+    found = [stranded(each.topology, each.room.cells, requests[-1], table.demand(requests[-1])) for each in hosts]
+    expected = [0.0 if loss is None else 1 / (1 + loss / SCALE) for loss in found]
+    together = WEIGHER.weigh_all(table, wanted).tolist()
+    assert together == pytest.approx(expected, abs=1e-7)
+    assert [weight > 0 for weight in together] == [weight > 0 for weight in expected]
+    assert [WEIGHER.weigh(each, wanted) for each in hosts] == pytest.approx(together, abs=1e-7)
+
+
+def test_a_changed_machine_is_noticed():
+    state = host("a", machine(cores=1))
+    table = Columns([state])
+    weights(table, spec(2))
+    hosts = [replace(state, topology=machine()), host("b")]
+    for each in hosts:
+        table.put(each)
+    assert weights(table, spec(2)) == weights(hosts, spec(2))
+
+
+def test_threads_share_it_while_it_meets_new_machines():
+    """A create and a dry run have tables of their own, and one weigher."""
+    weigher, known = StrandedWeigher(configuration()), Columns([host("a"), full("b", THREE)])
+    met = [host(f"h{number}", machine(memory_mib=1000 + number)) for number in range(1200)]
+    weigher.weigh_all(Columns(met[:600]), spec(2))
+    ended = threading.Event()
+
+    def weigh(thread):
+        if thread:
+            for start in range(600, len(met), 20):
+                weigher.weigh_all(Columns(met[start : start + 20]), spec(2))
+            ended.set()
+            return None
+        while not ended.is_set():
+            assert weigher.weigh_all(known, spec(2)).tolist() == weights(known, spec(2))
+        return None
+
+    with busy_switching():
+        assert together(2, weigh) == [None, None]

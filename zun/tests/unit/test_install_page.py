@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The installation page, its files and the units, without the machine on which tools/install.py runs them."""
+
+import configparser
+import importlib.util
+import pathlib
+import re
+import shlex
+import sys
+
+import pytest
+import yaml
+from keystoneauth1 import loading
+from oslo_config import cfg
+from oslo_log import log as oslo_log
+
+from zun import conf as zun_conf
+from zun.api.schemas import capsules
+from zun.common import secrets
+from zun.conf import misspelt
+from zun.messaging import rpc
+from zun.tests.unit.entry_points import POINTS
+
+ROOT = pathlib.Path(__file__).parents[3]
+_SPEC = importlib.util.spec_from_file_location("install", ROOT / "tools/install.py")
+install = importlib.util.module_from_spec(_SPEC)
+sys.modules["install"] = install  # where dataclasses look for it
+_SPEC.loader.exec_module(install)
+
+STEPS = list(install.steps(install.PAGE.read_text()))
+FILES = {step.path: install.filled(step.text) for step in STEPS if isinstance(step, install.File)}
+COMMANDS = [install.filled(step.text) for step in STEPS if isinstance(step, install.Command)]
+UNITS = {path.name: path for path in (ROOT / "etc/systemd").iterdir()}
+SCRIPTS = {point.name for point in POINTS if point.group == "console_scripts"}
+OF_A_MACHINE = {"zun-allinone", "zun-db-manage", "zun-status"}  # one is for itself, the others end by themselves
+
+
+def unit(name):
+    parsed = configparser.ConfigParser(interpolation=None)
+    parsed.optionxform = str
+    parsed.read_string(UNITS[name].read_text())
+    return parsed
+
+
+def test_every_service_has_a_unit():
+    assert set(UNITS) == {f"{name}.service" for name in SCRIPTS - OF_A_MACHINE}
+
+
+def test_the_page_installs_and_starts_every_unit():
+    words = [word for command in COMMANDS for word in shlex.split(command)]
+    assert {word for word in words if word.startswith("etc/")} == {f"etc/systemd/{name}" for name in UNITS}
+    started = {word for command in COMMANDS if "enable --now" in command for word in shlex.split(command)}
+    assert {f"{word}.service" for word in started if word.startswith("zun-")} == set(UNITS)
+
+
+@pytest.mark.parametrize("name", sorted(UNITS))
+def test_a_unit_starts_the_program_of_its_name(name):
+    assert unit(name)["Service"]["ExecStart"] == f"/opt/zun/bin/{name.removesuffix('.service')}"
+
+
+@pytest.mark.parametrize("name", sorted(set(UNITS) - {"zun-compute.service"}))
+def test_only_the_compute_unit_runs_as_root(name):
+    service = unit(name)["Service"]
+    assert (service["User"], service["NoNewPrivileges"]) == ("zun", "yes")
+    assert any(command.startswith("useradd ") and command.endswith(" zun") for command in COMMANDS)
+
+
+def test_docker_sees_what_the_compute_unit_mounts():
+    apart = r"Private|Protect|Read|Temporary|Bind|Inaccessible|RootDirectory|Mount"
+    assert [option for option in unit("zun-compute.service")["Service"] if re.match(apart, option)] == []
+
+
+@pytest.fixture
+def conf(tmp_path):
+    """The configuration of the page's files."""
+    made = cfg.ConfigOpts()
+    oslo_log.register_options(made)
+    rpc.register_opts(made)
+    zun_conf.register_opts(made)
+    for path, text in FILES.items():
+        if path.startswith("/etc/zun/"):
+            place = tmp_path / path.removeprefix("/etc/zun/")
+            place.parent.mkdir(exist_ok=True)
+            place.write_text(text)
+    files = {
+        "default_config_files": [str(tmp_path / "zun.conf")],
+        "default_config_dirs": [str(tmp_path / "zun.conf.d")],
+    }
+    made([], project="zun", **files)
+    return made
+
+
+def test_every_value_of_the_page_is_taken(conf):
+    assert list(misspelt.misspelt(conf)) == []
+    read = [conf[group.GROUP][option.name] for group in zun_conf.GROUPS[1:] for option in group.OPTS]
+    assert len(read) > 20 and len(secrets.keys(conf)) == 1
+
+
+def test_the_login_of_the_service_is_one():
+    section = re.search(r"\[keystone_authtoken\]\n((?:\w+ = .*\n)+)", FILES["/etc/zun/zun.conf"])[1]
+    known = {option.dest for option in loading.get_auth_plugin_conf_options("password")}
+    assert set(re.findall(r"^(\w+) =", section, re.MULTILINE)) - known == {"www_authenticate_uri", "auth_type"}
+
+
+def test_terminals_and_ports_of_the_page_reach_users(conf):
+    assert conf.websocket_proxy.wsproxy_host == install.ADDRESS
+    assert conf.websocket_proxy.base_url == f"ws://{install.ADDRESS}:6784/"
+    assert str(conf.network.published_address) == install.ADDRESS
+    assert conf.capsule.sandbox_image != "kubernetes/pause"
+
+
+def test_no_word_in_capitals_is_left():
+    text = "\n".join([*COMMANDS, *FILES.values()])
+    assert [word for word in install.WORDS if re.search(rf"\b{word}\b", text)] == []
+    others = "CREATE DATABASE CHARACTER SET GRANT ALL ON TO IDENTIFIED BY DEFAULT PATH PWD"
+    assert set(re.findall(r"\b[A-Z][A-Z_]+\b", text)) - set(others.split()) == set()
+
+
+def test_files_with_passwords_are_for_root_and_the_service():
+    assert COMMANDS.index("chown root:zun /etc/zun/zun.conf /etc/zun/zun.conf.d/*.conf") < COMMANDS.index(
+        "chmod 640 /etc/zun/zun.conf /etc/zun/zun.conf.d/*.conf"
+    )
+
+
+def test_the_capsule_of_the_page_is_one():
+    template = yaml.safe_load(FILES["capsule.yaml"])
+    assert capsules.CREATE({"template": template})["template"] == template

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+
+import pytest
+
+from zun.topology.device_request import DeviceMatch, DevicePolicy, DeviceRequest, GivenDevice
+from zun.topology.devices import Device, DeviceType
+from zun.topology.placement import CellShare, Plan
+from zun.topology.request import PlacementRequest
+
+GPU = Device("0000:81:00.0", "10de", "20b0", "030200", cell=1, resource_class="CUSTOM_GPU", traits=("A", "B"))
+
+
+@pytest.mark.parametrize(
+    ("match", "admitted"),
+    [
+        (DeviceMatch(), True),
+        (DeviceMatch(vendor_id="10de", product_id="20b0"), True),
+        (DeviceMatch(vendor_id="8086"), False),
+        (DeviceMatch(product_id="20b1"), False),
+        (DeviceMatch(resource_class="CUSTOM_GPU"), True),
+        (DeviceMatch(resource_class="CUSTOM_NIC"), False),
+        (DeviceMatch(type=DeviceType.PCI), True),
+        (DeviceMatch(type=DeviceType.VF), False),
+        (DeviceMatch(traits=("A",)), True),
+        (DeviceMatch(traits=("A", "C")), False),
+    ],
+)
+def test_admits(match, admitted):
+    assert match.admits(GPU) is admitted
+
+
+@pytest.mark.parametrize(
+    ("traits", "matches", "admitted"),
+    [
+        ((), (DeviceMatch(vendor_id="8086"), DeviceMatch(vendor_id="10de")), True),
+        (("B",), (DeviceMatch(),), True),
+        (("C",), (DeviceMatch(),), False),
+        ((), (), False),
+    ],
+)
+def test_request_admits(traits, matches, admitted):
+    assert DeviceRequest("gpu", 1, matches, traits).admits(GPU) is admitted
+
+
+def test_records():
+    match = DeviceMatch("10de", "20b0", "CUSTOM_GPU", DeviceType.PF, ("A",))
+    request = DeviceRequest("gpu", 2, (match, DeviceMatch()), ("B",), DevicePolicy.REQUIRED)
+    assert DeviceRequest.from_dict(json.loads(json.dumps(request.to_dict()))) == request
+
+    whole = PlacementRequest(2, 100, devices=(request,), device_same="switch").to_dict()
+    assert whole["devices"] == [request.to_dict()] and whole["device_same"] == "switch"
+    assert "devices" not in PlacementRequest(2, 100).to_dict()
+
+    plan = Plan({0: CellShare(memory_mib=1)}, devices=(GivenDevice("gpu", "0000:81:00.0", 1),))
+    assert Plan.from_dict(json.loads(json.dumps(plan.to_dict()))).devices == plan.devices
+    assert "devices" not in Plan({}).to_dict()
+
+
+def test_same_is_checked():
+    with pytest.raises(ValueError, match="device_same must be one of none, switch, cell, host, not 'bus'"):
+        PlacementRequest(2, 100, device_same="bus")

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from zun.topology.device_spec import DeviceSpec, given, parse, without_doubles
+from zun.topology.devices import Device, DeviceType
+
+GPU = Device("0000:81:00.0", "10de", "20b0", "030200")
+OTHER_GPU = Device("0000:c1:00.0", "10de", "20b0", "030200")
+PF = Device("0000:05:00.0", "8086", "10fb", "020000", type=DeviceType.PF, interfaces=("ens1",))
+VF = Device("0000:05:10.2", "8086", "10ed", "020000", type=DeviceType.VF, physical="0000:05:00.0")
+DISTANT = Device("10000:05:00.0", "8086", "0a54", "010802")
+ALL = (PF, VF, GPU, OTHER_GPU, DISTANT)
+
+
+@pytest.mark.parametrize(("text", "devices"), [
+    pytest.param('{"vendor_id": "10de"}', (GPU, OTHER_GPU), id="vendor"),
+    pytest.param('{"vendor_id": "10DE", "product_id": "0x20b0"}', (GPU, OTHER_GPU), id="capitals-and-prefix"),
+    pytest.param('{"vendor_id": "*"}', ALL, id="any-vendor"),
+    pytest.param('{"vendor_id": "10de", "product_id": "1db4"}', (), id="another-product"),
+    pytest.param('{"class": "03"}', (GPU, OTHER_GPU), id="class"),
+    pytest.param('{"class": "0100"}', (), id="another-subclass"),
+    pytest.param('{"address": "0000:81:00.0"}', (GPU,), id="one-address"),
+    pytest.param('{"address": "*:81:*.*"}', (GPU,), id="stars"),
+    pytest.param('{"address": ":81:."}', (GPU,), id="empty-parts"),
+    pytest.param('{"address": "81:00.0"}', (GPU,), id="no-domain"),
+    pytest.param('{"address": "0000:05:00.0"}', (PF, VF), id="functions-of-a-function"),
+    pytest.param('{"address": "0000:05:10.*"}', (VF,), id="virtual-functions"),
+    pytest.param('{"address": "0000:05:00.0", "product_id": "10ed"}', (VF,), id="virtual-functions-by-product"),
+    pytest.param('{"address": "10000:*:*.*"}', (DISTANT,), id="a-long-domain"),
+    pytest.param('{"address": {"bus": "81|c1", "function": "[0-3]"}}', (GPU, OTHER_GPU), id="expressions"),
+    pytest.param('{"devname": "ens1"}', (PF,), id="interface"),
+])
+def test_given(text, devices):
+    assert given(ALL, [parse(text)]) == devices
+
+
+def test_the_first_spec_gives_the_tags():
+    specs = [
+        parse('{"address": "0000:81:00.0", "resource_class": "gpu-a100", "traits": "CUSTOM_B, hw_gpu_x"}'),
+        parse('{"vendor_id": "10de", "resource_class": "PGPU"}'),
+        parse('{"devname": "ens1", "physical_network": "physnet1", "trusted": "true"}'),
+    ]
+    found = {device.address: device for device in given(ALL, specs)}
+    assert set(found) == {GPU.address, OTHER_GPU.address, PF.address}
+    assert found[GPU.address].resource_class == "CUSTOM_GPU_A100"
+    assert found[GPU.address].traits == ("CUSTOM_B", "HW_GPU_X")
+    assert found[OTHER_GPU.address].resource_class == "PGPU"
+    assert (found[PF.address].physical_network, found[PF.address].trusted) == ("physnet1", True)
+
+
+def test_no_spec_gives_nothing():
+    assert given(ALL, []) == ()
+
+
+@pytest.mark.parametrize(("text", "problem"), [
+    ("vendor_id=10de", "it is not JSON"),
+    ('["10de"]', "it must be a JSON object"),
+    ("{}", "it selects nothing; give at least one of vendor_id,"),
+    ('{"trusted": "true"}', "it selects nothing"),
+    ('{"vendor": "10de"}', "vendor is not known; the members are vendor_id,"),
+    ('{"vendor_id": "10d"}', "vendor_id must be four hexadecimal digits or *, got '10d'"),
+    ('{"vendor_id": 10}', "vendor_id must be four hexadecimal digits or *, got 10"),
+    ('{"class": "3"}', "class must be two, four or six hexadecimal digits or *, got '3'"),
+    ('{"address": "81"}', "address must look like 0000:81:00.0 or *:81:*.*, got '81'"),
+    ('{"address": "0000:8g:00.0"}', "address: bus must be hexadecimal digits or *, got '8g'"),
+    ('{"address": 81}', "address must be a text or an object, got 81"),
+    ('{"address": {"slots": "1"}}', "address has domain, bus, slot, function, not slots"),
+    ('{"address": {"bus": "["}}', "address: bus must be a regular expression, got '['"),
+    ('{"address": {"bus": 5}}', "address: bus must be a regular expression, got 5"),
+    ('{"address": "*", "devname": "ens1"}', "give address or devname, not both"),
+    ('{"devname": ""}', "devname must be a text, got ''"),
+    ('{"vendor_id": "10de", "trusted": "yes"}', "trusted must be true or false, got 'yes'"),
+    ('{"vendor_id": "10de", "traits": "A-B"}', "traits must have letters, digits and underscores only, got 'A-B'"),
+    ('{"vendor_id": "10de", "traits": 5}', "traits must be names between commas, got 5"),
+])
+def test_bad_spec(text, problem):
+    with pytest.raises(ValueError) as caught:
+        parse(text)
+    assert str(caught.value).startswith(problem)
+
+
+def test_a_spec_without_conditions_on_the_device():
+    assert DeviceSpec().matches(GPU)
+
+
+FILES = tuple(
+    Device(address, type=DeviceType.PATH, nodes=(node,))
+    for address, node in [
+        ("/dev/disk/by-id/nvme-blue", "/dev/nvme0n1"), ("/dev/hwrng", "/dev/hwrng"), ("/dev/loop0", "/dev/loop0"),
+        ("/dev/loop12", "/dev/loop12"), ("/dev/loop-control", "/dev/loop-control"), ("/dev/nvme0n1", "/dev/nvme0n1"),
+    ]
+)
+NAMES = tuple(
+    Device(f"vendor.com/{name}", type=DeviceType.CDI, nodes=nodes)
+    for name, nodes in [("card=0", ("/dev/card0",)), ("card=all", ("/dev/card0", "/dev/card1")), ("nic=0", ())]
+)
+
+
+@pytest.mark.parametrize(("text", "addresses"), [
+    ('"path": "/dev/hwrng"', ["/dev/hwrng"]),
+    ('"path": "/dev/loop[0-9]*"', ["/dev/loop0", "/dev/loop12"]),
+    pytest.param(
+        '"path": "/dev/*"', ["/dev/hwrng", "/dev/loop0", "/dev/loop12", "/dev/loop-control", "/dev/nvme0n1"],
+        id="a-star-ends-at-a-slash",
+    ),
+    ('"path": "/dev/disk/by-id/nvme-blue"', ["/dev/disk/by-id/nvme-blue"]),
+    ('"path": "/dev/nothing"', []),
+    ('"cdi": "vendor.com/card=0"', ["vendor.com/card=0"]),
+    ('"cdi": "vendor.com/card=*"', ["vendor.com/card=0", "vendor.com/card=all"]),
+    ('"vendor_id": "*"', [device.address for device in ALL]),
+])
+def test_files_and_names(text, addresses):
+    [spec] = [parse(f'{{{text}, "resource_class": "CUSTOM_X"}}')]
+    found = given((*ALL, *FILES, *NAMES), [spec])
+    assert [device.address for device in found] == addresses
+    assert {device.resource_class for device in found} <= {"CUSTOM_X"}
+
+
+@pytest.mark.parametrize(("text", "problem"), [
+    ('{"path": "/dev/hwrng"}', "path needs a resource_class"),
+    ('{"cdi": "a.com/b=c"}', "cdi needs a resource_class"),
+    ('{"path": "/etc/passwd", "resource_class": "X"}', "path must be a file under /dev"),
+    ('{"path": "/dev/../etc/passwd", "resource_class": "X"}', "path must be a file under /dev"),
+    ('{"path": "/dev/a", "cdi": "a.com/b=c", "resource_class": "X"}', "give path or cdi, not both"),
+    ('{"path": "/dev/a", "vendor_id": "10de", "resource_class": "X"}', "give path or vendor_id, not both"),
+    ('{"path": "/dev/a", "physical_network": "p", "resource_class": "X"}', "give path or physical_network, not both"),
+    ('{"cdi": "gpu=0", "resource_class": "X"}', "cdi must look like vendor.com/class=name"),
+])
+def test_wrong_files_and_names(text, problem):
+    with pytest.raises(ValueError, match=problem):
+        parse(text)
+
+
+def test_doubles_are_left_out_with_a_note():
+    disk = Device("0000:81:00.0", class_id="010802", nodes=("/dev/nvme0", "/dev/nvme0n1"))
+    kept, notes = without_doubles((disk, *FILES[:2], FILES[-1], *NAMES))
+    assert [device.address for device in kept] == [
+        "0000:81:00.0", "/dev/hwrng", "vendor.com/card=0", "vendor.com/nic=0",
+    ]
+    assert notes[0] == (
+        "device /dev/disk/by-id/nvme-blue is not offered: device 0000:81:00.0, which is, has its file /dev/nvme0n1 too"
+    )
+    assert len(notes) == 3
+
+
+def test_pci_devices_of_one_iommu_group_stay():
+    pair = tuple(Device(f"0000:81:00.{each}", nodes=("/dev/vfio/7",)) for each in (0, 1))
+    assert without_doubles(pair) == (pair, ())

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PCI devices as kernels describe them, one oddity each."""
+
+import pytest
+
+from zun.tests.unit.topology.machines import PLAIN, build, changed
+from zun.topology import HostTopology, discover
+from zun.topology.devices import Device, DeviceType
+
+ADDRESS = "0000:81:00.0"
+SWITCHED = ("pci0000:80", "0000:80:01.0", "0000:82:00.0", "0000:83:04.0")
+
+
+@pytest.fixture
+def found(tmp_path):
+    """Return the devices, and the notes, of a machine with the one device that the test describes."""
+
+    def discovered(address=ADDRESS, machine=PLAIN, **facts) -> HostTopology:
+        return discover(build(tmp_path, {**machine, "devices": {address: facts}}), process_limits=False)
+
+    return discovered
+
+
+def test_a_plain_device(found):
+    topology = found(
+        path=("pci0000:80", "0000:80:01.0"),
+        files={"numa_node": "1\n", "net/ens1/address": "02:00:00:00:00:01\n"},
+        links={"driver": "../../../bus/pci/drivers/ixgbe", "iommu_group": "../../../kernel/iommu_groups/27"},
+    )
+    assert topology.notes == ()
+    assert topology.devices == (
+        Device(
+            ADDRESS, "8086", "10ed", "020000", cell=1, path=("pci0000:80", "0000:80:01.0"), iommu_group=27,
+            driver="ixgbe", interfaces=("ens1",),
+        ),
+    )
+
+
+@pytest.mark.parametrize(("files", "cell"), [
+    pytest.param({"numa_node": "1\n"}, 1, id="the-kernel-tells"),
+    pytest.param({"numa_node": "0\n\0"}, 0, id="behind-it-a-nul-byte"),
+    pytest.param({"numa_node": "-1\n"}, None, id="unknown"),
+    pytest.param({"numa_node": "-1\n", "local_cpulist": "0-7\n"}, None, id="all-cpus-prove-nothing"),
+    pytest.param({"local_cpulist": "2-3,6-7\n"}, 1, id="no-node-but-the-cpus-of-one-cell"),
+    pytest.param({"local_cpus": "000000cc\n"}, 1, id="the-same-as-a-bitmap"),
+    pytest.param({"local_cpulist": "1-2\n"}, None, id="cpus-of-two-cells"),
+    pytest.param({"local_cpulist": "64-70\n"}, None, id="cpus-of-no-cell"),
+    pytest.param({}, None, id="no-file"),
+])
+def test_cell(found, files, cell):
+    topology = found(files=files)
+    assert [device.cell for device in topology.devices] == [cell]
+    assert topology.notes == ()
+
+
+@pytest.mark.parametrize(("files", "note"), [
+    ({"numa_node": "7\n"}, "/sys/bus/pci/devices/0000:81:00.0/numa_node is 7, which is no cell of this host"),
+    ({"numa_node": "one\n"}, "/sys/bus/pci/devices/0000:81:00.0/numa_node is not understood: 'one'"),
+])
+def test_a_node_that_is_none_leaves_a_note(found, files, note):
+    topology = found(files=files)
+    assert topology.devices[0].cell is None
+    assert any(each.startswith(note) for each in topology.notes)
+
+
+def test_one_cell_proves_nothing_by_cpus(found):
+    machine = changed(nodes={0: {"cpus": "0-7"}})
+    assert found(machine=machine, files={"local_cpulist": "0-7\n"}).devices[0].cell is None
+
+
+@pytest.mark.parametrize("files", [
+    pytest.param({"vendor": None}, id="no-vendor"),
+    pytest.param({"device": "0x10e\n"}, id="a-short-number"),
+    pytest.param({"class": "Ethernet\n"}, id="a-class-in-words"),
+    pytest.param({"class": "0x060400\n"}, id="a-bridge"),
+])
+def test_not_a_device(found, files):
+    assert found(files=files).devices == ()
+
+
+def test_a_link_without_its_folder(tmp_path):
+    root = build(tmp_path, PLAIN)
+    folder = root / "sys/bus/pci/devices"
+    folder.mkdir(parents=True)
+    (folder / ADDRESS).symlink_to("../../../devices/pci0000:80/0000:81:00.0")
+    (folder / "not-an-address").mkdir()
+    assert discover(root, process_limits=False).devices == ()
+
+
+@pytest.mark.parametrize(("address", "path", "root", "switch"), [
+    (ADDRESS, ("pci0000:80",), "pci0000:80", None),
+    (ADDRESS, ("pci0000:80", "0000:80:01.0"), "pci0000:80", None),
+    (ADDRESS, SWITCHED, "pci0000:80", "0000:82:00.0"),
+    ("10000:00:04.0", ("pci10000:00",), "pci10000:00", None),
+])
+def test_path(found, address, path, root, switch):
+    [device] = found(address, path=path).devices
+    assert (device.address, device.path, device.root, device.switch) == (address, path, root, switch)
+
+
+@pytest.mark.parametrize(("files", "links", "kind", "physical"), [
+    ({}, {}, DeviceType.PCI, None),
+    ({"sriov_totalvfs": "8\n", "sriov_numvfs": "0\n"}, {}, DeviceType.PF, None),
+    ({"sriov_totalvfs": "0\n"}, {}, DeviceType.PCI, None),
+    ({}, {"physfn": "../0000:81:00.1"}, DeviceType.VF, "0000:81:00.1"),
+    ({}, {"physfn": "../nonsense"}, DeviceType.PCI, None),
+])
+def test_functions(found, files, links, kind, physical):
+    [device] = found(files=files, links=links).devices
+    assert (device.type, device.physical) == (kind, physical)
+
+
+@pytest.mark.parametrize(("files", "links", "nodes"), [
+    pytest.param(
+        {"drm/card0/dev": "226:0\n", "drm/renderD128/dev": "226:128\n", "drm/card0-DP-1/status": ""}, {},
+        ("/dev/dri/card0", "/dev/dri/renderD128"), id="graphics",
+    ),
+    pytest.param(
+        {"infiniband_verbs/uverbs0/dev": "231:192\n", "infiniband_mad/umad0/dev": "231:0\n", "infiniband/mlx5_0/x": ""},
+        {}, ("/dev/infiniband/umad0", "/dev/infiniband/uverbs0"), id="rdma",
+    ),
+    pytest.param(
+        {"nvme/nvme0/dev": "241:0\n", "nvme/nvme0/nvme0n1/dev": "259:0\n", "nvme/nvme0/hwmon1/dev": "1:1\n"}, {},
+        ("/dev/nvme0", "/dev/nvme0n1"), id="nvme",
+    ),
+    pytest.param(
+        {}, {"driver": "../drivers/vfio-pci", "iommu_group": "../iommu_groups/9"}, ("/dev/vfio/9",), id="vfio"
+    ),
+    pytest.param({}, {"driver": "../drivers/vfio-pci"}, (), id="vfio-without-a-group"),
+])
+def test_nodes(found, files, links, nodes):
+    assert found(files=files, links=links).devices[0].nodes == nodes
+
+
+def test_nvidia_tells_its_node_in_proc(found):
+    told = {f"proc/driver/nvidia/gpus/{ADDRESS}/information": "Model: \t H200\nDevice Minor: \t 3\n"}
+    assert found(machine=changed(files=told)).devices[0].nodes == ("/dev/nvidia3",)
+
+
+def test_order_is_that_of_the_addresses(tmp_path):
+    addresses = ["0000:0a:00.0", "0000:02:00.1", "10000:00:01.0", "0000:02:00.0"]
+    root = build(tmp_path, {**PLAIN, "devices": {address: {} for address in addresses}})
+    found = [device.address for device in discover(root, process_limits=False).devices]
+    assert found == ["0000:02:00.0", "0000:02:00.1", "0000:0a:00.0", "10000:00:01.0"]
+
+
+def test_a_record_gives_the_same_device(found):
+    topology = found(path=SWITCHED, files={"sriov_totalvfs": "4\n", "net/a/b": ""})
+    assert HostTopology.from_dict(topology.to_dict()) == topology
+    later = {**topology.devices[0].to_dict(), "of_a_later_release": 1}
+    assert Device.from_dict(later) == topology.devices[0]

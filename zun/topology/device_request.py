@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The devices that one container asks for, and the devices that a plan gives to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Self
+
+from zun.topology.devices import Device, DeviceType
+
+
+class DevicePolicy(StrEnum):
+    """The cells whose devices a container may get (Nova's ``numa_policy``)."""
+
+    NONE = "none"
+    """The devices of any cell. The distance to the container's CPUs does not count."""
+    PREFERRED = "preferred"
+    """The devices of any cell, the nearest first."""
+    REQUIRED = "required"
+    """The devices of the cells that the container runs on. A device of an unknown cell is none of them."""
+    SOCKET = "socket"
+    """The devices of the sockets that the container runs on. A device of an unknown cell is none of them."""
+
+
+class DeviceSame(StrEnum):
+    """The part of a host that all devices of one group share. A group has one device of each request."""
+
+    NONE = "none"
+    SWITCH = "switch"
+    """The PCIe switch."""
+    CELL = "cell"
+    HOST = "host"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMatch:
+    """Conditions on a device. A condition that is None, or has no names, holds for every device."""
+
+    vendor_id: str | None = None
+    product_id: str | None = None
+    resource_class: str | None = None
+    type: DeviceType | None = None
+    traits: tuple[str, ...] = ()
+
+    def admits(self, device: Device) -> bool:
+        """Return whether the device meets every condition."""
+        return (
+            self.vendor_id in (None, device.vendor_id)
+            and self.product_id in (None, device.product_id)
+            and self.resource_class in (None, device.resource_class)
+            and self.type in (None, device.type)
+            and set(self.traits) <= set(device.traits)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRequest:
+    """Some devices of one kind.
+
+    ``name`` is the alias or the resource class that the user gave. A device serves if it meets one of ``matches`` and
+    has all ``traits``.
+    """
+
+    name: str
+    count: int
+    matches: tuple[DeviceMatch, ...]
+    traits: tuple[str, ...] = ()
+    numa_policy: str = DevicePolicy.PREFERRED
+
+    def admits(self, device: Device) -> bool:
+        """Return whether the device serves."""
+        return set(self.traits) <= set(device.traits) and any(match.admits(device) for match in self.matches)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the request as JSON-able values; ``from_dict`` returns an equal value."""
+        matches = [{**asdict(match), "traits": list(match.traits)} for match in self.matches]
+        return {**asdict(self), "matches": matches, "traits": list(self.traits), "numa_policy": str(self.numa_policy)}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Return the request of a record that ``to_dict`` made."""
+        matches = tuple(
+            DeviceMatch(
+                vendor_id=each["vendor_id"],
+                product_id=each["product_id"],
+                resource_class=each["resource_class"],
+                type=None if each["type"] is None else DeviceType(each["type"]),
+                traits=tuple(each["traits"]),
+            )
+            for each in record["matches"]
+        )
+        return cls(
+            name=record["name"],
+            count=record["count"],
+            matches=matches,
+            traits=tuple(record["traits"]),
+            numa_policy=record["numa_policy"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GivenDevice:
+    """One device of a plan."""
+
+    name: str
+    """The alias or the resource class of the request that the device serves."""
+    address: str
+    """The device's ``address`` in the inventory of the host."""
+    cell: int | None = None
+    """The device's cell; None if unknown."""
+    counted_as: str | None = field(default=None, compare=False)
+    """The device's resource class at Placement. None in a claim of an earlier release."""

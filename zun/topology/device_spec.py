@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which devices of a host containers may get: the operator's ``device_spec``, in the JSON form of Nova's option."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from zun.topology.devices import Device, DeviceType
+
+_PARTS = ("domain", "bus", "slot", "function")
+_ANY = ("", "*")
+_OF_PCI = ("vendor_id", "product_id", "class", "address", "devname")
+_MATCHING = (*_OF_PCI, "path", "cdi")
+_TAGS_OF_PCI = ("physical_network", "trusted")
+_TAGS = ("physical_network", "trusted", "resource_class", "traits")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpec:
+    """Conditions on a device, and the tags of the devices that meet them. A condition that is None holds for all.
+
+    With ``path`` or ``cdi`` the spec is for devices of this type only, and else for PCI devices only.
+    """
+
+    vendor_id: str | None = None
+    product_id: str | None = None
+    class_id: str | None = None
+    """First digits of the class: ``03`` is every display controller, ``0302`` every 3D controller."""
+    address: tuple[str, str, str, str] | None = None
+    """Regular expressions for domain, bus, slot and function. They also select the virtual functions of a match."""
+    devname: str | None = None
+    """Name of a network interface of the device."""
+    path: str | None = None
+    """Pattern of a file under ``/dev``, as of a shell: ``/dev/loop[0-9]*``. A star does not match a slash."""
+    cdi: str | None = None
+    """Pattern of a CDI name: ``vendor.com/class=*``."""
+    physical_network: str | None = None
+    trusted: bool = False
+    resource_class: str | None = None
+    traits: tuple[str, ...] = ()
+
+    def matches(self, device: Device) -> bool:
+        """Return whether the device meets every condition."""
+        if self.path is not None:
+            return device.type is DeviceType.PATH and PurePosixPath(device.address).match(self.path)
+        if self.cdi is not None:
+            return device.type is DeviceType.CDI and fnmatch.fnmatchcase(device.address, self.cdi)
+        if device.type in (DeviceType.PATH, DeviceType.CDI):
+            return False
+        return (
+            self.vendor_id in (None, device.vendor_id)
+            and self.product_id in (None, device.product_id)
+            and (self.class_id is None or device.class_id.startswith(self.class_id))
+            and (self.devname is None or self.devname in device.interfaces)
+            and any(map(self._has_address, filter(None, (device.address, device.physical))))
+        )
+
+    def tagged(self, device: Device) -> Device:
+        """Return the device with the tags of this spec."""
+        return replace(
+            device,
+            physical_network=self.physical_network,
+            trusted=self.trusted,
+            resource_class=self.resource_class,
+            traits=self.traits,
+        )
+
+    def _has_address(self, address: str) -> bool:
+        if self.address is None:
+            return True
+        return all(map(re.fullmatch, self.address, re.split("[:.]", address)))
+
+
+def given(devices: Iterable[Device], specs: Iterable[DeviceSpec]) -> tuple[Device, ...]:
+    """Return the devices that match a spec, each with the tags of the first spec that it matches."""
+    specs = tuple(specs)
+    pairs = ((device, next((spec for spec in specs if spec.matches(device)), None)) for device in devices)
+    return tuple(spec.tagged(device) for device, spec in pairs if spec is not None)
+
+
+def without_doubles(devices: Iterable[Device]) -> tuple[tuple[Device, ...], tuple[str, ...]]:
+    """Return the devices without those that give access to an earlier device, and a note on each that is left out.
+
+    Two names of one device share a file under ``/dev``: a PCI device and its file, a file and a link to the file, the
+    CDI names ``nvidia.com/gpu=0`` and ``nvidia.com/gpu=all``. Two PCI devices may share a file: an IOMMU group has one.
+    """
+    kept: list[Device] = []
+    notes = []
+    holders: dict[str, Device] = {}
+    for device in devices:
+        by_name = device.type in (DeviceType.PATH, DeviceType.CDI)
+        twice = next((node for node in device.nodes if by_name and node in holders), None)
+        if twice is None:
+            kept.append(device)
+            holders = {**dict.fromkeys(device.nodes, device), **holders}
+        else:
+            other = holders[twice].address
+            notes.append(f"device {device.address} is not offered: device {other}, which is, has its file {twice} too")
+    return tuple(kept), tuple(notes)
+
+
+def parse(text: str) -> DeviceSpec:
+    """Return the spec of a JSON object. Raise ValueError, with the member, for what is no spec.
+
+    Example: ``{"vendor_id": "10de", "address": "0000:81:*.*", "resource_class": "CUSTOM_GPU"}``. An address is a text
+    whose parts are hexadecimal numbers, ``*`` or empty; or an object with a regular expression for each of ``domain``,
+    ``bus``, ``slot`` and ``function``.
+    """
+    try:
+        members = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"it is not JSON: {error}") from None
+    if not isinstance(members, dict):
+        raise ValueError("it must be a JSON object")
+    if unknown := sorted(set(members) - {*_MATCHING, *_TAGS}):
+        raise ValueError(f"{unknown[0]} is not known; the members are {', '.join((*_MATCHING, *_TAGS))}")
+    if not set(members) & set(_MATCHING):
+        raise ValueError(f"it selects nothing; give at least one of {', '.join(_MATCHING)}")
+    if "address" in members and "devname" in members:
+        raise ValueError("give address or devname, not both")
+    _check_kind(members)
+    return DeviceSpec(
+        vendor_id=_digits(members, "vendor_id", "[0-9a-f]{4}", "four hexadecimal digits or *"),
+        product_id=_digits(members, "product_id", "[0-9a-f]{4}", "four hexadecimal digits or *"),
+        class_id=_digits(members, "class", "([0-9a-f]{2}){1,3}", "two, four or six hexadecimal digits or *"),
+        address=_address(members["address"]) if "address" in members else None,
+        devname=_text(members, "devname"),
+        path=_path(_text(members, "path")),
+        cdi=_cdi_name(_text(members, "cdi")),
+        physical_network=_text(members, "physical_network"),
+        trusted=_boolean(members.get("trusted", False)),
+        resource_class=_resource_class(_text(members, "resource_class")),
+        traits=_traits(members.get("traits", "")),
+    )
+
+
+def _check_kind(members: Mapping[str, Any]) -> None:
+    """Check that a spec for files or CDI names has the members of this kind only, and a class to ask for them by."""
+    for kind in ("path", "cdi"):
+        if kind in members:
+            if others := sorted(set(members) & {*_MATCHING, *_TAGS_OF_PCI} - {kind}):
+                raise ValueError(f"give {kind} or {others[0]}, not both")
+            if "resource_class" not in members:
+                raise ValueError(f"{kind} needs a resource_class: containers ask for the devices by it")
+
+
+def _path(pattern: str | None) -> str | None:
+    if pattern is not None and (not pattern.startswith("/dev/") or ".." in pattern.split("/")):
+        raise ValueError(f"path must be a file under /dev, such as /dev/hwrng or /dev/loop[0-9]*, got {pattern!r}")
+    return pattern
+
+
+def _cdi_name(pattern: str | None) -> str | None:
+    if pattern is not None and not re.fullmatch(r"[^/=]+/[^/=]+=[^/=]+", pattern):
+        raise ValueError(f"cdi must look like vendor.com/class=name or vendor.com/class=*, got {pattern!r}")
+    return pattern
+
+
+def _text(members: Mapping[str, Any], name: str) -> str | None:
+    value = members.get(name)
+    if value is not None and not (isinstance(value, str) and value):
+        raise ValueError(f"{name} must be a text, got {value!r}")
+    return value
+
+
+def _digits(members: Mapping[str, Any], name: str, pattern: str, wanted: str) -> str | None:
+    value = members.get(name)
+    if value is None or value == "*":
+        return None
+    digits = value.lower().removeprefix("0x") if isinstance(value, str) else ""
+    if not re.fullmatch(pattern, digits):
+        raise ValueError(f"{name} must be {wanted}, got {value!r}")
+    return digits
+
+
+def _boolean(value: Any) -> bool:
+    if str(value).lower() not in ("true", "false"):
+        raise ValueError(f"trusted must be true or false, got {value!r}")
+    return str(value).lower() == "true"
+
+
+def _resource_class(name: str | None) -> str | None:
+    return None if name is None else resource_class(name)
+
+
+def resource_class(name: str) -> str:
+    """Return a class of Placement for any name, as Nova does: ``gpu-a100`` is CUSTOM_GPU_A100."""
+    normal = re.sub("[^A-Z0-9_]", "_", name.upper())
+    return normal if normal.startswith("CUSTOM_") or normal in _STANDARD_CLASSES else f"CUSTOM_{normal}"
+
+
+_STANDARD_CLASSES = ("PCI_DEVICE", "PGPU", "VGPU", "FPGA", "SRIOV_NET_VF")
+
+
+def _traits(value: Any) -> tuple[str, ...]:
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"traits must be names between commas, got {value!r}")
+    found = tuple(sorted({name.strip().upper() for name in names} - {""}))
+    if wrong := next((name for name in found if not re.fullmatch("[A-Z0-9_]{1,255}", name)), None):
+        raise ValueError(f"traits must have letters, digits and underscores only, got {wrong!r}")
+    return found
+
+
+def _address(value: Any) -> tuple[str, str, str, str]:
+    """Return regular expressions for the four parts of an address."""
+    if isinstance(value, dict):
+        if unknown := sorted(set(value) - set(_PARTS)):
+            raise ValueError(f"address has {', '.join(_PARTS)}, not {unknown[0]}")
+        parts = [value.get(name, ".*") for name in _PARTS]
+        for name, part in zip(_PARTS, parts, strict=True):
+            try:
+                re.compile(part)
+            except (re.error, TypeError):
+                raise ValueError(f"address: {name} must be a regular expression, got {part!r}") from None
+    elif isinstance(value, str):
+        match = re.fullmatch(r"(?:([^:.]*):)?([^:.]*):([^:.]*)\.([^:.]*)", value.lower())
+        if value in _ANY:
+            parts = ["*"] * 4
+        elif match is None:
+            raise ValueError(f"address must look like 0000:81:00.0 or *:81:*.*, got {value!r}")
+        else:
+            parts = [part if part is not None else "*" for part in match.groups()]
+        widths = ("{4,8}", "{2}", "{2}", "{1}")
+        for name, part, width in zip(_PARTS, parts, widths, strict=True):
+            if part not in _ANY and not re.fullmatch(f"[0-9a-f]{width}", part):
+                raise ValueError(f"address: {name} must be hexadecimal digits or *, got {part!r}")
+        parts = [".*" if part in _ANY else part for part in parts]
+    else:
+        raise ValueError(f"address must be a text or an object, got {value!r}")
+    domain, bus, slot, function = parts
+    return domain, bus, slot, function

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A device of a host, as discovery finds it and as the operator offers it to containers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+_LISTS = ("path", "nodes", "interfaces", "traits")  # fields of a Device that are lists in its record
+
+
+class DeviceType(StrEnum):
+    """Kind of a device. The first three are parts of a PCI card, in Nova's words."""
+
+    PCI = "type-PCI"
+    """A device without virtual functions."""
+    PF = "type-PF"
+    """A physical function, which can have virtual ones."""
+    VF = "type-VF"
+    """A virtual function."""
+    PATH = "path"
+    """A file under ``/dev``, or a link there to such a file."""
+    CDI = "cdi"
+    """A device that a file of the Container Device Interface describes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device. Numbers of PCI are in the kernel's hexadecimal form: vendor ``10de``, class ``030200``.
+
+    A device that is not a PCI device has empty ``vendor_id``, ``product_id`` and ``class_id``.
+    """
+
+    address: str
+    """The device's name on its host, unlike every other.
+
+    Of a PCI device domain, bus, slot and function in lower case, as ``0000:81:00.0``; a domain can have up to eight
+    digits. Else the file, as ``/dev/hwrng``, or the CDI name, as ``vendor.com/class=name``.
+    """
+    vendor_id: str = ""
+    product_id: str = ""
+    class_id: str = ""
+    cell: int | None = None
+    """Id of the cell that the device is attached to; None if the machine does not tell."""
+    path: tuple[str, ...] = ()
+    """Root bus and bridges above the device, the root first: ``("pci0000:80", "0000:80:01.0")``. Empty if unknown."""
+    type: DeviceType = DeviceType.PCI
+    physical: str | None = None
+    """Address of the physical function, if this is a virtual one."""
+    iommu_group: int | None = None
+    driver: str | None = None
+    nodes: tuple[str, ...] = ()
+    """Files that give access to the device, as ``/dev/dri/renderD128``. Of a link under ``/dev``, its target."""
+    interfaces: tuple[str, ...] = ()
+    """Names of its network interfaces on the host."""
+    physical_network: str | None = None
+    """This and the following fields are tags that the operator's ``device_spec`` gives to the device."""
+    trusted: bool = False
+    resource_class: str | None = None
+    traits: tuple[str, ...] = ()
+
+    @property
+    def root(self) -> str | None:
+        """Return the root bus, as ``pci0000:80``; None if unknown."""
+        return self.path[0] if self.path else None
+
+    @property
+    def switch(self) -> str | None:
+        """Return the address of the upstream port of the nearest PCIe switch, or None if there is no switch above.
+
+        A switch shows as two bridges: its upstream port, and one downstream port for each device. So a device behind
+        a switch has at least three bridges above, with the root port.
+        """
+        return self.path[-2] if len(self.path) >= 4 else None
+
+    @property
+    def counted_as(self) -> str:
+        """Return the resource class of the device at Placement: the operator's, or one of its kind.
+
+        Examples: ``CUSTOM_PCI_10DE_2684``, Nova's name for a PCI device; ``CUSTOM_DEVICE_DEV_HWRNG``.
+        """
+        if self.resource_class is not None:
+            return self.resource_class
+        if self.vendor_id:
+            return f"CUSTOM_PCI_{self.vendor_id}_{self.product_id}".upper()
+        return f"CUSTOM_DEVICE_{re.sub('[^A-Z0-9]+', '_', self.address.upper()).strip('_')}"[:255]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the device as JSON-able values; ``from_dict`` returns an equal value."""
+        return {**asdict(self), **{name: list(getattr(self, name)) for name in _LISTS}}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Return the device of a record that ``to_dict`` made; members of later releases are ignored."""
+        known = {name: record[name] for name in cls.__dataclass_fields__ if name in record}
+        lists = {name: tuple(known.get(name, ())) for name in _LISTS}
+        return cls(**{**known, **lists, "type": DeviceType(known.get("type", DeviceType.PCI))})

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read single files below the root of a machine, real or recorded, without failing on what they hold."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from zun.topology.cpuset import MAX_ID, CpuSet
+
+SPACE = " \t\r\n\0"
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The files of a machine under ``root``. A file that cannot be read or understood gives None and leaves a note."""
+
+    root: Path
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, words: str) -> None:
+        if words not in self.notes:
+            self.notes.append(words)
+
+    def text(self, path: str) -> str | None:
+        """Return the contents of a file without surrounding space and NUL bytes, or None (no note) without the file."""
+        try:
+            raw = (self.root / path).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError) as error:
+            self.note(f"/{path} cannot be read: {getattr(error, 'strerror', None) or error}")
+            return None
+        return raw.decode("ascii", "replace").strip(SPACE)
+
+    def parsed(self, path: str, parse: Callable[[str], _T]) -> _T | None:
+        text = self.text(path)
+        if text is None:
+            return None
+        try:
+            return parse(text)
+        except ValueError:
+            self.note(f"/{path} is not understood: {text[:40]!r}")
+            return None
+
+    def number(self, path: str) -> int | None:
+        return self.parsed(path, number_in)
+
+    def cpu_list(self, path: str) -> CpuSet | None:
+        return self.parsed(path, CpuSet)
+
+    def cpu_map(self, path: str) -> CpuSet | None:
+        return self.parsed(path, cpu_map_in)
+
+    def cpu_sets(self, folder: str, *names: str) -> Iterator[CpuSet]:
+        """Yield the CPUs of each file that has any: names ending in list are lists, others are maps."""
+        for name in names:
+            path = f"{folder}/{name}"
+            found = self.cpu_list(path) if name.endswith("list") else self.cpu_map(path)
+            if found:
+                yield found
+
+    def link(self, path: str) -> str | None:
+        """Return where a symbolic link points to, or None if ``path`` is no link. The target need not exist."""
+        try:
+            return os.readlink(self.root / path)
+        except OSError:
+            return None
+
+    def names(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self.root / path))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            self.note(f"/{path} cannot be listed: {error.strerror}")
+            return []
+
+    def ids(self, path: str, kind: str) -> list[int]:
+        """Return the numbers of the entries ``kind<number>`` of a folder, rising: [0, 1] for cpu0 and cpu1."""
+        matches = (re.fullmatch(rf"{kind}(0|[1-9][0-9]{{0,6}})", name) for name in self.names(path))
+        return sorted(number for match in matches if match and (number := int(match[1])) <= MAX_ID)
+
+
+def number_in(text: str) -> int:
+    """Return a count: never negative, of a believable length. Raise ValueError for other text."""
+    if not re.fullmatch(r"\d{1,18}", text):
+        raise ValueError(text)
+    return int(text)
+
+
+def cpu_map_in(text: str) -> CpuSet:
+    """Return the CPUs of a kernel bitmap: 32-bit hexadecimal words, the highest first, between commas.
+
+    Example: ``1,00000003`` is ``0-1,32``. Raises ValueError for other text.
+    """
+    mask = 0
+    for word in text.split(","):
+        if not re.fullmatch(r"[0-9a-fA-F]{1,8}", word.strip()):
+            raise ValueError(text)
+        mask = mask << 32 | int(word, 16)
+    if mask.bit_length() > MAX_ID + 1:
+        raise ValueError(text)
+    return CpuSet.from_mask(mask)

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read the PCI devices of a Linux machine from /sys: where each one is, and the files that give access to it.
+
+Sources of the rules: the kernel's Documentation/ABI/testing/sysfs-bus-pci, Documentation/PCI/sysfs-pci.rst and
+Documentation/PCI/pci-iov-howto.rst, and recordings of real machines. A file that is missing or cannot be understood
+leaves its fact unknown; a device without a readable vendor, product and class is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from zun.topology.cells import NUMACell
+from zun.topology.devices import Device, DeviceType
+from zun.topology.files import Tree
+
+_DEVICES = "sys/bus/pci/devices"
+ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_BRIDGE = "06"  # class of everything that only joins buses
+_NODE_FOLDERS = {"drm": "dri/", "infiniband_verbs": "infiniband/", "infiniband_mad": "infiniband/", "nvme": ""}
+"""Folder of a device that has one entry for each file under /dev -> the folder of these files under /dev."""
+
+
+def discover_devices(tree: Tree, cells: tuple[NUMACell, ...]) -> tuple[Device, ...]:
+    """Return the PCI devices of the machine in order of their addresses, without bridges.
+
+    ``cells`` are the cells of the same machine. A device on a node that is not among them has an unknown cell.
+    """
+    found = (_device(tree, name, cells) for name in tree.names(_DEVICES) if ADDRESS.fullmatch(name))
+    return tuple(sorted((each for each in found if each is not None), key=_by_address))
+
+
+def _by_address(device: Device) -> tuple[int, ...]:
+    return tuple(int(part, 16) for part in re.split("[:.]", device.address))
+
+
+def _device(tree: Tree, address: str, cells: tuple[NUMACell, ...]) -> Device | None:
+    folder = f"{_DEVICES}/{address}"
+    vendor = tree.parsed(f"{folder}/vendor", _four_digits)
+    product = tree.parsed(f"{folder}/device", _four_digits)
+    class_id = tree.parsed(f"{folder}/class", _six_digits)
+    if vendor is None or product is None or class_id is None or class_id.startswith(_BRIDGE):
+        return None
+    physical = _last(tree.link(f"{folder}/physfn"))
+    virtual = physical is not None and ADDRESS.fullmatch(physical) is not None
+    group = _last(tree.link(f"{folder}/iommu_group"))
+    driver = _last(tree.link(f"{folder}/driver"))
+    iommu_group = int(group) if group and re.fullmatch(r"\d{1,9}", group) else None
+    can_have_virtual = (tree.number(f"{folder}/sriov_totalvfs") or 0) > 0
+    return Device(
+        address=address,
+        vendor_id=vendor,
+        product_id=product,
+        class_id=class_id,
+        cell=_cell(tree, folder, cells),
+        path=_path(tree.link(folder)),
+        type=DeviceType.VF if virtual else DeviceType.PF if can_have_virtual else DeviceType.PCI,
+        physical=physical if virtual else None,
+        iommu_group=iommu_group,
+        driver=driver,
+        nodes=tuple(sorted({*_nodes(tree, folder), *_driver_nodes(tree, address, driver, iommu_group)})),
+        interfaces=tuple(tree.names(f"{folder}/net")),
+    )
+
+
+def _four_digits(text: str) -> str:
+    return _hexadecimal(text, 4)
+
+
+def _six_digits(text: str) -> str:
+    return _hexadecimal(text, 6)
+
+
+def _hexadecimal(text: str, digits: int) -> str:
+    """Return the digits of a number such as ``0x10de``. Raise ValueError for other text."""
+    if not re.fullmatch(rf"0x[0-9a-fA-F]{{{digits}}}", text):
+        raise ValueError(text)
+    return text[2:].lower()
+
+
+def _last(link: str | None) -> str | None:
+    return None if link is None else link.rstrip("/").rpartition("/")[2]
+
+
+def _path(link: str | None) -> tuple[str, ...]:
+    """Return the root bus and the bridges above a device, from the link to its folder.
+
+    Example: ``../../../devices/pci0000:80/0000:80:01.0/0000:81:00.0`` is ``("pci0000:80", "0000:80:01.0")``.
+    """
+    parts = (link or "").rstrip("/").split("/")[:-1]
+    roots = [place for place, part in enumerate(parts) if re.fullmatch(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}", part)]
+    return tuple(parts[roots[-1]:]) if roots else ()
+
+
+def _cell(tree: Tree, folder: str, cells: tuple[NUMACell, ...]) -> int | None:
+    """Return the cell by ``numa_node``, else the only cell with all local CPUs; None if neither tells.
+
+    For a device without a node the kernel lists all CPUs as local, so a list over several cells proves nothing.
+    """
+    if (node := tree.parsed(f"{folder}/numa_node", int)) is not None and node >= 0:
+        if any(cell.id == node for cell in cells):
+            return node
+        tree.note(f"/{folder}/numa_node is {node}, which is no cell of this host: the cell counts as unknown")
+        return None
+    local = next(tree.cpu_sets(folder, "local_cpulist", "local_cpus"), None)
+    if local is None:
+        return None
+    touched = [cell.id for cell in cells if cell.cpus & local]
+    others = [cell for cell in cells if cell.cpus and not cell.cpus & local]
+    return touched[0] if len(touched) == 1 and others else None
+
+
+def _nodes(tree: Tree, folder: str) -> Iterator[str]:
+    """Yield the files under /dev that the device's own folders name."""
+    for kind, prefix in _NODE_FOLDERS.items():
+        for entry in tree.names(f"{folder}/{kind}"):
+            for place in (f"{folder}/{kind}/{entry}", *_namespaces(tree, f"{folder}/{kind}/{entry}", kind)):
+                if tree.text(f"{place}/dev") is not None:
+                    yield f"/dev/{prefix}{place.rpartition('/')[2]}"
+
+
+def _namespaces(tree: Tree, controller: str, kind: str) -> list[str]:
+    """Return the folders of the namespaces of an NVMe controller: its ``nvme0n1`` are the disks."""
+    if kind != "nvme":
+        return []
+    return [f"{controller}/{name}" for name in tree.names(controller) if re.fullmatch(r"nvme\d+n\d+", name)]
+
+
+def _driver_nodes(tree: Tree, address: str, driver: str | None, iommu_group: int | None) -> Iterator[str]:
+    """Yield the files under /dev that only the driver tells of."""
+    if driver == "vfio-pci" and iommu_group is not None:
+        yield f"/dev/vfio/{iommu_group}"
+    told = tree.text(f"proc/driver/nvidia/gpus/{address}/information") or ""
+    if match := re.search(r"^Device Minor:\s*(\d{1,4})\s*$", told, re.MULTILINE):
+        yield f"/dev/nvidia{match[1]}"
