@@ -354,7 +354,18 @@ export ZUN_TEST_REGISTRY_PASSWORD=$password
 TEXT
 }
 
+# huge_page_limits: the hugetlb controller where control groups are of version 1 and no init system mounts them all.
+# Docker sees only the hierarchies that it finds when it starts.
+huge_page_limits() {
+    local mount=/sys/fs/cgroup/hugetlb
+    is_root && [ ! -d /run/systemd/system ] && [ -d /sys/fs/cgroup/cpuset ] || return 0
+    grep -q '^hugetlb' /proc/cgroups && ! mountpoint -q "$mount" || return 0
+    mkdir -p "$mount" && mount -t cgroup -o hugetlb none "$mount" ||
+        warn "the hugetlb controller could not be mounted at $mount; tests of huge page limits are skipped."
+}
+
 start_docker() {
+    docker_answers || huge_page_limits
     need_docker
     demo_image
     printf 'export DOCKER_HOST=%s\n' "${DOCKER_HOST:-unix:///var/run/docker.sock}" >"$SERVICES/docker.env"
