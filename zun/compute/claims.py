@@ -117,7 +117,8 @@ class Claim:
         lacking = [reason for reason in reasons if reason]
         if lacking or isinstance(settled, Refusal):
             raise exceptions.ClaimRefused(host=self._resources.hostname, reason="; ".join(lacking))
-        return replace(settled, generation=self._resources.generation)
+        devices = tuple(map(topology.device_view.described, settled.devices))
+        return replace(settled, generation=self._resources.generation, devices=devices)
 
     def _test_memory(self, limit: float | None) -> str | None:
         """Check that all containers stay within ``limit`` MiB of ordinary pages. The plan counts the huge ones.

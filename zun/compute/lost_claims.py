@@ -36,8 +36,7 @@ def seen(topology: HostTopology, container: Container, state: RuntimeState) -> P
         shares = {node: CellShare(parts.get(node, NO_CPUS), memory) for node in nodes}
     else:
         shares = {node: CellShare(NO_CPUS, memory, shared=demand) for node in nodes}
-    cells = {device.address: device.cell for device in topology.devices}
-    devices = tuple(replace(each, cell=cells.get(each.address)) for each in state.devices)
+    devices = tuple(map(topology.device_view.described, state.devices))
     return Plan(shares, str(container.cpu_policy), mems=mems, devices=devices)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from zun.topology.devices import Device, DeviceType
 
@@ -100,6 +100,14 @@ class DeviceRequest:
         )
 
 
+class HeldDevice(NamedTuple):
+    """What a claim knows of one device, also after the device has left the inventory."""
+
+    address: str
+    physical: str | None = None
+    iommu_group: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class GivenDevice:
     """One device of a plan."""
@@ -112,3 +120,27 @@ class GivenDevice:
     """The device's cell; None if unknown."""
     counted_as: str | None = field(default=None, compare=False)
     """The device's resource class at Placement. None in a claim of an earlier release."""
+    physical: str | None = field(default=None, compare=False)
+    """Address of the physical function, if the device is a virtual one."""
+    iommu_group: int | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, name: str, device: Device) -> Self:
+        """Return ``device`` as it is given to the request ``name``."""
+        return cls(name, device.address, device.cell, device.counted_as, device.physical, device.iommu_group)
+
+    @property
+    def held(self) -> HeldDevice:
+        """What other containers must know of the device while this claim is held."""
+        return HeldDevice(self.address, self.physical, self.iommu_group)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the device as JSON-able values, without ``physical`` and ``iommu_group`` that are None."""
+        bonds = {"physical": self.physical, "iommu_group": self.iommu_group}
+        known = {"name": self.name, "address": self.address, "cell": self.cell, "counted_as": self.counted_as}
+        return {**known, **{name: value for name, value in bonds.items() if value is not None}}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Return the device of a record; members of later releases are ignored."""
+        return cls(**{name: value for name, value in record.items() if name in cls.__dataclass_fields__})

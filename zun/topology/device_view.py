@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from zun.topology.device_request import DeviceRequest
+from zun.topology.device_request import DeviceRequest, GivenDevice, HeldDevice
 from zun.topology.devices import Device
 
 if TYPE_CHECKING:
@@ -22,41 +22,54 @@ class DeviceView:
     devices: tuple[Device, ...]
     """In order of their addresses."""
     by_address: Mapping[str, Device]
-    clashes: Mapping[str, frozenset[str]]
-    """By the address of a held device, the addresses that no other container can have.
-
-    A physical function rules out its virtual functions and the other way round. A device rules out the other devices
-    of its IOMMU group.
-    """
+    virtual: Mapping[str, tuple[str, ...]]
+    """The virtual functions of each physical one by addresses. The host need not offer the physical function."""
+    groups: Mapping[int, tuple[str, ...]]
+    """The devices of each IOMMU group."""
     sockets: Mapping[int, frozenset[int]]
     """The sockets of a cell, by cell id. If the machine does not tell its sockets, each cell is a socket of its own."""
 
-    def taken(self, held: Iterable[str]) -> set[str]:
-        """Return the addresses in ``held`` and all that they rule out."""
-        taken = set(held)
-        for address in tuple(taken):
-            taken |= self.clashes.get(address, frozenset())
+    def taken(self, held: Iterable[HeldDevice]) -> dict[str, str]:
+        """Return the addresses that no other container can have, each with the held device that rules it out.
+
+        A held device rules out itself. A physical function rules out its virtual functions and the other way round. A
+        device rules out the other devices of its IOMMU group. If the host no longer offers a held device, the claim
+        tells its physical function and its group.
+        """
+        taken: dict[str, str] = {}
+        for claimed in held:
+            device = self.by_address.get(claimed.address, claimed)
+            taken[claimed.address] = claimed.address
+            beside = [*self.virtual.get(claimed.address, ())]
+            if device.physical is not None:
+                beside.append(device.physical)
+            if device.iommu_group is not None:
+                beside += self.groups.get(device.iommu_group, ())
+            for address in beside:
+                taken.setdefault(address, claimed.address)
         return taken
+
+    def described(self, given: GivenDevice) -> GivenDevice:
+        """Return ``given`` with what the host tells of the device now, or unchanged if the host does not offer it."""
+        device = self.by_address.get(given.address)
+        return given if device is None else GivenDevice.of(given.name, device)
 
 
 def build_device_view(topology: HostTopology) -> DeviceView:
     """Return a new view of the devices of ``topology``. ``HostTopology`` keeps its view: use ``device_view``."""
     devices = tuple(sorted(topology.devices, key=lambda device: device.address))
-    clashes: dict[str, set[str]] = {}
-    groups: dict[int, set[str]] = {}
+    virtual: dict[str, tuple[str, ...]] = {}
+    groups: dict[int, tuple[str, ...]] = {}
     for device in devices:
         if device.physical is not None:
-            clashes.setdefault(device.physical, set()).add(device.address)
-            clashes.setdefault(device.address, set()).add(device.physical)
+            virtual[device.physical] = (*virtual.get(device.physical, ()), device.address)
         if device.iommu_group is not None:
-            groups.setdefault(device.iommu_group, set()).add(device.address)
-    for group in groups.values():
-        for address in group if len(group) > 1 else ():
-            clashes.setdefault(address, set()).update(group - {address})
+            groups[device.iommu_group] = (*groups.get(device.iommu_group, ()), device.address)
     return DeviceView(
         devices=devices,
         by_address={device.address: device for device in devices},
-        clashes={address: frozenset(others) for address, others in clashes.items()},
+        virtual=virtual,
+        groups=groups,
         sockets=_sockets(topology),
     )
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from zun.topology.cpuset import NO_CPUS, CpuSet
@@ -120,7 +120,7 @@ class Plan:
         if self.whole_cores:
             record["whole_cores"] = True
         if self.devices:
-            record["devices"] = [asdict(each) for each in self.devices]
+            record["devices"] = [each.to_dict() for each in self.devices]
         return record
 
     @classmethod
@@ -134,7 +134,7 @@ class Plan:
             mems=None if mems is None else CpuSet(mems),  # type: ignore[arg-type]
             isolation=str(record.get("isolation", "thread")),
             whole_cores=bool(record.get("whole_cores", False)),
-            devices=tuple(GivenDevice(**each) for each in record.get("devices", ())),
+            devices=tuple(GivenDevice.from_dict(each) for each in record.get("devices", ())),
         )
 
 

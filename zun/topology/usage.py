@@ -11,6 +11,7 @@ from typing import Any
 from zun.topology import amounts
 from zun.topology.cells import HostTopology
 from zun.topology.cpuset import NO_CPUS, CpuSet
+from zun.topology.device_request import HeldDevice
 from zun.topology.device_view import DeviceView
 from zun.topology.devices import Device
 from zun.topology.isolation import kept_with
@@ -59,7 +60,7 @@ class Usage:
         self._pages: dict[tuple[int, int], int] = {}
         self._demand: dict[int, int] = {}
         self._sharers: dict[int, int] = {}
-        self._devices: dict[str, int] = {}
+        self._devices: dict[str, tuple[HeldDevice, ...]] = {}  # one for each claim on the device
         for owner, plan in dict(claims).items():
             if not overlapping:
                 self._refuse_overlap(owner, plan)
@@ -116,9 +117,9 @@ class Usage:
         )
 
     @property
-    def held_devices(self) -> frozenset[str]:
-        """The addresses of the devices that containers hold."""
-        return frozenset(self._devices)
+    def held_devices(self) -> frozenset[HeldDevice]:
+        """The devices that containers hold."""
+        return frozenset([each for claimed in self._devices.values() for each in claimed])
 
     def free_devices(self, topology: HostTopology) -> tuple[Device, ...]:
         """Return the devices of the host that a container can have, in order of their addresses.
@@ -126,7 +127,7 @@ class Usage:
         Beside the held devices these are not free: the physical function of a held virtual one, the virtual functions
         of a held physical one, and every device of an IOMMU group of which one is held.
         """
-        taken = topology.device_view.taken(self._devices)
+        taken = topology.device_view.taken(self.held_devices)
         return tuple(device for device in topology.device_view.devices if device.address not in taken)
 
     @property
@@ -148,7 +149,7 @@ class Usage:
     def totals(self) -> tuple[object, ...]:
         """Everything that ``plan`` reads: usages with equal totals get equal plans, whoever the owners are."""
         amounts = (self._mib, self._pages, self._demand, self._sharers)
-        return (self._held, *(frozenset(each.items()) for each in amounts), frozenset(self._devices))
+        return (self._held, *(frozenset(each.items()) for each in amounts), self.held_devices)
 
     def shared_pool(self, topology: HostTopology, cells: Iterable[int] | None = None) -> CpuSet:
         """Return the CPUs that shared containers run on now, of the whole host or of the cells with these ids.
@@ -271,17 +272,18 @@ class Usage:
             if problem is not None:
                 code, words = problem
                 return Refusal(code, words, _free=partial(self.free, topology, plan.isolation))
-        for given in plan.devices:
-            problem = self._device_problem(topology.device_view, given.address)
+        if plan.devices:
+            problem = self._device_problem(topology.device_view, plan)
             if problem is not None:
                 return Refusal(*problem, _free=partial(self.free, topology, plan.isolation))
         return None
 
-    def _device_problem(self, devices: DeviceView, address: str) -> Problem | None:
-        if address not in devices.by_address:
-            return RefusalCode.DEVICES_GONE, f"the host offers no device {address} any more"
-        for other in (address, *sorted(devices.clashes.get(address, ()))):
-            if other in self._devices:
+    def _device_problem(self, devices: DeviceView, plan: Plan) -> Problem | None:
+        taken = devices.taken(sorted(self.held_devices, key=str))
+        for address in [each.address for each in plan.devices]:
+            if address not in devices.by_address:
+                return RefusalCode.DEVICES_GONE, f"the host offers no device {address} any more"
+            if other := taken.get(address):
                 beside = "" if other == address else f": {other}, which cannot be shared with it, is held"
                 return RefusalCode.DEVICES_TAKEN, f"device {address} is taken{beside}"
         return None
@@ -366,10 +368,13 @@ class Usage:
                     self._twice |= self._held & other
                     self._held |= other
         for given in plan.devices:
-            claims = self._devices.get(given.address, 0) + sign
-            if claims:
-                self._devices[given.address] = claims
+            claims = [*self._devices.get(given.address, ())]
+            if sign > 0:
+                claims.append(given.held)
             else:
+                claims.remove(given.held)
+            self._devices[given.address] = tuple(claims)
+            if not claims:
                 del self._devices[given.address]
         for node, share in plan.cells.items():
             for size, count in share.pages.items():
@@ -382,7 +387,7 @@ class Usage:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        overlapping = bool(self._twice) or any(claims > 1 for claims in self._devices.values())
+        overlapping = bool(self._twice) or any(len(claims) > 1 for claims in self._devices.values())
         return partial(Usage, overlapping=overlapping), (self._claims,)
 
     def __len__(self) -> int:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import product
 
-from zun.topology.device_request import DevicePolicy, DeviceRequest, DeviceSame, GivenDevice
+from zun.topology.device_request import DevicePolicy, DeviceRequest, DeviceSame, GivenDevice, HeldDevice
 from zun.topology.device_view import DeviceView, serving
 from zun.topology.devices import Device, DeviceType
 from zun.topology.search.matching import cheapest_matching
@@ -44,12 +44,17 @@ class DeviceSearch:
     """The free devices of one host for one request. Answers are remembered."""
 
     def __init__(
-        self, devices: DeviceView, view: HostView, held: frozenset[str], requests: Sequence[DeviceRequest], same: str
+        self,
+        devices: DeviceView,
+        view: HostView,
+        held: frozenset[HeldDevice],
+        requests: Sequence[DeviceRequest],
+        same: str,
     ) -> None:
-        """Prepare the search. ``held`` are the addresses that other containers hold."""
+        """Prepare the search. ``held`` are the devices that other containers hold."""
         self.view = view
         self.requests = [each for each in requests if each.count]
-        taken = devices.taken(held) if held else held
+        taken = devices.taken(held)
         serves = [[each for each in serving(devices, r) if each.address not in taken] for r in self.requests]
         self.free = serves[0] if len(serves) == 1 else _union(serves)
         places = {device.address: position for position, device in enumerate(self.free)}
@@ -85,7 +90,7 @@ class DeviceSearch:
         found = self._best(self._keys(self._distances(cells)))
         assert found is not None, "it has a cost"
         return tuple([
-            GivenDevice(request.name, device.address, device.cell, device.counted_as)
+            GivenDevice.of(request.name, device)
             for request, chosen in zip(self.requests, found[1], strict=True)
             for device in [self.free[position] for position in sorted(chosen)]
         ])
@@ -141,8 +146,8 @@ class DeviceSearch:
         whose switch or physical function is in use already.
         """
         worn = set()
-        for address in self._held:
-            device = self._devices.by_address.get(address)
+        for each in self._held:
+            device = self._devices.by_address.get(each.address)
             if device is not None:
                 worn |= {device.switch, device.physical}
         worn.discard(None)

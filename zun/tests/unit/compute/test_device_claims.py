@@ -75,6 +75,18 @@ def test_the_next_agent_knows_the_devices_of_the_rows(agent):
     assert held(tracker) == ["/dev/card0", "/dev/card3"], "one that is gone stays with its container"
 
 
+def test_a_claim_remembers_the_card_of_its_function(agent):
+    """The agent adds it, whoever proposed the plan, and knows it after the card has lost the function."""
+    card, function = Device("0000:01:00.0", type=DeviceType.PF), Device("0000:01:00.1", physical="0000:01:00.0")
+    agent.tracker.update_inventory(agent.context, replace(HOST, devices=(card, function)), COLUMNS)
+    container, claimed = agent.claim({"cpuset": shared(function.address).to_dict()})
+    assert [each.physical for each in claimed.devices] == [card.address]
+    tracker = ComputeNodeTracker("h1")
+    tracker.update_inventory(agent.context, replace(HOST, devices=(card,)), COLUMNS)
+    tracker.rebuild([container])
+    assert tracker.usage.free_devices(tracker.topology) == ()
+
+
 def test_no_device_is_given_twice_in_many_lives(agent):
     """Creates, deletes and kills of the agent. Only what rows say outlives the agent; the runtime goes on."""
     drawn, driver, tracker = random.Random(7), InMemoryDriver(), agent.tracker

@@ -323,10 +323,13 @@ def device_case(
         cells = topology.cells
         sockets = tuple(union(cell.cpus for cell in cells[first : first + 2]) for first in range(0, len(cells), 2))
     devices = random_devices(rng, topology)
-    topology = replace(topology, devices=devices, sockets=tuple(socket for socket in sockets if socket))
-    addresses = [*[device.address for device in devices], "0000:99:00.7"]
-    for number, address in enumerate(some(rng, addresses, 0, 2) if rarely(rng, 0.6) else ()):
-        usage = usage.with_claim(f"d{number}", Plan({}, devices=(GivenDevice("held", address),)))
+    kept = devices
+    held = [*[GivenDevice.of("held", device) for device in devices], GivenDevice("held", "0000:99:00.7")]
+    for number, given in enumerate(some(rng, held, 0, 2) if rarely(rng, 0.6) else ()):
+        usage = usage.with_claim(f"d{number}", Plan({}, devices=(given,)))
+        if rarely(rng, 0.3):  # the host offers the device no more
+            kept = tuple(device for device in kept if device.address != given.address)
+    topology = replace(topology, devices=kept, sockets=tuple(socket for socket in sockets if socket))
     asked = tuple(_device_request(rng, f"alias-{number}") for number in range(rng.choice((1, 1, 2, 2, 3))))
     return topology, usage, replace(request, devices=asked, device_same=rng.choice(sames))
 

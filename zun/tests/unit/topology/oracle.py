@@ -254,10 +254,11 @@ class Devices:
 
     def __init__(self, topology: HostTopology, claims, request: PlacementRequest):
         self.topology, self.request = topology, request
-        held = {given.address for _, plan in claims for given in plan.devices}
+        offered = {device.address: device for device in topology.devices}
+        held = {each.address: offered.get(each.address, each) for _, plan in claims for each in plan.devices}
         gone = [device for device in topology.devices if device.address in held]
-        self.free = [device for device in topology.devices if not any(excludes(d, device) for d in gone)]
-        self.free = [d for d in self.free if d.address not in held and d.physical not in held]
+        self.free = [d for d in topology.devices if not any(excludes(each, d) for each in held.values())]
+        self.free = [device for device in self.free if device.address not in held]
         self.worn = {place for d in gone for place in (d.switch, d.physical)} - {None}
         nodes = [cell.id for cell in topology.cells]
         working = [cell.id for cell in topology.cells if cell.cpus]

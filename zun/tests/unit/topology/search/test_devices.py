@@ -41,8 +41,12 @@ def machine(*devices: Device, **fields) -> HostTopology:
     return host(*SIDES, devices=devices, sockets=(CpuSet("0-7"), CpuSet("8-11")), **fields)
 
 
-def asking(count: int = 1, policy: str = "preferred", cpus: int = 4, **fields) -> PlacementRequest:
-    return PlacementRequest(cpus, 10, devices=(DeviceRequest("gpu", count, ANY, numa_policy=policy),), **fields)
+def asking(
+    count: int = 1, policy: str = "preferred", cpus: int = 4, device: Device | None = None, **fields
+) -> PlacementRequest:
+    """A request for devices of any kind, or of the kind of ``device`` only."""
+    matches = ANY if device is None else (DeviceMatch(type=device.type),)
+    return PlacementRequest(cpus, 10, devices=(DeviceRequest("gpu", count, matches, numa_policy=policy),), **fields)
 
 
 def given(answer: Plan | Refusal) -> list[str]:
@@ -154,6 +158,62 @@ def test_without_known_sockets_a_cell_is_a_socket():
 def test_which_device_is_given(there, held, expected):
     claim = Plan({}, devices=tuple(GivenDevice("gpu", f"0000:{each}:00.0") for each in held))
     assert given(plan(machine(*there), Usage().with_claim("other", claim), asking())) == expected
+
+
+PF = gpu("01", 0, type=DeviceType.PF)
+VFS = tuple(gpu(each, 0, type=DeviceType.VF, physical=PF.address) for each in ("02", "03"))
+TWO = tuple(gpu(each, 0, iommu_group=7) for each in ("04", "05"))
+OTHER = gpu("06", 0, iommu_group=8)
+
+
+@pytest.mark.parametrize(("before", "holds", "now", "free"), [
+    pytest.param((PF,), "01", (PF, *VFS), [], id="virtual-functions-appear"),
+    pytest.param((PF,), "01", VFS, [], id="physical-function-gone-and-virtual-ones-appear"),
+    pytest.param((PF, *VFS), "02", (PF,), [], id="held-virtual-function-vanishes"),
+    pytest.param((PF, *VFS), "02", (PF, VFS[1]), ["03"], id="virtual-neighbour-of-a-vanished-one-is-free"),
+    pytest.param((PF, *VFS), "01", VFS, [], id="held-physical-function-is-not-offered-any-more"),
+    pytest.param(TWO, "04", (TWO[1], OTHER), ["06"], id="held-device-of-a-group-vanishes"),
+    pytest.param(TWO[:1], "04", (*TWO, OTHER), ["06"], id="group-gets-a-device"),
+    pytest.param(TWO[:1], "04", (TWO[1], OTHER), ["06"], id="group-has-another-device"),
+    pytest.param(
+        TWO, "04", (replace(TWO[0], iommu_group=8), TWO[1], OTHER), ["05"], id="groups-have-other-numbers-now"
+    ),
+])
+def test_held_device_while_the_inventory_changes(before, holds, now, free):
+    (device,) = [each for each in before if each.address == f"0000:{holds}:00.0"]
+    claim = plan(machine(*before), Usage(), asking(device=device))
+    assert given(claim) == [holds]
+    usage = Usage().with_claim("other", Plan.from_dict(claim.to_dict()))
+    there = machine(*now)
+    assert [each.address.split(":")[1] for each in usage.free_devices(there)] == free
+    for each in now:
+        proposed = Plan({}, devices=(GivenDevice("gpu", each.address),))
+        assert (usage.fits(there, proposed) is None) == (each.address.split(":")[1] in free)
+    answer = plan(there, usage, asking())
+    assert given(answer) == free[:1] if free else isinstance(answer, Refusal)
+    assert usage.totals != Usage().with_claim("other", Plan({}, devices=(GivenDevice("gpu", "?"),))).totals
+
+
+def test_one_container_may_have_a_whole_group():
+    assert given(plan(machine(*TWO, OTHER), Usage(), asking(2))) == ["04", "05"]
+
+
+@pytest.mark.parametrize("policy", ["required", "socket", "preferred", "none"])
+@pytest.mark.parametrize("kind", [DeviceType.PCI, DeviceType.PF, DeviceType.VF])
+@pytest.mark.parametrize(("node", "allowed"), [
+    pytest.param(0, {"required", "socket", "preferred", "none"}, id="local"),
+    pytest.param(1, {"socket", "preferred", "none"}, id="same-socket"),
+    pytest.param(2, {"preferred", "none"}, id="other-socket"),
+    pytest.param(None, {"preferred", "none"}, id="unknown"),
+])
+def test_kind_of_device_and_policy(node, allowed, kind, policy):
+    """Nova's table: an alias of each ``device_type``, each policy, each place of the device."""
+    others = [gpu(f"1{number}", 0, type=each) for number, each in enumerate(DeviceType) if each != kind]
+    wanted = DeviceRequest("gpu", 1, (DeviceMatch(type=kind),), numa_policy=policy)
+    answer = plan(machine(gpu("01", node, type=kind), *others), FULL, PlacementRequest(4, 10, devices=(wanted,)))
+    assert (given(answer) if policy in allowed else getattr(answer, "code", None)) == (
+        ["01"] if policy in allowed else "devices"
+    )
 
 
 def test_a_container_never_gets_both_kinds_of_function():
