@@ -57,7 +57,7 @@ POLICIES = ("ours", "nova-pack", "nova-spread", "random", "lowest-id")
 MIXES = ("fill", "churn", "wide-fill", "wide-churn")
 PROMISED = {"first_requests": "accepted before the first refusal", "cpus": "CPUs accepted in all"}
 ASKED = {"first_requests": "asked", "cpus": "asked_cpus"}
-"""What no policy can exceed. For ``fill`` that is near: it is what CPUs and memory are enough for in all."""
+"""An upper bound for every policy: the requests that all CPUs and all memory together could serve."""
 METRICS = ("first_requests", "first_cpus", "requests", "cpus", "single_cell", "distance", "stranded")
 
 

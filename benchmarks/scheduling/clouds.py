@@ -17,7 +17,7 @@ from zun.topology import CpuSet, HostTopology, NUMACell, PlacementRequest, Plan,
 
 CPU_RATIO = 4.0
 PINNED = 0.3
-"""How much of each host's CPUs dedicated containers hold before anything is measured."""
+"""The share of each host's CPUs that dedicated containers hold before the measurement."""
 KINDS = 64
 """Hosts that differ in what they hold; the cloud repeats them."""
 

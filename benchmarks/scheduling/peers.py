@@ -21,7 +21,7 @@ PEERS = {
     "zun 18": ("zun==18.0.0", HERE / "zun_peer.py"),
 }
 SECONDS = 30.0
-"""How long each may work on its requests."""
+"""Seconds that each peer may spend on its requests."""
 
 
 def run(hosts: list[int], count: int = 300) -> list[dict[str, Any]]:

@@ -147,7 +147,7 @@ NO_DEVICES = ContainerDevices()
 
 @dataclass(frozen=True, slots=True)
 class DeviceAccess:
-    """How a container's devices are given now. Each is a file of the host, a CDI name or the UUID of a GPU.
+    """The devices that a container is given now. Each is a file of the host, a CDI name or the UUID of a GPU.
 
     ``wanted`` is what the claim needs, ``configured`` what the runtime has for the next start. The others are empty
     without a process: ``missing`` are files that the container does not see as the host does, ``denied`` are files to

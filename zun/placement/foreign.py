@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What other services have of a host at Placement, and what the planner leaves to them. Values only, no I/O.
+"""Allocations of other services on a host, and what the planner leaves to them. Values only, no I/O.
 
 Placement tells amounts. The planner gives exact CPUs, so that as many CPUs as others have of their own are chosen here
 and withheld from containers.

@@ -63,7 +63,7 @@ class Dimension(StrEnum):
     NODES = "nodes"
     """Another ``numa_nodes``, split evenly: the nearest number, the larger of two equally near ones."""
     SHAPE = "shape"
-    """The same number of cells, split evenly instead of by the lists."""
+    """An even split over as many cells as the lists name."""
     AFFINITY = "affinity"
     """``numa_nodes`` as a wish (``prefer``)."""
     THREADS = "threads"

@@ -73,7 +73,7 @@ class CellView(CpuView):
     base: int
     """The lowest CPU id."""
     model: CpuView
-    """The same CPUs with ids from 0 up. Cells that differ in ``base`` only share one model."""
+    """The cell's CPUs, numbered from 0. Cells that differ only in ``base`` share one model."""
     nodes: tuple[int, ...]
     """Node ids of its memory: the cell itself, then the memory-only nodes attached to it, nearest first."""
     spill: tuple[int, ...]

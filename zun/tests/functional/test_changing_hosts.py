@@ -61,7 +61,7 @@ def wish(random):
 
 
 def size(random):
-    """What somebody might want a container to become."""
+    """Return a random change of a container."""
     return random.choice([
         {"cpu": float(random.randint(1, 4))},
         {"memory": random.choice([16, 96, 400])},
@@ -179,7 +179,7 @@ class ChangingWorld(World):
     # what must be true
 
     def _check_books(self, name, topology, usage):
-        """Of what is there: claims and free are the inventory, and nothing was taken of which there was not enough."""
+        """Check that claims and free amounts add up to the inventory, and that no claim took a scarce amount."""
         if self._checked.get(name) is usage and name in self.short:
             return
         self._checked[name] = usage
@@ -215,7 +215,7 @@ class ChangingWorld(World):
         self.short[name] = short, {owner.rstrip("+") for owner in usage.owners}
 
     def _check_runtime(self, name, usage):
-        """As on other hosts. One that has no CPU for shared containers leaves them where they are, in the way."""
+        """Check as on other hosts, but not a host without pool CPUs: its shared containers stay where they are."""
         if usage.shared_pool(usage.with_pool(self.agents[name].tracker.topology)):
             super()._check_runtime(name, usage)
 

@@ -31,7 +31,7 @@ def commit(cloud, context, container):
 
 
 def ended(container):
-    """How the action ended: its message, the results of its steps."""
+    """Return the message of the action and the results of its steps."""
 
     def look():
         action, events = db_actions.find(container.uuid, db_actions.of_container(container.uuid)[0]["request_id"])

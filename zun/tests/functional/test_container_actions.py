@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hosts and the scheduler note of a container's actions."""
+"""The events that hosts and the scheduler record of a container's actions."""
 
 import datetime
 import threading

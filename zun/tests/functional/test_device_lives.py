@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever happens to containers with devices, and to the agent, no device is ever given twice.
+"""No device is given twice, in random lives of containers with devices and of the agent.
 
 CI runs a few seeds. ``ZUN_DEVICE_LIVES=FIRST-LAST`` names others. Of a seed that fails all that happened is printed.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to containers behind this service's back, over real messages, with runtimes in memory.
+"""Changes of containers that this service did not ask for, over real messages, with runtimes in memory.
 
 Nothing is compared periodically here: what is seen, the stream of events brought.
 """
@@ -172,7 +172,7 @@ def test_a_look_that_sees_no_news_writes_nothing(cloud, context, driver):
 
 
 def test_a_look_writes_only_what_it_saw(cloud, context, driver):
-    """What another one wrote between its reading and its writing stays."""
+    """A value that another writer stored between the look's read and its write stays."""
     container = cloud.run(context)
     quiet(cloud, container)
     driver.cut_events()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a runtime that fails twice, for the deed and for its undoing, must not bring about: a CPU with two owners."""
+"""A runtime fails twice, at a step and at its undoing: no CPU may get two owners."""
 
 import pytest
 from oslo_db import exception as db_exc

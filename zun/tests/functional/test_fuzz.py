@@ -261,7 +261,7 @@ def _members(operation: Any) -> list[str]:
 
 
 def _known_good(operation: Any) -> dict[str, Any]:
-    """What a create needs besides the one odd member."""
+    """Return the members that a create needs besides the odd one."""
     return {
         "post_containers": {"image": "zun-demo", "memory": 16},
         "post_images": {"repo": "zun-demo", "host": "one"},

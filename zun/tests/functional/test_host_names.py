@@ -57,7 +57,7 @@ def test_a_host_that_was_renamed_says_what_it_leaves_alone(cloud, context, renam
 
 
 def test_renamed_host_spares_dedicated_cpus_of_old_containers(cloud, context, renamed):
-    """As long as they are there: running, stopped, or all that is left of a capsule."""
+    """They are spared while such a container exists: running, stopped, or the rest of a capsule."""
     driver = cloud.drivers["one"]
     running, stopped = (cloud.run(context, cpu_policy="dedicated", cpu=1.0) for _ in range(2))
     cloud.run(context, cpu=2.0)  # on all CPUs that are left, as everybody else is

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever is asked of containers while whatever happens to them, rows, runtime, claims and actions agree in the end.
+"""After random requests and failures, rows, runtime, claims and actions agree.
 
 CI runs a few seeds. ``ZUN_LIFECYCLES=FIRST-LAST`` names others. Of a seed that fails all that happened is
 printed.

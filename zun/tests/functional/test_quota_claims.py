@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What only a claim knows is charged by the claim: CPUs that a container keeps idle, and volumes that it makes."""
+"""A claim charges what is unknown before it: CPUs that a container keeps idle, and volumes that it makes."""
 
 import pytest
 

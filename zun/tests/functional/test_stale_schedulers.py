@@ -37,7 +37,7 @@ class Deaf(World):
         agent.tracker.update_inventory(context, found.topology, found.columns)
 
     def create_on(self, name, context, **fields):
-        """What another scheduler chose, of which this one does not hear."""
+        """Let another scheduler make a choice that this scheduler does not hear of."""
         container = new_container(context, **fields)
         self.agents[name].parts.creation.create(context, container, limits={}, alternates=[], tried={})
         assert db.get(container.uuid)["status"] == "Running"

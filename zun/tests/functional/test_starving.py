@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hangs, or takes long, in one place of a host keeps nothing else there waiting."""
+"""One slow or hanging operation on a host delays no other."""
 
 import threading
 
@@ -28,7 +28,7 @@ class Networks(InMemoryNetworks):
 
 @pytest.fixture
 def go_on():
-    """What hangs goes on once it is set."""
+    """Yield the event that lets a hanging operation go on."""
     event = threading.Event()
     yield event
     event.set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ends a container while a stop waits for its processes."""
+"""A container ends while a stop waits for its processes."""
 
 import threading
 

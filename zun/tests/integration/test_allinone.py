@@ -233,7 +233,7 @@ def test_it_refuses_to_be_open_to_strangers(program, tmp_path):
 
 @pytest.mark.parametrize(("group", "option"), [("api", "port"), ("websocket_proxy", "wsproxy_port")])
 def test_it_ends_when_one_of_its_parts_cannot_start(program, tmp_path, group, option):
-    """Those that have been started already must not keep it alive: nothing would start it again."""
+    """Parts that have started must not keep the program alive, since nothing would restart it."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         settings = {
             "DEFAULT": {"state_path": tmp_path / "state"},

@@ -103,7 +103,7 @@ def test_a_limit_of_dedicated_cpus_is_lifted(host, option):
 
 
 def test_a_restart_alone_is_compliant(host, everywhere):
-    """What was written by hand is gone with the process, and the new one is audited."""
+    """Values written by hand are gone with the old process; the audit reads the new one."""
     dedicated = host.run(**DEDICATED)
     by_hand(host, dedicated, everywhere)
     before = host.pid(dedicated)
@@ -192,7 +192,7 @@ def parent_group():
 
 @pytest.mark.skipif(len(discover().cpus) < 2, reason="a hole leaves something")
 def test_a_parent_group_that_lost_a_cpu(parent_group, docker_url, database, everywhere):
-    """As after a CPU went offline and came back: the kernel took it from Docker's group and from the container."""
+    """A CPU went offline and came back: the kernel took it from Docker's group and from the container."""
     host = Host(docker_url)
     try:
         mine, lost = str(uuid.uuid4()), str(max(discover().cpus))

@@ -52,7 +52,7 @@ def settled(api, uuid_):
 
 
 def said(engine, shown, *command):
-    """What a command in a container says, without the API: members of capsules are not reachable there."""
+    """Return the output of a command in a container, asked of Docker: the API does not reach members of capsules."""
     made = engine.exec_create(f"zun-{shown['uuid']}", list(command))
     output = engine.exec_start(made["Id"]).decode()
     assert engine.exec_inspect(made["Id"])["ExitCode"] == 0, output

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of a cloud while its parts are killed: claims, rows, Docker and the kernel agree afterwards.
+"""Requests while parts of a cloud are killed: claims, rows, Docker and the kernel agree afterwards.
 
 A seed says what is asked and what is killed when. Docker and MariaDB are the test's own; what a request is answered
 while one of them is away does not matter.

@@ -158,7 +158,7 @@ def suite(tmp_path, keystone, accounts, image):
 
 
 def outcomes(said: str) -> dict[str, str]:
-    """What stestr printed, as class and test -> ``ok``, ``SKIPPED`` with the reason, ``FAILED`` with the exceptions."""
+    """Return the outcome by class and test: ``ok``, ``SKIPPED`` with the reason, ``FAILED`` with the exceptions."""
     said = said.partition("\n======")[0]  # what follows, first every failure once more, is of no test
     line = re.compile(r"\{\d+\} (.*?)(?: \[[\d.]+s\])? \.\.\. (\w+)(?:: (.*))?")
     found = {}

@@ -76,7 +76,7 @@ class Stack:
         return done.stdout
 
     def written(self):
-        """What zun.conf says, by section."""
+        """Return the values of zun.conf by section."""
         parser = configparser.ConfigParser(interpolation=None)
         parser.read(self.conf)
         return {"DEFAULT": dict(parser.defaults())} | {

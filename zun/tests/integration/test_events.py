@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Docker and its users do on their own, as the API shows it. Run with ``-s`` it prints how long each took.
+"""Changes by Docker and its users, as the API shows them. With ``-s`` the tests print how long each took.
 
 Nothing is compared periodically here: what is seen, the event stream brought.
 """

@@ -40,7 +40,7 @@ def volumes(engine):
 
 
 def loops_below(folder):
-    """What is mounted below ``folder``."""
+    """Return the mounts below ``folder``."""
     lines = pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
     return [line.split()[4] for line in lines if line.split()[4].startswith(f"{folder}/")]
 

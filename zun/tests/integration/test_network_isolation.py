@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What containers reach of other projects, of their host, of link-local addresses and of the world, in the kernel."""
+"""The addresses that containers reach: other projects, their host, link-local ones, the world. Asked of the kernel."""
 
 import os
 import shutil

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the client of Placement says, against a real server."""
+"""The client of Placement against a real server."""
 
 import uuid
 from dataclasses import replace

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``openstack resource provider ...`` of osc-placement shows an operator of a host and of a container."""
+"""The output of osc-placement's ``openstack resource provider ...`` for a host and for a container."""
 
 import uuid
 

@@ -190,7 +190,7 @@ def add_trait(client, provider, name):
 
 
 def providers(client, root):
-    """What Placement has of each provider of a tree, by name: inventories, traits and aggregates."""
+    """Return the inventories, traits and aggregates at Placement of each provider of a tree, by name."""
     found = {}
     for node in client.nodes(root):
         raw = client._get(f"/resource_providers/{node.uuid}/inventories")["inventories"]
@@ -208,14 +208,14 @@ def allocations(client, root):
 
 
 def of_nova(nova):
-    """What Placement must have of Nova's tree."""
+    """Return the records that Placement must have of Nova's tree."""
     traits = frozenset(nova.traits | nova.others_traits)
     devices = {name: (made, frozenset(), frozenset()) for name, made in nova.devices.items()}
     return {nova.host: (nova.root, traits, frozenset(nova.aggregates)), **devices}
 
 
 def of_ours(ours):
-    """What Placement must have of our tree, as ``PlacementClient.provider`` tells it."""
+    """Return the records that Placement must have of our tree, in the form of ``PlacementClient.provider``."""
     groups = [] if ours.group is None else [ours.group]
     wanted = ours.agent._providers(f"{ours.host}_ZUN", groups)
     return {

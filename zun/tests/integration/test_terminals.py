@@ -91,7 +91,7 @@ def running(allinone):
 
 
 def ended(url, *words):
-    """What the client shows, and its exit code."""
+    """Return the output of the client and its exit code."""
     screen = typed(url, *words)
     screen.expect(pexpect.EOF)
     screen.wait()

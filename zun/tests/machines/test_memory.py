@@ -13,7 +13,7 @@ from zun.tests.machines.containers import PATIENCE
 
 
 def _grown(pid):
-    """What /proc/PID/numa_maps said again and again while it grew: node -> most MiB ever seen there.
+    """Return the most MiB seen on each node in /proc/PID/numa_maps while the process grew.
 
     Until the process has ended.
     """

@@ -76,7 +76,7 @@ def test_published_ports(tmp_path, ports):
 
 
 def test_default_database_is_below_state_path(tmp_path):
-    """Of every program: zun-db-manage looks where the all-in-one has put it."""
+    """Every program has one default: zun-db-manage finds the database of the all-in-one."""
     conf = read(tmp_path, "DEFAULT", state_path=tmp_path)
     assert conf.database.connection == f"sqlite:///{tmp_path}/zun.sqlite"
 

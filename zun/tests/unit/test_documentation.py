@@ -53,7 +53,7 @@ def prose(name):
 
 
 def section(text, title):
-    """What is below a heading, up to the next one of its kind."""
+    """Return the text below a heading, up to the next heading of its level."""
     found = re.search(rf"^{re.escape(title)}\n=+\n(.*?)(?=^[^\n]+\n=+\n|\Z)", text, re.DOTALL | re.MULTILINE)
     assert found is not None, title
     return found[1]

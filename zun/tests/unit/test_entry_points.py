@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What setup.cfg promises to the programs that load us by name."""
+"""The entry points of setup.cfg can be loaded by name."""
 
 import importlib.metadata
 

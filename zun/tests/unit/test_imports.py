@@ -107,7 +107,7 @@ def test_the_requirements_are_what_is_imported():
 
 
 def test_no_test_imports_from_another_test():
-    """What two of them need is in a module beside them that is no test."""
+    """Code that two tests need is in a module beside them that is no test."""
     tests = ROOT / "tests"
     wrong = {
         str(path.relative_to(tests))

@@ -11,7 +11,7 @@ from zun.messaging import rpc
 
 
 def told(tmp_path: pathlib.Path, text: str) -> list[str]:
-    """What is told of a file with ``text``, without the path in front."""
+    """Return the warnings about a file with ``text``, without its path."""
     file = tmp_path / "zun.conf"
     file.write_text(text)
     conf = cfg.ConfigOpts()

@@ -95,7 +95,7 @@ TOKENS = {
 
 
 class Keystone(BaseHTTPRequestHandler):
-    """As much of keystone as its middleware asks for."""
+    """The part of keystone that its middleware calls."""
 
     def _reply(self, status, body, **headers):
         self.send_response(status)

@@ -92,7 +92,7 @@ def test_the_action_is_recorded(api, placed):
 
 
 def asked(api, image, **fields):
-    """What the row's ``request`` says of a new container of ``image``: which image, and the host."""
+    """Return the image and the host in the ``request`` of a new container of ``image``."""
     reply = api.post("/v1/containers", {"image": image, **fields})
     assert reply.status == 202, reply.json
     request = db_containers.get(reply.json["uuid"])["request"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was asked of a container, as it is noted by the API. What hosts note is in functional/test_container_actions."""
+"""The actions of a container, as the API records them. Events of hosts are in functional/test_container_actions."""
 
 import base64
 import datetime

@@ -69,7 +69,7 @@ def test_actions_in_every_status(api, placed, host_up, compute, verb, path, key,
     ],
 )
 def test_nobody_waits_for_a_host_that_is_down(api, placed, compute, verb, path, waits):
-    """What needs no answer is done when it is back."""
+    """A request that needs no answer is carried out when the host is back."""
     container = placed("Running", interactive=True)
     reply = api.send(verb, f"/v1/containers/{container.uuid}/{path}")
     if waits:

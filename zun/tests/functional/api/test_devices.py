@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What requests may ask of the devices of a host: its form, and what is shown of it."""
+"""The form in which requests ask for devices, and the form in which the API shows it."""
 
 import json
 

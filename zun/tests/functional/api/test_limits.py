@@ -16,7 +16,7 @@ NOWHERE = 404  # the form is right, and there is nothing of the name
 
 @pytest.fixture
 def wide_open(configuration):
-    """What these requests name is within every other bound."""
+    """Set every other limit so high that these requests stay below it."""
     for resource in ("containers", "cpu", "memory", "disk"):
         configuration.set_override(resource, -1, group="quota")
     configuration.set_override("auth_encryption_key", "k" * 32)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all lists have in common: the parameters that choose a page, and no others than they know."""
+"""Parameters that all lists share: they choose a page, and unknown ones are refused."""
 
 import urllib.parse
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request may say at which microversion, at every edge."""
+"""The fields of requests at the first and last microversion that accept them."""
 
 import pytest
 

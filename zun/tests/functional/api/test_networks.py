@@ -45,7 +45,7 @@ def ports(container):
 
 
 def addresses(container):
-    """What the host writes to the row when it has plugged the container in."""
+    """Return the addresses that the host writes to the row when the container joins a network."""
     made = {}
     for port in network_ports.of_container(container):
         subnet = {4: port["subnets"][0]["uuid"], 6: port["subnets"][-1]["uuid"]}

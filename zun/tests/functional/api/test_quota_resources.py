@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each request adds is counted, and what may be in one request."""
+"""Every kind of thing that a project creates counts against a quota, and one request has limits."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What requests may ask of the traits and aggregates of hosts: its form, and what is shown of it."""
+"""The form in which requests ask for traits and aggregates, and the form in which the API shows it."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What somebody wrote into the database by hand, inside of a value whose kind is right: who asks for that resource is
-told which row it is, and everybody else goes on.
+"""Rows with wrong parts inside a value of the right kind, written by hand: a request for that resource names the row,
+and every other request goes on.
 """
 
 import re

@@ -21,7 +21,7 @@ ANSWERS = {
 
 
 def run(command, *argv, max_version="1.45"):
-    """What was asked."""
+    """The requests that the command sent."""
     with serving(ANSWERS, max_version=max_version) as server:
         app = types.SimpleNamespace(
             stdout=io.StringIO(), client_manager=types.SimpleNamespace(container=client(server))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What python-zunclient gets wrong and these commands get right, against a real HTTP server."""
+"""Defects of python-zunclient that these commands do not have, against a real HTTP server."""
 
 import base64
 import io

@@ -24,7 +24,7 @@ ANSWERS = {
 
 
 def run(command, *argv, max_version="1.44"):
-    """What was printed, and what was asked."""
+    """The output of a command, and the requests that it sent."""
     with serving(ANSWERS, max_version=max_version) as server:
         app = types.SimpleNamespace(
             stdout=io.StringIO(), client_manager=types.SimpleNamespace(container=client(server))

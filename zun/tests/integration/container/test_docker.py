@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What only a real daemon can show: the objects it was asked for, its errors, its connections."""
+"""Checks that need a real daemon: the objects it made, its errors, its connections."""
 
 import contextlib
 import pathlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be asked for in ``mounts``, and what becomes of it."""
+"""Accepted and refused ``mounts``, and the mounts made from them."""
 
 import base64
 

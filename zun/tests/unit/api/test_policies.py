@@ -250,7 +250,7 @@ def test_a_rule_that_there_is_not_is_told_once(tmp_path, caplog):
 
 
 def printed(module, *argv):
-    """What a program of oslo.policy prints, as YAML."""
+    """Return the YAML output of a program of oslo.policy."""
     code = f"import sys; from oslo_policy import generator; generator.{module}(sys.argv[1:])"
     done = subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr

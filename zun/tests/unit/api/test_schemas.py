@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the schemas let through can be worked with and stored."""
+"""Every value that the schemas accept can be used and stored."""
 
 import jsonschema
 import pytest
@@ -34,7 +34,7 @@ def test_versions_with_the_same_fields_share_a_schema(schemas):
 
 
 def test_not_every_error_of_a_long_list_is_looked_at(schemas, monkeypatch):
-    """As many as a body has room for took ten seconds."""
+    """A body full of them once took ten seconds."""
     seen = []
     relevance = jsonschema.exceptions.relevance
     monkeypatch.setattr(

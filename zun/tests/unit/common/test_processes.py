@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request may select of a container's processes."""
+"""The columns and processes that a request may select of a container."""
 
 import pytest
 from hypothesis import given
@@ -40,7 +40,7 @@ def test_options_of_ps_are_refused(ps_args):
 
 @given(st.text(alphabet="-aefoxuwpidcmdargs,= 0123456789+:_%HO", max_size=40))
 def test_selected_cells_come_from_the_given_processes(ps_args):
-    """Whatever is asked, the answer has columns of the table and rows of the container."""
+    """Every answer has only columns of the table and processes of the container."""
     rows = [{field: f"{pid}-{field}" for field in FIELDS} | {"pid": str(pid)} for pid in (3, 14)]
     try:
         wanted = selection(ps_args)

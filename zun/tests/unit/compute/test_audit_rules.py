@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an audit makes of what it is told: tables, no I/O."""
+"""The findings of an audit by what it read: tables, no I/O."""
 
 from dataclasses import replace
 
@@ -135,7 +135,7 @@ def test_the_limit_of_cpus(cpu, there, expected):
 
 @pytest.mark.parametrize(("cap", "found_it"), [(None, False), (0.5, True), (2.0, True), (2.5, False)])
 def test_nothing_limits_the_time_of_dedicated_cpus(cap, found_it):
-    """As much time as there are CPUs is a limit too: the kernel does not count that exactly."""
+    """A cap equal to the number of CPUs is a limit too, because the kernel does not count time exactly."""
     given = replace(state(cpu=1.0), cap=cap)
     assert found(given, view()) == ([("drifted", "limit", True)] if found_it else [])
     assert found(given, None) == found(given, view())
@@ -196,7 +196,7 @@ def test_pages_that_others_use(used, free, expected):
 
 
 def test_only_waiting_containers_lack_pages():
-    """Of two containers on one node, one has taken all of its pages."""
+    """One of two containers on a node has taken all pages of that node."""
     done, waiting = replace(PAGED, uuid="c-2"), replace(PAGED, uuid="c-3")
     found = taken_pages([(done, {1: {2048: 4}}), (waiting, {})], {1: {2048: PageStock(8, 2)}})
     assert [each.container for each in found] == ["c-3"]

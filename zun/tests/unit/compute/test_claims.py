@@ -259,7 +259,7 @@ def test_what_comes_to_exactly_the_limit_is_granted(limits, request_, disk):
 
 
 def test_shared_containers_count_by_demand_not_memory():
-    """Of two cells the second gives memory only: nobody's demand is booked there."""
+    """The second of two cells gives only memory, so no demand is booked there."""
     two_cells = Plan(
         {
             0: CellShare(cpus=CpuSet("0-3"), memory_mib=4096, shared=1.0),

@@ -288,7 +288,7 @@ class TrackerLife(RuleBasedStateMachine):
 
     @rule()
     def restart(self):
-        """What was not committed never was."""
+        """A claim that was not committed leaves nothing."""
         self.begin()
         self.tracker.rebuild(Container.list_by_host(CONTEXT, "h1"))
         for uuid in self.claims:

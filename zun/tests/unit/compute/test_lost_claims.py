@@ -65,7 +65,7 @@ def test_a_claim_is_lost_if_only_the_runtime_shows_it(fields, there, lost):
     ],
 )
 def test_what_is_not_certain_is_not_written(fields, there, others, reason):
-    """What the runtime shows of it is held all the same."""
+    """The CPUs and nodes that the runtime shows are held all the same."""
     row = container(**fields)
     answer = recovered(MACHINE, Usage(others), row, there)
     assert isinstance(answer, str) and reason in answer
@@ -74,7 +74,7 @@ def test_what_is_not_certain_is_not_written(fields, there, others, reason):
 
 
 def test_a_shared_one_on_two_cells_is_not_told_to_be_on_one():
-    """As one of which the first cell could not hold all when it came."""
+    """Its first cell could not hold all of it when it came."""
     row = container(cpu_policy="shared")
     assert recovered(MACHINE, Usage(), row, state("0-3")).cpu_cells == (0,)
     assert "would be elsewhere" in recovered(MACHINE, Usage(), row, state("0-7"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a difference between the row and the runtime means: every status against every state."""
+"""The decision for each difference between row and runtime: every status against every state."""
 
 import datetime
 
@@ -197,7 +197,7 @@ def test_the_first_step_after_a_start(status):
 
 
 def test_every_work_a_row_can_be_at_has_a_step():
-    """Those left to a look at the runtime: a creation says so in its status, and the rest does not exist yet."""
+    """The rest is left to a look at the runtime: a creation shows in the status, the others do not exist yet."""
     assert set(TaskState) - set(AT_WORK) == {
         TaskState.CREATING,
         TaskState.SG_ADDING,

@@ -483,7 +483,7 @@ def test_fewer_cpus_prefer_those_the_host_still_gives(case, data):
 
 
 def room(topology, usage):
-    """What is left, number by number, in a fixed order."""
+    """Return every remaining amount in a fixed order."""
     found = []
     for _, cell in sorted(usage.free(topology).items()):
         found += [cell.memory_mib, *(count for _, count in sorted(cell.pages.items())), round(cell.shared * 10**6)]

@@ -81,7 +81,7 @@ def test_members_widen_again_after_a_release(agent):
     pytest.param("4-5", 2, "6-7", id="where-it-was"),
 ])
 def test_members_of_a_pool_that_is_gone_run_on_what_nobody_holds(context, database, dedicated, cpus, left):
-    """As soon as there is a pool again they are on that, and nobody else comes to them meanwhile."""
+    """They move to the pool as soon as it exists again; until then no other container joins their CPUs."""
     agent = Agent(context, machine().configured(shared_set=CpuSet("4-5")))
     shared = agent.run_shared()
     lost = machine().configured(dedicated_set=CpuSet(dedicated), shared_set=CpuSet("64"))
@@ -161,7 +161,7 @@ def test_a_member_that_stays_blocks_the_dedicated_start(agent):
 
 
 def test_nor_is_it_ready(agent):
-    """As when it is started again later."""
+    """It may be started again later."""
     shared = agent.run_shared()
     agent.driver.disobey(shared.uuid, cpus="0-3")
     container, cpus = agent.claim_dedicated(2)
@@ -292,7 +292,7 @@ def test_a_member_made_for_a_wider_pool_is_narrowed(agent):
 
 
 def test_a_running_one_that_enters_is_verified(agent):
-    """As after a restart of the service."""
+    """This happens after a restart of the service."""
     shared = agent.run_shared()
     plan = agent.tracker.usage.claim(shared.uuid)
     agent.pool.leave(shared.uuid)
@@ -471,7 +471,7 @@ def test_one_that_may_have_been_made_again_is_told_once_more(agent):
 
 
 def test_one_that_may_have_been_made_again_must_be_seen_to_leave(agent):
-    """What it was told last was fewer CPUs than it may run on now."""
+    """Its last update named fewer CPUs than it may run on now."""
     shared = agent.run_shared()
     dedicated, _ = agent.claim_dedicated(2)
     agent.pool.settle()

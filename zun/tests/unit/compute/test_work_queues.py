@@ -93,7 +93,7 @@ def test_waiting_work_takes_no_worker(wide):
 
 
 def test_a_name_waits_once_and_begins_again(host):
-    """What is under way may have looked before the thing that it is asked for now."""
+    """The running task may have looked before the change that the new request is about."""
     begun, go_on = host.hold("a", "first", name="look")
     assert begun.wait(SECONDS)
     for _ in range(3):

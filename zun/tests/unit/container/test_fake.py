@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the in-memory driver does beyond Docker: failures, disobedience, a log of what was asked."""
+"""Abilities of the in-memory driver that Docker lacks: failures, disobedience, a log of calls."""
 
 from dataclasses import replace
 

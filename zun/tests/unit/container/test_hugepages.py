@@ -63,7 +63,7 @@ class Host:
         return [self.folder / f"hugetlb.{label(kib)}.{kind}{name}" for kind in kinds]
 
     def limits(self):
-        """What the files say, by page size; each file of a size must say the same."""
+        """Return the limits in the files by page size; every file of a size must have one value."""
         return {kib: {file.read_text().strip() for file in self.files(kib)} for kib in self.sizes}
 
     def write(self, path, text):

@@ -106,7 +106,7 @@ def test_v2_group_without_controller_obeys_its_parent(machine: Machine) -> None:
 
 
 def test_a_group_that_was_made_inside_of_the_container(machine: Machine) -> None:
-    """As by a service manager in it: what was given to the container is not what that gives to one of its processes."""
+    """A service manager in the container may give a process less than the container was given."""
     machine.process(V1_GROUPS.replace(f"cpuset:/docker/{ID}", f"cpuset:/docker/{ID}/mine"), V1_MOUNTS, cpus="2")
     machine.v1(f"sys/fs/cgroup/cpuset/docker/{ID}", "2-3", "1")
     machine.v1(f"sys/fs/cgroup/cpuset/docker/{ID}/mine", "2", "1")

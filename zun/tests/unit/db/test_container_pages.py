@@ -68,7 +68,7 @@ def test_a_page_has_the_columns_that_were_asked_for(database, context):
 
 
 def test_a_page_has_the_values_of_its_rows(database, context, monkeypatch):
-    """Whatever database it is, and wherever one piece ends and the next begins."""
+    """On every database, and for every size of a page."""
     monkeypatch.setattr(session, "ROWS_AT_A_TIME", 2)
     moment = datetime.datetime(2026, 1, 31, 12)
     made = [

@@ -60,7 +60,7 @@ def test_local_names_tell_them_apart():
 
 
 def test_what_nobody_makes_any_more_has_failed():
-    """Of this host, and not what is being made or has been."""
+    """Only images of this host fail, and only those that nobody makes and that are unfinished."""
     lost, busy, elsewhere = made(there=False), made(there=False), made(host="h2", there=False)
     done = made()
     images.fail_unfinished("h1", "restarted", busy=[busy])

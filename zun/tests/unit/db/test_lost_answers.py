@@ -32,7 +32,7 @@ GROUP = {**OWNER, "name": "g", "policy": "affinity", "rules": {}}
 
 
 def unnamed(**fields):
-    """What a request says of a container: its uuid comes with the row."""
+    """Return the values of a request for a container; the row adds its uuid."""
     made = values(**OWNER, **fields)
     del made["uuid"]
     return made
@@ -108,7 +108,7 @@ CREATING = frozenset({"Creating"})
 
 @pytest.fixture
 def losing_single(losing):
-    """As ``losing``; where one statement is a commit, of the next statements."""
+    """Like ``losing``, but the answers of the next statements are lost where one statement is a commit."""
     single = session._current().single
     if single is not None:
         sa.event.listen(single, "after_cursor_execute", losing.lost)

@@ -36,7 +36,7 @@ def kind_of(column):
 
 
 def keys_of(noun, kind):
-    """What the rows of ``noun`` (a module of queries) can be sorted by and is of this kind."""
+    """Return the columns of this kind by which rows of ``noun`` (a module of queries) can be sorted."""
     return sorted(name for name in paging.sortable(noun.table) if kind_of(noun.table.c[name]) is kind)
 
 

@@ -42,7 +42,7 @@ def add_container(limits):
 
 
 def add_capsule(limits):
-    """Of one container: that counts, its capsule does not."""
+    """Add a capsule of one container; the container counts, the capsule does not."""
     capsules.insert(values(**OWNER), [values(kind="member")], (), limits)
 
 

@@ -189,7 +189,7 @@ STEPS = st.one_of(
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, max_size=25), pick=st.randoms(use_true_random=False))
 def test_what_fits_is_let_through_and_nothing_else(database, steps, pick):
-    """Whatever happened before, the answer is that of the sum over the containers, which the ceiling is never below."""
+    """The answer is always that of the sum over the containers, and the ceiling is never below the sum."""
     clear()
     node("h1")
     limits, defaults, sizes = dict.fromkeys(DEFAULTS, 8), DEFAULTS, {}
@@ -198,7 +198,7 @@ def test_what_fits_is_let_through_and_nothing_else(database, steps, pick):
         return len(sizes) if name == "containers" else sum(each[name] for each in sizes.values())
 
     def tried(growth, change, *arguments):
-        """What ``change`` gives, None when it is refused, and it must be the one that is right."""
+        """Return the result of ``change``, or None if it is refused, and check that the result is right."""
         fits = all(
             more <= 0 or limits[name] < 0 or round(total(name) + more, 6) <= limits[name]
             for name, more in growth.items()

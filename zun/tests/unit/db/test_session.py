@@ -49,7 +49,7 @@ def test_sqlite_writers_that_read_first_lose_nothing(sqlite):
 
 def test_a_full_disk_is_told_and_over_when_there_is_room_again(sqlite):
     def limit(pages):
-        """What there is already is the least that it can be limited to."""
+        """A limit is at least the number that exists already."""
         with session._current().writer.connect() as connection:
             connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
 

@@ -67,7 +67,7 @@ def test_an_outage_is_one_line_in_the_log_of_the_server(client, caplog):
 
 
 def remote(error, *args):
-    """What a broker's client raises for a failure of the other side: a class of its own, rebuilt by name."""
+    """The exception that a caller sees for a failure of the other side: a class of its own, found by its name."""
     return type(f"{error.__name__}_Remote", (error,), {})(*args)
 
 
@@ -119,7 +119,7 @@ def test_what_can_go_wrong_with_a_call_becomes_our_own_failure(raised, expected,
 
 
 class CapsuleAsleep(exceptions.ContainerVanished):
-    """As of a release to come: nobody finds it by its name."""
+    """An exception of a later release: this release does not find its name."""
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a thread waits for a broker: with ``waiting.Transport``, and with the library's own.
+"""The time that a thread waits for a broker: with ``waiting.Transport``, and with the library's own.
 
 The tests of the library fail when it no longer waits without end. Then remove what they name from ``waiting``.
 """

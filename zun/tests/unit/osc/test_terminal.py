@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the end of a session says of a command."""
+"""The exit code of a command from the end of its session."""
 
 import pytest
 from osc_lib import exceptions

@@ -75,7 +75,7 @@ def test_ratio_of_four_bytes_is_the_same():
 
 
 def carried_out(known, todo):
-    """What a server has after the steps."""
+    """Return the records of a server after the steps."""
     after = dict(known)
     for step in todo:
         match step:

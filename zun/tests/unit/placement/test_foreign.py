@@ -114,7 +114,7 @@ def test_disk_of_both_roots():
     ],
 )
 def test_inventories_of_cpus(foreign, expected):
-    """What others have of our provider is in its inventory, and what they have elsewhere is reserved there."""
+    """Allocations of others on our provider are in its inventory; those on other providers are reserved there."""
     parts = {name: {0: share} for name, share in foreign.items() if name != "withheld"}
     topology = FLAT.shared_with(Foreign(**parts, withheld=CpuSet(foreign.get("withheld", ""))))
     _, first, _ = tree("h1", topology, Usage())

@@ -169,7 +169,7 @@ def test_inventories_are_what_placement_takes(seed):
 
 @given(st.integers(0, 2**32))
 def test_a_plan_fits_the_inventories_before_it(seed):
-    """Of containers that ask for no isolation beyond their own threads: higher grades keep CPUs of other uses."""
+    """Only for containers of grade ``thread``: higher grades withhold CPUs from other uses."""
     rng = random.Random(seed)
     topology = random_topology(rng)
     usage = random_usage(rng, topology)

@@ -30,7 +30,7 @@ DEDICATED = {"cpu_policy": "dedicated", "cpu": 2.0}
 
 @dataclass(frozen=True)
 class Handed:
-    """What a host was given to create."""
+    """Return the container that a host was told to create."""
 
     host: str
     uuid: str
@@ -535,7 +535,7 @@ def test_concurrent_sweeps_take_each_lost_container_once(hosts, context):
     ],
 )
 def test_malformed_request_does_not_delay_the_other_requests(endpoint, hosts, context, fields):
-    """As a row written by a later release, or by hand: its shape does not add up."""
+    """A later release, or a person, wrote a row whose shape does not add up."""
     odd = new_container(context, **DEDICATED, **fields)
     good = new_container(context, **DEDICATED)
     lost(odd), lost(good)

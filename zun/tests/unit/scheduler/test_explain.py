@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is recorded of a request that no host can hold: codes, amounts, and changes that the filters must grant."""
+"""The record of a request that no host can hold: codes, amounts, and changes that the filters must grant."""
 
 import json
 from dataclasses import replace

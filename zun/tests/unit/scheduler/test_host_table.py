@@ -76,7 +76,7 @@ def columns(held):
 
 
 def claims(hostname, held, **fields):
-    """What an agent does: a container's row with a committed claim. Gives its uuid and the host's new generation."""
+    """Write a container's row with a committed claim. Return its uuid and the host's new generation."""
     uuid = container(**fields)["uuid"]
     return uuid, containers.claim(uuid, hostname, columns(held))[0]
 
@@ -435,9 +435,9 @@ def test_slices_that_take_long_are_further_apart(clock):
 
 
 def two_requests(table, decide, seconds):
-    """What two requests decide, the second while the first is kept in its comparison, and whether that waits for it.
+    """Return the decisions of two requests, and whether the second waits for the first.
 
-    It has so many ``seconds`` to be done without.
+    The first is held in its comparison; the second has ``seconds`` to end without it.
     """
     begun, go_on = threading.Event(), threading.Event()
 
@@ -582,7 +582,7 @@ def test_failures_are_remembered_for_a_while(table, clock):
 
 
 def test_report_during_catch_up_hides_no_other_host(table):
-    """What one has given back is missed if the sum of both is right because of the other."""
+    """A release of one host stays unseen if the other host makes the sum of both generations right."""
     node(), node("h2")
     silent, _ = claims("h2", own("0"))
     table.refresh()

@@ -106,7 +106,7 @@ def test_shapes_count_dedicated_containers_and_no_shared_ones():
     ],
 )
 def test_what_is_usual(cpus, power):
-    """Of 1 CPU (9 times) and twice 2 CPUs (4 times and now): worth by number and a power of the size."""
+    """1 CPU is held 9 times; 2 CPUs are held 4 times and asked now. Worth is the number times a power of the size."""
     held = Counter({Shape(1, 1, 0): 9, Shape(2, 2, 0): 4})
     demand = usual(held, PlacementRequest(4, 0, numa_nodes=2), cpus, 100)
     small, large = 9.0, 5 * 4**power
@@ -215,7 +215,7 @@ def test_of_equals_the_fuller_host_is_taken():
 
 
 def test_of_empty_hosts_the_one_of_smaller_cells_is_taken():
-    """However many there are: what needs a large cell finds none on the others."""
+    """The number of hosts does not matter: only large cells can serve a request that needs one."""
     one, nothing = PlacementRequest(1, 0), (1, 99, 0)
     large, small = (
         HostTopology(tuple(NUMACell(cell, CpuSet(range(8 * cell, 8 * cell + cpus))) for cell in range(count)))

@@ -36,7 +36,7 @@ def names(hosts, *weighted):
 
 
 class Counted(Told):
-    """As somebody may write one: its numbers are whole."""
+    """A weigher that returns whole numbers, as an operator's may."""
 
     def weigh_all(self, table, spec):
         return np.array([self.weights[host.hostname] for host in table])

@@ -277,7 +277,7 @@ class Devices:
         return found or {f"cell {cell_id}"}
 
     def distance(self, device, policy: str, cells) -> int | None:
-        """How far the device is from the cells; None where the policy forbids it."""
+        """Return the distance of the device from the cells, or None where the policy forbids the device."""
         known = device.cell in [cell.id for cell in self.topology.cells]
         if policy == "none":
             return 0

@@ -92,7 +92,7 @@ def test_spilled_memory_is_on_the_next_cell(affinity):
 
 
 def test_how_far_the_memory_is_does_not_depend_on_numbers():
-    """The same machine with its nodes numbered otherwise: as much memory is as far from the CPUs."""
+    """On one machine with its nodes renumbered, equally much memory is equally far from the CPUs."""
     for seed in range(proof_size(150)):
         rng = random.Random(seed)
         size = rng.randint(3, 4)

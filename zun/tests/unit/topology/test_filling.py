@@ -18,7 +18,7 @@ SMT = smt_host(2, 4)
 
 
 def counted(topology, usage, request, most):
-    """How many there is a place for, of ``most`` at most, and what refuses one more."""
+    """Return the number of requests that fit, at most ``most``, and the refusal of the next."""
     found = list(itertools.islice(fill(topology, usage, request), most))
     refusal = found.pop() if isinstance(found[-1], Refusal) else None
     return len(found), refusal

@@ -173,7 +173,7 @@ def test_where_a_grade_fits_so_do_those_below():
 
 
 def test_a_cell_can_be_had_alone_where_its_l3_reaches_beyond():
-    """As with sub-NUMA clustering: the promise of l3 could not be kept, that of node can."""
+    """With sub-NUMA clustering, grade l3 cannot be kept and grade node can."""
     clusters = replace(host(cell(0, "0,4 1,5"), cell(1, "2,6 3,7")), exposed_l3=CpuSet("0-7"))
     answers = [plan(clusters, Usage(), asked(2, grade)) for grade in GRADES]
     assert [isinstance(answer, Plan) for answer in answers] == [True, True, False, True]
@@ -189,7 +189,7 @@ def test_the_nearest_request_may_be_one_without_the_grade():
 
 @pytest.mark.parametrize("isolation", ["thread", "core", "l3", "node"])
 def test_nobody_else_comes_near(isolation):
-    """Whatever is asked for afterwards, it is given none of what is kept."""
+    """No later request gets a withheld CPU."""
     usage = Usage().with_claim("first", plan(X, Usage(), asked(2, isolation)))
     kept = usage.held_cpus
     for policy in ("prefer", "isolate", "require"):
@@ -202,7 +202,7 @@ def test_nobody_else_comes_near(isolation):
 
 
 def test_a_plan_that_does_not_keep_its_grade_is_no_claim():
-    """As when a sibling came online, or the operator's sets changed, between the plan and its claim."""
+    """A sibling came online, or the operator's sets changed, between the plan and its claim."""
     held = plan(X, Usage(), asked(2, "l3"))
     less = replace(held, cells={0: CellShare(CpuSet("0,8"), 10, CpuSet("1"))})
     assert Usage().fits(X, held) is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a refusal says: code, words, what is free, and a nearest request that really fits."""
+"""A refusal has a code, a text, the free amounts, and a nearest request that fits."""
 
 from __future__ import annotations
 

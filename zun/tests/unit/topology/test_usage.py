@@ -120,7 +120,7 @@ def test_fits_is_whether_every_element_is_free(claim, code):
 
 
 def test_memory_only_claim_fits_beside_an_overcommitted_pool():
-    """As ``plan`` gives it to whoever has CPUs elsewhere and prefers memory there."""
+    """``plan`` makes such a claim for a container that has CPUs elsewhere and prefers memory there."""
     smaller = SMT.configured(shared_set=CpuSet("0-7"))
     usage = Usage().with_claim("s", demanding({1: 2.0}))
     memory_only = Plan({0: CellShare(cpus=CpuSet("0-7"), shared=1.0), 1: CellShare(memory_mib=10)}, "shared")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would have fitted, dimension by dimension, and why nothing did: held against trying everything.
+"""The nearest request by dimension, and the reason of a refusal, compared with trying everything.
 
 CI tries a tenth. The full proof is ZUN_PROOF_SIZE=10: 10,000 random refusals.
 """
@@ -221,7 +221,7 @@ def test_smallest_changes_beside_shared_containers_of_lost_cells():
 
 
 def check_changes(refusals):
-    """How often each dimension was stated, and a smaller change of it refused."""
+    """Count by dimension how often it was stated, and how often a smaller change was refused."""
     seen = Counter()
     for seed, topology, usage, request, refusal in refusals:
         rng = random.Random(seed)
