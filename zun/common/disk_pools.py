@@ -18,11 +18,11 @@ class DiskPool:
     size: int
 
     def lacking(self, used: float, wanted: int) -> str | None:
-        """Return why the pool, of which ``used`` GiB are promised, cannot give ``wanted`` more, or None."""
+        """Return why the pool cannot give ``wanted`` GiB more, or None. ``used`` counts promised GiB."""
         left = max(0, self.size - used)
         if wanted <= left:
             return None
-        return f"disk pool {self.name} has {left:g} GiB of disk left of the {wanted} that are wanted"
+        return f"disk pool {self.name} has {int(left)} GiB of disk left of the {wanted} that are wanted"
 
 
 @dataclass(frozen=True, slots=True)
