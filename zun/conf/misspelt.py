@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from oslo_config import cfg
 
-from zun.conf import GROUPS, default, placement
+from zun.conf import GROUPS, default
 
 #: Sections that libraries use too, also with old names: only names similar to one of these options are reported.
 _SHARED = {
     "DEFAULT": {option.dest for option in default.OPTS} | {"transport_url", "rpc_response_timeout"},
-    placement.GROUP: {option.dest for option in placement.OPTS},
+    **{group.GROUP: {option.dest for option in group.OPTS} for group in GROUPS if hasattr(group, "LIBRARY")},
 }
 _ALIKE = 0.8  # least difflib ratio of similar names
 

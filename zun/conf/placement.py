@@ -1,29 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-from keystoneauth1 import loading
 from oslo_config import cfg
 
-from zun.conf import bounded
+from zun.conf import bounded, keystoneauth
 
 GROUP = "placement"
 
 SECONDS = 30  # for one answer: Placement may take some seconds when many write to one host
 
-def _session() -> list[cfg.Opt]:
-    opts: list[cfg.Opt] = loading.get_session_conf_options()
-    cfg.set_defaults(opts, timeout=SECONDS)
-    return opts
-
-
-def _adapter() -> list[cfg.Opt]:
-    opts: list[cfg.Opt] = loading.get_adapter_conf_options(include_deprecated=False)
-    cfg.set_defaults(opts, service_type="placement")
-    return opts
-
-
-#: Options of keystoneauth: where Placement is, how long an answer may take, who we are.
-LIBRARY: list[cfg.Opt] = [*loading.get_auth_common_conf_options(), *_session(), *_adapter()]
-#: Of the usual auth_type. keystoneauth registers those of the configured one when it is used; some are required there.
-PASSWORD: list[cfg.Opt] = loading.get_auth_plugin_conf_options("password")
+LIBRARY: list[cfg.Opt] = keystoneauth.options("placement", SECONDS)
 
 OPTS: list[cfg.Opt] = [
     cfg.StrOpt(

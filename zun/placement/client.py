@@ -7,10 +7,9 @@ from typing import Any
 
 from keystoneauth1 import adapter as ks_adapter
 from keystoneauth1 import exceptions as ks_exc
-from keystoneauth1 import loading
 from oslo_config import cfg
 
-from zun.common import exceptions
+from zun.common import exceptions, keystoneauth
 from zun.placement.allocations import CONSUMER_TYPE, Allocations, Holding
 from zun.placement.tree import SHARING, Inventory, Provider
 
@@ -76,17 +75,7 @@ class PlacementClient:
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> "PlacementClient":
         """Return the client of group ``[placement]``. Raises Misconfigured."""
-        try:
-            auth = loading.load_auth_from_conf_options(conf, GROUP)
-            session = loading.load_session_from_conf_options(conf, GROUP, auth=auth)
-        except (ks_exc.AuthPluginException, cfg.Error) as exc:
-            raise exceptions.Misconfigured(f"[placement]: {exc}") from exc
-        if auth is None:
-            raise exceptions.Misconfigured(
-                f"[placement] mode = {conf.placement.mode} needs [placement] auth_type, mostly 'password', and with it "
-                "auth_url, username, password, project_name and the domains; see the page on Placement."
-            )
-        return cls(loading.load_adapter_from_conf_options(conf, GROUP, session=session, auth=auth))
+        return cls(keystoneauth.adapter(conf, GROUP, f"[placement] mode = {conf.placement.mode}"))
 
     def named(self, name: str) -> Node | None:
         """Return the provider of this name; a name is unique in the whole cloud."""
