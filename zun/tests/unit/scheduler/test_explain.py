@@ -26,6 +26,7 @@ from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.scheduler.hosts import ALL_FILTERS, UP, configuration, full, host, placements, spec, used_hosts
 from zun.topology import HostTopology, PlacementRequest, RefusalCode
+from zun.topology.device_request import DevicePolicy, DeviceSame
 
 FILTERS = filters.load(ALL_FILTERS, configuration(service_down_time=10**9))
 WEIGHERS = weighers.load(["FreeCPUWeigher", "FreeRAMWeigher"], configuration())
@@ -180,6 +181,19 @@ def changed(wanted, change):
     """The request with a stated change made, as its user would make it."""
     fields = {NAMES.get(name, name): value for name, value in change["change"].items()}
     disk = fields.pop("disk", wanted.disk)
+    if "devices" in fields:
+        asked = {each.name: each for each in wanted.placement.devices}
+        fields["devices"] = tuple(
+            replace(
+                asked[each["name"]],
+                count=each["count"],
+                traits=tuple(each["traits"]),
+                numa_policy=DevicePolicy(each["numa_policy"]),
+            )
+            for each in fields["devices"]
+        )
+    if "device_same" in fields:
+        fields["device_same"] = DeviceSame(fields["device_same"])
     return replace(wanted, disk=disk, placement=replace(wanted.placement, **fields))
 
 
