@@ -32,7 +32,7 @@ def v1(minor: int) -> Version:
 
 
 MIN = v1(1)
-MAX = v1(45)
+MAX = v1(46)
 PLACEMENT = v1(41)  # NUMA placement: fields of create, members of a container, topology of a host
 GROUPS = v1(42)  # host aggregates, groups of containers, hints that name a group or other containers
 MOUNTS = v1(42)  # mounts of type tmpfs, sizes of mounts in MiB
@@ -46,6 +46,7 @@ DEVICES = v1(44)  # topology of a host shows the devices that it offers
 FOREIGN = v1(44)  # topology of a host shows what other services have of it
 TRAITS = v1(44)  # traits of hosts, and fields of create that ask for traits and aggregates
 DEVICE_REQUESTS = v1(45)  # containers ask for devices
+DEVICE_QUOTAS = v1(46)  # limits of devices by alias
 EVERY = tuple(v1(minor) for minor in range(MIN.minor, MAX.minor + 1))
 
 

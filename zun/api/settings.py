@@ -7,7 +7,9 @@ from typing import Self
 
 from oslo_config import cfg
 
+from zun.api import microversion
 from zun.api.device_aliases import Aliases, parse_aliases
+from zun.api.schemas.quotas import update
 from zun.common import exceptions, secrets
 from zun.common.image_reference import Reference
 from zun.common.secrets import Cipher
@@ -108,6 +110,7 @@ class Settings:
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
+        aliases = parse_aliases(conf.devices.alias)
         return cls(
             cpu=_range(conf, "minimum_cpus", "maximum_cpus", default="default_cpu"),
             memory=_range(conf, "minimum_memory", "maximum_memory", default="default_memory"),
@@ -126,6 +129,21 @@ class Settings:
             sandbox_command=tuple(conf.capsule.sandbox_command),
             unique_names=Scope(scope) if (scope := conf.compute.unique_container_name_scope) else None,
             archive_transfers=conf.api.archive_transfers,
-            device_aliases=parse_aliases(conf.devices.alias),
-            quota={name: conf.quota[name] for name in quotas.RESOURCES},
+            device_aliases=aliases,
+            quota={**{name: conf.quota[name] for name in quotas.RESOURCES}, **_of_devices(conf, aliases)},
         )
+
+
+def _of_devices(conf: cfg.ConfigOpts, aliases: Aliases) -> dict[str, int]:
+    """Return the default limits of devices by resource: of every alias, and of what ``[quota] devices`` names.
+
+    Raises Misconfigured for a name that is neither an alias nor a resource class, and for a limit that is none.
+    """
+    found = {f"{quotas.DEVICE}{name}": quotas.UNLIMITED for name in aliases}
+    for name, text in conf.quota.devices.items():
+        resource = f"{quotas.DEVICE}{name}"
+        try:
+            found |= update({resource: text}, microversion.MAX, aliases)
+        except exceptions.Invalid as exc:
+            raise exceptions.Misconfigured(f"[quota] devices = {name}:{text}: {exc}") from None
+    return found

@@ -33,6 +33,12 @@ OPTS = [
         + _OVER,
     ),
     bounded.IntOpt("registries", default=20, min=-1, help="Number of registries of a project." + _OVER),
+    cfg.DictOpt(
+        "devices",
+        default={},
+        help="Number of devices of a project by alias or resource class, for example gpu:4,CUSTOM_NIC:2. A name that "
+        "is left out has no limit." + _OVER,
+    ),
     bounded.IntOpt(
         "terminals",
         default=40,

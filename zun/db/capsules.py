@@ -35,9 +35,10 @@ def insert(
     ports = len(capsule.get("exposed_ports") or ())
     growth = {name: capsule.get(name) or 0 for name in ("cpu", "memory", "disk")}
     growth["disk"] += capsule.get("volume_disk") or 0
-    growth |= {"containers": len(members), "ports": ports}
+    growth |= {"containers": len(members), "ports": ports, **quotas.devices_in(capsule.get("placement"))}
+    counts = {"port_count": ports, "device_count": quotas.device_count(capsule.get("placement"))}
     with quotas.adding(capsule["project_id"], growth, quota) as connection:
-        row = session.add(connection, table, {**capsule, "kind": Kind.CAPSULE, "port_count": ports})
+        row = session.add(connection, table, {**capsule, "kind": Kind.CAPSULE, **counts})
         common = {name: row[name] for name in ("project_id", "user_id", "created_at")} | {"capsule_uuid": row["uuid"]}
         for member in members:
             connection.execute(table.insert().values({**member, **common, "uuid": uuidutils.generate_uuid()}))

@@ -107,6 +107,7 @@ def insert(
         growth = {name: values.get(name) or 0 for name in ("cpu", "memory", "disk")}
         growth["disk"] += values.get("volume_disk") or 0
         growth |= {"containers": 1, "ports": len(values.get("exposed_ports") or ())}
+        growth |= quotas.devices_in(values.get("placement"))
         quotas.grow(connection, values["project_id"], growth, quota)
         if unique is not None:
             _check_name(connection, values["name"], unique, values["project_id"], values["uuid"])
@@ -114,7 +115,8 @@ def insert(
             registries.hold(connection, values["registry_id"])
         if values.get("group_uuid"):
             groups.lock(connection, values["group_uuid"])
-        connection.execute(_INSERT, {**values, "port_count": growth["ports"], "created_at": timeutils.utcnow()})
+        counts = {"port_count": growth["ports"], "device_count": quotas.device_count(values.get("placement"))}
+        connection.execute(_INSERT, {**values, **counts, "created_at": timeutils.utcnow()})
         network_ports.allot(connection, values["uuid"], nets)
         return session.rows(connection, _WHOLE, {"this_uuid": values["uuid"]})[0]
 

@@ -254,6 +254,7 @@ containers = sa.Table(
     sa.Column("host", text(255)),
     _json("containers.cpuset"),
     sa.Column("withheld_cpu", sa.Integer, nullable=False, default=0, server_default="0"),  # CPUs kept idle by the claim
+    sa.Column("device_count", sa.Integer, nullable=False, default=0, server_default="0"),  # of placement
     sa.Index("ix_containers_project_id_name", "project_id", "name"),
     # covers the pages in the order of ids and the sums of quotas, so that no row is read
     sa.Index(
@@ -261,6 +262,7 @@ containers = sa.Table(
         *("project_id", "id", "kind", "cpu", "memory", "disk", "volume_disk", "withheld_cpu", "port_count"),
     ),
     sa.Index("ix_containers_project_id_created_at", "project_id", "created_at"),
+    sa.Index("ix_containers_project_id_device_count", "project_id", "device_count"),
     sa.Index("ix_containers_host", "host"),
     sa.Index("ix_containers_group_uuid", "group_uuid"),
     sa.Index("ix_containers_capsule_uuid", "capsule_uuid"),
@@ -367,7 +369,7 @@ quotas = sa.Table(
     metadata,
     sa.Column("id", Id, primary_key=True),
     sa.Column("project_id", text(255), nullable=False),
-    sa.Column("resource", text(32), nullable=False),
+    sa.Column("resource", text(271), nullable=False),
     sa.Column("hard_limit", sa.Integer, nullable=False),  # -1: no limit
     sa.Column("created_at", Time, nullable=False),
     sa.Column("updated_at", Time),
@@ -379,7 +381,7 @@ quota_classes = sa.Table(
     metadata,
     sa.Column("id", Id, primary_key=True),
     sa.Column("class_name", text(255), nullable=False),
-    sa.Column("resource", text(32), nullable=False),
+    sa.Column("resource", text(271), nullable=False),
     sa.Column("hard_limit", sa.Integer, nullable=False),
     sa.Column("created_at", Time, nullable=False),
     sa.Column("updated_at", Time),

@@ -17,9 +17,13 @@ so the rows are counted: usage 5, the request is granted, and the ceiling become
 
 ``defaults`` are the operator's limits by resource. Limits of the quota class ``default`` override them, and limits of
 the project override both.
+
+Devices are counted by the name that a request gives them: resource ``device:gpu`` for the alias ``gpu``. They have no
+ceiling, because the names are the operator's; if there is a limit, the rows are counted.
 """
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -34,6 +38,7 @@ from zun.topology import amounts
 
 SIZES = ("containers", "memory", "cpu", "disk")  # number, MiB, CPUs, GiB: the resources of the first API versions
 RESOURCES = (*SIZES, "ports", "images", "groups", "networks", "volumes", "registries", "terminals")
+DEVICE = "device:"  # beginning of the resources of devices; an alias or a resource class follows
 UNLIMITED = -1
 DEFAULT_CLASS = "default"
 
@@ -180,7 +185,7 @@ def charge(
     before = lock(connection, project_id)
     known = _fitting(connection, project_id, growth, defaults, before)
     # A later failure rolls the ceiling back. A negative growth does not lower the ceiling.
-    after = {name: _raised(most, growth.get(name, 0)) for name, most in known.items()}
+    after = {name: _raised(known[name], growth.get(name, 0)) for name in RESOURCES}
     if after != before:
         connection.execute(_SET_CEILING, {"owner": project_id, **after})
 
@@ -242,12 +247,13 @@ def _fitting(
 ) -> Ceiling:
     """Return ``ceiling``, or the counted usage if ``growth`` does not fit below it. OverQuota if it does not fit."""
     allowed = _limits(connection, project_id, defaults)
-    limited = [name for name in RESOURCES if growth.get(name, 0) > 0 and allowed.get(name, UNLIMITED) >= 0]
+    names = (*RESOURCES, *sorted(growth.keys() - {*RESOURCES}))
+    limited = [name for name in names if growth.get(name, 0) > 0 and allowed.get(name, UNLIMITED) >= 0]
 
     def over(used: Ceiling) -> list[str]:
         return [name for name in limited if allowed[name] < amounts.exact(used[name] + growth[name])]
 
-    if None not in (ceiling[name] for name in limited) and not over(ceiling):
+    if None not in (ceiling.get(name) for name in limited) and not over(ceiling):
         return ceiling
     used = {**ceiling, **_usage(connection, project_id, limited)}
     if beyond := over(used):
@@ -273,7 +279,39 @@ def _usage(connection: sa.Connection, project_id: str, names: Sequence[str] = RE
     if counted := [name for name in names if name in _COUNTS]:
         values = {"owner": project_id} | ({"now": timeutils.utcnow()} if "terminals" in counted else {})
         used |= session.rows(connection, sa.select(*(_COUNTS[name].label(name) for name in counted)), values)[0]
-    return {name: amounts.exact(float(used[name])) if name == "cpu" else int(used[name]) for name in names}
+    if any(name.startswith(DEVICE) for name in names):
+        used |= _devices(connection, project_id)
+    return {name: amounts.exact(float(used[name])) if name == "cpu" else int(used.get(name, 0)) for name in names}
+
+
+def _devices(connection: sa.Connection, project_id: str) -> dict[str, float]:
+    """Count the devices of the project's containers by resource. Few containers have any, and an index finds these."""
+    asked = sa.select(_containers.c.placement).where(
+        _containers.c.project_id == project_id, _containers.c.device_count > 0, _HOLDS
+    )
+    used: Counter[str] = Counter()
+    for row in session.rows(connection, asked):
+        used.update(devices_in(row["placement"]))
+    return dict(used)
+
+
+def devices_in(placement: Mapping[str, Any] | None) -> dict[str, int]:
+    """Return the number of devices by resource that a stored request counts as.
+
+    A request counts by its name, and by the resource classes that its alias selects. So a limit of a class holds for
+    requests by alias too. Example: the alias ``gpu`` of devices of class CUSTOM_GPU counts as ``device:gpu`` and
+    ``device:CUSTOM_GPU``.
+    """
+    found: Counter[str] = Counter()
+    for each in (placement or {}).get("devices") or ():
+        names = {each["name"], *(match["resource_class"] for match in each["matches"])} - {None}
+        found.update({f"{DEVICE}{name}": each["count"] for name in names})
+    return dict(found)
+
+
+def device_count(placement: Mapping[str, Any] | None) -> int:
+    """Return the number of devices that a stored request asks for."""
+    return sum(each["count"] for each in (placement or {}).get("devices") or ())
 
 
 def _write(connection: sa.Connection, table: sa.Table, owner: Mapping[str, Any], wanted: Mapping[str, int]) -> None:

@@ -4,7 +4,6 @@
 import argparse
 from typing import Any
 
-from osc_lib import exceptions
 from zunclient.osc.v1 import quotas
 from zunclient.v1 import quotas as stock
 
@@ -20,6 +19,14 @@ COUNTED = {
     "registries": "accounts at registries",
     "terminals": "open terminals, with permissions for one that were not used yet",
 }
+
+
+def _device_limit(text: str) -> tuple[str, str]:
+    """Return resource and limit. Example: ("device:gpu", "4") for ``gpu=4``."""
+    name, equals, limit = text.partition("=")
+    if not name or not equals or not limit:
+        raise argparse.ArgumentTypeError(f"'{text}' is not <alias>=<number>, for example gpu=4")
+    return f"device:{name}", limit
 
 
 class _Limits(stock.QuotaManager):
@@ -41,10 +48,9 @@ class _Everything:
 
     def take_action(self, parsed_args: argparse.Namespace) -> Any:
         client = self.app.client_manager.container
-        try:
-            manager = _Limits(versions.http_at(client, "this command", versions.VOLUMES_VERSION))
-        except exceptions.CommandError:
-            manager = client.quotas
+        newest = (versions.DEVICE_QUOTAS_VERSION, versions.VOLUMES_VERSION)
+        version = next((each for each in newest if versions.offers(client, each)), None)
+        manager = client.quotas if version is None else _Limits(versions.http_at(client, "this command", version))
         with versions.managed(client, "quotas", manager):
             return super().take_action(parsed_args)  # type: ignore[misc]
 
@@ -66,14 +72,24 @@ class UpdateQuota(quotas.UpdateQuota):
             parser.add_argument(
                 f"--{resource}", metavar=f"<{resource}>", help=f"Most {what} that the project may have; -1: no limit."
             )
+        parser.add_argument(
+            "--device",
+            metavar="<alias>=<number>",
+            action="append",
+            default=[],
+            type=_device_limit,
+            help="Most devices of this alias or resource class that the project may have; -1: no limit. May be "
+            "repeated (needs a server with microversion 1.46).",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Any:
         more = {name: limit for name in COUNTED if (limit := getattr(parsed_args, name)) is not None}
-        if not more:
+        if not more and not parsed_args.device:
             return super().take_action(parsed_args)
         client = self.app.client_manager.container
-        feature = ", ".join(f"--{name}" for name in more)
-        manager = _Limits(versions.http_at(client, feature, versions.VOLUMES_VERSION), more)
+        feature = ", ".join([*(f"--{name}" for name in more), *(["--device"] if parsed_args.device else [])])
+        version = versions.DEVICE_QUOTAS_VERSION if parsed_args.device else versions.VOLUMES_VERSION
+        manager = _Limits(versions.http_at(client, feature, version), more | dict(parsed_args.device))
         with versions.managed(client, "quotas", manager):
             return super().take_action(parsed_args)

@@ -6,6 +6,7 @@ numbers and booleans in several spellings (``"512"``, ``"True"``); handlers see 
 """
 
 import itertools
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -40,7 +41,8 @@ class Field:
 class Schema:
     """Check and convert the arguments of one request. The validator is compiled once.
 
-    ``since`` names the first version of a field, for the document and for errors. The handler checks it.
+    ``since`` names the first version of a field, for the document and for errors. The handler checks it. ``patterns``
+    are the fields of every name that fits a regular expression; ``since`` names them by the expression.
     """
 
     def __init__(
@@ -50,16 +52,19 @@ class Schema:
         required: tuple[str, ...] = (),
         others: bool = False,
         since: Mapping[str, Version] = MappingProxyType({}),
+        patterns: Mapping[str, Field] = MappingProxyType({}),
     ) -> None:
         self._fields = dict(fields)
+        self._patterns = dict(patterns)
         self._required = required
         self._others = others
         self._since = since
-        self._later = since.keys() - fields.keys()
+        self._later = since.keys() - fields.keys() - patterns.keys()
         self._validator = jsonschema.Draft202012Validator(
             {
                 "type": "object",
                 "properties": {name: field.schema for name, field in fields.items()},
+                "patternProperties": {pattern: field.schema for pattern, field in patterns.items()},
                 "required": list(required),
                 "additionalProperties": others,
             }
@@ -73,12 +78,17 @@ class Schema:
             self._refuse(arguments)
         found = {}
         for name, value in arguments.items():
-            if name in self._fields:
+            field = self._field(name)
+            if field is not None:
                 try:
-                    found[name] = self._fields[name].convert(value)
+                    found[name] = field.convert(value)
                 except ValueError as exc:
                     raise exceptions.SchemaValidationError(detail=_cut(f"{name}: {exc}")) from None
         return found
+
+    def _field(self, name: str) -> Field | None:
+        fitting = (field for pattern, field in self._patterns.items() if re.search(pattern, name))
+        return self._fields.get(name) or next(fitting, None)
 
     @property
     def names(self) -> frozenset[str]:
@@ -94,9 +104,15 @@ class Schema:
             properties[name] = _portable(field.schema) if field.inner is None else field.inner.described(version)
             if name in self._since:
                 properties[name]["x-openstack"] = {"min-ver": str(since)}
+        patterns = {
+            _portable_pattern(pattern): _portable(field.schema)
+            for pattern, field in self._patterns.items()
+            if self._since.get(pattern, version) <= version
+        }
         return {
             "type": "object",
             "properties": properties,
+            **({"patternProperties": patterns} if patterns else {}),
             "required": list(self._required),
             "additionalProperties": self._others,
         }
@@ -134,7 +150,11 @@ def _portable(schema: Any) -> Any:
     """Return ``schema`` with patterns of ECMAScript, as OpenAPI requires: its ``$`` is Python's ``\\Z``."""
     if isinstance(schema, Mapping):
         return {
-            name: value.replace(r"\Z", "$") if name == "pattern" and isinstance(value, str) else _portable(value)
+            name: _portable_pattern(value) if name == "pattern" and isinstance(value, str) else _portable(value)
             for name, value in schema.items()
         }
     return [_portable(item) for item in schema] if isinstance(schema, list | tuple) else schema
+
+
+def _portable_pattern(pattern: str) -> str:
+    return pattern.replace(r"\Z", "$")

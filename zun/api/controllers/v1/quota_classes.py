@@ -17,6 +17,7 @@ _LONGEST_NAME = 255  # what the column holds
 class QuotaClasses:
     def __init__(self, dependencies: Dependencies) -> None:
         self._defaults = dependencies.settings.quota
+        self._aliases = dependencies.settings.device_aliases
 
     def routes(self) -> Sequence[Route]:
         return (
@@ -29,7 +30,7 @@ class QuotaClasses:
         return Answer(views.show(db.class_limits(call.parameters["name"], self._defaults), call.version))
 
     def update(self, call: Call) -> Answer:
-        given = schemas.update(call.arguments, call.version)
+        given = schemas.update(call.arguments, call.version, self._aliases)
         call.access.require("quota_class:update")
         name = call.parameters["name"]
         if len(name) > _LONGEST_NAME:

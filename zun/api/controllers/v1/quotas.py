@@ -19,6 +19,7 @@ _LONGEST_ID = 255  # what the column holds
 class Quotas:
     def __init__(self, dependencies: Dependencies) -> None:
         self._defaults = dependencies.settings.quota
+        self._aliases = dependencies.settings.device_aliases
 
     def routes(self) -> Sequence[Route]:
         item = "quotas/{project_id}"
@@ -34,15 +35,16 @@ class Quotas:
         send ``True``.
         """
         project = self._project(call, "quota:get")
-        usage = db.usage(project, views.shown(call.version)) if call.query.get("usages") else None
-        return Answer(views.show(db.limits(project, self._defaults), call.version, usage))
+        limits = db.limits(project, self._defaults)
+        usage = db.usage(project, views.shown(call.version, limits)) if call.query.get("usages") else None
+        return Answer(views.show(limits, call.version, usage))
 
     def defaults(self, call: Call) -> Answer:
         self._project(call, "quota:get_default")
         return Answer(views.show(db.default_limits(self._defaults), call.version))
 
     def update(self, call: Call) -> Answer:
-        given = schemas.update(call.arguments, call.version)
+        given = schemas.update(call.arguments, call.version, self._aliases)
         project = self._project(call, "quota:update")
         db.set_limits(project, given)
         return Answer(views.show(db.limits(project, self._defaults), call.version))

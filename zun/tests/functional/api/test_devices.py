@@ -6,6 +6,8 @@ import json
 import pytest
 
 from zun.api import app as api_app
+from zun.api.settings import Settings
+from zun.common import exceptions
 from zun.db import containers as db
 from zun.tests.functional.api.client import Client
 from zun.tests.functional.api.conftest import HOST
@@ -190,3 +192,75 @@ def test_devices_of_the_image_join_the_request(api, devices, image, counts):
         (name, count, "socket") for name, count in counts
     ]
 
+
+
+OWN = "/v1/quotas/demo"
+
+
+@pytest.fixture
+def admin(application):
+    return Client(application, user="root", project="admin", roles="admin", version="1.46")
+
+
+@pytest.fixture
+def limited(configuration):
+    """Before ``application`` reads it."""
+    configuration.set_override("devices", {"nic": "3"}, group="quota")
+
+
+def of_devices(reply):
+    return {name: value for name, value in reply.json.items() if name.startswith("device:")}
+
+
+@pytest.mark.usefixtures("limited", "host_row")
+def test_quota_of_devices_by_alias(api, admin):
+    """Default limits, a limit of the class and one of the project; the refusal names alias, limit and use."""
+    assert of_devices(admin.get(OWN)) == {"device:gpu": -1, "device:nic": 3}
+    assert of_devices(api.get(OWN)) == {}, "version 1.45 has none"
+    assert of_devices(admin.put("/v1/quota_classes/default", {"device:nic": 2}))["device:nic"] == 2
+    assert of_devices(admin.put(OWN, {"device:gpu": "2", "device:FPGA": 0})) == {
+        "device:FPGA": 0, "device:gpu": 2, "device:nic": 2,
+    }
+    assert asked(api, devices=[{"alias": "gpu"}, {"alias": "nic", "count": 2}]).status == 202
+    used = of_devices(admin.get(f"{OWN}?usages=1"))
+    assert used == {
+        "device:FPGA": {"limit": 0, "in_use": 0},
+        "device:gpu": {"limit": 2, "in_use": 1},
+        "device:nic": {"limit": 2, "in_use": 2},
+    }
+    for entry, words in (
+        ({"alias": "gpu", "count": 2}, "device:gpu: limit 2, in use 1, asked for 2 more"),
+        ({"alias": "nic"}, "device:nic: limit 2, in use 2, asked for 1 more"),
+        ({"resource_class": "fpga"}, "device:FPGA: limit 0, in use 0, asked for 1 more"),
+    ):
+        reply = asked(api, devices=[entry])
+        assert reply.status == 403 and words in reply.error["detail"]
+    assert asked(api, devices=[{"alias": "gpu"}]).status == 202
+    assert admin.delete(OWN).status == 200
+    assert of_devices(admin.get(OWN)) == {"device:gpu": -1, "device:nic": 2}
+
+
+@pytest.mark.parametrize(("version", "body", "words"), [
+    ("1.45", {"device:gpu": 1}, ("device:gpu", "1.46")),
+    ("1.46", {"device:gpuu": 1}, ("there is no alias 'gpuu'", "gpu, nic", "device:CUSTOM_GPUU")),
+    ("1.46", {"device:": 1}, ("device:",)),
+    ("1.46", {"device:gpu": "many"}, ("device:gpu", "whole number")),
+    ("1.46", {"device:gpu": -2}, ("device:gpu", "-1")),
+])
+@pytest.mark.parametrize("path", [OWN, "/v1/quota_classes/default"])
+def test_limit_of_devices_that_is_wrong(admin, path, version, body, words):
+    reply = admin.at(version).put(path, body)
+    assert reply.status == 400
+    assert all(each in reply.error["detail"] for each in words), reply.error
+
+
+@pytest.mark.parametrize(("option", "words"), [
+    ({"gpuu": "1"}, r"\[quota\] devices = gpuu:1: .* no alias 'gpuu'"),
+    ({"gpu": "many"}, r"\[quota\] devices = gpu:many"),
+    ({"gpu": "-5"}, r"\[quota\] devices = gpu:-5"),
+])
+def test_default_limit_that_is_wrong(configuration, option, words):
+    configuration.set_override("alias", [json.dumps(each) for each in ALIASES], group="devices")
+    configuration.set_override("devices", option, group="quota")
+    with pytest.raises(exceptions.Misconfigured, match=words):
+        Settings.from_conf(configuration)

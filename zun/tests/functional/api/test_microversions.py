@@ -20,10 +20,10 @@ VERSION_HEADERS = {"openstack-api-version", "openstack-api-minimum-version", "op
         ("container 1.42", "1.42"),
         ("container 1.43", "1.43"),
         ("container 1.44", "1.44"),
-        ("container 1.45", "1.45"),
-        ("container latest", "1.45"),
-        ("container LATEST", "1.45"),
-        ("compute latest", "1.45"),
+        ("container 1.46", "1.46"),
+        ("container latest", "1.46"),
+        ("container LATEST", "1.46"),
+        ("compute latest", "1.46"),
     ],
 )
 @pytest.mark.parametrize("path", ["/v1/containers", "/containers", "/v1", "/v1/nothing", "/v1/containers/a.txt"])
@@ -33,7 +33,7 @@ def test_headers_that_are_understood(api, path, header, resolved):
     assert {name: reply.headers[name] for name in VERSION_HEADERS} == {
         "openstack-api-version": f"container {resolved}",
         "openstack-api-minimum-version": "container 1.1",
-        "openstack-api-maximum-version": "container 1.45",
+        "openstack-api-maximum-version": "container 1.46",
         "vary": "OpenStack-API-Version",
     }
 
@@ -68,7 +68,7 @@ def test_headers_that_are_not(api, header):
 def test_versions_out_of_range(api, version):
     reply = api.at(version).get("/v1/containers")
     assert (reply.refusal, reply.error["title"]) == ((406, ""), "Requested microversion is unsupported")
-    assert "1.1" in reply.error["detail"] and "1.45" in reply.error["detail"]
+    assert "1.1" in reply.error["detail"] and "1.46" in reply.error["detail"]
     assert ("mutually exclusive" in reply.error["detail"]) is (not version.startswith("1."))
     assert reply.headers["openstack-api-version"] == f"container {version}"
     assert reply.headers.keys() >= VERSION_HEADERS
@@ -83,49 +83,49 @@ def test_the_root_has_no_version(application, header):
 
 # Windows of whole paths: (method, path, first, last).
 WINDOWS = [
-    ("GET", "/v1/hosts", 4, 45),
-    ("GET", "/v1/hosts/host-1", 4, 45),
-    ("GET", "/v1/hosts/host-1/topology", 41, 45),
-    ("GET", "/v1/hosts/host-1/traits", 44, 45),
-    ("PUT", "/v1/hosts/host-1/traits", 44, 45),
-    ("POST", "/v1/containers/x/resize_container", 19, 45),
+    ("GET", "/v1/hosts", 4, 46),
+    ("GET", "/v1/hosts/host-1", 4, 46),
+    ("GET", "/v1/hosts/host-1/topology", 41, 46),
+    ("GET", "/v1/hosts/host-1/traits", 44, 46),
+    ("PUT", "/v1/hosts/host-1/traits", 44, 46),
+    ("POST", "/v1/containers/x/resize_container", 19, 46),
     ("POST", "/v1/containers/x/rename", 1, 13),
-    ("GET", "/v1/containers", 1, 45),
-    ("GET", "/v1/availability_zones", 1, 45),
-    ("GET", "/v1/services", 1, 45),
-    ("GET", "/v1/aggregates", 42, 45),
-    ("POST", "/v1/aggregates", 42, 45),
-    ("GET", "/v1/aggregates/x", 42, 45),
-    ("PATCH", "/v1/aggregates/x", 42, 45),
-    ("DELETE", "/v1/aggregates/x", 42, 45),
-    ("POST", "/v1/aggregates/x/add_host", 42, 45),
-    ("POST", "/v1/aggregates/x/remove_host", 42, 45),
-    ("POST", "/v1/aggregates/x/set_metadata", 42, 45),
-    ("GET", "/v1/groups", 42, 45),
-    ("POST", "/v1/groups", 42, 45),
-    ("GET", "/v1/groups/x", 42, 45),
-    ("DELETE", "/v1/groups/x", 42, 45),
-    ("GET", "/v1/containers/x/explain", 42, 45),
-    ("POST", "/v1/placement/dry_run", 42, 45),
-    ("POST", "/v1/placement/capacity", 42, 45),
-    ("POST", "/v1/containers/x/network_detach", 6, 45),
-    ("POST", "/v1/containers/x/network_attach", 8, 45),
-    ("GET", "/v1/containers/x/network_list", 13, 45),
+    ("GET", "/v1/containers", 1, 46),
+    ("GET", "/v1/availability_zones", 1, 46),
+    ("GET", "/v1/services", 1, 46),
+    ("GET", "/v1/aggregates", 42, 46),
+    ("POST", "/v1/aggregates", 42, 46),
+    ("GET", "/v1/aggregates/x", 42, 46),
+    ("PATCH", "/v1/aggregates/x", 42, 46),
+    ("DELETE", "/v1/aggregates/x", 42, 46),
+    ("POST", "/v1/aggregates/x/add_host", 42, 46),
+    ("POST", "/v1/aggregates/x/remove_host", 42, 46),
+    ("POST", "/v1/aggregates/x/set_metadata", 42, 46),
+    ("GET", "/v1/groups", 42, 46),
+    ("POST", "/v1/groups", 42, 46),
+    ("GET", "/v1/groups/x", 42, 46),
+    ("DELETE", "/v1/groups/x", 42, 46),
+    ("GET", "/v1/containers/x/explain", 42, 46),
+    ("POST", "/v1/placement/dry_run", 42, 46),
+    ("POST", "/v1/placement/capacity", 42, 46),
+    ("POST", "/v1/containers/x/network_detach", 6, 46),
+    ("POST", "/v1/containers/x/network_attach", 8, 46),
+    ("GET", "/v1/containers/x/network_list", 13, 46),
     ("POST", "/v1/containers/x/add_security_group", 1, 14),
     ("POST", "/v1/containers/x/remove_security_group", 1, 14),
-    ("POST", "/v1/networks", 1, 45),
-    ("DELETE", "/v1/networks/x", 27, 45),
-    ("GET", "/v1/networks", 42, 45),
-    ("GET", "/v1/networks/x", 42, 45),
-    ("GET", "/v1/volumes", 43, 45),
-    ("GET", "/v1/volumes/x", 43, 45),
-    ("DELETE", "/v1/volumes/x", 43, 45),
+    ("POST", "/v1/networks", 1, 46),
+    ("DELETE", "/v1/networks/x", 27, 46),
+    ("GET", "/v1/networks", 42, 46),
+    ("GET", "/v1/networks/x", 42, 46),
+    ("GET", "/v1/volumes", 43, 46),
+    ("GET", "/v1/volumes/x", 43, 46),
+    ("DELETE", "/v1/volumes/x", 43, 46),
 ]
 
 
 @pytest.mark.parametrize(("method", "path", "first", "last"), WINDOWS)
 def test_a_path_is_there_in_its_versions_only(admin_api, method, path, first, last):
-    for version in (1, 3, 4, 5, 6, 7, 8, 12, 13, 14, 15, 18, 19, 26, 27, 40, 41, 42, 43, 45):
+    for version in (1, 3, 4, 5, 6, 7, 8, 12, 13, 14, 15, 18, 19, 26, 27, 40, 41, 42, 43, 45, 46):
         reply = admin_api.at(f"1.{version}").send(method, path, {"name": "new-name"} if method == "POST" else {})
         assert (reply.status != 406) == (first <= version <= last), version
         if reply.status == 406:

@@ -433,9 +433,13 @@ def test_volumes_are_listed_shown_and_deleted():
 @pytest.mark.parametrize(("options", "version", "body"), [
     pytest.param(["--cpu", "2"], "1.40", {"cpu": "2"}, id="known-to-the-stock-client"),
     pytest.param(["--cpu", "2", "--ports", "-1"], "1.43", {"cpu": "2", "ports": "-1"}, id="newer"),
+    pytest.param(
+        ["--device", "gpu=4", "--device", "CUSTOM_NIC=-1"], "1.46", {"device:gpu": "4", "device:CUSTOM_NIC": "-1"},
+        id="devices",
+    ),
 ])
 def test_quota_update_sends_the_limits_given(options, version, body):
-    with serving({("PUT", "/v1/quotas/p"): (200, {"cpu": 2})}, max_version="1.43") as server:
+    with serving({("PUT", "/v1/quotas/p"): (200, {"cpu": 2})}, max_version="1.46") as server:
         run(quotas.UpdateQuota, server, *options, "p")
     (asked,) = server.asked_of_v1
     assert (asked.version, asked.body) == (version, body)
@@ -444,13 +448,16 @@ def test_quota_update_sends_the_limits_given(options, version, body):
 def test_quota_update_of_an_older_service_is_refused():
     with serving({}, max_version="1.42") as server, pytest.raises(exceptions.CommandError, match="--ports needs"):
         run(quotas.UpdateQuota, server, "--ports", "3", "p")
+    with serving({}, max_version="1.45") as server, pytest.raises(exceptions.CommandError, match="--device needs"):
+        run(quotas.UpdateQuota, server, "--device", "gpu=3", "p")
 
 
-@pytest.mark.parametrize(("max_version", "version"), [("1.43", "1.43"), ("1.40", "1.40")])
+@pytest.mark.parametrize(("max_version", "version"), [("1.46", "1.46"), ("1.43", "1.43"), ("1.40", "1.40")])
 def test_quota_get_shows_what_the_service_counts(max_version, version):
-    with serving({("GET", "/v1/quotas/p"): (200, {"cpu": 2, "ports": 9})}, max_version=max_version) as server:
-        shown = run(quotas.GetQuota, server, "p", "-f", "value", "-c", "ports")
-    assert ({one.version for one in server.asked_of_v1}, shown.split()) == ({version}, ["9"])
+    with serving({("GET", "/v1/quotas/p"): (200, {"ports": 9, "device:gpu": 4})}, max_version=max_version) as server:
+        shown = run(quotas.GetQuota, server, "p", "-f", "value", "-c", "ports", "-c", "device:gpu")
+    assert {one.version for one in server.asked_of_v1} == {version}
+    assert sorted(shown.split()) == ["4", "9"]
 
 
 def test_networks_are_listed_shown_and_deleted():

@@ -23,6 +23,7 @@ from zun.db import (
     volumes,
 )
 from zun.tests.unit.db.rows import CPUSET, container, held_volume, node, together, values
+from zun.topology.device_request import DeviceMatch, DeviceRequest
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -80,6 +81,19 @@ def add_terminal(limits):
     console_tokens.add(name(), TERMINAL["uuid"], None, None, now, later, ("demo", limits))
 
 
+def gpus(count=1, name="gpu", resource_class="CUSTOM_GPU"):
+    match = DeviceMatch(resource_class=resource_class)
+    return {"devices": [DeviceRequest(name, count, (match,)).to_dict()]}
+
+
+def add_device(limits):
+    containers.insert(values(placement=gpus()), limits)
+
+
+def add_device_of_capsule(limits):
+    capsules.insert(values(**OWNER, placement=gpus()), [values(kind="member")], (), limits)
+
+
 TERMINAL: dict = {}
 
 
@@ -100,6 +114,9 @@ ADDERS = {
     "registries": add_registry,
     "volumes": add_volume,
     "terminals": add_terminal,
+    "device:gpu": add_device,
+    "device:CUSTOM_GPU": add_device,
+    "device:gpu-of-capsules": add_device_of_capsule,
 }
 
 
@@ -109,18 +126,22 @@ def rows(database):
     TERMINAL.update(container(project_id="demo"))
 
 
+def used(project):
+    return quotas.usage(project, (*quotas.RESOURCES, "device:gpu", "device:CUSTOM_GPU"))
+
+
 @pytest.mark.parametrize("what", sorted(ADDERS))
 def test_threads_that_add_at_once_stop_at_the_limit(what):
     resource = what.partition("-")[0]
-    before = quotas.usage("demo")[resource]
+    before = used("demo")[resource]
     limits = {**UNLIMITED, resource: before + 5}
     answers = together(8, lambda _number: [_tried(ADDERS[what], limits) for _ in range(3)])
     assert [error for each in answers for error in each if not isinstance(error, exceptions.ZunError | None)] == []
     assert sum(each.count(None) for each in answers) == 5
-    assert quotas.usage("demo")[resource] == before + 5
+    assert used("demo")[resource] == before + 5
     with session.reader() as connection:
         row = session.first(connection, sa.select(models.quota_locks).where(models.quota_locks.c.project_id == "demo"))
-    assert row[resource] is None or row[resource] >= before + 5
+    assert row.get(resource) is None or row[resource] >= before + 5
 
 
 def _tried(add, limits):
@@ -135,22 +156,50 @@ def _tried(add, limits):
 def test_what_is_over_the_limit_leaves_nothing(what):
     resource = what.partition("-")[0]
     quotas.set_limits("demo", {resource: 0})
-    before = quotas.usage("demo")
+    before = used("demo")
     with pytest.raises(exceptions.ZunError, match=f"{resource}: limit 0, in use"):
         ADDERS[what](UNLIMITED)
     if what != "volumes":  # its container is there and waits for a host
-        assert quotas.usage("demo") == before
+        assert used("demo") == before
     else:
-        assert quotas.usage("demo") == {**before, "containers": 2, "cpu": 2, "memory": 128}
+        assert used("demo") == {**before, "containers": 2, "cpu": 2, "memory": 128}
 
 
 @pytest.mark.parametrize("what", sorted(ADDERS))
 def test_what_another_project_has_does_not_count(what):
     resource = what.partition("-")[0]
-    before = quotas.usage("other")
+    before = used("other")
     ADDERS[what](UNLIMITED)
-    assert quotas.usage("other") == before == NOTHING
-    assert quotas.usage("demo")[resource] >= 1
+    assert used("other") == before == dict.fromkeys(used("other"), 0)
+    assert used("demo")[resource] >= 1
+
+
+@pytest.mark.parametrize(("limit", "asked", "over"), [
+    ({"device:gpu": 3}, gpus(3), None),
+    ({"device:gpu": 2}, gpus(3), "device:gpu: limit 2, in use 1, asked for 3 more"),
+    ({"device:gpu": 2}, gpus(3, "CUSTOM_GPU"), None),
+    ({"device:CUSTOM_GPU": 3}, gpus(3, "CUSTOM_GPU"), "device:CUSTOM_GPU: limit 3, in use 1, asked for 3 more"),
+    ({"device:CUSTOM_GPU": 3}, gpus(3), "device:CUSTOM_GPU: limit 3, in use 1, asked for 3 more"),
+    ({"device:nic": 0}, gpus(3), None),
+    ({}, gpus(3), None),
+])
+def test_devices_count_by_alias_and_class(limit, asked, over):
+    containers.insert(values(placement=gpus()))
+    limits = {**UNLIMITED, **{name: most + 1 if over is None else most for name, most in limit.items()}}
+    if over is None:
+        containers.insert(values(placement=asked), limits)
+    else:
+        with pytest.raises(exceptions.OverQuota, match=over):
+            containers.insert(values(placement=asked), limits)
+
+
+def test_a_deleted_container_gives_its_devices_back():
+    limits = {**UNLIMITED, "device:gpu": 1}
+    row = containers.insert(values(placement=gpus()), limits)
+    with pytest.raises(exceptions.OverQuota):
+        add_device(limits)
+    containers.destroy(row["uuid"])
+    add_device(limits)
 
 
 def test_room_that_comes_back_is_given_again():
