@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""zun-db-manage: create and upgrade the database, change the key of encrypted passwords, compare Placement."""
+"""zun-db-manage: create, upgrade and recover the database, change the key of passwords, compare Placement."""
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,12 +9,16 @@ from typing import Any
 from oslo_config import cfg
 
 from zun.cmd import program
-from zun.common import exceptions, secrets
+from zun.common import exceptions, naming, secrets
 from zun.common.context import admin_context
 from zun.db import compute_nodes, migration, registries, session
+from zun.messaging import rpc
+from zun.messaging.compute_api import ComputeAPI
 from zun.objects import ComputeNode
 from zun.placement.client import PlacementClient
 from zun.placement.reporter import Reporter
+
+RECOVER_SECONDS = 600  # a host with very many containers writes them one after the other
 
 
 def _upgrade() -> None:
@@ -128,6 +132,48 @@ def _placement_sync() -> None:
     print(f"aggregates of {changed} providers were set")
 
 
+def recover(api: ComputeAPI, hosts: Sequence[str], *, dry_run: bool) -> int:
+    """Have ``hosts`` give lost containers their rows back, print what each did, and return how many stay lost.
+
+    A host that does not answer counts as one.
+    """
+    left = 0
+    for host in hosts:
+        try:
+            outcomes = api.recover(admin_context(), host, dry_run=dry_run)
+        except exceptions.ZunError as exc:
+            left += 1
+            print(f"{host}: {exc}")
+            continue
+        for found in outcomes:
+            what = naming.called(found["name"], found["uuid"])
+            if found["reason"] is not None:
+                left += 1
+                print(f"{host}: container {what} is not in the database: {found['reason']}")
+            else:
+                print(f"{host}: container {what} {'would have' if dry_run else 'has'} its row again")
+        if not outcomes:
+            print(f"{host}: the database has every container")
+    return left
+
+
+def _recover() -> None:
+    only = cfg.CONF.command.only
+    known = sorted(compute_nodes.generations())
+    if only and only not in known:
+        raise SystemExit(f"Host {only} is not in the database: start its zun-compute. Known: {', '.join(known) or '-'}")
+    if not known:
+        raise SystemExit("No host is in the database yet: start zun-compute on every host, then recover.")
+    transport = rpc.get_transport(cfg.CONF)
+    try:
+        api = ComputeAPI(transport, timeout=RECOVER_SECONDS, retries=1)
+        left = recover(api, [only] if only else known, dry_run=cfg.CONF.command.dry_run)
+    finally:
+        transport.cleanup()
+    if left:
+        raise SystemExit(f"{left} containers or hosts need a hand; the lines above say what to do")
+
+
 def _add_placement(commands: Any) -> None:
     actions = (
         ("audit", _placement_audit, "print where allocations differ from what containers hold"),
@@ -148,6 +194,10 @@ def _add_commands(commands: Any) -> None:
     commands.add_parser(
         "rotate-registry-key", help="encrypt every password of a registry with the first configured key"
     ).set_defaults(run=_rotate_registry_key)
+    recover = commands.add_parser("recover", help="write the rows of containers that hosts run and the database lost")
+    recover.add_argument("only", nargs="?", metavar="HOST", help="this host only")
+    recover.add_argument("--dry-run", action="store_true", help="print what would be written, and write nothing")
+    recover.set_defaults(run=_recover)
     placement = commands.add_parser("placement", help="compare OpenStack Placement with the claims of all hosts")
     _add_placement(placement.add_subparsers(dest="action", required=True))
     revision = commands.add_parser("revision", help="for developers: write a migration from a change of the models")

@@ -246,6 +246,7 @@ class Creation:
             reason = f"Unexpected error of the compute service: {exceptions.first_line(exc)}"
             self._give_up(context, container, reason, failed=True)
         else:
+            self._holdings.made(context, container)
             LOG.info("Container %s is %s", container.uuid, container.status)
         self._notifier.status_changed(context, container)
 

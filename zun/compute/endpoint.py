@@ -15,6 +15,7 @@ from zun.compute.auditor import Auditor
 from zun.compute.host_parts import HostParts
 from zun.compute.images import Images
 from zun.compute.operations import PATIENCE
+from zun.compute.recovery import Outcome
 from zun.compute.terminals import TerminalDesk
 from zun.compute.work_queues import Kind, Work, WorkQueues
 from zun.container.driver import Console
@@ -30,7 +31,7 @@ LONG_SECONDS = 10  # of a stop: what runtimes, and clients, wait by default
 class ComputeEndpoint:
     """Casts return at once and are done in ``queues``; calls block for the answer."""
 
-    target = oslo_messaging.Target(version="1.4")
+    target = oslo_messaging.Target(version="1.5")
 
     def __init__(
         self,
@@ -43,6 +44,7 @@ class ComputeEndpoint:
         terminals: TerminalDesk,
         images: Images,
         archives: Archives,
+        recover: Callable[..., list[Outcome]],
     ) -> None:
         self._parts = parts
         self._queues = queues
@@ -52,6 +54,7 @@ class ComputeEndpoint:
         self._terminals = terminals
         self._images = images
         self._archives = archives
+        self._recover = recover
 
     @rpc.quick
     def create(
@@ -162,6 +165,10 @@ class ComputeEndpoint:
     @rpc.expected
     def audit(self, context: RequestContext, *, repair: bool) -> dict[str, Any]:
         return self._auditor.audit(context, repair=repair)
+
+    @rpc.expected
+    def recover(self, context: RequestContext, *, dry_run: bool) -> list[Outcome]:
+        return self._recover(context, dry_run=dry_run)
 
     @rpc.expected
     def archive_open_get(self, context: RequestContext, *, container: Container, path: str) -> dict[str, Any]:

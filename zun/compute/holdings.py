@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from zun.common.context import RequestContext
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.record import logged
+from zun.compute.records import Records
 from zun.compute.shared_pool import SharedPool
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.objects import Container
@@ -21,12 +22,14 @@ class Holdings:
         pool: SharedPool,
         scheduler_api: SchedulerAPI,
         ledger: Ledger,
+        records: Records,
     ) -> None:
         self._hostname = hostname
         self._tracker = tracker
         self._pool = pool
         self._scheduler_api = scheduler_api
         self._ledger = ledger
+        self._records = records
 
     def claiming(self, container: Container, plan: Plan) -> AbstractContextManager[None]:
         """For the block that commits ``plan`` to the row. Raises ClaimRefused where Placement is asked and refuses."""
@@ -35,6 +38,7 @@ class Holdings:
     def tell(self, context: RequestContext, container: Container, generation: int) -> None:
         """Tell others what the container holds; its row says so since ``generation`` of the host."""
         self._ledger.note(container.uuid)
+        self._records.keep(container)
         members = ("cpuset", "cpu", "memory", "disk", "volume_disk", "group_uuid", "image")
         held = {name: container[name] for name in members}
         self._scheduler_api.host_changed(
@@ -44,6 +48,10 @@ class Holdings:
             uuid=container.uuid,
             held=held if container.cpuset else None,
         )
+
+    def made(self, context: RequestContext, container: Container) -> None:
+        """The container exists at the runtime now: keep a record of the whole row."""
+        self._records.keep_whole(context, container)
 
     def released(
         self, context: RequestContext, uuid: str, generation: int | None, *, failed: bool = False

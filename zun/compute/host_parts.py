@@ -15,6 +15,8 @@ from zun.compute.network_attachments import NetworkAttachments
 from zun.compute.networks import Networks
 from zun.compute.operations import Operations
 from zun.compute.reconciler import Reconciler
+from zun.compute.records import Records
+from zun.compute.recovery import Recovery
 from zun.compute.resizer import Resizer
 from zun.compute.runtime_objects import RuntimeObjects
 from zun.compute.shared_pool import SharedPool
@@ -38,6 +40,7 @@ class HostParts:
     reconciler: Reconciler
     images: ImageStore
     named_volumes: NamedVolumes
+    recovery: Recovery
 
     @classmethod
     def of_host(
@@ -54,9 +57,10 @@ class HostParts:
         volumes: Volumes,
         queues: WorkQueues,
         ledger: Ledger,
+        records: Records,
     ) -> Self:
         images = ImageStore(hostname, driver)
-        holdings = Holdings(hostname, tracker, pool, scheduler_api, ledger)
+        holdings = Holdings(hostname, tracker, pool, scheduler_api, ledger, records)
         operations = Operations(hostname, notifier, holdings, queues)
         objects = RuntimeObjects(
             pool, driver, networks, accounts, images, volumes, lambda: tracker.topology.devices
@@ -74,23 +78,26 @@ class HostParts:
             objects=objects,
             members=members,
         )
+        reconciler = Reconciler(
+            hostname,
+            pool=pool,
+            driver=driver,
+            notifier=notifier,
+            volumes=volumes,
+            operations=operations,
+            members=members,
+            creation=creation,
+            objects=objects,
+            records=records,
+        )
         return cls(
             operations=operations,
             creation=creation,
             lifecycle=Lifecycle(pool, driver, notifier, networks, operations, holdings, objects),
             resizer=Resizer(hostname, tracker, pool, driver, operations, holdings, objects),
             attachments=NetworkAttachments(networks, operations),
-            reconciler=Reconciler(
-                hostname,
-                pool=pool,
-                driver=driver,
-                notifier=notifier,
-                volumes=volumes,
-                operations=operations,
-                members=members,
-                creation=creation,
-                objects=objects,
-            ),
+            reconciler=reconciler,
             images=images,
             named_volumes=NamedVolumes(hostname, driver),
+            recovery=Recovery(hostname, records, tracker, driver, operations, holdings, reconciler),
         )

@@ -14,6 +14,7 @@ from zun.compute.device_rules import reason_now
 from zun.compute.operations import Operations
 from zun.compute.reconcile_rules import awaits_reboot, limited_otherwise, take_over
 from zun.compute.record import logged
+from zun.compute.records import Records
 from zun.compute.runtime_objects import RuntimeObjects
 from zun.compute.shared_pool import SharedPool
 from zun.container.driver import ContainerDriver, RuntimeState
@@ -48,6 +49,7 @@ class Reconciler:
         members: CapsuleMembers,
         creation: Creation,
         objects: RuntimeObjects,
+        records: Records,
     ) -> None:
         self._hostname = hostname
         self._pool = pool
@@ -58,6 +60,7 @@ class Reconciler:
         self._members = members
         self._creation = creation
         self._objects = objects
+        self._records = records
 
     def restore(
         self, containers: Sequence[Container], runtime: Mapping[str, RuntimeState], lost: Mapping[str, Plan]
@@ -148,6 +151,8 @@ class Reconciler:
         except exceptions.StatusChanged as exc:
             LOG.info("%s", exc)
             return False
+        if current.status != Status.DELETED:
+            self._records.keep_whole(context, current)
         if current.status != before:
             LOG.info("Container %s is %s, it was %s", current.uuid, current.status, before)
             self._notifier.status_changed(context, current)

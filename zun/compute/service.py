@@ -34,6 +34,8 @@ from zun.compute.neighbours import Namesakes, Neighbours
 from zun.compute.networks import Networks, Published
 from zun.compute.reconcile_rules import Step, first_step
 from zun.compute.reconciler import Seen
+from zun.compute.records import Records
+from zun.compute.recovery import Outcome
 from zun.compute.shared_pool import SharedPool
 from zun.compute.terminals import TerminalDesk
 from zun.compute.watch import follow
@@ -91,6 +93,7 @@ class ComputeService:
         )
         self._repairs: bool = conf.compute.audit_repair
         self._pool = SharedPool(self.tracker, driver, conf.compute.huge_page_base_memory)
+        self._records = Records.of_host(conf.state_path, self._host)
         self._namesakes = Namesakes()
         self._neighbours = Neighbours(self._host, conf.compute.inventory_interval)
         self._inventory: Inventory | None = None
@@ -150,6 +153,7 @@ class ComputeService:
             volumes=self._volumes,
             queues=self.queues,
             ledger=self._ledger,
+            records=self._records,
         )
         self.auditor = Auditor(
             self._host,
@@ -172,6 +176,7 @@ class ComputeService:
             terminals=TerminalDesk(self._driver, proxy.base_url, proxy.token_ttl, conf.quota.terminals),
             images=Images(self._driver, accounts, self.parts.images),
             archives=self.archives,
+            recover=self.recover,
         )
 
     def _make_ledger(self) -> Ledger:
@@ -277,13 +282,15 @@ class ComputeService:
         return before if others is None else foreign_of(topology, self.tracker.usage, others, before.withheld)
 
     def _held_by_others(self, context: RequestContext) -> CpuSet:
-        """Return the CPUs of dedicated containers that a service of another name made here.
+        """Return the dedicated CPUs of containers that run here and are none of this host in the database.
 
-        Either this service had that name before or there are two services. The containers run in both cases.
+        Either a service of another name made them: this service had that name before, or there are two services. Or
+        the database has lost their rows.
         """
         there = self._driver.of_other_hosts()
         self._neighbours.tell(there)
-        return union(held_alone(Container.list_by_host(context, name), uuids) for name, uuids in there.items())
+        others = union(held_alone(Container.list_by_host(context, name), uuids) for name, uuids in there.items())
+        return others | self.parts.recovery.cpus_without_row(context)
 
     def _recover(self, context: RequestContext) -> None:
         """Rebuild what this host holds, and go on with every operation that a stop interrupted."""
@@ -297,12 +304,22 @@ class ComputeService:
             self._put_take_up(context, container)
         for uuid, state in runtime.items():
             LOG.warning(
-                "The runtime has container %s (%s) on CPUs %s, of which the database knows nothing. If it is not "
-                "wanted, remove it there.",
+                "The runtime has container %s (%s) on CPUs %s, of which the database knows nothing. If the database "
+                "was lost, 'zun-db-manage recover' brings it back; if it is not wanted, remove it there.",
                 uuid,
                 state.container_id,
                 state.cpuset_cpus,
             )
+
+    def recover(self, context: RequestContext, *, dry_run: bool) -> list[Outcome]:
+        """Give the containers that the database has lost their rows back. See ``Recovery.recover``."""
+        outcomes = self.parts.recovery.recover(context, dry_run=dry_run)
+        if not dry_run:
+            self._update_inventory()  # their CPUs count as this host's again
+            for outcome in outcomes:
+                if outcome["reason"] is None:
+                    self._look_at(outcome["uuid"])
+        return outcomes
 
     def _put_take_up(self, context: RequestContext, container: Container) -> None:
         stops = _is_stop(container)
@@ -348,6 +365,7 @@ class ComputeService:
         unsettled = self._networks.unsettled(context, containers)
         for uuid in self.tracker.disagreeing(containers):
             self._background(uuid, self.parts.resizer.settle, context, uuid)
+        self._background("records", self.parts.recovery.keep, context, containers)
         busy = self.queues.busy()
         for container in containers:
             uuid = container.uuid

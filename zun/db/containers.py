@@ -24,6 +24,7 @@ from zun.db import (
     idents,
     models,
     network_ports,
+    networks,
     paging,
     quotas,
     registries,
@@ -119,6 +120,46 @@ def insert(
         connection.execute(_INSERT, {**values, **counts, "created_at": timeutils.utcnow()})
         network_ports.allot(connection, values["uuid"], nets)
         return session.rows(connection, _WHOLE, {"this_uuid": values["uuid"]})[0]
+
+
+@session.retry
+def restore(
+    values: Mapping[str, Any],
+    *,
+    withheld: int = 0,
+    volumes: Collection[str] = (),
+    ports: Sequence[Mapping[str, Any]] = (),
+    own_networks: Sequence[Mapping[str, Any]] = (),
+) -> int:
+    """Add the row of a container that its host knows and the database has lost, and return the host's new generation.
+
+    The container has the resources already, so no limit is asked. ``ports`` and ``own_networks`` are rows of
+    ``network_ports`` and ``networks``, ``volumes`` the names of the volumes that it mounts. A group or registry that
+    does not exist any more is left out. Raises ContainerAlreadyExists if there is a row, VolumeElsewhere, and Conflict
+    if an address or a subnet belongs to something else by now.
+    """
+    project, uuid, hostname = values["project_id"], values["uuid"], values["host"]
+    networks.make_lockable()
+    for each in {project, *(network["project_id"] for network in own_networks)}:
+        quotas.make_chargeable(each)
+    with session.writer() as connection:
+        if own_networks:
+            networks.lock(connection)
+        for each in sorted({project, *(network["project_id"] for network in own_networks)}):
+            quotas.forget(connection, each)
+        if session.rows(connection, sa.select(table.c.id).where(_THIS), {"this_uuid": uuid}):
+            raise exceptions.ContainerAlreadyExists(field="uuid", value=uuid)
+        kept = {**values, "port_count": len(values.get("exposed_ports") or ()), "withheld_cpu": withheld}
+        for column, other in (("group_uuid", models.container_groups), ("registry_id", models.registries)):
+            there = sa.select(other.c.id).where(other.c.uuid == kept[column])
+            if kept[column] is not None and connection.execute(there).first() is None:
+                kept[column] = None
+        connection.execute(_INSERT, kept)
+        for network in own_networks:
+            networks.restore_in(connection, network)
+        network_ports.restore_in(connection, ports)
+        project_volumes.hold(connection, project, volumes, hostname)
+        return compute_nodes.next_generation(connection, hostname)
 
 
 def get(uuid: str) -> session.Row:

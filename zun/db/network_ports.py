@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
+from oslo_db import exception as db_exc
 from oslo_utils import timeutils, uuidutils
 
 from zun.common import exceptions, subnets
@@ -152,6 +153,37 @@ def of_host(hostname: str) -> Sequence[session.Row]:
     on_host = _WHOLE.join(_containers, _containers.c.uuid == table.c.container_uuid)
     with session.reader() as connection:
         return session.rows(connection, on_host.where(_containers.c.host == hostname).order_by(table.c.id))
+
+
+def restore_in(connection: sa.Connection, ports: Iterable[Mapping[str, Any]]) -> None:
+    """Add ports again that a record has. Conflict if an address of one belongs to another container by now."""
+    for port in ports:
+        try:
+            with connection.begin_nested():
+                connection.execute(table.insert().values(**port))
+        except db_exc.DBDuplicateEntry:
+            addresses = " and ".join(each for each in (port["ipv4"], port["ipv6"]) if each)
+            raise exceptions.Conflict(
+                f"its address {addresses} of network {port['network_uuid']} belongs to another container by now. "
+                "Delete one of the two, and recover again"
+            ) from None
+
+
+def recorded(container_uuid: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the rows of the container's ports and of their networks, without ids, for the records of its host."""
+    mine = sa.select(*(column for column in table.c if column.name != "id")).where(
+        table.c.container_uuid == container_uuid
+    )
+    theirs = sa.select(*(column for column in _networks.c if column.name != "id")).where(
+        _networks.c.uuid.in_(sa.select(table.c.network_uuid).where(table.c.container_uuid == container_uuid))
+    )
+    with session.reader() as connection:
+        ports, found = (session.rows(connection, each) for each in (mine.order_by(table.c.id), theirs))
+        return [_plain(row) for row in ports], [_plain(row) for row in found]
+
+
+def _plain(row: session.Row) -> dict[str, Any]:
+    return {str(name): value for name, value in row.items()}
 
 
 def networks_of_host(hostname: str) -> set[str]:

@@ -77,6 +77,35 @@ def insert(
         return session.add(connection, table, {**values, "subnets": made})
 
 
+def restore_in(connection: sa.Connection, values: Mapping[str, Any]) -> None:
+    """Add a network again that a record has, unless it exists. Conflict if another network has addresses of it.
+
+    The caller holds ``lock`` of the networks.
+    """
+    kept = session.rows(connection, sa.select(table.c.uuid, table.c.subnets))
+    if any(row["uuid"] == values["uuid"] for row in kept):
+        return
+    used = [cidr for row in kept for cidr in _cidrs(row)]
+    for each in values["subnets"]:
+        other = subnets.overlapping(ipaddress.ip_network(each["cidr"]), used)
+        if other is not None:
+            raise exceptions.Conflict(
+                f"its network {values['name'] or values['uuid']} has subnet {each['cidr']}, and another network has "
+                f"{other} by now. Delete that network, and recover again"
+            )
+    connection.execute(table.insert().values(**values))
+
+
+def make_lockable() -> None:
+    """Add the row that ``lock`` locks, if it is missing, in a transaction before that."""
+    quotas.make_chargeable(_LOCK)
+
+
+def lock(connection: sa.Connection) -> None:
+    """Keep others from adding networks until the transaction ends."""
+    quotas.lock(connection, _LOCK)
+
+
 def readable_subnets(uuid: str) -> AbstractContextManager[None]:
     """Return a context that turns errors of malformed subnets into RowUnreadable."""
     return models.readable(

@@ -197,6 +197,14 @@ class ComputeAPI:
         answer: dict[str, Any] = self._ask(context, host, "audit", version="1.1", repair=repair)
         return answer
 
+    def recover(self, context: RequestContext, host: str, *, dry_run: bool = False) -> list[dict[str, Any]]:
+        """Call: write the rows of containers that ``host`` runs and the database has lost. Since version 1.5.
+
+        The answer has the members uuid, name and reason of each; reason is None if it has its row back.
+        """
+        found: list[dict[str, Any]] = self._ask(context, host, "recover", version="1.5", dry_run=dry_run)
+        return found
+
     def network_attach(self, context: RequestContext, container: Container, port: str) -> None:
         """Cast: connect the container to the network of the port with this uuid. Since version 1.3."""
         self._cast(context, container, "network_attach", version="1.3", port=port)

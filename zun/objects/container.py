@@ -268,6 +268,23 @@ class Container(base.ZunObject):
         return generation
 
     @base.remotable
+    def restore(self, ports: Sequence[Mapping[str, Any]] = (), networks: Sequence[Mapping[str, Any]] = ()) -> int:
+        """Add the row that the database has lost, and return the host's new generation.
+
+        ``ports`` and ``networks`` are rows of its host's record. Raises the errors of ``zun.db.containers.restore``.
+        """
+        self.obj_set_defaults()
+        generation = db.restore(
+            self.columns(),
+            withheld=withheld_cpus(self.cpuset),
+            volumes=volume_names(mounts_of(self)),
+            ports=ports,
+            own_networks=networks,
+        )
+        self.refresh_from(db.get(self.uuid))
+        return generation
+
+    @base.remotable
     def destroy(self) -> int | None:
         """Remove the row, and return the new generation of its host, or None if it had no host."""
         return db.destroy(self.uuid)

@@ -76,6 +76,14 @@ class NetworkPort(base.ZunObject):
         """Return the ports of all containers of the host, in the order in which the containers joined."""
         return [cls.from_row(context, row) for row in db.of_host(hostname)]
 
+    @classmethod
+    @base.remotable
+    def recorded(
+        cls, context: RequestContext, container_uuid: str
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return the rows of the container's ports and of their networks, for the records of its host."""
+        return db.recorded(container_uuid)
+
     @base.remotable
     def save(self) -> None:
         """Write ``leaving``."""

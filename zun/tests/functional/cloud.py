@@ -58,13 +58,17 @@ def without(topology: HostTopology, cpus: CpuSet) -> HostTopology:
     return replace(topology, cells=tuple(cells), offline=topology.offline | cpus)
 
 
+_STATE: list[tempfile.TemporaryDirectory[str] | None] = [None]
+
+
 def configuration(**options: Any) -> cfg.ConfigOpts:
     """The global configuration with nothing of this machine, or of earlier tests, in it. ``options``: group__option."""
     conf = zun_conf.register_opts(cfg.CONF)
     conf.reset()
     conf([], project="zun", default_config_files=[], default_config_dirs=[])
     conf.set_override("reserved_host_memory_mb", 0, group="compute")
-    conf.set_override("state_path", tempfile.gettempdir())
+    _STATE[0] = tempfile.TemporaryDirectory(prefix="zun-state-")  # the one before is removed
+    conf.set_override("state_path", _STATE[0].name)
     for name, value in options.items():
         group, _, option = name.rpartition("__")
         conf.set_override(option, value, group=group or None)
