@@ -167,7 +167,7 @@ class Machine:
             return ["false"]
         environment = {
             "HOME": "/root",
-            "PATH": f"{CHECKOUT}/client/bin:{PATH}" if user else PATH,
+            "PATH": f"{CHECKOUT}/osc/bin:{PATH}" if user else PATH,
             "LANG": "C.UTF-8",
             "TERM": "dumb",
             "DEBIAN_FRONTEND": "noninteractive",
