@@ -18,7 +18,7 @@ from oslo_config import cfg
 from zun.api import app, auth, request
 from zun.cmd import program, wire
 from zun.common import doors, metrics
-from zun.messaging import rpc
+from zun.messaging import releases, rpc
 from zun.messaging.compute_api import ComputeAPI
 from zun.messaging.scheduler_api import SchedulerAPI
 
@@ -56,10 +56,12 @@ def _is_loopback(host: str) -> bool:
 
 def build(conf: cfg.ConfigOpts, transport: oslo_messaging.Transport) -> Any:
     """Return the WSGI application."""
+    levels = conf.upgrade_levels
+    compute, scheduler = (releases.pinned(name, levels[name]) for name in ("compute", "scheduler"))
     return app.build(
         conf,
-        scheduler_api=SchedulerAPI(transport, retries=BROKER_RETRIES),
-        compute_api=ComputeAPI(transport, conf.api.rpc_timeout, retries=BROKER_RETRIES),
+        scheduler_api=SchedulerAPI(transport, retries=BROKER_RETRIES, pin=scheduler),
+        compute_api=ComputeAPI(transport, conf.api.rpc_timeout, retries=BROKER_RETRIES, pin=compute),
     )
 
 

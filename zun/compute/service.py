@@ -41,7 +41,7 @@ from zun.compute.terminals import TerminalDesk
 from zun.compute.watch import follow
 from zun.compute.work_queues import Kind, Work, WorkQueues
 from zun.container.driver import ContainerDriver
-from zun.messaging import rpc
+from zun.messaging import releases, rpc
 from zun.messaging.notifications import Notifier
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.network.driver import NetworkDriver
@@ -129,7 +129,8 @@ class ComputeService:
     def _put_together(self, transport: oslo_messaging.Transport) -> ComputeEndpoint:
         """Build the objects of the agent and its RPC endpoint. Start nothing yet."""
         conf = self._conf
-        self._scheduler_api = SchedulerAPI(transport)
+        pin = releases.pinned("scheduler", conf.upgrade_levels.scheduler)
+        self._scheduler_api = SchedulerAPI(transport, pin=pin)
         notifier = Notifier(conf, f"{COMPUTE_BINARY}.{self._host}")
         accounts = Accounts.from_conf(conf)
         self._networks = Networks(self._host, self._network_driver, Published.from_conf(conf))

@@ -19,6 +19,7 @@ from zun.conf import (
     placement,
     quota,
     scheduler,
+    upgrade_levels,
     websocket_proxy,
 )
 
@@ -35,6 +36,7 @@ GROUPS = (
     placement,
     quota,
     scheduler,
+    upgrade_levels,
     websocket_proxy,
 )
 

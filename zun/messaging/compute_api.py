@@ -11,6 +11,7 @@ import oslo_messaging
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.messaging import rpc
+from zun.messaging.releases import Release
 from zun.objects import Container
 
 VERSION = "1.0"
@@ -36,10 +37,22 @@ class ComputeAPI:
     HostUnavailable if the answer does not arrive within ``timeout`` seconds."""
 
     def __init__(
-        self, transport: oslo_messaging.Transport, timeout: float = 60, *, retries: int | None = None
+        self,
+        transport: oslo_messaging.Transport,
+        timeout: float = 60,
+        *,
+        retries: int | None = None,
+        pin: Release | None = None,
     ) -> None:
-        """``retries`` as of ``rpc.get_client``."""
-        self._client = rpc.get_client(transport, rpc.COMPUTE_TOPIC, VERSION, retries)
+        """``retries`` as of ``rpc.get_client``. ``pin`` is the release whose messages are sent, else the present."""
+        self._client = rpc.get_client(
+            transport,
+            rpc.COMPUTE_TOPIC,
+            VERSION,
+            retries,
+            cap=pin.compute if pin else None,
+            objects=pin.objects if pin else None,
+        )
         self._timeout = timeout
 
     def _cast(

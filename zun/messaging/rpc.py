@@ -7,7 +7,7 @@ import inspect
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
@@ -48,11 +48,15 @@ class ContextSerializer(oslo_messaging.NoOpSerializer):
     An argument either is an object or contains none. So the serializer of objects need not visit each number of a plan.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, objects: Mapping[str, str] | None = None) -> None:
+        """``objects`` has the versions in which objects are sent, by name. Other objects are sent as they are."""
+        self._sent_as = objects or {}
         self._objects = ObjectSerializer()
 
     def serialize_entity(self, ctxt: RequestContext, entity: Any) -> Any:
-        return self._objects.serialize_entity(ctxt, entity) if isinstance(entity, base.ZunObject) else entity
+        if not isinstance(entity, base.ZunObject):
+            return entity
+        return entity.obj_to_primitive(target_version=self._sent_as.get(entity.obj_name()))
 
     def deserialize_entity(self, ctxt: RequestContext, entity: Any) -> Any:
         is_object = isinstance(entity, dict) and _OBJECT_NAME in entity
@@ -103,14 +107,23 @@ class Client:
 
 
 def get_client(
-    transport: oslo_messaging.Transport, topic: str, version: str, retries: int | None = None
+    transport: oslo_messaging.Transport,
+    topic: str,
+    version: str,
+    retries: int | None = None,
+    *,
+    cap: str | None = None,
+    objects: Mapping[str, str] | None = None,
 ) -> Client:
     """Return a client that tries ``retries`` times more to reach a broker that is away, or for ever if None.
 
-    Then a message raises one of ``outages.UNDELIVERED``.
+    Then a message raises one of ``outages.UNDELIVERED``. A message of a newer version than ``cap`` raises
+    RPCVersionCapError. ``objects`` as of ContextSerializer.
     """
     target = oslo_messaging.Target(topic=topic, version=version)
-    client = oslo_messaging.get_rpc_client(transport, target, serializer=ContextSerializer(), retry=retries)
+    client = oslo_messaging.get_rpc_client(
+        transport, target, version_cap=cap, serializer=ContextSerializer(objects), retry=retries
+    )
     return Client(client, retries)
 
 
@@ -150,7 +163,8 @@ def expected(method: F) -> F:
             sent.kwargs = sent.fields  # type: ignore[attr-defined]  # the library rebuilds the error with these
             raise sent from None
 
-    return cast(F, oslo_messaging.expected_exceptions(exceptions.ZunError)(telling))
+    marked = oslo_messaging.expected_exceptions(exceptions.ZunError)(telling)
+    return cast(F, functools.wraps(method)(marked))  # the library drops name and signature
 
 
 _OF_ANOTHER_KIND = re.compile(r"PRECONDITION_FAILED - (.+) for (queue|exchange) '(.+)' in vhost '(.+)': (.+)")
@@ -271,6 +285,11 @@ def answers_from(host: str | None) -> Iterator[None]:
         names = (exc.fields.get("original", ""), type(exc).__name__.removesuffix("_Remote"))
         found = next(filter(None, map(exceptions.by_name, names)), exceptions.ZunError)
         raise found(exc.args[0]) from None
+    except oslo_messaging.RPCVersionCapError as exc:
+        raise exceptions.Unavailable(
+            "The services are being upgraded, and this is possible only after that. Try again later; the operator then "
+            f"removes [upgrade_levels] ({exc})."
+        ) from None
     except oslo_messaging.UnsupportedVersion:  # from a server in this process
         raise _older_release(host) from None
     except oslo_messaging.RemoteError as exc:

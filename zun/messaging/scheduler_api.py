@@ -10,6 +10,7 @@ from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
 from zun.messaging import rpc
 from zun.messaging.outbox import Outbox
+from zun.messaging.releases import Release
 from zun.objects import Container
 
 VERSION = "1.0"
@@ -23,10 +24,22 @@ class SchedulerAPI:
     """Messages to any scheduler. Casts return at once, calls raise SchedulerUnavailable after ``timeout`` seconds."""
 
     def __init__(
-        self, transport: oslo_messaging.Transport, timeout: float = 60, *, retries: int | None = None
+        self,
+        transport: oslo_messaging.Transport,
+        timeout: float = 60,
+        *,
+        retries: int | None = None,
+        pin: Release | None = None,
     ) -> None:
-        """``retries`` as of ``rpc.get_client``."""
-        self._client = rpc.get_client(transport, rpc.SCHEDULER_TOPIC, VERSION, retries)
+        """``retries`` as of ``rpc.get_client``. ``pin`` is the release whose messages are sent, else the present."""
+        self._client = rpc.get_client(
+            transport,
+            rpc.SCHEDULER_TOPIC,
+            VERSION,
+            retries,
+            cap=pin.scheduler if pin else None,
+            objects=pin.objects if pin else None,
+        )
         self._timeout = timeout
         self._changes = Outbox(self._hosts_changed, TOGETHER_SECONDS)
 

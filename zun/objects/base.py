@@ -9,6 +9,7 @@ import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from oslo_utils import versionutils
 from oslo_versionedobjects import base as ovo
 from oslo_versionedobjects import fields as ovo_fields
 
@@ -67,19 +68,31 @@ class TimeField(ovo_fields.AutoTypedField):
 
 
 class ZunObject(_DictAccess, ovo.VersionedObject):
-    """The base class of all objects. Each of ``fields`` has the name of a column."""
+    """The base class of all objects. Each of ``fields`` has the name of a column.
+
+    A new field or a changed remotable method raises the minor number of ``VERSION``. A new field has a default or is
+    nullable, and ``ADDED`` has the version that brought it. A reader of another minor version then understands the
+    object: ``obj_from_primitive`` says how. A field that is removed or changed raises the major number; readers of
+    another major number refuse the object.
+    """
 
     OBJ_PROJECT_NAMESPACE = "zun"
     OBJ_SERIAL_NAMESPACE = "zun_object"
+    ADDED: Mapping[str, str] = {}
+    """Field -> the version that brought it, for example ``{"colour": "1.1"}``. Other fields came with 1.0."""
 
     @classmethod
     def obj_from_primitive(cls, primitive: dict[str, Any], context: Any = None) -> Self:
         """Return the object of a message. A field that the message lacks has its default, or None if it is nullable.
 
-        Services of two releases work side by side during an upgrade, so a new field is added with a default and
-        without a new version. The library leaves out the fields that only a newer sender knows.
+        Services of two releases work side by side during an upgrade. So a message of a newer minor version is read
+        too; the library leaves out the fields that only the newer sender knows.
         """
+        known = cls._known(primitive)
+        if known is not None:
+            primitive = {**primitive, cls._obj_primitive_key("version"): known}
         made: Self = super().obj_from_primitive(primitive, context)
+        made.VERSION = type(made).VERSION  # else the object would be sent on as of the sender's version
         missing = [name for name in made.fields if not made.obj_attr_is_set(name)]
         for name in missing:
             field = made.fields[name]
@@ -90,6 +103,24 @@ class ZunObject(_DictAccess, ovo.VersionedObject):
         if missing:  # an empty list would reset every change
             made.obj_reset_changes(missing)
         return made
+
+    @classmethod
+    def _known(cls, primitive: Mapping[str, Any]) -> str | None:
+        """Return this release's version of the object if the message has a newer one that differs in the minor."""
+        classes = Registry.obj_classes().get(primitive[cls._obj_primitive_key("name")])
+        sent = versionutils.convert_version_to_tuple(primitive[cls._obj_primitive_key("version")])
+        if not classes:
+            return None
+        ours = versionutils.convert_version_to_tuple(classes[0].VERSION)
+        return str(classes[0].VERSION) if sent[0] == ours[0] and sent > ours else None
+
+    def obj_make_compatible(self, primitive: dict[str, Any], target_version: str) -> None:
+        """Remove the fields from ``primitive`` that ``target_version`` does not have."""
+        super().obj_make_compatible(primitive, target_version)
+        target = versionutils.convert_version_to_tuple(target_version)
+        for name, version in self.ADDED.items():
+            if versionutils.convert_version_to_tuple(version) > target:
+                primitive.pop(name, None)
 
     @classmethod
     def from_row(cls, context: Any, row: Mapping[str, Any]) -> Self:

@@ -25,7 +25,7 @@ class ConsoleToken(base.ZunObject):
     ``user_id`` is the user that the token was issued to, or None if an older release issued the token.
     """
 
-    VERSION = "1.1"  # 1.1: token_hash, user_id
+    VERSION = "1.0"
 
     fields = {
         "token_hash": fields.StringField(),

@@ -68,7 +68,7 @@ class Container(base.ZunObject):
     - ``request`` has the other fields for the scheduler, for example hints and ``availability_zone``.
     """
 
-    VERSION = "1.0"
+    VERSION = "1.1"  # 1.1: restore
 
     fields = {
         "id": fields.IntegerField(),

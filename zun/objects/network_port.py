@@ -20,7 +20,7 @@ class NetworkPort(base.ZunObject):
     A port that is ``leaving`` is removed as soon as the container is unplugged.
     """
 
-    VERSION = "1.0"
+    VERSION = "1.1"  # 1.1: recorded
 
     fields = {
         "uuid": fields.UUIDField(),

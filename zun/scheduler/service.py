@@ -9,7 +9,7 @@ from oslo_config import cfg
 from zun.common import exceptions
 from zun.common.context import admin_context
 from zun.common.periodic import Periodic
-from zun.messaging import rpc
+from zun.messaging import releases, rpc
 from zun.messaging.compute_api import ComputeAPI
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.scheduler import filters, weighers
@@ -47,12 +47,14 @@ class SchedulerService:
 
     def start(self, transport: oslo_messaging.Transport) -> None:
         conf = self._conf
-        self.peers = Peers(self._host, SchedulerAPI(transport))
+        levels = conf.upgrade_levels
+        compute, scheduler = (releases.pinned(name, levels[name]) for name in ("compute", "scheduler"))
+        self.peers = Peers(self._host, SchedulerAPI(transport, pin=scheduler))
         self.endpoint = SchedulerEndpoint(
             self.table,
             self._filters,
             self._weighers,
-            ComputeAPI(transport),
+            ComputeAPI(transport, pin=compute),
             peers=self.peers,
             max_attempts=conf.scheduler.max_attempts,
             alternates=conf.scheduler.alternates,

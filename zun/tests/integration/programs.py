@@ -49,13 +49,19 @@ class Program:
             lines += [f"{option} = {value}" for option, value in options.items()]
         (folder / f"{name}.conf").write_text("\n".join(lines) + "\n")
         self.process: subprocess.Popen[bytes] | None = None
+        self.environment: dict[str, str] | None = None  # of another release, else that of the test
 
     def start(self) -> float:
         """Start it and wait until it says that it is ready. Returns the seconds that took."""
         began, seen = time.monotonic(), self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env=self.environment,
             )
         wait_for(lambda: self._is_ready(seen), 120)
         return time.monotonic() - began
@@ -69,7 +75,12 @@ class Program:
     def run_to_end(self) -> tuple[int, str]:
         """Run it and wait until it ends by itself: its exit code and what it said."""
         done = subprocess.run(
-            self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60
+            self._command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=60,
+            env=self.environment,
         )
         return done.returncode, done.stdout.decode()
 

@@ -3,9 +3,11 @@
 
 import datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oslo_serialization import jsonutils
+from oslo_versionedobjects import exception as ovo_exc
 
 from zun.messaging import rpc
 from zun.objects import Container
@@ -42,8 +44,47 @@ def test_a_field_unknown_to_the_sender_has_its_default(context):
     assert found.obj_what_changed() == {"uuid", "name"}
 
 
-def test_a_field_known_only_to_the_sender_is_left_out(context):
-    """A newer service sends the same version of the object, because new fields bring no new version."""
-    sent = Container(context, name="c1").obj_to_primitive()
+def of_version(container, version):
+    """The message of a service whose Container has this ``version`` and one field more."""
+    sent = container.obj_to_primitive()
+    sent["zun_object.version"] = version
     sent["zun_object.data"]["colour"] = "blue"
-    assert rpc.ObjectSerializer().deserialize_entity(context, sent).name == "c1"
+    return sent
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.99"])
+def test_a_field_known_only_to_the_sender_is_left_out(context, version):
+    sent = of_version(Container(context, name="c1"), version)
+    found = rpc.ObjectSerializer().deserialize_entity(context, sent)
+    assert (found.name, found.VERSION, "colour" in found) == ("c1", Container.VERSION, False)
+
+
+def test_another_major_version_is_refused(context):
+    with pytest.raises(ovo_exc.IncompatibleObjectVersion):
+        rpc.ObjectSerializer().deserialize_entity(context, of_version(Container(context, name="c1"), "2.0"))
+
+
+@pytest.fixture
+def next_version(monkeypatch):
+    """A Container of version 1.9, whose fields tty and mounts are new."""
+    monkeypatch.setattr(Container, "VERSION", "1.9")
+    monkeypatch.setattr(Container, "ADDED", {"tty": "1.9", "mounts": "1.8"})
+
+
+@pytest.mark.parametrize(
+    ("target", "kept"), [("1.9", {"name", "tty", "mounts"}), ("1.8", {"name", "mounts"}), ("1.7", {"name"})]
+)
+def test_an_older_version_lacks_newer_fields(context, next_version, target, kept):
+    sent = rpc.ContextSerializer({"Container": target}).serialize_entity(
+        context, Container(context, name="c1", tty=True, mounts=[])
+    )
+    assert sent["zun_object.version"] == target
+    assert set(sent["zun_object.data"]) == set(sent["zun_object.changes"]) == kept
+
+
+def test_an_object_is_sent_on_as_of_this_release(context, next_version):
+    """A scheduler of the new release passes on what an API of the old one sent."""
+    sent = Container(context, name="c1").obj_to_primitive(target_version="1.7")
+    found = rpc.ObjectSerializer().deserialize_entity(context, sent)
+    assert found.obj_to_primitive()["zun_object.version"] == "1.9"
+    assert found.tty is False

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+from oslo_config import cfg
+
+from zun.common import exceptions
+from zun.messaging import releases, rpc
+from zun.messaging.compute_api import ComputeAPI
+from zun.objects import Container
+
+
+class OldHost:
+    """A zun-compute of RPC version 1.0, which remembers its messages."""
+
+    def __init__(self):
+        self.seen = []
+
+    def delete(self, context, *, container, force, stop_timeout):
+        self.seen.append(container)
+        return "deleted"
+
+
+def test_a_pin_is_a_known_release():
+    assert releases.pinned("compute", None) is None
+    assert releases.pinned("compute", "1.0") is releases.RELEASES["1.0"]
+    with pytest.raises(exceptions.Misconfigured, match=r"upgrade_levels\] compute must be a release \(1.0.*'stein'"):
+        releases.pinned("compute", "stein")
+
+
+@pytest.fixture
+def pinned(monkeypatch):
+    """The client of a release whose Container has a new field, pinned to the release before, and its old host."""
+    monkeypatch.setattr(Container, "VERSION", "1.9")
+    monkeypatch.setattr(Container, "ADDED", {"mounts": "1.9"})
+    before = releases.Release(compute="1.0", scheduler="1.0", objects={"Container": "1.8"})
+    transport = rpc.get_transport(cfg.CONF, f"inproc:///{__name__}")
+    host = OldHost()
+    server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, "h1", [host])
+    server.start()
+    yield ComputeAPI(transport, pin=before), host
+    server.stop()
+    server.wait()
+
+
+def test_a_pinned_client_refuses_newer_messages(context, pinned):
+    client, host = pinned
+    with pytest.raises(exceptions.Unavailable, match=r"being upgraded.*upgrade_levels"):
+        client.rebuild(context, Container(context, host="h1"))
+    assert host.seen == []
+
+
+def test_a_pinned_client_sends_no_newer_fields(context, pinned):
+    client, host = pinned
+    with rpc.answers_from("h1"):
+        sent = Container(context, host="h1", mounts=["a"])
+        client._call(context, sent, "delete", force=False, stop_timeout=None)
+    assert host.seen[0].host == "h1"
+    assert host.seen[0].mounts is None, "the host fills in what the release before does not send"
