@@ -22,11 +22,22 @@ _version = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", s
 
 
 def upgrade(revision: str = "head") -> None:
-    """Upgrade the database to ``revision``. A second call changes nothing."""
+    """Upgrade the database to ``revision``. A second call changes nothing.
+
+    Each migration of a database in use is a transaction of its own: PostgreSQL keeps a changed table locked until the
+    transaction ends.
+    """
     from alembic import command
 
-    with session.writer() as connection:
-        command.upgrade(_config(connection), revision)
+    with session.writer() as connection:  # a reader of SQLite would go on with the schema that it saw first
+        found = _revision_of(connection)
+    last = head() if revision == "head" else revision
+    steps = [revision]
+    if found is not None and last in _revisions():  # alembic tells what is wrong with an unknown one
+        steps = [each for each in _revisions() if found < each <= last]
+    for step in steps:
+        with session.writer() as connection:
+            command.upgrade(_config(connection), step)
 
 
 def generate(message: str, revision: str) -> None:
@@ -43,9 +54,13 @@ def current() -> str | None:
     Raises Misconfigured for the database of another program, for example upstream Zun, which has the same table.
     """
     with session.reader() as connection:
-        if not sa.inspect(connection).has_table(_version.name):
-            return None
-        found = connection.execute(sa.select(_version.c.version_num)).scalar()
+        return _revision_of(connection)
+
+
+def _revision_of(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table(_version.name):
+        return None
+    found: str | None = connection.execute(sa.select(_version.c.version_num)).scalar()
     if found is not None and not found.isdigit():
         raise exceptions.Misconfigured(
             f"[database] connection: the database has schema '{found}', which is of another program (perhaps upstream "
@@ -56,7 +71,11 @@ def current() -> str | None:
 
 def head() -> str:
     """Return the newest revision that this code knows."""
-    return max(path.name.partition("_")[0] for path in (FOLDER / "versions").glob("[0-9]*.py"))
+    return _revisions()[-1]
+
+
+def _revisions() -> list[str]:
+    return sorted(path.name.partition("_")[0] for path in (FOLDER / "versions").glob("[0-9]*.py"))
 
 
 def is_behind() -> bool:

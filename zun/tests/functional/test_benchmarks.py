@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmarks that need no services still run. They are tried with tiny sizes, and no time is looked at."""
 
+from zun.db import migration
 from zun.tests.benchmark import run
 
 NOWHERE = {"DOCKER_HOST": "unix:///nowhere"}
@@ -41,3 +42,10 @@ def test_footprint(tmp_path):
     found = run("footprint", tmp_path / "json", "--runs", "1", "--settle", "0", environment=NOWHERE)
     assert found.keys() == {"python alone", "zun-allinone"}
     assert all(figures["idle_mib"]["median"] > 0 for figures in found.values())
+
+
+def test_migrations(tmp_path):
+    found = run("migrations", tmp_path / "json", "--containers", "20", f"sqlite:///{tmp_path}/zun.sqlite")
+    last = found["databases"]["sqlite"][-1]
+    assert last["revision"] == migration.head()
+    assert last["seconds"] > 0

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything that a project can create counts; volumes can be deleted"""
 
+import collections
+
 import sqlalchemy as sa
 from alembic import op
 from oslo_utils import uuidutils
@@ -14,6 +16,7 @@ depends_on = None
 INDEX = "ix_containers_project_id_id"
 COUNTED = ["project_id", "id", "kind", "cpu", "memory", "disk", "volume_disk", "withheld_cpu", "port_count"]
 ADDED = ("ports", "images", "groups", "networks", "volumes", "registries", "terminals")
+AT_ONCE = 1000  # rows of one statement; one by one, 100,000 containers took a minute and a half
 CEILINGS = ("containers", "memory", "cpu", "disk")
 
 
@@ -58,10 +61,15 @@ def _count(connection: sa.Connection) -> None:
     containers = sa.table("containers", sa.column("capsule_uuid"), *columns)
     filled = sa.or_(*(containers.c[name].is_not(None) for name in json))
     found = sa.select(containers.c.id, *(containers.c[name] for name in json))
-    for number, ports, cpuset in list(connection.execute(found.where(containers.c.capsule_uuid.is_(None), filled))):
-        values = {"port_count": len(ports or ()), "withheld_cpu": _withheld(cpuset)}
-        if any(values.values()):
-            connection.execute(containers.update().where(containers.c.id == number).values(**values))
+    numbers: dict[tuple[int, int], list[int]] = collections.defaultdict(list)
+    for number, ports, cpuset in connection.execute(found.where(containers.c.capsule_uuid.is_(None), filled)):
+        numbers[len(ports or ()), _withheld(cpuset)].append(number)
+    numbers.pop((0, 0), None)
+    for (port_count, withheld), ids in numbers.items():
+        for start in range(0, len(ids), AT_ONCE):
+            chosen = containers.c.id.in_(ids[start : start + AT_ONCE])
+            values = {"port_count": port_count, "withheld_cpu": withheld}
+            connection.execute(containers.update().where(chosen).values(**values))
     locks = sa.table("quota_locks", *map(sa.column, CEILINGS))
     connection.execute(locks.update().values(dict.fromkeys(CEILINGS)))
 

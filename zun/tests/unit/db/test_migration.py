@@ -6,6 +6,7 @@ import pytest
 import sqlalchemy as sa
 from alembic import autogenerate
 from alembic.runtime import migration as alembic_migration
+from alembic.util import CommandError
 
 from zun.common import exceptions
 from zun.db import compute_nodes, containers, images, migration, models, quotas, services, session
@@ -167,3 +168,18 @@ def test_what_was_there_before_is_counted_after_the_upgrade():
 
 
 JSON = ("placement", "request", "cpuset", "exposed_ports")
+
+
+def test_each_migration_is_a_transaction_of_its_own(monkeypatch):
+    """On a database in use, where PostgreSQL would keep a changed table locked until the last migration."""
+    migration.upgrade("0014")
+    opened, writer = [], session.writer
+    monkeypatch.setattr(session, "writer", lambda: opened.append(migration.current()) or writer())
+    migration.upgrade("0017")
+    assert sorted(set(opened)) == ["0014", "0015", "0016"]
+
+
+def test_an_unknown_revision_is_an_error():
+    migration.upgrade("0014")
+    with pytest.raises(CommandError, match="9999"):
+        migration.upgrade("9999")
