@@ -8,8 +8,12 @@ from oslo_config import cfg
 
 from zun.cmd import compute, program
 from zun.common import metrics
+from zun.common.context import admin_context
+from zun.common.periodic import Periodic
 from zun.console.proxy import Limits, Proxy
 from zun.container.driver import Terminals
+from zun.objects import ZunService
+from zun.objects.service import INTERNAL_ZONE, PROXY_BINARY
 
 LOG = logging.getLogger(__name__)
 
@@ -34,6 +38,15 @@ def build(conf: cfg.ConfigOpts, driver: Terminals) -> Proxy:
         ) from exc
 
 
+def heartbeats(conf: cfg.ConfigOpts) -> Periodic:
+    """Return the task that shows this proxy in the list of services. It is not started yet."""
+
+    def heartbeat() -> None:
+        ZunService.heartbeat(admin_context(), conf.host, PROXY_BINARY, INTERNAL_ZONE)
+
+    return Periodic([(heartbeat, conf.compute.heartbeat_interval)])
+
+
 def _tls(conf: cfg.ConfigOpts) -> ssl.SSLContext | None:
     group = conf.websocket_proxy
     if not group.cert:
@@ -52,8 +65,11 @@ def main() -> None:
     metrics.serve(conf, conf.metrics.wsproxy_port)
     proxy = build(conf, compute.load_driver(conf))
     proxy.start()
+    signs = heartbeats(conf)
+    signs.start()
     LOG.info("zun-wsproxy is ready on port %s, reached as %s", proxy.port, conf.websocket_proxy.base_url)
     program.wait_for_signal()
+    signs.stop()
     proxy.stop()
 
 

@@ -118,7 +118,12 @@ OPTS = [
         help="Disk in MiB below state_path for all archives that are being copied into or out of this host's "
         "containers. A larger archive cannot be copied.",
     ),
-    bounded.IntOpt("heartbeat_interval", default=10, min=1, help="Seconds between two heartbeats of this service."),
+    bounded.IntOpt(
+        "heartbeat_interval",
+        default=10,
+        min=1,
+        help="Seconds between two heartbeats of zun-compute, and of zun-scheduler and zun-wsproxy.",
+    ),
     bounded.IntOpt(
         "inventory_interval", default=60, min=1, help="Seconds between two discoveries of this host's CPUs and memory."
     ),

@@ -10,6 +10,10 @@ from zun.db import services as db
 from zun.objects import base
 
 COMPUTE_BINARY = "zun-compute"
+SCHEDULER_BINARY = "zun-scheduler"
+PROXY_BINARY = "zun-wsproxy"
+INTERNAL_ZONE = "internal"
+"""Zone of the services that run no containers, as in Nova."""
 
 
 @base.register

@@ -12,6 +12,8 @@ from zun.common.periodic import Periodic
 from zun.messaging import releases, rpc
 from zun.messaging.compute_api import ComputeAPI
 from zun.messaging.scheduler_api import SchedulerAPI
+from zun.objects import ZunService
+from zun.objects.service import INTERNAL_ZONE, SCHEDULER_BINARY
 from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
 from zun.scheduler.host_table import HostTable
@@ -64,13 +66,22 @@ class SchedulerService:
             self.endpoint.sweep(0)
         self._server = rpc.get_server(transport, rpc.SCHEDULER_TOPIC, self._host, [self.endpoint])
         self._server.start()
-        self._periodic = Periodic([(self._sweep, conf.scheduler.sweep_interval), (self._tell, WORD_SECONDS)])
+        self._periodic = Periodic(
+            [
+                (self._sweep, conf.scheduler.sweep_interval),
+                (self._tell, WORD_SECONDS),
+                (self._heartbeat, conf.compute.heartbeat_interval),
+            ]
+        )
         self._periodic.start()
 
     def _sweep(self) -> None:
         self.endpoint.sweep(self._lost_after)
         self.endpoint.abandon()
         self.endpoint.retire(self._down_after)
+
+    def _heartbeat(self) -> None:
+        ZunService.heartbeat(admin_context(), self._host, SCHEDULER_BINARY, INTERNAL_ZONE)
 
     def _tell(self) -> None:
         self.peers.tell(admin_context())

@@ -11,6 +11,7 @@ from zun.api.views import availability_zones as views
 from zun.common import exceptions, zones
 from zun.db import aggregates as db_aggregates
 from zun.db import services as db
+from zun.objects.service import COMPUTE_BINARY
 
 NOUN = "availability_zones"
 _KEY = "availability_zone"
@@ -43,5 +44,5 @@ def _zones(default: str) -> set[str]:
     without one.
     """
     aggregates = db_aggregates.all_aggregates()
-    used = {zones.zone_of(row["host"], row[_KEY], aggregates) or default for row in db.all_services()}
+    used = {zones.zone_of(row["host"], row[_KEY], aggregates) or default for row in db.all_services(COMPUTE_BINARY)}
     return used | {zone for row in aggregates if (zone := zones.named(row["metadata"]))}

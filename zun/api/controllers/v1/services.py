@@ -13,10 +13,10 @@ from zun.api.routes import Answer, Route
 from zun.api.schemas import Schema
 from zun.api.schemas import services as schemas
 from zun.api.views import services as views
-from zun.common import zones
+from zun.common import exceptions, zones
 from zun.db import aggregates as db_aggregates
 from zun.db import services as db
-from zun.objects.service import is_up
+from zun.objects.service import COMPUTE_BINARY, is_up
 
 
 class Services:
@@ -38,7 +38,10 @@ class Services:
         )
 
     def index(self, call: Call) -> Answer:
-        """List all services and ignore paging: stock clients ask for pages but never got one."""
+        """List all services and ignore paging: stock clients ask for pages but never got one.
+
+        Every zun-compute comes first: clients take the first service for a host.
+        """
         paging.check_names(call.query, paging.LISTED.names)
         call.access.require("zun-service:get_all")
         now, aggregates = timeutils.utcnow(), db_aggregates.all_aggregates()
@@ -49,9 +52,9 @@ class Services:
                     views.show(
                         row,
                         up=is_up(row, now, self._settings.service_down_time),
-                        zone=zones.zone_of(row["host"], row["availability_zone"], aggregates) or default,
+                        zone=_zone(row, aggregates) or default,
                     )
-                    for row in db.all_services()
+                    for row in sorted(db.all_services(), key=lambda row: bool(row["binary"] != COMPUTE_BINARY))
                 ]
             }
         )
@@ -76,8 +79,20 @@ class Services:
     def _checked(self, call: Call, action: str, schema: Schema, arguments: Mapping[str, Any]) -> dict[str, Any]:
         given = schema(arguments)
         call.access.require(f"zun-service:{action}")
+        binary, host = given["binary"], given["host"]
+        if action != "delete" and db.get(host, binary)["binary"] != COMPUTE_BINARY:
+            raise exceptions.InvalidParameterValue(
+                err=f"{binary} of {host} cannot be changed: only {COMPUTE_BINARY} can be enabled, disabled and forced "
+                "down. Stop the program instead, and delete the service if it does not come back."
+            )
         return given
 
     def _changed(self, service: Mapping[str, Any], values: Mapping[str, Any]) -> Answer:
         db.update(service["host"], service["binary"], values)
         return Answer({"service": {"host": service["host"], "binary": service["binary"], **values}})
+
+
+def _zone(row: Mapping[str, Any], aggregates: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the zone of a service. Aggregates name hosts, so they say nothing about other programs of a host."""
+    own: str | None = row["availability_zone"]
+    return zones.zone_of(row["host"], own, aggregates) if row["binary"] == COMPUTE_BINARY else own

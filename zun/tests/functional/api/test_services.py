@@ -8,6 +8,8 @@ import pytest
 from oslo_utils import timeutils
 
 from zun.db import services as db
+from zun.objects import ZunService
+from zun.objects.service import INTERNAL_ZONE
 
 SERVICE = "host=host-1&binary=zun-compute"
 
@@ -121,3 +123,42 @@ def test_services_that_are_none(admin_api, host_up, action):
 def test_the_list_has_no_pages(admin_api, host_up, query):
     """The library of the stock client may ask for one."""
     assert len(admin_api.get(f"/v1/services/?{query}").json["services"]) == 1
+
+
+@pytest.fixture
+def others(admin_api, database):
+    """A scheduler that came before the host, and a proxy beside it."""
+    for host, binary in (("control", "zun-scheduler"), ("host-1", "zun-wsproxy")):
+        ZunService.heartbeat(None, host, binary, INTERNAL_ZONE)
+    ZunService.heartbeat(None, "host-1", "zun-compute", "nova")
+    ZunService.heartbeat(None, "control", "zun-scheduler", INTERNAL_ZONE)
+    return admin_api
+
+
+def test_other_services_follow_the_hosts(others):
+    found = [
+        (each["binary"], each["host"], each["state"], each["availability_zone"], each["report_count"])
+        for each in others.get("/v1/services").json["services"]
+    ]
+    assert found == [
+        ("zun-compute", "host-1", "up", "nova", 0),
+        ("zun-scheduler", "control", "up", "internal", 1),
+        ("zun-wsproxy", "host-1", "up", "internal", 0),
+    ]
+    zones = others.get("/v1/availability_zones").json["availability_zones"]
+    assert "internal" not in {each["availability_zone"] for each in zones}
+
+
+@pytest.mark.parametrize("action", ["enable", "disable", "force_down"])
+@pytest.mark.parametrize(("host", "binary"), [("control", "zun-scheduler"), ("host-1", "zun-wsproxy")])
+def test_only_hosts_are_changed(others, action, host, binary):
+    more = {"forced_down": True} if action == "force_down" else {}
+    reply = others.put(f"/v1/services/{action}", {"host": host, "binary": binary, **more})
+    assert reply.status == 400
+    assert f"{binary} of {host} cannot be changed: only zun-compute" in reply.error["detail"]
+    assert db.get(host, binary)["disabled"] is db.get(host, binary)["forced_down"] is False
+
+
+def test_another_service_is_deleted(others):
+    assert others.delete("/v1/services?host=control&binary=zun-scheduler").status == 200
+    assert len(others.get("/v1/services").json["services"]) == 2
