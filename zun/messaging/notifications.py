@@ -4,8 +4,11 @@
 None are sent unless ``[oslo_messaging_notifications] driver`` is set: ``log`` writes them to the log, ``messagingv2``
 sends them. The event type ``container.<status in lower case>`` follows each committed change of a status. The event
 type ``host.audit`` follows each audit of a host, with its findings and the totals since the start of its agent.
+
+Each payload has its ``version``. A new member raises the minor number, a removed or changed one the major number.
 """
 
+import datetime
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +17,30 @@ from oslo_config import cfg
 
 from zun.common.context import RequestContext
 from zun.objects import Container
+
+VERSION = "1.0"
+
+#: Members of the payload of a container's event that are fields of the container. One that is not set is null.
+CONTAINER_FIELDS = (
+    "uuid",
+    "name",
+    "kind",
+    "capsule_uuid",
+    "project_id",
+    "user_id",
+    "host",
+    "image",
+    "cpu",
+    "cpu_policy",
+    "memory",
+    "disk",
+    "status",
+    "status_reason",
+    "exit_code",
+    "created_at",
+    "started_at",
+    "finished_at",
+)
 
 
 class Notifier:
@@ -27,16 +54,20 @@ class Notifier:
     def status_changed(self, context: RequestContext, container: Container) -> None:
         """Send the event of the container's present status."""
         if self._enabled:
-            payload = {
-                "uuid": container.uuid,
-                "project_id": container.project_id,
-                "host": container.host,
-                "status": container.status,
-                "status_reason": container.status_reason,
-            }
-            self._notifier.info(context.to_dict(), f"container.{container.status.lower()}", payload)
+            event = f"container.{container.status.lower()}"
+            self._notifier.info(context.to_dict(), event, container_payload(container))
 
     def audited(self, context: RequestContext, answer: Mapping[str, Any]) -> None:
         """Send the result of an audit: the members host, findings, containers and totals of ``answer``."""
         if self._enabled:
-            self._notifier.info(context.to_dict(), "host.audit", dict(answer))
+            self._notifier.info(context.to_dict(), "host.audit", {"version": VERSION, **answer})
+
+
+def container_payload(container: Container) -> dict[str, Any]:
+    """Return the payload of a container's event. Times are UTC in ISO 8601; ``cpuset_cpus`` is a kernel list."""
+    told = {name: container[name] if container.obj_attr_is_set(name) else None for name in CONTAINER_FIELDS}
+    for name, value in told.items():
+        if isinstance(value, datetime.datetime):
+            told[name] = value.isoformat()
+    cpuset = (container.cpuset if container.obj_attr_is_set("cpuset") else None) or {}
+    return {"version": VERSION, **told, **{name: cpuset.get(name) for name in ("cpuset_cpus", "cpuset_mems")}}
