@@ -14,7 +14,7 @@ from typing import Any
 import pecan
 from oslo_config import cfg
 from oslo_context import context as oslo_context
-from oslo_middleware import cors, healthcheck, http_proxy_to_wsgi
+from oslo_middleware import cors, http_proxy_to_wsgi
 
 from zun import policies
 from zun.api import (
@@ -22,6 +22,7 @@ from zun.api import (
     auth,
     client_address,
     errors,
+    health,
     measured,
     microversion,
     openapi,
@@ -56,7 +57,7 @@ def build(conf: cfg.ConfigOpts, *, scheduler_api: SchedulerAPI, compute_api: Com
         guess_content_type_from_ext=False,
         default_renderer="json",
     )
-    served = _behind_others(Edge(auth.wrap(unread(app), conf), healthcheck.Healthcheck(None, conf)), conf)
+    served = _behind_others(Edge(auth.wrap(unread(app), conf), health.build(conf)), conf)
     measured_app = measured.Measured(served, router.nouns)
     return access_log.AccessLog(measured_app) if conf.api.access_log else measured_app
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import json
 import subprocess
 import sys
 
@@ -157,9 +158,32 @@ def test_a_program_logs_a_message_in_one_line(tmp_path):
     assert r"Image a\nforged\x1b[2J" in line
 
 
+def test_json_lines_have_the_request_id(tmp_path):
+    """Option use_json of oslo.log, for programs that collect logs."""
+    said = subprocess.run(
+        [sys.executable, "-c", _LOGS, "--config-dir", str(tmp_path), "--use-json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = [json.loads(each) for each in (said.stdout + said.stderr).splitlines() if each.startswith("{")]
+    first, second = (each for each in lines if each["name"] == "zun.test")
+    assert first["message"] == "Image a\nforged\x1b[2J"
+    assert first["levelname"] == "WARNING"
+    assert second["context"]["request_id"] == "req-6f0c1d1e-0000-4000-8000-000000000001"
+    assert (second["context"]["project_id"], second["message"]) == ("demo", "Claimed")
+    assert "ZeroDivisionError" in second["traceback"]
+
+
 _LOGS = """
 import logging
 from zun.cmd import program
 program.configure("zun-test")
 logging.getLogger("zun.test").warning("Image %s", "a\\nforged\\x1b[2J")
+from zun.common.context import RequestContext
+RequestContext(project_id="demo", request_id="req-6f0c1d1e-0000-4000-8000-000000000001").update_store()
+try:
+    1 / 0
+except ZeroDivisionError:
+    logging.getLogger("zun.test").exception("Claimed")
 """
