@@ -72,7 +72,11 @@ DETACH = Schema({"network": scalars.LABEL, "port": scalars.LABEL})
 RENAME = Schema({"name": scalars.NAME}, required=("name",))
 
 
-UPDATE_SINCE = {"cpu_policy": microversion.PLACEMENT, "keep_cpus": microversion.PLACEMENT}
+UPDATE_SINCE = {
+    "cpu_policy": microversion.PLACEMENT,
+    "keep_cpus": microversion.PLACEMENT,
+    **dict.fromkeys(devices.FIELDS, microversion.DEVICE_CHANGES),
+}
 
 
 def update(settings: Settings) -> Schema:
@@ -85,6 +89,7 @@ def update(settings: Settings) -> Schema:
             "keep_cpus": numa.CPU_LIST,
             "name": scalars.NAME,
             "auto_heal": scalars.B3,
+            **devices.FIELDS,
         },
         since=UPDATE_SINCE,
     )

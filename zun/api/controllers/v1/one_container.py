@@ -12,6 +12,7 @@ from zun.api.controllers.v1 import host_up
 from zun.api.policy import Access
 from zun.api.request import Call
 from zun.api.schemas import containers as schemas
+from zun.api.schemas.devices import FIELDS
 from zun.api.settings import Settings
 from zun.api.views import containers as views
 from zun.common import exceptions, states
@@ -93,13 +94,20 @@ def shown(row: Mapping[str, Any], call: Call, *, fresh: bool = False) -> views.C
 def new_size(container: Container, given: Given, call: Call, settings: Settings) -> dict[str, Any]:
     """Return the changed members of ``cpu``, ``memory`` (MiB) and ``cpu_policy``, and the CPUs to keep (``keep_cpus``).
 
-    Null in the request changes nothing.
+    Null in the request changes nothing. Raises Conflict for a change of devices.
     """
     names = ("cpu", "memory", "cpu_policy", "keep_cpus")
     size = {name: given[name] for name in names if given.get(name) is not None}
     for name, since in schemas.UPDATE_SINCE.items():
-        if name in size:
+        if given.get(name) is not None:
             microversion.require_for(name, call.version, since)
+    for name in FIELDS:
+        if given.get(name) is not None:
+            raise exceptions.Conflict(
+                f"{name}: container {named(container)} keeps the devices that it was created with: the runtime gives "
+                "devices to a container only when it makes it. Nothing was changed. Create another container with "
+                "the devices that you need, and delete this one."
+            )
     if size:
         numa.check_resized(container, **size)
         # The host checks again when it writes: this spares it the work, and tells those who do not wait for it.

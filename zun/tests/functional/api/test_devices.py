@@ -264,3 +264,28 @@ def test_default_limit_that_is_wrong(configuration, option, words):
     configuration.set_override("devices", option, group="quota")
     with pytest.raises(exceptions.Misconfigured, match=words):
         Settings.from_conf(configuration)
+
+
+@pytest.mark.parametrize("status", ["Running", "Stopped"])
+@pytest.mark.parametrize("change", [
+    {"devices": [{"alias": "gpu", "count": 2}]}, {"devices": []}, {"device_same": "cell"},
+    {"device_numa_policy": "none", "cpu": 2},
+])
+@pytest.mark.parametrize(("method", "path"), [("PATCH", ""), ("POST", "/resize_container")])
+def test_a_new_size_changes_no_devices(api, placed, method, path, change, status):
+    uuid = asked(api, devices=[{"alias": "gpu"}]).json["uuid"]
+    db.update(uuid, {"host": HOST, "status": status})
+    before = db.get(uuid)
+    reply = api.at("1.46").send(method, f"/v1/containers/{uuid}{path}", change)
+    assert reply.status == 409
+    assert f"{next(iter(change))}: container" in reply.error["detail"], reply.error
+    assert "Nothing was changed. Create another container" in reply.error["detail"]
+    assert db.get(uuid) == before
+    older = api.send(method, f"/v1/containers/{uuid}{path}", change)
+    assert older.status == 400 and "1.46" in older.error["detail"]
+
+
+def test_null_devices_of_a_new_size_change_nothing(api, placed):
+    uuid = asked(api, devices=[{"alias": "gpu"}]).json["uuid"]
+    db.update(uuid, {"host": HOST, "status": "Running"})
+    assert api.at("1.46").patch(f"/v1/containers/{uuid}", {"devices": None, "name": "other"}).status == 200
