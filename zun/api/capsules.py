@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zun.api import creation, microversion, mounts, numa, traits
+from zun.api import creation, devices, microversion, mounts, numa, traits
 from zun.api.microversion import Version
 from zun.api.schemas import Schema, scalars
 from zun.api.schemas import capsules as schemas
+from zun.api.schemas.devices import FIELDS as DEVICE_FIELDS
+from zun.api.schemas.devices import MOST_KINDS
 from zun.api.settings import Range, Settings
 from zun.common import exceptions
 from zun.common.mounts import Kind as MountKind
@@ -56,6 +58,7 @@ def asked(
         return [
             {
                 **_member(f"spec.{part}.{number}", given, policy, volumes, settings),
+                "placement": _devices(f"spec.{part}.{number}", given, kind, version, settings),
                 "kind": kind,
                 "name": f"capsule-{name or uuid}-{creation.generated_name(choose).removesuffix('-container')}"[:255],
                 "image_pull_policy": scalars.PULL.convert(given.get("imagePullPolicy")) if pull_policy else None,
@@ -86,7 +89,7 @@ def asked(
         "memory": total["memory"],
         "disk": 0,
         "cpu_policy": policy,
-        "placement": {**numa.placement({**placed, **total}), **traits.asked(placed)},
+        "placement": {**numa.placement({**placed, **total}), **traits.asked(placed), **_all_devices(members)},
         "volume_disk": disk_gib(own),
         "mounts": [mount.to_dict() for mount in own] or None,
         "exposed_ports": exposed,
@@ -121,6 +124,28 @@ def _placement(given: Mapping[str, Any] | None, version: Version) -> dict[str, A
         raise exceptions.SchemaValidationError(detail=f"template: spec.placement: {exc}") from None
 
 
+def _devices(where: str, given: Mapping[str, Any], kind: Kind, version: Version, settings: Settings) -> dict[str, Any]:
+    """Return the devices that one container asks for, as they are stored on a container."""
+    if not given.get("devices"):
+        return {}
+    microversion.require_for(f"template.{where}.devices", version, microversion.CAPSULE_DEVICES)
+    if kind is Kind.INIT:
+        raise _wrong(f"{where}.devices: an init container gets no devices. Ask for them in spec.containers")
+    try:
+        entries = DEVICE_FIELDS["devices"].convert(given["devices"])
+        return devices.asked({"devices": entries}, settings.device_aliases)
+    except (ValueError, exceptions.InvalidValue) as exc:
+        raise _wrong(f"{where}.{str(exc).rstrip('.')}") from None
+
+
+def _all_devices(members: Sequence[Fields]) -> dict[str, Any]:
+    """Return the devices of all containers, for the one claim of the capsule: in the order of ``members``."""
+    every = [each for member in members for each in member["placement"].get("devices", ())]
+    if len(every) > MOST_KINDS:
+        raise _wrong(f"spec.containers: {len(every)} entries of devices are too many; a capsule may have {MOST_KINDS}")
+    return {"devices": every} if every else {}
+
+
 def _restart_of(kind: Kind, policy: str) -> dict[str, str]:
     if kind is Kind.INIT and policy == "always":
         return {"Name": "on-failure", "MaximumRetryCount": INIT_RETRIES}
@@ -150,7 +175,6 @@ def _member(
         **_size(where, requests, policy, settings),
         "disk": 0,
         "cpu_policy": policy,
-        "placement": {},
         "request": {"run": True},
         "exposed_ports": exposed,
         "ports": sorted({number for number, _ in ports}) or None,

@@ -18,6 +18,7 @@ from zun.common.states import STEADY, Kind
 from zun.compute import audit_rules
 from zun.compute.audit_rules import CODES, Finding, Isolated, Layer, Planned, Verdict
 from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.device_rules import given_to
 from zun.compute.interrupts import interrupts
 from zun.compute.lost_claims import is_lost, told_of
 from zun.compute.operations import PATIENCE, Operations
@@ -150,7 +151,7 @@ class Auditor:
 
     def _device_findings(self, container: Container, planned: Planned, state: RuntimeState) -> Sequence[Finding]:
         plan = held_plan(container)
-        given = () if plan is None else plan.devices
+        given = () if plan is None else given_to(container, plan)
         if not given and not state.devices:
             return ()
         devices = ContainerDevices(given, self._tracker.topology.devices)

@@ -13,6 +13,7 @@ from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.states import ALIVE, Kind, Status
 from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.device_rules import shared_out
 from zun.compute.runtime_objects import RuntimeObjects
 from zun.container.driver import ContainerDriver, RuntimeState
 from zun.objects import Container
@@ -107,8 +108,10 @@ class CapsuleMembers:
                     "others, or ask the operator of the host to bring them online."
                 )
             parts = parted(topology, plan, [(each.cpu, each.memory) for each in group])
-            for member, part in zip(group, parts, strict=True):
-                member.cpuset, member.host = cpuset_record(part, topology), self._hostname
+            given = shared_out(plan, group) if group is others else [()] * len(group)
+            for member, part, devices in zip(group, parts, given, strict=True):
+                member.cpuset = cpuset_record(replace(part, devices=devices), topology)
+                member.host = self._hostname
                 member.save()
         for member in members:
             self._tracker.admit(member.uuid, str(member.capsule_uuid))

@@ -10,7 +10,7 @@ from zun.common.context import RequestContext
 from zun.common.states import STEADY, Kind, Status
 from zun.compute.capsules import CapsuleMembers
 from zun.compute.creation import Creation
-from zun.compute.device_rules import reason_now
+from zun.compute.device_rules import given_to, reason_now
 from zun.compute.operations import Operations
 from zun.compute.reconcile_rules import awaits_reboot, limited_otherwise, take_over
 from zun.compute.record import logged
@@ -181,9 +181,11 @@ class Reconciler:
         The kernel took the interfaces back if the runtime has started the container anew.
         """
         plan = held_plan(container)
-        if plan is None or not plan.devices or container.status not in STEADY or container.task_state is not None:
+        if plan is None or not given_to(container, plan):
             return
-        devices = self._objects.devices(plan)
+        if container.status not in STEADY or container.task_state is not None:
+            return
+        devices = self._objects.devices(container, plan)
         container.status_reason = reason_now(container.status_reason, devices)
         if container.status == Status.RUNNING:
             with logged("move network interfaces into", container.uuid):

@@ -13,6 +13,7 @@ from oslo_utils import timeutils
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.states import Kind, Status
+from zun.compute.device_rules import given_to
 from zun.compute.images import Accounts, ImageStore, made_of, seen_now_and_then
 from zun.compute.networks import Networks
 from zun.compute.reconcile_rules import take_over, told_by_runtime
@@ -105,7 +106,7 @@ class RuntimeObjects:
                 plug=plug,
                 join=container.capsule_uuid,
                 memory=self._pool.ordinary_memory(plan, container.memory),
-                devices=self.devices(plan),
+                devices=self.devices(container, plan),
             )
         made_of(container)
         if not joins:
@@ -143,16 +144,16 @@ class RuntimeObjects:
                 LOG.warning("Container %s was set to run on CPUs %s at the runtime", container.uuid, state.cpuset_cpus)
                 self._driver.update(container, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems))
 
-    def devices(self, plan: Plan) -> ContainerDevices:
-        """Return the devices of ``plan`` with what this host offers now."""
-        return ContainerDevices(plan.devices, self._offered())
+    def devices(self, container: Container, plan: Plan) -> ContainerDevices:
+        """Return the devices that the container's object gets of ``plan``, with what this host offers now."""
+        return ContainerDevices(given_to(container, plan), self._offered())
 
     def start(self, container: Container, plan: Plan) -> None:
         """Start it. Raises PinningMismatch when the kernel runs it elsewhere than planned; it is ended then.
 
         Raises DeviceUnusable when a device of its plan is gone, and when a network interface cannot be moved into it.
         """
-        self._see_devices(plan)
+        self._see_devices(container, plan)
         self._driver.start(container)
         state = self._verified(container, plan)
         container.status, container.status_reason = Status.RUNNING, None
@@ -165,20 +166,20 @@ class RuntimeObjects:
 
     def reboot(self, container: Container, plan: Plan, timeout: int | None) -> None:
         """Stop it and start it again. Raises as ``start``."""
-        self._see_devices(plan)
+        self._see_devices(container, plan)
         self._driver.reboot(container, timeout)
         self._verified(container, plan)
 
-    def _see_devices(self, plan: Plan) -> None:
-        lost = self.devices(plan).lost
+    def _see_devices(self, container: Container, plan: Plan) -> None:
+        lost = self.devices(container, plan).lost
         if lost is not None:
             raise exceptions.DeviceUnusable(reason=lost)
 
     def _verified(self, container: Container, plan: Plan) -> RuntimeState | None:
         try:
             self._limit_pages(container, plan)
-            if plan.devices:
-                self._driver.join_interfaces(container, self.devices(plan))
+            if given_to(container, plan):
+                self._driver.join_interfaces(container, self.devices(container, plan))
             return self.check(container, plan)
         except (exceptions.PinningMismatch, exceptions.DeviceUnusable):
             with logged("stop", container.uuid):

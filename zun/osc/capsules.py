@@ -24,10 +24,21 @@ class CreateCapsule(capsules.CreateCapsule):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         template = template_utils.get_template_contents(parsed_args.file)
         spec = template.get("spec") if isinstance(template, dict) else None
-        if not isinstance(spec, dict) or not spec.get("placement"):
+        needs = _needs(spec) if isinstance(spec, dict) else None
+        if needs is None:
             return super().take_action(parsed_args)
-        with _at(self.app.client_manager.container, "'placement' in the template", versions.PLACEMENT_VERSION):
+        member, version = needs
+        with _at(self.app.client_manager.container, f"'{member}' in the template", version):
             return super().take_action(parsed_args)
+
+
+def _needs(spec: dict[str, Any]) -> tuple[str, api_versions.APIVersion] | None:
+    """Return the newest member of the template and its version, or None for a template of the stock client."""
+    parts = (spec.get(part) for part in ("containers", "initContainers"))
+    containers = [each for part in parts if isinstance(part, list) for each in part if isinstance(each, dict)]
+    if any(each.get("devices") for each in containers):
+        return "devices", versions.CAPSULE_DEVICES_VERSION
+    return ("placement", versions.PLACEMENT_VERSION) if spec.get("placement") else None
 
 
 class ShowCapsule(capsules.ShowCapsule):

@@ -4,7 +4,7 @@
 from typing import Any
 
 from zun.api import parsing
-from zun.api.schemas import Field, Schema, numa, scalars, traits
+from zun.api.schemas import Field, Schema, devices, numa, scalars, traits
 from zun.topology import CPUPolicy
 
 RESTART_POLICIES = {"Always": "always", "OnFailure": "on-failure", "Never": "no"}
@@ -71,6 +71,7 @@ _CONTAINER = {
         },
         "stdin": scalars.B3.schema,
         "tty": scalars.B3.schema,
+        "devices": devices.FIELDS["devices"].schema,
     },
     "required": ["image"],
     "additionalProperties": False,

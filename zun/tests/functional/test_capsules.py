@@ -2,6 +2,7 @@
 """Capsules through scheduler and hosts: one claim, init containers first, every member on its part."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 from oslo_db import exception as db_exc
@@ -18,6 +19,8 @@ from zun.tests.fixtures import wait_for
 from zun.tests.functional.capsules import member, settled, submit
 from zun.tests.functional.cloud import Cloud, machine, without
 from zun.topology import CpuSet
+from zun.topology.device_request import DeviceMatch, DeviceRequest
+from zun.topology.devices import Device, DeviceType
 
 
 @pytest.fixture
@@ -306,3 +309,53 @@ def test_the_network_and_the_published_ports_are_the_capsules(cloud, context):
     assert row["exposed_ports"]["80/tcp"]["host_port"] and only["exposed_ports"] == where
     objects = cloud.drivers["one"].runtime.objects
     assert (objects[uuid].join, objects[only["uuid"]].join, objects[only["uuid"]].plug) == (None, uuid, None)
+
+
+CARDS = tuple(
+    Device(f"/dev/card{number}", type=DeviceType.PATH, nodes=(f"/dev/card{number}",), resource_class="CUSTOM_CARD")
+    for number in range(4)
+)
+
+
+def cards(count):
+    return DeviceRequest("card", count, (DeviceMatch(resource_class="CUSTOM_CARD"),)).to_dict()
+
+
+@pytest.mark.parametrize("policy", ["dedicated", "shared"])
+def test_a_capsules_devices_are_its_containers(database, context, policy):
+    """One claim; each container gets what it asked for, its sandbox nothing, also after the agent is another."""
+    spec = '{"path": "/dev/card*", "resource_class": "CUSTOM_CARD"}'
+    hosts = {"one": replace(machine(), devices=CARDS)}
+    with Cloud(hosts, compute__sync_container_state_interval=3600, devices__device_spec=[spec]) as cloud:
+        asks = [{"devices": [cards(1)]}, {}, {"devices": [cards(2)]}]
+        every = {"devices": [each for placement in asks for each in placement.get("devices", ())]}
+        parts = [member(1.0, policy=policy, placement=placement) for placement in asks]
+        uuid = submit(cloud, context, member(1.0, kind=Kind.INIT, command=["true"], policy=policy), *parts,
+                      policy=policy, placement=every)
+        objects = cloud.drivers["one"].runtime.objects
+        row, members = settled(cloud, uuid, "Running")
+
+        def has(each):
+            return [given.address for given in objects[each["uuid"]].devices]
+
+        def as_it_must_be():
+            assert [has(each) for each in (row, *members)] == [
+                [], [], ["/dev/card0"], [], ["/dev/card1", "/dev/card2"]
+            ]
+            held = cloud.agents["one"].tracker.usage
+            assert held.owners == (uuid,)
+            assert {each.address for each in held.held_devices} == {"/dev/card0", "/dev/card1", "/dev/card2"}
+            assert cloud.compute_api.audit(admin_context(), "one", repair=False)["findings"] == []
+
+        as_it_must_be()
+        cloud.stop_agent("one")
+        cloud.start_agent("one")
+        as_it_must_be()
+        other = cloud.run(context, placement={"devices": [cards(2)]})
+        assert other.status == "Error" and "1 of 4 devices card are free" in other.status_reason
+        cloud.machines["one"] = replace(machine(), devices=CARDS[1:])
+        cloud.agents["one"]._update_inventory()
+        audit = cloud.compute_api.audit(admin_context(), "one", repair=False)
+        assert [(each["container"], each["code"]) for each in audit["findings"]] == [
+            (members[1]["uuid"], "device-lost")
+        ]

@@ -289,3 +289,45 @@ def test_null_devices_of_a_new_size_change_nothing(api, placed):
     uuid = asked(api, devices=[{"alias": "gpu"}]).json["uuid"]
     db.update(uuid, {"host": HOST, "status": "Running"})
     assert api.at("1.46").patch(f"/v1/containers/{uuid}", {"devices": None, "name": "other"}).status == 200
+
+
+def capsule(*containers, **spec):
+    entries = [{"image": "demo", **each} for each in containers]
+    return {"template": {"kind": "capsule", "metadata": {"name": "pod"}, "spec": {"containers": entries, **spec}}}
+
+
+def test_containers_of_a_capsule_ask_for_devices(api, admin):
+    """Each container shows its own; the capsule's one claim has all in their order, and the quota counts them once."""
+    api = api.at("1.46")
+    body = capsule({"devices": [{"alias": "nic", "count": 2}]}, {}, {"devices": [{"alias": "gpu"}, {"alias": "nic"}]})
+    reply = api.post("/v1/capsules", body)
+    assert reply.status == 202, reply.error
+    uuid = reply.json["uuid"]
+    assert stored(reply) == [
+        DeviceRequest("nic", 2, NICS), DeviceRequest("gpu", 1, GPUS, (), "required"), DeviceRequest("nic", 1, NICS),
+    ]
+    shown = api.get(f"/v1/capsules/{uuid}").json["containers"]
+    assert [each["devices"] for each in shown] == [
+        [entry("nic", 2)], None, [entry(policy="required"), entry("nic")],
+    ]
+    used = of_devices(admin.get(f"{OWN}?usages=1"))
+    assert {name: each["in_use"] for name, each in used.items()} == {"device:gpu": 1, "device:nic": 3}
+    assert admin.put(OWN, {"device:nic": 4}).status == 200
+    refused = api.post("/v1/capsules", body)
+    assert refused.status == 403 and "device:nic: limit 4, in use 3, asked for 3 more" in refused.error["detail"]
+
+
+@pytest.mark.parametrize(("version", "body", "words"), [
+    ("1.45", capsule({"devices": [{"alias": "gpu"}]}), ("template.spec.containers.0.devices", "1.46")),
+    ("1.46", capsule({"devices": [{"alias": "tpu"}]}), ("spec.containers.0.devices: there is no alias 'tpu'",)),
+    ("1.46", capsule({}, {"devices": [{"alias": "gpu", "count": 0}]}), ("spec.containers.1.devices.0.count",)),
+    (
+        "1.46", capsule({}, initContainers=[{"image": "demo", "devices": [{"alias": "gpu"}]}]),
+        ("spec.initContainers.0.devices", "spec.containers"),
+    ),
+    ("1.46", capsule(*[{"devices": [{"alias": "gpu"}]}] * 17), ("spec.containers: 17 entries", "16")),
+])
+def test_devices_of_a_capsule_that_are_wrong(api, version, body, words):
+    reply = api.at(version).post("/v1/capsules", body)
+    assert reply.status == 400
+    assert all(each in reply.error["detail"] for each in words), reply.error

@@ -493,11 +493,17 @@ TEMPLATE = "kind: capsule\nmetadata: {name: web}\nspec: {containers: [{image: bu
 
 
 @pytest.mark.parametrize(
-    ("more", "version"), [("", "1.40"), (", placement: {}", "1.40"), (", placement: {cpu_policy: dedicated}", "1.41")]
+    ("more", "version"),
+    [
+        ("", "1.40"),
+        (", placement: {}", "1.40"),
+        (", placement: {cpu_policy: dedicated}", "1.41"),
+        (", initContainers: [{image: busybox, devices: [{alias: gpu}]}]", "1.46"),
+    ],
 )
 def test_a_capsule_is_created_at_the_version_it_needs(tmp_path, more, version):
     (tmp_path / "capsule.yaml").write_text(TEMPLATE % more)
-    with serving({("POST", "/v1/capsules/"): (202, CAPSULE)}) as server:
+    with serving({("POST", "/v1/capsules/"): (202, CAPSULE)}, max_version="1.46") as server:
         used = client(server)
         stock = used.capsules
         assert "k-1" in run(capsules.CreateCapsule, server, "--file", f"{tmp_path}/capsule.yaml", client=used)
