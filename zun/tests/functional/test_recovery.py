@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A database is lost while containers run, and their hosts write the rows again."""
 
+import errno
 import json
 import pathlib
 
@@ -9,6 +10,7 @@ import pytest
 from zun.cmd import db_manage
 from zun.common import exceptions
 from zun.common.context import admin_context
+from zun.compute.records import Records
 from zun.db import containers as db
 from zun.db import models, network_ports, quotas, session
 from zun.db import registries as db_registries
@@ -162,8 +164,8 @@ def lost(cloud, context):
 
 def test_stranger_without_a_record_stays_a_stranger(cloud, context, lost):
     file = _folder(cloud) / f"{lost.uuid}.json"
+    lose_database(cloud)  # nothing writes a record without a row
     file.unlink()
-    lose_database(cloud)
     assert "no record" in recover(cloud)[lost.uuid]
     file.write_text("{")
     assert "no record" in recover(cloud)[lost.uuid] and db.of_host("one") == []
@@ -190,8 +192,9 @@ def test_record_that_does_not_fit_is_refused(cloud, context, lost, change, reaso
 def test_cpus_that_others_have_by_now_are_refused(cloud, context, lost):
     """Without a record nobody kept its CPUs; the record came back later, from a backup of the host's files."""
     record = noted(cloud, lost.uuid)
-    (_folder(cloud) / f"{lost.uuid}.json").unlink()
     lose_database(cloud)
+    (_folder(cloud) / f"{lost.uuid}.json").unlink()
+    cloud.agents["one"]._update_inventory()
     other = cloud.run(context, **TWO)
     (_folder(cloud) / f"{lost.uuid}.json").write_text(json.dumps(record))
     assert "belong to other containers by now" in recover(cloud)[lost.uuid]
@@ -220,11 +223,11 @@ def test_records_are_for_the_agents_user_only(cloud, lost):
     assert (_folder(cloud) / f"{lost.uuid}.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_full_disk_stops_no_creation(cloud, context, lost, caplog):
-    folder = _folder(cloud)
-    (folder / f"{lost.uuid}.json").unlink()
-    folder.rmdir()
-    folder.write_text("a file in the place of the folder")
+def test_full_disk_stops_no_creation(cloud, context, caplog, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Records, "_write", full)
     assert cloud.run(context, **TWO).status == "Running"
     assert "was not written" in caplog.text
 
@@ -237,8 +240,7 @@ def test_command_tells_what_is_left_to_do(cloud, context, lost, capsys):
     said = capsys.readouterr().out
     assert f"({lost.uuid}) would have its row again" in said and f"({lost.uuid}) has its row again" in said
     assert "the database has every container" in said
-    with session.writer() as connection:
-        connection.execute(models.containers.delete())
+    lose_database(cloud)
     (_folder(cloud) / f"{lost.uuid}.json").unlink()
     assert db_manage.recover(cloud.compute_api, ["one"], dry_run=False) == 1
     assert f"{lost.uuid} is not in the database: this host has no record" in capsys.readouterr().out
