@@ -160,13 +160,14 @@ def device_cases() -> Iterator[Case]:
     gpu, nic = (DeviceRequest(name, 1, (DeviceMatch(vendor),)) for name, vendor in (("gpu", "10de"), ("nic", "15b3")))
     one, eight = with_devices(host(1, 64), 8), with_devices(host(8, 16, remote="sockets"), 2)
     yield Case("1 cell of 64 CPUs, 8 devices, 1 GPU", used(one, PlacementRequest(4, 2048, devices=(gpu,))), 100)
-    wanted = (replace(gpu, count=2), replace(nic, count=2))
-    for same in ("none", "switch"):
+    for gpus, nics, same in ((2, 2, "none"), (2, 2, "switch"), (3, 1, "switch")):
+        wanted = (replace(gpu, count=gpus), replace(nic, count=nics))
         requests = [
             PlacementRequest(sum(parts), 4096, numa_cpus=parts, devices=wanted, device_same=same)
             for parts in ((8, 8), (1, 3), (8, 8, 8, 8), (1, 3, 5, 7))
         ]
-        yield Case(f"8 cells, 16 devices, 2 GPUs and 2 NICs, same {same}", used(eight, *requests), 5000, "p99")
+        name = f"8 cells, 16 devices, {gpus} GPUs and {nics} NIC, same {same}"
+        yield Case(name, used(eight, *requests), 5000, "p99")
 
 
 def with_devices(topology: HostTopology, each: int) -> HostTopology:

@@ -12,7 +12,7 @@ Cells are masks of positions in ``HostView.cells``: 0b101 is the first and the t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 
 from zun.topology.device_request import DevicePolicy, DeviceRequest, DeviceSame, GivenDevice, HeldDevice
@@ -33,8 +33,17 @@ Options = Sequence[dict[int, int]]
 Chosen = tuple[int, list[list[int]]]
 """The cost of a choice, and by request the positions of its devices."""
 
-Places = Sequence[tuple[set[int], bool]]
-"""Positions of devices, and True if they share a place."""
+Places = Sequence[tuple[Sequence[Sequence[int]], bool]]
+"""By request, the positions of its devices in a place; and True if devices there share the place."""
+
+Offers = list[tuple[int, int, list[list[int]]]]
+"""The groups that a place can hold, as a ``_state``, the cost of their devices, and by request the positions."""
+
+_FIELD = 32
+"""Bits for the number of groups of one kind in a ``_state``."""
+
+_GUARD = 1 << _FIELD - 1
+"""A bit above each number. A subtraction that makes the number negative clears the bit."""
 
 Teller = Callable[[int], int | None]
 """Returns the cost of the devices for a mask of cells, or None if no devices serve there."""
@@ -63,9 +72,12 @@ class DeviceSearch:
         """True if no device serves two requests."""
         self.rivals = _rivals(self.free, places) if sum([each.count for each in self.requests]) > 1 else {}
         """By position of a physical function, the positions of its virtual ones."""
-        self.places = _places(self.free, view, same) if len(self.requests) > 1 else None
-        """The parts of the host that a group must share, as positions; None if groups share nothing."""
+        self.places = _places(self.free, self.able, view, same) if len(self.requests) > 1 else None
+        """The parts of the host that a group must share; None if groups share nothing."""
+        self.kinds = _kinds(self.requests)
         self._devices, self._held = devices, held
+        self._offered: dict[tuple[int, object], Offers] = {}
+        """The offers by position of the place and the costs of its devices."""
         self._sums: dict[int, int | None] = {}
 
     def cost(self, cells: int) -> int | None:
@@ -188,41 +200,78 @@ class DeviceSearch:
 
     def _choose(self, options: Options) -> Chosen | None:
         """Return the cheapest devices, not looking at physical functions and their virtual ones."""
-        counts = [each.count for each in self.requests]
-        return self._serve(options, counts) if self.places is None else self._grouped(options, self.places, counts)
+        if self.places is None:
+            return self._serve(options, [each.count for each in self.requests])
+        return self._grouped(options, self.places)
 
-    def _grouped(self, options: Options, places: Places, counts: Sequence[int]) -> Chosen | None:
+    def _grouped(self, options: Options, places: Places) -> Chosen | None:
         """Return the cheapest devices in groups that share a place each.
 
-        Group number i has one device of each request for more than i devices. Groups with the same requests are alike,
-        so a state is how many groups of each kind have no place yet. Place by place, every number of groups is tried.
+        Groups with the same requests are alike, so a state is how many groups of each kind have no place yet. Place by
+        place, every number of groups is tried.
         """
-        kinds = Counter([tuple([row for row, most in enumerate(counts) if most > i]) for i in range(max(counts))])
-        rows = list(kinds)
-        states: dict[tuple[int, ...], tuple[int, list[list[list[int]]]]] = {tuple(kinds.values()): (0, [])}
-        for place, shared in places:
-            local = [{p: cost for p, cost in each.items() if p in place} for each in options]
-            most = [min([len(local[row]) for row in each]) if shared or len(each) == 1 else 0 for each in rows]
+        if self.apart and len(self.kinds) == 1:
+            return self._like_groups(options, places)
+        done = sum([_GUARD << kind * _FIELD for kind in range(len(self.kinds))])
+        states: dict[int, tuple[int, tuple[list[list[int]], ...]]] = {done + _state(self.kinds.values()): (0, ())}
+        for place, (able, shared) in enumerate(places):
+            costs = tuple([tuple([each.get(p) for p in here]) for here, each in zip(able, options, strict=True)])
+            offers = self._offered.get((place, costs))
+            if offers is None:
+                offers = self._offered[place, costs] = self._offers(options, able, shared)
+            if not offers:
+                continue
             found = dict(states)
-            ranges = [range(min(room, number) + 1) for room, number in zip(most, kinds.values(), strict=True)]
-            for taken in product(*ranges):
-                here = [0] * len(counts)
-                for each, number in zip(rows, taken, strict=True):
-                    for row in each:
-                        here[row] += number
-                served = self._serve(local, here) if any(taken) else None
-                if served is None:
-                    continue
-                for state, (cost, chosen) in states.items():
-                    left = tuple([had - n for had, n in zip(state, taken, strict=True)])
-                    better = found.get(left)
-                    if min(left) >= 0 and (better is None or cost + served[0] < better[0]):
-                        found[left] = cost + served[0], [*chosen, served[1]]
+            for state, (before, parts) in states.items():
+                for taken, more, chosen in offers:
+                    left = state - taken
+                    if left & done == done:
+                        cost, better = before + more, found.get(left)
+                        if better is None or cost < better[0]:
+                            found[left] = cost, (*parts, chosen)
             states = found
-        best = states.get((0,) * len(rows))
-        if best is None:
+        if done not in states:
             return None
-        return best[0], [[p for part in best[1] for p in part[row]] for row in range(len(counts))]
+        cost, parts = states[done]
+        return cost, [[p for chosen in parts for p in chosen[row]] for row in range(len(self.requests))]
+
+    def _like_groups(self, options: Options, places: Places) -> Chosen | None:
+        """Return the cheapest devices if every group has one device of each request, and no device serves two.
+
+        In one place, the next group takes the next device of each request and is never cheaper than the group before.
+        So the cheapest groups of all places together are the answer.
+        """
+        groups = []
+        for able, shared in places:
+            if shared:
+                rows = [
+                    sorted([(each[p], p) for p in here if p in each]) for here, each in zip(able, options, strict=True)
+                ]
+                groups += [(sum([cost for cost, _ in group]), group) for group in zip(*rows, strict=False)]
+        number = self.requests[0].count
+        if len(groups) < number:
+            return None
+        best = sorted(groups)[:number]
+        return sum([cost for cost, _ in best]), [[group[row][1] for _, group in best] for row in range(len(options))]
+
+    def _offers(self, options: Options, able: Sequence[Sequence[int]], shared: bool) -> Offers:
+        """Return the cheapest devices of one place for every number of groups that it can hold."""
+        local = [{p: each[p] for p in here if p in each} for here, each in zip(able, options, strict=True)]
+        ranges = [
+            range(1 + (min(number, *[len(local[row]) for row in rows]) if shared or len(rows) == 1 else 0))
+            for rows, number in self.kinds.items()
+        ]
+        offers = []
+        for taken in product(*ranges):
+            if any(taken):
+                here = [0] * len(local)
+                for rows, number in zip(self.kinds, taken, strict=True):
+                    for row in rows:
+                        here[row] += number
+                served = self._serve(local, here)
+                if served is not None:
+                    offers.append((_state(taken), *served))
+        return offers
 
     def _serve(self, options: Options, counts: Sequence[int]) -> Chosen | None:
         """Return the cheapest devices if each request gets so many, or None if there are too few."""
@@ -231,9 +280,9 @@ class DeviceSearch:
         if self.apart:
             cost, chosen = 0, []
             for each, count in zip(options, counts, strict=True):
-                best = sorted([(cost, position) for position, cost in each.items()])[:count]
-                cost += sum([one for one, _ in best])
-                chosen.append([position for _, position in best])
+                best = sorted(each, key=each.__getitem__)[:count]
+                cost += sum([each[position] for position in best])
+                chosen.append(best)
             return cost, chosen
         columns = sorted({position for each, count in zip(options, counts, strict=True) if count for position in each})
         rows = [row for row, count in enumerate(counts) for _ in range(count)]
@@ -264,7 +313,24 @@ def _rivals(free: Sequence[Device], places: dict[str, int]) -> dict[int, tuple[i
     return found
 
 
-def _places(free: Sequence[Device], view: HostView, same: str) -> Places | None:
+def _state(numbers: Iterable[int]) -> int:
+    """Return the numbers of groups by kind as one integer. Example: 0x2_00000001 for one and two."""
+    return sum([number << kind * _FIELD for kind, number in enumerate(numbers)])
+
+
+def _kinds(requests: Sequence[DeviceRequest]) -> Counter[tuple[int, ...]]:
+    """Count the groups by the positions of their requests.
+
+    Group number i has one device of each request for more than i devices. Example: requests for 3 and 1 devices make
+    one group of both and two groups of the first.
+    """
+    counts = [each.count for each in requests]
+    return Counter([
+        tuple([row for row, most in enumerate(counts) if most > number]) for number in range(max(counts, default=0))
+    ])
+
+
+def _places(free: Sequence[Device], able: Sequence[Sequence[int]], view: HostView, same: str) -> Places | None:
     """Return the places that the devices of a group can share, or None if groups share nothing.
 
     The devices of no known place can only be in groups of one.
@@ -272,11 +338,14 @@ def _places(free: Sequence[Device], view: HostView, same: str) -> Places | None:
     if same not in (DeviceSame.SWITCH, DeviceSame.CELL):
         return None
     known = view.cells[0].apart if view.cells else {}
-    found: dict[str | int | None, set[int]] = {}
-    for position, device in enumerate(free):
-        cell = device.cell if device.cell in known else None
-        found.setdefault(device.switch if same == DeviceSame.SWITCH else cell, set()).add(position)
-    return [(positions, place is not None) for place, positions in found.items()]
+    found: dict[str | int | None, list[list[int]]] = {}
+    for row, positions in enumerate(able):
+        for position in positions:
+            device = free[position]
+            cell = device.cell if device.cell in known else None
+            place = device.switch if same == DeviceSame.SWITCH else cell
+            found.setdefault(place, [[] for _ in able])[row].append(position)
+    return [(rows, place is not None) for place, rows in found.items()]
 
 
 def _without(costs: dict[int, int], positions: Sequence[int]) -> dict[int, int]:

@@ -27,6 +27,8 @@ from zun.topology import (
 )
 from zun.topology.device_request import DeviceMatch, DeviceRequest, GivenDevice
 from zun.topology.devices import Device, DeviceType
+from zun.topology.search.devices import DeviceSearch
+from zun.topology.view import view_of
 
 SIDES = (cell(0, "0 1 2 3"), cell(1, "4 5 6 7"), cell(2, "8 9 10 11"))
 ANY = (DeviceMatch(),)
@@ -240,7 +242,9 @@ def test_every_cell_of_the_devices_gives_a_cpu():
     assert {node: len(share.cpus) for node, share in answer.cells.items()} == {0: 3, 2: 1}
 
 
-GPU, NIC = DeviceRequest("gpu", 1, (DeviceMatch("10de"),)), DeviceRequest("nic", 1, (DeviceMatch("15b3"),))
+GPU, NIC, THIRD = (
+    DeviceRequest(name, 1, (DeviceMatch(vendor),)) for name, vendor in (("gpu", "10de"), ("nic", "15b3"), ("x", "8086"))
+)
 
 
 def behind(switch: str) -> dict[str, tuple[str, ...]]:
@@ -277,6 +281,35 @@ def test_groups_share_a_place(same, there, counts, expected):
         assert isinstance(answer, Refusal) and answer.code == "devices"
     else:
         assert given(answer) == expected
+
+
+@pytest.mark.parametrize("same", ["switch", "cell"])
+@pytest.mark.parametrize("counts", [(2, 2), (3, 1), (1, 1, 1), (2, 1, 1)])
+def test_quick_groups_equal_matchings(counts, same):
+    """More devices than brute force can try: ranking and remembered places choose what matchings choose."""
+    for seed in range(proof_size(40)):
+        rng = random.Random(seed)
+        distances = [[10 if a == b else 10 + rng.randrange(1, 4) for b in range(6)] for a in range(6)]
+        cells = [cell(c, f"{2 * c} {2 * c + 1}", distances=dict(enumerate(distances[c]))) for c in range(6)]
+        devices = tuple(
+            Device(
+                f"0000:{number:02x}:00.0", vendor_id=rng.choice(("10de", "15b3", "8086")[: len(counts)]),
+                cell=rng.randrange(6), traits=tuple(rng.sample(("FAST", "LARGE"), rng.randrange(3))),
+                path=("p", "q", rng.choice("abcde"), str(number)),
+            )
+            for number in range(24)
+        )
+        there = host(*cells, devices=devices)
+        wanted = [replace(each, count=n) for each, n in zip((GPU, NIC, THIRD), counts, strict=False)]
+        quick, slow = (
+            DeviceSearch(there.device_view, view_of(there), frozenset(), wanted, same) for _ in range(2)
+        )
+        assert quick.apart
+        slow.apart = False
+        for mask in (*(1 << c for c in range(6)), 0b101, 0b11010, 0b111111):
+            assert quick.cost(mask) == slow.cost(mask), seed
+            if quick.cost(mask) is not None:
+                assert quick.given(mask) == slow.given(mask), seed
 
 
 def asked(request: PlacementRequest) -> tuple[object, ...]:
