@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from zun.objects.service import last_sign
-from zun.scheduler.host_state import HostState
-from zun.scheduler.packing import Demand, Shape, usual
+from zun.scheduler.host_state import HostState, serves
+from zun.scheduler.packing import Demand, Shape, kind_name, usual
 from zun.scheduler.plan_cache import PlanCache
 from zun.topology import PlacementRequest
-from zun.topology.devices import Device
+from zun.topology.devices import Device, DeviceType
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -198,7 +198,27 @@ class Columns(Sequence[HostState]):
             self._sums = _Sums()
             for host in self._hosts:
                 self._sums.count(None, host)
-        return self._sums.demand(request)
+        return self._sums.demand(request, tuple(self._likely(request).items()) if request.devices else ())
+
+    def _likely(self, request: PlacementRequest) -> dict[str, int]:
+        """Return the devices that the request probably gets, by kind: the first kind that serves each part of it."""
+        found: Counter[str] = Counter()
+        for names, count in self.offering(request):
+            if names:
+                found[names[0]] += count
+        return dict(sorted(found.items()))
+
+    def offering(self, request: PlacementRequest) -> list[tuple[list[str], int]]:
+        """Return for each request for devices the ``kind_name`` of the kinds that serve, and the number.
+
+        The kinds with the fewest traits come first, and physical functions last, because ``plan`` takes them so.
+        """
+        kinds = sorted(self.free_devices, key=_taken_first)
+        return [
+            ([kind_name(kind) for kind in kinds if serves(kind, each)], each.count)
+            for each in request.devices
+            if each.count
+        ]
 
     @property
     def with_devices(self) -> bool:
@@ -335,11 +355,15 @@ class Columns(Sequence[HostState]):
         _index(self._images, before, before.images if before else {}, host, host.images if host else {})
 
 
+def _taken_first(kind: Device) -> tuple[int, bool, str]:
+    return len(kind.traits), kind.type == DeviceType.PF, kind_name(kind)
+
+
 class _Sums:
     """The CPUs and memory of all hosts, and the dedicated containers on them by kind."""
 
     def __init__(self) -> None:
-        self._cpus = self._mib = 0
+        self._cpus = self._mib = self._devices = 0
         self._held: Counter[Shape] = Counter()
 
     def count(self, before: HostState | None, host: HostState | None) -> None:
@@ -352,13 +376,14 @@ class _Sums:
                 continue
             self._cpus += sign * len(state.topology.cpus)
             self._mib += sign * state.topology.memory_mib
+            self._devices += sign * len(state.topology.devices)
             for shape, often in state.shapes.items():
                 self._held[shape] += sign * often
                 if not self._held[shape]:
                     del self._held[shape]
 
-    def demand(self, request: PlacementRequest) -> Demand:
-        return usual(self._held, request, self._cpus, self._mib)
+    def demand(self, request: PlacementRequest, devices: tuple[tuple[str, int], ...]) -> Demand:
+        return usual(self._held, request, self._cpus, self._mib, self._devices, devices)
 
 
 class _FreeDevices:

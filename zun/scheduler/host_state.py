@@ -138,7 +138,7 @@ class HostState:
     @property
     def shapes(self) -> Counter[Shape]:
         """The number of dedicated containers of each kind."""
-        return shapes(self.usage)
+        return shapes(self.usage, self.topology.device_view.by_address if self.topology.devices else None)
 
     @cached_property
     def disk_pool(self) -> DiskPool | None:

@@ -11,6 +11,10 @@ with nothing, or with CPUs and memory in the proportion in which they are asked 
 for a large container strands much. Containers on several cells are usual kinds too, so cells stay free together as
 well. The usual kinds are those that the cloud holds already: see ``usual``.
 
+Devices limit the number of containers like CPUs and memory do: four free GPUs beside two free CPUs serve no kind with a
+GPU and four CPUs. The drop in the number of these kinds, worth more the larger they are, is the *fragmentation
+gradient* of "Beware of Fragmentation" (USENIX ATC 2023), for whole devices. Devices are counted by host, not by cell.
+
 The present kinds say little about the next large request, so three small costs are added for each CPU that the request
 takes: for the free capacity beside the CPU on its cells (``TIGHT``), for the free capacity of the whole host
 (``WHOLE``), and for the distance between its cells (``FAR``). Of two hosts with equal losses the fuller one is better.
@@ -26,12 +30,14 @@ import heapq
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from zun.topology import HostTopology, PlacementRequest, Usage
+from zun.topology.devices import Device
 from zun.topology.view import view_of
 
 Bools = npt.NDArray[np.bool_]
@@ -107,6 +113,13 @@ class Shape(NamedTuple):
     cells: int
     cpus: int
     memory_mib: int
+    devices: tuple[tuple[str, int], ...] = ()
+    """Number of devices by ``kind_name``, in all."""
+
+    @property
+    def device_count(self) -> int:
+        """Return the number of devices of all kinds."""
+        return sum([count for _, count in self.devices])
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +134,12 @@ class Demand:
     cpu: float = 1.0
     mib: float = 0.0
     """Weights of a free CPU and a free MiB in the preference for fuller hosts."""
+    device: float = 0.0
+    """The same of a free device; 0 if no container has any."""
 
-    def value(self, hole: Hole) -> float:
-        """Return the weight of the CPUs and memory of ``hole`` together."""
-        return hole.cpus * self.cpu + hole.memory_mib * self.mib
+    def value(self, hole: Hole, devices: int = 0) -> float:
+        """Return the weight of the CPUs and memory of ``hole``, and of so many devices, together."""
+        return hole.cpus * self.cpu + hole.memory_mib * self.mib + devices * self.device
 
 
 def holes(topology: HostTopology, usage: Usage) -> tuple[Hole, ...]:
@@ -154,14 +169,30 @@ def together(free: Sequence[Hole]) -> Hole:
     return Hole(sum(hole.cpus for hole in free), sum(hole.memory_mib for hole in free))
 
 
-def shapes(usage: Usage) -> Counter[Shape]:
-    """Count the dedicated containers of each kind. Huge pages count as no memory."""
+def shapes(usage: Usage, devices: Mapping[str, Device] | None = None) -> Counter[Shape]:
+    """Count the dedicated containers of each kind. Huge pages count as no memory.
+
+    ``devices`` are the devices of the host by address. A device that the host lost counts as none.
+    """
     found: Counter[Shape] = Counter()
     for _, plan in usage:
         if plan.dedicated:
             shares = [share for share in plan.cells.values() if share.cpus]
-            found[_shape([Hole(len(share.cpus), 0 if share.pages else share.memory_mib) for share in shares])] += 1
+            shape = _shape([Hole(len(share.cpus), 0 if share.pages else share.memory_mib) for share in shares])
+            if plan.devices and devices:
+                held = Counter([kind_name(devices[one.address]) for one in plan.devices if one.address in devices])
+                shape = shape._replace(devices=tuple(sorted(held.items())))
+            found[shape] += 1
     return found
+
+
+@lru_cache(maxsize=10_000)
+def kind_name(device: Device) -> str:
+    """Return a name that devices share if no request tells them apart, but for the cell. Example: ``10de:2684 ...``."""
+    return (
+        f"{device.vendor_id}:{device.product_id} {device.type} {device.resource_class or '-'} "
+        f"{','.join(device.traits) or '-'} {'-' if device.cell is None else 'near'}"
+    )
 
 
 def _shape(parts: Sequence[Hole]) -> Shape:
@@ -170,17 +201,29 @@ def _shape(parts: Sequence[Hole]) -> Shape:
     return Shape(0, sum(part.cpus for part in parts), sum(part.memory_mib for part in parts))
 
 
-def usual(held: Mapping[Shape, int], request: PlacementRequest, cpus: int, memory_mib: int) -> Demand:
+def usual(
+    held: Mapping[Shape, int],
+    request: PlacementRequest,
+    cpus: int,
+    memory_mib: int,
+    devices: int = 0,
+    wanted_devices: tuple[tuple[str, int], ...] = (),
+) -> Demand:
     """Return the demand: the ``USUAL_SHAPES`` kinds that are worth most, of ``held`` and the kind of ``request``.
 
-    ``cpus`` and ``memory_mib`` are the capacity of all hosts together. The worth of a kind is its count times a power
-    of its size; the power rises from ``EMPTY`` to ``FULL`` as the cloud fills.
+    ``cpus``, ``memory_mib`` and ``devices`` are the capacity of all hosts together. The worth of a kind is its count
+    times a power of its size; the power rises from ``EMPTY`` to ``FULL`` as the cloud fills. ``wanted_devices`` are the
+    devices of the request by kind.
     """
     wanted = _shape(parts_of(request))
+    if wanted_devices:
+        wanted = wanted._replace(devices=wanted_devices)
     cpu_per_mib = cpus / memory_mib if memory_mib else 0.0
+    cpu_per_device = cpus / devices if devices else 0.0
     counts = dict(held)
     counts[wanted] = counts.get(wanted, 0) + 1
-    held_cpus = held_mib = several_cpus = several_mib = 0
+    held_cpus = held_mib = held_devices = several_cpus = several_mib = 0
+    sizes: dict[Shape, float] = {}
     for shape, count in counts.items():
         all_cpus, all_mib = count * (shape.cells or 1) * shape.cpus, count * (shape.cells or 1) * shape.memory_mib
         held_cpus += all_cpus
@@ -188,32 +231,35 @@ def usual(held: Mapping[Shape, int], request: PlacementRequest, cpus: int, memor
         if shape.cells != 1:
             several_cpus += all_cpus
             several_mib += all_mib
-    used_cpus, used_memory = held_cpus / max(1, cpus), held_mib / max(1, memory_mib)
-    power = EMPTY + (FULL - EMPTY) * min(1.0, max(used_cpus, used_memory))
-    worths = {
-        shape: count * ((shape.cells or 1) * (shape.cpus + shape.memory_mib * cpu_per_mib)) ** power
-        for shape, count in counts.items()
-    }
+        sizes[shape] = (shape.cells or 1) * (shape.cpus + shape.memory_mib * cpu_per_mib)
+        if shape.devices:
+            held_devices += count * shape.device_count
+            sizes[shape] += shape.device_count * cpu_per_device
+    used = [held_cpus / max(1, cpus), held_mib / max(1, memory_mib)]
+    if held_devices:
+        used.append(held_devices / max(1, devices))
+    power = EMPTY + (FULL - EMPTY) * min(1.0, max(used))
+    worths = {shape: count * sizes[shape] ** power for shape, count in counts.items()}
     ranked = heapq.nsmallest(USUAL_SHAPES, ((-worth, shape) for shape, worth in worths.items()))
     whole = sum(worth for worth, _ in ranked)
-    cpu, mib = _prices(used_cpus, used_memory)
+    cpu, mib, *device = _prices(used)
     return Demand(
         tuple(shape for _, shape in ranked),
         tuple(worth / whole for worth, _ in ranked),
         (several_cpus + several_mib * cpu_per_mib) / (held_cpus + held_mib * cpu_per_mib),
         cpu,
         mib * cpu_per_mib,
+        device[0] * cpu_per_device if device else 0.0,
     )
 
 
-def _prices(cpus: float, memory: float) -> tuple[float, float]:
-    """Return the weights of a free CPU and of the memory per CPU; the sum of both is 2.
+def _prices(used: Sequence[float]) -> list[float]:
+    """Return the weights of a free CPU, of the memory per CPU and of the devices per CPU; together they are 2.
 
-    ``cpus`` and ``memory`` are the shares that are held, from 0 to 1.
+    ``used`` are the shares that are held of CPUs, memory and, if any are, devices: from 0 to 1.
     """
-    sooner, later = (max(share, 1e-9) / max(1 - share, 1e-9) for share in (cpus, memory))
-    cpu = 2 / (1 + (later / sooner) ** SHARPNESS)
-    return cpu, 2 - cpu
+    soon = [(max(share, 1e-9) / max(1 - share, 1e-9)) ** SHARPNESS for share in used]
+    return [2 * each / sum(soon) for each in soon]
 
 
 def parts_of(request: PlacementRequest) -> tuple[Hole, ...]:
@@ -273,6 +319,53 @@ class Cells(NamedTuple):
     """Distances between cells, there plus back: shape (cells, cells, hosts). None if the request is for one cell."""
 
 
+class Devices(NamedTuple):
+    """The devices of all hosts, by ``kind_name``, and what a request for devices takes of them."""
+
+    free: Mapping[str, npt.NDArray[np.int32]]
+    capacity: Floats
+    """The devices of each host, free or not."""
+    wanted: Sequence[tuple[Sequence[str], int]] = ()
+    """For each request for devices the kinds that serve, those to take first at the front, and the number."""
+
+
+class _TakenDevices(NamedTuple):
+    """The free devices of all hosts by kind, before and after a request took some."""
+
+    free: Mapping[str, Floats]
+    left: Mapping[str, Floats]
+    capacity: Floats
+    room: Bools
+
+    @property
+    def all_free(self) -> Floats:
+        """The number of free devices of each host, before the request."""
+        return sum(self.free.values(), np.zeros(len(self.capacity)))
+
+    def containers(self, kinds: Sequence[Shape], *, after: bool) -> Counts:
+        """Return the number of containers of each kind that have enough devices: shape (kinds, hosts)."""
+        free, none = self.left if after else self.free, np.zeros(len(self.capacity))
+        return np.array(
+            [np.min([free.get(name, none) // count for name, count in kind.devices], axis=0) for kind in kinds],
+            np.float32,
+        )
+
+
+def _take_devices(devices: Devices) -> _TakenDevices:
+    """Return what the request leaves of the devices of each host, if it takes the first kinds that serve."""
+    free = {name: np.asarray(count, np.float64) for name, count in devices.free.items()}
+    left = dict(free)
+    room: Bools = np.ones(len(devices.capacity), np.bool_)
+    for names, count in devices.wanted:
+        lacking = np.full(len(devices.capacity), float(count))
+        for name in names:
+            given = np.minimum(lacking, left[name])
+            left[name] = left[name] - given
+            lacking = lacking - given
+        room &= lacking == 0
+    return _TakenDevices(free, left, devices.capacity, room)
+
+
 class _Taken(NamedTuple):
     """The cells that each host would give, with the amounts: shape (cells taken, hosts).
 
@@ -286,18 +379,19 @@ class _Taken(NamedTuple):
     """True for hosts with room; the columns of other hosts have no meaning."""
 
 
-def losses(cells: Cells, request: PlacementRequest, demand: Demand) -> Floats:
+def losses(cells: Cells, request: PlacementRequest, demand: Demand, devices: Devices | None = None) -> Floats:
     """Return the stranded capacity of ``request`` on every host, in containers that no longer fit.
 
-    The loss of a host without room is infinite.
+    The loss of a host without room is infinite. ``devices`` is None if neither the request nor a usual kind has any.
     """
     parts = parts_of(request)
     taken = _one(cells, parts[0]) if len(parts) == 1 else _near(cells, parts)
-    size = demand.value(together(parts))
-    losses = _loss(cells, taken, demand, size)
-    if request.numa_affinity == "require" or taken.room.all():
-        return losses
-    return np.where(taken.room, losses, _loss(cells, _over_cells(cells, parts), demand, size))
+    given = None if devices is None else _take_devices(devices)
+    size = demand.value(together(parts), 0 if devices is None else sum([count for _, count in devices.wanted]))
+    losses = _loss(cells, taken, given, demand, size)
+    if request.numa_affinity != "require" and not taken.room.all():
+        losses = np.where(taken.room, losses, _loss(cells, _over_cells(cells, parts), given, demand, size))
+    return losses if given is None else np.where(given.room, losses, np.inf)
 
 
 def _fits(cells: Cells, part: Hole) -> Bools:
@@ -364,8 +458,11 @@ def _from_first(wanted: int | Floats, room: Floats) -> Floats:
     return given
 
 
-def _loss(cells: Cells, taken: _Taken, demand: Demand, size: float) -> Floats:
-    """Return the loss of every host if it gives ``taken``. ``size`` is the value of the request in ``demand``."""
+def _loss(cells: Cells, taken: _Taken, devices: _TakenDevices | None, demand: Demand, size: float) -> Floats:
+    """Return the loss of every host if it gives ``taken`` and the devices that ``devices`` tells.
+
+    ``size`` is the value of the request in ``demand``.
+    """
     hosts = np.arange(cells.cpus.shape[1])
     cpus, mib = cells.cpus[taken.cells, hosts], cells.mib[taken.cells, hosts]
     after_cpus, after_mib = cpus - taken.cpus, mib - taken.mib
@@ -373,28 +470,39 @@ def _loss(cells: Cells, taken: _Taken, demand: Demand, size: float) -> Floats:
     used = (taken.cpus > 0) | (taken.mib > 0)
     loss: Floats = TIGHT * (used * (demand.cpu * cpus + demand.mib * mib)).sum(0)
     at_most = demand.cpu * cells.capacity[0] + demand.mib * cells.capacity[1]
-    whole = (demand.cpu * all_cpus + demand.mib * all_mib) / np.maximum(at_most, SOME_CAPACITY)
+    all_free = demand.cpu * all_cpus + demand.mib * all_mib
+    if devices is not None:
+        at_most = at_most + demand.device * devices.capacity
+        all_free = all_free + demand.device * devices.all_free
+    whole = all_free / np.maximum(at_most, SOME_CAPACITY)
     loss += (WHOLE + WHOLE_SEVERAL * demand.several) * whole
     if cells.far is not None and len(taken.cells) > 1:
         loss += FAR * _distance(cells.far, taken.cells, np.broadcast_to(taken.cpus > 0, cpus.shape))
     loss *= size
-    worths, on_cells = np.array(demand.worths), [shape.cells for shape in demand.shapes]
-    for number in set(on_cells):
-        which = [index for index, each in enumerate(on_cells) if each == number]
+    worths, groups = np.array(demand.worths), [(shape.cells, bool(shape.devices)) for shape in demand.shapes]
+    for number, limited in set(groups):
+        which = [index for index, each in enumerate(groups) if each == (number, limited)]
         kinds = [demand.shapes[index] for index in which]
+        before: Counts | None = None
         if number == 1:
             both = _times(kinds, np.stack((cpus, after_cpus)), np.stack((mib, after_mib)))
             fewer = (both[:, 0] - both[:, 1]).sum(1)
+            if limited:
+                before = _times(kinds, cells.cpus, cells.mib).sum(1)
         elif number == 0:
             rest_cpus = all_cpus - np.broadcast_to(taken.cpus, cpus.shape).sum(0)
             rest_mib = all_mib - np.broadcast_to(taken.mib, mib.shape).sum(0)
             both = _times(kinds, np.stack((all_cpus, rest_cpus)), np.stack((all_mib, rest_mib)))
-            fewer = both[:, 0] - both[:, 1]
+            before, fewer = both[:, 0], both[:, 0] - both[:, 1]
         else:
-            before = _times(kinds, cells.cpus, cells.mib)
-            after = before.copy()
+            each = _times(kinds, cells.cpus, cells.mib)
+            after = each.copy()
             after[:, taken.cells, hosts] = _times(kinds, after_cpus, after_mib)
-            fewer = _sets(before, number) - _sets(after, number)
+            before = _sets(each, number)
+            fewer = before - _sets(after, number)
+        if limited and devices is not None and before is not None:
+            at_first = np.minimum(before, devices.containers(kinds, after=False))
+            fewer = at_first - np.minimum(before - fewer, devices.containers(kinds, after=True))
         loss += worths[which] @ fewer
     return np.where(taken.room, loss, np.inf)
 

@@ -6,9 +6,10 @@ from oslo_config import cfg
 
 from zun.scheduler.columns import Columns, Floats
 from zun.scheduler.host_state import HostState
-from zun.scheduler.packing import Machine, cells_of, losses, machine_of
+from zun.scheduler.packing import Demand, Devices, Machine, cells_of, kind_name, losses, machine_of
 from zun.scheduler.request_spec import RequestSpec
 from zun.scheduler.weighers import HostWeigher
+from zun.topology import PlacementRequest
 
 SCALE = 1000.0
 """Unit: containers lost. A loss of 10 gives the weight 0.990, a loss of 1000 gives 0.5."""
@@ -37,8 +38,9 @@ class StrandedWeigher(HostWeigher):
         alone = request.numa_nodes == 1 and request.numa_affinity == "require"
         codes = table.measured("machine", self._code).astype(np.intp)
         cells = cells_of(table.cell_cpus, table.cell_memory, list(self._machines), codes, apart=not alone)
-        demand = table.demand if spec.demand is None else spec.demand
-        weights: Floats = 1 / (1 + losses(cells, request, demand(request)) / SCALE)  # without room: infinite loss
+        demand = (table.demand if spec.demand is None else spec.demand)(request)
+        devices = _devices(table, request, demand) if table.with_devices or request.devices else None
+        weights: Floats = 1 / (1 + losses(cells, request, demand, devices) / SCALE)  # without room: infinite loss
         return weights
 
     def _code(self, host: HostState) -> float:
@@ -46,3 +48,15 @@ class StrandedWeigher(HostWeigher):
         machine = machine_of(host.topology)
         with self._numbering:
             return self._machines.setdefault(machine, len(self._machines))
+
+
+def _devices(table: Columns, request: PlacementRequest, demand: Demand) -> Devices | None:
+    """Return the devices of the hosts, or None if neither the request nor a usual kind has any."""
+    if not request.devices and not any(shape.devices for shape in demand.shapes):
+        return None
+    free = {kind_name(kind): count for kind, count in table.free_devices.items()}
+    return Devices(free, table.measured("devices", _number), table.offering(request) if request.devices else ())
+
+
+def _number(host: HostState) -> float:
+    return float(len(host.topology.devices))

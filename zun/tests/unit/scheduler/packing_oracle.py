@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from zun.scheduler.host_state import kind_of, serves
 from zun.scheduler.packing import (
     FAR,
     TIGHT,
@@ -16,22 +17,46 @@ from zun.scheduler.packing import (
     Hole,
     Shape,
     capacity,
+    kind_name,
     parts_of,
     together,
 )
 from zun.topology import HostTopology, PlacementRequest
+from zun.topology.devices import DeviceType
 from zun.topology.view import view_of
 
 
-def fitting(shape: Shape, free: Sequence[Hole]) -> int:
-    """Return how many containers of this kind the holes ``free`` of one host can take, if no other kind comes."""
+def fitting(shape: Shape, free: Sequence[Hole], devices: Mapping[str, int] | None = None) -> int:
+    """Return how many containers of this kind one host can take, if no other kind comes.
+
+    ``free`` are its holes, ``devices`` its free devices by kind.
+    """
+    enough = [(devices or {}).get(kind, 0) // count for kind, count in shape.devices]
     if shape.cells == 0:
-        return _times(shape, together(free))
+        return min([_times(shape, together(free)), *enough])
     counts = [_times(shape, hole) for hole in free]
     total = sum(counts)
     if shape.cells == 1:
-        return total
-    return min(total // shape.cells, (total - max(counts, default=0)) // (shape.cells - 1))
+        return min([total, *enough])
+    return min([total // shape.cells, (total - max(counts, default=0)) // (shape.cells - 1), *enough])
+
+
+def left_devices(
+    topology: HostTopology, free: Mapping[str, int], request: PlacementRequest
+) -> dict[str, int] | None:
+    """Return the free devices by kind after ``request``, or None if there are too few.
+
+    The kinds with the fewest traits are taken first, and physical functions last.
+    """
+    kinds = {kind_of(device) for device in topology.devices}
+    left = dict(free)
+    for each in request.devices:
+        able = [kind for kind in kinds if serves(kind, each)]
+        able.sort(key=lambda kind: (len(kind.traits), kind.type == DeviceType.PF, kind_name(kind)))
+        for name in [kind_name(kind) for kind in able for _ in range(left.get(kind_name(kind), 0))][: each.count]:
+            left[name] -= 1
+    wanted = sum(each.count for each in request.devices)
+    return left if sum(free.values()) - sum(left.values()) == wanted else None
 
 
 def _times(shape: Shape, hole: Hole) -> int:
@@ -45,27 +70,36 @@ class Taken(NamedTuple):
     part: Hole
 
 
-def stranded(topology: HostTopology, free: Sequence[Hole], request: PlacementRequest, demand: Demand) -> float | None:
+def stranded(
+    topology: HostTopology,
+    free: Sequence[Hole],
+    request: PlacementRequest,
+    demand: Demand,
+    devices: Mapping[str, int] | None = None,
+) -> float | None:
     """Return the capacity that ``request`` would strand on a host with the holes ``free``, or None without room.
 
     The unit is containers that no longer fit. The cells are estimated from the amounts alone, so a number does not
-    guarantee that ``plan`` finds a place.
+    guarantee that ``plan`` finds a place. ``devices`` are the free devices by kind.
     """
+    devices = devices or {}
     distances = view_of(topology).distances
     taken = estimate(distances, free, request)
-    if taken is None:
+    left = left_devices(topology, devices, request)
+    if taken is None or left is None:
         return None
     after = list(free)
     for cell, (cpus, mib) in taken:
         after[cell] = Hole(after[cell].cpus - cpus, after[cell].memory_mib - mib)
     lost = sum(
-        worth * (fitting(shape, free) - fitting(shape, after))
+        worth * (fitting(shape, free, devices) - fitting(shape, after, left))
         for shape, worth in zip(demand.shapes, demand.worths, strict=True)
     )
     tight = sum(demand.value(free[cell]) for cell, _ in taken)
-    whole = demand.value(together(free)) / demand.value(capacity(topology))
+    empty = demand.value(capacity(topology), len(topology.devices))
+    whole = demand.value(together(free), sum(devices.values())) / empty
     far = _distance(distances, [cell for cell, part in taken if part.cpus])
-    size = demand.value(together(parts_of(request)))
+    size = demand.value(together(parts_of(request)), sum(each.count for each in request.devices))
     return lost + size * (TIGHT * tight + (WHOLE + WHOLE_SEVERAL * demand.several) * whole + FAR * far)
 
 

@@ -16,6 +16,7 @@ from zun.scheduler.packing import (
     Shape,
     capacity,
     holes,
+    kind_name,
     shapes,
     usual,
 )
@@ -24,6 +25,8 @@ from zun.tests.unit.common.proof import proof
 from zun.tests.unit.scheduler.hosts import holding, used_hosts
 from zun.tests.unit.scheduler.packing_oracle import estimate, fitting, stranded
 from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage, plan
+from zun.topology.device_request import GivenDevice
+from zun.topology.devices import Device
 from zun.topology.view import view_of
 
 FOUR = PlacementRequest(4, 1024)
@@ -280,6 +283,38 @@ def test_host_that_fits_a_request_is_never_said_to_lack_room(host, cpus, nodes, 
         if isinstance(plan(host.topology, host.usage, request), Plan):
             free = holes(host.topology, host.usage)
             assert stranded(host.topology, free, request, usual(shapes(host.usage), request, 8, 64)) is not None
+
+
+def test_devices_of_a_container_belong_to_its_kind():
+    gpu, nic = (Device(f"0000:0{n}:00.0", vendor_id=vendor, cell=0) for n, vendor in enumerate(("10de", "15b3")))
+    given = tuple(GivenDevice("any", address) for address in (gpu.address, nic.address, "0000:99:00.0"))
+    usage = Usage().with_claim("a", Plan({0: CellShare(CpuSet("0"), 8)}, devices=given))
+    kinds = tuple(sorted([(kind_name(gpu), 1), (kind_name(nic), 1)]))
+    assert shapes(usage, {each.address: each for each in (gpu, nic)}) == {Shape(1, 1, 8, kinds): 1}
+    assert shapes(usage) == {Shape(1, 1, 8): 1}
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        pytest.param({"gpu": 5}, 2, id="devices-limit"),
+        pytest.param({"gpu": 99}, 4, id="cpus-limit"),
+        pytest.param({"nic": 9}, 0, id="another-kind"),
+    ],
+)
+def test_containers_with_devices_that_fit(devices, expected):
+    for cells, cpus in ((1, 4), (0, 4), (2, 2)):
+        shape = Shape(cells, cpus, 0, (("gpu", 2),))
+        assert fitting(shape, [Hole(8, 0), Hole(8, 0)], devices) == expected
+
+
+def test_scarce_devices_make_a_host_full():
+    """Eight GPUs among 64 CPUs: a GPU weighs as much as eight CPUs if both are equally held."""
+    held = Counter({Shape(1, 8, 8, (("gpu", 1),)): 4})
+    demand = usual(held, PlacementRequest(1, 1), 64, 64, 8)
+    assert demand.device == pytest.approx(8 * demand.cpu, rel=0.25)
+    assert usual(held, PlacementRequest(1, 1), 640, 640, 8).device > 1.5 * 80 * demand.cpu
+    assert usual(Counter(), PlacementRequest(1, 1), 64, 64, 8).device == 0
 
 
 def test_an_empty_usage_has_no_shapes():

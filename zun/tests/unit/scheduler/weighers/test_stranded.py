@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import threading
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from zun.scheduler import weighers
 from zun.scheduler.columns import Columns
+from zun.scheduler.packing import kind_name
 from zun.scheduler.request_spec import RequestSpec
 from zun.scheduler.weighers.stranded import SCALE, StrandedWeigher
 from zun.tests.functional.cloud import machine
@@ -15,8 +17,10 @@ from zun.tests.unit.common.proof import busy_switching, proof
 from zun.tests.unit.db.rows import together
 from zun.tests.unit.scheduler.hosts import configuration, full, host, ranked, spec, used_hosts
 from zun.tests.unit.scheduler.packing_oracle import stranded
-from zun.tests.unit.topology.hosts import random_topology
+from zun.tests.unit.topology.hosts import random_devices, random_topology
 from zun.topology import PlacementRequest, Plan, Usage, plan
+from zun.topology.device_request import DeviceMatch, DeviceRequest
+from zun.topology.devices import Device
 
 ONE, THREE, FOUR = (PlacementRequest(cpus, 64) for cpus in (1, 3, 4))
 
@@ -136,6 +140,76 @@ def test_all_hosts_at_once_weigh_as_the_oracle(random, requests):
     assert together == pytest.approx(expected, abs=1e-7)
     assert [weight > 0 for weight in together] == [weight > 0 for weight in expected]
     assert [WEIGHER.weigh(each, wanted) for each in hosts] == pytest.approx(together, abs=1e-7)
+
+
+def with_gpus(count, cores=4):
+    """A host of two cells with GPUs on both."""
+    return replace(machine(cores=cores), devices=tuple(
+        Device(f"0000:0{number}:00.0", vendor_id="10de", cell=number % 2) for number in range(count)
+    ))
+
+
+def gpus(count, cpus=1):
+    return PlacementRequest(cpus, 64, devices=(DeviceRequest("gpu", count, (DeviceMatch("10de"),)),))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "wanted", "expected"),
+    [
+        pytest.param(
+            [("a", with_gpus(4), ()), ("b", with_gpus(4), (gpus(1),))], gpus(1), "b", id="a-broken-group-of-gpus-first"
+        ),
+        pytest.param(
+            [("a", with_gpus(4), ()), ("b", with_gpus(2), ())], gpus(1), "b", id="large-groups-stay-whole"
+        ),
+        pytest.param([("a", with_gpus(2), ()), ("b", with_gpus(0), ())], ONE, "b", id="cpus-beside-gpus-stay-free"),
+        pytest.param([("a", with_gpus(0), ()), ("b", with_gpus(1), ())], gpus(1), "b", id="where-there-is-one"),
+    ],
+)
+def test_gpus_are_not_stranded(hosts, wanted, expected):
+    """A third host holds containers with four GPUs, so these are usual."""
+    made = [full(name, *held, topology=topology) for name, topology, held in hosts]
+    busy = full("z", gpus(4), PlacementRequest(1, 64), topology=with_gpus(4, cores=1))
+    wanted = RequestSpec("u", wanted)
+    order = ranked([*made, busy], wanted, weighers.load(PACKING, configuration()))
+    assert order[0].hostname == expected
+
+
+@proof(80)
+@given(random=st.randoms(use_true_random=False), requests=st.lists(REQUESTS | UNEQUAL, min_size=1, max_size=6))
+def test_hosts_with_devices_weigh_as_the_oracle(random, requests):
+    """Odd machines with devices that hold some of the requests, weighed for the last."""
+    requests = [
+        replace(each, devices=tuple(
+            DeviceRequest(
+                name, random.randint(0, 3), (DeviceMatch(random.choice(("10de", "8086"))),),
+                numa_policy=random.choice(("required", "preferred")), traits=random.choice(((), (), ("FAST",))),
+            )
+            for name in random.choice((("a",), ("a", "b"), ()))
+        ))
+        for each in requests
+    ]
+    hosts = []
+    for number in range(random.randint(1, 5)):
+        topology = random_topology(random, most_cpus=12)
+        if random.random() < 0.8:
+            topology = replace(topology, devices=random_devices(random, topology))
+        usage = Usage()
+        for owner in range(random.randint(0, 4)):
+            answer = plan(topology, usage, random.choice(requests))
+            usage = usage.with_claim(str(owner), answer) if isinstance(answer, Plan) else usage
+        hosts.append(host(f"h{number}", topology, usage=usage))
+    table = Columns(hosts)
+    wanted = RequestSpec("u", requests[-1], demand=table.demand)
+    demand = table.demand(requests[-1])
+    expected = []
+    for each in hosts:
+        free = Counter(map(kind_name, each.usage.free_devices(each.topology)))
+        loss = stranded(each.topology, each.room.cells, requests[-1], demand, free)
+        expected.append(0.0 if loss is None else 1 / (1 + loss / SCALE))
+    found = WEIGHER.weigh_all(table, wanted).tolist()
+    assert found == pytest.approx(expected, abs=1e-7)
+    assert [WEIGHER.weigh(each, wanted) for each in hosts] == pytest.approx(found, abs=1e-7)
 
 
 def test_a_changed_machine_is_noticed():
