@@ -3,6 +3,7 @@
 
     python benchmarks/packing.py [--json FILE] [--hosts CSV] [--requests CSV] [--seeds FIRST-LAST] [--mix NAME ...]
                                  [--load L] [--count N]
+    python benchmarks/packing.py --gpu [--gpu-trace FILE] [--gpu-hosts N] [--seeds FIRST-LAST] [--load L] [--json FILE]
 
 Replays one sequence of requests under each policy: ``ours`` (``[scheduler] weighers`` as in OURS, which is for clouds
 with one scheduler and not the default, and ``zun.topology.plan``), Nova's weighers and order of cells when packing and
@@ -12,6 +13,8 @@ Which host *could* hold a request is decided alike for all, exactly and cell by 
 Input: ``--hosts`` has the columns count, cells, cpus, memory_mib (both of one cell) and optionally cells_per_socket,
 near, far (distances inside a socket and between sockets). ``--requests`` (plain or .gz, else ZUN_PACKING_TRACE, else
 generated) has vcpus and memory_mib and optionally arrival_s, lifetime_s (empty: for ever), numa_nodes, numa_affinity.
+
+``--gpu`` asks for whole GPUs instead, parts of one rounded up: see benchmarks/packing_gpu.py.
 
 The mixes: ``fill`` has the requests in an order drawn by the seed, none ends, and as many as a perfect packing could
 hold are asked for (``--load`` times that). ``churn`` has them begin and end, about ``--load`` times the cloud at once.
@@ -56,7 +59,9 @@ OURS = ("StrandedWeigher=1000000.0", "FreeCPUWeigher=1.0", "FreeRAMWeigher=1.0")
 POLICIES = ("ours", "nova-pack", "nova-spread", "random", "lowest-id")
 MIXES = ("fill", "churn", "wide-fill", "wide-churn")
 PROMISED = {"first_requests": "accepted before the first refusal", "cpus": "CPUs accepted in all"}
-ASKED = {"first_requests": "asked", "cpus": "asked_cpus"}
+GRANTED = {"cpu_seconds": "CPU-seconds granted", "mib_seconds": "MiB-seconds granted"}
+"""What users get if containers end: a container that runs for a day counts more than one that runs for a minute."""
+ASKED = {"first_requests": "asked", "cpus": "asked_cpus"} | {metric: f"asked_{metric}" for metric in GRANTED}
 """An upper bound for every policy: the requests that all CPUs and all memory together could serve."""
 METRICS = ("first_requests", "first_cpus", "requests", "cpus", "single_cell", "distance", "stranded")
 
@@ -352,6 +357,8 @@ class Run:
     first_cpus: int = 0
     requests: int = 0
     cpus: int = 0
+    cpu_seconds: float = 0.0
+    mib_seconds: float = 0.0
     refused: int = 0
     stranded: float = 0.0
     """CPUs free at the first refusal, or at the end without one, as a share of all."""
@@ -400,6 +407,8 @@ def replay(policy: Peer | Ours, asks: Sequence[Ask]) -> Run:
         )
         run.remote[number] = (ask.cpus, pairs / ask.cpus**2)
         if ask.lifetime is not None:
+            run.cpu_seconds += ask.cpus * ask.lifetime
+            run.mib_seconds += ask.memory_mib * ask.lifetime
             heapq.heappush(ends, (ask.arrival + ask.lifetime, number, host, share))
     if not run.refused:
         run.first_requests, run.first_cpus, run.stranded = run.requests, run.cpus, policy.free_cpus() / total
@@ -413,7 +422,7 @@ def figures(runs: dict[str, Run]) -> dict[str, dict[str, float]]:
     found = {}
     for name, run in runs.items():
         both = run.remote.keys() & ours.remote.keys()
-        row = {metric: getattr(run, metric) for metric in METRICS}
+        row = {metric: getattr(run, metric) for metric in (*METRICS, *GRANTED)}
         row |= {"distance_both": run.distance_of(both), "distance_ours": ours.distance_of(both)}
         found[name] = {metric: round(value, 5) for metric, value in row.items()}
     return found
@@ -495,7 +504,7 @@ def ahead(sites: dict[str, Sequence[dict[str, Any]]], metric: str) -> list[str]:
 def summarise(mix: str, sites: dict[str, Sequence[dict[str, Any]]]) -> None:
     """Print which policy accepts more, the gap of each to the upper bound, and whether the promise is kept."""
     rows = [row for each in sites.values() for row in each]
-    for metric, told in PROMISED.items():
+    for metric, told in promised(mix).items():
         print(f"\n{mix}, {len(rows)} runs, {told}: on how many the policy above did better than the one at the left")
         print(" " * 13 + "".join(f"{name:>13}" for name in (*POLICIES, "anybody")))
         for name, by in losses(rows, metric).items():
@@ -508,6 +517,28 @@ def summarise(mix: str, sites: dict[str, Sequence[dict[str, Any]]]) -> None:
         print(f"the best of these on each run, known afterwards: {best:.1%}")
         print("promise: " + ("; ".join(broken(rows, metric)) or "kept"))
         print("ahead of ours on average on one cloud: " + ("; ".join(ahead(sites, metric)) or "nobody"))
+    if mix.endswith("churn"):
+        granted(sites)
+
+
+def promised(mix: str) -> dict[str, str]:
+    """Return the metrics of the promise: with ``churn``, also what users get."""
+    return PROMISED | GRANTED if mix.endswith("churn") else PROMISED
+
+
+def granted(sites: dict[str, Sequence[dict[str, Any]]]) -> None:
+    """Print by cloud the share that each policy granted of what was asked, and on how many runs nobody granted more."""
+    every = {**sites, "all": [row for rows in sites.values() for row in rows]} if len(sites) > 1 else sites
+    for metric, told in GRANTED.items():
+        print(f"\n{told + ' of those asked (runs first)':>40}" + "".join(f"{name:>14}" for name in POLICIES))
+        for site, rows in every.items():
+            asked = sum(row[f"asked_{metric}"] for row in rows)
+            beaten = losses(rows, metric)
+            cells = [
+                f"{sum(row[name][metric] for row in rows) / asked:.2%} ({len(rows) - beaten[name]['anybody']})"
+                for name in POLICIES
+            ]
+            print(f"{site:>40}" + "".join(f"{cell:>14}" for cell in cells))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -519,8 +550,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--mix", nargs="+", choices=MIXES, help="default: all, or fill and churn with --requests")
     parser.add_argument("--load", type=float, help="default: 1.0 of the cloud for fill, 0.95 for churn")
     parser.add_argument("--count", type=int, default=4000, help="requests of one churn (default 4000)")
+    parser.add_argument("--gpu", action="store_true", help="compare how many GPUs each policy gives")
+    parser.add_argument("--gpu-trace", metavar="FILE", help="the hosts and requests (.json), or requests alone (CSV)")
+    parser.add_argument("--gpu-hosts", type=int, default=96, metavar="N", help="hosts of the cloud (default 96)")
     asked = parser.parse_args(arguments)
     first, _, last = asked.seeds.partition("-")
+    if asked.gpu or asked.gpu_trace:
+        from benchmarks import packing_gpu
+
+        seeds = range(int(first), int(last or first) + 1)
+        rows = packing_gpu.compare(asked.gpu_trace, asked.gpu_hosts, seeds, asked.load or 1.0)
+        if asked.json:
+            Path(asked.json).write_text(json.dumps(rows, indent=1) + "\n")
+        return 0
     trace = read_requests(asked.requests) if asked.requests else None
     sites = {asked.hosts: read_hosts(asked.hosts)} if asked.hosts else SITES
     result = []
@@ -534,9 +576,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 asks = sequence(kinds, mix, seed, trace, load, asked.count)
                 runs = {name: replay(policy_of(name, kinds, seed), asks) for name in POLICIES}
                 asked_for = {"seed": seed, "asked": len(asks), "asked_cpus": sum(ask.cpus for ask in asks)}
+                asked_for["asked_cpu_seconds"] = sum(ask.cpus * (ask.lifetime or 0) for ask in asks)
+                asked_for["asked_mib_seconds"] = sum(ask.memory_mib * (ask.lifetime or 0) for ask in asks)
                 rows.append(asked_for | figures(runs))
             show(f"{mix}, load {load:g}, {site} ({time.monotonic() - start:.0f} s)", rows)
-            lost = {metric: losses(rows, metric) for metric in PROMISED}
+            lost = {metric: losses(rows, metric) for metric in promised(mix)}
             result.append(
                 {"mix": mix, "load": load, "site": site, "trace": asked.requests, "seeds": rows, "losses": lost}
             )

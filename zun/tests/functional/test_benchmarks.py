@@ -19,6 +19,17 @@ def test_packing(tmp_path):
     rows = run("packing", tmp_path / "json", *options)
     assert [row["mix"] for row in rows] == ["fill", "churn"]
     assert all(seed["ours"]["requests"] > 0 for row in rows for seed in row["seeds"])
+    for seed in rows[1]["seeds"]:
+        assert 0 < seed["ours"]["cpu_seconds"] <= seed["asked_cpu_seconds"] + 1e-5  # rounded
+
+
+def test_packing_of_gpus(tmp_path):
+    trace = tmp_path / "trace.csv"
+    trace.write_text("cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n3500,8192,1,400,\n32000,65536,8,1000,A\n")
+    options = ("--gpu", "--gpu-trace", str(trace), "--gpu-hosts", "8", "--seeds", "1-1")
+    rows = run("packing", tmp_path / "json", *options)
+    assert [row["cells"] for row in rows] == [2, 4]
+    assert all(0 < row["ours"]["gpus"] <= row["asked_gpus"] for row in rows)
 
 
 def test_scheduler(tmp_path):
