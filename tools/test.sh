@@ -5,7 +5,7 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-STAGES=(lint types docs unit functional integration)
+STAGES=(lint types docs unit functional integration upgrade)
 
 usage() {
     cat <<'TEXT'
@@ -22,6 +22,7 @@ the tested versions, and runs the stages, all of them if none is named:
   integration  real containers on a Docker daemon, and the services distributed over
                RabbitMQ, MariaDB, PostgreSQL, keystone and Placement (tools/services.sh starts
                what does not run; as root it also installs what is missing)
+  upgrade      a rolling upgrade from one installed release to another, on the same services
 
 A failed stage does not keep the next ones from running; the exit status tells in the end.
 Output is kept in .run/test/<stage>.log. Environment: PYTHON, ZUN_RUN_DIR.
@@ -50,7 +51,11 @@ stage_functional() {
     "$VENV/bin/pytest" -p no:cacheprovider -q -n 2 zun/tests/functional
 }
 stage_integration() {
-    "$VENV/bin/pytest" -p no:cacheprovider -q zun/tests/integration
+    "$VENV/bin/pytest" -p no:cacheprovider -q zun/tests/integration \
+        --ignore zun/tests/integration/test_rolling_upgrade.py
+}
+stage_upgrade() {
+    "$VENV/bin/pytest" -p no:cacheprovider -q zun/tests/integration/test_rolling_upgrade.py
 }
 
 # limit STAGE: seconds after which a stage is ended: its own measure, or what is left of
@@ -62,6 +67,7 @@ limit() {
         types | docs) most=600 ;;
         unit | functional) most=1200 ;;
         integration) most=2400 ;;
+        upgrade) most=600 ;;
     esac
     [ "$left" -gt 1 ] || left=1
     echo $((most < left ? most : left))
@@ -149,7 +155,7 @@ main() {
     trap 'exit 143' TERM
 
     make_venv -r test-requirements.txt -r doc/requirements.txt
-    if [[ " ${stages[*]} " == *" integration "* ]]; then
+    if [[ " ${stages[*]} " == *" integration "* || " ${stages[*]} " == *" upgrade "* ]]; then
         need_services
         # A missing service fails the tests that need it; it never skips them.
         export ZUN_REQUIRE_DOCKER=1 ZUN_REQUIRE_RABBIT=1 ZUN_REQUIRE_MYSQL=1 ZUN_REQUIRE_POSTGRES=1

@@ -16,7 +16,7 @@ from zun.tests.fixtures import wait_for
 from zun.tests.integration import another_release
 from zun.tests.integration.programs import Api, free_port
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.timeout(580)]
 BEFORE = os.environ.get("ZUN_TEST_RELEASE_BEFORE")
 
 

@@ -144,6 +144,16 @@ def test_figures_of_the_readme_are_those_of_the_benchmark_pages():
     assert [figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.]*\d)", pages)] == []
 
 
+def test_figures_of_the_comparison_are_those_of_the_benchmark_pages():
+    told = page("reference/comparison")
+    tables = "".join(section(told, title) for title in ("Time", "Packing", "Where this is behind"))
+    names = ("scheduler-speed", "api-speed", "packing", "placement-speed")
+    pages = "".join(page(f"contributor/{name}") for name in names)
+    figures = re.findall(r"(?<![\w.])([\d.]*\d)(?: (?:ms|s|%)(?!\w))", tables)
+    assert len(figures) >= 18
+    assert [figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.]*\d)", pages)] == []
+
+
 def test_every_code_of_a_refusal_is_explained():
     assert sorted(first_cells(page("admin/no-valid-host"))) == sorted([*HostCode, *RefusalCode])
 
