@@ -260,7 +260,8 @@ def test_from_stack_to_clean(whole, engine, tmp_path):
     assert whole.units().keys() == {"zun-api", "zun-scheduler", "zun-compute", "zun-wsproxy"}
 
     client = Client(None, {"OS_CLOUD": "devstack-admin", "OS_CLIENT_CONFIG_FILE": str(tmp_path / "clouds.yaml")})
-    wait_for(lambda: [each for each in client.json("appcontainer", "service", "list") if each["State"] == "up"], 60)
+    up = {"Binary": "zun-compute", "State": "up"}.items()
+    wait_for(lambda: [each for each in client.json("appcontainer", "service", "list") if up <= each.items()], 60)
     client(
         "appcontainer", "run", "--wait", "--name", "pinned", "--cpu-policy", "dedicated", "--cpu", "1",
         "--memory", "64", "zun-demo", "sleep", "1000",
