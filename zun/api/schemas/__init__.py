@@ -60,11 +60,12 @@ class Schema:
         self._others = others
         self._since = since
         self._later = since.keys() - fields.keys() - patterns.keys()
+        by_pattern = {pattern: field.schema for pattern, field in patterns.items()}
         self._validator = jsonschema.Draft202012Validator(
             {
                 "type": "object",
                 "properties": {name: field.schema for name, field in fields.items()},
-                "patternProperties": {pattern: field.schema for pattern, field in patterns.items()},
+                **({"patternProperties": by_pattern} if by_pattern else {}),
                 "required": list(required),
                 "additionalProperties": others,
             }
@@ -135,6 +136,10 @@ def _told(error: jsonschema.ValidationError) -> str:
         return f"{given!r} is not {schema['description']}"
     if error.validator == "enum":
         return f"{given!r} is not one of {', '.join(each for each in schema['enum'] if isinstance(each, str))}"
+    if error.validator == "additionalProperties" and "patternProperties" in schema:  # its own text is the expressions
+        patterns, known = schema["patternProperties"], schema["properties"]
+        other = next(name for name in given if name not in known and not any(re.search(p, name) for p in patterns))
+        return f"Additional properties are not allowed ({other!r} was unexpected)"
     if error.validator in ("maxLength", "maxItems"):
         things = "characters" if error.validator == "maxLength" else "items"
         return f"it is too long: it has {len(given)} {things} and may have {error.validator_value}"

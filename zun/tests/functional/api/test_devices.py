@@ -331,3 +331,9 @@ def test_devices_of_a_capsule_that_are_wrong(api, version, body, words):
     reply = api.at(version).post("/v1/capsules", body)
     assert reply.status == 400
     assert all(each in reply.error["detail"] for each in words), reply.error
+
+
+def test_a_resource_that_does_not_exist_is_named(admin):
+    reply = admin.put(OWN, {"device:gpu": 1, "gpus": 1})
+    assert reply.status == 400
+    assert "('gpus' was unexpected); possible are containers, cpu" in reply.error["detail"]
