@@ -8,18 +8,19 @@ set -euo pipefail
 usage() {
     cat <<'TEXT'
 usage: tools/services.sh install|start|stop|status|env
-       [rabbit] [mysql] [postgres] [keystone] [placement] [docker] [registry]
+       [rabbit] [mysql] [postgres] [keystone] [placement] [glance] [docker] [registry]
 
 What the tests need, for development and CI; all of it if none is named.
 
   install  install docker.io, iptables, busybox-static, rabbitmq-server, mariadb-server,
            postgresql, docker-registry, apache2-utils and, if no service is named,
            nginx-light from the distribution where missing (root, apt); keystone is a
-           package of the tests' virtual environment, Placement gets one of its own
-  start    start RabbitMQ, MariaDB, PostgreSQL, keystone, Placement and a registry that
-           asks for a password on free ports of 127.0.0.1, with data of their own, and a Docker
-           daemon if none answers; build the image zun-demo. Placement has its database in
-           MariaDB, which is started with it
+           package of the tests' virtual environment, Placement and Glance get their own
+  start    start RabbitMQ, MariaDB, PostgreSQL, keystone, Placement, Glance and a registry
+           that asks for a password on free ports of 127.0.0.1, with data of their own, and a
+           Docker daemon if none answers; build the image zun-demo. Placement and Glance have
+           their databases in MariaDB, and Glance asks keystone; they are started with them,
+           unless ZUN_TEST_MYSQL_URL and ZUN_TEST_KEYSTONE_URL name others for Glance
   stop     end what start started and remove its data; a Docker daemon that was
            there before stays
   status   say what runs
@@ -30,7 +31,7 @@ TEXT
 }
 
 SERVICES=$RUN_DIR/services
-ALL=(rabbit mysql postgres keystone placement docker registry)
+ALL=(rabbit mysql postgres keystone placement glance docker registry)
 RABBIT_BIN=${RABBIT_BIN:-/usr/lib/rabbitmq/bin}
 
 # When we are root MariaDB runs as user mysql and PostgreSQL as user postgres, who may not be
@@ -307,16 +308,90 @@ TEXT
 }
 placement_settled() { ended placement || listens "$1"; }
 
-install_placement() {
-    local wanted=("$PLACEMENT" cheroot PyMySQL)
-    ! "$RUN_DIR/placement/bin/python" -c 'import cheroot, pymysql' 2>/dev/null ||
-        ! "$RUN_DIR/placement/bin/pip" freeze 2>/dev/null | grep -q -x "$PLACEMENT" || return 0
-    say "Installing $PLACEMENT into $RUN_DIR/placement (log: $RUN_DIR/placement-pip.log)"
-    rm -rf "$RUN_DIR/placement"
-    "$(python_program)" -m venv "$RUN_DIR/placement"
-    "$RUN_DIR/placement/bin/pip" install "${wanted[@]}" </dev/null >"$RUN_DIR/placement-pip.log" 2>&1 || {
-        tail -n 20 "$RUN_DIR/placement-pip.log" >&2
-        die "pip could not install $PLACEMENT; the whole output is in $RUN_DIR/placement-pip.log."
+# Glance: files on this machine, a database in MariaDB, tokens of keystone, which it asks as its administrator; threads of
+# one process, in a virtual environment of its own. It is not in keystone's catalogue: a test that needs it there adds it.
+GLANCE=glance==33.0.0
+start_glance() {
+    local dir port mysql keystone user
+    ! running glance || return 0
+    [ -x "$RUN_DIR/glance/bin/glance-manage" ] || die "Glance is not installed; run: tools/services.sh install glance"
+    mysql=$(given_or_started mysql ZUN_TEST_MYSQL_URL)
+    keystone=$(given_or_started keystone ZUN_TEST_KEYSTONE_URL)
+    dir=$(data_dir)/glance
+    rm -rf "$dir"
+    (umask 077 && mkdir -p "$dir/images" "$dir/staging" "$dir/tasks")
+    port=$(free_ports 1)
+    user=${keystone#*://} user=${user%%@*}
+    cat >"$dir/glance-api.conf" <<TEXT
+[DEFAULT]
+enabled_backends = local:file
+[glance_store]
+default_backend = local
+[local]
+filesystem_store_datadir = $dir/images
+[os_glance_staging_store]
+filesystem_store_datadir = $dir/staging
+[os_glance_tasks_store]
+filesystem_store_datadir = $dir/tasks
+[oslo_concurrency]
+lock_path = $dir
+[database]
+connection = ${mysql%/*}/glance_$port
+[paste_deploy]
+flavor = keystone
+[keystone_authtoken]
+auth_type = password
+auth_url = http://${keystone#*@}
+www_authenticate_uri = http://${keystone#*@}
+username = ${user%%:*}
+password = ${user#*:}
+project_name = admin
+user_domain_id = default
+project_domain_id = default
+interface = public
+token_cache_time = -1
+TEXT
+    cp "$RUN_DIR/glance/etc/glance/glance-api-paste.ini" "$dir"
+    say "Starting Glance on 127.0.0.1:$port (log: $SERVICES/glance.log)"
+    : >"$SERVICES/glance.log"
+    if ! {
+        "$RUN_DIR/glance/bin/python" "$ROOT/tools/serve_glance.py" database "${mysql%/*}/glance_$port" &&
+            "$RUN_DIR/glance/bin/glance-manage" --config-file "$dir/glance-api.conf" db_sync
+    } </dev/null >>"$SERVICES/glance.log" 2>&1; then
+        tail -n 20 "$SERVICES/glance.log" >&2
+        die "glance-manage failed; its output is in $SERVICES/glance.log."
+    fi
+    launch glance "$SERVICES/glance.log" env OS_GLANCE_CONFIG_DIR="$dir" \
+        "$RUN_DIR/glance/bin/python" "$ROOT/tools/serve_glance.py" serve "$port"
+    if ! wait_until 60 glance_settled "$port" || ended glance; then
+        tail -n 20 "$SERVICES/glance.log" >&2
+        die "Glance did not start; its log is $SERVICES/glance.log."
+    fi
+    printf 'export ZUN_TEST_GLANCE_URL=http://127.0.0.1:%s\n' "$port" >"$SERVICES/glance.env"
+}
+glance_settled() { ended glance || listens "$1"; }
+
+# given_or_started SERVICE VARIABLE: its URL, of the environment unless it runs here; it is started if neither.
+given_or_started() {
+    if ! running "$1" && [ -n "${!2:-}" ]; then
+        printf '%s\n' "${!2}"
+        return
+    fi
+    "start_$1" >&2
+    sed -n "s/^export $2=//p" "$SERVICES/$1.env"
+}
+
+# install_apart NAME PACKAGE: into a virtual environment of its own, with what serves it.
+install_apart() {
+    local venv=$RUN_DIR/$1 package=$2
+    ! "$venv/bin/python" -c 'import cheroot, pymysql' 2>/dev/null ||
+        ! "$venv/bin/pip" freeze 2>/dev/null | grep -q -x "$package" || return 0
+    say "Installing $package into $venv (log: $venv-pip.log)"
+    rm -rf "$venv"
+    "$(python_program)" -m venv "$venv"
+    "$venv/bin/pip" install "$package" cheroot PyMySQL </dev/null >"$venv-pip.log" 2>&1 || {
+        tail -n 20 "$venv-pip.log" >&2
+        die "pip could not install $package; the whole output is in $venv-pip.log."
     }
 }
 
@@ -400,6 +475,10 @@ stop_placement() {
     halt placement 15
     rm -f "$SERVICES/placement.env"
 }
+stop_glance() {
+    halt glance 15
+    rm -f "$SERVICES/glance.env"
+}
 stop_registry() {
     halt registry 10
     rm -f "$SERVICES/registry.env"
@@ -417,7 +496,7 @@ install_all() {
     for one in "$@"; do
         case $one in
             rabbit) [ -x "$RABBIT_BIN/rabbitmq-server" ] || rabbit=(rabbitmq-server=rabbitmq-server) ;;
-            mysql | placement) mysql=(mariadbd=mariadb-server mariadb-install-db=mariadb-server) ;;
+            mysql | placement | glance) mysql=(mariadbd=mariadb-server mariadb-install-db=mariadb-server) ;;
             postgres) [ -n "$(postgres_bin)" ] || postgres=(postgres=postgresql) ;;
             registry) registry=(docker-registry=docker-registry htpasswd=apache2-utils) ;;
             docker) docker=(dockerd=docker.io iptables=iptables busybox=busybox-static) ;;
@@ -426,10 +505,11 @@ install_all() {
     # A test starts nginx itself, with the configuration that is shipped.
     [ $# -lt ${#ALL[@]} ] || nginx=(nginx=nginx-light)
     need_packages "${rabbit[@]}" "${mysql[@]}" "${postgres[@]}" "${docker[@]}" "${registry[@]}" "${nginx[@]}"
-    if [[ " $* " == *" keystone "* ]] && [ -z "$(keystone_bin)" ]; then
+    if [[ " $* " == *" keystone "* || " $* " == *" glance "* ]] && [ -z "$(keystone_bin)" ]; then
         make_venv -r test-requirements.txt
     fi
-    if [[ " $* " == *" placement "* ]]; then install_placement; fi
+    if [[ " $* " == *" placement "* ]]; then install_apart placement "$PLACEMENT"; fi
+    if [[ " $* " == *" glance "* ]]; then install_apart glance "$GLANCE"; fi
 }
 
 main() {
