@@ -8,10 +8,10 @@ them fits some machine, and any other request is refused before a row exists.
 from collections.abc import Mapping
 from typing import Any
 
-from zun.api.schemas.numa import FIELDS
+from zun.api.schemas.numa import FIELDS, MIXED_FIELDS
 from zun.common import exceptions
-from zun.objects.placement import ASKED_AS, held_plan, keep_problem
-from zun.topology import CPUPolicy, CpuSet, PlacementRequest, amounts
+from zun.objects.placement import ASKED_AS, held_plan, keep_problem, mixed_problem
+from zun.topology import CPUPolicy, CpuSet, Isolation, NUMAAffinity, PlacementRequest, amounts
 
 _PLAIN = PlacementRequest(cpus=1, memory_mib=0).to_dict()
 DEFAULTS: Mapping[str, Any] = {
@@ -26,23 +26,69 @@ def placement(given: Mapping[str, Any]) -> dict[str, Any]:
     ``given`` is the checked body of a create request: ``cpu`` and ``memory`` are None or absent unless the client named
     them. Raises InvalidValue, whose text begins with the name of the field.
     """
-    asked = {name: given[name] for name in FIELDS if given.get(name) is not None}
-    if given.get("cpu_policy") != CPUPolicy.DEDICATED:
+    asked = {name: given[name] for name in (*FIELDS, *MIXED_FIELDS) if given.get(name) is not None}
+    policy = given.get("cpu_policy")
+    if policy == CPUPolicy.MIXED:
+        return _mixed(given, asked)
+    for name in MIXED_FIELDS:
+        if name in asked:
+            raise _refusal(name, "it is for containers of cpu_policy 'mixed': ask for that with it, or leave it out")
+    if policy != CPUPolicy.DEDICATED:
         if asked:
             raise _refusal(
                 next(iter(asked)), "it places dedicated CPUs: ask for cpu_policy 'dedicated' with it, or leave it out"
             )
         return {}
-    cpu, memory = given.get("cpu"), given.get("memory")
+    cpu = given.get("cpu")
     if cpu is None or cpu < 1 or cpu != int(cpu):
         raise _refusal("cpu", _WHOLE + ("" if cpu is None else f"; {amounts.text(cpu)} is not one"))
-    if memory is None:
-        raise _refusal(
-            "memory", "a dedicated container needs its memory in MiB, for example 1024, to have it on its cells"
-        )
+    memory = _needed_memory(given, "dedicated")
     placed = {**DEFAULTS, **asked, "numa_nodes": _nodes(asked)}
     _check_shape(placed, int(cpu), memory)
     return placed
+
+
+def _needed_memory(given: Mapping[str, Any], kind: str) -> int:
+    memory: int | None = given.get("memory")
+    if memory is None:
+        raise _refusal(
+            "memory", f"a {kind} container needs its memory in MiB, for example 1024, to have it on its cells"
+        )
+    return memory
+
+
+def _mixed(given: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the placement to store on a mixed container; see ``placement``."""
+    own, cpu = asked.get("dedicated_cpus"), given.get("cpu")
+    if own is None:
+        raise _refusal("dedicated_cpus", "a mixed container must say how many of its CPUs are its own, for example 2")
+    if cpu is None:
+        raise _refusal("cpu", f"a mixed container needs the number of all its CPUs, more than its own {own}")
+    memory = _needed_memory(given, "mixed")
+    placed = {**DEFAULTS, **asked, "numa_nodes": _nodes(asked)}
+    for name, only in (("numa_nodes", 1), ("numa_affinity", str(NUMAAffinity.REQUIRE))):
+        if placed[name] != only:
+            raise _refusal(name, f"a mixed container is on one cell, so it must be {only}; leave it out")
+    if "numa_cpus" in placed:
+        raise _refusal("numa_cpus", "a mixed container is on one cell; leave it out")
+    if placed["cpu_isolation"] == Isolation.NODE:
+        raise _refusal(
+            "cpu_isolation", "node would leave no CPU of its cell for the shared part of a mixed container; ask for l3"
+        )
+    _check_mixed(placed, cpu, memory)
+    return placed
+
+
+def _check_mixed(placed: Mapping[str, Any], cpu: float, memory: int) -> None:
+    """Raise InvalidValue unless a mixed container can have ``cpu`` CPUs in all and ``memory`` MiB."""
+    own = placed["dedicated_cpus"]
+    if cpu <= own:
+        reason = f"a mixed container with {own} CPUs of its own (dedicated_cpus) needs more than {own} in all"
+        raise _refusal("cpu", f"{reason}; {amounts.text(cpu)} is not more")
+    if "numa_mem" in placed and sum(placed["numa_mem"]) != memory:
+        total = sum(placed["numa_mem"])
+        raise _refusal("numa_mem", f"its entries add up to {total} MiB and memory is {memory}; make them equal")
+    _check_pages(placed, memory)
 
 
 def _check_shape(placed: Mapping[str, Any], cpu: int, memory: int) -> None:
@@ -70,15 +116,22 @@ def check_resized(
 
     None leaves a value unchanged.
     """
-    dedicated = (cpu_policy or row["cpu_policy"]) == CPUPolicy.DEDICATED
+    policy = cpu_policy or row["cpu_policy"]
+    if wrong := mixed_problem(row["cpu_policy"], policy):
+        raise _refusal("cpu_policy", wrong)
+    dedicated = policy == CPUPolicy.DEDICATED
     new_cpu = row["cpu"] if cpu is None else cpu
-    if keep_cpus and (wrong := keep_problem(CpuSet(keep_cpus), held_plan(row), new_cpu if dedicated else None)):
+    new_memory = row["memory"] if memory is None else memory
+    own = row["placement"]["dedicated_cpus"] if policy == CPUPolicy.MIXED else new_cpu if dedicated else None
+    if keep_cpus and (wrong := keep_problem(CpuSet(keep_cpus), held_plan(row), own)):
         raise _refusal("keep_cpus", wrong)
+    if policy == CPUPolicy.MIXED:
+        _check_mixed(row["placement"], new_cpu, new_memory)
     if not dedicated:
         return
     if new_cpu < 1 or new_cpu != int(new_cpu):
         raise _refusal("cpu", f"{_WHOLE}; {amounts.text(new_cpu)} is not one")
-    _check_shape({**DEFAULTS, **row["placement"]}, int(new_cpu), row["memory"] if memory is None else memory)
+    _check_shape({**DEFAULTS, **row["placement"]}, int(new_cpu), new_memory)
 
 
 def _nodes(asked: Mapping[str, Any]) -> int:

@@ -75,8 +75,8 @@ class Planned:
     """The claim of a container: the CPUs where it may run now, and the nodes of its memory.
 
     ``memory`` is the limit of ordinary memory in MiB, 0 if none is promised. ``pages`` is the number of huge pages by
-    memory node and size in KiB, for example ``{0: {2048: 4}}``. ``cpu`` limits the CPU time of a shared container; it
-    is None for a dedicated container.
+    memory node and size in KiB, for example ``{0: {2048: 4}}``. ``cpu`` limits the CPU time of a shared container, and
+    is the weight of a mixed one; it is None for a dedicated container. ``dedicated`` are the CPUs of its own.
     """
 
     uuid: str
@@ -86,6 +86,7 @@ class Planned:
     memory: int = 0
     cpu: float | None = None
     pages: Mapping[int, Mapping[int, int]] = field(default_factory=dict, hash=False)
+    dedicated: CpuSet = NO_CPUS
 
     @property
     def page_bytes(self) -> dict[int, int]:
@@ -483,18 +484,21 @@ def _limit(planned: Planned, state: RuntimeState) -> Iterable[Finding]:
             repairable=planned.memory > 0,
             subject=limit,
         )
-    if planned.cpu is None and state.cap is not None and state.cap <= len(planned.cpus):
+    owned = len(planned.dedicated or planned.cpus)
+    if (planned.cpu is None or planned.dedicated) and state.cap is not None and state.cap <= len(planned.cpus):
         yield _finding(
             planned,
             Verdict.DRIFTED,
             Layer.LIMIT,
-            f"the runtime is configured for {amounts.text(state.cap)} CPUs of time on its {len(planned.cpus)} "
+            f"the runtime is configured for {amounts.text(state.cap)} CPUs of time on its {owned} "
             "dedicated CPUs, of which it has all",
             "one update through the runtime lifts the limit",
             repairable=True,
             subject=f"at most {amounts.text(state.cap)} CPUs",
         )
-    if planned.cpu is not None and other_cpu(state.cpu, planned.cpu):
+    # A cap of a mixed container hides its weight; without the cap the next audit sees the weight.
+    weighed = planned.cpu is not None and not (planned.dedicated and state.cap is not None)
+    if planned.cpu is not None and weighed and other_cpu(state.cpu, planned.cpu):
         limit = "no limit or weight of CPUs"
         if state.cpu is not None:
             limit = f"a limit or weight of {amounts.text(state.cpu)} CPUs"

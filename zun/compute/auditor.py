@@ -126,11 +126,11 @@ class Auditor:
             return
         seen = interrupts()
         for uuid, plan in dedicated:
-            came, irqs = seen.on(plan.cpus)
+            came, irqs = seen.on(plan.dedicated_cpus)
             topology = self._tracker.topology
             whole_cores = has_whole_cores(topology, plan) if plan.whole_cores else None
             reached = grade_of(topology, plan)
-            yield Isolated(uuid, names[uuid], plan.cpus, plan.isolation, reached, whole_cores, came, irqs)
+            yield Isolated(uuid, names[uuid], plan.dedicated_cpus, plan.isolation, reached, whole_cores, came, irqs)
 
     def _examined(
         self, container: Container, told: Mapping[str, CpuSet], state: RuntimeState | None
@@ -237,7 +237,7 @@ class Auditor:
             unplaced=self._host_processes == "all",
         )
         owners = {
-            uuid: (names[uuid], plan.cpus | plan.withheld)
+            uuid: (names[uuid], plan.dedicated_cpus | plan.withheld)
             for uuid, plan in usage
             if uuid in names and plan.dedicated and self._tracker.usage.claim(uuid) == plan
         }
@@ -271,12 +271,16 @@ class Auditor:
         plan = held_plan(container)
         if plan is None or container.status not in STEADY or container.task_state:
             return None
-        cpus = plan.cpus if plan.dedicated else told.get(container.uuid)
+        cpus = told.get(container.uuid) if plan.uses_pool else plan.cpus
         if cpus is None:
             return None
         memory = self._pool.ordinary_memory(plan, container.memory)
         return replace(
-            _pages_of(container, plan), cpus=cpus, memory=memory, cpu=None if plan.dedicated else container.cpu
+            _pages_of(container, plan),
+            cpus=cpus,
+            memory=memory,
+            cpu=container.cpu if plan.uses_pool else None,
+            dedicated=plan.dedicated_cpus,
         )
 
     def _account(self, findings: list[Finding]) -> None:

@@ -100,7 +100,6 @@ class Claim:
             self._test_memory(limits.get("memory")),
             self._test_cpu(limits.get("cpu")),
             self._test_disk(limits.get("disk")),
-            *self._test_ratios(limits.get(CPU_RATIO_KEY), limits.get(RAM_RATIO_KEY)),
         ]
         if request.dedicated and not self._resources.enable_cpu_pinning:
             reasons.append("the host takes no dedicated containers ([compute] enable_cpu_pinning)")
@@ -112,6 +111,7 @@ class Claim:
             settled = problem  # planned anew, the container would have none of its devices
         else:
             settled = plan(topology, usage, request)
+        reasons += self._test_ratios(settled, limits.get(CPU_RATIO_KEY), limits.get(RAM_RATIO_KEY))
         if isinstance(settled, Refusal):
             reasons.append(settled.message)
         lacking = [reason for reason in reasons if reason]
@@ -139,9 +139,9 @@ class Claim:
         request, usage = self._wanted.request, self._resources.usage
         if request.dedicated:
             used: float = len(usage.held_cpus & self._resources.topology.cpus_for(request.isolation))
-        else:
-            used = sum(usage.demand(cell.id) for cell in view_of(self._resources.topology).cells) / MICRO
-        return _over(f"{request.cpu_policy} CPUs", "CPUs", used, request.cpus, limit)
+            return _over("dedicated CPUs", "CPUs", used, request.own_cpus, limit)
+        used = sum(usage.demand(cell.id) for cell in view_of(self._resources.topology).cells) / MICRO
+        return _over("shared CPUs", "CPUs", used, request.cpus, limit)
 
     def _test_disk(self, limit: float | None) -> str | None:
         if self._resources.disk_limit is None:
@@ -149,15 +149,24 @@ class Claim:
         most = self._resources.disk_limit if limit is None else limit
         return _over("disk", "GiB", self._resources.disk_used, self._wanted.disk, most)
 
-    def _test_ratios(self, cpu_ratio: str | None, ram_ratio: str | None) -> Iterator[str | None]:
-        """Check a shared container against ratios below the host's own. The plan keeps to the host's."""
+    def _test_ratios(
+        self, settled: Plan | Refusal, cpu_ratio: str | None, ram_ratio: str | None
+    ) -> Iterator[str | None]:
+        """Check the pool's part of a container against ratios below the host's own. The plan keeps to the host's.
+
+        The own CPUs of a mixed container are no CPUs of the pool any more. Its memory is never promised twice.
+        """
         request, usage = self._wanted.request, self._resources.usage
-        if request.dedicated:
+        if not request.demand and request.dedicated:
             return
+        if request.mixed:
+            if isinstance(settled, Refusal):
+                return
+            ram_ratio, usage = None, usage.with_claim(self.uuid, replace(settled, cpu_policy="dedicated"))
         view = view_of(self._resources.topology)
         if cpu_ratio is not None:
             left = shared_cpus_left(view, usage, min(view.cpu_ratio, Fraction(cpu_ratio)))
-            yield _short("shared CPUs", "CPUs", left / MICRO, request.cpus)
+            yield _short("shared CPUs", "CPUs", left / MICRO, request.demand / MICRO)
         if ram_ratio is not None:
             mib = shared_memory_left(view, usage, min(view.ram_ratio, Fraction(ram_ratio)))
             yield _short("memory", "MiB", mib, request.memory_mib)

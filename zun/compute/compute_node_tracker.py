@@ -117,7 +117,7 @@ class ComputeNodeTracker:
             LOG.error(
                 "CPU %d belongs to containers %s: delete all but one of them. It is given to nobody else before.",
                 cpu,
-                ", ".join(uuid for uuid, plan in held.items() if plan.dedicated and cpu in plan.cpus | plan.withheld),
+                ", ".join(uuid for uuid, plan in held.items() if cpu in plan.dedicated_cpus | plan.withheld),
             )
         for address, uuids in _devices_held_twice(held).items():
             LOG.error(
@@ -212,7 +212,7 @@ class ComputeNodeTracker:
             if old is None:
                 raise exceptions.Conflict(f"Container {uuid} holds no resources of {self._hostname}.")
             usage = self._usage.without(_growth(uuid))  # of one that could be neither done nor undone
-            if twice := usage.held_twice & (old.cpus | old.withheld):
+            if twice := usage.held_twice & (old.dedicated_cpus | old.withheld):
                 raise exceptions.Conflict(
                     f"Container {uuid} cannot be resized: CPUs {twice} of {self._hostname} belong to another one as "
                     "well. Delete one of the two; the log of zun-compute named them when it started."

@@ -70,7 +70,7 @@ def held_alone(containers: Sequence[Container], there: Collection[str]) -> CpuSe
     """Return the CPUs of the dedicated ``containers`` that exist at the runtime. ``there`` are the uuids it knows."""
     holders = {each.capsule_uuid or each.uuid for each in containers if each.uuid in there}
     plans = [plan for each in containers if each.uuid in holders and (plan := held_plan(each)) is not None]
-    return union(plan.cpus | plan.withheld for plan in plans if plan.dedicated)
+    return union(plan.dedicated_cpus | plan.withheld for plan in plans)
 
 
 def own_zone(conf: cfg.ConfigOpts) -> str:

@@ -34,6 +34,12 @@ def seen(topology: HostTopology, container: Container, state: RuntimeState) -> P
     memory, demand = -(-container.memory // len(nodes)), container.cpu / len(nodes)
     if container.cpu_policy == CPUPolicy.DEDICATED:
         shares = {node: CellShare(parts.get(node, NO_CPUS), memory) for node in nodes}
+    elif container.cpu_policy == CPUPolicy.MIXED:
+        own = CpuSet(state.dedicated_cpus)
+        home = next((node for node, cpus in parts.items() if cpus & own), nodes[0])
+        rest = max(0.0, amounts.exact(container.cpu - len(own)))
+        shares = {node: CellShare(NO_CPUS, memory) for node in nodes}
+        shares[home] = CellShare(own, memory, shared=rest)
     else:
         shares = {node: CellShare(NO_CPUS, memory, shared=demand) for node in nodes}
     devices = tuple(map(topology.device_view.described, state.devices))
@@ -50,18 +56,19 @@ def recovered(topology: HostTopology, others: Usage, container: Container, state
         request = placement_request(container)
     except (AttributeError, TypeError, ValueError) as exc:
         return f"what it asked for cannot be read ({exc})"
-    if request.dedicated and request.cpus != len(old.cpus):
-        return f"it asked for {amounts.text(request.cpus)} CPUs"
-    if twice := others.held_cpus & old.cpus:
+    own = old.dedicated_cpus
+    if request.dedicated and request.own_cpus != len(own):
+        return f"it asked for {request.own_cpus} CPUs"
+    if twice := others.held_cpus & own:
         return f"CPUs {twice} belong to others as well"
     # The runtime does not show the memory on each node. Plan the memory again; the plan needs free room on the host.
     placed = replace(old, cells={node: CellShare(share.cpus) for node, share in old.cells.items()})
-    answer = resized(topology, others, placed, request, old.cpus)
+    answer = resized(topology, others, placed, request, own)
     if isinstance(answer, Refusal):
         return f"the host could not give it that now ({answer.message})"
     cpus = CpuSet(state.cpuset_cpus)
     cells = tuple(cell.id for cell in topology.cells if cell.cpus & cpus)
-    same = answer.cpus == cpus if request.dedicated else answer.cpu_cells == cells
+    same = answer.dedicated_cpus == own if request.dedicated else answer.cpu_cells == cells
     if answer.mems != old.mems or not same:
         return "what it asked for would be elsewhere"
     return answer

@@ -97,11 +97,12 @@ def limited_otherwise(row: Mapping[str, Any], state: RuntimeState, memory: int) 
     ``memory`` is the limit of ordinary memory in MiB. The whole memory of ``row`` is right too: an earlier release gave
     it to containers with huge pages, and a lower limit could end their programs. The audit reports them.
 
-    Runtimes round. They limit the memory of all, and the CPUs of none that has some for itself.
+    Runtimes round. They limit the memory of all, and the CPUs of shared containers only; a mixed one has a weight.
     """
     if state.memory not in (memory or None, row["memory"] or None):
         return True
-    return row["cpu_policy"] == CPUPolicy.SHARED and other_cpu(state.cpu, row["cpu"])
+    weighed = row["cpu_policy"] == CPUPolicy.MIXED and state.cap is None
+    return (weighed or row["cpu_policy"] == CPUPolicy.SHARED) and other_cpu(state.cpu, row["cpu"])
 
 
 def other_cpu(limit: float | None, cpu: float) -> bool:

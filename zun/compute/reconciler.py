@@ -83,7 +83,7 @@ class Reconciler:
             right = CpuSet(state.cpuset_cpus) == plan.cpus and CpuSet(state.cpuset_mems) == plan.mems
             memory = self._pool.ordinary_memory(plan, container.memory)
             right &= not limited_otherwise(container, state, memory)
-            if plan.dedicated and not right:
+            if not plan.uses_pool and not right:
                 LOG.warning(
                     "Container %s holds CPUs %s and %s MiB and has %s and %s; it gets what it holds",
                     container.uuid,
@@ -98,7 +98,7 @@ class Reconciler:
             with logged("limit the huge pages of", container.uuid):
                 self._pool.limit_pages(container, plan, runtime[container.uuid])
         for container, plan in held:
-            if not plan.dedicated:
+            if plan.uses_pool:
                 with logged("bring to the shared pool", container.uuid):
                     self._pool.enter(container, plan, CpuSet(runtime[container.uuid].cpuset_cpus))
                     if limited_otherwise(container, runtime[container.uuid], container.memory):

@@ -81,7 +81,7 @@ class Recovery:
             elif (record := self._records.read(uuid)) is not None:
                 plan = held_plan(record.container) if not record.container.get("capsule_uuid") else None
                 if plan is not None and plan.dedicated:
-                    cpus |= plan.cpus | plan.withheld
+                    cpus |= plan.dedicated_cpus | plan.withheld
         return cpus
 
     def recover(self, context: RequestContext, *, dry_run: bool = False) -> list[Outcome]:

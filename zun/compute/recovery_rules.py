@@ -61,7 +61,7 @@ def why_not(hostname: str, row: Mapping[str, Any], state: RuntimeState, others: 
     plan = held_plan(row)
     if plan is None:
         return "its record has no claim. Remove it with 'docker rm -f'"
-    if plan.dedicated and (twice := others.held_cpus & (plan.cpus | plan.withheld)):
+    if plan.dedicated and (twice := others.held_cpus & (plan.dedicated_cpus | plan.withheld)):
         return (
             f"its CPUs {twice} belong to other containers by now. Delete one of the two: 'openstack appcontainer host "
             f"map {hostname}' tells who has them; 'docker rm -f' removes this one"

@@ -9,7 +9,7 @@ from typing import Self
 from zun.common import exceptions
 from zun.common.naming import named
 from zun.objects import Container
-from zun.objects.placement import held_plan, keep_problem, placement_request
+from zun.objects.placement import held_plan, keep_problem, mixed_problem, placement_request
 from zun.topology import (
     CellShare,
     CPUPolicy,
@@ -58,6 +58,8 @@ class Resize:
         new_cpu = container.cpu if cpu is None else cpu
         new_memory = container.memory if memory is None else memory
         policy = cpu_policy or container.cpu_policy
+        if wrong := mixed_problem(container.cpu_policy, policy):
+            raise exceptions.Invalid(f"cpu_policy: {wrong}.")
         if policy == CPUPolicy.DEDICATED and new_cpu != int(new_cpu):
             raise exceptions.Invalid(
                 f"cpu must be a whole number for a dedicated container, not {amounts.text(new_cpu)}."
@@ -66,7 +68,7 @@ class Resize:
             request = placement_request(container, cpu=new_cpu, memory=new_memory, cpu_policy=policy)
         except ValueError as exc:
             raise exceptions.Invalid(f"The container cannot be resized to this: {exc}.") from exc
-        if wrong := keep_problem(keep, old, request.cpus if request.dedicated else None):
+        if wrong := keep_problem(keep, old, request.own_cpus or None):
             raise exceptions.Invalid(f"keep_cpus: {wrong}.")
         return cls(old, container.cpu, container.memory, new_cpu, new_memory, request, keep)
 
@@ -86,7 +88,8 @@ def resized(
 
     A container that stays dedicated keeps its CPUs where that can be: fewer are some of the old ones, without those
     first that the host would not give any more, more are the old ones and others. It always keeps those of ``keep``.
-    Nor does it need again what it has: the host can have less by now than it promised. Its devices stay.
+    Nor does it need again what it has: the host can have less by now than it promised. Its devices stay. A mixed
+    container keeps exactly its own CPUs, which its programs have been told.
     ``others`` is the host's usage without the container.
     """
     answer = _planned(*with_its_devices(topology, old, request), others, old, keep)
@@ -107,6 +110,9 @@ def _planned(
     if not old.dedicated:
         return plan(here, others, request)
     given = here.cpus_for(request.isolation)
+    if request.mixed:
+        here = _with_its_demand(_only(here, old, old.dedicated_cpus), others, old)
+        return keeping(here, others, old, request, old.dedicated_cpus)
     # What it holds is its own, also CPUs of another cpu_dedicated_set than now. Those that are reserved now it leaves.
     here = replace(here, dedicated_set=here.dedicated_cpus | here.isolated_cpus | _whole_cores(here, old))
     better = _leaving(here, others, old, request, (old.cpus & given) | keep, keep)
@@ -132,7 +138,7 @@ def part_of(topology: HostTopology, others: Usage, old: Plan, request: Placement
     What the pool has on other cells is enough for shared containers that have none on theirs: here it need not leave
     them any.
     """
-    if request.dedicated:
+    if request.dedicated and not request.mixed:
         topology = others.with_pool(topology)
     cells = tuple(cell for cell in topology.cells if cell.id in old.cells or cell.id in old.mems)
     here = replace(topology, cells=cells)
@@ -172,7 +178,7 @@ def _with_its_memory(here: HostTopology, others: Usage, old: Plan, *, overcommit
 
 def _with_its_demand(here: HostTopology, others: Usage, old: Plan) -> HostTopology:
     """``here`` with a pool that has room for what ``old`` asks of it beside the others, where that is on one cell."""
-    if old.dedicated or len(old.cpu_cells) != 1:
+    if not old.uses_pool or len(old.cpu_cells) != 1:
         return here
     (node,) = old.cpu_cells
     pool = len(others.shared_pool(here, (node,)))

@@ -107,6 +107,7 @@ class RuntimeObjects:
                 join=container.capsule_uuid,
                 memory=self._pool.ordinary_memory(plan, container.memory),
                 devices=self.devices(container, plan),
+                dedicated_cpus=str(plan.dedicated_cpus) if plan.uses_pool else "",
             )
         made_of(container)
         if not joins:

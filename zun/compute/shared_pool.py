@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keep shared containers off the CPUs that dedicated containers hold.
 
+A mixed container is both: nobody else runs on its own CPUs, and beside these it runs on the pool like a shared one.
+
 The order matters. Before a dedicated container starts, shared containers are moved off its CPUs, and the kernel must
 confirm that they left. Shared containers get the CPUs back only after the last process of the dedicated container is
 gone.
@@ -32,7 +34,7 @@ LEAVING_SECONDS = 30  # limit of the wait for the removal of a member that block
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A shared container that exists at the runtime. The runtime was last told to run it on ``cpus``."""
+    """A shared or mixed container that exists at the runtime. The runtime was last told to run it on ``cpus``."""
 
     container: Container
     plan: Plan
@@ -68,7 +70,7 @@ def pool_of(topology: HostTopology, others: Usage, plan: Plan) -> CpuSet:
 
 
 class SharedPool:
-    """The shared containers of this host that exist at the runtime, and the CPUs each may run on now.
+    """The shared and mixed containers of this host that exist at the runtime, and the CPUs each may run on now.
 
     One lock keeps changes in order until the runtime has answered. Otherwise an older, wider CPU set could arrive after
     a newer, narrower set.
@@ -90,7 +92,7 @@ class SharedPool:
 
     @contextlib.contextmanager
     def entering(self, container: Container, plan: Plan) -> Iterator[CpuSet]:
-        """Yield the CPUs on which the body makes the container. After the body, a shared container is a member.
+        """Yield the CPUs on which the body makes the container. After the body, a container of the pool is a member.
 
         If the container is a member already, it may be running. Then the lock is held during the body, so that no other
         container takes CPUs of the pool meanwhile.
@@ -103,17 +105,18 @@ class SharedPool:
                 if (before := self._members.get(container.uuid)) is not None:
                     self._members[container.uuid] = replace(before, unsure=True, perhaps=before.perhaps | cpus)
                 raise
-            if not plan.dedicated:
+            if plan.uses_pool:
                 self.enter(container, plan, cpus)
 
     def ready(self, container: Container, plan: Plan) -> None:
-        """Prepare a start: move a shared container to the pool, or other containers off a dedicated container's CPUs.
+        """Prepare a start: move a container of the pool there, and other containers off a container's own CPUs.
 
         A shared container whose create failed halfway is no member yet, and may be configured for any CPUs.
         """
         with self._lock:
             if plan.dedicated:
                 self.settle()
+            if not plan.uses_pool:
                 return
             if container.uuid not in self._members:
                 self.cpus_for(container.uuid, plan)  # raises Conflict if the host has no CPUs for it
@@ -153,14 +156,16 @@ class SharedPool:
                     self._settle(member.container.uuid)
 
     def cpus_for(self, uuid: str, plan: Plan) -> CpuSet:
-        """Return the present CPUs of ``uuid``. On return, other containers have left the CPUs of a dedicated container.
+        """Return the present CPUs of ``uuid``. On return, other containers have left the CPUs that are its own.
 
         Raise Conflict if the host has no CPUs for a shared container, because a runtime takes an empty set for all
         CPUs.
         """
         if plan.dedicated:
             self.settle()
-            return plan.cpus
+            if not plan.uses_pool:
+                return plan.cpus
+            return plan.dedicated_cpus | self._pool_beside(plan)
         cpus = pool_of(self._tracker.topology, self._tracker.others(uuid), plan)
         if not cpus:
             raise exceptions.Conflict(
@@ -168,6 +173,14 @@ class SharedPool:
                 "cpu_shared_set online, or set others."
             )
         return cpus
+
+    def _pool_beside(self, plan: Plan) -> CpuSet:
+        """Return the CPUs of the pool on which a mixed container runs beside its own: none that anybody holds."""
+        return pool_of(self._tracker.topology, self._tracker.usage, plan)
+
+    def _online(self, plan: Plan) -> CpuSet:
+        """Return the online CPUs of the container's own. If none is online, return all, which the runtime refuses."""
+        return plan.dedicated_cpus & self._tracker.topology.cpus or plan.dedicated_cpus
 
     def ordinary_memory(self, plan: Plan, memory: int) -> int:
         """Return the limit in MiB of the ordinary memory of a container with ``plan`` that asked for ``memory``."""
@@ -204,7 +217,7 @@ class SharedPool:
                 if before is not None:  # the container stays a member
                     self._members[uuid] = replace(before, unsure=True)
                 raise
-            if not plan.dedicated:
+            if plan.uses_pool:
                 self._members[uuid] = Member(container, plan, cpus)
 
     def _cpus_back(self, uuid: str, plan: Plan, member: Member | None) -> CpuSet:
@@ -214,7 +227,7 @@ class SharedPool:
         stay on CPUs of others.
         """
         if plan.dedicated:
-            return plan.cpus & self._tracker.topology.cpus or plan.cpus
+            return self._online(plan) | (self._pool_beside(plan) if plan.uses_pool else NO_CPUS)
         others = self._tracker.others(uuid)
         stays = NO_CPUS if member is None else member.cpus - others.held_cpus
         return pool_of(self._tracker.topology, others, plan) or stays or self.cpus_for(uuid, plan)
@@ -232,7 +245,7 @@ class SharedPool:
 
     @contextlib.contextmanager
     def steady_for(self, container: Container) -> Iterator[Mapping[str, CpuSet]]:
-        """Yield the mapping of ``steady`` for a shared container, and an empty mapping for a dedicated container."""
+        """Yield the mapping of ``steady`` for a container of the pool, and an empty mapping for a dedicated one."""
         if container.cpu_policy == CPUPolicy.DEDICATED:
             yield {}
         else:
@@ -255,8 +268,11 @@ class SharedPool:
 
     def _move(self, member: Member) -> Move | None:
         """Return the move of a member, or None if the member need not move."""
-        others = self._tracker.others(member.container.uuid)
-        wanted = pool_of(self._tracker.topology, others, member.plan)
+        if member.plan.dedicated:
+            wanted = self._online(member.plan) | self._pool_beside(member.plan)
+        else:
+            others = self._tracker.others(member.container.uuid)
+            wanted = pool_of(self._tracker.topology, others, member.plan)
         if wanted == member.cpus and not member.unsure:
             return None
         given_up = (member.cpus | member.perhaps) - wanted
@@ -288,7 +304,7 @@ class SharedPool:
             self._check_left(member.container, given_up)
         self._members[uuid] = replace(member, cpus=wanted, unsure=False, perhaps=NO_CPUS)
         metrics.POOL_MOVES.inc()
-        LOG.info("Shared container %s runs on CPUs %s instead of %s", uuid, wanted, member.cpus)
+        LOG.info("Container %s of the pool runs on CPUs %s instead of %s", uuid, wanted, member.cpus)
 
     def _wait_until_left(self, uuid: str, cpus: CpuSet) -> None:
         if not self._lock.wait_for(lambda: uuid not in self._members, LEAVING_SECONDS):

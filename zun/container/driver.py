@@ -175,7 +175,8 @@ class RuntimeState:
       ``0-3,8``, or "" if unset. :class:`KernelView` has the sets that the kernel enforces.
     - ``hostname`` is the host name inside the container.
     - ``addresses`` are the addresses that the runtime chose, by network; None if the runtime does not report them.
-    - ``devices`` are those that the container was created with.
+    - ``devices`` are those that the container was created with, ``dedicated_cpus`` the own CPUs of a mixed container as
+      a kernel list, "" for other containers.
     - ``cpu`` (CPUs) and ``memory`` (MiB) are the configured limits, None without a limit. ``cpu`` may be a weight;
       ``cap`` (CPUs) is CPU time that the container cannot exceed.
     """
@@ -195,6 +196,7 @@ class RuntimeState:
     memory: int | None = None
     cap: float | None = None
     devices: tuple[GivenDevice, ...] = ()
+    dedicated_cpus: str = ""
 
     @property
     def never_started(self) -> bool:
@@ -390,6 +392,7 @@ class Lifecycle(Protocol):
         join: str | None = None,
         memory: int | None = None,
         devices: ContainerDevices = NO_DEVICES,
+        dedicated_cpus: str = "",
     ) -> str:
         """Create the object without starting it, and return the runtime's id of the object.
 
@@ -402,6 +405,8 @@ class Lifecycle(Protocol):
         - ``join`` is the uuid of a running container of this host. The new container then uses the network and IPC
           namespaces of that container instead of a network of its own.
         - ``devices`` are in the container from its first process on, except network interfaces.
+        - ``dedicated_cpus`` are the own CPUs of a mixed container, a kernel list. Its first process finds them in the
+          variable ``ZUN_DEDICATED_CPUS``.
 
         If an earlier attempt of this host left an object behind, ``create`` adopts the object: it moves the object to
         these cpusets if they differ, changes nothing else and returns the object's id. An object with other devices is

@@ -194,6 +194,7 @@ class InMemoryDriver(InMemoryImages, InMemoryVolumes, InMemoryConsole, InMemoryA
         join: str | None = None,
         memory: int | None = None,
         devices: ContainerDevices = NO_DEVICES,
+        dedicated_cpus: str = "",
     ) -> str:
         image = image or container.image
         with self._operation("create", container):
@@ -206,7 +207,7 @@ class InMemoryDriver(InMemoryImages, InMemoryVolumes, InMemoryConsole, InMemoryA
             found = self.runtime.objects.get(container.uuid)
             if found is not None and found.host != self.host_facts.name:
                 raise exceptions.ContainerAlreadyExists(field="uuid", value=container.uuid)
-            if found is not None and found.devices != given:
+            if found is not None and (found.devices, found.dedicated_cpus) != (given, dedicated_cpus):
                 if found.pid:
                     self.runtime.end(found, KILLED, keep=True)
                 self.runtime.remove(found)
@@ -232,6 +233,7 @@ class InMemoryDriver(InMemoryImages, InMemoryVolumes, InMemoryConsole, InMemoryA
                 mounts=tuple(mounts),
                 join=join,
                 devices=given,
+                dedicated_cpus=dedicated_cpus,
             )
             self.runtime.add(made)
             return made.container_id
@@ -473,5 +475,5 @@ def _given(devices: ContainerDevices) -> tuple[GivenDevice, ...]:
 
 
 def _limit(container: ContainerView, cpu: float | None) -> float | None:
-    """Return the CPU limit of the container: None for a dedicated container, which owns its CPUs."""
-    return cpu if container.cpu_policy in (None, CPUPolicy.SHARED) else None
+    """Return the CPU limit or weight of the container: None for a dedicated container, which owns its CPUs."""
+    return None if container.cpu_policy == CPUPolicy.DEDICATED else cpu

@@ -48,6 +48,7 @@ class RuntimeObject:
     mounts: tuple[RuntimeMount, ...] = ()
     join: str | None = None
     devices: tuple[GivenDevice, ...] = ()
+    dedicated_cpus: str = ""
     pid: int = 0
     paused: bool = False
     restarting: bool = False
@@ -88,6 +89,7 @@ class RuntimeObject:
             memory=self.memory or None,
             cap=self.cap,
             devices=self.devices,
+            dedicated_cpus=self.dedicated_cpus,
         )
 
     @property

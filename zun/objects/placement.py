@@ -27,6 +27,7 @@ ASKED_AS: Mapping[str, str] = {
     "mempolicy": "numa_mempolicy",
     "page_size": "mem_page_size",
     "isolation": "cpu_isolation",
+    "dedicated_cpus": "dedicated_cpus",
 }
 
 
@@ -37,10 +38,12 @@ def placement_request(container: Mapping[str, Any], **changes: Any) -> Placement
     memory = changes.get("memory", container["memory"])
     devices = requested_devices(container)
     shape: dict[str, Any] = {"device_same": asked.get("device_same") or DeviceSame.NONE} if devices else {}
-    if changes.get("cpu_policy", container["cpu_policy"]) != CPUPolicy.DEDICATED:
+    policy = changes.get("cpu_policy", container["cpu_policy"])
+    if policy not in (CPUPolicy.DEDICATED, CPUPolicy.MIXED):
         return PlacementRequest(cpus=cpu, memory_mib=memory, cpu_policy=CPUPolicy.SHARED, devices=devices, **shape)
     shape |= {name: asked[field] for name, field in ASKED_AS.items() if asked.get(field)}
-    return PlacementRequest(cpus=int(cpu), memory_mib=memory, cpu_policy=CPUPolicy.DEDICATED, devices=devices, **shape)
+    cpus = cpu if policy == CPUPolicy.MIXED else int(cpu)
+    return PlacementRequest(cpus=cpus, memory_mib=memory, cpu_policy=policy, devices=devices, **shape)
 
 
 def requested_devices(container: Mapping[str, Any]) -> tuple[DeviceRequest, ...]:
@@ -52,9 +55,12 @@ def requested_devices(container: Mapping[str, Any]) -> tuple[DeviceRequest, ...]
 def cpuset_record(plan: Plan, topology: HostTopology | None = None) -> dict[str, Any]:
     """Return the column ``cpuset`` of a container's row: the plan with its CPUs and memory nodes as kernel lists.
 
-    With the ``topology`` of its host, also the isolation grade of the plan there (None for a shared container).
+    For a mixed container ``cpuset_dedicated`` has its own CPUs. With the ``topology`` of its host, the record has the
+    isolation grade of the plan there as well (None for a shared container).
     """
     record = {**plan.to_dict(), "cpuset_cpus": str(plan.cpus), "cpuset_mems": str(plan.mems)}
+    if plan.dedicated and plan.uses_pool:
+        record["cpuset_dedicated"] = str(plan.dedicated_cpus)
     return record if topology is None else {**record, "cpuset_isolation": grade_of(topology, plan)}
 
 
@@ -87,11 +93,21 @@ def keep_problem(keep: CpuSet, held: Plan | None, cpus: float | None) -> str | N
         return None
     if held is None or not held.dedicated or cpus is None:
         return "only a container that has dedicated CPUs, and shall have some, can keep any; leave it out"
-    if not keep <= held.cpus:
-        return f"CPUs {keep - held.cpus} are not among those it has, {held.cpus}"
+    if not keep <= held.dedicated_cpus:
+        return f"CPUs {keep - held.dedicated_cpus} are not among those it has, {held.dedicated_cpus}"
     if len(keep) > cpus:
         return f"{len(keep)} CPUs cannot stay among {amounts.text(cpus)}; name fewer, or ask for more cpu"
     return None
+
+
+def mixed_problem(old: str | None, new: str | None) -> str | None:
+    """Return why a container of the CPU policy ``old`` cannot get the policy ``new``, or None if it can.
+
+    The environment of a process never changes, so a mixed container keeps its own CPUs for good.
+    """
+    if old == new or CPUPolicy.MIXED not in (old, new):
+        return None
+    return f"a container cannot change from {old} to {new}; delete it and create it anew with this policy"
 
 
 def shared_cpus_left(view: HostView, usage: Usage, ratio: Fraction | None) -> int:

@@ -37,7 +37,10 @@ MEANINGS = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
-    """The claim of one container on the host. ``letter`` is empty for a shared container."""
+    """The claim of one container on the host. ``letter`` is empty for a shared container.
+
+    A mixed container has two: its own CPUs under a letter, and all CPUs where it runs without one.
+    """
 
     letter: str
     container: str
@@ -103,7 +106,7 @@ class HostMap:
         """Read the API's document. Containers get letters in the order of their lowest CPU."""
         claims = document.get("claims", ())
         dedicated = sorted(
-            (claim for claim in claims if claim["cpu_policy"] == CPUPolicy.DEDICATED),
+            (_own(claim) for claim in claims if claim["cpu_policy"] != CPUPolicy.SHARED),
             key=lambda claim: (list(CpuSet(claim["cpuset_cpus"]))[:1], claim["container"]),
         )
         shared = [claim for claim in claims if claim["cpu_policy"] != CPUPolicy.DEDICATED]
@@ -155,6 +158,11 @@ def _cell(entry: Mapping[str, Any]) -> Cell:
         pages=entry.get("pages", {}),
         distances=entry.get("distances", {}),
     )
+
+
+def _own(claim: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the claim with the container's own CPUs only: a server names those of a mixed container from 1.46 on."""
+    return {**claim, "cpuset_cpus": claim.get("cpuset_dedicated", claim["cpuset_cpus"])}
 
 
 def _device(entry: Mapping[str, Any]) -> Device:

@@ -48,8 +48,9 @@ class ShowHostTopology(command.Lister):
 
     def _host(self, name: str) -> host_map.HostMap:
         manager: Any = self.app.client_manager  # its attribute "container" is python-zunclient's plugin
-        newer = versions.offers(manager.container, versions.DEVICES_VERSION)
-        version = versions.DEVICES_VERSION if newer else versions.PLACEMENT_VERSION
+        known = (versions.MIXED_VERSION, versions.DEVICES_VERSION)
+        offered = (each for each in known if versions.offers(manager.container, each))
+        version = next(offered, versions.PLACEMENT_VERSION)
         http = versions.http_at(manager.container, "appcontainer host topology show", version)
         _, document = http.json_request("GET", f"/v1/hosts/{versions.segment(name)}/topology")
         return host_map.HostMap.from_dict(document)

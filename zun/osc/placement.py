@@ -10,6 +10,7 @@ from zunclient.common.utils import format_args
 
 from zun.osc import versions
 from zun.osc.explanation import option
+from zun.topology import CPUPolicy
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +18,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "placement",
         "CPUs and cells of the container, and its group. Any of these options needs a server with microversion "
-        "1.41; those about CPUs and cells need --cpu-policy dedicated.",
+        "1.41; those about CPUs and cells need --cpu-policy dedicated or mixed.",
     )
     for name, settings in _OPTIONS.items():
         group.add_argument(option(name), **settings)
@@ -66,6 +67,8 @@ def options(fields: Mapping[str, Any]) -> list[str]:
 def version_for(fields: Mapping[str, Any], least: APIVersion) -> APIVersion:
     """Return the first version that knows each member of a request and each of its hints, and at least ``least``."""
     hinted = fields.get("hints", ())
+    if "dedicated_cpus" in fields or fields.get("cpu_policy") == CPUPolicy.MIXED:
+        return versions.MIXED_VERSION
     if not _DEVICES.keys().isdisjoint(fields) or not _IMAGE_DEVICES.isdisjoint(hinted):
         return versions.DEVICE_REQUESTS_VERSION
     if not _TRAITS.keys().isdisjoint(fields) or any(name.startswith(_IMAGE_TRAIT) for name in hinted):
@@ -195,9 +198,16 @@ _TRAITS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 #: Member of a request about placement -> the settings of its option.
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "cpu_policy": {
-        "choices": ("dedicated", "shared"),
+        "choices": ("dedicated", "shared", "mixed"),
         "help": "dedicated: CPUs of its own, for which --cpu must be a whole number and --memory be given. "
-        "shared (the server's default): the host's shared pool.",
+        "shared (the server's default): the host's shared pool. mixed: --dedicated-cpus of its own and for the rest of "
+        "--cpu the shared pool of the same cell (needs a server with microversion 1.46).",
+    },
+    "dedicated_cpus": {
+        "metavar": "<n>",
+        "type": at_least_one,
+        "help": "The number of CPUs of its own of a mixed container, less than --cpu. Its programs find their list in "
+        "the environment variable ZUN_DEDICATED_CPUS (needs a server with microversion 1.46).",
     },
     "cpu_thread_policy": {
         "choices": ("prefer", "isolate", "require"),

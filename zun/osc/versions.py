@@ -30,6 +30,7 @@ CLIENTS_VERSION = api_versions.APIVersion("1.42")
 TRAITS_VERSION = DEVICES_VERSION = api_versions.APIVersion("1.44")
 DEVICE_REQUESTS_VERSION = api_versions.APIVersion("1.45")
 DEVICE_QUOTAS_VERSION = CAPSULE_DEVICES_VERSION = api_versions.APIVersion("1.46")
+MIXED_VERSION = api_versions.APIVersion("1.46")
 
 
 def http_at(client: zun_client.Client, feature: str, version: api_versions.APIVersion = PLACEMENT_VERSION) -> Any:

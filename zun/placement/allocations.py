@@ -67,7 +67,7 @@ def resources_of(plan: Plan) -> dict[int | None, dict[str, int]]:
     Devices are taken from their cells; under None are those of an unknown cell.
 
     CPUs kept idle for a container are PCPU like its own. Placement counts whole units, so the share of a pool is
-    rounded up: 0.5 CPUs are one VCPU, and so are 0.000001.
+    rounded up: 0.5 CPUs are one VCPU, and so are 0.000001. A mixed container takes both of its cell.
     """
     taken: dict[int | None, dict[str, int]] = {}
     for cell, share in plan.cells.items():
@@ -76,7 +76,7 @@ def resources_of(plan: Plan) -> dict[int | None, dict[str, int]]:
             found[MEMORY_MB] = share.memory_mib
         if plan.dedicated:
             found[PCPU] = len(share.cpus | share.withheld)
-        else:
+        if plan.uses_pool:
             found[VCPU] = math.ceil(amounts.exact(share.shared))
         if left := {name: amount for name, amount in found.items() if amount}:
             taken[cell] = left

@@ -355,7 +355,7 @@ def _traits(spec: RequestSpec) -> dict[str, Any]:
 def _fields(request: PlacementRequest) -> dict[str, Any]:
     """Return the fields of a request under their names in the API."""
     record = request.to_dict()
-    named = {field: record[name] for name, field in ASKED_AS.items()}
+    named = {field: record[name] for name, field in ASKED_AS.items() if name in record}
     sizes = named if request.dedicated else {name: named[name] for name in ("cpu", "memory", "cpu_policy")}
     return {**sizes, **_devices(request)} if request.devices else sizes
 

@@ -61,9 +61,12 @@ class Held:
 
 
 def claim_of(plan: Plan) -> Plan:
-    """Return ``plan`` without ``generation`` and ``pinned``: these tell when the plan was made, not what it holds."""
+    """Return ``plan`` without ``generation``, ``pinned`` and ``pool``: these tell when the plan was made, not what it
+    holds.
+    """
     cells = {
-        node: replace(share, pinned=NO_CPUS) if share.pinned else share for node, share in plan.cells.items()
+        node: replace(share, pinned=NO_CPUS, pool=NO_CPUS) if share.pinned or share.pool else share
+        for node, share in plan.cells.items()
     }
     return replace(plan, cells=cells, generation=None)
 

@@ -55,6 +55,8 @@ questions get equal answers. The search is exact up to sixteen cells with CPUs; 
   memory it lacks, and does not count as one of ``numa_nodes``. With ``mempolicy="preferred"`` further memory may come
   from any node, the nearest first. Ordinary memory is the memory outside the huge page pools. A container in huge pages
   uses pages only.
+- A mixed container is on one cell. Its own CPUs are planned as for a dedicated container, on a cell whose pool has room
+  for the rest of its ``cpus`` after that. It counts as dedicated for its memory, and as shared for the floor.
 - CPUs isolated by the kernel go to containers of isolation ``isolated``, which get no other CPUs.
 - Without a ``dedicated_set``, dedicated containers may get every usable CPU that is not in a ``shared_set``.
 - Dedicated memory is never promised twice; shared memory up to ``ram_allocation_ratio``.

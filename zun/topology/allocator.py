@@ -27,7 +27,7 @@ def plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Pla
     The answer is exact and deterministic: a refusal means that no choice of CPUs and cells can serve, and equal
     arguments get equal answers.
     """
-    if request.dedicated:
+    if request.dedicated and not request.mixed:
         topology = usage.with_pool(topology)
     questions = _questions(topology, usage, request)
     found = _in_its_shape(questions) or _in_few_cells(questions)
@@ -65,7 +65,7 @@ def page_sizes(topology: HostTopology, request: PlacementRequest) -> list[int | 
 
 def _granted(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Plan | None:
     """Return what ``plan`` returns, but None instead of a refusal, which takes time to word."""
-    if request.dedicated:
+    if request.dedicated and not request.mixed:
         topology = usage.with_pool(topology)
     questions = _questions(topology, usage, request)
     return _in_its_shape(questions) or _in_few_cells(questions)

@@ -23,7 +23,7 @@ def grade_of(topology: HostTopology, plan: Plan) -> str | None:
     """
     if not plan.dedicated:
         return None
-    if plan.cpus and plan.cpus <= topology.isolated:
+    if plan.dedicated_cpus and plan.dedicated_cpus <= topology.isolated:
         return "isolated"
     return next((grade for grade in ("node", "l3", "core") if _keeps(topology, plan, grade)), "thread")
 
@@ -60,8 +60,9 @@ def has_whole_cores(topology: HostTopology, plan: Plan) -> bool:
 
     A core with threads in another cell, or outside the limits of this process, never counts as held completely.
     """
-    own = plan.cpus | plan.withheld
-    cores = [core for cell in topology.cells for core in cell.siblings if core & plan.cpus]
+    cpus = plan.dedicated_cpus
+    own = cpus | plan.withheld
+    cores = [core for cell in topology.cells for core in cell.siblings if core & cpus]
     return not any(core - own or core & topology.exposed for core in cores)
 
 

@@ -67,15 +67,16 @@ def keeping(here: HostTopology, others: Usage, old: Plan, request: PlacementRequ
     for only_old in (True, False):
         for size in page_sizes(here, request):
             question = Question(view_of(here, request.isolation), others, request, size, {}, devices)
-            found = _Keeping(here, question, old.cpus, keep, only_old).plan()
+            found = _Keeping(here, question, old.dedicated_cpus, keep, only_old).plan()
             if found is not None and others.fits(here, found) is None:
                 return found
     without = plan(here, others, request)
-    if isinstance(without, Refusal) or keep <= without.cpus:
+    if isinstance(without, Refusal) or keep <= without.dedicated_cpus:
         return without
     return Refusal(
         RefusalCode.SHAPE,
-        f"CPUs {keep} cannot all stay together with what else is asked; without that, it would get CPUs {without.cpus}",
+        f"CPUs {keep} cannot all stay together with what else is asked; without that, it would get CPUs "
+        f"{without.dedicated_cpus}",
     )
 
 
@@ -242,8 +243,8 @@ class _Keeping:
             return None
         narrowed = replace(self.here, dedicated_set=CpuSet.from_mask(cell.dedicated))
         rest = replace(
-            self.request, cpus=missing, memory_mib=0, numa_nodes=1, numa_cpus=None, numa_mem=None,
-            numa_affinity="require", page_size=None, devices=(), device_same="none",
+            self.request, cpus=missing, cpu_policy="dedicated", dedicated_cpus=None, memory_mib=0, numa_nodes=1,
+            numa_cpus=None, numa_mem=None, numa_affinity="require", page_size=None, devices=(), device_same="none",
         )
         answer = plan(narrowed, self.question.usage.with_claim("kept", self._claim(cell, share)), rest)
         if isinstance(answer, Refusal):

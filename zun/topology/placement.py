@@ -16,7 +16,8 @@ class CellShare:
     """The CPUs and memory that one container takes on one cell."""
 
     cpus: CpuSet = NO_CPUS
-    """For a dedicated container its own CPUs; for a shared container the pool of the cell when the plan was made."""
+    """For a dedicated or mixed container its own CPUs; for a shared container the pool of the cell when the plan was
+    made."""
     memory_mib: int = 0
     withheld: CpuSet = NO_CPUS
     """CPUs kept idle for this container, for example siblings. They are booked like its own; no container runs on
@@ -24,9 +25,12 @@ class CellShare:
     pages: Mapping[int, int] = field(default_factory=dict, hash=False)
     """Number of huge pages by size in KiB. If there are any, ``memory_mib`` is in them. Example: {2048: 4} is 8 MiB."""
     shared: float = 0.0
-    """CPU demand of a shared container booked on this cell's pool."""
+    """CPU demand of a shared or mixed container booked on this cell's pool."""
     pinned: CpuSet = field(default=NO_CPUS, compare=False)
     """CPUs that other containers held on the cell when the plan was made. For people only, not part of the claim."""
+    pool: CpuSet = field(default=NO_CPUS, compare=False)
+    """For a mixed container the pool of the cell when the plan was made: the CPUs where it runs beside its own. Not
+    part of the claim, because the pool changes with other containers."""
 
     @property
     def runs_here(self) -> bool:
@@ -59,8 +63,13 @@ class Plan:
 
     @property
     def dedicated(self) -> bool:
-        """True if the container has CPUs of its own."""
-        return self.cpu_policy == "dedicated"
+        """True if the container has CPUs of its own: all of its CPUs, or some (``mixed``)."""
+        return self.cpu_policy != "shared"
+
+    @property
+    def uses_pool(self) -> bool:
+        """True if the container runs on the shared pool, with nothing else or beside its own CPUs (``mixed``)."""
+        return self.cpu_policy != "dedicated"
 
     @property
     def keeps(self) -> str:
@@ -69,7 +78,17 @@ class Plan:
 
     @property
     def cpus(self) -> CpuSet:
-        """CPUs the container may run on (``cpuset_cpus``)."""
+        """CPUs the container may run on (``cpuset_cpus``), those of the pool as they were when the plan was made."""
+        mask = 0
+        for share in self.cells.values():
+            mask |= share.cpus.mask | share.pool.mask
+        return CpuSet.from_mask(mask)
+
+    @property
+    def dedicated_cpus(self) -> CpuSet:
+        """CPUs of the container's own, without withheld ones; empty for a shared container."""
+        if not self.dedicated:
+            return NO_CPUS
         mask = 0
         for share in self.cells.values():
             mask |= share.cpus.mask
@@ -147,6 +166,7 @@ def _share_record(cell: int, share: CellShare) -> dict[str, Any]:
         "withheld": str(share.withheld),
         "pages": {str(size): count for size, count in share.pages.items()},
         "shared": share.shared,
+        **({"pool": str(share.pool)} if share.pool else {}),
     }
 
 
@@ -158,4 +178,5 @@ def _share(record: Mapping[str, Any]) -> CellShare:
         pages={int(size): int(count) for size, count in record.get("pages", {}).items()},
         shared=float(record.get("shared", 0.0)),
         pinned=CpuSet(record.get("cpuset_cpu_pinned", "")),
+        pool=CpuSet(record.get("pool", "")),
     )

@@ -16,10 +16,12 @@ MICRO = 1_000_000
 
 
 class CPUPolicy(StrEnum):
-    """The CPUs a container runs on: ``dedicated`` CPUs of its own, or the ``shared`` pool of the host."""
+    """The CPUs a container runs on: ``dedicated`` CPUs of its own, the ``shared`` pool of the host, or both: ``mixed``.
+    """
 
     DEDICATED = "dedicated"
     SHARED = "shared"
+    MIXED = "mixed"
 
 
 class ThreadPolicy(StrEnum):
@@ -75,6 +77,10 @@ class PlacementRequest:
     ``any``, or a size in KiB. ``numa_affinity`` None means ``require`` for dedicated and ``prefer`` for shared
     containers, so that a shared container larger than one cell does not fail. ``device_same`` is for all ``devices``
     together.
+
+    A mixed container has ``dedicated_cpus`` CPUs of its own, and the rest of ``cpus`` is its demand on the pool of the
+    same cell. Example: ``cpus=3.5, dedicated_cpus=2`` are two CPUs of its own and 1.5 CPUs of the pool. It is on one
+    cell, and every condition on CPUs is about its own ones.
     """
 
     cpus: float
@@ -91,6 +97,7 @@ class PlacementRequest:
     isolation: str = "thread"
     devices: tuple[DeviceRequest, ...] = ()
     device_same: str = "none"
+    dedicated_cpus: int | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError, naming the field, for a request that no host can satisfy."""
@@ -106,6 +113,8 @@ class PlacementRequest:
         if not self.dedicated and self.isolation != "thread":
             raise ValueError(f"isolation {self.isolation} is for dedicated CPUs: a shared container has none")
         self._set("cpus", self._cpu_count("cpus", self.cpus))
+        if self.mixed or self.dedicated_cpus is not None:
+            self._check_mixed()
         self._set("memory_mib", _whole("memory_mib", self.memory_mib, least=0))
         self._check_shape()
 
@@ -114,8 +123,25 @@ class PlacementRequest:
 
     @property
     def dedicated(self) -> bool:
-        """True if the container asks for CPUs of its own."""
-        return self.cpu_policy == "dedicated"
+        """True if the container asks for CPUs of its own: all of its CPUs, or some (``mixed``)."""
+        return self.cpu_policy != "shared"
+
+    @property
+    def mixed(self) -> bool:
+        """True if the container asks for CPUs of its own and for a share of the pool."""
+        return self.cpu_policy == "mixed"
+
+    @property
+    def own_cpus(self) -> int:
+        """The number of CPUs that the container asks for as its own; 0 for a shared container."""
+        if self.dedicated_cpus is not None:
+            return self.dedicated_cpus
+        return int(self.cpus) if self.dedicated else 0
+
+    @property
+    def demand(self) -> int:
+        """The demand on the shared pool, in millionths of a CPU; 0 for a dedicated container."""
+        return round(self.cpus * MICRO) - self.own_cpus * MICRO
 
     @property
     def whole_cores(self) -> bool:
@@ -131,11 +157,28 @@ class PlacementRequest:
         return self.page_size in (None, "small")
 
     def _cpu_count(self, name: str, value: object) -> float:
-        if self.dedicated:
+        if self.cpu_policy == "dedicated":
             return _whole(name, value, least=1)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e9:
-            raise ValueError(f"{name} of a shared container must be a number from 0 up, not {value!r}")
+            raise ValueError(f"{name} of a {self.cpu_policy} container must be a number from 0 up, not {value!r}")
         return amounts.exact(value)
+
+    def _check_mixed(self) -> None:
+        if not self.mixed:
+            raise ValueError(f"dedicated_cpus is for cpu_policy mixed: a {self.cpu_policy} container has none to name")
+        if self.dedicated_cpus is None:
+            raise ValueError("dedicated_cpus is missing: a mixed container must say how many CPUs are its own")
+        self._set("dedicated_cpus", _whole("dedicated_cpus", self.dedicated_cpus, least=1))
+        if self.dedicated_cpus >= self.cpus:
+            total = amounts.text(self.cpus)
+            raise ValueError(f"dedicated_cpus is {self.dedicated_cpus}: it must be less than cpus, which is {total}")
+        if self.numa_cpus is not None:
+            raise ValueError("numa_cpus is for several cells: a mixed container is on one")
+        if self.numa_affinity != "require":
+            raise ValueError(f"numa_affinity is {self.numa_affinity}: a mixed container is on one cell, so it must be "
+                             "require")
+        if self.isolation == "node":
+            raise ValueError("isolation node would leave no CPU of the cell for the shared part of a mixed container")
 
     def _check_shape(self) -> None:
         nodes = _whole("numa_nodes", self.numa_nodes, least=1)
@@ -154,6 +197,8 @@ class PlacementRequest:
                 raise ValueError(f"{name} has {len(entries)} entries for {nodes} cells")
             self._set(name, entries)
         self._set("numa_nodes", nodes)
+        if self.mixed and nodes != 1:
+            raise ValueError(f"numa_nodes is {nodes}: a mixed container is on one cell")
         self._check_entries()
 
     def _check_entries(self) -> None:
@@ -173,8 +218,13 @@ class PlacementRequest:
 
     @property
     def parts(self) -> tuple[tuple[int, int], ...]:
-        """(CPUs, MiB) wanted of each of ``numa_nodes`` cells; for a shared container millionths of a CPU."""
+        """(CPUs, MiB) wanted of each of ``numa_nodes`` cells; for a shared container millionths of a CPU.
+
+        For a mixed container these are its own CPUs; the cell must have room for ``demand`` as well.
+        """
         unit = 1 if self.dedicated else MICRO
+        if self.dedicated_cpus is not None:
+            return ((self.dedicated_cpus, self.memory_mib),)
         if self.numa_nodes == 1:
             return ((int(self.cpus) if unit == 1 else round(self.cpus * unit), self.memory_mib),)
         if self.numa_cpus is None:
@@ -187,7 +237,8 @@ class PlacementRequest:
     def to_dict(self) -> dict[str, Any]:
         """Return the request as JSON-able values, with the names of the constructor.
 
-        ``devices`` and ``device_same`` are left out if the request is for no device.
+        ``devices`` and ``device_same`` are left out if the request is for no device, ``dedicated_cpus`` if the
+        container is not mixed.
         """
         record: dict[str, Any] = {
             "cpus": self.cpus,
@@ -205,6 +256,8 @@ class PlacementRequest:
         if self.devices:
             record["devices"] = [each.to_dict() for each in self.devices]
             record["device_same"] = str(self.device_same)
+        if self.dedicated_cpus is not None:
+            record["dedicated_cpus"] = self.dedicated_cpus
         return record
 
 

@@ -213,17 +213,18 @@ class Usage:
         """Return the shared demand booked on a cell, in millionths of a CPU."""
         return self._demand.get(cell_id, 0)
 
-    def floor(self, view: HostView, cell: CellView) -> int:
+    def floor(self, view: HostView, cell: CellView, more: int = 0) -> int:
         """Return the number of CPUs that the pool of ``cell`` must keep for the shared containers there, at least one.
 
-        Without shared containers the floor is 0. It is 1 if shared containers of other cells have lost the CPUs of
-        their cells, and this cell has the first CPU of the host's pool: that CPU stays for them.
+        ``more`` is further demand, in millionths of a CPU. Without shared containers the floor is 0. It is 1 if shared
+        containers of other cells have lost the CPUs of their cells, and this cell has the first CPU of the host's pool:
+        that CPU stays for them. Mixed containers count with the shared ones.
         """
-        if not self._sharers.get(cell.id) and not cell.foreign:
+        if not self._sharers.get(cell.id) and not cell.foreign and not more:
             pool = view.pool & ~self._held
             return int(bool(cell.pool & pool & -pool) and self._has_strays(view))
         ratio = view.cpu_ratio
-        demand = self._demand.get(cell.id, 0) + cell.foreign
+        demand = self._demand.get(cell.id, 0) + cell.foreign + more
         return max(1, -(-demand * ratio.denominator // (ratio.numerator * MICRO)))
 
     def _has_strays(self, view: HostView) -> bool:
@@ -247,6 +248,13 @@ class Usage:
         pool = (cell.pool & ~self._held).bit_count()
         return max(0, pool - self.floor(view, cell)) if self._sharers or cell.foreign else pool
 
+    def spare(self, view: HostView, cell: CellView, more: int) -> int:
+        """Return ``budget`` if the pool of ``cell`` takes ``more`` demand (millionths of a CPU) at the same time.
+
+        A negative number means that the pool cannot take the demand even if it gives no CPU away.
+        """
+        return (cell.pool & ~self._held).bit_count() - self.floor(view, cell, more)
+
     def free_memory(self, view: HostView, node: int, page_kib: int | None, *, overcommit: bool) -> int:
         """Return the free memory of ``node``: MiB in ordinary pages, or a number of huge pages of ``page_kib``.
 
@@ -261,7 +269,7 @@ class Usage:
 
     def fits(self, topology: HostTopology, plan: Plan) -> Refusal | None:
         """Return None if every part of ``plan`` is free, so that it can be claimed as it is, or the first problem."""
-        if plan.dedicated:
+        if not plan.uses_pool:
             topology = self.with_pool(topology)
         view = view_of(topology, plan.isolation)
         for node, share in plan.cells.items():
@@ -316,7 +324,13 @@ class Usage:
                 return RefusalCode.CORES, f"on cell {node} the plan does not hold all of its cores"
             words = f"on cell {node} the plan does not hold all that isolation {plan.isolation} keeps"
             return RefusalCode.ISOLATION, words
-        if (mask & cell.pool).bit_count() > self.budget(view, cell):
+        if share.shared:
+            more = round(share.shared * MICRO)
+            if (mask & cell.pool).bit_count() > self.spare(view, cell, more):
+                demand = amounts.text(share.shared)
+                words = f"the shared pool of cell {node} has no room for {demand} CPUs beside CPUs {share.cpus}"
+                return RefusalCode.SHARED_POOL, words
+        elif (mask & cell.pool).bit_count() > self.budget(view, cell):
             return RefusalCode.SHARED_FLOOR, f"shared containers need {self.floor(view, cell)} CPUs of cell {node}"
         return None
 
@@ -381,7 +395,7 @@ class Usage:
                 self._pages[node, size] = self._pages.get((node, size), 0) + sign * count
             if not share.pages:
                 self._mib[node] = self._mib.get(node, 0) + sign * share.memory_mib
-            if plan.cpu_policy == "shared":
+            if plan.cpu_policy != "dedicated":
                 self._demand[node] = self._demand.get(node, 0) + sign * round(share.shared * MICRO)
                 self._sharers[node] = self._sharers.get(node, 0) + (sign if share.runs_here else 0)
         return self

@@ -150,7 +150,7 @@ CREATE = Schema({"template": Field({"type": ["object", "string"]}, _template)}, 
 #: ``spec.placement``: for all containers together, by the names that create of one container has.
 PLACEMENT = Schema(
     {
-        "cpu_policy": scalars.one_of(*CPUPolicy),
+        "cpu_policy": scalars.one_of(CPUPolicy.DEDICATED, CPUPolicy.SHARED),
         **{name: field for name, field in numa.FIELDS.items() if name != "mem_page_size"},
         **traits.FIELDS,
     }

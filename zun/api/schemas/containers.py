@@ -190,7 +190,8 @@ def _create_rows(settings: Settings) -> list[_Row]:
         _Row("memory", scalars.amount(settings.memory, "MiB")),
         _Row("disk", scalars.amount(settings.disk, "GiB")),
         _Row("cpu_policy", scalars.one_of(*CPUPolicy)),
-        *(_Row(name, field) for name, field in (numa.FIELDS | traits.FIELDS | devices.FIELDS).items()),
+        *(_Row(name, field) for name, field in (numa.FIELDS | numa.MIXED_FIELDS).items()),
+        *(_Row(name, field) for name, field in (traits.FIELDS | devices.FIELDS).items()),
         _Row("workdir", scalars.OPTIONAL_TEXT),
         _Row("environment", scalars.bounded("environment", scalars.ENVIRONMENT)),
         _Row("labels", scalars.bounded("labels", scalars.LABELS)),
@@ -219,7 +220,8 @@ def _create_rows(settings: Settings) -> list[_Row]:
 def create(settings: Settings) -> Mapping[Version, Schema]:
     """Return the body of create for each version. Versions with the same fields share a schema."""
     rows = _create_rows(settings)
-    since = {row.name: row.since for row in rows} | {gate.field: gate.since for gate in CREATE_GATES}
+    gates = {gate.field: gate.since for gate in CREATE_GATES if gate.value is None}
+    since = {row.name: row.since for row in rows} | gates
     made: dict[tuple[int, ...], Schema] = {}
     found: dict[Version, Schema] = {}
     for version in microversion.EVERY:
@@ -238,6 +240,7 @@ LIMIT = scalars.whole(1, 100_000)
 _SHAPE = frozenset(
     {
         *("cpu", "memory", "disk", "cpu_policy", *numa.FIELDS, "hints", "runtime", "availability_zone", "host"),
+        *numa.MIXED_FIELDS,
         *traits.FIELDS,
         *devices.FIELDS,
         *("image", "mounts"),  # one that a project made, and its volumes, are where they are
@@ -253,14 +256,20 @@ def shape(settings: Settings, **others: Field) -> Schema:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A field of create that needs version ``since``. With ``if_empty`` an empty or false value needs it too."""
+    """A field of create that needs version ``since``. With ``if_empty`` an empty or false value needs it too.
+
+    With ``value`` the field is older, and only this value needs the version.
+    """
 
     field: str
     since: Version
     if_empty: bool = True
+    value: str | None = None
 
     def asked(self, value: Any) -> bool:
         """Return whether ``value`` asks for something."""
+        if self.value is not None:
+            return bool(value == self.value)
         return value is not None if self.if_empty else bool(value)
 
 
@@ -276,4 +285,6 @@ CREATE_GATES = (
     *(Gate(name, microversion.PLACEMENT) for name in numa.FIELDS),
     *(Gate(name, microversion.TRAITS) for name in traits.FIELDS),
     *(Gate(name, microversion.DEVICE_REQUESTS) for name in devices.FIELDS),
+    Gate("cpu_policy", microversion.MIXED, value=CPUPolicy.MIXED),
+    *(Gate(name, microversion.MIXED) for name in numa.MIXED_FIELDS),
 )

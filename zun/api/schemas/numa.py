@@ -10,7 +10,7 @@ from zun.topology import CpuSet, Isolation, MemPolicy, NUMAAffinity, ThreadPolic
 _MAX_NODES = 1024  # the kernel's largest MAX_NUMNODES
 
 
-def _node_count(value: Any) -> int | None:
+def _whole(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
@@ -54,12 +54,17 @@ _PER_NODE = Field(
     _list,
 )
 
+#: Fields of a mixed container beside those of a dedicated one.
+MIXED_FIELDS = {
+    "dedicated_cpus": Field({"type": ["integer", "null"], "minimum": 1, "maximum": 10**6}, _whole),
+}
+
 _PAGE_SIZE_WORDS = "small, large, any, or a number of KiB"
 
 FIELDS = {
     "cpu_thread_policy": optional_one_of(*ThreadPolicy),
     "cpu_isolation": optional_one_of(*Isolation),
-    "numa_nodes": Field({"type": ["integer", "null"], "minimum": 1, "maximum": _MAX_NODES}, _node_count),
+    "numa_nodes": Field({"type": ["integer", "null"], "minimum": 1, "maximum": _MAX_NODES}, _whole),
     "numa_affinity": optional_one_of(*NUMAAffinity),
     "numa_cpus": _PER_NODE,
     "numa_mem": _PER_NODE,

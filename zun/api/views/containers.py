@@ -44,6 +44,13 @@ class Placement(TypedDict):
     cpuset_isolation: NotRequired[_Placed]
 
 
+class Mixed(TypedDict):
+    """The own CPUs of a mixed container: the number asked for, and those that it holds; null for other containers."""
+
+    dedicated_cpus: NotRequired[Annotated[int | None, microversion.MIXED]]
+    cpuset_dedicated: NotRequired[Annotated[str | None, microversion.MIXED]]
+
+
 class Asked(TypedDict):
     """Traits and aggregates (uuids) that the request asks of its host; null without a condition."""
 
@@ -79,7 +86,7 @@ class Devices(TypedDict):
     device_same: NotRequired[Annotated[str | None, microversion.DEVICE_REQUESTS]]
 
 
-class Container(Placement, Asked, Devices):
+class Container(Placement, Mixed, Asked, Devices):
     uuid: str
     name: _Text
     image: _Text
@@ -251,6 +258,9 @@ def _shown(
         whole = [value or {} for value in found["placement"]]
         members["devices"] = map(devices, whole, found["cpuset"])
         members |= {name: [value.get(name) for value in whole] for name in ("device_numa_policy", "device_same")}
+    if version >= microversion.MIXED:
+        for column, name in (("placement", "dedicated_cpus"), ("cpuset", "cpuset_dedicated")):
+            members[name] = [(value or {}).get(name) for value in found[column]]
     if version >= microversion.GROUPS:
         members["group_uuid"] = found["group_uuid"]
     if version >= microversion.NETWORKS:

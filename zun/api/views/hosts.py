@@ -64,6 +64,7 @@ class Claim(TypedDict):
     withheld: str
     cpuset_mems: str
     memory_mib: dict[str, int]
+    cpuset_dedicated: NotRequired[Annotated[str, microversion.MIXED]]
 
 
 class Device(TypedDict):
@@ -172,9 +173,9 @@ def topology(node: Mapping[str, Any], claims: Iterable[Mapping[str, Any]], versi
     with models.readable(models.compute_nodes.c.topology, node["uuid"], anew):
         host = HostTopology.from_dict(node["topology"])
     plans = [(row, plan) for row in claims if (plan := held_plan(row)) is not None]
-    own = union(plan.cpus | plan.withheld for _, plan in plans if plan.dedicated)
+    own = union(plan.dedicated_cpus | plan.withheld for _, plan in plans)
     pool = host.pool_cpus - own
-    if not pool and any(not plan.dedicated for _, plan in plans):
+    if not pool and any(plan.uses_pool for _, plan in plans):
         pool = host.without_shared_set().pool_cpus - own  # where they run until there is a pool again
     shown: Topology = {
         "host": node["hostname"],
@@ -185,7 +186,7 @@ def topology(node: Mapping[str, Any], claims: Iterable[Mapping[str, Any]], versi
         "reserved": str(host.reserved),
         "isolated": str(host.isolated),
         "shared": str(pool),
-        "claims": [_claim(row, plan) for row, plan in plans],
+        "claims": [_claim(row, plan, version) for row, plan in plans],
     }
     if version >= microversion.DEVICES:
         shown["devices"] = [_device(device) for device in host.devices]
@@ -248,9 +249,9 @@ def _cell(host: HostTopology, cell: NUMACell, plans: Iterable[tuple[Any, Plan]])
     }
 
 
-def _claim(row: Mapping[str, Any], plan: Plan) -> Claim:
+def _claim(row: Mapping[str, Any], plan: Plan, version: Version) -> Claim:
     held = row["cpuset"]
-    return {
+    claim: Claim = {
         "container": row["uuid"],
         "name": row["name"],
         "cpu_policy": plan.cpu_policy,
@@ -259,3 +260,6 @@ def _claim(row: Mapping[str, Any], plan: Plan) -> Claim:
         "cpuset_mems": held.get("cpuset_mems", str(plan.mems)),
         "memory_mib": {str(cell): share.memory_mib for cell, share in plan.cells.items()},
     }
+    if version >= microversion.MIXED and plan.dedicated and plan.uses_pool:
+        claim["cpuset_dedicated"] = str(plan.dedicated_cpus)
+    return claim

@@ -27,7 +27,11 @@ class Explanation(Refusal):
 
 
 class PlacedCell(TypedDict):
-    """One cell of a placement. Node and CPUs are for callers who may see hosts."""
+    """One cell of a placement. Node and CPUs are for callers who may see hosts.
+
+    ``cpus`` of a mixed container are its own CPUs. It has ``shared`` beside, its demand on the pool of the cell, and
+    ``pool_cpus``, the CPUs of the pool now.
+    """
 
     cpus: float
     withheld: int
@@ -36,6 +40,8 @@ class PlacedCell(TypedDict):
     node: NotRequired[int]
     cpuset_cpus: NotRequired[str]
     withheld_cpus: NotRequired[str]
+    shared: NotRequired[float]
+    pool_cpus: NotRequired[str]
 
 
 class Placed(TypedDict):
@@ -81,6 +87,10 @@ def _placement(placed: Mapping[str, Any], *, hosts: bool) -> Placed:
         }
         if hosts:
             shown.update({"node": node, "cpuset_cpus": str(share.cpus), "withheld_cpus": str(share.withheld)})
+        if plan.dedicated and plan.uses_pool:
+            shown["shared"] = share.shared
+            if hosts:
+                shown["pool_cpus"] = str(share.pool)
         cells.append(shown)
     if not hosts:
         return {"cells": cells}

@@ -4,7 +4,7 @@
 The body is Docker's own JSON. docker-py's keyword arguments would need a client.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from zun.common import exceptions
@@ -21,6 +21,8 @@ DEFAULT_SHARES = 1024
 MINIMUM_SHARES = 2
 QUOTA_PERIOD_US = 100_000
 CPUSET_VARIABLES = ("ZUN_CPUSET_CPUS", "ZUN_CPUSET_MEMS")
+#: A mixed container has no list of all its CPUs: those of the pool change with other containers.
+MIXED_VARIABLES = ("ZUN_DEDICATED_CPUS", "ZUN_CPUSET_MEMS")
 SECOND_NS = 1_000_000_000
 
 
@@ -35,6 +37,7 @@ def request_body(
     mounts: Sequence[RuntimeMount] = (),
     join: str | None = None,
     memory: int | None = None,
+    dedicated_cpus: str = "",
 ) -> dict[str, Any]:
     """Return the body of POST /containers/create. InvalidValue for text in the place of a number.
 
@@ -63,7 +66,8 @@ def request_body(
         body["Cmd"] = list(container.command)
     if container.entrypoint:
         body["Entrypoint"] = list(container.entrypoint)
-    if environment := {**(container.environment or {}), **_cpuset_variables(container, cpuset_cpus, cpuset_mems)}:
+    told = _cpuset_variables(container, dedicated_cpus or cpuset_cpus, cpuset_mems)
+    if environment := {**(container.environment or {}), **told}:
         body["Env"] = [f"{name}={value}" for name, value in environment.items()]
     if container.workdir:
         body["WorkingDir"] = container.workdir
@@ -109,26 +113,42 @@ def _published(ports: Mapping[str, Any]) -> dict[str, list[dict[str, str]]]:
 
 
 def _cpuset_variables(container: ContainerView, cpus: str, mems: str) -> dict[str, str]:
-    """Return the variables that tell a dedicated container its CPUs and memory nodes, for example ``0-3`` and ``0``.
+    """Return the variables that tell a container its own CPUs and memory nodes, for example ``0-3`` and ``0``.
 
     A shared container has no such variables, because its CPUs change with the other containers. The environment of a
-    process never changes, so after a resize the variables still show the first sets.
+    process never changes, so after a resize the variables still show the first sets. The own CPUs of a mixed container
+    never change.
     """
-    if container.cpu_policy in (None, CPUPolicy.SHARED):
-        return {}
-    return dict(zip(CPUSET_VARIABLES, (cpus, mems), strict=True))
+    return dict(zip(cpuset_variables(container.cpu_policy), (cpus, mems), strict=False))
+
+
+def cpuset_variables(cpu_policy: str | None) -> tuple[str, ...]:
+    """Return the names of the variables for the CPUs and the memory nodes; none for a shared container."""
+    if cpu_policy in (None, CPUPolicy.SHARED):
+        return ()
+    return MIXED_VARIABLES if cpu_policy == CPUPolicy.MIXED else CPUSET_VARIABLES
+
+
+def dedicated_in(environment: Iterable[str] | None) -> str:
+    """Return the own CPUs of a mixed container from its environment in Docker's form ``NAME=value``, "" without any."""
+    name = MIXED_VARIABLES[0]
+    return next((each.partition("=")[2] for each in environment or () if each.startswith(f"{name}=")), "")
 
 
 def cpu_limits(cpu_policy: str | None, cpu: float | None, *, hard: bool) -> dict[str, int]:
-    """Return Docker's CPU members for a new container: a weight or a quota if shared, no members if dedicated.
+    """Return Docker's CPU members for a new container: a weight or a quota if shared, none if dedicated.
 
     1.5 CPUs are ``CpuShares`` 1536, or with ``hard`` a ``CpuQuota`` of 150000 us for each ``CpuPeriod`` of 100000 us.
     A dedicated container owns its CPUs: a weight would have no effect, and a quota would throttle the container on its
     own cores whenever the kernel's accounting runs ahead.
+
+    A mixed container has a weight for all of its CPUs, and never a quota, which would throttle its own CPUs too. The
+    kernel divides the weight of a group among the CPUs by the load of the group there. So if all of 4 CPUs are busy, of
+    which 2 are its own, the weight 4096 is 2048 in the pool: as much as a shared container of 2 CPUs has.
     """
-    if cpu is None or cpu_policy not in (None, CPUPolicy.SHARED):
+    if cpu is None or cpu_policy == CPUPolicy.DEDICATED:
         return {}
-    if hard:
+    if hard and cpu_policy != CPUPolicy.MIXED:
         return {"CpuPeriod": QUOTA_PERIOD_US, "CpuQuota": int(cpu * QUOTA_PERIOD_US)}
     return {"CpuShares": max(MINIMUM_SHARES, int(cpu * SHARES_PER_CPU))}
 

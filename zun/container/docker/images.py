@@ -15,9 +15,8 @@ from zun.common import exceptions
 from zun.common.image_reference import LOCAL, Reference
 from zun.common.units import MIB
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID, Engine, OnEngine, object_name
-from zun.container.docker.create import CPUSET_VARIABLES
+from zun.container.docker.create import cpuset_variables
 from zun.container.driver import ContainerView, ImageFacts, LocalImage, RegistryAuth
-from zun.topology import CPUPolicy
 
 LOG = logging.getLogger(__name__)
 
@@ -121,8 +120,7 @@ def forgotten(container: ContainerView) -> list[str]:
     one of the agent's. Docker can only set labels and variables to empty values, for example ``LABEL zun.uuid=""``.
     """
     lines = [f'LABEL {name}=""' for name in (LABEL_UUID, LABEL_HOST)]
-    if container.cpu_policy not in (None, CPUPolicy.SHARED):
-        lines += [f"ENV {name}=" for name in CPUSET_VARIABLES]
+    lines += [f"ENV {name}=" for name in cpuset_variables(container.cpu_policy)]
     return lines
 
 

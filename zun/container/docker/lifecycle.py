@@ -9,7 +9,7 @@ from docker import errors as docker_errors
 
 from zun.common import exceptions
 from zun.container.docker.client import LABEL_UUID, Engine, object_name
-from zun.container.docker.create import request_body
+from zun.container.docker.create import dedicated_in, request_body
 from zun.container.docker.device_host import DockerDevices
 from zun.container.docker.devices import VARIABLE
 from zun.container.docker.facts import disk_quota_supported
@@ -41,6 +41,7 @@ class DockerLifecycle(DockerDevices):
         join: str | None = None,
         memory: int | None = None,
         devices: ContainerDevices = NO_DEVICES,
+        dedicated_cpus: str = "",
     ) -> str:
         given = self.passthrough(container, devices)
         body = request_body(
@@ -53,6 +54,7 @@ class DockerLifecycle(DockerDevices):
             mounts=(*mounts, *given.mounts),
             join=join,
             memory=memory,
+            dedicated_cpus=dedicated_cpus,
         )
         given.apply(body)
         if image is not None:
@@ -112,7 +114,8 @@ class DockerLifecycle(DockerDevices):
     def _adopt(self, container: ContainerView, body: Mapping[str, Any]) -> str | None:
         """Return the id of the object that an earlier attempt left under the name, or None if the name is free now.
 
-        Docker cannot change the devices of an object, so an object with other devices is removed.
+        Docker cannot change the devices and the environment of an object. So an object with other devices is removed,
+        and an object that tells a mixed container other CPUs.
         """
         found = self._inspect(container)
         if found is None:
@@ -123,7 +126,8 @@ class DockerLifecycle(DockerDevices):
                 f"Docker object {object_name(container.uuid)} exists and is not of this host's agent. Remove or "
                 f"rename it, then create the container again."
             )
-        if found["State"]["Status"] in _LEAVING or _devices(found, found["Config"]) != _devices(body, body):
+        told = dedicated_in(found["Config"]["Env"]) == dedicated_in(body.get("Env"))
+        if found["State"]["Status"] in _LEAVING or not told or _devices(found, found["Config"]) != _devices(body, body):
             self._remove(found["Id"], force=True)
             return None
         host_config = found["HostConfig"]

@@ -45,7 +45,7 @@ class DockerResources(OnEngine):
             return
         name = object_name(container.uuid)
         with self._engine.translated("update", container):
-            if cpu is not None and container.cpu_policy == CPUPolicy.DEDICATED:
+            if cpu is not None and container.cpu_policy in (CPUPolicy.DEDICATED, CPUPolicy.MIXED):
                 self._lift(name)
             answer = self._updated(name, change)
         for warning in answer.get("Warnings") or ():

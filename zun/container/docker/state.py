@@ -8,7 +8,7 @@ from typing import Any
 from zun.common.states import KEPT_WHEN_NEVER_STARTED, Status
 from zun.common.units import MIB
 from zun.container.docker.client import DEFAULT_PREFIX, NAME_PREFIX
-from zun.container.docker.create import QUOTA_PERIOD_US, SHARES_PER_CPU
+from zun.container.docker.create import QUOTA_PERIOD_US, SHARES_PER_CPU, dedicated_in
 from zun.container.docker.devices import told_in
 from zun.container.driver import DEFAULT_NETWORK, OUT_OF_MEMORY, RuntimeState
 
@@ -39,6 +39,7 @@ def runtime_state(inspected: Mapping[str, Any], current: Status | str | None) ->
         cap=_cap(config),
         memory=(config.get("Memory") or 0) // MIB or None,
         devices=told_in((inspected.get("Config") or {}).get("Env")),
+        dedicated_cpus=dedicated_in((inspected.get("Config") or {}).get("Env")),
     )
 
 

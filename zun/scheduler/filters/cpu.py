@@ -15,27 +15,31 @@ class CPUFilter(HostFilter):
     """Drop hosts whose cells together have too few free CPUs.
 
     Dedicated CPUs are whole CPUs. Shared CPUs are overcommitted by ``cpu_allocation_ratio``: the ratio of the host, or
-    a lower ratio of one of its aggregates.
+    a lower ratio of one of its aggregates. A mixed container wants both.
     """
 
     measures_capacity = True
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
-        if spec.dedicated:
-            free = float(host.room.isolated_cpus if spec.isolated else host.room.dedicated_cpus)
-        else:
-            # Demand is counted in millionths of a CPU, because a sum of floats can be slightly too small.
-            free = host.room.shared_room / MICRO
-        wanted = spec.placement.cpus
-        if wanted <= free:
-            return None
-        return f"it has {amounts.text(free)} CPUs left of the {amounts.text(wanted)} that are wanted"
+        request, room = spec.placement, host.room
+        own = room.isolated_cpus if spec.isolated else room.dedicated_cpus
+        if spec.dedicated and request.own_cpus > own:
+            return f"it has {own} CPUs left of the {request.own_cpus} that are wanted"
+        # Demand is counted in millionths of a CPU, because a sum of floats can be slightly too small.
+        if request.demand > room.shared_room:
+            free, wanted = amounts.text(room.shared_room / MICRO), amounts.text(request.demand / MICRO)
+            of = " of the shared pool" if request.mixed else ""
+            return f"it has {free} CPUs{of} left of the {wanted} that are wanted"
+        return None
 
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:
-        if spec.dedicated:
-            return (table.isolated_cpus if spec.isolated else table.dedicated_cpus) >= spec.placement.cpus
-        return table.shared_room >= round(spec.placement.cpus * MICRO)
+        request = spec.placement
+        if not spec.dedicated:
+            return table.shared_room >= request.demand
+        admitted: Bools = (table.isolated_cpus if spec.isolated else table.dedicated_cpus) >= request.own_cpus
+        return admitted & (table.shared_room >= request.demand) if request.mixed else admitted
 
     def limits(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
         """Return the ``cpu_allocation_ratio`` of the host's aggregates. The host applies its own ratio itself."""
-        return {} if spec.dedicated else ratio_limit(host.aggregates, CPU_RATIO_KEY)
+        pooled = spec.placement.mixed or not spec.dedicated
+        return ratio_limit(host.aggregates, CPU_RATIO_KEY) if pooled else {}

@@ -12,10 +12,10 @@ from zun.compute import creation
 from zun.db import compute_nodes, models, session
 from zun.db import containers as db
 from zun.objects import Container
-from zun.scheduler.service import SchedulerService
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.capsules import member, settled, submit
 from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.lost_claims import by_hand, findings, restart
 from zun.topology import CpuSet
 
 TWO = {"cpu_policy": "dedicated", "cpu": 2.0, "memory": 64}
@@ -28,27 +28,6 @@ def cloud(database):
     made = Cloud({"one": machine()}, compute__audit_interval=0)
     yield made
     made.stop()
-
-
-def by_hand(uuid, column, text):
-    """SQLite takes any text for JSON."""
-    with session.writer() as connection:
-        statement = sa.text(f"UPDATE containers SET {column} = :text WHERE uuid = :uuid")
-        connection.execute(statement, {"text": text, "uuid": uuid})
-
-
-def restart(cloud):
-    cloud.stop_agent("one")
-    cloud.scheduler.stop()
-    agent = cloud.start_agent("one")
-    cloud.scheduler = SchedulerService(cloud.conf, host="scheduler")
-    cloud.scheduler.start(cloud.transport)
-    return agent
-
-
-def findings(cloud, context, repair=False):
-    answer = cloud.compute_api.audit(context, "one", repair=repair)
-    return [(each["container"], each["code"], each["layer"], each["repaired"]) for each in answer["findings"]]
 
 
 def errors(caplog, uuid):

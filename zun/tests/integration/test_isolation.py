@@ -5,11 +5,11 @@ CI takes a tenth of the steps. The full proof is ZUN_PROOF_SIZE=10: 200 steps an
 """
 
 import os
-import pathlib
 import random
 
 import pytest
 
+from zun.tests.integration.looks import allowed, inside
 from zun.tests.integration.programs import Api
 from zun.tests.integration.sampler import Sampler
 from zun.topology import CpuSet, discover
@@ -28,12 +28,6 @@ def api(on_docker):
     api.host = service.host
     yield api
     api.delete_all()
-
-
-def allowed(engine, shown):
-    pid = engine.inspect_container(f"zun-{shown['uuid']}")["State"]["Pid"]
-    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
-    return pid, CpuSet(next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list")))
 
 
 @pytest.mark.skipif(len(discover().cpus) < 2, reason="needs a CPU to share and one to dedicate")
@@ -91,12 +85,6 @@ def test_resized_container_runs_on_its_new_claim(api, engine):
         assert [allowed(engine, other)[1] for other in others] == [pool, pool]
         limit = engine.inspect_container(f"zun-{made['uuid']}")["HostConfig"]["Memory"]
         assert limit == int(shown["memory"]) << 20
-
-
-def inside(api, shown, command):
-    answer = api.request("POST", f"/containers/{shown['uuid']}/execute", json={"command": f"sh -c '{command}'"}).json()
-    assert answer["exit_code"] == 0, answer
-    return answer["output"].strip()
 
 
 LIVE = "cat /sys/fs/cgroup/cpuset/cpuset.cpus 2>/dev/null || cat /sys/fs/cgroup/cpuset.cpus.effective"

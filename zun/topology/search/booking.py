@@ -31,8 +31,9 @@ def book(question: Question, taken: list[Taken], drawn: Memory) -> Plan:
             mib,
             CpuSet.from_mask(withheld) if withheld else NO_CPUS,
             pages,
-            0.0 if question.dedicated else amount / MICRO,
+            (question.demand if question.dedicated else amount) / MICRO,
             CpuSet.from_mask(entry.cell.dedicated & question.held),
+            CpuSet.from_mask(entry.cell.pool & ~(question.held | cpus | withheld)) if question.demand else NO_CPUS,
         )
     request = question.request
     mems = _mems(question.view, cells)

@@ -85,6 +85,8 @@ def _loss(request: PlacementRequest, smaller: PlacementRequest) -> float:
 
 def _fewer_cpus(request: PlacementRequest, fits: Fits, questions: Sequence[Question]) -> PlacementRequest | None:
     """Return the request with the most CPUs below ``request`` that fits, or None."""
+    if request.mixed:
+        return _fewer_of_both_kinds(request, fits)
     unit, least = (1, 1) if request.dedicated else (MICRO, 0)
     if request.numa_cpus is None:
         total = round(request.cpus * unit)
@@ -100,6 +102,23 @@ def _fewer_cpus(request: PlacementRequest, fits: Fits, questions: Sequence[Quest
         return _largest_total(entries, least, of, fits)
     able = (_fewer_on_own_cells(question, entries, least) for question in questions)
     return _best((of(each) for each in able if each is not None), fits)
+
+
+def _fewer_of_both_kinds(request: PlacementRequest, fits: Fits) -> PlacementRequest | None:
+    """Return the mixed request with the most CPUs below ``request`` that fits, or None.
+
+    Neither kind of CPUs grows, and there are some of each. Of equal totals, the one with the most CPUs of its own.
+    """
+    best = None
+    for own in range(request.own_cpus, 0, -1):
+        least = 1 if best is None else round(best.cpus * MICRO) - own * MICRO + 1
+        most = request.demand - (own == request.own_cpus)
+
+        def of(demand: int, own: int = own) -> PlacementRequest:
+            return replace(request, cpus=amounts.exact(own + demand / MICRO), dedicated_cpus=own)
+
+        best = _largest(least, most, of, fits) or best
+    return best
 
 
 def _less_memory(request: PlacementRequest, fits: Fits, questions: Sequence[Question]) -> PlacementRequest | None:
@@ -255,7 +274,7 @@ def _conditions(
 ) -> Iterator[tuple[Dimension, Iterator[PlacementRequest]]]:
     """Yield by dimension the requests with the same amounts and one other condition, smallest change first."""
     even = replace(request, numa_cpus=None, numa_mem=None)
-    if request.numa_affinity == NUMAAffinity.REQUIRE:
+    if request.numa_affinity == NUMAAffinity.REQUIRE and not request.mixed:
         yield Dimension.NODES, (replace(even, numa_nodes=nodes) for nodes in _other_counts(topology, request))
         if even != request and _can_be_even(request):
             yield Dimension.SHAPE, iter((even,))
@@ -382,14 +401,15 @@ def _relaxed(topology: HostTopology, request: PlacementRequest) -> Iterator[Plac
     """Yield requests with the same amounts and fewer conditions, nearest first."""
     cells = len(topology.cells)
     even = replace(request, numa_cpus=None, numa_mem=None)
-    if request.numa_affinity == NUMAAffinity.REQUIRE:
+    if request.numa_affinity == NUMAAffinity.REQUIRE and not request.mixed:
         most = min(cells, int(request.cpus)) if request.dedicated else cells
         for nodes in range(request.numa_nodes + 1, most + 1):
             yield replace(even, numa_nodes=nodes)
         yield replace(even, numa_nodes=1, numa_affinity=NUMAAffinity.NONE)
     if request.dedicated and request.thread_policy != ThreadPolicy.PREFER:
         yield replace(request, thread_policy=ThreadPolicy.PREFER)
-        yield replace(even, numa_nodes=1, numa_affinity=NUMAAffinity.NONE, thread_policy=ThreadPolicy.PREFER)
+        if not request.mixed:
+            yield replace(even, numa_nodes=1, numa_affinity=NUMAAffinity.NONE, thread_policy=ThreadPolicy.PREFER)
     if request.isolation != "thread":
         yield replace(request, isolation="thread")
     for size in _smaller_pages(topology, request):
@@ -399,10 +419,14 @@ def _relaxed(topology: HostTopology, request: PlacementRequest) -> Iterator[Plac
 def _less_of_both(request: PlacementRequest, fits: Fits) -> PlacementRequest | None:
     """Return the request with the most CPUs that fit with 1 MiB, then the most memory for them, or None."""
     free = replace(
-        without_devices(request), numa_nodes=1, numa_affinity=NUMAAffinity.NONE, numa_cpus=None, numa_mem=None,
-        thread_policy=ThreadPolicy.PREFER, isolation="thread", page_size=None, memory_mib=min(1, request.memory_mib),
+        without_devices(request), numa_nodes=1, numa_cpus=None, numa_mem=None, thread_policy=ThreadPolicy.PREFER,
+        numa_affinity=NUMAAffinity.REQUIRE if request.mixed else NUMAAffinity.NONE, isolation="thread",
+        page_size=None, memory_mib=min(1, request.memory_mib),
     )
-    fewest = replace(free, cpus=1 if request.cpu_policy == CPUPolicy.DEDICATED else 0)
+    if request.mixed:
+        fewest = replace(free, cpus=1 + 1 / MICRO, dedicated_cpus=1)
+    else:
+        fewest = replace(free, cpus=1 if request.cpu_policy == CPUPolicy.DEDICATED else 0)
     start = free if fits(free) else _fewer_cpus(free, fits, ())
     if start is None or not fits(fewest):
         return None

@@ -58,13 +58,15 @@ Stocks = dict[tuple[CpuView, int, int], CellStock]
 class Question:
     """One request to one host in one page size: the offer and the cost of each cell.
 
-    CPU amounts are whole CPUs; for a shared container they are millionths of a CPU. Memory is in *units*: huge pages of
-    ``page_kib``, or MiB of ordinary pages if ``page_kib`` is None. Answers are remembered.
+    CPU amounts are whole CPUs; for a shared container they are millionths of a CPU. For a mixed container they are its
+    own CPUs, and ``demand`` is what the pool of the same cell must take beside, in millionths of a CPU; for other
+    containers it is 0. Memory is in *units*: huge pages of ``page_kib``, or MiB of ordinary pages if ``page_kib`` is
+    None. Answers are remembered.
     """
 
     __slots__ = (
-        "_alike", "_caps", "_offers", "_rooms", "_stocks", "dedicated", "devices", "held", "page_kib", "request",
-        "rules", "strict", "usage", "view",
+        "_alike", "_caps", "_offers", "_rooms", "_stocks", "dedicated", "demand", "devices", "held", "page_kib",
+        "request", "rules", "strict", "usage", "view",
     )
 
     def __init__(
@@ -85,7 +87,8 @@ class Question:
         self.request = request
         self.page_kib = page_kib
         self.devices = devices
-        self.dedicated = request.cpu_policy == "dedicated"
+        self.dedicated = request.cpu_policy != "shared"
+        self.demand = request.demand if request.mixed else 0
         self.strict = request.mempolicy == "strict"
         self.rules = rules_of(request, SPREAD if view.spread else PACK)
         self.held = usage.held_mask
@@ -243,9 +246,12 @@ class Question:
         """Return the stock of a cell; cells with equal models, held CPUs and budgets share one."""
         stock = self._stocks.get(cell.index)
         if stock is None:
-            model, held, budget = cell.model, self.held, self.usage.budget(self.view, cell)
+            model, held, usage = cell.model, self.held, self.usage
+            budget = usage.spare(self.view, cell, self.demand) if self.demand else usage.budget(self.view, cell)
             if held:
                 held = (held & cell.online) >> cell.base
+            if budget < 0:  # the pool cannot take the demand, so the cell has nothing for this container
+                held, budget = model.online, 0
             stock = self._alike.get((model, held, budget))
             if stock is None:
                 stock = self._alike[model, held, budget] = CellStock(model, held, self.rules, budget)

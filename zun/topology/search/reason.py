@@ -102,7 +102,8 @@ def _unfit(request: PlacementRequest, cells: Sequence[CellView]) -> tuple[Refusa
     if not any(cell.dedicated if request.dedicated else cell.pool for cell in cells):
         if request.isolation == "isolated":
             return RefusalCode.NO_CPUS, "the kernel isolates no CPU of this host that is for dedicated containers"
-        return RefusalCode.NO_CPUS, f"no CPU of this host is for {request.cpu_policy} containers"
+        kind = "dedicated" if request.dedicated else "shared"
+        return RefusalCode.NO_CPUS, f"no CPU of this host is for {kind} containers"
     if request.numa_affinity == "require" and request.numa_nodes > len(cells):
         have = _count(len(cells), "cell")
         return RefusalCode.TOO_FEW_CELLS, f"the host has {have} with CPUs: {request.numa_nodes} are wanted"
@@ -139,6 +140,20 @@ def _measures(question: Question) -> list[Measure]:
         return [Measure(RefusalCode.SHARED_POOL, question.capacity, 0, "CPUs left in the shared pool"), memory]
     cores = "cores of their own" if rules.policy == "isolate" else "whole cores"
     place = "cells" if rules.keep == "node" else "L3 caches"
+    beside = "CPUs free beside those that shared containers need"
+    floors = [Measure(RefusalCode.SHARED_FLOOR, question.capacity, 0, beside)]
+    if question.demand:
+        usage, view = question.usage, question.view
+        wanted = amounts.text(question.demand / MICRO)
+        floors = [
+            Measure(
+                RefusalCode.SHARED_FLOOR, lambda cell: capacity(cell, held, rules, usage.budget(view, cell)), 0, beside
+            ),
+            Measure(
+                RefusalCode.SHARED_POOL, question.capacity, 0,
+                f"CPUs free beside a shared pool with room for {wanted} CPUs",
+            ),
+        ]
     return [
         Measure(RefusalCode.CPUS, lambda cell: (cell.dedicated & ~held).bit_count(), 0, "CPUs free"),
         Measure(
@@ -148,9 +163,7 @@ def _measures(question: Question) -> list[Measure]:
             RefusalCode.ISOLATION, lambda cell: capacity(cell, held, rules, _UNBOUNDED), 0,
             f"CPUs free on {cores} in {place} that are nobody else's",
         ),
-        Measure(
-            RefusalCode.SHARED_FLOOR, question.capacity, 0, "CPUs free beside those that shared containers need"
-        ),
+        *floors,
         memory,
     ]
 

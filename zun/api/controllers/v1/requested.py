@@ -82,7 +82,7 @@ def charged_later(context: RequestContext, fields: Mapping[str, Any], settings: 
     Raises OverQuota if the project cannot have as many volumes.
     """
     names, project_id = volume_names(mounts_of(fields)), str(context.project_id)
-    if not names and fields["cpu_policy"] != CPUPolicy.DEDICATED:
+    if not names and fields["cpu_policy"] == CPUPolicy.SHARED:
         return {}
     if names:
         new = len(names) - len(db_volumes.hosts(project_id, names))

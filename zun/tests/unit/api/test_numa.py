@@ -11,6 +11,7 @@ from zun.common.exceptions import InvalidValue
 from zun.topology import CellShare, CpuSet, PlacementRequest, Plan
 
 ASKED = {"cpu_policy": "dedicated", "cpu": 4.0, "memory": 256}
+MIXED = {"cpu_policy": "mixed", "cpu": 4.0, "memory": 64, "dedicated_cpus": 2}
 PLAIN = {
     "cpu_thread_policy": "prefer",
     "cpu_isolation": "thread",
@@ -63,12 +64,52 @@ def test_what_is_stored(given, placed):
         ({**ASKED, "mem_page_size": 2048, "numa_mem": [5, 251]}, "numa_mem"),
         *(({"cpu_policy": "shared", name: 1}, name) for name in FIELDS),
         *(({name: 1}, name) for name in FIELDS),
+        ({**ASKED, "dedicated_cpus": 1}, "dedicated_cpus"),
+        ({"dedicated_cpus": 1}, "dedicated_cpus"),
+        ({"cpu_policy": "mixed", "cpu": 4.0, "memory": 64}, "dedicated_cpus"),
+        ({"cpu_policy": "mixed", "memory": 64, "dedicated_cpus": 2}, "cpu"),
+        ({**MIXED, "cpu": 2.0}, "cpu"),
+        ({**MIXED, "memory": None}, "memory"),
+        ({**MIXED, "numa_nodes": 2}, "numa_nodes"),
+        ({**MIXED, "numa_mem": [32, 32]}, "numa_nodes"),
+        ({**MIXED, "numa_mem": [32]}, "numa_mem"),
+        ({**MIXED, "numa_cpus": [4]}, "numa_cpus"),
+        ({**MIXED, "numa_affinity": "prefer"}, "numa_affinity"),
+        ({**MIXED, "cpu_isolation": "node"}, "cpu_isolation"),
+        ({**MIXED, "mem_page_size": 1048576}, "memory"),
     ],
 )
 def test_what_is_refused(given, field):
     with pytest.raises(InvalidValue) as caught:
         numa.placement(given)
     assert str(caught.value).startswith(f"{field}: ")
+
+
+@pytest.mark.parametrize("given", [MIXED, {**MIXED, "cpu": 2.5}, {**MIXED, "numa_nodes": 1, "numa_mem": [64]}])
+def test_mixed_containers_are_stored_with_their_own_cpus(given):
+    placed = numa.placement(given)
+    assert (placed["dedicated_cpus"], placed["numa_nodes"], placed["numa_affinity"]) == (2, 1, "require")
+
+
+@pytest.mark.parametrize(
+    ("policy", "size", "field"),
+    [
+        ("mixed", {"cpu": 2.0}, "cpu"),
+        ("mixed", {"cpu": 1.0}, "cpu"),
+        ("mixed", {"cpu_policy": "dedicated"}, "cpu_policy"),
+        ("mixed", {"cpu_policy": "shared"}, "cpu_policy"),
+        ("dedicated", {"cpu_policy": "mixed"}, "cpu_policy"),
+        ("shared", {"cpu_policy": "mixed"}, "cpu_policy"),
+        ("mixed", {"cpu": 5.5, "memory": 128, "cpu_policy": "mixed"}, None),
+    ],
+)
+def test_sizes_that_a_mixed_container_can_get(policy, size, field):
+    placed = numa.placement({**MIXED, "cpu_policy": policy}) if policy == "mixed" else {}
+    row = {"cpu": 4.0, "memory": 64, "cpu_policy": policy, "placement": placed, "cpuset": None}
+    if field is None:
+        return numa.check_resized(row, **size)
+    with pytest.raises(InvalidValue, match=f"^{field}: "):
+        numa.check_resized(row, **size)
 
 
 PARTS = st.lists(st.integers(1, 40), min_size=1, max_size=8)

@@ -8,7 +8,7 @@ import pytest
 from zun.common import exceptions
 from zun.compute import shared_pool
 from zun.compute.shared_pool import MOVED_TOGETHER, pool_of
-from zun.tests.functional.cloud import machine
+from zun.tests.functional.cloud import machine, without
 from zun.tests.unit.compute.agent import COLUMNS, Agent
 from zun.topology import CellShare, CpuSet, Plan, Usage
 
@@ -499,3 +499,59 @@ def test_cpus_of_a_leaving_member_wait_until_it_is_gone(agent, monkeypatch):
         pass
     agent.pool.settle()
     assert agent.pool.current() == {}
+
+
+def run_mixed(agent, own=2, cpu=3.0, **fields):
+    """A running mixed container with ``own`` CPUs of its own."""
+    placement = {"dedicated_cpus": own, **fields.pop("placement", {})}
+    container, plan = agent.claim(cpu=cpu, memory=16, cpu_policy="mixed", placement=placement, **fields)
+    with agent.pool.entering(container, plan) as cpus:
+        agent.driver.create(
+            container, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems), dedicated_cpus=str(plan.dedicated_cpus)
+        )
+    agent.pool.ready(container, plan)
+    agent.driver.start(container)
+    return container, plan
+
+
+def test_mixed_container_follows_the_pool_beside_its_own_cpus(agent):
+    shared = agent.run_shared()
+    mixed, plan = run_mixed(agent)
+    own = plan.dedicated_cpus
+    assert agent.runs_on(mixed) == CpuSet("0-3")
+    assert agent.runs_on(shared) == CpuSet("0-3") - own
+    dedicated, cpus = agent.claim_dedicated(1)
+    assert cpus <= CpuSet("0-3") - own
+    agent.pool.settle()
+    assert agent.runs_on(mixed) == CpuSet("0-3") - cpus
+    assert agent.runs_on(shared) == CpuSet("0-3") - cpus - own
+    agent.tracker.release(dedicated.uuid)
+    agent.pool.settle()
+    assert agent.runs_on(mixed) == CpuSet("0-3")
+    assert agent.runs_on(shared) == CpuSet("0-3") - own
+
+
+def test_mixed_container_starts_only_when_others_left_its_cpus(agent):
+    shared = agent.run_shared()
+    agent.driver.disobey(shared.uuid, cpus="0-3")
+    with pytest.raises(exceptions.PinningMismatch):
+        run_mixed(agent)
+
+
+@pytest.mark.parametrize(("offline", "own"), [("0", "1"), ("1", "0"), ("2", "0-1")])
+def test_mixed_container_stays_on_its_online_cpus(agent, context, offline, own):
+    mixed, plan = run_mixed(agent)
+    assert plan.dedicated_cpus == CpuSet("0-1")
+    agent.tracker.update_inventory(context, without(agent.tracker.topology, CpuSet(offline)), COLUMNS)
+    agent.pool.settle()
+    assert agent.told(mixed) == CpuSet("0-3") - CpuSet(offline)
+    agent.tracker.update_inventory(context, machine().configured(cpu_allocation_ratio=4.0), COLUMNS)
+    agent.pool.settle()
+    assert agent.told(mixed) == CpuSet("0-3")
+
+
+def test_mixed_container_does_not_run_on_siblings_kept_idle(context, database):
+    agent = Agent(context, machine(cells=1, cores=4, threads=2))
+    mixed, plan = run_mixed(agent, placement={"cpu_thread_policy": "isolate"})
+    assert (plan.dedicated_cpus, plan.withheld) == (CpuSet("0,2"), CpuSet("1,3"))
+    assert agent.runs_on(mixed) == CpuSet("0,2,4-7")

@@ -41,6 +41,7 @@ def test_labels_of_the_service_cannot_be_taken() -> None:
     ("policy", "given", "expected"),
     [
         ("dedicated", None, ["ZUN_CPUSET_CPUS=2-3", "ZUN_CPUSET_MEMS=1"]),
+        ("mixed", None, ["ZUN_DEDICATED_CPUS=2-3", "ZUN_CPUSET_MEMS=1"]),
         (
             "dedicated",
             {"A": "b=c", "ZUN_CPUSET_CPUS": "all"},
@@ -62,7 +63,8 @@ def test_a_container_is_told_its_own_cpus(
     [
         ("dedicated", 4.0, False, {}),
         ("dedicated", 4.0, True, {}),
-        ("mixed", 4.0, True, {}),
+        ("mixed", 4.0, True, {"CpuShares": 4096}),
+        ("mixed", 4.0, False, {"CpuShares": 4096}),
         ("shared", 1.5, False, {"CpuShares": 1536}),
         (None, 1.5, False, {"CpuShares": 1536}),
         ("shared", 0.001, False, {"CpuShares": 2}),

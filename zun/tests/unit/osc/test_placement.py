@@ -52,7 +52,7 @@ def test_fields(argv, expected):
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        ("--cpu-policy", "mixed"),
+        ("--cpu-policy", "both"),
         ("--cpu-thread-policy", "share"),
         ("--cpu-isolation", "socket"),
         ("--numa-nodes", "0"),

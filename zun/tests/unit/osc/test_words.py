@@ -30,7 +30,7 @@ def choices(command, option):
         (containers.CreateContainer, "--cpu-isolation", Isolation),
         (containers.CreateContainer, "--numa-affinity", NUMAAffinity),
         (containers.CreateContainer, "--numa-mempolicy", MemPolicy),
-        (containers.UpdateContainer, "--cpu-policy", CPUPolicy),
+        (containers.UpdateContainer, "--cpu-policy", [CPUPolicy.DEDICATED, CPUPolicy.SHARED]),  # never to or from mixed
         (groups.CreateGroup, "--policy", Policy),
     ],
 )
@@ -43,6 +43,6 @@ def test_what_is_looked_for_in_answers_is_what_the_service_says():
     assert hosts.SELF_PINNED == Verdict.SELF_PINNED
 
 
-@pytest.mark.parametrize("name", ["PLACEMENT", "GROUPS", "MOUNTS", "NETWORKS", "QUESTIONS", "PULL_STATUS"])
+@pytest.mark.parametrize("name", ["PLACEMENT", "GROUPS", "MOUNTS", "NETWORKS", "QUESTIONS", "PULL_STATUS", "MIXED"])
 def test_versions_are_those_in_which_it_came(name):
     assert getattr(versions, f"{name}_VERSION").get_string() == str(getattr(microversion, name))

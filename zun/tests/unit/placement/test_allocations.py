@@ -43,6 +43,10 @@ def test_disk_is_of_the_host_or_its_pool(disk, pool, expected):
             holding("7-9", SMT, memory_mib=64), {0: {"PCPU": 1, "MEMORY_MB": 64}, 1: {"PCPU": 2}}, id="two-cells"
         ),
         pytest.param(holding("0", SMT, withheld="1"), {0: {"PCPU": 2}}, id="idle-siblings-count"),
+        pytest.param(
+            Plan({0: CellShare(CpuSet("0-1"), 64, CpuSet("2"), shared=1.5)}, "mixed"),
+            {0: {"PCPU": 3, "VCPU": 2, "MEMORY_MB": 64}}, id="mixed-takes-both",
+        ),
         pytest.param(demanding({0: 0.5}, 64), {0: {"VCPU": 1, "MEMORY_MB": 64}}, id="fraction-is-rounded-up"),
         pytest.param(demanding({1: 0.1 + 0.2 + 1.7}), {1: {"VCPU": 2}}, id="float-error-is-not-a-cpu"),
         pytest.param(demanding({0: 0.0}, 64), {0: {"MEMORY_MB": 64}}, id="no-cpu"),

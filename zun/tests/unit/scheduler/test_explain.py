@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from zun.api.schemas.numa import FIELDS as API_FIELDS
+from zun.api.schemas.numa import MIXED_FIELDS
 from zun.common.groups import Group
 from zun.objects.placement import ASKED_AS
 from zun.scheduler import filters, weighers
@@ -164,8 +165,9 @@ def test_the_whole_record():
 
 def test_every_wish_is_told_under_its_name_in_the_api():
     """A field of the allocator that has no name here would be left out of what was wanted and of changes."""
-    assert set(ASKED_AS) == set(PlacementRequest(1, 1).to_dict())
-    assert {*ASKED_AS.values()} - {"cpu", "memory", "cpu_policy"} == set(API_FIELDS)
+    mixed = PlacementRequest(2, 1, cpu_policy="mixed", dedicated_cpus=1)
+    assert set(ASKED_AS) == set(mixed.to_dict())
+    assert {*ASKED_AS.values()} - {"cpu", "memory", "cpu_policy"} == {*API_FIELDS, *MIXED_FIELDS}
 
 
 NAMES = {

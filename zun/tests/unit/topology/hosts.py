@@ -237,6 +237,31 @@ def short_pool_case(rng: random.Random) -> tuple[HostTopology, Usage, PlacementR
     return topology, Usage().with_claim("shared", Plan(shares, "shared")), request
 
 
+def mixed_case(rng: random.Random, *, make=random_topology, **limits) -> tuple[HostTopology, Usage, PlacementRequest]:
+    """CPUs of its own and a share of the pool, on hosts where other mixed and shared containers need the pool."""
+    topology = make(rng, **limits)
+    usage = random_usage(rng, topology)
+    for number in range(rng.choice((0, 1, 2))):
+        working = [cell for cell in topology.cells if cell.cpus - usage.held_cpus]
+        if working:
+            cell = rng.choice(working)
+            own = CpuSet(some(rng, cell.cpus - usage.held_cpus, 1, 3))
+            share = CellShare(own, rng.randint(0, 2), shared=rng.choice((0.5, 1.0, 2.3)))
+            usage = usage.with_claim(f"mixed{number}", Plan({cell.id: share}, "mixed"))
+    own = rng.choice((1, 1, 2, 2, 3, 4, rng.randint(1, 8)))
+    request = PlacementRequest(
+        own + rng.choice((0.5, 1, 1, 1.7, 2, 3.25)),
+        rng.choice((0, 1, 4, rng.randint(0, 14))),
+        cpu_policy="mixed",
+        dedicated_cpus=own,
+        mempolicy=rng.choice(("strict", "strict", "preferred")),
+        page_size=rng.choice(("large", "any", 2048)) if rarely(rng) else None,
+        thread_policy=rng.choice(("prefer", "prefer", "isolate", "require")),
+        isolation=rng.choice(("core", "l3", "isolated")) if rarely(rng, 0.5) else "thread",
+    )
+    return topology, usage, request
+
+
 def strays_case(rng: random.Random) -> tuple[HostTopology, Usage, PlacementRequest]:
     """Most of the CPUs of a host whose shared containers have lost those of their own cells."""
     topology = random_topology(rng, cells=4, most_cpus=4, settings=0.15)

@@ -44,7 +44,7 @@ class Host:
 
     def __init__(self, topology: HostTopology, usage: Usage, request: PlacementRequest, page_kib: int | None):
         self.topology, self.request, self.page_kib = topology, request, page_kib
-        self.dedicated = request.cpu_policy == "dedicated"
+        self.dedicated = request.cpu_policy in ("dedicated", "mixed")
         self.policy, self.isolation = request.thread_policy, request.isolation
         if self.isolation in ("core", "l3", "node") and self.policy == "prefer":
             self.policy = "whole"
@@ -54,7 +54,7 @@ class Host:
         claims = list(usage)
         held = set()
         for _, plan in claims:
-            if plan.cpu_policy == "dedicated":
+            if plan.cpu_policy in ("dedicated", "mixed"):
                 for share in plan.cells.values():
                     held |= set(share.cpus) | set(share.withheld)
         if topology.dedicated_set is not None:
@@ -64,8 +64,9 @@ class Host:
         pool = usable - set(topology.isolated)
         if topology.shared_set is not None:
             pool &= set(topology.shared_set)
-        shared = any(_runs(share) for _, plan in claims if not plan.dedicated for share in plan.cells.values())
-        if self.dedicated and shared and not pool - held:
+        pooled = ("shared", "mixed")
+        shared = any(_runs(share) for _, plan in claims if plan.cpu_policy in pooled for share in plan.cells.values())
+        if request.cpu_policy == "dedicated" and shared and not pool - held:
             pool = usable - set(topology.isolated)  # they have to run somewhere
         self.everyone, self.held = allowed | pool, held
         isolated = set(topology.isolated)
@@ -80,15 +81,15 @@ class Host:
         ram = Fraction(1) if self.dedicated else Fraction(str(topology.ram_allocation_ratio))
         for cell in topology.cells:
             if page_kib is None:
-                pooled = sum(Fraction(size * count, 1024) for size, count in cell.pages.items())
-                size = max(0, cell.memory_mib - ceil(pooled))
+                in_pages = sum(Fraction(size * count, 1024) for size, count in cell.pages.items())
+                size = max(0, cell.memory_mib - ceil(in_pages))
                 size = max(0, size - topology.reserved_memory_mib.get(cell.id, 0))
                 self.room[cell.id] = floor(size * ram)
             else:
                 self.room[cell.id] = cell.pages.get(page_kib, 0)
         homes = {
             node for _, plan in claims for node, share in plan.cells.items()
-            if not plan.dedicated and _runs(share)
+            if plan.cpu_policy in pooled and _runs(share)
         }
         for _, plan in claims:
             for node, share in plan.cells.items():
@@ -98,7 +99,7 @@ class Host:
                     self.room[node] -= 0 if share.pages else share.memory_mib
                 else:
                     self.room[node] -= share.pages.get(page_kib, 0)
-                if plan.cpu_policy == "shared":
+                if plan.cpu_policy in pooled:
                     self.demand[node] += round(share.shared * MICRO)
                     sharers[node] += _runs(share)
         self.room = {node: max(0, room) for node, room in self.room.items()}
@@ -111,6 +112,8 @@ class Host:
             elif homeless and min(self.pool[cell.id], default=-1) == min(set.union(*self.pool.values()), default=-2):
                 least = 1
             self.budget[cell.id] = max(0, len(self.pool[cell.id]) - least)
+            if request.cpu_policy == "mixed":
+                self.budget[cell.id] = self.mixed_budget(cell.id)
         self.working = [cell for cell in topology.cells if cell.cpus]
         self.devices = Devices(topology, claims, request)
         self.attached = {cell.id: [] for cell in self.working}
@@ -121,6 +124,12 @@ class Host:
                 home = next(cell for cell in near if self.distance(cell.id, node.id) == least)
                 self.attached[home.id].append(node.id)
         self.choices = cache(self.choices)
+
+    def mixed_budget(self, cell_id: int) -> int:
+        """The most CPUs that the pool can give and still take the shared part of the request; -1 if it cannot."""
+        wanted = self.demand[cell_id] + round((self.request.cpus - self.request.dedicated_cpus) * MICRO)
+        pool = len(self.pool[cell_id])
+        return max((pool - left for left in range(1, pool + 1) if left * MICRO * self.cpu_ratio >= wanted), default=-1)
 
     def distance(self, a: int, b: int) -> int:
         def one_way(source, target):
@@ -382,6 +391,8 @@ def split(request: PlacementRequest) -> list[tuple[int, int]]:
         n = request.numa_nodes
         return [total // n + (1 if i < total % n else 0) for i in range(n)]
 
+    if request.cpu_policy == "mixed":
+        return [(request.dedicated_cpus, request.memory_mib)]
     cpus = evenly(round(request.cpus * unit))
     if request.numa_cpus is not None:
         cpus = [round(entry * unit) for entry in request.numa_cpus]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from fractions import Fraction
 from functools import partial
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from zun.tests.unit.topology.hosts import (
     device_case,
     like_cells,
+    mixed_case,
     proof_size,
     random_case,
     short_memory_case,
@@ -20,7 +22,7 @@ from zun.tests.unit.topology.hosts import (
     strays_case,
 )
 from zun.tests.unit.topology.oracle import MICRO, Host, best_plan
-from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
+from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
 from zun.topology.search import budget
 
 
@@ -45,7 +47,23 @@ def check(topology: HostTopology, usage: Usage, request: PlacementRequest) -> No
         host = Host(topology, usage, request, page_kib)
         # Unequal demands can stand on the same cells in several equally good ways.
         assert sum(host.shared_choice(c, d)[0][0] for c, d in demand.items()) == best.crowd
+    if request.mixed:
+        check_mixed(topology, usage, request, answer)
     check_memory(topology, usage, request, answer, best, page_kib)
+
+
+def check_mixed(topology: HostTopology, usage: Usage, request: PlacementRequest, answer: Plan) -> None:
+    """The plan is a claim that fits, its shared part is on the cell of its own CPUs, and the pool has room for all."""
+    assert usage.fits(topology, answer) is None
+    ((node, share),) = [(node, share) for node, share in answer.cells.items() if share.runs_here]
+    assert len(share.cpus) == request.dedicated_cpus
+    assert round(share.shared * MICRO) == request.demand
+    after = usage.with_claim("this", answer)
+    assert share.pool == after.shared_pool(topology, (node,)) != CpuSet()
+    assert answer.cpus == share.cpus | share.pool
+    assert Plan.from_dict(answer.to_dict()) == answer
+    ratio = Fraction(str(topology.cpu_allocation_ratio))
+    assert after.demand(node) <= len(share.pool) * MICRO * ratio
 
 
 def check_memory(topology, usage, request, answer, best, page_kib) -> None:
@@ -116,6 +134,28 @@ def test_a_short_pool(monkeypatch, many):
 
     check_seeds(3000, case)
     assert sum(shorter) > proof_size(3000) // 10, f"the pool was seldom short: {sum(shorter)}"
+
+
+@pytest.mark.parametrize("limits", [
+    *LIMITS,
+    pytest.param({"cells": 2, "smt": (1, 2), "most_cpus": 10, "settings": 0.3}, id="overlapping-sets"),
+])
+def test_mixed_containers(limits):
+    check_seeds(600, partial(mixed_case, **limits))
+
+
+def test_mixed_cases_reach_every_end():
+    """The proof is worth something only if many cases fit, and many are refused for the pool alone."""
+    answers = [plan(*mixed_case(random.Random(seed))) for seed in range(600)]
+    codes = [str(answer.code) for answer in answers if isinstance(answer, Refusal)]
+    assert len(codes) < 450
+    assert codes.count("shared-pool") > 50
+
+
+@settings(max_examples=proof_size(60), derandomize=True)
+@given(st.randoms(use_true_random=False))
+def test_mixed_cases_that_shrink(rng):
+    check(*mixed_case(rng))
 
 
 def test_the_last_cpus_of_the_pool():
