@@ -19,6 +19,7 @@ from zun.common.mounts import Kind as MountKind
 from zun.common.mounts import Mount, disk_gib
 from zun.common.states import Kind, Status
 from zun.common.units import MIB_PER_GIB
+from zun.image.driver import DOCKER
 from zun.topology import CPUPolicy, amounts
 
 INIT_RETRIES = "10"  # of init containers in a capsule that is always restarted: they must end some time
@@ -83,7 +84,7 @@ def asked(
         "uuid": uuid,
         "name": name or "",
         "image": settings.sandbox_image,
-        "image_driver": settings.default_image_driver,
+        "image_driver": DOCKER,
         "command": list(settings.sandbox_command) or None,
         "cpu": total["cpu"],
         "memory": total["memory"],

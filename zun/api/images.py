@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images that projects commit from their containers: check a new name, and find the image that a request names.
+"""Images of Glance, and images that projects commit from their containers: find the image that a request names.
 
 A committed image is on one host only. Its name means the newest image of this name that the project committed. If the
 project has none, or the request names a registry, the name means an image of a registry. Projects do not see each
@@ -10,9 +10,27 @@ from collections.abc import Mapping
 from typing import Any
 
 from zun.common import exceptions
+from zun.common.context import RequestContext
 from zun.common.image_reference import Reference
 from zun.db import images as db
+from zun.image.driver import GLANCE, ImageService, ServiceImage
 from zun.objects.image import COMMITTED, image_found
+
+
+def of_service(
+    service: ImageService | None, context: RequestContext, driver: str | None, image: str
+) -> ServiceImage | None:
+    """Return the image of the image service that a request names, or None if ``driver`` is not its driver.
+
+    The user may download the image. Raises the errors of ``ImageService.find``.
+    """
+    if driver != GLANCE:
+        return None
+    if service is None:
+        raise exceptions.ValidationError(
+            detail="image_driver: this cloud has no Glance for containers. Name docker, for images of registries."
+        )
+    return service.find(context, image)
 
 
 def committed_name(repository: str, tag: str | None) -> Reference:

@@ -16,6 +16,7 @@ from zun.common.secrets import Cipher
 from zun.common.subnets import Pool
 from zun.db import quotas
 from zun.db.containers import Scope
+from zun.image.driver import DOCKER, GLANCE
 from zun.topology import amounts
 
 
@@ -58,7 +59,7 @@ def _image_drivers(conf: cfg.ConfigOpts) -> tuple[str, ...]:
     if missing:
         raise exceptions.Misconfigured(
             f"[DEFAULT] image_driver_list: there is no image driver {', '.join(missing)}. Set it to "
-            f"{', '.join(IMAGE_DRIVERS)}, for images of registries."
+            f"{', '.join(IMAGE_DRIVERS)}: images of registries, and images of Glance."
         )
     return tuple(conf.image_driver_list)
 
@@ -74,8 +75,8 @@ def _image_driver(conf: cfg.ConfigOpts) -> str:
     return driver
 
 
-#: ``docker`` is for images of registries. Rows of an earlier release may name ``glance``, whose images nobody fetched.
-IMAGE_DRIVERS = ("docker",)
+#: For images of registries, and for images of Glance.
+IMAGE_DRIVERS = (DOCKER, GLANCE)
 
 
 @dataclass(frozen=True, slots=True)

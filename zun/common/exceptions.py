@@ -256,6 +256,22 @@ class PlacementUnavailable(Unavailable):
     msg_fmt = "Placement does not answer: {reason}"
 
 
+class GlanceUnavailable(Unavailable):
+    msg_fmt = "Glance does not answer: {reason}. Try again; tell the operator if it stays so."
+
+
+class ImageCorrupt(Conflict):
+    """The data of an image is not what the image service says."""
+
+
+class ImageUnusable(Invalid):
+    """The image service has the image, and no host can use it."""
+
+
+class ImageServiceFailed(ZunError):
+    """A host could not bring an image from the image service, or give it one: another host may be able to."""
+
+
 class VolumeError(ZunError):
     msg_fmt = "Mount {mount}: {reason}"
 

@@ -13,8 +13,12 @@ _FORM = re.compile(
     r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?"
     r"(?:@(?P<digest>[A-Za-z0-9_+.-]+:[0-9a-fA-F]{32,}))?"
 )
-#: Where a host keeps images that were made of containers. Nobody may ask for them by this name.
+#: Where a host keeps images that were made of containers, each with its uuid for a tag.
 LOCAL = "zun-commit"
+#: Where a host keeps images of Glance, each with its id for a tag.
+OF_SERVICE = "zun-glance"
+#: Nobody may ask for an image by a name of these.
+INTERNAL = (LOCAL, OF_SERVICE)
 _ID = re.compile("(sha256:)?[0-9a-f]{64}")  # of an image on a host; Docker looks for that first
 _LONGEST = 255
 

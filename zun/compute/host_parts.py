@@ -7,6 +7,7 @@ from typing import Self
 from zun.compute.capsules import CapsuleMembers
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.creation import Creation
+from zun.compute.glance_images import GlanceImages
 from zun.compute.holdings import Holdings
 from zun.compute.images import Accounts, ImageStore
 from zun.compute.lifecycle import Lifecycle
@@ -54,12 +55,13 @@ class HostParts:
         notifier: Notifier,
         networks: Networks,
         accounts: Accounts,
+        glance: GlanceImages,
         volumes: Volumes,
         queues: WorkQueues,
         ledger: Ledger,
         records: Records,
     ) -> Self:
-        images = ImageStore(hostname, driver)
+        images = ImageStore(hostname, driver, glance)
         holdings = Holdings(hostname, tracker, pool, scheduler_api, ledger, records)
         operations = Operations(hostname, notifier, holdings, queues)
         objects = RuntimeObjects(
@@ -93,7 +95,7 @@ class HostParts:
         return cls(
             operations=operations,
             creation=creation,
-            lifecycle=Lifecycle(pool, driver, notifier, networks, operations, holdings, objects),
+            lifecycle=Lifecycle(pool, driver, notifier, networks, operations, holdings, objects, glance),
             resizer=Resizer(hostname, tracker, pool, driver, operations, holdings, objects),
             attachments=NetworkAttachments(networks, operations),
             reconciler=reconciler,

@@ -14,13 +14,14 @@ from oslo_utils import timeutils
 
 from zun.common import exceptions, secrets
 from zun.common.context import RequestContext
-from zun.common.image_reference import LOCAL, Reference, join
+from zun.common.image_reference import INTERNAL, Reference, join
 from zun.common.secrets import Cipher
 from zun.common.states import ImageStatus
+from zun.compute.glance_images import GlanceImages, local_name
 from zun.container import driver
 from zun.container.driver import ImageFacts, RegistryAuth
 from zun.objects import Container, Image, Registry
-from zun.objects.image import COMMITTED, REBUILD, image_found
+from zun.objects.image import COMMITTED, OF_GLANCE, REBUILD, image_found
 
 LOG = logging.getLogger(__name__)
 
@@ -59,9 +60,9 @@ def source(image: str, own: Account | None, default: Account | None) -> tuple[st
 
 
 def refused(image: str) -> bool:
-    """Return whether ``image`` is an internal name of a committed image. Users must not ask for such a name."""
+    """Return whether ``image`` is an internal name of a host. Users must not ask for such a name."""
     with contextlib.suppress(ValueError):
-        return Reference.parse(image).path.rpartition("/")[2] == LOCAL
+        return Reference.parse(image).path.rpartition("/")[2] in INTERNAL
     return False
 
 
@@ -69,13 +70,14 @@ def refused(image: str) -> bool:
 class Source:
     """The full name of an image at the runtime, the credentials to pull it with, and the pull policy.
 
-    ``own`` is True if the credentials belong to the project.
+    ``own`` is True if the credentials belong to the project. ``glance`` is the id of an image of Glance.
     """
 
     name: str
     auth: RegistryAuth | None
     policy: str | None
     own: bool = False
+    glance: str | None = None
 
 
 class Accounts:
@@ -99,12 +101,15 @@ class Accounts:
         """Return the source of the container's image. Raise RegistryNotFound, ImageNotFound or Conflict."""
         rebuild = container.request.get(REBUILD)
         image = container.image if rebuild is None else rebuild["image"]
-        made = (container.request if rebuild is None else rebuild).get(COMMITTED)
-        if made is not None:
+        asked = container.request if rebuild is None else rebuild
+        if (uuid := asked.get(OF_GLANCE)) is not None:
+            return Source(local_name(uuid), None, container.image_pull_policy, glance=uuid)
+        if (made := asked.get(COMMITTED)) is not None:
             return Source(Image.get_by_uuid(context, made).local_name, None, "never")
         if refused(image):
             raise exceptions.ImageNotFound(
-                f"{image}: images made of containers are asked for by the name or uuid that they were given."
+                f"{image}: images of Glance and images made of containers are asked for by the name or uuid that they "
+                "were given."
             )
         own = None
         if container.registry_id is not None:
@@ -125,9 +130,10 @@ def made_of(container: Container) -> None:
     rebuild = request.pop(REBUILD, None)
     if rebuild is None:
         return
-    request.pop(COMMITTED, None)
-    if COMMITTED in rebuild:
-        request[COMMITTED] = rebuild[COMMITTED]
+    for member in (COMMITTED, OF_GLANCE):
+        request.pop(member, None)
+        if member in rebuild:
+            request[member] = rebuild[member]
     container.image, container.image_driver, container.request = rebuild["image"], rebuild["image_driver"], request
 
 
@@ -138,9 +144,10 @@ class ImageStore:
     this image may use it. Every other image is open to all projects.
     """
 
-    def __init__(self, hostname: str, runtime: driver.Images) -> None:
+    def __init__(self, hostname: str, runtime: driver.Images, glance: GlanceImages) -> None:
         self._hostname = hostname
         self._runtime = runtime
+        self._glance = glance
 
     def ensure(
         self, context: RequestContext, project_id: str, source: Source, progress: Callable[[str], None] | None = None
@@ -148,10 +155,15 @@ class ImageStore:
         """Make the image available to the project and return its facts. Raise ImageNotFound if this is impossible.
 
         The policy ``never`` uses only images on the host. ``ifnotpresent`` and None pull only a missing image.
-        ``always`` pulls every time and fails if the pull fails.
+        ``always`` pulls every time and fails if the pull fails. What they mean for an image of Glance, which never
+        changes, GlanceImages says.
         """
+        if source.glance is not None:
+            return self._glance.ensure(source.glance, source.policy, progress)
         found = None if source.policy == "always" else self._runtime.find_image(source.name)
-        closed = found is not None and not self.open_to(context, project_id, source.name, found.digests)
+        closed = found is not None and not (
+            self.open_to(context, project_id, source.name, found.digests) and _may_name(source.name, found)
+        )
         if found is not None and not closed:
             return found
         if source.policy not in _PULLING:
@@ -194,7 +206,8 @@ class ImageStore:
         return facts
 
     def sweep(self, context: RequestContext) -> None:
-        """Remove the old grants of images that are no longer on the host."""
+        """Remove the old grants of images that are no longer on the host, and images of Glance beyond the limit."""
+        self._glance.sweep()
         before = timeutils.utcnow() - datetime.timedelta(seconds=GRANT_SECONDS)
         if old := Image.granted_before(context, self._hostname, before):
             here = {_canonical(each) for each in self._runtime.image_digests()}
@@ -211,6 +224,14 @@ class ImageStore:
         names = [each for each in map(_canonical, digests) if here is None or each.startswith(f"{here}@")]
         granted = Image.granted_to(context, self._hostname, names) if names else []
         return not granted or project_id in granted
+
+
+def _may_name(name: str, found: ImageFacts) -> bool:
+    """Return whether users may ask for an image of the host by ``name``.
+
+    An id finds an image whatever its names. One that has only internal names belongs to a project, by its uuid.
+    """
+    return origin(name) is not None or not found.names or not all(map(refused, found.names))
 
 
 _CLOSED = "was brought to the host with credentials of a project that this one has not shown"

@@ -5,13 +5,16 @@ Each action may run twice for one container: after a crash, or because a message
 """
 
 import contextlib
+import functools
 import logging
 from collections.abc import Callable
 
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
+from zun.common.image_reference import join
 from zun.common.naming import named
 from zun.common.states import Kind, Status, TaskState
+from zun.compute.glance_images import GlanceImages
 from zun.compute.holdings import Holdings
 from zun.compute.networks import Networks, networks_of
 from zun.compute.operations import TOO_LATE, Operations
@@ -19,6 +22,7 @@ from zun.compute.reconcile_rules import take_over
 from zun.compute.record import logged, recorded
 from zun.compute.runtime_objects import RuntimeObjects
 from zun.compute.shared_pool import SharedPool
+from zun.compute.work_queues import Work
 from zun.container.driver import ContainerDriver
 from zun.messaging.notifications import Notifier
 from zun.objects import Container, Image
@@ -39,6 +43,7 @@ class Lifecycle:
         operations: Operations,
         holdings: Holdings,
         objects: RuntimeObjects,
+        glance: GlanceImages,
     ) -> None:
         self._pool = pool
         self._driver = driver
@@ -47,6 +52,7 @@ class Lifecycle:
         self._operations = operations
         self._holdings = holdings
         self._objects = objects
+        self._glance = glance
 
     def start(self, context: RequestContext, container: Container) -> None:
         """Start it; a container that cannot be started is in Error with the reason, and keeps what it holds."""
@@ -180,16 +186,19 @@ class Lifecycle:
     def commit(self, context: RequestContext, container: Container, image_uuid: str) -> None:
         """Make the image of this uuid of the container; if that fails, the image's row is removed.
 
-        Docker lets the processes stand still meanwhile. The row does not say so: nobody else may work on it.
+        Docker lets the processes stand still meanwhile. The row does not say so: nobody else may work on it. An image
+        for Glance is uploaded then, in a queue of its own, so that the container's next operation need not wait.
         """
+        image: Image | None = None
+        with contextlib.suppress(exceptions.ImageNotFound):
+            image = Image.get_by_uuid(context, image_uuid)
+        uploads = image is not None and image.of_glance
         with (
-            recorded(context, container.uuid, "commit") as step,
+            recorded(context, container.uuid, "commit", last=not uploads) as step,
             self._operations.undisturbed(context, container.uuid) as current,
         ):
-            try:
-                image = Image.get_by_uuid(context, image_uuid)
-            except exceptions.ImageNotFound as exc:
-                step.failed(exc)
+            if image is None:
+                step.failed(exceptions.ImageNotFound(image=image_uuid))
                 LOG.info("Image %s was deleted before it was made of container %s", image_uuid, container.uuid)
                 return
             try:
@@ -200,9 +209,12 @@ class Lifecycle:
             except exceptions.ZunError as exc:
                 step.failed(exc)
                 LOG.warning("No image could be made of container %s: %s", container.uuid, exc)
-                image.destroy()
+                self._drop_image(image)
                 return
-            image.set_available(facts.image_id, facts.size)
+            if uploads:
+                image.status_detail = "Uploading the image to Glance"
+            else:
+                image.set_available(facts.image_id, facts.size)
             try:
                 image.save()
             except exceptions.ImageNotFound as exc:  # it was deleted meanwhile, when there was nothing to remove
@@ -211,6 +223,26 @@ class Lifecycle:
                     self._driver.remove_image(image.local_name)
                 return
             LOG.info("Image %s is made of container %s", image_uuid, container.uuid)
+        if uploads:
+            upload = functools.partial(self._upload, context, container.uuid, image)
+            self._operations.queues.put(image.uuid, Work(upload, also=container.uuid))
+
+    def _upload(self, context: RequestContext, uuid: str, image: Image) -> None:
+        """Give Glance the image that was made of container ``uuid``, whose row is not needed any more then."""
+        try:
+            with recorded(context, uuid, "commit", "upload"):
+                self._glance.give(image.uuid, join(image.repo, image.tag))
+            image.destroy()
+        except exceptions.ZunError as exc:
+            LOG.warning("The image of container %s could not be uploaded: %s", uuid, exc)
+            self._drop_image(image)
+        except Exception:  # the row says it when this host starts again, or looks for what nobody works on
+            LOG.exception("The image of container %s could not be uploaded", uuid)
+
+    def _drop_image(self, image: Image) -> None:
+        if image.of_glance:
+            self._glance.drop(image.uuid)
+        image.destroy()
 
     def delete(
         self,

@@ -25,6 +25,7 @@ from zun.compute.archives import Archives, Space
 from zun.compute.auditor import Auditor
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.endpoint import ComputeEndpoint
+from zun.compute.glance_images import GlanceImages
 from zun.compute.host_metrics import HostCollector
 from zun.compute.host_parts import HostParts
 from zun.compute.images import Accounts, Images
@@ -151,6 +152,7 @@ class ComputeService:
             notifier=notifier,
             networks=self._networks,
             accounts=accounts,
+            glance=GlanceImages.from_conf(conf, self._driver),
             volumes=self._volumes,
             queues=self.queues,
             ledger=self._ledger,

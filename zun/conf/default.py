@@ -60,7 +60,8 @@ OPTS = [
     cfg.ListOpt(
         "image_driver_list",
         default=["docker"],
-        help="Image drivers that a request may name. The only driver is docker, for images of registries.",
+        help="Image drivers that a request may name: docker for images of registries, and glance for images of Glance, "
+        "which needs the section [glance]. zun-api and zun-compute read this option.",
     ),
     cfg.StrOpt("default_image_driver", default="docker", help="Image driver for a request without image_driver."),
     cfg.StrOpt(

@@ -343,7 +343,8 @@ class ImageFacts:
     """The properties of an image. ``entrypoint`` and ``command`` are empty if the image sets none.
 
     ``size`` is in bytes, 0 if unknown. ``digests`` are the names of the image at registries as the runtime spells
-    them, for example ``nginx@sha256:0d17...``. An image that was never at a registry has no digests.
+    them, for example ``nginx@sha256:0d17...``. An image that was never at a registry has no digests. ``names`` are
+    those on the host, with their tags.
     """
 
     image_id: str
@@ -351,6 +352,7 @@ class ImageFacts:
     command: tuple[str, ...] = ()
     size: int = 0
     digests: tuple[str, ...] = ()
+    names: tuple[str, ...] = field(default=(), compare=False)
 
     def invocation(
         self, entrypoint: Sequence[str] | None, command: Sequence[str] | None
@@ -701,8 +703,26 @@ class Images(Protocol):
         """
         ...
 
+    def load_image(self, archive: Iterable[bytes]) -> None:
+        """Read an image from a tar archive, which names the image. Invalid if the archive is of no image.
+
+        A name of the archive is taken from the image that had it.
+        """
+        ...
+
+    def save_image(self, image: str) -> Iterator[bytes]:
+        """Return an archive of ``image`` in pieces, for ``load_image``. ImageNotFound if the host lacks the image."""
+        ...
+
     def find_images(self, term: str) -> Sequence[LocalImage]:
-        """Return the host's images whose name without the tag contains ``term``, sorted by name."""
+        """Return the host's images whose name without the tag contains ``term``, sorted by name.
+
+        Images that the service keeps under names of its own are left out.
+        """
+        ...
+
+    def images_of(self, repository: str) -> Sequence[LocalImage]:
+        """Return the host's images of exactly this name, one for each image with its tags."""
         ...
 
     def search_images(self, term: str) -> Sequence[Mapping[str, Any]]:

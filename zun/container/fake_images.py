@@ -2,13 +2,16 @@
 """The in-memory driver's images."""
 
 import hashlib
+import io
+import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from zun.common import exceptions
-from zun.common.image_reference import LOCAL
+from zun.common.image_reference import INTERNAL
 from zun.container.driver import ContainerView, ImageFacts, LocalImage, RegistryAuth
 from zun.container.fake_operations import OnRuntime
 
@@ -38,7 +41,11 @@ class InMemoryImages(OnRuntime):
             return ImageFacts(image_id=f"sha256:{image}")
         untagged = _UNTAGGED.sub("@", image)  # a digest overrides a tag
         known = (each for each in self.images.values() if untagged in (each.image_id, *each.digests))
-        return self.images.get(image) or next(known, None)
+        found = self.images.get(image) or next(known, None)
+        if found is None:
+            return None
+        names = (name for name, facts in self.images.items() if facts.image_id == found.image_id and "@" not in name)
+        return replace(found, names=tuple(names))
 
     def image_digest(self, image: str, auth: RegistryAuth | None = None) -> str:
         with self._operation("image_digest", None):
@@ -96,13 +103,48 @@ class InMemoryImages(OnRuntime):
                 self.images[name] = facts
             return facts
 
+    def load_image(self, archive: Iterable[bytes]) -> None:
+        with self._operation("load_image", None):
+            data = b"".join(archive)
+            try:
+                with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+                    manifest = json.load(tar.extractfile("manifest.json"))  # type: ignore[arg-type]
+            except (tarfile.TarError, KeyError, ValueError) as exc:
+                raise exceptions.Invalid(f"cannot load the image: {exc}") from exc
+            for entry in manifest:
+                # The name of its configuration stands for the content of the image.
+                facts = ImageFacts(f"sha256:{entry['Config']}", size=len(data))
+                if self.images is not None:
+                    self.images |= dict.fromkeys(entry["RepoTags"], facts)
+
+    def save_image(self, image: str) -> Iterator[bytes]:
+        with self._operation("save_image", None):
+            found = self._here(image)
+            if found is None:
+                raise exceptions.ImageNotFound(image=image)
+            manifest = [{"Config": found.image_id.removeprefix("sha256:"), "RepoTags": [image], "Layers": []}]
+            data, info, buffer = json.dumps(manifest).encode(), tarfile.TarInfo("manifest.json"), io.BytesIO()
+            info.size = len(data)
+            with tarfile.open(fileobj=buffer, mode="w") as tar:
+                tar.addfile(info, io.BytesIO(data))
+        yield buffer.getvalue()
+
+    def images_of(self, repository: str) -> Sequence[LocalImage]:
+        with self._operation("images_of", None):
+            named = sorted((*name.rpartition(":")[::2], facts) for name, facts in (self.images or {}).items())
+            return [
+                LocalImage(name, (tag,), facts.image_id, facts.size, facts.digests)
+                for name, tag, facts in named
+                if name == repository
+            ]
+
     def find_images(self, term: str) -> Sequence[LocalImage]:
         with self._operation("find_images", None):
             named = sorted((*name.rpartition(":")[::2], facts) for name, facts in (self.images or {}).items())
             return [
                 LocalImage(name, (tag,), facts.image_id, facts.size, facts.digests)
                 for name, tag, facts in named
-                if term in name and name != LOCAL and "@" not in name
+                if term in name and name not in INTERNAL and "@" not in name
             ]
 
     def search_images(self, term: str) -> Sequence[Mapping[str, Any]]:

@@ -44,12 +44,16 @@ def insert(values: Mapping[str, Any]) -> session.Row:
 
 
 @session.retry_adding(table)
-def insert_committed(values: Mapping[str, Any], quota: Mapping[str, int] | None = None) -> session.Row:
+def insert_committed(
+    values: Mapping[str, Any], quota: Mapping[str, int] | None = None, *, keeper: str = LOCAL
+) -> session.Row:
     """Add an image that is being made from a container. Names are not unique: a name means the newest image.
+
+    ``keeper`` is the repository under which its host keeps the image; OF_SERVICE is for an image that goes to Glance.
 
     ``quota`` are the operator's default limits. With ``quota``, OverQuota if the project may not have another image.
     """
-    whole = {**values, "status": ImageStatus.COMMITTING, "local_name": f"{LOCAL}:{values['uuid']}"}
+    whole = {**values, "status": ImageStatus.COMMITTING, "local_name": f"{keeper}:{values['uuid']}"}
     with quotas.adding(values["project_id"], {"images": 1}, quota) as connection:
         return session.add(connection, table, whole)
 

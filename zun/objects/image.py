@@ -8,6 +8,7 @@ from typing import Any, Self
 from oslo_versionedobjects import fields
 
 from zun.common.context import RequestContext
+from zun.common.image_reference import OF_SERVICE
 from zun.common.states import ImageStatus
 from zun.db import image_grants as db_grants
 from zun.db import images as db
@@ -15,9 +16,11 @@ from zun.objects import base
 
 #: Member of a container's ``request``: uuid of the image made of a container that it is made of itself.
 COMMITTED = "committed"
+#: Member of a container's ``request``: id of its image in Glance, which its user may download.
+OF_GLANCE = "glance"
 #: Member of a container's ``request`` while a rebuild of another image is accepted and not done: the ``image``, the
-#: ``image_driver`` and, if the image was made of a container, its uuid as COMMITTED. The row's own image is that of
-#: the object that exists.
+#: ``image_driver`` and, if it was made of a container or is in Glance, its uuid as COMMITTED or OF_GLANCE. The row's
+#: own image is that of the object that exists.
 REBUILD = "rebuild"
 
 
@@ -123,6 +126,11 @@ class Image(base.ZunObject):
     ) -> None:
         """Remove the grants of images that ``host`` no longer has or that are public; keep grants since ``before``."""
         db_grants.remove(host, images, before)
+
+    @property
+    def of_glance(self) -> bool:
+        """Return whether the image is made of a container for Glance, which has an image of this uuid."""
+        return self.local_name.startswith(f"{OF_SERVICE}:")
 
     def set_available(self, image_id: str, size: int) -> None:
         """Set the fields of an image that its host has now. ``size`` is in bytes. The row is not written."""

@@ -4,15 +4,14 @@
 import contextlib
 import logging
 import re
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from docker import errors as docker_errors
 
 from zun.common import exceptions
-from zun.common.image_reference import LOCAL, Reference
+from zun.common.image_reference import INTERNAL, Reference
+from zun.common.single_flight import SingleFlight
 from zun.common.units import MIB
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID, Engine, OnEngine, object_name
 from zun.container.docker.create import cpuset_variables
@@ -73,9 +72,27 @@ class DockerImages(OnEngine):
             api.commit(object_name(container.uuid), repository, tag or "latest", changes=forgotten(container))
             return image_facts(api.inspect_image(name))
 
+    def load_image(self, archive: Iterable[bytes]) -> None:
+        with self._engine.translated("load an image"), self._engine.patient() as api:
+            try:
+                for step in api.load_image(iter(archive)):
+                    if "error" in step:
+                        raise _load_failed(step["error"])
+            except docker_errors.APIError as exc:
+                raise _load_failed(str(exc.explanation)) from exc
+
+    def save_image(self, image: str) -> Iterator[bytes]:
+        with self._engine.translated(f"save image {image}"), self._engine.patient() as api:
+            yield from api.get_image(image)
+
     def find_images(self, term: str) -> Sequence[LocalImage]:
         with self._engine.translated("list images"):
             return local_images(self._engine.api.images(), term)
+
+    def images_of(self, repository: str) -> Sequence[LocalImage]:
+        with self._engine.translated("list images"):
+            found = local_images(self._engine.api.images(repository), repository, hidden=())
+            return [each for each in found if each.name == repository]
 
     def search_images(self, term: str) -> Sequence[Mapping[str, Any]]:
         self.settings.registries.check_term(term)
@@ -124,13 +141,15 @@ def forgotten(container: ContainerView) -> list[str]:
     return lines
 
 
-def local_images(listed: Sequence[Mapping[str, Any]], term: str) -> list[LocalImage]:
-    """Return one LocalImage for each name in Docker's list that contains ``term``, except images made by commit."""
+def local_images(
+    listed: Sequence[Mapping[str, Any]], term: str, hidden: Collection[str] = INTERNAL
+) -> list[LocalImage]:
+    """Return one LocalImage for each name in Docker's list that contains ``term``, except ``hidden`` names."""
     found: dict[tuple[str, str], tuple[list[str], int, tuple[str, ...]]] = {}
     for image in listed:
         for whole in image.get("RepoTags") or ():
             name, _, tag = whole.rpartition(":")
-            if term in name and name not in (LOCAL, "<none>"):
+            if term in name and name not in (*hidden, "<none>"):
                 digests = tuple(image.get("RepoDigests") or ())
                 found.setdefault((name, image["Id"]), ([], int(image.get("Size") or 0), digests))[0].append(tag)
     return [
@@ -169,37 +188,6 @@ class Layers:
         return f"{text}, {done // MIB} of {total // MIB} MiB" if total >= MIB else text
 
 
-class SingleFlight:
-    """Runs the work of a key once for all threads that ask for it at the same time. They share the outcome.
-
-    Without ``SingleFlight``, a hundred containers of one missing image would each wait for the network.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._running: dict[Any, Future[None]] = {}
-
-    def do(self, key: Any, work: Callable[[], None]) -> None:
-        with self._lock:
-            future = self._running.get(key)
-            mine = future is None
-            if future is None:
-                future = self._running[key] = Future()
-        if not mine:
-            return future.result()
-        try:
-            work()
-        except BaseException as exc:
-            future.set_exception(exc)
-            raise
-        else:
-            future.set_result(None)
-        finally:
-            with self._lock:
-                del self._running[key]
-        return None
-
-
 def image_facts(inspected: Mapping[str, Any]) -> ImageFacts:
     config = inspected.get("Config") or {}
     return ImageFacts(
@@ -208,6 +196,7 @@ def image_facts(inspected: Mapping[str, Any]) -> ImageFacts:
         command=tuple(config.get("Cmd") or ()),
         size=int(inspected.get("Size") or 0),
         digests=tuple(inspected.get("RepoDigests") or ()),
+        names=tuple(inspected.get("RepoTags") or ()),
     )
 
 
@@ -221,6 +210,12 @@ def search_result(found: Mapping[str, Any]) -> dict[str, Any]:
 def _credentials(auth: RegistryAuth | None) -> dict[str, str]:
     """Return docker-py's ``auth_config``. For None docker-py would read ~/.docker/config.json of the service's user."""
     return {"username": auth.username, "password": auth.password} if auth else {}
+
+
+def _load_failed(reason: str) -> exceptions.ZunError:
+    if "no space left on device" in reason.lower():
+        return exceptions.DockerError("The image could not be loaded: the disk of Docker is full on the host.")
+    return exceptions.Invalid(f"Docker cannot load the image: {reason}")
 
 
 def _pull_failed(image: str, reason: str) -> exceptions.ZunError:

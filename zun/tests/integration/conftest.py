@@ -133,16 +133,25 @@ def placement_client(placement_url: str) -> PlacementClient:
 
 
 @pytest.fixture(scope="module")
+def glance_url(keystone: Keystone) -> str:
+    """A real Glance, which asks the real keystone and is in its catalogue."""
+    url = _service("ZUN_TEST_GLANCE_URL", "ZUN_REQUIRE_GLANCE")
+    keystone.publish(url, "image")
+    return url
+
+
+@pytest.fixture(scope="module")
 def catalogued(
-    tmp_path_factory: pytest.TempPathFactory, keystone: Keystone, docker_url: str
+    tmp_path_factory: pytest.TempPathFactory, keystone: Keystone, glance_url: str, docker_url: str
 ) -> Iterator[Client]:
     """The all-in-one on Docker, which the catalogue of ``keystone`` names: the stock client of its administrator.
 
-    It has one network, for everybody.
+    It has one network, for everybody, and Glance.
     """
     port, folder = free_port(), tmp_path_factory.mktemp("catalogued")
     settings = {
-        "DEFAULT": {"state_path": folder / "state", "host": "catalogued"},
+        "DEFAULT": {"state_path": folder / "state", "host": "catalogued", "image_driver_list": "docker,glance"},
+        "glance": keystone.glance_settings(),
         "api": {"port": port, "auth_strategy": "keystone"},
         "keystone_authtoken": keystone.settings() | {"token_cache_time": "300"},
         "docker": {"api_url": docker_url, "execute_timeout": 60},

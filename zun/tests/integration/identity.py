@@ -35,6 +35,7 @@ class Keystone:
         }
         self.users = {who: self.user(who, who_may.PROJECTS[who], who_may.ROLES[who]) for who in who_may.PEOPLE}
         self.user("zun", "service", "service")
+        self.user("zun-glance", "service", "admin")
 
     def named(self, name: str) -> str:
         return f"{name}-{self.suffix}"
@@ -46,11 +47,11 @@ class Keystone:
             self.admin.roles.grant(self.roles[role], user=made, project=self.projects[project])
         return made
 
-    def publish(self, endpoint: str) -> None:
+    def publish(self, endpoint: str, kind: str = "container") -> None:
         """Put the API at ``endpoint`` into the catalogue, instead of what was there."""
-        for old in self.admin.services.list(type="container"):
+        for old in self.admin.services.list(type=kind):
             self.admin.services.delete(old)
-        service = self.admin.services.create("zun", type="container")
+        service = self.admin.services.create({"container": "zun", "image": "glance"}[kind], type=kind)
         self.admin.endpoints.create(service, endpoint, interface="public", region="RegionOne")
 
     def auth(self, who: str, project: str) -> v3.Password:
@@ -74,6 +75,19 @@ class Keystone:
             "user_domain_id": "default",
             "interface": "public",
             "token_cache_time": "-1",
+        }
+
+    def glance_settings(self) -> dict[str, str]:
+        """The group glance, for the Glance of the catalogue."""
+        name = self.named("zun-glance")
+        return {
+            "auth_url": self.url,
+            "auth_type": "password",
+            "username": name,
+            "password": name,
+            "project_id": self.projects["service"].id,
+            "user_domain_id": "default",
+            "valid_interfaces": "public",
         }
 
     def environment(self, who: str) -> dict[str, str]:

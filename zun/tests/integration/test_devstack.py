@@ -160,6 +160,8 @@ PLACEMENT = {
         ({"+placement-api": ""}, "placement", PLACEMENT),
         ({"+placement-client": "", "ZUN_PLACEMENT_MODE": "enforce"}, "placement", PLACEMENT | {"mode": "enforce"}),
         ({"+placement-api": "", "ZUN_USE_PLACEMENT": "False"}, "placement", None),
+        ({}, "glance", None),
+        ({"+g-api": ""}, "glance", {name: value for name, value in PLACEMENT.items() if name != "mode"}),
     ],
 )
 def test_configuration(stack, localrc, section, expected):

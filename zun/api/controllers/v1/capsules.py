@@ -7,7 +7,7 @@ from typing import Any
 
 from oslo_utils import timeutils, uuidutils
 
-from zun.api import all_projects, capsules, networks, paging, traits
+from zun.api import all_projects, capsules, images, networks, paging, traits
 from zun.api.controllers.v1 import one_container, requested
 from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.request import Call
@@ -18,6 +18,7 @@ from zun.common.states import Status
 from zun.db import capsules as db
 from zun.db import containers as db_containers
 from zun.objects import Container
+from zun.objects.image import OF_GLANCE
 
 
 class Capsules:
@@ -25,6 +26,7 @@ class Capsules:
         self._scheduler = dependencies.scheduler_api
         self._compute = dependencies.compute_api
         self._settings = dependencies.settings
+        self._images = dependencies.images
         self._random = random.Random()
 
     def routes(self) -> Sequence[Route]:
@@ -67,6 +69,10 @@ class Capsules:
             choose=self._random,
         )
         fields = asked.capsule
+        for member in asked.members:
+            driver, image = member["image_driver"], member["image"]
+            if (found := images.of_service(self._images, call.context, driver, image)) is not None:
+                member["request"][OF_GLANCE] = found.uuid
         requested.check_isolation(call.access, fields["placement"])
         fields["placement"] = traits.resolved(fields["placement"])
         fields["request"] |= requested.host_of_volumes(call.context, fields)

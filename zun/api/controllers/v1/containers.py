@@ -42,6 +42,7 @@ class Containers:
         self._scheduler = dependencies.scheduler_api
         self._compute = dependencies.compute_api
         self._settings = dependencies.settings
+        self._images = dependencies.images
         self._create_schemas = schemas.create(dependencies.settings)
         self._update_schema = schemas.update(dependencies.settings)
         self._sub_actions = SubActions(dependencies)
@@ -101,7 +102,7 @@ class Containers:
         run = schemas.CREATE_QUERY(call.query).get("run", False)
         given = self._create_schemas[call.version](call.body)
         call.access.require("container:create")
-        fields = requested.fields(call, given, run=run, settings=self._settings)
+        fields = requested.fields(call, given, run=run, settings=self._settings, service=self._images)
         requested.check_isolation(call.access, fields["placement"])
         fields["request"] |= requested.charged_later(call.context, fields, self._settings)
         fields.setdefault("name", creation.generated_name(self._random))

@@ -4,14 +4,18 @@
 from dataclasses import dataclass
 
 from zun.api.settings import Settings
+from zun.image.driver import ImageService
 from zun.messaging.compute_api import ComputeAPI
 from zun.messaging.scheduler_api import SchedulerAPI
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """The RPC clients of the scheduler and of the compute hosts, and the operator's settings."""
+    """The RPC clients of the scheduler and of the compute hosts, the operator's settings, and the image service, if the
+    operator has one.
+    """
 
     scheduler_api: SchedulerAPI
     compute_api: ComputeAPI
     settings: Settings
+    images: ImageService | None = None

@@ -18,6 +18,7 @@ from zun.common.exceptions import on_failure
 from zun.db import compute_nodes as db_nodes
 from zun.db import images as db
 from zun.db.session import Row
+from zun.image.driver import GLANCE
 from zun.objects.image import is_of_host
 
 
@@ -25,6 +26,7 @@ class Images:
     def __init__(self, dependencies: Dependencies) -> None:
         self._compute = dependencies.compute_api
         self._settings = dependencies.settings
+        self._images = dependencies.images
         self._search_schema = schemas.search(dependencies.settings)
         self._random = random.Random()
 
@@ -88,6 +90,8 @@ class Images:
         # Some servers leave an escaped slash as it came; no name of an image has a percent sign of its own.
         whole = urllib.parse.unquote(name if owner is None else f"{owner}/{name}")
         exact = given.get("exact_match", False)
+        if self._images is not None and (given.get("image_driver") or self._settings.default_image_driver) == GLANCE:
+            return Answer(self._images.search(call.context, whole, exact=exact))
         own = images.search_committed(call.context.project_id, whole, exact=exact)
         try:
             found = self._compute.image_search(call.context, self._any_host(), whole, exact=exact)

@@ -9,7 +9,7 @@ from typing import Any
 
 from oslo_utils import uuidutils
 
-from zun.api import creation, devices, images, microversion, traits
+from zun.api import creation, devices, image_properties, images, microversion, traits
 from zun.api.microversion import Version
 from zun.api.policy import Access
 from zun.api.request import Call
@@ -23,20 +23,37 @@ from zun.db import groups as db_groups
 from zun.db import quotas as db_quotas
 from zun.db import registries as db_registries
 from zun.db import volumes as db_volumes
+from zun.image.driver import ImageService, ServiceImage
 from zun.objects.container import QUOTA
+from zun.objects.image import OF_GLANCE
 from zun.topology import CPUPolicy, Isolation
 
 
-def fields(call: Call, given: Mapping[str, Any], *, run: bool, settings: Settings) -> dict[str, Any]:
+def fields(
+    call: Call, given: Mapping[str, Any], *, run: bool, settings: Settings, service: ImageService | None
+) -> dict[str, Any]:
     """Return the fields of the requested container, without its owner and without a generated name.
 
-    ``given`` has passed the schema of the request's version. Raises Invalid, naming the field, PolicyNotAuthorized,
-    RegistryNotFound, and Conflict if its image and volumes are on different hosts.
+    ``given`` has passed the schema of the request's version. ``service`` has the images of the driver glance. Raises
+    Invalid, naming the field, PolicyNotAuthorized, RegistryNotFound, Conflict if its image and volumes are on different
+    hosts, and the errors of ``ImageService.find``.
     """
-    context, wanted = call.context, given.get("hints") or {}
+    context = call.context
     creation.check_gates(given, call.version)
-    _check_hint_versions(wanted, call.version)
+    _check_hint_versions(given.get("hints") or {}, call.version)
     _check_policies(call.access, given)
+    driver = given.get("image_driver") or settings.default_image_driver
+    found = images.of_service(service, context, driver, given["image"]) if "image" in given else None
+    if found is not None:
+        given = image_properties.joined(given, found)
+    with image_properties.blamed(found):
+        return _fields(call, given, found, run=run, settings=settings)
+
+
+def _fields(
+    call: Call, given: Mapping[str, Any], found: ServiceImage | None, *, run: bool, settings: Settings
+) -> dict[str, Any]:
+    context, wanted = call.context, given.get("hints") or {}
     made = creation.container_fields(given, run=run, version=call.version, settings=settings)
     made["placement"] = traits.resolved(made["placement"])
     registry = given.get("registry")
@@ -46,7 +63,9 @@ def fields(call: Call, given: Mapping[str, Any], *, run: bool, settings: Setting
     request |= _host_of(given)
     request |= host_of_volumes(context, made)
     request["hints"] = _resolved_hints(context, wanted)
-    if "image" in given:
+    if found is not None:
+        request[OF_GLANCE] = found.uuid
+    elif "image" in given:
         request |= images.committed_request(context.project_id, given["image"], registry=registry, host=request["host"])
     made["group_uuid"] = request["hints"].get(hints.GROUP)
     return made

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from zun.api import archives, creation, images, microversion, networks
+from zun.api import archives, creation, image_properties, images, microversion, networks
 from zun.api.controllers.v1 import one_container
 from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.controllers.v1.one_container import Given
@@ -20,14 +20,16 @@ from zun.api.views import containers as views
 from zun.api.views import placement as placement_views
 from zun.common import exceptions, states
 from zun.common.exceptions import on_failure
+from zun.common.image_reference import LOCAL, OF_SERVICE
 from zun.common.naming import named
 from zun.common.states import Status, TaskState
 from zun.db import container_actions as db_actions
 from zun.db import explanations, models
 from zun.db import images as db_images
 from zun.db import network_ports as db_ports
+from zun.image.driver import GLANCE
 from zun.objects import Container
-from zun.objects.image import COMMITTED, REBUILD
+from zun.objects.image import COMMITTED, OF_GLANCE, REBUILD
 
 _NO_BODY = Schema({})
 
@@ -61,6 +63,7 @@ class SubActions:
     def __init__(self, dependencies: Dependencies) -> None:
         self._compute = dependencies.compute_api
         self._settings = dependencies.settings
+        self._images = dependencies.images
         self._update_schema = schemas.update(dependencies.settings)
         self._transfers = Transfers(dependencies.settings.archive_transfers)
 
@@ -201,18 +204,23 @@ class SubActions:
             )
         request = {**container.request, "run": container.status == Status.RUNNING}
         request.pop(REBUILD, None)
-        if given.get("image") or driver:
-            request[REBUILD] = self._rebuilt_of(container, given.get("image"), driver)
+        if given.get("image") or driver or effective == GLANCE:
+            request[REBUILD] = self._rebuilt_of(call, container, given.get("image"), effective)
         # Written, so that a rebuild that is taken up after a restart knows it too.
         container.request = request
         one_container.save_status(container, Status.REBUILDING, "rebuild")
         self._compute.rebuild(call.context, container)
         return Answer()
 
-    @staticmethod
-    def _rebuilt_of(container: Container, image: str | None, driver: str | None) -> dict[str, Any]:
+    def _rebuilt_of(self, call: Call, container: Container, image: str | None, driver: str | None) -> dict[str, Any]:
         """Return the image to rebuild from. The row keeps the old image until the rebuild is done."""
-        asked = {"image": image or container.image, "image_driver": driver or container.image_driver}
+        asked = {"image": image or container.image, "image_driver": driver}
+        # The same image of Glance may have another name by now, and the user other rights.
+        before = container.request.get(OF_GLANCE) if not image and container.image_driver == GLANCE else None
+        found = images.of_service(self._images, call.context, driver, before or image or container.image)
+        if found is not None:
+            image_properties.check_rebuilt(container, found)
+            return {**asked, OF_GLANCE: found.uuid}
         if image:
             host, registry = container.host, container.registry_id
             return {**asked, **images.committed_request(container.project_id, image, registry=registry, host=host)}
@@ -293,8 +301,13 @@ class SubActions:
                 "tag": reference.version,
             },
             self._settings.quota,
+            keeper=LOCAL if self._images is None else OF_SERVICE,
         )
-        with on_failure(db_images.destroy, row["uuid"]):
+        with contextlib.ExitStack() as undo:
+            undo.enter_context(on_failure(db_images.destroy, row["uuid"]))
+            if self._images is not None:
+                self._images.create(call.context, row["uuid"], reference.repo, reference.version)
+                undo.enter_context(on_failure(self._images.delete, row["uuid"]))
             self._compute.commit(call.context, container, row["uuid"])
         return Answer({"uuid": row["uuid"]})
 

@@ -17,7 +17,7 @@ from zun.tests.fixtures import own_conf
         ("default_cpu", float("nan"), "default_cpu = nan"),
         ("default_image_driver", "glanc", "default_image_driver = glanc is none of image_driver_list = docker"),
         ("default_image_driver", "glance", "default_image_driver = glance is none of image_driver_list = docker"),
-        ("image_driver_list", ["glance", "docker"], "image_driver_list: there is no image driver glance"),
+        ("image_driver_list", ["nova", "docker"], "image_driver_list: there is no image driver nova"),
         ("image_driver_list", [], "default_image_driver = docker is none of image_driver_list = $"),
         ("maximum_cpus", 0.5, r"default_cpu = 1 is not between minimum_cpus = 0\.1 and maximum_cpus = 0\.5"),
         ("default_cpu", -1.0, "default_cpu = -1 is not between"),

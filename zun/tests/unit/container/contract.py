@@ -18,6 +18,7 @@ from zun.common import exceptions
 from zun.common.processes import FIELDS
 from zun.common.states import Status
 from zun.container.driver import RESYNC, ContainerDriver, RuntimeEvent, RuntimeState
+from zun.image.archives import Renamed
 from zun.tests.fixtures import wait_for
 from zun.tests.unit.container.samples import Sample
 from zun.topology import CpuSet
@@ -685,6 +686,25 @@ class DriverContract:
 
     def test_image_that_is_not_on_the_host(self, rig: Rig) -> None:
         assert rig.driver.find_image("zun-no-such-image:1") is None
+
+    def test_an_image_saved_and_loaded_by_another_name(self, rig: Rig) -> None:
+        archive = io.BytesIO(b"".join(rig.driver.save_image("zun-demo")))
+        rig.driver.load_image(Renamed(archive, "zun-loaded:1"))
+        try:
+            [loaded] = rig.driver.images_of("zun-loaded")
+            found = rig.driver.find_image("zun-demo")
+            assert found is not None and (loaded.tags, loaded.image_id) == (("1",), found.image_id)
+        finally:
+            rig.driver.remove_image("zun-loaded:1")
+        assert rig.driver.images_of("zun-loaded") == []
+
+    def test_an_image_that_cannot_be_saved(self, rig: Rig) -> None:
+        with pytest.raises(exceptions.ZunError, match="zun-no-such-image"):
+            list(rig.driver.save_image("zun-no-such-image:1"))
+
+    def test_what_is_no_image_is_not_loaded(self, rig: Rig) -> None:
+        with pytest.raises(exceptions.Invalid, match="load"):
+            rig.driver.load_image([b"no archive" * 100])
 
     def test_another_name_for_an_image(self, rig: Rig) -> None:
         rig.driver.tag_image("zun-demo", "localhost/zun-demo-tagged:1")

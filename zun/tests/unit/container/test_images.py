@@ -8,10 +8,10 @@ import pytest
 from docker import errors as docker_errors
 
 from zun.common import exceptions
+from zun.common.single_flight import SingleFlight
 from zun.container.docker.images import (
     DockerImages,
     Layers,
-    SingleFlight,
     _pull_failed,
     forgotten,
     image_facts,

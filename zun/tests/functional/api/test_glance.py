@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests about images of Glance: found before anything is accepted, and refused with the reason."""
+
+import pytest
+
+from zun.db import capsules as db_capsules
+from zun.db import containers as db
+from zun.db import images as db_images
+from zun.tests import fake_glance
+from zun.tests.fixtures import own_conf
+
+pytestmark = pytest.mark.usefixtures("host_row", "host_up")
+
+
+@pytest.fixture
+def server():
+    with fake_glance.running() as server:
+        yield server
+
+
+@pytest.fixture
+def configuration(server):
+    names = ["zun.example"]
+    return own_conf(api__auth_strategy="noauth", api__host_names=names, default_image_driver="glance", **server.options)
+
+
+def create(api, image="web", **fields):
+    return api.post("/v1/containers", {"image": image, **fields})
+
+
+def test_the_id_goes_with_the_request(api, server):
+    uuid = server.add("web", tags=["1"])
+    for image in ("web", "web:1", uuid):
+        reply = create(api, image)
+        assert (reply.status, reply.json["image"], reply.json["image_driver"]) == (202, image, "glance")
+        assert db.get(reply.json["uuid"])["request"]["glance"] == uuid
+    assert "glance" not in db.get(create(api, "busybox", image_driver="docker").json["uuid"])["request"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "code"),
+    [
+        ({"name": "other"}, 400, "image-not-found"),
+        ({"status": "queued"}, 409, "conflict"),
+        ({"status": "deactivated"}, 409, "conflict"),
+        ({"hw_cpu_policy": "dedicated"}, 400, "invalid-value"),
+        ({"hw_cpu_policy": "nonsense"}, 400, "invalid-value"),
+    ],
+)
+def test_an_image_that_cannot_be_used(api, server, scheduler, fields, status, code):
+    server.add(**fields)
+    reply = create(api)
+    assert reply.refusal == (status, code)
+    assert scheduler.sent == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [(400, 400), (401, 403), (403, 403), (404, 400), (409, 409), (413, 403), (500, 503), (503, 503), ("dropped", 503)],
+)
+@pytest.mark.parametrize("step", ["/images$", "/file$"], ids=["list", "check"])
+def test_what_glance_answers(api, server, scheduler, step, failure, status):
+    server.add()
+    server.fail("GET", step, failure)
+    reply = create(api)
+    assert reply.status == status and "Glance" in reply.json["errors"][0]["detail"] and scheduler.sent == []
+    assert "<" not in reply.json["errors"][0]["detail"]
+
+
+def test_the_image_asks_where_the_request_is_silent(api, server):
+    server.add(**{"hw_cpu_policy": "dedicated", "hw_numa_nodes": "2", "os_type": "linux"})
+    row = db.get(create(api, cpu=2, memory=64).json["uuid"])
+    assert (row["cpu_policy"], row["placement"]["numa_nodes"]) == ("dedicated", 2)
+    assert row["request"]["hints"] == {"image:os_type": "linux"}
+    refused = create(api, cpu=2, memory=64, hints={"image:os_type": "windows"}).json["errors"][0]["detail"]
+    assert "hints.image:os_type: windows" in refused and "linux" in refused
+    missing = create(api).json["errors"][0]["detail"]
+    assert missing.startswith("cpu: ") and "The properties of the image ask for cpu_policy dedicated" in missing
+
+
+def test_a_rebuild_looks_again(api, server, placed):
+    old, new = server.add("web"), server.add("new")
+    container = placed(image="web", image_driver="glance", request={"run": True, "glance": old})
+    path = f"/v1/containers/{container.uuid}/rebuild"
+
+    def asked(query=""):
+        reply = api.post(path + query)
+        db.update(container.uuid, {"status": "Running"})
+        return reply.status, db.get(container.uuid)["request"].get("rebuild")
+
+    assert asked() == (202, {"image": "web", "image_driver": "glance", "glance": old})
+    assert asked("?image=new") == (202, {"image": "new", "image_driver": "glance", "glance": new})
+    assert asked("?image=other&image_driver=docker") == (202, {"image": "other", "image_driver": "docker"})
+    assert asked("?image=unknown")[0] == 400
+    server.images[new]["hw_cpu_policy"] = "dedicated"
+    assert asked("?image=new")[0] == 400
+    server.images[old]["status"] = "deactivated"
+    assert asked()[0] == 409
+
+
+def test_a_commit_makes_the_record(api, server, placed, compute):
+    container = placed()
+    uuid = api.post(f"/v1/containers/{container.uuid}/commit?repository=team/web&tag=2").json["uuid"]
+    made = server.images[uuid]
+    assert (made["name"], made["tags"], made["status"]) == ("team/web", ["2"], "queued")
+    assert db_images.get(uuid)["local_name"] == f"zun-glance:{uuid}"
+
+
+@pytest.mark.parametrize(("failure", "status"), [(401, 403), (403, 403), (413, 403), (500, 503)])
+def test_a_commit_that_glance_refuses(api, server, placed, compute, admin_api, failure, status):
+    container = placed()
+    server.fail("POST", "/images$", failure)
+    reply = api.post(f"/v1/containers/{container.uuid}/commit?repository=web")
+    assert reply.status == status and compute.sent == [] and server.images == {}
+    assert admin_api.get("/v1/images").json["images"] == []
+
+
+def test_search_in_glance_and_in_registries(api, server, compute):
+    uuid = server.add("web-server")
+    found = api.get("/v1/images/web/search").json
+    assert [(each["id"], each["name"], each["status"]) for each in found] == [(uuid, "web-server", "active")]
+    assert api.get("/v1/images/web/search?exact_match=true").json == []
+
+
+def test_members_of_a_capsule(api, server):
+    uuid = server.add()
+    template = {"kind": "capsule", "metadata": {}, "spec": {"containers": [{"image": "web"}]}}
+    made = api.post("/v1/capsules", {"template": template})
+    assert made.status == 202
+    capsule = db.get(made.json["uuid"])
+    assert capsule["image_driver"] == "docker" and "glance" not in capsule["request"]
+    [member] = db_capsules.members([capsule["uuid"]])[capsule["uuid"]]
+    assert (member["image_driver"], member["request"]["glance"]) == ("glance", uuid)
+    template["spec"]["containers"][0]["image"] = "unknown"
+    assert api.post("/v1/capsules", {"template": template}).status == 400
