@@ -8,19 +8,21 @@ set -euo pipefail
 usage() {
     cat <<'TEXT'
 usage: tools/services.sh install|start|stop|status|env
-       [rabbit] [mysql] [postgres] [keystone] [placement] [glance] [docker] [registry]
+       [rabbit] [mysql] [postgres] [keystone] [placement] [glance] [docker] [registry] [neutron]
 
 What the tests need, for development and CI; all of it if none is named.
 
   install  install docker.io, iptables, busybox-static, rabbitmq-server, mariadb-server,
            postgresql, docker-registry, apache2-utils and, if no service is named,
            nginx-light from the distribution where missing (root, apt); keystone is a
-           package of the tests' virtual environment, Placement and Glance get their own
-  start    start RabbitMQ, MariaDB, PostgreSQL, keystone, Placement, Glance and a registry
-           that asks for a password on free ports of 127.0.0.1, with data of their own, and a
-           Docker daemon if none answers; build the image zun-demo. Placement and Glance have
-           their databases in MariaDB, and Glance asks keystone; they are started with them,
-           unless ZUN_TEST_MYSQL_URL and ZUN_TEST_KEYSTONE_URL name others for Glance
+           package of the tests' virtual environment; Placement, Glance and Neutron get their own
+  start    start RabbitMQ, MariaDB, PostgreSQL, keystone, Placement, Glance, Neutron and a
+           registry that asks for a password on free ports of 127.0.0.1, with data of their own,
+           and a Docker daemon if none answers; build the image zun-demo. Placement, Glance and
+           Neutron have their databases in MariaDB; Glance and Neutron ask keystone, Neutron
+           also RabbitMQ; they are started with them, unless ZUN_TEST_MYSQL_URL and
+           ZUN_TEST_KEYSTONE_URL name others for Glance. Root gets Neutron's Open vSwitch agent
+           too, on a switch in user space that needs no module
   stop     end what start started and remove its data; a Docker daemon that was
            there before stays
   status   say what runs
@@ -31,7 +33,7 @@ TEXT
 }
 
 SERVICES=$RUN_DIR/services
-ALL=(rabbit mysql postgres keystone placement glance docker registry)
+ALL=(rabbit mysql postgres keystone placement glance docker registry neutron)
 RABBIT_BIN=${RABBIT_BIN:-/usr/lib/rabbitmq/bin}
 
 # When we are root MariaDB runs as user mysql and PostgreSQL as user postgres, who may not be
@@ -395,6 +397,124 @@ install_apart() {
     }
 }
 
+# Neutron: a database of the MariaDB above, the RabbitMQ and keystone above, a virtual environment of its own. Root also
+# gets an Open vSwitch of its own, which switches in user space, and the agent of host $(hostname).
+NEUTRON=neutron==29.0.0
+start_neutron() {
+    local dir ports api switch flows url rabbit keystone bridge
+    ! running neutron || return 0
+    [ -x "$RUN_DIR/neutron/bin/neutron-db-manage" ] ||
+        die "Neutron is not installed; run: tools/services.sh install neutron"
+    start_mysql
+    start_rabbit
+    start_keystone
+    dir=$(data_dir)/neutron
+    rm -rf "$dir"
+    (umask 077 && mkdir -p "$dir/bin" "$dir/lock")
+    read -r -a ports <<<"$(free_ports 3)"
+    api=${ports[0]} switch=${ports[1]} flows=${ports[2]}
+    bridge=zt$api
+    url=$(sed -n 's/^export ZUN_TEST_MYSQL_URL=//p' "$SERVICES/mysql.env")
+    rabbit=$(sed -n 's/^export ZUN_TEST_RABBIT_URL=//p' "$SERVICES/rabbit.env")
+    keystone=$(sed -n 's/^export ZUN_TEST_KEYSTONE_URL=//p' "$SERVICES/keystone.env")
+    (umask 077 && neutron_conf "${url%/*}/neutron" "$rabbit" "$keystone" "$dir" "$bridge" "$switch" "$flows" \
+        >"$dir/neutron.conf")
+    say "Starting Neutron on 127.0.0.1:$api (logs: $SERVICES/neutron*.log)"
+    : >"$SERVICES/neutron.log"
+    mysql_root "$(data_dir)/mysql/socket" >>"$SERVICES/neutron.log" 2>&1 <<'SQL' ||
+DROP DATABASE IF EXISTS neutron;
+CREATE DATABASE neutron CHARACTER SET utf8mb4;
+SQL
+        die "MariaDB makes no database for Neutron; see $SERVICES/neutron.log."
+    "$RUN_DIR/neutron/bin/neutron-db-manage" --config-file "$dir/neutron.conf" upgrade heads \
+        </dev/null >>"$SERVICES/neutron.log" 2>&1 || {
+        tail -n 20 "$SERVICES/neutron.log" >&2
+        die "neutron-db-manage failed; its output is in $SERVICES/neutron.log."
+    }
+    launch neutron "$SERVICES/neutron.log" env OS_NEUTRON_CONFIG_FILES="$dir/neutron.conf" \
+        "$RUN_DIR/neutron/bin/python" "$ROOT/tools/serve_neutron.py" "$api" "$keystone"
+    launch neutron-rpc "$SERVICES/neutron-rpc.log" "$RUN_DIR/neutron/bin/neutron-rpc-server" \
+        --config-file "$dir/neutron.conf"
+    ! is_root || start_switch "$dir" "$bridge" "$switch"
+    if ! wait_until 60 neutron_settled "$api" || ended neutron; then
+        tail -n 20 "$SERVICES/neutron.log" >&2
+        die "Neutron did not start; its log is $SERVICES/neutron.log."
+    fi
+    (umask 077 && cat >"$SERVICES/neutron.env") <<TEXT
+export ZUN_TEST_NEUTRON_URL=http://127.0.0.1:$api
+export ZUN_TEST_NEUTRON_OVSDB=$(! is_root || echo "tcp:127.0.0.1:$switch")
+TEXT
+}
+neutron_settled() { ended neutron || listens "$1"; }
+
+neutron_conf() {
+    local keystone=$3 dir=$4 bridge=$5 switch=$6 flows=$7 user address
+    user=${keystone#http://}
+    address=http://${user#*@}
+    user=${user%%@*}
+    cat <<TEXT
+[DEFAULT]
+core_plugin = ml2
+transport_url = $2
+api_paste_config = $RUN_DIR/neutron/etc/neutron/api-paste.ini
+state_path = $dir
+api_workers = 1
+rpc_workers = 1
+rpc_state_report_workers = 0
+notify_nova_on_port_status_changes = false
+notify_nova_on_port_data_changes = false
+[database]
+connection = $1
+[keystone_authtoken]
+www_authenticate_uri = $address
+auth_url = $address
+auth_type = password
+username = ${user%%:*}
+password = ${user#*:}
+project_name = admin
+user_domain_id = default
+project_domain_id = default
+interface = public
+[oslo_concurrency]
+lock_path = $dir/lock
+[ml2]
+type_drivers = local,flat,vlan
+tenant_network_types = local
+mechanism_drivers = openvswitch
+extension_drivers = port_security
+[ovs]
+ovsdb_connection = tcp:127.0.0.1:$switch
+integration_bridge = $bridge
+datapath_type = netdev
+of_listen_port = $flows
+[securitygroup]
+firewall_driver = openvswitch
+[agent]
+report_interval = 5
+root_helper = $dir/bin/sudo
+TEXT
+}
+
+# start_switch FOLDER BRIDGE PORT: Open vSwitch in user space, with all of its files in FOLDER, and Neutron's agent.
+start_switch() {
+    local dir=$1 bridge=$2 port=$3 log=$SERVICES/neutron-switch.log
+    PATH=$PATH:/usr/sbin have ovs-vswitchd || die "Open vSwitch is not installed; run: sudo tools/services.sh install"
+    # The agent calls sudo, which needs not be there for root.
+    printf '#!/bin/sh\nexec "$@"\n' >"$dir/bin/sudo"
+    chmod 755 "$dir/bin/sudo"
+    ovsdb-tool create "$dir/conf.db" /usr/share/openvswitch/vswitch.ovsschema >>"$log" 2>&1
+    launch neutron-ovsdb "$log" env PATH="$PATH:/usr/sbin" OVS_RUNDIR="$dir" ovsdb-server "$dir/conf.db" \
+        --unixctl="$dir/ovsdb.ctl" --remote="punix:$dir/db.sock" --remote="ptcp:$port:127.0.0.1"
+    wait_until 10 listens "$port" || die "ovsdb-server did not start; see $log."
+    ovs-vsctl --db="unix:$dir/db.sock" --no-wait init >>"$log" 2>&1
+    launch neutron-vswitchd "$log" env PATH="$PATH:/usr/sbin" OVS_RUNDIR="$dir" ovs-vswitchd \
+        --unixctl="$dir/vswitchd.ctl" "unix:$dir/db.sock"
+    ovs-vsctl --db="unix:$dir/db.sock" --timeout=20 add-br "$bridge" -- set bridge "$bridge" datapath_type=netdev \
+        >>"$log" 2>&1 || die "ovs-vswitchd made no bridge; see $log."
+    launch neutron-agent "$SERVICES/neutron-agent.log" env PATH="$dir/bin:$RUN_DIR/neutron/bin:$PATH:/usr/sbin" OVS_RUNDIR="$dir" \
+        "$RUN_DIR/neutron/bin/neutron-openvswitch-agent" --config-file "$dir/neutron.conf"
+}
+
 # A registry of images that lets in one user. Docker takes the loopback for safe, so it needs no certificate.
 start_registry() {
     local dir port password
@@ -479,6 +599,20 @@ stop_glance() {
     halt glance 15
     rm -f "$SERVICES/glance.env"
 }
+stop_neutron() {
+    local dir
+    halt neutron-agent 15
+    if running neutron-vswitchd; then  # its bridges are interfaces of this machine
+        dir=$(data_dir)/neutron
+        ovs-vsctl --db="unix:$dir/db.sock" --timeout=10 --if-exists del-br "$(sed -n 's/^integration_bridge = //p' \
+            "$dir/neutron.conf")" || true
+    fi
+    halt neutron-vswitchd 15
+    halt neutron-ovsdb 15
+    halt neutron-rpc 15
+    halt neutron 15
+    rm -f "$SERVICES/neutron.env"
+}
 stop_registry() {
     halt registry 10
     rm -f "$SERVICES/registry.env"
@@ -492,7 +626,7 @@ stop_docker() {
 }
 
 install_all() {
-    local rabbit=() mysql=() postgres=() docker=() registry=() nginx=() one
+    local rabbit=() mysql=() postgres=() docker=() registry=() switch=() nginx=() one
     for one in "$@"; do
         case $one in
             rabbit) [ -x "$RABBIT_BIN/rabbitmq-server" ] || rabbit=(rabbitmq-server=rabbitmq-server) ;;
@@ -500,16 +634,23 @@ install_all() {
             postgres) [ -n "$(postgres_bin)" ] || postgres=(postgres=postgresql) ;;
             registry) registry=(docker-registry=docker-registry htpasswd=apache2-utils) ;;
             docker) docker=(dockerd=docker.io iptables=iptables busybox=busybox-static) ;;
+            neutron)
+                [ -x "$RABBIT_BIN/rabbitmq-server" ] || rabbit=(rabbitmq-server=rabbitmq-server)
+                mysql=(mariadbd=mariadb-server mariadb-install-db=mariadb-server)
+                switch=(ovs-vswitchd=openvswitch-switch)
+                ;;
         esac
     done
     # A test starts nginx itself, with the configuration that is shipped.
     [ $# -lt ${#ALL[@]} ] || nginx=(nginx=nginx-light)
-    need_packages "${rabbit[@]}" "${mysql[@]}" "${postgres[@]}" "${docker[@]}" "${registry[@]}" "${nginx[@]}"
-    if [[ " $* " == *" keystone "* || " $* " == *" glance "* ]] && [ -z "$(keystone_bin)" ]; then
+    need_packages "${rabbit[@]}" "${mysql[@]}" "${postgres[@]}" "${docker[@]}" "${registry[@]}" "${switch[@]}" \
+        "${nginx[@]}"
+    if [[ " $* " =~ " keystone "|" glance "|" neutron " ]] && [ -z "$(keystone_bin)" ]; then
         make_venv -r test-requirements.txt
     fi
     if [[ " $* " == *" placement "* ]]; then install_apart placement "$PLACEMENT"; fi
     if [[ " $* " == *" glance "* ]]; then install_apart glance "$GLANCE"; fi
+    if [[ " $* " == *" neutron "* ]]; then install_apart neutron "$NEUTRON"; fi
 }
 
 main() {

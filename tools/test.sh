@@ -109,7 +109,7 @@ last_line() {
 need_services() {
     local one
     "$ROOT/tools/services.sh" install
-    for one in rabbit mysql postgres keystone placement glance registry; do
+    for one in rabbit mysql postgres keystone placement glance registry neutron; do
         running "$one" || ours+=("$one")
     done
     docker_answers || ours+=(docker)
@@ -160,6 +160,7 @@ main() {
         # A missing service fails the tests that need it; it never skips them.
         export ZUN_REQUIRE_DOCKER=1 ZUN_REQUIRE_RABBIT=1 ZUN_REQUIRE_MYSQL=1 ZUN_REQUIRE_POSTGRES=1
         export ZUN_REQUIRE_KEYSTONE=1 ZUN_REQUIRE_PLACEMENT=1 ZUN_REQUIRE_GLANCE=1 ZUN_REQUIRE_REGISTRY=1
+        export ZUN_REQUIRE_NEUTRON=1
         export ZUN_REQUIRE_FOREIGN=1 ZUN_REQUIRE_NGINX=1
     fi
     export PATH="$VENV/bin:$PATH"

@@ -33,20 +33,25 @@ from zun.api import (
 from zun.api.auth import WsgiApp
 from zun.api.controllers import root
 from zun.api.controllers.v1 import NOUNS, Dependencies
+from zun.api.networks import Bridges
+from zun.api.neutron import NeutronNetworks
 from zun.api.settings import Settings
 from zun.image import glance
 from zun.messaging.compute_api import ComputeAPI
 from zun.messaging.scheduler_api import SchedulerAPI
+from zun.neutron.client import NeutronClient
 
 _REQUEST_ID = re.compile("req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def build(conf: cfg.ConfigOpts, *, scheduler_api: SchedulerAPI, compute_api: ComputeAPI) -> WsgiApp:
     """The application. ``conf`` has the options of ``zun.conf``."""
+    settings = Settings.from_conf(conf)
     dependencies = Dependencies(
         scheduler_api=scheduler_api,
         compute_api=compute_api,
-        settings=Settings.from_conf(conf),
+        settings=settings,
+        networks=NeutronNetworks(NeutronClient.from_conf(conf)) if settings.neutron else Bridges(),
         images=glance.configured(conf),
     )
     table = [route for noun in NOUNS for route in noun(dependencies).routes()]

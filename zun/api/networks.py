@@ -1,71 +1,157 @@
 # SPDX-License-Identifier: Apache-2.0
 """Look up the networks that a request about a container names.
 
-This is the API's half of the network driver; ``zun.network.driver`` is the host's half. A driver with a service behind
-it, such as Neutron, asks that service here.
+This is the API's half of the network driver; ``zun.network.driver`` is the host's half. ``zun.api.neutron`` asks
+Neutron instead of the database.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from zun.common import exceptions
+from zun.common.context import RequestContext
 from zun.common.naming import named
 from zun.db import network_ports, networks
 from zun.objects import Container
 
 Given = Mapping[str, Any]
+Wanted = Mapping[str, Any]
 
 # Zun puts a container into this security group if the request names none. To name it therefore changes nothing.
 EVERYBODYS_GROUP = "default"
 
 
-def first_ports(project_id: str, nets: Sequence[Given] | None) -> list[dict[str, Any]]:
-    """Return the ports of a new container, in the form that ``zun.db.network_ports`` stores.
+class ContainerNetworks(Protocol):
+    """The networks that containers of this cloud can join, for the API.
 
-    Without ``nets`` the container joins the default network of its project. If the project has none, the container
-    gets no port and uses the runtime's own network. Raises NetworkNotFound, PortNotFound, PortInUse, Conflict, Invalid.
+    ``container_uuid`` is the uuid of a container whose row may not exist yet. A context that is left with an error
+    undoes what it did.
     """
-    if not nets:
-        row = networks.default(project_id)
-        return [] if row is None else [{"network": row["uuid"]}]
-    found = [_port(project_id, each, each.get("v4-fixed-ip") or each.get("v6-fixed-ip")) for each in nets]
-    names = [each["network"] for each in found]
-    twice = next((name for name in names if names.count(name) > 1), None)
+
+    def security_groups(self, context: RequestContext, names: Sequence[str] | None) -> list[str] | None:
+        """Return the ids of the security groups. Raises InvalidValue and Conflict."""
+        ...
+
+    def first_ports(
+        self,
+        context: RequestContext,
+        container_uuid: str,
+        nets: Sequence[Given] | None = None,
+        groups: Sequence[str] | None = None,
+    ) -> AbstractContextManager[Sequence[Wanted]]:
+        """Give the ports of a new container of the context's project, in the form of ``zun.db.network_ports``.
+
+        Without ``nets`` the container joins the default network of its project. ``groups`` are ids of security groups.
+        Raises NetworkNotFound, PortNotFound, PortInUse, Conflict, Invalid, Forbidden.
+        """
+        ...
+
+    def port_to_join(
+        self, context: RequestContext, container: Container, given: Given
+    ) -> AbstractContextManager[Wanted]:
+        """Give the port that ``network_attach`` adds to a container. Raises the errors of ``first_ports``."""
+        ...
+
+    def network_to_leave(self, context: RequestContext, container: Container, given: Given) -> tuple[str, str]:
+        """Return uuid and text of the network that ``network_detach`` names. Raises NetworkNotFound, PortNotFound."""
+        ...
+
+    def change_group(self, context: RequestContext, container: Container, name: str, *, add: bool) -> None:
+        """Add a security group to the ports of a container, or remove it, and save the container's row.
+
+        Raises InvalidValue.
+        """
+        ...
+
+    def released(self, ports: Sequence[Mapping[str, Any]]) -> None:
+        """Give back the ports (rows) of a container that was removed before a host had it. Raises nothing."""
+        ...
+
+
+class Bridges:
+    """The networks of hosts without Neutron, which are rows of the database."""
+
+    def security_groups(self, context: RequestContext, names: Sequence[str] | None) -> list[str] | None:
+        return None  # ``zun.api.creation`` refuses them
+
+    @contextlib.contextmanager
+    def first_ports(
+        self,
+        context: RequestContext,
+        container_uuid: str,
+        nets: Sequence[Given] | None = None,
+        groups: Sequence[str] | None = None,
+    ) -> Iterator[Sequence[Wanted]]:
+        """Without ``nets`` and without a default network, the container uses the runtime's own network."""
+        project_id = str(context.project_id)
+        if not nets:
+            row = networks.default(project_id)
+            yield [] if row is None else [{"network": row["uuid"]}]
+            return
+        found = [_port(project_id, each, each.get("v4-fixed-ip") or each.get("v6-fixed-ip")) for each in nets]
+        check_twice([each["network"] for each in found], lambda uuid: named(networks.find_for(project_id, uuid)))
+        yield found
+
+    @contextlib.contextmanager
+    def port_to_join(self, context: RequestContext, container: Container, given: Given) -> Iterator[Wanted]:
+        check_one_place(given)
+        if "network" in given or "port" in given:
+            yield _port(container.project_id, given, given.get("fixed_ip"))
+            return
+        row = networks.default(container.project_id)
+        if row is None:
+            raise no_default()
+        yield {"network": row["uuid"], "fixed_ip": given.get("fixed_ip")}
+
+    def network_to_leave(self, context: RequestContext, container: Container, given: Given) -> tuple[str, str]:
+        if "port" in given:
+            asked = network_ports.find_for(container.project_id, given["port"])["network_uuid"]
+        else:
+            asked = given["network"]
+        network = networks.find_for(container.project_id, asked)
+        return str(network["uuid"]), named(network)
+
+    def change_group(self, context: RequestContext, container: Container, name: str, *, add: bool) -> None:
+        raise no_security_groups("name")
+
+    def released(self, ports: Sequence[Mapping[str, Any]]) -> None:
+        return
+
+
+def check_twice(uuids: Sequence[str], text: Callable[[str], str]) -> None:
+    """Raise Invalid if a network is named twice."""
+    twice = next((uuid for uuid in uuids if uuids.count(uuid) > 1), None)
     if twice is not None:
-        network = named(networks.find_for(project_id, twice))
-        raise exceptions.Invalid(f"nets: network {network} is named more than once. A container is in a network once.")
-    return found
+        raise exceptions.Invalid(
+            f"nets: network {text(twice)} is named more than once. A container is in a network once."
+        )
 
 
-def port_to_join(project_id: str, given: Given) -> dict[str, Any]:
-    """Return the port that ``network_attach`` gives a container. Raises the errors of ``first_ports``."""
+def check_one_place(given: Given) -> None:
+    """Raise Invalid if ``network_attach`` names a network and a port."""
     if "network" in given and "port" in given:
         raise exceptions.Invalid("Both a network and a port are named; name one of them.")
-    if "network" in given or "port" in given:
-        return _port(project_id, given, given.get("fixed_ip"))
-    row = networks.default(project_id)
-    if row is None:
-        raise exceptions.Conflict("This project has no network and none is shared, so a network must be named.")
-    return {"network": row["uuid"], "fixed_ip": given.get("fixed_ip")}
 
 
-def port_to_leave(container: Container, given: Given) -> str:
+def no_default() -> exceptions.Conflict:
+    return exceptions.Conflict("This project has no network and none is shared, so a network must be named.")
+
+
+def port_to_leave(available: ContainerNetworks, context: RequestContext, container: Container, given: Given) -> str:
     """Mark the port that ``network_detach`` names as leaving, and return its uuid.
 
     Raises NetworkNotFound, PortNotFound, Conflict, and Invalid if the container is not in the network.
     """
     if ("network" in given) == ("port" in given):
         raise exceptions.Invalid("Name either the network or the port that the container is to leave.")
-    if "port" in given:
-        asked = network_ports.find_for(container.project_id, given["port"])["network_uuid"]
-    else:
-        asked = given["network"]
-    network = networks.find_for(container.project_id, asked)
+    network, text = available.network_to_leave(context, container, given)
     for port in network_ports.of_container(container.uuid):
-        meant = port["network_uuid"] == network["uuid"] and given.get("port", port["uuid"]) == port["uuid"]
+        meant = port["network_uuid"] == network and given.get("port", port["uuid"]) == port["uuid"]
         if meant and network_ports.set_leaving(port["uuid"], True):
             return str(port["uuid"])
-    raise exceptions.Invalid(f"Container {named(container)} is not in network {named(network)}.")
+    raise exceptions.Invalid(f"Container {named(container)} is not in network {text}.")
 
 
 def no_security_groups(field: str) -> exceptions.InvalidValue:
@@ -75,7 +161,7 @@ def no_security_groups(field: str) -> exceptions.InvalidValue:
     )
 
 
-def _port(project_id: str, given: Given, fixed_ip: str | None) -> dict[str, Any]:
+def _port(project_id: str, given: Given, fixed_ip: str | None) -> Wanted:
     if "port" in given:
         port = network_ports.find_for(project_id, given["port"])
         raise exceptions.PortInUse(port=port["uuid"], container=port["container_uuid"])

@@ -272,6 +272,20 @@ class ImageServiceFailed(ZunError):
     """A host could not bring an image from the image service, or give it one: another host may be able to."""
 
 
+class NeutronUnavailable(Unavailable):
+    msg_fmt = "Neutron does not answer: {reason}"
+
+
+class PortUnusable(ZunError):
+    """A port that Neutron did not bind to the host, or that did not become active there."""
+
+    msg_fmt = "{reason}"
+
+
+class ExternalNetworkAttachForbidden(Forbidden):
+    msg_fmt = "Network {network} is external: your project may not put containers into it. Name a network behind it."
+
+
 class VolumeError(ZunError):
     msg_fmt = "Mount {mount}: {reason}"
 

@@ -58,9 +58,14 @@ class Networks:
         driver uses a network of the runtime.
         """
         self._publish(context, container)
-        plugs = [self._prepare(port) for port in ports]
-        if plugs:
-            return plugs[0]
+        plug = None
+        for port in ports:  # the others are connected by ``settle``
+            if plug is None:
+                plug = self._prepare(port)
+            else:
+                self._ensure(port)
+        if plug is not None:
+            return plug
         with self._queues.turn(container.project_id):
             return self._driver.default(container.project_id)
 
@@ -82,13 +87,26 @@ class Networks:
         before = networks_of(container)
         if ports or before:
             for port in staying:
-                self._prepare(port)
+                self._ensure(port)
             self._driver.plug(container, staying)
         for port in ports:
             if port.leaving:
                 port.destroy()
+                self.release([port])
         container.addresses = settled(container, staying)
         self.left(context, {*before, *(port.network_uuid for port in ports)} - networks_of(container))
+
+    def ports(self, context: RequestContext, container: Container) -> list[NetworkPort]:
+        """Return the container's ports, for ``release`` when its row is gone."""
+        return NetworkPort.list_by_container(context, container.uuid)
+
+    def release(self, ports: Iterable[NetworkPort]) -> None:
+        """Give back ports without a row. A failure is logged; ``sweep`` tries again."""
+        for port in ports:
+            try:
+                self._driver.release(port)
+            except exceptions.ZunError as exc:
+                LOG.warning("Port %s is given back later: %s", port.uuid, exc)
 
     def unsettled(self, context: RequestContext, containers: Iterable[Container]) -> set[str]:
         """Return the uuids of ``containers`` on this host whose ``addresses`` differ from their ports."""
@@ -126,6 +144,10 @@ class Networks:
         needed = NetworkPort.networks_of_host(context, self._hostname)
         self.left(context, self._driver.present() - set(needed))
         self._sweep_defaults(context)
+        try:
+            self._driver.sweep(lambda uuids: NetworkPort.known(context, uuids))
+        except exceptions.ZunError as exc:
+            LOG.warning("Ports without containers stay for now: %s", exc)
 
     def _sweep_defaults(self, context: RequestContext) -> None:
         """Remove default networks from this host if their projects have no containers here."""
@@ -155,6 +177,10 @@ class Networks:
             self._not_isolated = str(exc)
         else:
             self._not_isolated = ""
+
+    def _ensure(self, port: NetworkPort) -> None:
+        with self._queues.turn(port.network_uuid):
+            self._driver.ensure(port)
 
     def _prepare(self, port: NetworkPort) -> Plug:
         with self._queues.turn(port.network_uuid):

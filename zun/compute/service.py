@@ -107,6 +107,7 @@ class ComputeService:
         """Register the host, take up what an earlier run left, then answer messages. Returns when it does."""
         endpoint = self._put_together(transport)
         context = admin_context()
+        self._network_driver.start()
         self._heartbeat()
         self._update_inventory()
         self._networks.isolate()
@@ -236,6 +237,7 @@ class ComputeService:
         self._ledger.stop()
         self._scheduler_api.close()
         self._events.join(timeout=5)
+        self._network_driver.stop()
 
     def _heartbeat(self) -> None:
         count = ZunService.heartbeat(admin_context(), self._host, COMPUTE_BINARY, own_zone(self._conf))

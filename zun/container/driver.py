@@ -97,13 +97,16 @@ class Plug:
     """The runtime's network of a new container, and its addresses there. If an address is None, the runtime chooses.
 
     ``network`` may be ``container:ID``: the new container shares the network and the addresses of container ID. With
-    ``by_name``, the other containers of the network resolve the new container by its name.
+    ``by_name``, the other containers of the network resolve the new container by its name. ``options`` are for the
+    runtime's driver of the network. ``dns`` are addresses of name servers; without them the runtime chooses.
     """
 
     network: str
     ipv4: str | None = None
     ipv6: str | None = None
     by_name: bool = False
+    options: Mapping[str, str] = field(default_factory=dict, hash=False)
+    dns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -527,6 +527,9 @@ network_ports = sa.Table(
     sa.Column("ipv4", text(15)),
     sa.Column("ipv6", text(45)),
     sa.Column("leaving", sa.Boolean, nullable=False, default=False),  # until its host has unplugged it
+    # A port of Neutron has its addresses here, and none in the columns above. Its uuid is Neutron's.
+    _json("network_ports.fixed_ips", []),
+    sa.Column("preserve", sa.Boolean, nullable=False, default=False, server_default=sa.false()),  # its user made it
     sa.Column("created_at", Time, nullable=False),
     sa.UniqueConstraint("container_uuid", "network_uuid"),
     sa.UniqueConstraint("ipv4", "network_uuid"),

@@ -2,11 +2,12 @@
 """Queries of ports. A port is a container's place in a network, with its addresses.
 
 A wanted port has ``network`` (uuid) and, if the user chose an address, ``fixed_ip``. A port has one address in each
-subnet of its network: the chosen address, else the lowest free one.
+subnet of its network: the chosen address, else the lowest free one. A port of Neutron has Neutron's ``uuid``, the
+``fixed_ips`` that Neutron chose, and ``preserve`` if its user made it.
 """
 
 import ipaddress
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -45,8 +46,11 @@ def allot(connection: sa.Connection, container_uuid: str, wanted: Iterable[Wante
     }
     for each in asked:
         network = found[each["network"]]
-        with networks.readable_subnets(network["uuid"]):
-            addresses = _addresses(connection, network, each.get("fixed_ip"))
+        if each.get("fixed_ips") is not None:
+            addresses = {"fixed_ips": each["fixed_ips"], "preserve": each["preserve"]}
+        else:
+            with networks.readable_subnets(network["uuid"]):
+                addresses = _addresses(connection, network, each.get("fixed_ip"))
         values = {
             "uuid": each.get("uuid") or uuidutils.generate_uuid(),
             "network_uuid": network["uuid"],
@@ -57,7 +61,7 @@ def allot(connection: sa.Connection, container_uuid: str, wanted: Iterable[Wante
         connection.execute(table.insert().values(**values))
 
 
-def _addresses(connection: sa.Connection, network: session.Row, fixed_ip: str | None) -> dict[str, str]:
+def _addresses(connection: sa.Connection, network: session.Row, fixed_ip: str | None) -> dict[str, Any]:
     chosen = None if fixed_ip is None else ipaddress.ip_address(fixed_ip).version
     versions = {subnets.version(each): each for each in network["subnets"]}
     if chosen is not None and chosen not in versions:
@@ -97,7 +101,7 @@ def attach(container_uuid: str, wanted: Wanted) -> session.Row:
 
     Raises ContainerNotFound, Invalid if the container is in the network already, and the errors of ``allot``.
     """
-    return _attach_once(container_uuid, {**wanted, "uuid": uuidutils.generate_uuid()})
+    return _attach_once(container_uuid, {**wanted, "uuid": wanted.get("uuid") or uuidutils.generate_uuid()})
 
 
 @session.retry
@@ -184,6 +188,12 @@ def recorded(container_uuid: str) -> tuple[list[dict[str, Any]], list[dict[str, 
 
 def _plain(row: session.Row) -> dict[str, Any]:
     return {str(name): value for name, value in row.items()}
+
+
+def known(uuids: Collection[str]) -> set[str]:
+    """Return those of ``uuids`` that are ports of a container."""
+    with session.reader() as connection:
+        return set(connection.execute(sa.select(table.c.uuid).where(table.c.uuid.in_(uuids))).scalars())
 
 
 def networks_of_host(hostname: str) -> set[str]:

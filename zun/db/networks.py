@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Unpack
 
 import sqlalchemy as sa
+from oslo_db import exception as db_exc
 from oslo_utils import uuidutils
 
 from zun.common import exceptions, subnets
@@ -86,7 +87,7 @@ def restore_in(connection: sa.Connection, values: Mapping[str, Any]) -> None:
     if any(row["uuid"] == values["uuid"] for row in kept):
         return
     used = [cidr for row in kept for cidr in _cidrs(row)]
-    for each in values["subnets"]:
+    for each in [] if values["neutron_net_id"] == values["uuid"] else values["subnets"]:  # Neutron's may overlap
         other = subnets.overlapping(ipaddress.ip_network(each["cidr"]), used)
         if other is not None:
             raise exceptions.Conflict(
@@ -104,6 +105,34 @@ def make_lockable() -> None:
 def lock(connection: sa.Connection) -> None:
     """Keep others from adding networks until the transaction ends."""
     quotas.lock(connection, _LOCK)
+
+
+def learn(values: Mapping[str, Any]) -> session.Row:
+    """Write what Neutron says of a network, which may be known already, and return the row."""
+    given = {name: value for name, value in values.items() if name != "uuid"}
+    same = table.c.uuid == values["uuid"]
+
+    @session.retry
+    def changed() -> session.Row | None:
+        with session.writer() as connection:
+            connection.execute(table.update().where(same).values(**given))
+            return session.first(connection, sa.select(table).where(same))
+
+    row = changed()
+    if row is None:
+        try:
+            return _add(values)
+        except db_exc.DBDuplicateEntry:  # another request added it meanwhile
+            row = changed()
+    if row is None:
+        raise exceptions.NetworkNotFound(network=values["uuid"])
+    return row
+
+
+@session.retry_adding(table)
+def _add(values: Mapping[str, Any]) -> session.Row:
+    with session.writer() as connection:
+        return session.add(connection, table, values)
 
 
 def readable_subnets(uuid: str) -> AbstractContextManager[None]:

@@ -9,7 +9,7 @@ import hashlib
 import logging
 import socket
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from docker import errors as docker_errors
@@ -74,8 +74,14 @@ class DockerNetworks(OnEngine):
             Firewall.from_conf(conf) if options.firewall else None,
         )
 
-    def prepare(self, port: PortView) -> Plug:
-        self._ensure(port)
+    def start(self) -> None:
+        return
+
+    def stop(self) -> None:
+        return
+
+    def prepare(self, port: PortView, *, primary: bool = True) -> Plug:
+        self.ensure(port)
         return Plug(bridge_name(port.network_uuid), port.ipv4, port.ipv6)
 
     def default(self, project_id: str) -> Plug | None:
@@ -125,9 +131,13 @@ class DockerNetworks(OnEngine):
                     self._disconnect(name, wrong)
             for network, port in wanted.items():
                 if network not in right:
-                    api.connect_container_to_network(name, network, ipv4_address=port.ipv4, ipv6_address=port.ipv6)
+                    self._connect(name, network, port, primary=port is ports[0])
             if not wanted and now and all(map(_is_ours, now)):
                 api.connect_container_to_network(name, NOWHERE)
+
+    def _connect(self, container: str, network: str, port: PortView, *, primary: bool) -> None:
+        api = self._engine.api
+        api.connect_container_to_network(container, network, ipv4_address=port.ipv4, ipv6_address=port.ipv6)
 
     def _agrees(self, network: str, endpoint: Mapping[str, Any], port: PortView) -> bool:
         """Return whether the endpoint belongs to the current bridge ``network`` and has the port's addresses."""
@@ -188,12 +198,17 @@ class DockerNetworks(OnEngine):
                 return False
         return True
 
-    def _ensure(self, port: PortView) -> None:
+    def release(self, port: PortView) -> None:
+        return  # its row is all there is
+
+    def sweep(self, known: Callable[[Collection[str]], Collection[str]]) -> None:
+        return
+
+    def ensure(self, port: PortView) -> None:
         name = bridge_name(port.network_uuid)
         with self._engine.translated(f"bring network {port.network_uuid} to this host"):
             if self._is_here(name):
                 return
-            pools = [IPAMPool(subnet=each["cidr"], gateway=each["gateway"]) for each in port.subnets]
             labels = {
                 LABEL_HOST: self.settings.host_label,
                 LABEL_NETWORK: port.network_uuid,
@@ -201,7 +216,7 @@ class DockerNetworks(OnEngine):
                 LABEL_NAME: port.network_name or "",
             }
             try:
-                self._create(name, pools, labels, ipv6=any(subnets.version(each) == 6 for each in port.subnets))
+                self._create_for(port, name, labels)
             except docker_errors.APIError as exc:
                 if self._is_here(name):  # another agent of this daemon created it meanwhile
                     return
@@ -213,6 +228,10 @@ class DockerNetworks(OnEngine):
                     ) from exc
                 raise
         LOG.info("Made the bridge of network %s", port.network_uuid)
+
+    def _create_for(self, port: PortView, name: str, labels: Mapping[str, str]) -> None:
+        pools = [IPAMPool(subnet=each["cidr"], gateway=each["gateway"]) for each in port.subnets]
+        self._create(name, pools, labels, ipv6=any(subnets.version(each) == 6 for each in port.subnets))
 
     def _create(self, name: str, pools: Iterable[IPAMPool], labels: Mapping[str, str], *, ipv6: bool = False) -> None:
         self._engine.api.create_network(

@@ -5,7 +5,7 @@ A port says in which network a container is, and with which addresses; ports are
 Each method may be repeated after a crash. Failures raise the same exceptions as in ``zun.container.driver``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from zun.container.driver import Plug
@@ -37,13 +37,28 @@ class PortView(Protocol):
     def ipv4(self) -> str | None: ...
     @property
     def ipv6(self) -> str | None: ...
+    @property
+    def preserve(self) -> bool: ...
 
 
 class NetworkDriver(Protocol):
     """The networks of one host."""
 
-    def prepare(self, port: PortView) -> Plug:
-        """Create the port's network on this host if it is missing; return how a new container is attached to it."""
+    def start(self) -> None:
+        """Begin to serve the runtime, before any other call. Raises Misconfigured."""
+        ...
+
+    def stop(self) -> None: ...
+
+    def ensure(self, port: PortView) -> None:
+        """Create the port's network on this host if it is missing."""
+        ...
+
+    def prepare(self, port: PortView, *, primary: bool = True) -> Plug:
+        """Do as ``ensure``, and return how a new container is attached to the network.
+
+        The ``primary`` port of a container has its default route.
+        """
         ...
 
     def default(self, project_id: str) -> Plug | None:
@@ -78,6 +93,17 @@ class NetworkDriver(Protocol):
 
         ``prepare`` must have created the networks. Networks of the runtime itself stay. Raises ContainerVanished if
         the runtime has no such container.
+        """
+        ...
+
+    def release(self, port: PortView) -> None:
+        """Give back a port that no container has any more. A port that is gone is no error."""
+        ...
+
+    def sweep(self, known: Callable[[Collection[str]], Collection[str]]) -> None:
+        """Remove what an earlier run left of ports that no container has any more.
+
+        ``known`` returns those of the uuids that are ports of a container.
         """
         ...
 

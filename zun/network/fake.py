@@ -3,7 +3,7 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Self
 
 from oslo_config import cfg
@@ -35,10 +35,19 @@ class InMemoryNetworks:
         """Return networks without containers; the entry point of ``[network] driver = fake``."""
         return cls(own_default=conf.network.default_network == "project")
 
-    def prepare(self, port: PortView) -> Plug:
+    def ensure(self, port: PortView) -> None:
         with self._lock:
             self._fail("prepare")
             self.bridges.add(port.network_uuid)
+
+    def start(self) -> None:
+        return
+
+    def stop(self) -> None:
+        return
+
+    def prepare(self, port: PortView, *, primary: bool = True) -> Plug:
+        self.ensure(port)
         return Plug(port.network_uuid, port.ipv4, port.ipv6)
 
     def default(self, project_id: str) -> Plug | None:
@@ -72,6 +81,12 @@ class InMemoryNetworks:
             if missing:
                 raise exceptions.DockerError(f"network {min(missing)} not found")
             self.plugged[container.uuid] = {port.network_uuid: (port.ipv4, port.ipv6) for port in ports}
+
+    def release(self, port: PortView) -> None:
+        self._fail("release")
+
+    def sweep(self, known: Callable[[Collection[str]], Collection[str]]) -> None:
+        self._fail("sweep")
 
     def present(self) -> set[str]:
         with self._lock:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A container's place in a network, as the container's host knows it."""
 
-from collections.abc import Mapping, Sequence
+import ipaddress
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
 from oslo_versionedobjects import fields
@@ -17,10 +18,11 @@ from zun.objects import base
 class NetworkPort(base.ZunObject):
     """``subnets`` (uuid, cidr, gateway of each), ``network_name`` and ``project_id`` are those of the network.
 
-    A port that is ``leaving`` is removed as soon as the container is unplugged.
+    A port that is ``leaving`` is removed as soon as the container is unplugged. A port of Neutron has ``fixed_ips``
+    instead of ``ipv4`` and ``ipv6``; with ``preserve`` its user made it and keeps it.
     """
 
-    VERSION = "1.1"  # 1.1: recorded
+    VERSION = "1.2"  # 1.1: recorded; 1.2: fixed_ips, preserve and known
 
     fields = {
         "uuid": fields.UUIDField(),
@@ -32,6 +34,8 @@ class NetworkPort(base.ZunObject):
         "ipv4": fields.StringField(nullable=True),
         "ipv6": fields.StringField(nullable=True),
         "leaving": fields.BooleanField(default=False),
+        "fixed_ips": base.JsonField(nullable=True),
+        "preserve": fields.BooleanField(default=False),
     }
 
     uuid: str
@@ -43,9 +47,22 @@ class NetworkPort(base.ZunObject):
     ipv4: str | None
     ipv6: str | None
     leaving: bool
+    fixed_ips: Sequence[Mapping[str, str]] | None
+    preserve: bool
 
     def addresses(self) -> list[dict[str, Any]]:
         """Return the addresses for a container's record. Raises RowUnreadable if the subnets' row is malformed."""
+        if self.fixed_ips is not None:
+            return [
+                {
+                    "addr": each["ip_address"],
+                    "version": ipaddress.ip_address(each["ip_address"]).version,
+                    "port": self.uuid,
+                    "subnet_id": each["subnet_id"],
+                    "preserve_on_delete": self.preserve,
+                }
+                for each in self.fixed_ips
+            ]
         with networks.readable_subnets(self.network_uuid):
             return [
                 {
@@ -89,6 +106,12 @@ class NetworkPort(base.ZunObject):
         """Write ``leaving``."""
         db.set_leaving(self.uuid, self.leaving)
         self.obj_reset_changes()
+
+    @classmethod
+    @base.remotable
+    def known(cls, context: RequestContext, uuids: Collection[str]) -> list[str]:
+        """Return those of ``uuids`` that are ports of a container."""
+        return sorted(db.known(uuids))
 
     @classmethod
     @base.remotable

@@ -58,6 +58,8 @@ def request_body(
         body["HostConfig"] |= memory_limits(memory, settings.memory_swap_mib)
     if plug is not None:
         body["HostConfig"]["NetworkMode"] = plug.network
+        if plug.dns:
+            body["HostConfig"]["Dns"] = list(plug.dns)
         if endpoint := _endpoint(container, plug):
             body["NetworkingConfig"] = {"EndpointsConfig": {plug.network: endpoint}}
     if mounts:
@@ -93,6 +95,8 @@ def _endpoint(container: ContainerView, plug: Plug) -> dict[str, Any]:
     endpoint: dict[str, Any] = {}
     if addresses := fixed_addresses(plug):
         endpoint["IPAMConfig"] = addresses
+    if plug.options:
+        endpoint["DriverOpts"] = dict(plug.options)
     if plug.by_name and container.name:
         endpoint["Aliases"] = [container.name]
     return endpoint

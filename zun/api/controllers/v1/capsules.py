@@ -7,7 +7,7 @@ from typing import Any
 
 from oslo_utils import timeutils, uuidutils
 
-from zun.api import all_projects, capsules, images, networks, paging, traits
+from zun.api import all_projects, capsules, images, paging, traits
 from zun.api.controllers.v1 import one_container, requested
 from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.request import Call
@@ -17,6 +17,7 @@ from zun.api.views import capsules as views
 from zun.common.states import Status
 from zun.db import capsules as db
 from zun.db import containers as db_containers
+from zun.db import network_ports as db_ports
 from zun.objects import Container
 from zun.objects.image import OF_GLANCE
 
@@ -27,6 +28,7 @@ class Capsules:
         self._compute = dependencies.compute_api
         self._settings = dependencies.settings
         self._images = dependencies.images
+        self._networks = dependencies.networks
         self._random = random.Random()
 
     def routes(self) -> Sequence[Route]:
@@ -78,8 +80,8 @@ class Capsules:
         fields["request"] |= requested.host_of_volumes(call.context, fields)
         fields["request"] |= requested.charged_later(call.context, fields, self._settings)
         # As of the reference's: always the default choice of network.
-        wanted = networks.first_ports(str(call.context.project_id), None)
-        row = db.insert({**fields, **call.access.own}, asked.members, wanted, self._settings.quota)
+        with self._networks.first_ports(call.context, fields["uuid"]) as wanted:
+            row = db.insert({**fields, **call.access.own}, asked.members, wanted, self._settings.quota)
         one_container.schedule(self._scheduler, call.context, Container.from_row(call.context, row))
         return Answer(self._shown(row, db.members([row["uuid"]])[row["uuid"]], call), created=row["uuid"])
 
@@ -92,8 +94,11 @@ class Capsules:
         everywhere = all_projects.permitted(call, "capsule:delete_all_projects")
         row = db.find(call.context, call.parameters["capsule"], all_projects=everywhere)
         call.access.require("capsule:delete", row)
-        if row["host"] is None and db_containers.destroy_unplaced(row["uuid"]):
-            return NO_CONTENT
+        if row["host"] is None:
+            ports = db_ports.of_container(row["uuid"])
+            if db_containers.destroy_unplaced(row["uuid"]):
+                self._networks.released(ports)
+                return NO_CONTENT
         capsule = Container.get_by_uuid(call.context, row["uuid"])  # a host may have taken it a moment ago
         # Saved before the message is sent: a lost one is found by its status and repeated.
         capsule.status = Status.DELETING

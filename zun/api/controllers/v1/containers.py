@@ -11,7 +11,7 @@ from typing import Any
 
 from oslo_utils import timeutils, uuidutils
 
-from zun.api import all_projects, creation, microversion, networks, paging
+from zun.api import all_projects, creation, microversion, paging
 from zun.api.controllers.v1 import host_up, one_container, requested
 from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.controllers.v1.sub_actions import SubActions
@@ -25,6 +25,7 @@ from zun.api.views import containers as views
 from zun.common import exceptions, states
 from zun.common.states import Status
 from zun.db import containers as db
+from zun.db import network_ports as db_ports
 from zun.objects import Container
 
 NOUN = views.NOUN
@@ -43,6 +44,7 @@ class Containers:
         self._compute = dependencies.compute_api
         self._settings = dependencies.settings
         self._images = dependencies.images
+        self._networks = dependencies.networks
         self._create_schemas = schemas.create(dependencies.settings)
         self._update_schema = schemas.update(dependencies.settings)
         self._sub_actions = SubActions(dependencies)
@@ -106,10 +108,12 @@ class Containers:
         requested.check_isolation(call.access, fields["placement"])
         fields["request"] |= requested.charged_later(call.context, fields, self._settings)
         fields.setdefault("name", creation.generated_name(self._random))
-        container = Container(call.context, **call.access.own, **fields)
-        wanted = networks.first_ports(container.project_id, given.get("nets"))
+        fields["security_groups"] = self._networks.security_groups(call.context, given.get("security_groups"))
+        uuid = uuidutils.generate_uuid()
+        container = Container(call.context, uuid=uuid, **call.access.own, **fields)
         try:
-            self._insert(container, wanted, may_rename=not given.get("name"))
+            with self._networks.first_ports(call.context, uuid, given.get("nets"), container.security_groups) as wanted:
+                self._insert(container, wanted, may_rename=not given.get("name"))
         except exceptions.GroupNotFound:  # deleted since it was looked up
             raise requested.no_group(fields["group_uuid"]) from None
         with one_container.recorded(call, container, "create"):
@@ -156,8 +160,11 @@ class Containers:
         self._check_delete_gates(call, container, force=force, stop=stop)
         allowed = "delete_after_stop" if stop else "delete_force" if force else "delete"
         states.check_action(allowed, container)
-        if container.host is None and db.destroy_unplaced(container.uuid):
-            return NO_CONTENT
+        if container.host is None:
+            ports = db_ports.of_container(container.uuid)
+            if db.destroy_unplaced(container.uuid):
+                self._networks.released(ports)
+                return NO_CONTENT
         if container.host is None:  # a host took it a moment ago, or somebody else removed it
             container = Container.get_by_ident(call.context, container.uuid, everywhere)
         # Also where nothing runs: it may be started before its host gets to this.

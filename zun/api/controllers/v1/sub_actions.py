@@ -64,6 +64,7 @@ class SubActions:
         self._compute = dependencies.compute_api
         self._settings = dependencies.settings
         self._images = dependencies.images
+        self._networks = dependencies.networks
         self._update_schema = schemas.update(dependencies.settings)
         self._transfers = Transfers(dependencies.settings.archive_transfers)
 
@@ -141,8 +142,8 @@ class SubActions:
                 any_status=True,
                 since=v1(13),
             ),
-            Action("POST", "add_security_group", schemas.SECURITY_GROUP, self._security_group, until=v1(14)),
-            Action("POST", "remove_security_group", schemas.SECURITY_GROUP, self._security_group, until=v1(14)),
+            Action("POST", "add_security_group", schemas.SECURITY_GROUP, self._add_security_group, until=v1(14)),
+            Action("POST", "remove_security_group", schemas.SECURITY_GROUP, self._remove_security_group, until=v1(14)),
             Action(
                 "GET",
                 "explain",
@@ -319,16 +320,16 @@ class SubActions:
             return Answer(placement_views.explanation(row, hosts=hosts))
 
     def _network_attach(self, container: Container, given: Given, call: Call) -> Answer:
-        wanted = networks.port_to_join(container.project_id, given)
-        one_container.require_host(container)
-        port = db_ports.attach(container.uuid, wanted)["uuid"]
-        with on_failure(db_ports.destroy, port), one_container.recorded(call, container, "network_attach"):
-            self._compute.network_attach(call.context, container, port)
+        with self._networks.port_to_join(call.context, container, given) as wanted:
+            one_container.require_host(container)
+            port = db_ports.attach(container.uuid, wanted)["uuid"]
+            with on_failure(db_ports.destroy, port), one_container.recorded(call, container, "network_attach"):
+                self._compute.network_attach(call.context, container, port)
         return Answer()
 
     def _network_detach(self, container: Container, given: Given, call: Call) -> Answer:
         one_container.require_host(container)
-        port = networks.port_to_leave(container, given)
+        port = networks.port_to_leave(self._networks, call.context, container, given)
         with on_failure(db_ports.set_leaving, port, False), one_container.recorded(call, container, "network_detach"):
             self._compute.network_detach(call.context, container, port)
         return Answer()
@@ -339,8 +340,13 @@ class SubActions:
         with models.readable(models.containers.c.addresses, container.uuid, anew):
             return Answer({"networks": views.networks(container.addresses or {}, call.version)})
 
-    def _security_group(self, container: Container, given: Given, call: Call) -> Answer:
-        raise networks.no_security_groups("name")
+    def _add_security_group(self, container: Container, given: Given, call: Call) -> Answer:
+        self._networks.change_group(call.context, container, given["name"], add=True)
+        return Answer()
+
+    def _remove_security_group(self, container: Container, given: Given, call: Call) -> Answer:
+        self._networks.change_group(call.context, container, given["name"], add=False)
+        return Answer()
 
     def _get_archive(self, container: Container, given: Given, call: Call) -> Answer:
         path = archives.check_path(given["path"])

@@ -214,13 +214,13 @@ def test_groups_that_no_container_can_join(users, scheduler, web, theirs, ident)
 
 
 def test_a_group_that_goes_while_a_container_joins_it(users, scheduler, web, monkeypatch):
-    looked_up = networks.first_ports
+    looked_up = networks.Bridges.first_ports
 
     def gone(*arguments):
         db.destroy(web)
         return looked_up(*arguments)
 
-    monkeypatch.setattr(networks, "first_ports", gone)
+    monkeypatch.setattr(networks.Bridges, "first_ports", gone)
     reply = users.post("/v1/containers", {"image": "demo", "hints": {"group": "web"}})
     assert reply.refusal == (400, "invalid-value") and "hints.group" in reply.error["detail"]
     assert scheduler.sent == []

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The network driver for Neutron: binds the ports of containers to this host, and lets Docker wire them.
+
+The API made the ports. A network of Neutron is a network of Docker whose driver is ``zun.network.plugin``, so Docker
+has a container wired before each start of its first process: also when it restarts the container by itself.
+"""
+
+import contextlib
+import datetime
+import logging
+import pathlib
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Self
+
+from oslo_config import cfg
+from oslo_utils import timeutils
+
+from zun.common import exceptions
+from zun.container.docker.client import Engine, Settings
+from zun.container.driver import Plug
+from zun.network.docker import DockerNetworks, bridge_name
+from zun.network.driver import Plugged, PortView
+from zun.network.plugin import WIRING, Server, Wires
+from zun.network.wiring import OpenVSwitch
+from zun.neutron.client import NeutronClient, Record
+from zun.neutron.ports import DEVICE_OWNER, UNBOUND, Wiring, is_own, misbound
+
+LOG = logging.getLogger(__name__)
+
+#: Age from which a port without a container and a host is nobody's. A request makes ports before its container's row.
+ORPHANED = datetime.timedelta(hours=1)
+_FIELDS = ("id", "name", "device_id", "binding:host_id", "updated_at")
+
+
+class NeutronNetworks(DockerNetworks):
+    """The networks of Neutron on one Docker daemon. ``host`` is the host's name at Neutron."""
+
+    def __init__(self, engine: Engine, client: NeutronClient, host: str, wires: Wires, socket: pathlib.Path) -> None:
+        super().__init__(engine)
+        self._neutron = client
+        self._host = host
+        self._wires = wires
+        self._socket = socket
+        self._server: Server | None = None
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
+        """Return the networks of group ``[neutron]``. Entry point of ``[network] driver``; raises Misconfigured."""
+        options, client = conf.neutron, NeutronClient.from_conf(conf)
+        if options.active_timeout >= conf.docker.default_timeout:
+            raise exceptions.Misconfigured(
+                f"[neutron] active_timeout = {options.active_timeout} must be below [docker] default_timeout = "
+                f"{conf.docker.default_timeout}: Docker starts a container when its port is active."
+            )
+        folder = pathlib.Path(conf.state_path) / "neutron"
+        wires = Wires(folder, OpenVSwitch(options.ovsdb_connection), client, options.active_timeout)
+        engine = Engine(Settings.from_conf(conf, connections=8))
+        return cls(engine, client, options.agent_host or conf.host, wires, pathlib.Path(options.plugin_socket))
+
+    def start(self) -> None:
+        self._wires.start()
+        self._server = Server(self._socket, self._wires)
+        self._server.start()
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+
+    def prepare(self, port: PortView, *, primary: bool = True) -> Plug:
+        self.ensure(port)
+        wiring = self._bound(port, primary=primary)
+        return Plug(bridge_name(port.network_uuid), options={WIRING: wiring.to_json()}, dns=wiring.dns)
+
+    def default(self, project_id: str) -> Plug | None:
+        """Return no network at all: the API gives each container a port."""
+        return Plug("none")
+
+    def rejoin(self, container: Plugged, project_id: str) -> None:
+        return
+
+    def defaults(self) -> set[str]:
+        return set()
+
+    def isolate(self) -> None:
+        """Set no rules: Neutron's security groups say what reaches a container, and the host is in no network."""
+
+    def release(self, port: PortView) -> None:
+        self._give_back(port.uuid, own=not port.preserve)
+
+    def sweep(self, known: Callable[[Collection[str]], Collection[str]]) -> None:
+        self._wires.sweep(known)
+        ours = {"device_owner": DEVICE_OWNER, "fields": list(_FIELDS)}
+        found = {each["id"]: each for each in self._neutron.ports(**ours, **{"binding:host_id": self._host})}
+        for each in self._neutron.ports(**ours, status="DOWN"):
+            if not each.get("binding:host_id") and _is_old(each):
+                found[each["id"]] = each
+        for uuid in found.keys() - set(known(list(found))):
+            LOG.warning("Port %s belongs to no container any more: giving it back", uuid)
+            self._give_back(uuid, own=is_own(found[uuid]))
+
+    def _give_back(self, uuid: str, *, own: bool) -> None:
+        """Delete a port that this service made, and leave a user's port as the user made it."""
+        if own:
+            self._neutron.delete_port(uuid)
+            return
+        with contextlib.suppress(exceptions.PortNotFound):
+            self._neutron.update_port(uuid, UNBOUND)
+
+    def _bound(self, port: PortView, *, primary: bool) -> Wiring:
+        """Bind the port to this host and return its wiring. Raises PortUnusable, PortNotFound, NeutronUnavailable."""
+        record = self._neutron.port(port.uuid)
+        if misbound(record, self._host) is not None:
+            if record.get("binding:host_id") == self._host:  # Neutron binds again only if the host changes
+                self._neutron.update_port(port.uuid, {"binding:host_id": ""})
+            record = self._neutron.update_port(port.uuid, {"binding:host_id": self._host})
+        reason = misbound(record, self._host)
+        if reason is not None:
+            raise exceptions.PortUnusable(reason=f"Port {port.uuid} cannot be used on this host: {reason}.")
+        network = self._neutron.network(port.network_uuid)
+        return Wiring.of(record, network, self._neutron.subnets(port.network_uuid), primary=primary)
+
+    def _create_for(self, port: PortView, name: str, labels: Mapping[str, str]) -> None:
+        self._engine.api.create_network(
+            name,
+            driver=self._socket.stem,
+            ipam={"Driver": "null"},  # addresses come with the port
+            check_duplicate=True,
+            labels=dict(labels),
+        )
+
+    def _connect(self, container: str, network: str, port: PortView, *, primary: bool) -> None:
+        wiring = self._bound(port, primary=primary)
+        self._engine.api.connect_container_to_network(container, network, driver_opt={WIRING: wiring.to_json()})
+
+    def _agrees(self, network: str, endpoint: Mapping[str, Any], port: PortView) -> bool:
+        try:
+            wiring = Wiring.from_json((endpoint.get("DriverOpts") or {}).get(WIRING, ""))
+        except ValueError:
+            return False
+        return wiring.port == port.uuid and self._is_of(network, endpoint)
+
+
+def _is_old(port: Record) -> bool:
+    try:
+        changed = timeutils.normalize_time(timeutils.parse_isotime(str(port.get("updated_at"))))
+    except ValueError:
+        return False
+    return timeutils.utcnow() - changed > ORPHANED

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A network driver for Docker, which Docker calls before it starts a container and after the container ended.
+
+The protocol is JSON over HTTP on a Unix socket: libnetwork's ``docs/remote.md``. Docker calls CreateEndpoint and Join
+before the first process starts, then moves the interface into the container's namespace and sets addresses and routes.
+It calls Leave and DeleteEndpoint when the container ended. The wiring comes with CreateEndpoint, from Docker's own
+record of the container, so neither the database nor an answer of Neutron is needed to restart a container.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import pathlib
+import socketserver
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from http.server import BaseHTTPRequestHandler
+from typing import Any, Protocol
+
+from zun.common import exceptions
+from zun.neutron.client import NeutronClient
+from zun.neutron.ports import Wiring
+
+LOG = logging.getLogger(__name__)
+
+#: Docker's option of an endpoint with the port's ``Wiring`` as JSON.
+WIRING = "zun.wiring"
+POLL_SECONDS = 0.5
+MAX_BODY = 1 << 20
+
+
+class Switch(Protocol):
+    """Makes and removes the interfaces of this host. ``zun.network.wiring`` has the one for Open vSwitch."""
+
+    def start(self) -> None: ...
+
+    def plug(self, wiring: Wiring) -> str:
+        """Make the interface of a container, replacing an old one, and return its name on the host."""
+        ...
+
+    def unplug(self, wiring: Wiring) -> None:
+        """Remove the interface, if it exists."""
+        ...
+
+
+class Wires:
+    """The wired containers of this host. Each has a file in ``folder``, which outlives this process.
+
+    ``active_timeout`` is in seconds.
+    """
+
+    def __init__(self, folder: pathlib.Path, switch: Switch, client: NeutronClient, active_timeout: float) -> None:
+        self._folder = folder
+        self._switch = switch
+        self._neutron = client
+        self._active_timeout = active_timeout
+        self._turn = threading.Lock()  # held while a file or an interface changes
+
+    def start(self) -> None:
+        """Raises Misconfigured if this process cannot wire containers."""
+        self._switch.start()
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def answer(self, call: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer to one of Docker's calls. Raises ZunError, ValueError and OSError."""
+        match call:
+            case "Plugin.Activate":
+                return {"Implements": ["NetworkDriver"]}
+            case "NetworkDriver.GetCapabilities":
+                return {"Scope": "local", "ConnectivityScope": "global"}
+            case "NetworkDriver.CreateEndpoint":
+                wiring = Wiring.from_json(str((body.get("Options") or {}).get(WIRING, "")))
+                self._note(body["EndpointID"], wiring)
+                return {
+                    "Interface": {
+                        "Address": wiring.first(4),
+                        "AddressIPv6": wiring.first(6),
+                        "MacAddress": wiring.mac,
+                    }
+                }
+            case "NetworkDriver.Join":
+                return self._join(body["EndpointID"])
+            case "NetworkDriver.EndpointOperInfo":
+                return {"Value": {}}
+            case "NetworkDriver.DeleteEndpoint":
+                self._drop(self._file(body["EndpointID"]))
+        return {}
+
+    def sweep(self, known: Callable[[Collection[str]], Collection[str]]) -> None:
+        """Remove the interfaces whose ports ``known`` does not return."""
+        found = {file: wiring for file in self._folder.glob("*.json") if (wiring := self._read(file)) is not None}
+        ports = set(known([wiring.port for wiring in found.values()])) if found else set()
+        for file, wiring in found.items():
+            if wiring.port not in ports:
+                LOG.warning("Port %s belongs to no container any more: removing its interface", wiring.port)
+                self._drop(file)
+
+    def _join(self, endpoint: str) -> dict[str, Any]:
+        file = self._file(endpoint)
+        wiring = self._read(file)
+        if wiring is None:
+            raise ValueError(f"endpoint {endpoint} was never created")
+        try:
+            with self._turn:
+                name = self._switch.plug(wiring)
+            self._wait_until_active(wiring)
+        except exceptions.ZunError:
+            with self._turn, contextlib.suppress(exceptions.ZunError):
+                self._switch.unplug(wiring)
+            raise
+        return {
+            "InterfaceName": {"SrcName": name, "DstPrefix": "eth"},
+            "Gateway": wiring.gateway(4),
+            "GatewayIPv6": wiring.gateway(6),
+            "StaticRoutes": [{"Destination": to, "RouteType": 0, "NextHop": hop} for to, hop in wiring.routes],
+            "DisableGatewayService": True,  # no further bridge that leads to the host
+        }
+
+    def _wait_until_active(self, wiring: Wiring) -> None:
+        """Wait until Neutron's agent has set the port up. Raises PortUnusable.
+
+        If Neutron does not answer, the container starts: the agent wires the port as soon as it can.
+        """
+        deadline = time.monotonic() + self._active_timeout
+        while True:
+            try:
+                status = self._neutron.port(wiring.port).get("status")
+            except exceptions.PortNotFound:
+                raise exceptions.PortUnusable(reason=f"Port {wiring.port} was deleted at Neutron.") from None
+            except exceptions.Unavailable as exc:
+                LOG.warning("Container %s starts without knowing its port's status: %s", wiring.container, exc)
+                return
+            if status == "ACTIVE":
+                return
+            if status == "ERROR" or time.monotonic() >= deadline:
+                raise exceptions.PortUnusable(
+                    reason=f"Port {wiring.port} is {status} at Neutron and did not become ACTIVE within "
+                    f"{self._active_timeout:g} s. See the log of Neutron's L2 agent on the container's host."
+                )
+            time.sleep(POLL_SECONDS)
+
+    def _note(self, endpoint: str, wiring: Wiring) -> None:
+        """Write the wiring of an endpoint, in the place of an earlier endpoint of the same port."""
+        with self._turn:
+            for file in self._folder.glob("*.json"):
+                if (old := self._read(file)) is not None and old.port == wiring.port:
+                    file.unlink(missing_ok=True)
+            file = self._file(endpoint)
+            written = file.with_suffix(".new")
+            written.write_text(wiring.to_json())
+            os.replace(written, file)
+
+    def _drop(self, file: pathlib.Path) -> None:
+        with self._turn:
+            wiring = self._read(file)
+            if wiring is not None:
+                self._switch.unplug(wiring)
+                file.unlink(missing_ok=True)
+
+    def _file(self, endpoint: str) -> pathlib.Path:
+        if not endpoint.isalnum():
+            raise ValueError(f"'{endpoint[:64]}' is not the id of an endpoint")
+        return self._folder / f"{endpoint}.json"
+
+    @staticmethod
+    def _read(file: pathlib.Path) -> Wiring | None:
+        try:
+            return Wiring.from_json(file.read_text())
+        except FileNotFoundError:
+            return None
+        except ValueError as exc:
+            LOG.error("%s: %s. Remove the file; the interface may have to be removed by hand.", file, exc)
+            return None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: "_Listener"
+
+    def do_POST(self) -> None:
+        call = self.path.strip("/")
+        try:
+            body = json.loads(self._body() or b"{}")
+            answer = self.server.wires.answer(call, body)
+        except Exception as exc:  # the top of a thread; Docker and the user get the reason
+            known = isinstance(exc, exceptions.ZunError | ValueError | OSError)
+            LOG.log(logging.WARNING if known else logging.ERROR, "Docker's call %s failed: %s", call, exc,
+                    exc_info=not known)  # fmt: skip
+            answer = {"Err": str(exc) or repr(exc)}
+        content = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/vnd.docker.plugins.v1.1+json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _body(self) -> bytes:
+        if self.headers.get("Content-Length") is not None:
+            return self.rfile.read(min(int(self.headers["Content-Length"]), MAX_BODY))
+        pieces = []
+        while size := int(self.rfile.readline(16), 16):  # Docker sends chunks
+            pieces.append(self.rfile.read(min(size, MAX_BODY)))
+            self.rfile.readline(4)
+        self.rfile.readline(4)
+        return b"".join(pieces)
+
+    def address_string(self) -> str:
+        return "docker"  # a Unix socket's client has no address
+
+    def log_message(self, format: str, *args: Any) -> None:
+        LOG.debug(format, *args)
+
+
+class _Listener(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, path: pathlib.Path, wires: Wires) -> None:
+        self.wires = wires
+        super().__init__(str(path), _Handler)
+
+
+class Server:
+    """Answers Docker on the socket ``path``, in threads of this process."""
+
+    def __init__(self, path: pathlib.Path, wires: Wires) -> None:
+        self._path = path
+        self._wires = wires
+        self._listener: _Listener | None = None
+
+    def start(self) -> None:
+        """Listen. Raises Misconfigured if the socket cannot be made."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.unlink(missing_ok=True)  # of a killed run
+            before = os.umask(0o177)
+            try:
+                self._listener = _Listener(self._path, self._wires)
+            finally:
+                os.umask(before)
+        except OSError as exc:
+            raise exceptions.Misconfigured(f"[neutron] plugin_socket = {self._path}: {exc}") from exc
+        threading.Thread(target=self._listener.serve_forever, name="docker-plugin", daemon=True).start()
+
+    def stop(self) -> None:
+        if self._listener is not None:
+            self._listener.shutdown()
+            self._listener.server_close()
+            self._path.unlink(missing_ok=True)

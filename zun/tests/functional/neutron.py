@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small Neutron in memory, behind real HTTP, that can fail at any step."""
+
+import json
+import threading
+import time
+import urllib.parse
+import uuid
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class FakeNeutron:
+    """``records`` by collection and id. ``failures`` maps a method and the start of a path to what is answered there:
+    a status, a status with a body, or ``slow`` for no answer in time.
+    """
+
+    def __init__(self):
+        self.records = {name: {} for name in ("networks", "subnets", "ports", "security-groups")}
+        self.failures = {}
+        self.asked = []
+        self.agents = {"host-1"}
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                outer.answer(self)
+
+            do_POST = do_PUT = do_DELETE = do_GET
+
+            def log_message(self, *args):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def stop(self):
+        self._server.shutdown()
+        self._server.server_close()
+
+    def options(self):
+        """The group ``[neutron]`` of a service that asks this Neutron."""
+        return {
+            "auth_type": "none", "endpoint_override": self.url, "timeout": 0.5, "connect_retries": 0,
+            "status_code_retries": 0, "active_timeout": 1,
+        }  # fmt: skip
+
+    def network(self, project, cidr="10.7.0.0/24", **fields):
+        made = str(uuid.uuid4())
+        base = {"id": made, "name": f"net-{made[:4]}", "project_id": project, "shared": False, "mtu": 1450}
+        self.records["networks"][made] = {**base, "created_at": f"{len(self.records['networks']):04}", **fields}
+        subnet = {"id": str(uuid.uuid4()), "network_id": made, "cidr": cidr, "ip_version": 4}
+        more = {"gateway_ip": cidr.replace("0/24", "1"), "host_routes": [], "dns_nameservers": ["10.7.0.53"]}
+        self.records["subnets"][subnet["id"]] = {**subnet, **more}
+        return made
+
+    @property
+    def ports(self):
+        return self.records["ports"]
+
+    def answer(self, request):
+        path, _, query = request.path.removeprefix("/v2.0/").partition("?")
+        body = json.loads(request.rfile.read(int(request.headers.get("Content-Length") or 0)) or "{}")
+        self.asked.append((request.command, path))
+        status, told = 404, {"NeutronError": {"type": "NotFound", "message": "not here", "detail": ""}}
+        for (method, start), failure in self.failures.items():
+            if request.command == method and path.startswith(start):
+                if failure == "slow":
+                    time.sleep(1)
+                    failure = 200
+                status, told = failure if isinstance(failure, tuple) else (failure, {})
+                break
+        else:
+            collection, _, ident = path.partition("/")
+            found = self._perform(request.command, collection, ident, body, dict(urllib.parse.parse_qsl(query)))
+            if found is not None:
+                status, told = found
+        content = told.encode() if isinstance(told, str) else json.dumps(told).encode()
+        request.send_response(status)
+        request.send_header("Content-Type", "text/html" if isinstance(told, str) else "application/json")
+        request.send_header("Content-Length", str(len(content)))
+        request.end_headers()
+        request.wfile.write(content)
+
+    def _perform(self, method, collection, ident, body, query):
+        kept, member = self.records[collection], collection.replace("-", "_").removesuffix("s")
+        if method == "POST":
+            kept[made] = self._port(made := str(uuid.uuid4()), body[member])
+            return 201, {member: kept[made]}
+        if not ident:
+            wanted = {name: value for name, value in query.items() if name != "fields"}
+            same = [each for each in kept.values()
+                    if all(str(each.get(name)).lower() == value.lower() for name, value in wanted.items())]  # fmt: skip
+            return 200, {collection.replace("-", "_"): same}
+        if ident not in kept:
+            return None
+        if method == "DELETE":
+            del kept[ident]
+            return 204, ""
+        if method == "PUT":
+            kept[ident] = self._bound({**kept[ident], **body[member]})
+        return 200, {member: kept[ident]}
+
+    def _port(self, uuid_, given):
+        (subnet,) = (each for each in self.records["subnets"].values() if each["network_id"] == given["network_id"])
+        addresses = given.get("fixed_ips") or [{"ip_address": subnet["cidr"].replace("0/24", str(len(self.ports) + 5))}]
+        made = {
+            "status": "DOWN", "mac_address": "fa:16:3e:00:00:01", "name": "", "device_id": "", "security_groups": [],
+            **given, "id": uuid_, "fixed_ips": [{"subnet_id": subnet["id"], **each} for each in addresses],
+        }  # fmt: skip
+        return self._bound(made)
+
+    def _bound(self, port):
+        host = port.get("binding:host_id")
+        kind = "unbound" if not host else "ovs" if host in self.agents else "binding_failed"
+        status = "ACTIVE" if kind == "ovs" else "DOWN"
+        return {**port, "binding:vif_type": kind, "binding:vif_details": {}, "status": status}

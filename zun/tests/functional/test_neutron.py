@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers and a Neutron that fails at each step, behind real HTTP."""
+
+import datetime
+import pathlib
+
+import pytest
+from keystoneauth1 import adapter as ks_adapter
+from keystoneauth1 import noauth
+from keystoneauth1 import session as ksa_session
+from oslo_config import cfg
+
+from zun import conf as zun_conf
+from zun.api import app as api_app
+from zun.common import exceptions
+from zun.common.context import admin_context
+from zun.container.driver import Plug
+from zun.db import containers, network_ports
+from zun.network.fake import InMemoryNetworks
+from zun.network.neutron import NeutronNetworks
+from zun.network.plugin import WIRING, Wires
+from zun.neutron.client import NeutronClient
+from zun.neutron.ports import Wiring
+from zun.objects import Container
+from zun.tests.fixtures import wait_for
+from zun.tests.functional.api.client import Client
+from zun.tests.functional.api.messages import ComputeMessages, SchedulerMessages
+from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.neutron import FakeNeutron
+
+CONTEXT = admin_context()
+HTML = "<html><body>Bad gateway</body></html>"
+OVER = {"NeutronError": {"type": "OverQuota", "message": "Quota exceeded for resources: ['port'].", "detail": ""}}
+TAKEN = {"NeutronError": {"type": "IpAddressAlreadyAllocated", "message": "Address is taken.", "detail": ""}}
+FAILURES = {
+    "slow": ("slow", 503),
+    "unauthorized": (401, 503),
+    "forbidden": (403, 403),
+    "over-quota": ((409, OVER), 403),
+    "conflict": ((409, TAKEN), 409),
+    "broken": (500, 503),
+    "proxy": ((502, HTML), 503),
+    "another-service": ((200, HTML), 503),
+    "another-json": ((200, "[]"), 503),
+}
+STEPS = [("GET", "networks/"), ("POST", "ports"), ("GET", "subnets")]
+
+
+@pytest.fixture
+def neutron():
+    made = FakeNeutron()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def client(neutron):
+    session = ksa_session.Session(noauth.NoAuth(endpoint=neutron.url), timeout=0.5)
+    return NeutronClient(ks_adapter.Adapter(session, endpoint_override=neutron.url))
+
+
+@pytest.fixture
+def conf(neutron, tmp_path):
+    lines = [f"{name} = {value}\n" for name, value in neutron.options().items()]
+    text = "[api]\nauth_strategy = noauth\nhost_names = zun.example\n[network]\ndriver = neutron\n[neutron]\n"
+    (tmp_path / "zun.conf").write_text(text + "".join(lines))
+    made = zun_conf.register_opts(cfg.ConfigOpts())
+    made([], project="zun-test", default_config_files=[str(tmp_path / "zun.conf")], default_config_dirs=[])
+    return made
+
+
+@pytest.fixture
+def api(database, conf):
+    application = api_app.build(conf, scheduler_api=SchedulerMessages(), compute_api=ComputeMessages())
+    return Client(application, user="alice", project="demo", roles="member", version="1.40")
+
+
+def create(api, **fields):
+    return api.post("/v1/containers", {"image": "demo", **fields})
+
+
+@pytest.mark.parametrize("step", STEPS, ids=" ".join)
+@pytest.mark.parametrize("failure", FAILURES)
+def test_create_when_neutron_fails(api, neutron, step, failure):
+    """The caller is told why, and neither a port nor a row is left."""
+    network = neutron.network("demo")
+    neutron.failures[step], status = FAILURES[failure]
+    reply = create(api, nets=[{"network": network}])
+    assert reply.status == status and "Neutron" in reply.error["detail"]
+    del neutron.failures[step]
+    if failure == "slow":  # Neutron may make the port after we gave up, as in real life; the sweep removes such ports
+        return
+    assert neutron.ports == {} and containers.unplaced() == []
+
+
+def test_create_when_neutron_is_down(api, neutron):
+    neutron.stop()
+    reply = create(api)
+    assert reply.status == 503 and "Neutron does not answer" in reply.error["detail"]
+
+
+def test_create_makes_ports_and_delete_takes_them(api, neutron):
+    network, other = neutron.network("demo"), neutron.network("demo", "10.8.0.0/24")
+    mine = neutron._perform("POST", "ports", "", {"port": {"network_id": other, "project_id": "demo"}}, {})[1]["port"]
+    reply = create(api, nets=[{"network": network, "v4-fixed-ip": "10.7.0.77"}, {"port": mine["id"]}])
+    assert reply.status == 202
+    uuid = reply.json["uuid"]
+    made, kept = (each for each in network_ports.of_container(uuid))
+    assert (made["fixed_ips"][0]["ip_address"], made["preserve"], kept["preserve"]) == ("10.7.0.77", False, True)
+    port = neutron.ports[made["uuid"]]
+    assert (port["device_id"], port["device_owner"], port["project_id"]) == (uuid, "compute:zun", "demo")
+    assert neutron.ports[mine["id"]]["device_id"] == uuid
+    containers.end_unplaced(uuid, "no host has room")
+    assert api.delete(f"/v1/containers/{uuid}").status == 204
+    assert list(neutron.ports) == [mine["id"]] and neutron.ports[mine["id"]]["device_id"] == ""
+
+
+def test_a_port_survives_a_failed_create(api, neutron):
+    network = neutron.network("demo")
+    mine = neutron._perform("POST", "ports", "", {"port": {"network_id": network, "project_id": "demo"}}, {})[1]["port"]
+    neutron.failures["POST", "ports"] = (409, OVER)
+    other = neutron.network("demo", "10.8.0.0/24")
+    assert create(api, nets=[{"port": mine["id"]}, {"network": other}]).status == 403
+    assert {name: each["device_id"] for name, each in neutron.ports.items()} == {mine["id"]: ""}
+
+
+@pytest.mark.parametrize(
+    ("networks", "chosen"),
+    [
+        pytest.param([("other", {"shared": True}), ("demo", {}), ("demo", {})], 1, id="oldest-own"),
+        pytest.param([("other", {}), ("other", {"shared": True})], 1, id="shared-if-none-is-own"),
+        pytest.param([("demo", {"router:external": True}), ("demo", {})], 1, id="no-external"),
+        pytest.param([("other", {})], None, id="none"),
+    ],
+)
+def test_the_default_network(api, neutron, networks, chosen):
+    made = [neutron.network(project, **fields) for project, fields in networks]
+    reply = create(api)
+    if chosen is None:
+        assert reply.status == 409
+    else:
+        (port,) = network_ports.of_container(reply.json["uuid"])
+        assert port["network_uuid"] == made[chosen]
+
+
+@pytest.mark.parametrize("field", ["network", "port"])
+def test_what_belongs_to_another_project(api, neutron, field):
+    network = neutron.network("other")
+    port = neutron._perform("POST", "ports", "", {"port": {"network_id": network, "project_id": "other"}}, {})[1]
+    reply = create(api, nets=[{field: {"network": network, "port": port["port"]["id"]}[field]}])
+    assert reply.status == 404 and len(neutron.ports) == 1
+
+
+class Switch:
+    """Interfaces in memory."""
+
+    def __init__(self):
+        self.plugged, self.failure = {}, None
+
+    def start(self):
+        pass
+
+    def plug(self, wiring):
+        if self.failure:
+            raise exceptions.PortUnusable(reason=self.failure)
+        self.plugged[wiring.port] = wiring
+        return f"zun{wiring.port[:11]}"
+
+    def unplug(self, wiring):
+        self.plugged.pop(wiring.port, None)
+
+
+class Driver(NeutronNetworks):
+    """The driver, with bridges in memory instead of Docker's networks."""
+
+    def __init__(self, client, wires, host="host-1"):
+        super().__init__(None, client, host, wires, pathlib.Path("/run/docker/plugins/zun.sock"))
+        self.bridges, self.plugged = InMemoryNetworks(), {}
+
+    def start(self):
+        self._wires.start()
+
+    def ensure(self, port):
+        self.bridges.ensure(port)
+
+    def present(self):
+        return self.bridges.present()
+
+    def remove(self, network_uuid):
+        self.bridges.remove(network_uuid)
+
+    def plug(self, container, ports):
+        self.plugged[container.uuid] = {port.uuid for port in ports}
+
+
+@pytest.fixture
+def wires(client, tmp_path):
+    made = Wires(tmp_path / "wires", Switch(), client, 0.2)
+    made.start()
+    return made
+
+
+@pytest.fixture
+def cloud(database, client, wires, neutron):
+    made = Cloud({})
+    made.networks["host-1"] = Driver(client, wires)
+    made.machines["host-1"] = machine()
+    made.start_agent("host-1")
+    yield made
+    made.stop()
+
+
+def accepted(api, neutron):
+    """A container that the API accepted and no scheduler has seen."""
+    uuid = create(api, nets=[{"network": neutron.network("demo")}]).json["uuid"]
+    return Container.get_by_uuid(CONTEXT, uuid)
+
+
+def run(cloud, container):
+    cloud.scheduler_api.create(CONTEXT, container)
+    wait_for(lambda: containers.get(container.uuid)["status"] in ("Created", "Error"), 30)
+    return containers.get(container.uuid)
+
+
+AGENT_STEPS = [("GET", "ports/"), ("PUT", "ports/"), ("GET", "networks/"), ("GET", "subnets")]
+
+
+def test_a_port_is_bound_and_given_back(cloud, api, neutron):
+    container = accepted(api, neutron)
+    row = run(cloud, container)
+    assert row["status"] == "Created", row["status_reason"]
+    (port,) = neutron.ports.values()
+    assert (port["binding:host_id"], port["binding:vif_type"]) == ("host-1", "ovs")
+    assert [each["port"] for items in row["addresses"].values() for each in items] == [port["id"]]
+    cloud.compute_api.delete(CONTEXT, container, force=True)
+    wait_for(lambda: neutron.ports == {}, 30)
+
+
+@pytest.mark.parametrize("failure", [503, 500, 404, 403, (409, TAKEN), (200, HTML)], ids=str)
+@pytest.mark.parametrize("step", AGENT_STEPS, ids=" ".join)
+def test_a_bind_that_fails_ends_in_error(cloud, api, neutron, step, failure):
+    """The reason is told, nothing is held, and the deletion takes the port."""
+    container = accepted(api, neutron)
+    neutron.failures[step] = failure
+    row = run(cloud, container)
+    assert (row["status"], row["cpuset"]) == ("Error", None) and row["status_reason"]
+    del neutron.failures[step]
+    assert api.delete(f"/v1/containers/{container.uuid}").status == 204
+    for left in Container.list_by_uuids(CONTEXT, [container.uuid]):  # on its host: a message that goes nowhere here
+        cloud.compute_api.delete(CONTEXT, left, force=True)
+    wait_for(lambda: neutron.ports == {}, 30)
+
+
+def test_a_failed_binding_is_told(client, wires, neutron, api):
+    (port,) = network_ports.of_container(accepted(api, neutron).uuid)
+    view = type("View", (), {"uuid": port["uuid"], "network_uuid": port["network_uuid"], "preserve": False})
+    with pytest.raises(exceptions.PortUnusable, match=r"host 'elsewhere'.*agent_host"):
+        Driver(client, wires, "elsewhere").prepare(view)
+    neutron.agents.add("elsewhere")  # its agent is back: the driver binds anew
+    plug = Driver(client, wires, "elsewhere").prepare(view)
+    assert isinstance(plug, Plug) and plug.dns == ("10.7.0.53",)
+    wiring = Wiring.from_json(plug.options[WIRING])
+    assert (wiring.port, wiring.mtu, wiring.gateways) == (port["uuid"], 1450, ("10.7.0.1",))
+
+
+def test_a_deletion_while_neutron_is_away(cloud, api, neutron):
+    """The container goes, and the sweep gives its port back."""
+    container = accepted(api, neutron)
+    row = run(cloud, container)
+    neutron.failures["DELETE", "ports"] = 500
+    cloud.compute_api.delete(CONTEXT, container, force=True)
+    wait_for(lambda: containers.of_uuids([row["uuid"]]) == [], 30)
+    assert len(neutron.ports) == 1
+    neutron.failures.clear()
+    cloud.networks["host-1"].sweep(network_ports.known)
+    assert neutron.ports == {}
+
+
+def test_the_sweep_spares_what_is_used_or_new(cloud, api, neutron, client, wires):
+    row = run(cloud, accepted(api, neutron))
+    now = datetime.datetime.now(datetime.UTC)
+    network = next(iter(neutron.records["networks"]))
+
+    def port(age, **fields):
+        then = (now - datetime.timedelta(minutes=age)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        owner = {"device_owner": "compute:zun", "device_id": "gone", "updated_at": then}
+        body = {"network_id": network, "project_id": "demo", **owner, **fields}
+        return neutron._perform("POST", "ports", "", {"port": body}, {})[1]["port"]["id"]
+
+    new, theirs = port(1, name="zun-gone"), port(1, **{"binding:host_id": "host-2"})
+    port(90, name="zun-gone")
+    users = port(90, name="mine")
+    used = {each["uuid"] for each in network_ports.of_container(row["uuid"])}
+    cloud.networks["host-1"].sweep(network_ports.known)
+    assert set(neutron.ports) == {new, theirs, users, *used}
+    assert neutron.ports[users]["device_id"] == ""
+
+
+ENDPOINT = "e" * 64
+
+
+def wiring(neutron, client):
+    network = neutron.network("demo")
+    body = {"network_id": network, "device_id": "c", "binding:host_id": "host-1"}
+    port = neutron._perform("POST", "ports", "", {"port": body}, {})[1]["port"]
+    return Wiring.of(port, client.network(network), client.subnets(network), primary=True)
+
+
+def created(wires, wired):
+    return wires.answer("NetworkDriver.CreateEndpoint", {"EndpointID": ENDPOINT, "Options": {WIRING: wired.to_json()}})
+
+
+def test_docker_wires_a_container(wires, neutron, client):
+    wired = wiring(neutron, client)
+    interface = created(wires, wired)["Interface"]
+    assert interface == {"Address": "10.7.0.5/24", "AddressIPv6": "", "MacAddress": wired.mac}
+    joined = wires.answer("NetworkDriver.Join", {"EndpointID": ENDPOINT})
+    assert joined["InterfaceName"]["SrcName"] == f"zun{wired.port[:11]}" and joined["Gateway"] == "10.7.0.1"
+    assert wires._switch.plugged == {wired.port: wired}
+    wires.sweep(lambda ports: ports)
+    assert wires._switch.plugged == {wired.port: wired}
+    wires.answer("NetworkDriver.DeleteEndpoint", {"EndpointID": ENDPOINT})
+    wires.answer("NetworkDriver.DeleteEndpoint", {"EndpointID": ENDPOINT})
+    assert wires._switch.plugged == {}
+
+
+def test_a_port_that_never_is_active(wires, neutron, client):
+    wired = wiring(neutron, client)
+    neutron.ports[wired.port]["status"] = "DOWN"
+    created(wires, wired)
+    with pytest.raises(exceptions.PortUnusable, match=r"did not become ACTIVE within 0\.2 s"):
+        wires.answer("NetworkDriver.Join", {"EndpointID": ENDPOINT})
+    assert wires._switch.plugged == {}
+
+
+def test_a_restart_needs_no_neutron(wires, neutron, client):
+    wired = wiring(neutron, client)
+    created(wires, wired)
+    neutron.stop()
+    assert wires.answer("NetworkDriver.Join", {"EndpointID": ENDPOINT})["Gateway"] == "10.7.0.1"
+
+
+def test_the_sweep_removes_interfaces_of_a_killed_run(wires, neutron, client):
+    wired = wiring(neutron, client)
+    created(wires, wired)
+    wires.answer("NetworkDriver.Join", {"EndpointID": ENDPOINT})
+    after = Wires(wires._folder, wires._switch, client, 0.2)
+    after.sweep(lambda ports: [])
+    assert wires._switch.plugged == {} and list(wires._folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "7", '{"port": 7}', '{"routes": [1]}'])
+def test_a_wiring_that_is_none(wires, text):
+    with pytest.raises(ValueError, match="not the wiring of a port"):
+        wires.answer("NetworkDriver.CreateEndpoint", {"EndpointID": ENDPOINT, "Options": {WIRING: text}})
