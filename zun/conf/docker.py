@@ -1,9 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-from oslo_config import cfg
+import re
+from typing import Any
+
+from oslo_config import cfg, types
 
 from zun.conf import bounded
 
 GROUP = "docker"
+
+#: The capabilities that Docker gives to a container by default.
+_GIVEN = (
+    *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "NET_RAW"),
+    *("SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
+)
+_ULIMIT = re.compile(
+    r"(core|cpu|data|fsize|locks|memlock|msgqueue|nice|nofile|nproc|rss|rtprio|rttime|sigpending|stack)"
+    r"=(-1|[0-9]{1,18})(?::(-1|[0-9]{1,18}))?"
+)
+
+
+class _Ulimit(types.ConfigType):
+    """``NAME=SOFT[:HARD]`` as a name and two numbers. Docker would refuse a soft limit above the hard one each time."""
+
+    def __init__(self) -> None:
+        super().__init__(type_name="ulimit")
+
+    def __call__(self, value: Any) -> tuple[str, int, int]:
+        if isinstance(value, tuple):
+            return value
+        found = _ULIMIT.fullmatch(value.strip())
+        if found is None:
+            raise ValueError(f"'{value}' is no limit: write NAME=SOFT:HARD, for example nofile=65536:524288")
+        soft, hard = int(found[2]), int(found[3] or found[2])
+        if hard != -1 and not 0 <= soft <= hard:
+            raise ValueError(f"'{value}' has a soft limit above its hard limit")
+        return found[1], soft, hard
+
+    def _formatter(self, value: Any) -> str:
+        return str(value)
+
 
 OPTS = [
     cfg.StrOpt(
@@ -21,9 +56,51 @@ OPTS = [
     ),
     bounded.IntOpt(
         "default_memory_swap",
-        default=-1,
+        default=0,
         min=-1,
-        help="Memory plus swap in MiB for a container. -1: no limit on swap.",
+        help="Memory plus swap in MiB for a container. A container whose memory is larger has no swap, so 0 gives swap "
+        "to no container. -1: no limit on swap.",
+    ),
+    bounded.IntOpt(
+        "pids_limit",
+        min=0,
+        default=4096,
+        help="Processes and threads that a container may have at one time. 0: no limit.",
+    ),
+    cfg.BoolOpt(
+        "no_new_privileges",
+        default=True,
+        help="Let no program of a container gain rights by a setuid bit or a file capability. If false, users of a "
+        "container can become its root by programs such as sudo.",
+    ),
+    cfg.ListOpt(
+        "drop_capabilities",
+        item_type=types.String(choices=[*_GIVEN, "ALL"]),
+        default=["AUDIT_WRITE", "MKNOD", "NET_RAW"],
+        help="Capabilities that Docker gives and that a container does not get, for example NET_RAW. ALL: every one. "
+        "Empty: containers have all that Docker gives.",
+    ),
+    cfg.ListOpt(
+        "ulimits",
+        item_type=_Ulimit(),
+        default=[],
+        help="Limits of each process of a container, as NAME=SOFT:HARD; -1 is no limit, for example "
+        "nofile=65536:524288. Empty: those of the Docker daemon. A daemon without CAP_SYS_RESOURCE, such as a rootless "
+        "one, starts no container with a hard limit above its own.",
+    ),
+    cfg.StrOpt(
+        "log_max_size",
+        regex=r"^([1-9][0-9]{0,11}[kmg]?)?$",
+        default="50m",
+        help="Size at which a container's log file is rotated, if Docker's log driver is json-file or local. Empty: "
+        "the log-opts of Docker's daemon.json decide.",
+    ),
+    bounded.IntOpt(
+        "log_max_files",
+        min=2,
+        default=3,
+        help="Log files that are kept of a container, the current one included. The oldest is removed. No effect if "
+        "log_max_size is empty.",
     ),
     cfg.StrOpt(
         "default_registry",

@@ -17,6 +17,7 @@ from oslo_config import cfg
 
 from zun.common.naming import Named
 from zun.container.docker.errors import Adviser, translated
+from zun.container.docker.profile import STANDARD, Profile
 from zun.container.docker.registries import PUBLIC_ONLY, Registries
 from zun.container.driver import ContainerView
 
@@ -39,7 +40,8 @@ class Settings:
     """The operator's settings for the containers of this host.
 
     ``host_label`` is the agent's host name, which marks this agent's objects. ``default_timeout`` is in seconds,
-    ``memory_swap_mib`` is memory plus swap in MiB, -1 for no limit. ``registries`` may provide images.
+    ``memory_swap_mib`` is memory plus swap in MiB, -1 for no limit. ``profile`` is what a container may do and take
+    beyond that. ``registries`` may provide images.
 
     Two fields are for tests and have no option: ``network_mode`` is Docker's network of all containers (None: Docker's
     default), and ``root`` is the directory with ``proc`` and ``sys``.
@@ -48,8 +50,9 @@ class Settings:
     api_url: str = "unix:///var/run/docker.sock"
     host_label: str = "localhost"
     default_timeout: float = 60.0
-    memory_swap_mib: int = -1
+    memory_swap_mib: int = 0
     hard_cpu_limit: bool = False
+    profile: Profile = STANDARD
     network_mode: str | None = None
     root: str = "/"
     connections: int = 32
@@ -63,6 +66,7 @@ class Settings:
             default_timeout=conf.docker.default_timeout,
             memory_swap_mib=conf.docker.default_memory_swap,
             hard_cpu_limit=conf.docker.hard_cpu_limit,
+            profile=Profile.from_conf(conf),
             connections=connections,
             registries=Registries.from_conf(conf),
         )

@@ -33,6 +33,7 @@ def request_body(
     cpuset_mems: str,
     settings: Settings,
     disk_quota: bool,
+    log_driver: str = "",
     plug: Plug | None = None,
     mounts: Sequence[RuntimeMount] = (),
     join: str | None = None,
@@ -42,6 +43,7 @@ def request_body(
     """Return the body of POST /containers/create. InvalidValue for text in the place of a number.
 
     ``disk_quota`` tells whether the storage driver can limit sizes. Without it the container's disk is only accounted.
+    ``log_driver`` is the daemon's own.
     """
     body: dict[str, Any] = {
         "Image": container.image,
@@ -52,7 +54,8 @@ def request_body(
         },
         "Tty": bool(container.tty),
         "OpenStdin": bool(container.interactive),
-        "HostConfig": _host_config(container, cpuset_cpus, cpuset_mems, settings, disk_quota),
+        "HostConfig": _host_config(container, cpuset_cpus, cpuset_mems, settings, disk_quota)
+        | settings.profile.host_config(container, log_driver),
     }
     if memory is not None:
         body["HostConfig"] |= memory_limits(memory, settings.memory_swap_mib)

@@ -86,7 +86,8 @@ class Passthrough:
         if self.runtime is not None:
             config["Runtime"] = self.runtime
         if self.locks_memory:
-            config["Ulimits"] = [{"Name": "memlock", "Soft": -1, "Hard": -1}]
+            others = [each for each in config.get("Ulimits", ()) if each["Name"] != "memlock"]
+            config["Ulimits"] = [*others, {"Name": "memlock", "Soft": -1, "Hard": -1}]
         ours = {VARIABLE, *self.environment}
         variables = [each for each in body.get("Env", ()) if each.partition("=")[0] not in ours]
         variables += [f"{name}={value}" for name, value in self.environment.items()]

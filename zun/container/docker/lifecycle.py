@@ -27,7 +27,7 @@ class DockerLifecycle(DockerDevices):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self._disk_quota: bool | None = None
+        self._described: tuple[bool, str] | None = None
 
     def create(
         self,
@@ -44,12 +44,14 @@ class DockerLifecycle(DockerDevices):
         dedicated_cpus: str = "",
     ) -> str:
         given = self.passthrough(container, devices)
+        disk_quota, log_driver = self._daemon()
         body = request_body(
             container,
             cpuset_cpus=cpuset_cpus,
             cpuset_mems=cpuset_mems,
             settings=self.settings,
-            disk_quota=bool(container.disk) and self._quota_supported(),
+            disk_quota=disk_quota,
+            log_driver=log_driver,
             plug=plug,
             mounts=(*mounts, *given.mounts),
             join=join,
@@ -162,11 +164,13 @@ class DockerLifecycle(DockerDevices):
             except docker_errors.NotFound:
                 return
 
-    def _quota_supported(self) -> bool:
-        if self._disk_quota is None:
+    def _daemon(self) -> tuple[bool, str]:
+        """Return whether the daemon can limit disks, and its log driver, as they were at the first question."""
+        if self._described is None:
             with self._engine.translated("describe itself"):
-                self._disk_quota = disk_quota_supported(self._engine.api.info(), self.settings.root)
-        return self._disk_quota
+                info = self._engine.api.info()
+            self._described = disk_quota_supported(info, self.settings.root), str(info.get("LoggingDriver") or "")
+        return self._described
 
 
 def _devices(described: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[Any, ...]:

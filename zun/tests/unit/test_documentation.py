@@ -168,6 +168,18 @@ def test_what_symptoms_quotes_is_what_the_code_says():
     assert [text for text in quoted if text not in said] == []
 
 
+def test_the_default_profile_is_that_of_the_options(conf):
+    table = section(page("admin/hardening"), "The default profile")
+    rows = dict(re.findall(r"^   \* - ``(\w+)``.*\n     - (?:``)?([\w, ]+)", table, re.MULTILINE))
+    docker = conf.docker
+    assert rows.pop("drop_capabilities").strip() == ", ".join(docker.drop_capabilities)
+    assert rows.pop("no_new_privileges") == str(docker.no_new_privileges).lower()
+    assert rows.pop("log_max_size") == f"{docker.log_max_files} files of {docker.log_max_size.replace('m', ' MB')}"
+    assert docker.ulimits == [] and rows.pop("ulimits") == "empty"
+    told = {name: int(text.split()[0]) for name, text in rows.items()}
+    assert told == {"pids_limit": docker.pids_limit, "default_memory_swap": docker.default_memory_swap}
+
+
 @pytest.mark.parametrize("kind", ["filter", "weigher"])
 def test_every_filter_and_weigher_is_explained(kind):
     points = GROUPS["entry_points"][f"zun.scheduler.{kind}"].strip().splitlines()

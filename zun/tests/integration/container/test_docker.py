@@ -74,7 +74,7 @@ def test_object_has_all_that_was_asked(rig: Rig, engine: docker.APIClient) -> No
     assert config["ExposedPorts"] == {"80/tcp": {}}
     assert host["RestartPolicy"] == {"Name": "on-failure", "MaximumRetryCount": 3}
     assert (host["Privileged"], host["Runtime"]) == (True, "runc")
-    assert (host["Memory"], host["MemorySwap"]) == (48 * MIB, -1)
+    assert (host["Memory"], host["MemorySwap"]) == (48 * MIB, 48 * MIB)
     assert (host["CpusetCpus"], host["CpusetMems"]) == ("1", "0")
     # Its file system has no quotas here, so a size must not be asked for: Docker would refuse the whole.
     assert not host.get("StorageOpt")

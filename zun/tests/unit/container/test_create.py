@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -6,10 +7,17 @@ import pytest
 from zun.common import exceptions
 from zun.container.docker.client import Settings
 from zun.container.docker.create import cpu_limits, memory_limits, request_body
+from zun.container.docker.profile import Profile
 from zun.container.driver import Plug, RuntimeMount
 from zun.tests.unit.container.samples import Sample
 
 MIB = 1 << 20
+PROFILE = {
+    "PidsLimit": 4096,
+    "SecurityOpt": ["no-new-privileges"],
+    "CapDrop": ["AUDIT_WRITE", "MKNOD", "NET_RAW"],
+}
+OPEN = Profile(pids_limit=0, no_new_privileges=False, dropped=(), log_max_size="")
 
 
 def body(
@@ -28,8 +36,36 @@ def test_smallest_body() -> None:
         "Labels": {"zun.uuid": "u", "zun.host": "h"},
         "Tty": False,
         "OpenStdin": False,
-        "HostConfig": {"CpusetCpus": "2-3", "CpusetMems": "1", "AutoRemove": False, "Privileged": False},
+        "HostConfig": {"CpusetCpus": "2-3", "CpusetMems": "1", "AutoRemove": False, "Privileged": False, **PROFILE},
     }
+
+
+@pytest.mark.parametrize(
+    ("profile", "expected"),
+    [
+        (OPEN, {}),
+        (replace(OPEN, pids_limit=7), {"PidsLimit": 7}),
+        (replace(OPEN, no_new_privileges=True), {"SecurityOpt": ["no-new-privileges"]}),
+        (replace(OPEN, dropped=("ALL",)), {"CapDrop": ["ALL"]}),
+        (replace(OPEN, ulimits=(("core", 0, -1),)), {"Ulimits": [{"Name": "core", "Soft": 0, "Hard": -1}]}),
+        (Profile(), PROFILE),
+    ],
+    ids=["none", "pids", "privileges", "capabilities", "ulimits", "all"],
+)
+def test_profile(profile: Profile, expected: dict[str, Any]) -> None:
+    assert profile.host_config(Sample(), log_driver="journald") == expected
+
+
+@pytest.mark.parametrize("driver", ["json-file", "local"])
+def test_logs_in_files_are_rotated(driver: str) -> None:
+    profile = replace(OPEN, log_max_size="10m", log_max_files=2)
+    expected = {"LogConfig": {"Type": driver, "Config": {"max-size": "10m", "max-file": "2"}}}
+    assert profile.host_config(Sample(), driver) == expected
+    assert OPEN.host_config(Sample(), driver) == {}
+
+
+def test_privileged_containers_have_no_limits_but_their_log() -> None:
+    assert set(Profile().host_config(Sample(privileged=True), "local")) == {"LogConfig"}
 
 
 def test_labels_of_the_service_cannot_be_taken() -> None:
@@ -222,7 +258,7 @@ def test_mounts() -> None:
 
 def test_ordinary_memory_beside_huge_pages() -> None:
     made = request_body(
-        Sample(memory=64), cpuset_cpus="0", cpuset_mems="0", settings=Settings(memory_swap_mib=0), disk_quota=False,
+        Sample(memory=64), cpuset_cpus="0", cpuset_mems="0", settings=Settings(), disk_quota=False,
         memory=16,
     )  # fmt: skip
     assert (made["HostConfig"]["Memory"], made["HostConfig"]["MemorySwap"]) == (16 * MIB, 16 * MIB)

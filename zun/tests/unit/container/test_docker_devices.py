@@ -162,6 +162,7 @@ def test_body() -> None:
         gpus=("GPU-aa",),
     )
     body: dict[str, Any] = {"Env": ["A=b", "LIBRARY=/home", "ZUN_DEVICES=all"], "HostConfig": {"Runtime": "runc"}}
+    body["HostConfig"]["Ulimits"] = [{"Name": name, "Soft": 1, "Hard": 1} for name in ("nofile", "memlock")]
     given.apply(body)
     assert body == {
         "Env": ["A=b", "ZUN_DEVICES=card=vendor.com/card=0", "LIBRARY=/opt"],
@@ -170,7 +171,7 @@ def test_body() -> None:
             "DeviceRequests": [{"Driver": "cdi", "DeviceIDs": ["vendor.com/card=0"]}],
             "GroupAdd": ["44"],
             "Runtime": "nvidia",
-            "Ulimits": [{"Name": "memlock", "Soft": -1, "Hard": -1}],
+            "Ulimits": [{"Name": "nofile", "Soft": 1, "Hard": 1}, {"Name": "memlock", "Soft": -1, "Hard": -1}],
         },
     }
 

@@ -14,6 +14,7 @@ from zun.common import exceptions
 from zun.conf import register_opts
 from zun.container.docker import DockerDriver, facts
 from zun.container.docker.client import Settings
+from zun.container.docker.profile import Profile
 from zun.container.driver import ContainerDriver, ContainerView, RuntimeState
 from zun.container.fake import InMemoryDriver
 from zun.tests.unit.container.samples import Sample
@@ -32,6 +33,13 @@ def test_drivers_need_no_runtime_to_be_made(make: Callable[[], object]) -> None:
     assert isinstance(make(), ContainerDriver)
 
 
+def test_default_profile_is_that_of_the_options() -> None:
+    conf = register_opts(cfg.ConfigOpts())
+    conf([], default_config_files=[], default_config_dirs=[])
+    made = Settings.from_conf(conf, connections=1)
+    assert (made.profile, made.memory_swap_mib) == (Settings().profile, Settings().memory_swap_mib)
+
+
 @pytest.mark.parametrize("driver", [InMemoryDriver, DockerDriver])
 def test_entry_points_read_the_configuration(driver: type[InMemoryDriver] | type[DockerDriver]) -> None:
     conf = register_opts(cfg.ConfigOpts())
@@ -39,6 +47,12 @@ def test_entry_points_read_the_configuration(driver: type[InMemoryDriver] | type
     conf.set_override("host", "agent-7")
     conf.set_override("default_timeout", 9, group="docker")
     conf.set_override("default_memory_swap", 128, group="docker")
+    conf.set_override("pids_limit", 0, group="docker")
+    conf.set_override("no_new_privileges", False, group="docker")
+    conf.set_override("drop_capabilities", "ALL", group="docker")
+    conf.set_override("ulimits", "core=0", group="docker")
+    conf.set_override("log_max_size", "1k", group="docker")
+    conf.set_override("log_max_files", 9, group="docker")
     made = driver.from_conf(conf)
     if isinstance(made, InMemoryDriver):
         assert made.facts().name == "agent-7"
@@ -47,6 +61,7 @@ def test_entry_points_read_the_configuration(driver: type[InMemoryDriver] | type
             host_label="agent-7",
             default_timeout=9,
             memory_swap_mib=128,
+            profile=Profile(0, False, ("ALL",), (("core", 0, 0),), "1k", 9),
             connections=conf.compute.workers + 8,
         )
 
