@@ -97,6 +97,7 @@ _AS_GIVEN = (
     "auto_heal",
     "interactive",
     "privileged",
+    "capabilities",
     "runtime",
 )
 

@@ -46,6 +46,7 @@ DEVICES = v1(44)  # topology of a host shows the devices that it offers
 FOREIGN = v1(44)  # topology of a host shows what other services have of it
 TRAITS = v1(44)  # traits of hosts, and fields of create that ask for traits and aggregates
 DEVICE_REQUESTS = v1(45)  # containers ask for devices
+CAPABILITIES = v1(46)  # containers ask for Linux capabilities
 DEVICE_QUOTAS = v1(46)  # limits of devices by alias
 DEVICE_CHANGES = v1(46)  # a new size says why the devices of a container stay
 CAPSULE_DEVICES = v1(46)  # containers of a capsule ask for devices

@@ -233,6 +233,7 @@ containers = sa.Table(
     sa.Column("auto_remove", sa.Boolean, nullable=False, default=False),
     sa.Column("auto_heal", sa.Boolean, nullable=False, default=False),
     sa.Column("privileged", sa.Boolean, nullable=False, default=False),
+    _json("containers.capabilities", []),
     _json("containers.healthcheck"),
     sa.Column("runtime", text(255)),
     _json("containers.security_groups", []),

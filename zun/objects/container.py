@@ -105,6 +105,7 @@ class Container(base.ZunObject):
         "auto_remove": fields.BooleanField(default=False),
         "auto_heal": fields.BooleanField(default=False),
         "privileged": fields.BooleanField(default=False),
+        "capabilities": _json(),
         "healthcheck": _json(),
         "runtime": _text(),
         "security_groups": _json(),
@@ -158,6 +159,7 @@ class Container(base.ZunObject):
     auto_remove: bool
     auto_heal: bool
     privileged: bool
+    capabilities: list[str] | None
     healthcheck: dict[str, Any] | None
     runtime: str | None
     security_groups: list[str] | None

@@ -38,6 +38,10 @@ def _asked(client: Any, parsed_args: argparse.Namespace, more: Mapping[str, Any]
         version = versions.MOUNTS_VERSION
         options += ["--mount"]
     version = placement.version_for(fields, version)
+    if parsed_args.capabilities:
+        fields["capabilities"] = parsed_args.capabilities
+        version = versions.CAPABILITIES_VERSION
+        options += ["--capability"]
     if not fields:
         return versions.creating(client, more)
     return versions.placed(client, {**fields, **more}, ", ".join(options), version)
@@ -52,6 +56,15 @@ class _New:
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
         placement.add_options(parser)
+        parser.add_argument(
+            "--capability",
+            metavar="<name>",
+            dest="capabilities",
+            action="append",
+            type=lambda text: text.upper().removeprefix("CAP_"),
+            help="Linux capability that the container has beside the default ones, for example NET_RAW. May be "
+            "repeated (needs a server with microversion 1.46).",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
@@ -228,6 +241,11 @@ class ShowContainer(containers.ShowContainer):
             help="Show as well which devices were asked for and given (needs a server with microversion 1.45).",
         )
         parser.add_argument(
+            "--capabilities",
+            action="store_true",
+            help="Show as well which Linux capabilities were asked for (needs a server with microversion 1.46).",
+        )
+        parser.add_argument(
             "--published-ports",
             action="store_true",
             help="Show where exposed ports are reached (needs a server with microversion 1.42).",
@@ -236,6 +254,9 @@ class ShowContainer(containers.ShowContainer):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         client = self.app.client_manager.container
+        if parsed_args.capabilities:
+            with versions.placed(client, {}, "--capabilities", versions.CAPABILITIES_VERSION):
+                return super().take_action(parsed_args)
         if parsed_args.devices:
             with versions.placed(client, {}, "--devices", versions.DEVICE_REQUESTS_VERSION):
                 return super().take_action(parsed_args)

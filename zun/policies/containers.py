@@ -6,6 +6,16 @@ _CREATE = "POST /v1/containers"
 _ITEM = "/v1/containers/{ident}"
 _SHOWN = (_LIST, f"GET {_ITEM}")
 
+#: Linux capabilities (capabilities(7)) that a container may ask for, without ``CAP_``, and who may by default. Members
+#: may ask for those that Docker itself gives. Those of administrators disturb other containers of the host. Those of
+#: nobody read or change the host; ``privileged`` has the rest.
+CAPABILITIES = {
+    **dict.fromkeys(("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD"), MEMBER),
+    **dict.fromkeys(("NET_BIND_SERVICE", "NET_RAW", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"), MEMBER),
+    **dict.fromkeys(("IPC_LOCK", "NET_ADMIN", "SYS_NICE", "SYS_PTRACE", "SYS_RESOURCE"), ADMIN),
+    **dict.fromkeys(("BPF", "DAC_READ_SEARCH", "PERFMON", "SYS_ADMIN", "SYS_RAWIO", "SYS_TIME", "SYSLOG"), NOBODY),
+}
+
 RULES = (
     rule("container:create", MEMBER, "Create a container.", _CREATE),
     rule(
@@ -14,6 +24,10 @@ RULES = (
         "Give the field 'privileged' when creating a container, true or false. A privileged container is root on its "
         "host.",
         _CREATE,
+    ),
+    *(
+        rule(f"container:create:capability:{name}", check, f"Give the capability {name} to a new container.", _CREATE)
+        for name, check in CAPABILITIES.items()
     ),
     rule("container:create:runtime", ADMIN, "Choose the runtime of a new container.", _CREATE),
     rule("container:create:requested_destination", ADMIN, "Choose the host of a new container.", _CREATE),

@@ -10,6 +10,7 @@ from zun.api.microversion import Version, v1
 from zun.api.schemas import Field, Schema, devices, numa, scalars, traits
 from zun.api.settings import Settings
 from zun.common import processes, subnets
+from zun.policies.containers import CAPABILITIES
 from zun.topology import CPUPolicy
 
 NONE = Schema({}, others=True)  # actions without arguments take whatever comes
@@ -166,6 +167,15 @@ _RESTART_POLICY = Field(
 )
 _SECURITY_GROUPS = Field({"type": ["array", "null"], "items": scalars.LABEL.schema})
 _REGISTRY = Field({**scalars.NAME.schema, "type": "string", "description": "the name or uuid of a registry"})
+_CAPABILITIES = Field(
+    {
+        "type": ["array", "null"],
+        "maxItems": len(CAPABILITIES),
+        "items": {"type": "string", "enum": sorted(CAPABILITIES)},
+        "description": "names of Linux capabilities without CAP_, for example NET_RAW",
+    },
+    lambda value: None if value is None else sorted(set(value)),
+)
 _BOOLEAN = Field({"type": ["boolean", "null"]})
 
 
@@ -204,6 +214,7 @@ def _create_rows(settings: Settings) -> list[_Row]:
         _Row("interactive", scalars.B3),
         _Row("tty", scalars.B3),
         _Row("privileged", scalars.B3),
+        _Row("capabilities", _CAPABILITIES),
         _Row("runtime", scalars.OPTIONAL_TEXT),
         _Row("hostname", scalars.HOST),
         _Row("host", scalars.HOST, since=v1(39)),
@@ -287,4 +298,5 @@ CREATE_GATES = (
     *(Gate(name, microversion.DEVICE_REQUESTS) for name in devices.FIELDS),
     Gate("cpu_policy", microversion.MIXED, value=CPUPolicy.MIXED),
     *(Gate(name, microversion.MIXED) for name in numa.MIXED_FIELDS),
+    Gate("capabilities", microversion.CAPABILITIES),
 )

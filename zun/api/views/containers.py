@@ -124,6 +124,7 @@ class Container(Placement, Mixed, Asked, Devices):
     image_pull_policy: NotRequired[str | None]
     privileged: NotRequired[bool]
     group_uuid: NotRequired[Annotated[str | None, microversion.GROUPS]]
+    capabilities: NotRequired[Annotated[list[str], microversion.CAPABILITIES]]
     published_ports: NotRequired[Annotated[dict[str, dict[str, Any]], microversion.NETWORKS]]
     links: NotRequired[list[links.Link]]
 
@@ -204,7 +205,10 @@ _ASKED = tuple(name for name in Placement.__annotations__ if name not in _HELD)
 _TRAITS = tuple(Asked.__annotations__)
 
 # What ``page`` looks at, besides the RESTRICTED members that are visible.
-COLUMNS = (*_SAME, "started_at", "finished_at", "exit_code", "placement", "cpuset", "group_uuid", "exposed_ports")
+COLUMNS = (
+    *(*_SAME, "started_at", "finished_at", "exit_code", "placement", "cpuset", "group_uuid", "exposed_ports"),
+    "capabilities",
+)
 
 
 def show(
@@ -265,6 +269,8 @@ def _shown(
         members["group_uuid"] = found["group_uuid"]
     if version >= microversion.NETWORKS:
         members["published_ports"] = map(published_ports, found["exposed_ports"])
+    if version >= microversion.CAPABILITIES:
+        members["capabilities"] = [value or [] for value in found["capabilities"]]
     return [cast(Container, dict(zip(members, row, strict=True))) for row in zip(*members.values(), strict=True)]
 
 

@@ -4,6 +4,7 @@
 Decisions only. Docker's own seccomp and AppArmor profiles stay on, because the service never names another one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -49,16 +50,18 @@ class Profile:
 
         A privileged container asks for the rights of the host, so only its log is limited.
         """
-        return self._log(log_driver) | ({} if container.privileged else self._limits())
+        return self._log(log_driver) | ({} if container.privileged else self._limits(container.capabilities or ()))
 
-    def _limits(self) -> dict[str, Any]:
+    def _limits(self, asked: Sequence[str]) -> dict[str, Any]:
         members: dict[str, Any] = {}
         if self.pids_limit:
             members["PidsLimit"] = self.pids_limit
         if self.no_new_privileges:
             members["SecurityOpt"] = ["no-new-privileges"]
-        if self.dropped:
-            members["CapDrop"] = list(self.dropped)
+        if dropped := [name for name in self.dropped if name not in asked]:
+            members["CapDrop"] = dropped
+        if asked:
+            members["CapAdd"] = list(asked)
         if self.ulimits:
             members["Ulimits"] = [{"Name": name, "Soft": soft, "Hard": hard} for name, soft, hard in self.ulimits]
         return members

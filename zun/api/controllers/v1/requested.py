@@ -77,6 +77,8 @@ def _check_policies(access: Access, given: Mapping[str, Any]) -> None:
         access.require("container:create:runtime")
     if "privileged" in given:
         access.require("container:create:privileged")
+    for name in given.get("capabilities") or ():
+        access.require(f"container:create:capability:{name}")
     if given.get("image_pull_policy"):
         access.require("container:create:image_pull_policy")
     if given.get("host") is not None:

@@ -7,6 +7,7 @@ from oslo_utils import uuidutils
 from zun import policies
 from zun.common.subnets import Pool
 from zun.db import aggregates, capsules, groups, images, network_ports, networks, registries
+from zun.policies.containers import CAPABILITIES
 from zun.tests.functional.api.samples import RECORD
 from zun.tests.unit.db.rows import explained, held_volume
 
@@ -22,6 +23,10 @@ USES = {
     "container:create": ("POST", "/v1/containers", CREATE),
     "container:create:runtime": ("POST", "/v1/containers", {**CREATE, "runtime": "runc"}),
     "container:create:privileged": ("POST", "/v1/containers", {**CREATE, "privileged": False}),
+    **{
+        f"container:create:capability:{name}": ("POST", "/v1/containers", {**CREATE, "capabilities": [name]})
+        for name in CAPABILITIES
+    },
     "container:create:requested_destination": ("POST", "/v1/containers", {**CREATE, "host": "host-1"}),
     "container:create:cpu_isolation": ("POST", "/v1/containers", ISOLATED),
     "container:create:image_pull_policy": ("POST", "/v1/containers", {**CREATE, "image_pull_policy": "never"}),
@@ -166,6 +171,8 @@ def volume(name):
 
 
 def version_for(rule):
+    if rule.startswith("container:create:capability:"):
+        return "1.46"
     if rule.startswith("volume:"):
         return "1.43"
     return "1.42" if rule.startswith(("group:", "aggregate:", "network:")) else WINDOWS.get(rule, "1.40")

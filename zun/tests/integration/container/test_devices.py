@@ -95,7 +95,7 @@ def view(rig: Rig, container: Sample, given: ContainerDevices) -> DeviceAccess:
 def test_a_container_has_its_files_and_no_others(rig: Rig, engine: docker.APIClient, files, made) -> None:
     """Two containers, one device each: config, control group, files and variable agree with the claim."""
     claims = [devices(files[place], offered=tuple(files)) for place in (0, 1)]
-    containers = [made(claim) for claim in claims]
+    containers = [made(claim, capabilities=["MKNOD"]) for claim in claims]
     rules = [rules_of(rig, container) for container in containers]
     for place, container in enumerate(containers):
         mine, other = files[place].address, files[1 - place].address

@@ -12,7 +12,7 @@ import pytest
 from zun.common.states import Status
 from zun.container.docker import DockerDriver
 from zun.container.docker.client import Settings
-from zun.container.docker.profile import Profile
+from zun.container.docker.profile import STANDARD, Profile
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.container import packages
 from zun.tests.unit.container.contract import Rig
@@ -51,7 +51,7 @@ def with_profile(rig: Rig, url: str, profile: Profile) -> DockerDriver:
 def run(rig: Rig, docker_url: str, image: str) -> Run:
     """Runs a script in a container of its own, and gives its exit code and its output."""
 
-    def of(script: str, profile: Profile = Profile(), **fields: Any) -> tuple[int | None, str]:
+    def of(script: str, profile: Profile = STANDARD, **fields: Any) -> tuple[int | None, str]:
         container = rig.sample(image=image, command=["sh", "-c", script], **{"memory": 256, **fields})
         driver = with_profile(rig, docker_url, profile)
         driver.create(container, cpuset_cpus="0-1", cpuset_mems="0")
@@ -112,6 +112,10 @@ def test_workload_is_refused(run: Run, name: str) -> None:
     script, hardened, opened = REFUSED[name]
     assert hardened in run(f"{script} 2>&1")[1].splitlines()[-1]
     assert any(line.startswith(opened) for line in run(f"{script} 2>&1", OPEN)[1].splitlines())
+
+
+def test_ping_runs_with_the_capability(run: Run) -> None:
+    assert "1 packets received" in run("/usr/bin/ping -c1 127.0.0.1", capabilities=["NET_RAW"])[1]
 
 
 def test_fork_bomb_ends_at_the_limit(run: Run) -> None:

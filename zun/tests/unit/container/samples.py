@@ -33,6 +33,7 @@ class Sample:
     tty: bool | None = False
     auto_remove: bool | None = False
     privileged: bool | None = False
+    capabilities: Sequence[str] | None = None
     healthcheck: Mapping[str, Any] | None = None
     runtime: str | None = None
     exposed_ports: Mapping[str, Any] | None = None

@@ -56,6 +56,21 @@ def test_profile(profile: Profile, expected: dict[str, Any]) -> None:
     assert profile.host_config(Sample(), log_driver="journald") == expected
 
 
+@pytest.mark.parametrize(
+    ("dropped", "asked", "expected"),
+    [
+        (("MKNOD", "NET_RAW"), ["NET_RAW"], {"CapDrop": ["MKNOD"], "CapAdd": ["NET_RAW"]}),
+        (("NET_RAW",), ["NET_RAW"], {"CapAdd": ["NET_RAW"]}),
+        ((), ["SYS_NICE"], {"CapAdd": ["SYS_NICE"]}),
+        (("ALL",), ["CHOWN"], {"CapDrop": ["ALL"], "CapAdd": ["CHOWN"]}),
+        (("MKNOD",), [], {"CapDrop": ["MKNOD"]}),
+        (("MKNOD",), None, {"CapDrop": ["MKNOD"]}),
+    ],
+)
+def test_capabilities(dropped: tuple[str, ...], asked: list[str] | None, expected: dict[str, Any]) -> None:
+    assert replace(OPEN, dropped=dropped).host_config(Sample(capabilities=asked), "journald") == expected
+
+
 @pytest.mark.parametrize("driver", ["json-file", "local"])
 def test_logs_in_files_are_rotated(driver: str) -> None:
     profile = replace(OPEN, log_max_size="10m", log_max_files=2)

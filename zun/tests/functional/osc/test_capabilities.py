@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Linux capabilities on the command line, against a real HTTP server."""
+
+import io
+import types
+
+import pytest
+from osc_lib import exceptions
+
+from zun.osc.containers import CreateContainer, RunContainer, ShowContainer
+from zun.tests.functional.osc.recorder import client, serving
+
+CONTAINER = {"uuid": "c-1", "name": "web", "status": "Running"}
+ANSWERS = {
+    ("POST", "/v1/containers"): (202, CONTAINER),
+    ("POST", "/v1/containers?run=true"): (202, CONTAINER),
+    ("GET", "/v1/containers/web?all_projects=False"): (200, CONTAINER),
+}
+
+
+def run(command, *argv, max_version="1.46"):
+    """What was asked."""
+    with serving(ANSWERS, max_version=max_version) as server:
+        app = types.SimpleNamespace(
+            stdout=io.StringIO(), client_manager=types.SimpleNamespace(container=client(server))
+        )
+        instance = command(app, None)
+        instance.run(instance.get_parser("openstack").parse_args(argv))
+    return server.asked_of_v1
+
+
+@pytest.mark.parametrize("command", [CreateContainer, RunContainer])
+def test_capabilities_go_out_at_1_46(command):
+    (asked,) = run(command, "--capability", "NET_RAW", "--capability", "cap_chown", "busybox")
+    assert (asked.version, asked.body["capabilities"]) == ("1.46", ["NET_RAW", "CHOWN"])
+
+
+def test_without_the_option_nothing_is_new():
+    (asked,) = run(CreateContainer, "busybox")
+    assert "capabilities" not in asked.body and asked.version != "1.46"
+
+
+def test_an_older_service_is_named_with_the_option():
+    with pytest.raises(exceptions.CommandError, match=r"--capability needs .* 1\.46 or later"):
+        run(CreateContainer, "--capability", "NET_RAW", "busybox", max_version="1.45")
+
+
+def test_show_asks_for_capabilities_at_1_46():
+    (asked,) = run(ShowContainer, "web", "--capabilities")
+    assert asked.version == "1.46"
