@@ -68,7 +68,8 @@ class Container(base.ZunObject):
     - ``request`` has the other fields for the scheduler, for example hints and ``availability_zone``.
     """
 
-    VERSION = "1.1"  # 1.1: restore
+    VERSION = "1.2"  # 1.1: restore, 1.2: capabilities
+    ADDED = {"capabilities": "1.2"}
 
     fields = {
         "id": fields.IntegerField(),

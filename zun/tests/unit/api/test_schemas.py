@@ -197,7 +197,7 @@ def test_messages_stay_short():
         ({"numa_cpus": "2"}, "numa_cpus: '2' is not a list with one whole number for each cell, for example [2, 3]"),
         ({"mem_page_size": "2M"}, "mem_page_size: '2M' is not small, large, any, or a number of KiB"),
         ({"mem_page_size": 2.5}, "mem_page_size: 2.5 is not small, large, any, or a number of KiB"),
-        ({"cpu_policy": "mixed"}, "cpu_policy: 'mixed' is not one of dedicated, shared"),
+        ({"cpu_policy": "pinned"}, "cpu_policy: 'pinned' is not one of dedicated, shared, mixed"),
         ({"numa_mempolicy": "bind"}, "numa_mempolicy: 'bind' is not one of strict, preferred"),
         ({"auto_heal": "yes"}, "auto_heal: 'yes' is not one of True, true, False, false"),
         ({"name": "n" * 256}, "name: it is too long: it has 256 characters and may have 255"),
