@@ -78,7 +78,7 @@ def archive(engine, docker_url):
     """A name of its own, and the archive of an image of its own, which Docker does not have any more."""
     name = f"glance-{uuid.uuid4().hex[:8]}"
     dockerfile = f'FROM {IMAGE}\nLABEL only={name}\nSTOPSIGNAL SIGKILL\nCMD ["sleep", "1000"]\n'
-    for said in engine.build(fileobj=io.BytesIO(dockerfile.encode()), tag=f"{name}:inside", decode=True):
+    for said in engine.build(fileobj=io.BytesIO(dockerfile.encode()), tag=f"{name}:inside", rm=True, decode=True):
         assert "error" not in said, said
     data = b"".join(engine.get_image(f"{name}:inside"))
     engine.remove_image(f"{name}:inside")
