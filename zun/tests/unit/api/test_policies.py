@@ -15,6 +15,11 @@ from zun.common.context import RequestContext
 from zun.common.exceptions import PolicyNotAuthorized
 
 ADMIN = [
+    "container:create:capability:IPC_LOCK",
+    "container:create:capability:NET_ADMIN",
+    "container:create:capability:SYS_NICE",
+    "container:create:capability:SYS_PTRACE",
+    "container:create:capability:SYS_RESOURCE",
     "container:create:runtime",
     "container:create:requested_destination",
     "container:create:cpu_isolation",
@@ -97,6 +102,20 @@ READER = [
     "quota:get_default",
 ]
 MEMBER = [
+    "container:create:capability:AUDIT_WRITE",
+    "container:create:capability:CHOWN",
+    "container:create:capability:DAC_OVERRIDE",
+    "container:create:capability:FOWNER",
+    "container:create:capability:FSETID",
+    "container:create:capability:KILL",
+    "container:create:capability:MKNOD",
+    "container:create:capability:NET_BIND_SERVICE",
+    "container:create:capability:NET_RAW",
+    "container:create:capability:SETFCAP",
+    "container:create:capability:SETGID",
+    "container:create:capability:SETPCAP",
+    "container:create:capability:SETUID",
+    "container:create:capability:SYS_CHROOT",
     "image:search:host",
     "placement:dry_run",
     "placement:capacity",
@@ -134,7 +153,16 @@ MEMBER = [
     "registry:update",
     "registry:delete",
 ]
-NOBODY = ["container:create:privileged"]
+NOBODY = [
+    "container:create:capability:BPF",
+    "container:create:capability:DAC_READ_SEARCH",
+    "container:create:capability:PERFMON",
+    "container:create:capability:SYSLOG",
+    "container:create:capability:SYS_ADMIN",
+    "container:create:capability:SYS_RAWIO",
+    "container:create:capability:SYS_TIME",
+    "container:create:privileged",
+]
 
 WHO = {
     "admin": RequestContext(user_id="root", project_id="admin", roles=["Admin"]),
