@@ -163,7 +163,7 @@ class Glance:
                     break
                 if time.monotonic() > deadline:
                     raise exceptions.GlanceUnavailable(
-                        reason=f"image {image.uuid} did not arrive within {self._transfer_seconds:.0f} s, which is "
+                        reason=f"image {image.uuid} did not arrive within {self._transfer_seconds} s, which is "
                         "[glance] transfer_timeout"
                     )
                 check.update(piece)

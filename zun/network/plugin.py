@@ -137,7 +137,7 @@ class Wires:
             if status == "ERROR" or time.monotonic() >= deadline:
                 raise exceptions.PortUnusable(
                     reason=f"Port {wiring.port} is {status} at Neutron and did not become ACTIVE within "
-                    f"{self._active_timeout:.0f} s. See the log of Neutron's L2 agent on the container's host."
+                    f"{self._active_timeout} s. See the log of Neutron's L2 agent on the container's host."
                 )
             time.sleep(POLL_SECONDS)
 

@@ -15,7 +15,9 @@ Each delivered message takes ``seconds`` of the schedulers' time.
 
 import contextlib
 import datetime
+import pathlib
 import random
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest import mock
@@ -27,11 +29,13 @@ from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
 from zun.common.states import Status
 from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.glance_images import GlanceImages
 from zun.compute.host_parts import HostParts
 from zun.compute.images import Accounts
 from zun.compute.inventory import inventory
 from zun.compute.networks import Networks, Published
 from zun.compute.reconcile_rules import Step, first_step
+from zun.compute.records import Records
 from zun.compute.shared_pool import SharedPool
 from zun.compute.work_queues import WorkQueues
 from zun.container.fake import InMemoryDriver
@@ -115,9 +119,11 @@ class Agent:
             notifier=world,
             networks=networks,
             accounts=accounts,
+            glance=GlanceImages.from_conf(world.conf, self.driver),
             volumes=volumes,
             queues=WorkQueues({}),
             ledger=NoLedger(),
+            records=Records(pathlib.Path(world.folder.name, name)),
         )
 
     def start(self) -> None:
@@ -175,6 +181,7 @@ class World:
         self.conf, self.machines, self.random = conf, machines, random.Random(seed)
         self._kills = kills
         self.drivers = {name: InMemoryDriver() for name in machines}
+        self.folder = tempfile.TemporaryDirectory(prefix="zun-simulation-")
         self.messages: list[tuple[str, Callable[[], None]]] = []
         self.running: Agent | None = None
         self.agents: dict[str, Agent] = {}

@@ -143,6 +143,8 @@ def test_limit_refused_at_service_start_is_reported_as_drift(cloud, context, dri
 def test_a_restart_is_audited_like_any_other_process(cloud, context, driver, dedicated):
     out_of_band(driver, dedicated, "0-7")
     driver.reboot(dedicated)
+    # The agent hears of the restart, and limits the huge pages of the new process again.
+    wait_for(lambda: None not in driver.huge_pages(dedicated, driver.show(dedicated)).limits.values())
     assert told(audit(cloud, context, repair=True)) == [(dedicated.uuid, "drifted", "config", True)]
 
 

@@ -19,7 +19,7 @@ STEPS = 250
 @pytest.mark.parametrize("seed", range(int(FIRST), int(LAST) + 1))
 def test_no_device_is_given_twice(database, seed, kills):
     conf = configuration(
-        api__auth_strategy="noauth", api__host_names=["zun.example"], devices__device_spec=[SPEC]
+        api__auth_strategy="noauth", api__host_names=["zun.example"], devices__device_spec=[SPEC], quota__cpu=-1
     )
     world = DeviceWorld(conf, seed, kills=kills, happenings=0.1)
     try:

@@ -19,7 +19,7 @@ STEPS = 250
 @pytest.mark.parametrize("kills", [0.0, 0.01])
 @pytest.mark.parametrize("seed", range(int(FIRST), int(LAST) + 1))
 def test_everything_agrees_in_the_end(database, seed, kills):
-    conf = configuration(api__auth_strategy="noauth", api__host_names=["zun.example"])
+    conf = configuration(api__auth_strategy="noauth", api__host_names=["zun.example"], quota__cpu=-1)
     world = World(conf, seed, kills=kills, happenings=0.1)
     try:
         for number in range(STEPS):

@@ -234,7 +234,7 @@ BAD = [
     ({"disk": 1.5}, "disk"),
     ({"disk": 2**70}, "disk"),
     ({"cpu_policy": None}, "cpu_policy"),
-    ({"cpu_policy": "mixed"}, "cpu_policy"),
+    ({"cpu_policy": "pinned"}, "cpu_policy"),
     ({"cpu_policy": "Dedicated"}, "cpu_policy"),
     ({"command": "sleep 10"}, "command"),
     ({"command": ["a", None]}, "command"),
