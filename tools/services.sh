@@ -432,7 +432,7 @@ SQL
         die "neutron-db-manage failed; its output is in $SERVICES/neutron.log."
     }
     launch neutron "$SERVICES/neutron.log" env OS_NEUTRON_CONFIG_FILES="$dir/neutron.conf" \
-        "$RUN_DIR/neutron/bin/python" "$ROOT/tools/serve_neutron.py" "$api" "$keystone"
+        "$RUN_DIR/neutron/bin/python" "$ROOT/tools/serve_neutron.py" "$api"
     launch neutron-rpc "$SERVICES/neutron-rpc.log" "$RUN_DIR/neutron/bin/neutron-rpc-server" \
         --config-file "$dir/neutron.conf"
     ! is_root || start_switch "$dir" "$bridge" "$switch"

@@ -14,6 +14,7 @@ import json
 import logging
 import multiprocessing
 import os
+import tempfile
 import threading
 import time
 import urllib.parse
@@ -31,9 +32,11 @@ from benchmarks.scheduling import clouds
 from zun import conf as zun_conf
 from zun.common.context import RequestContext
 from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.glance_images import GlanceImages
 from zun.compute.host_parts import HostParts
 from zun.compute.images import Accounts
 from zun.compute.networks import Networks, Published
+from zun.compute.records import Records
 from zun.compute.shared_pool import SharedPool
 from zun.compute.work_queues import WorkQueues
 from zun.container.fake import InMemoryDriver
@@ -93,6 +96,7 @@ class Agents:
     def __init__(self, transport: Any, report: Connection, workers: int) -> None:
         self._scheduler = Witness(transport, report)
         self._workers = ThreadPoolExecutor(workers)
+        self._state = tempfile.TemporaryDirectory(prefix="zun-benchmark-")
         self._hosts = self._start()
 
     @rpc.quick
@@ -143,9 +147,11 @@ class Agents:
                     notifier=silent,
                     networks=networks,
                     accounts=accounts,
+                    glance=GlanceImages.from_conf(cfg.CONF, driver),
                     volumes=volumes,
                     queues=WorkQueues({}),
                     ledger=NoLedger(),
+                    records=Records.of_host(self._state.name, name),
                 )
         return started
 

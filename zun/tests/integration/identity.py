@@ -49,10 +49,15 @@ class Keystone:
 
     def publish(self, endpoint: str, kind: str = "container") -> None:
         """Put the API at ``endpoint`` into the catalogue, instead of what was there."""
+        self.retract(kind)
+        names = {"container": "zun", "image": "glance", "network": "neutron"}
+        service = self.admin.services.create(names[kind], type=kind)
+        self.admin.endpoints.create(service, endpoint, interface="public", region="RegionOne")
+
+    def retract(self, kind: str) -> None:
+        """Remove the services of the type ``kind`` from the catalogue."""
         for old in self.admin.services.list(type=kind):
             self.admin.services.delete(old)
-        service = self.admin.services.create({"container": "zun", "image": "glance"}[kind], type=kind)
-        self.admin.endpoints.create(service, endpoint, interface="public", region="RegionOne")
 
     def auth(self, who: str, project: str) -> v3.Password:
         name = self.named(who)

@@ -173,11 +173,13 @@ def _needed(variable):
 def site(keystone, docker_url, tmp_path_factory):
     _needed("ZUN_TEST_NEUTRON_OVSDB")
     made = Site(_needed("ZUN_TEST_NEUTRON_URL"), keystone, docker_url, tmp_path_factory.mktemp("neutron"))
+    keystone.publish(made.url, "network")  # for the stock client
     try:
         made.start()
         yield made
     finally:
         made.clean()
+        keystone.retract("network")  # other tests are of a cloud without Neutron
 
 
 def test_two_containers_exchange_tcp(site):
