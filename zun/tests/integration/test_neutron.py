@@ -113,6 +113,10 @@ class Site:
         assert shown["status"] == "Running", shown["status_reason"]
         return shown
 
+    def running(self, container):
+        """Wait until the API shows that the container runs."""
+        wait_for(lambda: self.api.get(f"/containers/{container['uuid']}")["status"] == "Running", 60)
+
     def inside(self, container, *command):
         reply = self.api.request(
             "POST", f"/containers/{container['uuid']}/execute", params={"command": shlex.join(command)}
@@ -298,12 +302,14 @@ def test_restarts_by_docker_and_a_killed_agent(site):
     before = site.engine.inspect_container(name)["State"]["Pid"]
     os.kill(before, 9)
     wait_for(lambda: site.engine.inspect_container(name)["State"]["Pid"] not in (0, before), 60)
+    site.running(container)
     wait_for(lambda: address in site.inside(container, "cat", "/tmp/seen"), 60)
     port = next(iter(site.ports(device_id=container["uuid"])))
     wait_for(lambda: site.ports()[port]["status"] == "ACTIVE", 60)
     site.program.kill()
     assert site.engine.inspect_container(name)["State"]["Running"]
     site.program.start()
+    site.running(container)
     assert address in site.inside(container, "ip", "addr")
     orphan = site.admin.create_port(
         network_id=network, project_id=site.project, name="zun-gone", device_id="gone", device_owner="compute:zun",
