@@ -14,6 +14,7 @@ import json
 import logging
 import multiprocessing
 import os
+import pathlib
 import tempfile
 import threading
 import time
@@ -32,28 +33,21 @@ from benchmarks.scheduling import clouds
 from zun import conf as zun_conf
 from zun.common.context import RequestContext
 from zun.compute.compute_node_tracker import ComputeNodeTracker
-from zun.compute.glance_images import GlanceImages
 from zun.compute.host_parts import HostParts
-from zun.compute.images import Accounts
-from zun.compute.networks import Networks, Published
-from zun.compute.records import Records
 from zun.compute.shared_pool import SharedPool
-from zun.compute.work_queues import WorkQueues
 from zun.container.fake import InMemoryDriver
 from zun.db import compute_nodes, models, session
 from zun.db import containers as db
 from zun.messaging import rpc
 from zun.messaging.compute_api import ComputeAPI
 from zun.messaging.scheduler_api import SchedulerAPI
-from zun.network.fake import InMemoryNetworks
 from zun.objects import Container
-from zun.placement.reporter import NoLedger
 from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
 from zun.scheduler.host_table import HostTable
 from zun.scheduler.service import THREADS
+from zun.tests.host_in_memory import parts_in_memory
 from zun.topology import HostTopology
-from zun.volume.fake import InMemoryVolumeDriver
 
 AGENTS = "benchmark"
 HOST = "benchmark-host"  # the member of the limits that names the host
@@ -134,24 +128,15 @@ class Agents:
                 tracker._disk_limit = node["disk_total"] * node["disk_allocation_ratio"]
                 tracker._generation = node["generation"]
                 tracker.rebuild(held.get(name, []))
-                pool = SharedPool(tracker, driver)
-                silent: Any = Silent()
-                networks = Networks(name, InMemoryNetworks(), Published.from_conf(cfg.CONF))
-                accounts, volumes = Accounts.from_conf(cfg.CONF), InMemoryVolumeDriver().as_volumes()
-                started[name] = HostParts.of_host(
+                started[name] = parts_in_memory(
+                    cfg.CONF,
                     name,
-                    tracker=tracker,
-                    pool=pool,
-                    driver=driver,
+                    tracker,
+                    SharedPool(tracker, driver),
+                    driver,
                     scheduler_api=self._scheduler,
-                    notifier=silent,
-                    networks=networks,
-                    accounts=accounts,
-                    glance=GlanceImages.from_conf(cfg.CONF, driver),
-                    volumes=volumes,
-                    queues=WorkQueues({}),
-                    ledger=NoLedger(),
-                    records=Records.of_host(self._state.name, name),
+                    notifier=Silent(),
+                    records=pathlib.Path(self._state.name, name),
                 )
         return started
 

@@ -29,31 +29,23 @@ from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
 from zun.common.states import Status
 from zun.compute.compute_node_tracker import ComputeNodeTracker
-from zun.compute.glance_images import GlanceImages
-from zun.compute.host_parts import HostParts
-from zun.compute.images import Accounts
 from zun.compute.inventory import inventory
-from zun.compute.networks import Networks, Published
 from zun.compute.reconcile_rules import Step, first_step
-from zun.compute.records import Records
 from zun.compute.shared_pool import SharedPool
-from zun.compute.work_queues import WorkQueues
 from zun.container.fake import InMemoryDriver
 from zun.db import containers as db
 from zun.db import services
-from zun.network.fake import InMemoryNetworks
 from zun.objects import Container
 from zun.objects.base import ZunObject
 from zun.objects.placement import held_plan, placement_request
-from zun.placement.reporter import NoLedger
 from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
 from zun.scheduler.host_table import COMPARE_TOGETHER, HostTable
 from zun.scheduler.peers import WORD_SECONDS, Peers
 from zun.tests.fixtures import AtOnce, new_container
+from zun.tests.host_in_memory import parts_in_memory
 from zun.tests.unit.compute.ledger import Books
 from zun.topology import CpuSet, HostTopology, Plan, Refusal, Usage, plan
-from zun.volume.fake import InMemoryVolumeDriver
 
 
 class Killed(BaseException):
@@ -108,22 +100,15 @@ class Agent:
         self.driver = world.drivers[name]
         self.tracker = ComputeNodeTracker(name)
         self.pool = SharedPool(self.tracker, self.driver)
-        networks = Networks(name, InMemoryNetworks(), Published.from_conf(world.conf))
-        accounts, volumes = Accounts.from_conf(world.conf), InMemoryVolumeDriver().as_volumes()
-        self.parts = HostParts.of_host(
+        self.parts = parts_in_memory(
+            world.conf,
             name,
-            tracker=self.tracker,
-            pool=self.pool,
-            driver=self.driver,
+            self.tracker,
+            self.pool,
+            self.driver,
             scheduler_api=world,
             notifier=world,
-            networks=networks,
-            accounts=accounts,
-            glance=GlanceImages.from_conf(world.conf, self.driver),
-            volumes=volumes,
-            queues=WorkQueues({}),
-            ledger=NoLedger(),
-            records=Records(pathlib.Path(world.folder.name, name)),
+            records=pathlib.Path(world.folder.name, name),
         )
 
     def start(self) -> None:

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of an agent's host around runtimes in memory, for simulations and benchmarks of many hosts."""
+
+import pathlib
+from typing import Any
+
+from oslo_config import cfg
+
+from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.glance_images import GlanceImages
+from zun.compute.host_parts import HostParts
+from zun.compute.images import Accounts
+from zun.compute.networks import Networks, Published
+from zun.compute.records import Records
+from zun.compute.shared_pool import SharedPool
+from zun.compute.work_queues import WorkQueues
+from zun.container.fake import InMemoryDriver
+from zun.network.fake import InMemoryNetworks
+from zun.placement.reporter import NoLedger
+from zun.volume.fake import InMemoryVolumeDriver
+
+
+def parts_in_memory(
+    conf: cfg.ConfigOpts,
+    host: str,
+    tracker: ComputeNodeTracker,
+    pool: SharedPool,
+    driver: InMemoryDriver,
+    *,
+    scheduler_api: Any,
+    notifier: Any,
+    records: pathlib.Path,
+) -> HostParts:
+    """Put ``host`` together. ``records`` is the folder of its records of held claims.
+
+    ``scheduler_api`` and ``notifier`` stand for ``SchedulerAPI`` and ``Notifier``. The caller runs the work itself: the
+    queues have no threads.
+    """
+    return HostParts.of_host(
+        host,
+        tracker=tracker,
+        pool=pool,
+        driver=driver,
+        scheduler_api=scheduler_api,
+        notifier=notifier,
+        networks=Networks(host, InMemoryNetworks(), Published.from_conf(conf)),
+        accounts=Accounts.from_conf(conf),
+        glance=GlanceImages.from_conf(conf, driver),
+        volumes=InMemoryVolumeDriver().as_volumes(),
+        queues=WorkQueues({}),
+        ledger=NoLedger(),
+        records=Records(records),
+    )
