@@ -8,7 +8,6 @@ middleware and pecan, and reaches one handler of ``zun.api.controllers.v1``.
 import io
 import re
 from collections.abc import Callable, Iterable
-from http import HTTPStatus
 from typing import Any
 
 import pecan
@@ -19,6 +18,7 @@ from oslo_middleware import cors, http_proxy_to_wsgi
 from zun import policies
 from zun.api import (
     access_log,
+    audit,
     auth,
     client_address,
     errors,
@@ -68,7 +68,7 @@ def build(conf: cfg.ConfigOpts, *, scheduler_api: SchedulerAPI, compute_api: Com
         guess_content_type_from_ext=False,
         default_renderer="json",
     )
-    served = _behind_others(Edge(auth.wrap(unread(app), conf), health.build(conf)), conf)
+    served = _behind_others(Edge(auth.wrap(audit.wrap(unread(app), conf), conf), health.build(conf)), conf)
     measured_app = measured.Measured(served, router.nouns)
     return access_log.AccessLog(measured_app) if conf.api.access_log else measured_app
 
@@ -137,9 +137,7 @@ class Edge:
             environ["PATH_INFO"] = "/" + "/".join(path).encode().decode("latin-1")
             return self._app(environ, start)
         except Exception as exc:
-            status, headers, body = errors.render(exc, environ["REQUEST_METHOD"])
-            start(f"{status} {HTTPStatus(status).phrase}", headers)
-            return [body]
+            return errors.answer(exc, environ["REQUEST_METHOD"], start)
 
 
 def _negotiate(environ: dict[str, Any], added: list[tuple[str, str]]) -> microversion.Version:

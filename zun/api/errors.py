@@ -5,12 +5,12 @@ Handlers raise; no other code turns an exception into a status. Every body has t
 ``errors[0]`` without a check.
 """
 
-import http
 import json
 import logging
 import uuid
-from collections.abc import Iterable
-from typing import TypedDict
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import Any, TypedDict
 
 from oslo_db import exception as db_exc
 
@@ -27,7 +27,7 @@ class RoutingError(exceptions.ZunError):
 
     def __init__(self, message: str, *, title: str | None = None, headers: Iterable[tuple[str, str]] = ()) -> None:
         super().__init__(message)
-        self.title = title or http.HTTPStatus(self.code).phrase
+        self.title = title or HTTPStatus(self.code).phrase
         self.headers = list(headers)
 
     @classmethod
@@ -108,6 +108,13 @@ def _body(code: str, status: int, title: str, detail: str) -> bytes:
     }
     body: Errors = {"errors": [error]}
     return json.dumps(body).encode()
+
+
+def answer(exc: Exception, method: str, start_response: Callable[..., Any]) -> list[bytes]:
+    """Answer a request with the response to ``exc``, as a WSGI application does."""
+    status, headers, body = render(exc, method)
+    start_response(f"{status} {HTTPStatus(status).phrase}", headers)
+    return [body]
 
 
 def render(exc: Exception, method: str) -> tuple[int, list[tuple[str, str]], bytes]:

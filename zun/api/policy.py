@@ -79,12 +79,16 @@ class Policy:
 
 
 class Access:
-    """The rights of one caller during one request. ``own`` has the project and user of the caller's rows."""
+    """The rights of one caller during one request. ``own`` has the project and user of the caller's rows.
+
+    ``target`` is the uuid of the row that the last ``require`` was about, or None.
+    """
 
     def __init__(self, policy: Policy, context: RequestContext) -> None:
         self.context = context
         self._policy = policy
         self._credentials = dict(context.to_policy_values())
+        self.target: str | None = None
         self.own = {"project_id": context.project_id, "user_id": context.user_id}
 
     def allows(self, rule: str, target: Mapping[str, Any] | None = None) -> bool:
@@ -96,6 +100,8 @@ class Access:
 
     def require(self, rule: str, target: Mapping[str, Any] | None = None) -> None:
         """Raise PolicyNotAuthorized unless ``rule`` permits it."""
+        if target is not None:
+            self.target = target.get("uuid")
         if not self.allows(rule, target):
             LOG.info(
                 "Refused %s to user %s of project %s with roles %s, on what project %s owns",

@@ -12,6 +12,7 @@ from zun.common.context import admin_context
 from zun.common.periodic import Periodic
 from zun.console.proxy import Limits, Proxy
 from zun.container.driver import Terminals
+from zun.messaging import cadf
 from zun.objects import ZunService
 from zun.objects.service import INTERNAL_ZONE, PROXY_BINARY
 
@@ -20,7 +21,7 @@ LOG = logging.getLogger(__name__)
 
 def build(conf: cfg.ConfigOpts, driver: Terminals) -> Proxy:
     """Return the proxy, which listens already. SystemExit with the reason if it cannot listen."""
-    group = conf.websocket_proxy
+    group, sessions = conf.websocket_proxy, cadf.Sessions(conf)
     try:
         return Proxy(
             driver,
@@ -30,6 +31,8 @@ def build(conf: cfg.ConfigOpts, driver: Terminals) -> Proxy:
             allowed_origins=group.allowed_origins,
             context=_tls(conf),
             limits=Limits(group.sessions_per_user, group.max_sessions, group.idle_timeout),
+            opened=sessions.opened,
+            closed=sessions.closed,
         )
     except OSError as exc:
         raise SystemExit(

@@ -8,6 +8,7 @@ from oslo_config import cfg
 
 from zun.conf import (
     api,
+    audit,
     capsule,
     compute,
     database,
@@ -28,6 +29,7 @@ from zun.conf import (
 GROUPS = (
     default,
     api,
+    audit,
     capsule,
     compute,
     database,

@@ -11,7 +11,7 @@ import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,7 +100,11 @@ class Session:
 
 
 class Proxy:
-    """The websocket proxy of a host. ``base_url`` is its URL for clients; with ``context`` it serves wss:// itself."""
+    """The websocket proxy of a host. ``base_url`` is its URL for clients; with ``context`` it serves wss:// itself.
+
+    ``opened(grant, address, failure)`` and ``closed(grant, address)`` are called for each session (CADF notifications).
+    ``failure`` is None, or why a client with a valid token got no session.
+    """
 
     def __init__(
         self,
@@ -112,8 +116,11 @@ class Proxy:
         allowed_origins: Collection[str],
         context: ssl.SSLContext | None,
         limits: Limits,
+        opened: Callable[[ConsoleToken, str | None, str | None], None],
+        closed: Callable[[ConsoleToken, str | None], None],
     ) -> None:
         self._driver = driver
+        self._opened, self._closed = opened, closed
         self._base_url = base_url
         self._allowed_origins = allowed_origins
         self._context = context
@@ -266,6 +273,7 @@ class Proxy:
             stream = self._open(session.grant)
         except exceptions.ZunError as exc:
             LOG.info("No session with %s: %s", what, exc)
+            self._opened(session.grant, _address(session.connection), str(exc))
             session.close(BROKEN, _short(str(exc)))
             return
         LOG.info("Session with %s from %s", what, _peer(session.connection))
@@ -279,10 +287,12 @@ class Proxy:
             session.close(GOING_AWAY, "the websocket proxy stops")
             return
         try:
+            self._opened(session.grant, _address(session.connection), None)
             relay(session, stream)
         finally:
             with self._lock:
                 del self._sessions[session]
+            self._closed(session.grant, _address(session.connection))
             LOG.info("Session with %s ended", what)
 
     def _open(self, grant: ConsoleToken) -> Stream:
@@ -366,7 +376,11 @@ def _subprotocol(connection: server.ServerConnection, offered: Sequence[Subproto
 
 
 def _peer(connection: server.ServerConnection) -> str:
-    return str(connection.remote_address[0]) if connection.remote_address else "a local socket"
+    return _address(connection) or "a local socket"
+
+
+def _address(connection: server.ServerConnection) -> str | None:
+    return str(connection.remote_address[0]) if connection.remote_address else None
 
 
 def _short(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pecan
 
-from zun.api import client_address, errors, microversion, request
+from zun.api import audit, client_address, errors, microversion, request
 from zun.api.microversion import Version
 from zun.api.policy import Access, Policy
 from zun.api.routes import NOTHING, Answer, Router
@@ -65,8 +65,9 @@ class Root:
                 raise exceptions.UnsupportedMediaType(content_type=f"'{environ.get('CONTENT_TYPE') or ''}'")
             if not route.streams:
                 body = request.body_arguments(environ)
+        access = Access(self._policy, environ["zun.context"])
         call = request.Call(
-            access=Access(self._policy, environ["zun.context"]),
+            access=access,
             version=version,
             base_url=base_url,
             parameters=parameters,
@@ -75,9 +76,13 @@ class Root:
             stream=request.body_stream(environ) if route.streams else None,
             client_address=client_address.of(environ),
         )
-        answer = route.handler(call)
+        try:
+            answer = route.handler(call)
+        finally:
+            environ[audit.TARGET] = access.target
         response.status_int = route.status
         if answer.created is not None:
+            environ[audit.TARGET] = answer.created
             response.headers["Location"] = f"{base_url}/v1/{route.path}/{answer.created}"
         return answer
 

@@ -4,16 +4,19 @@
 import concurrent.futures
 import contextlib
 import datetime
+import json
 import select
 import socket
 import ssl
 import threading
 import urllib.parse
 
+import oslo_messaging
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from keystonemiddleware import audit
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
@@ -25,6 +28,7 @@ from zun.console import proxy as console_proxy
 from zun.container.docker.terminals import DockerStream
 from zun.db import console_tokens, containers
 from zun.objects import ConsoleToken, console_token
+from zun.tests import cadf
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.cloud import Cloud, machine
 
@@ -110,6 +114,50 @@ def test_a_command_that_ends_at_once(cloud, proxy, context, container, command, 
                 heard += terminal.recv(timeout=60)
     assert heard == output
     assert (caught.value.rcvd.code, caught.value.rcvd.reason) == (1000, f"exit code {code}")
+
+
+@pytest.fixture
+def told(cloud):
+    """Give the CADF notifications of a proxy of its own, and that proxy."""
+    conf = cloud.conf
+    oslo_messaging.get_notification_transport(conf)
+    conf.register_opts(audit.list_opts()[0][1], group=cadf.MIDDLEWARE)
+    conf.set_override("driver", "log", group=cadf.MIDDLEWARE)
+    conf.set_override("enabled", True, group="audit")
+    made = wsproxy.build(conf, cloud.drivers["host-1"])
+    made.start()
+    with cadf.listened() as heard:
+        yield heard, made
+    made.stop()
+
+
+def test_a_session_is_told_without_what_is_typed(told, cloud, context, container):
+    heard, proxy = told
+    exec_id, url = cloud.compute_api.prepare_exec(context, container, ["sh"], interactive=True)
+    with session(proxy, url) as terminal:
+        terminal.send(b"s3cret")
+        assert terminal.recv(timeout=60) == b"s3cret"
+    wait_for(lambda: len(heard) == 2)
+    for event in heard:
+        assert event["payload"]["target"]["name"] == exec_id
+        cadf.compare(event["event_type"], event["payload"], container.uuid, exec_id)
+    assert "s3cret" not in json.dumps(heard)
+    assert urllib.parse.parse_qs(urllib.parse.urlsplit(url).query)["token"][0] not in json.dumps(heard)
+
+
+def test_a_session_that_cannot_be_opened_is_told(told, cloud, context, container):
+    heard, proxy = told
+    url = cloud.compute_api.attach(context, container)
+    cloud.drivers["host-1"].attach = lambda container: raised(exceptions.Conflict("not now"))
+    with session(proxy, url) as terminal, pytest.raises(ConnectionClosed):
+        terminal.recv(timeout=60)
+    (event,) = heard
+    assert event["event_type"] == "audit.terminal.opened"
+    assert (event["payload"]["outcome"], event["payload"]["reason"]["reasonCode"]) == ("failure", "not now")
+
+
+def raised(error):
+    raise error
 
 
 def test_sizes(cloud, context, container):
