@@ -47,11 +47,6 @@ def container_fields(given: Mapping[str, Any], *, run: bool, version: Version, s
     if not settings.neutron and set(given.get("security_groups") or ()) - {networks.EVERYBODYS_GROUP}:
         raise networks.no_security_groups("security_groups")
     ports = _ports(given)
-    if settings.neutron and ports:
-        raise exceptions.InvalidValue(
-            "exposed_ports: in this cloud containers have addresses of Neutron's networks. Name security_groups whose "
-            "rules let the ports in, and reach the container at its address or at a floating IP."
-        )
     memory = _or(given.get("memory"), settings.default_memory)
     mounted = mounts(given.get("mounts"), version=version, memory_mib=memory, disk=settings.disk)
     return {

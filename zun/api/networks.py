@@ -6,7 +6,7 @@ Neutron instead of the database.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -32,6 +32,15 @@ class ContainerNetworks(Protocol):
 
     def security_groups(self, context: RequestContext, names: Sequence[str] | None) -> list[str] | None:
         """Return the ids of the security groups. Raises InvalidValue and Conflict."""
+        ...
+
+    def group_of(
+        self, context: RequestContext, container_uuid: str, exposed: Collection[str]
+    ) -> AbstractContextManager[list[str] | None]:
+        """Give the security groups of a new container that names none: one that lets ``exposed`` (``80/tcp``) in.
+
+        Gives None if no group is needed.
+        """
         ...
 
     def first_ports(
@@ -75,6 +84,11 @@ class Bridges:
 
     def security_groups(self, context: RequestContext, names: Sequence[str] | None) -> list[str] | None:
         return None  # ``zun.api.creation`` refuses them
+
+    def group_of(
+        self, context: RequestContext, container_uuid: str, exposed: Collection[str]
+    ) -> AbstractContextManager[list[str] | None]:
+        return contextlib.nullcontext()  # the host publishes exposed ports
 
     @contextlib.contextmanager
     def first_ports(

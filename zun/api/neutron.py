@@ -8,7 +8,7 @@ port and writing the container's row leaves the port to ``zun.network.neutron``,
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,22 @@ class NeutronNetworks:
     def security_groups(self, context: RequestContext, names: Sequence[str] | None) -> list[str] | None:
         client = self._client(context)
         return list(dict.fromkeys(self._group(client, context, name) for name in names or ())) or None
+
+    @contextlib.contextmanager
+    def group_of(
+        self, context: RequestContext, container_uuid: str, exposed: Collection[str]
+    ) -> Iterator[list[str] | None]:
+        if not exposed:
+            yield None
+            return
+        client, text = self._client(context), "Lets the exposed ports of a container in"
+        with self._undone_on_failure() as took:
+            group = client.create_security_group(
+                name=rules.own_name(container_uuid), description=text, project_id=str(context.project_id)
+            )
+            took.append((self._service.delete_security_group, group["id"]))
+            client.create_rules(rules.rules(group["id"], exposed))
+            yield [group["id"]]
 
     @contextlib.contextmanager
     def first_ports(
@@ -110,6 +126,8 @@ class NeutronNetworks:
     def released(self, ports: Sequence[Mapping[str, Any]]) -> None:
         for port in ports:
             self._quietly(self._unbind if port["preserve"] else self._service.delete_port, port["uuid"])
+        for container in {port["container_uuid"] for port in ports}:
+            self._quietly(self._service.remove_group_of, container)
 
     def _client(self, context: RequestContext) -> NeutronClient:
         return self._service.of_user(context.auth_token)
@@ -200,17 +218,17 @@ class NeutronNetworks:
         try:
             yield took
         except Exception:
-            for undo, port in reversed(took):
-                self._quietly(undo, port)
+            for undo, uuid in reversed(took):
+                self._quietly(undo, uuid)
             raise
 
     @staticmethod
-    def _quietly(undo: Callable[[str], Any], port: str) -> None:
-        """Call ``undo``. A failure is logged; a host removes such ports later."""
+    def _quietly(undo: Callable[[str], Any], uuid: str) -> None:
+        """Call ``undo``. A failure is logged; a host removes such ports and groups later."""
         try:
-            undo(port)
+            undo(uuid)
         except exceptions.ZunError as exc:
-            LOG.warning("Port %s stays at Neutron for now: %s", port, exc)
+            LOG.warning("What Neutron made for %s stays for now: %s", uuid, exc)
 
 
 def _one(

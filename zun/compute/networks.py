@@ -57,7 +57,8 @@ class Networks:
         Return the container's first network. Without ports, return the default network of its project, or None if the
         driver uses a network of the runtime.
         """
-        self._publish(context, container)
+        if self._driver.publishes:
+            self._publish(context, container)
         plug = None
         for port in ports:  # the others are connected by ``settle``
             if plug is None:

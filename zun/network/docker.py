@@ -52,6 +52,8 @@ class DockerNetworks(OnEngine):
     Without a ``firewall``, containers can reach the host.
     """
 
+    publishes = True
+
     def __init__(self, engine: Engine, pool: Pool | None = None, firewall: Firewall | None = None) -> None:
         super().__init__(engine)
         self._pool = pool

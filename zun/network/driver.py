@@ -26,6 +26,8 @@ class PortView(Protocol):
     @property
     def uuid(self) -> str: ...
     @property
+    def container_uuid(self) -> str: ...
+    @property
     def network_uuid(self) -> str: ...
     @property
     def network_name(self) -> str | None: ...
@@ -43,6 +45,9 @@ class PortView(Protocol):
 
 class NetworkDriver(Protocol):
     """The networks of one host."""
+
+    publishes: bool
+    """Whether exposed ports of containers are published at ports of the host."""
 
     def start(self) -> None:
         """Begin to serve the runtime, before any other call. Raises Misconfigured."""

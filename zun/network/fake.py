@@ -20,6 +20,8 @@ class InMemoryNetworks:
     Without ``own_default``, containers without a network are on a network of the runtime.
     """
 
+    publishes = True
+
     def __init__(self, *, own_default: bool = True) -> None:
         self.own_default = own_default
         self.bridges: set[str] = set()

@@ -35,6 +35,8 @@ _FIELDS = ("id", "name", "device_id", "binding:host_id", "updated_at")
 class NeutronNetworks(DockerNetworks):
     """The networks of Neutron on one Docker daemon. ``host`` is the host's name at Neutron."""
 
+    publishes = False  # containers have addresses of their own, and a security group lets the ports in
+
     def __init__(self, engine: Engine, client: NeutronClient, host: str, wires: Wires, socket: pathlib.Path) -> None:
         super().__init__(engine)
         self._neutron = client
@@ -86,6 +88,7 @@ class NeutronNetworks(DockerNetworks):
 
     def release(self, port: PortView) -> None:
         self._give_back(port.uuid, own=not port.preserve)
+        self._neutron.remove_group_of(port.container_uuid)
 
     def sweep(self, known: Callable[[Collection[str]], Collection[str]]) -> None:
         self._wires.sweep(known)
@@ -97,6 +100,7 @@ class NeutronNetworks(DockerNetworks):
         for uuid in found.keys() - set(known(list(found))):
             LOG.warning("Port %s belongs to no container any more: giving it back", uuid)
             self._give_back(uuid, own=is_own(found[uuid]))
+            self._neutron.remove_group_of(found[uuid]["device_id"])
 
     def _give_back(self, uuid: str, *, own: bool) -> None:
         """Delete a port that this service made, and leave a user's port as the user made it."""

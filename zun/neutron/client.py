@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The HTTP API of Neutron, as far as this service uses it. Records are Neutron's own JSON."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from keystoneauth1 import exceptions as ks_exc
 from oslo_config import cfg
 
 from zun.common import exceptions, keystoneauth
+from zun.neutron.ports import own_name
 
 GROUP = "neutron"
 
@@ -72,6 +74,26 @@ class NeutronClient:
             self._send("DELETE", f"ports/{uuid}")
         except exceptions.NotFound:
             return
+
+    def create_security_group(self, **fields: Any) -> Record:
+        return self._one("security-groups", "security_group", "POST", {"security_group": fields})
+
+    def create_rules(self, rules: Sequence[Record]) -> None:
+        """Add rules to security groups, all of them or none."""
+        self._send("POST", "security-group-rules", {"security_group_rules": [dict(rule) for rule in rules]})
+
+    def delete_security_group(self, uuid: str) -> None:
+        """Delete a security group. One that does not exist is no error. Raises Conflict while a port has it."""
+        try:
+            self._send("DELETE", f"security-groups/{uuid}")
+        except exceptions.NotFound:
+            return
+
+    def remove_group_of(self, container_uuid: str) -> None:
+        """Delete the security group of the container's exposed ports, if there is one and no port has it any more."""
+        for group in self.security_groups(name=own_name(container_uuid), fields="id"):
+            with contextlib.suppress(exceptions.Conflict):
+                self.delete_security_group(group["id"])
 
     def _list(self, collection: str, query: Mapping[str, Any]) -> Sequence[Record]:
         name = collection.replace("-", "_")

@@ -3,7 +3,7 @@
 
 import ipaddress
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -18,13 +18,33 @@ USABLE = frozenset({"ovs"})
 
 
 def own_name(container_uuid: str) -> str:
-    """Return the name of a port that this service made. A port with another name belongs to its user."""
+    """Return the name of what this service makes for a container: its ports, and the group of its exposed ports.
+
+    A port with another name belongs to its user.
+    """
     return f"zun-{container_uuid}"
 
 
 def is_own(port: Record) -> bool:
     """Return whether this service made the port, and so deletes the port."""
     return bool(port.get("device_id")) and port.get("name") == own_name(str(port["device_id"]))
+
+
+def rules(group: str, exposed: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the rules that let everybody reach the exposed ports (``80/tcp``) of the containers in a security group.
+    """
+    return [
+        {
+            "security_group_id": group,
+            "direction": "ingress",
+            "ethertype": family,
+            "protocol": protocol,
+            "port_range_min": int(number),
+            "port_range_max": int(number),
+        }
+        for number, _, protocol in (port.partition("/") for port in exposed)
+        for family in ("IPv4", "IPv6")
+    ]
 
 
 def default_network(networks: Sequence[Record], project_id: str) -> Record | None:

@@ -8,6 +8,8 @@ import urllib.parse
 import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+RULES = "security-group-rules"
+
 
 class FakeNeutron:
     """``records`` by collection and id. ``failures`` maps a method and the start of a path to what is answered there:
@@ -15,7 +17,7 @@ class FakeNeutron:
     """
 
     def __init__(self):
-        self.records = {name: {} for name in ("networks", "subnets", "ports", "security-groups")}
+        self.records = {name: {} for name in ("networks", "subnets", "ports", "security-groups", RULES)}
         self.failures = {}
         self.asked = []
         self.agents = {"host-1"}
@@ -61,6 +63,14 @@ class FakeNeutron:
     def ports(self):
         return self.records["ports"]
 
+    @property
+    def groups(self):
+        return self.records["security-groups"]
+
+    @property
+    def rules(self):
+        return self.records[RULES]
+
     def answer(self, request):
         path, _, query = request.path.removeprefix("/v2.0/").partition("?")
         body = json.loads(request.rfile.read(int(request.headers.get("Content-Length") or 0)) or "{}")
@@ -87,6 +97,20 @@ class FakeNeutron:
 
     def _perform(self, method, collection, ident, body, query):
         kept, member = self.records[collection], collection.replace("-", "_").removesuffix("s")
+        if collection == RULES:
+            made = [{**rule, "id": str(uuid.uuid4())} for rule in body["security_group_rules"]]
+            kept.update({rule["id"]: rule for rule in made})
+            return 201, {"security_group_rules": made}
+        if collection == "security-groups" and method == "POST":
+            group = {**body[member], "id": str(uuid.uuid4())}
+            kept[group["id"]] = group
+            return 201, {member: group}
+        if collection == "security-groups" and method == "DELETE":
+            if any(ident in port["security_groups"] for port in self.ports.values()):
+                return 409, {"NeutronError": {"type": "SecurityGroupInUse", "message": "in use", "detail": ""}}
+            self.records[RULES] = {
+                name: rule for name, rule in self.records[RULES].items() if rule["security_group_id"] != ident
+            }
         if method == "POST":
             kept[made] = self._port(made := str(uuid.uuid4()), body[member])
             return 201, {member: kept[made]}

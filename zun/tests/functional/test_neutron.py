@@ -115,6 +115,30 @@ def test_create_makes_ports_and_delete_takes_them(api, neutron):
     assert list(neutron.ports) == [mine["id"]] and neutron.ports[mine["id"]]["device_id"] == ""
 
 
+def test_exposed_ports_make_a_group(api, neutron):
+    """It lets in what is exposed, and goes with the container's last port."""
+    neutron.network("demo")
+    reply = create(api, exposed_ports={"80": {}, "53/udp": {}})
+    assert reply.status == 202
+    uuid = reply.json["uuid"]
+    (group,), (port,) = neutron.groups.values(), neutron.ports.values()
+    assert group["name"] == port["name"] == f"zun-{uuid}" and port["security_groups"] == [group["id"]]
+    assert reply.json["security_groups"] == [group["id"]]
+    opened = [(rule["ethertype"], rule["protocol"], rule["port_range_min"]) for rule in neutron.rules.values()]
+    assert sorted(opened) == [("IPv4", "tcp", 80), ("IPv4", "udp", 53), ("IPv6", "tcp", 80), ("IPv6", "udp", 53)]
+    containers.end_unplaced(uuid, "no host has room")
+    assert api.delete(f"/v1/containers/{uuid}").status == 204
+    assert neutron.ports == neutron.groups == neutron.rules == {}
+
+
+@pytest.mark.parametrize("step", [("POST", "security-groups"), ("POST", "security-group-rules"), ("POST", "ports")])
+def test_a_group_that_cannot_be_made(api, neutron, step):
+    neutron.network("demo")
+    neutron.failures[step] = (409, OVER)
+    assert create(api, exposed_ports={"80": {}}).status == 403
+    assert neutron.ports == neutron.groups == {} and containers.unplaced() == []
+
+
 def test_a_port_survives_a_failed_create(api, neutron):
     network = neutron.network("demo")
     mine = neutron._perform("POST", "ports", "", {"port": {"network_id": network, "project_id": "demo"}}, {})[1]["port"]
@@ -220,6 +244,24 @@ def run(cloud, container):
     cloud.scheduler_api.create(CONTEXT, container)
     wait_for(lambda: containers.get(container.uuid)["status"] in ("Created", "Error"), 30)
     return containers.get(container.uuid)
+
+
+def test_the_group_goes_with_its_container(cloud, api, neutron):
+    """A group that Neutron did not delete at once goes with the sweep."""
+    neutron.network("demo")
+    made = [create(api, exposed_ports={"80": {}}).json["uuid"] for _ in range(2)]
+    for container in Container.list_by_uuids(CONTEXT, made):
+        row = run(cloud, container)
+        assert row["status"] == "Created" and "host_port" not in row["exposed_ports"]["80/tcp"]
+    first, second = Container.list_by_uuids(CONTEXT, made)
+    cloud.compute_api.delete(CONTEXT, first, force=True)
+    wait_for(lambda: len(neutron.groups) == 1, 30)
+    neutron.failures["DELETE", "ports"] = 500
+    cloud.compute_api.delete(CONTEXT, second, force=True)
+    wait_for(lambda: containers.of_uuids(made) == [], 30)
+    neutron.failures.clear()
+    cloud.networks["host-1"].sweep(network_ports.known)
+    assert neutron.ports == neutron.groups == {}
 
 
 AGENT_STEPS = [("GET", "ports/"), ("PUT", "ports/"), ("GET", "networks/"), ("GET", "subnets")]

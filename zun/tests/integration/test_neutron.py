@@ -223,6 +223,22 @@ def test_two_containers_exchange_tcp(site):
     wait_for(lambda: not site.ports(network_id=network) and site.left() == ([], []), 60)
 
 
+def test_exposed_ports_let_everybody_in(site):
+    """And nothing else, by a group that goes with the container."""
+    nets = [{"network": site.network(cidr="10.7.9.0/24")}]
+    server = site.run(nets=nets, command=SERVE, exposed_ports={"80": {}})
+    client = site.run(nets=nets)
+    ((items,),) = (server["addresses"].values(),)
+    assert site.reaches(client, items[0]["addr"])
+    (group,) = server["security_groups"]
+    (made,) = site.member.security_groups(id=group)
+    opened = [(rule["direction"], rule["port_range_min"]) for rule in made["security_group_rules"] if rule["protocol"]]
+    assert opened == [("ingress", 80), ("ingress", 80)]
+    site.delete(server, client)
+    wait_for(lambda: site.left() == ([], []), 60)
+    wait_for(lambda: not site.member.security_groups(id=group), 60)
+
+
 def test_a_port_of_the_user_is_kept(site):
     """Its address is the container's; another container cannot have it; a detach leaves it to its user."""
     network, second = site.network(cidr="10.7.2.0/24"), site.network(cidr="10.7.3.0/24")
@@ -259,7 +275,6 @@ def test_what_neutron_does_not_allow(site):
     assert site.api.refusal(nets=[{"network": "no-such"}])[0] == 404
     assert site.api.refusal(nets=[{"network": mine, "v4-fixed-ip": "10.9.9.9"}])[0] == 400
     assert site.api.refusal(nets=[{"network": mine}], security_groups=["no-such"])[0] == 400
-    assert site.api.refusal(nets=[{"network": mine}], exposed_ports={"80": {}})[0] == 400
     assert site.api.refusal(nets=[{"network": mine}, {"network": mine}])[0] == 400
     quota = {"quota": {"port": len(before) + 1}}
     site.admin._send("PUT", f"quotas/{site.project}", quota)

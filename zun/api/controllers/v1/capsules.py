@@ -80,7 +80,11 @@ class Capsules:
         fields["request"] |= requested.host_of_volumes(call.context, fields)
         fields["request"] |= requested.charged_later(call.context, fields, self._settings)
         # As of the reference's: always the default choice of network.
-        with self._networks.first_ports(call.context, fields["uuid"]) as wanted:
+        with (
+            self._networks.group_of(call.context, fields["uuid"], fields["exposed_ports"] or ()) as groups,
+            self._networks.first_ports(call.context, fields["uuid"], groups=groups) as wanted,
+        ):
+            fields["security_groups"] = groups
             row = db.insert({**fields, **call.access.own}, asked.members, wanted, self._settings.quota)
         one_container.schedule(self._scheduler, call.context, Container.from_row(call.context, row))
         return Answer(self._shown(row, db.members([row["uuid"]])[row["uuid"]], call), created=row["uuid"])

@@ -112,8 +112,11 @@ class Containers:
         uuid = uuidutils.generate_uuid()
         container = Container(call.context, uuid=uuid, **call.access.own, **fields)
         try:
-            with self._networks.first_ports(call.context, uuid, given.get("nets"), container.security_groups) as wanted:
-                self._insert(container, wanted, may_rename=not given.get("name"))
+            with self._networks.group_of(call.context, uuid, container.exposed_ports or ()) as own_group:
+                container.security_groups = container.security_groups or own_group
+                groups = container.security_groups
+                with self._networks.first_ports(call.context, uuid, given.get("nets"), groups) as wanted:
+                    self._insert(container, wanted, may_rename=not given.get("name"))
         except exceptions.GroupNotFound:  # deleted since it was looked up
             raise requested.no_group(fields["group_uuid"]) from None
         with one_container.recorded(call, container, "create"):
