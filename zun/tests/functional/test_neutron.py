@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Containers and a Neutron that fails at each step, behind real HTTP."""
 
+import dataclasses
 import datetime
 import pathlib
 
@@ -113,6 +114,13 @@ def test_create_makes_ports_and_delete_takes_them(api, neutron):
     containers.end_unplaced(uuid, "no host has room")
     assert api.delete(f"/v1/containers/{uuid}").status == 204
     assert list(neutron.ports) == [mine["id"]] and neutron.ports[mine["id"]]["device_id"] == ""
+
+
+def test_networks_are_made_at_neutron(api):
+    root = dataclasses.replace(api.at("1.42"), roles="admin")
+    reply = root.post("/v1/networks", {"name": "mine", "neutron_net_id": None})
+    assert reply.status == 409 and "openstack network create" in reply.error["detail"]
+    assert root.get("/v1/networks").json["networks"] == []
 
 
 def test_exposed_ports_make_a_group(api, neutron):

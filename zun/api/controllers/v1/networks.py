@@ -14,6 +14,7 @@ from zun.api.request import Call
 from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
 from zun.api.schemas import networks as schemas
 from zun.api.views import networks as views
+from zun.common import exceptions
 from zun.db import networks as db
 
 
@@ -49,6 +50,11 @@ class Networks:
     def create(self, call: Call) -> Answer:
         given = schemas.CREATE[call.version](call.body)
         call.access.require("network:create")
+        if self._settings.neutron:
+            raise exceptions.Conflict(
+                "The networks of this cloud are Neutron's. Make one with 'openstack network create', and name the "
+                "network in nets of a container: it needs no other preparation."
+            )
         owner = given.get("project_id", call.context.project_id)
         if owner != call.context.project_id:
             call.access.require("network:create:project")
