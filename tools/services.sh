@@ -8,21 +8,23 @@ set -euo pipefail
 usage() {
     cat <<'TEXT'
 usage: tools/services.sh install|start|stop|status|env
-       [rabbit] [mysql] [postgres] [keystone] [placement] [glance] [docker] [registry] [neutron]
+       [rabbit] [mysql] [postgres] [keystone] [placement] [glance] [docker] [registry] [neutron] [cinder]
 
 What the tests need, for development and CI; all of it if none is named.
 
   install  install docker.io, iptables, busybox-static, rabbitmq-server, mariadb-server,
            postgresql, docker-registry, apache2-utils and, if no service is named,
            nginx-light from the distribution where missing (root, apt); keystone is a
-           package of the tests' virtual environment; Placement, Glance and Neutron get their own
-  start    start RabbitMQ, MariaDB, PostgreSQL, keystone, Placement, Glance, Neutron and a
-           registry that asks for a password on free ports of 127.0.0.1, with data of their own,
-           and a Docker daemon if none answers; build the image zun-demo. Placement, Glance and
-           Neutron have their databases in MariaDB; Glance and Neutron ask keystone, Neutron
-           also RabbitMQ; they are started with them, unless ZUN_TEST_MYSQL_URL and
-           ZUN_TEST_KEYSTONE_URL name others for Glance. Root gets Neutron's Open vSwitch agent
-           too, on a switch in user space that needs no module
+           package of the tests' virtual environment; Placement, Glance, Neutron and Cinder get
+           their own
+  start    start RabbitMQ, MariaDB, PostgreSQL, keystone, Placement, Glance, Neutron, Cinder and
+           a registry that asks for a password on free ports of 127.0.0.1, with data of their own,
+           and a Docker daemon if none answers; build the image zun-demo. Placement, Glance,
+           Neutron and Cinder have their databases in MariaDB; Glance, Neutron and Cinder ask
+           keystone, Neutron and Cinder also RabbitMQ; they are started with them, unless
+           ZUN_TEST_MYSQL_URL and ZUN_TEST_KEYSTONE_URL name others for Glance. Root gets
+           Neutron's Open vSwitch agent too, on a switch in user space that needs no module, and
+           can connect Cinder's volumes, which are files on loop devices
   stop     end what start started and remove its data; a Docker daemon that was
            there before stays
   status   say what runs
@@ -33,7 +35,7 @@ TEXT
 }
 
 SERVICES=$RUN_DIR/services
-ALL=(rabbit mysql postgres keystone placement glance docker registry neutron)
+ALL=(rabbit mysql postgres keystone placement glance docker registry neutron cinder)
 RABBIT_BIN=${RABBIT_BIN:-/usr/lib/rabbitmq/bin}
 
 # When we are root MariaDB runs as user mysql and PostgreSQL as user postgres, who may not be
@@ -515,6 +517,89 @@ start_switch() {
         "$RUN_DIR/neutron/bin/neutron-openvswitch-agent" --config-file "$dir/neutron.conf"
 }
 
+# Cinder: a database of the MariaDB above, the RabbitMQ and keystone above, a virtual environment of its own, and the
+# backend of tools/cinder_loop.py. Its token for another service must have the role service, as in a cloud.
+CINDER=cinder==29.0.0
+start_cinder() {
+    local dir api url
+    ! running cinder || return 0
+    [ -x "$RUN_DIR/cinder/bin/cinder-manage" ] || die "Cinder is not installed; run: tools/services.sh install cinder"
+    start_mysql
+    start_rabbit
+    start_keystone
+    dir=$(data_dir)/cinder
+    rm -rf "$dir"
+    (umask 077 && mkdir -p "$dir/lock")
+    api=$(free_ports 1)
+    url=$(sed -n 's/^export ZUN_TEST_MYSQL_URL=//p' "$SERVICES/mysql.env")
+    (umask 077 && cinder_conf "${url%/*}/cinder" "$(sed -n 's/^export ZUN_TEST_RABBIT_URL=//p' "$SERVICES/rabbit.env")" \
+        "$(sed -n 's/^export ZUN_TEST_KEYSTONE_URL=//p' "$SERVICES/keystone.env")" "$dir" >"$dir/cinder.conf")
+    say "Starting Cinder on 127.0.0.1:$api (logs: $SERVICES/cinder*.log)"
+    : >"$SERVICES/cinder.log"
+    mysql_root "$(data_dir)/mysql/socket" >>"$SERVICES/cinder.log" 2>&1 <<'SQL' ||
+DROP DATABASE IF EXISTS cinder;
+CREATE DATABASE cinder CHARACTER SET utf8mb4;
+SQL
+        die "MariaDB makes no database for Cinder; see $SERVICES/cinder.log."
+    "$RUN_DIR/cinder/bin/cinder-manage" --config-file "$dir/cinder.conf" db sync \
+        </dev/null >>"$SERVICES/cinder.log" 2>&1 || {
+        tail -n 20 "$SERVICES/cinder.log" >&2
+        die "cinder-manage failed; its output is in $SERVICES/cinder.log."
+    }
+    launch cinder "$SERVICES/cinder.log" "$RUN_DIR/cinder/bin/python" "$ROOT/tools/serve_cinder.py" "$api" \
+        --config-file "$dir/cinder.conf"
+    launch cinder-scheduler "$SERVICES/cinder-scheduler.log" "$RUN_DIR/cinder/bin/cinder-scheduler" \
+        --config-file "$dir/cinder.conf"
+    launch cinder-volume "$SERVICES/cinder-volume.log" env PYTHONPATH="$ROOT/tools" PATH="$PATH:/usr/sbin:/sbin" \
+        "$RUN_DIR/cinder/bin/cinder-volume" --config-file "$dir/cinder.conf"
+    if ! wait_until 60 cinder_settled "$api" || ended cinder; then
+        tail -n 20 "$SERVICES/cinder.log" >&2
+        die "Cinder did not start; its log is $SERVICES/cinder.log."
+    fi
+    printf 'export ZUN_TEST_CINDER_URL=http://127.0.0.1:%s\n' "$api" >"$SERVICES/cinder.env"
+}
+cinder_settled() { ended cinder || listens "$1"; }
+
+cinder_conf() {
+    local user=${3#http://} address
+    address=http://${user#*@}
+    user=${user%%@*}
+    cat <<TEXT
+[DEFAULT]
+auth_strategy = keystone
+transport_url = $2
+api_paste_config = $RUN_DIR/cinder/etc/cinder/api-paste.ini
+resource_query_filters_file = $RUN_DIR/cinder/etc/cinder/resource_filters.json
+state_path = $4
+host = zun-test
+my_ip = 127.0.0.1
+enabled_backends = loop
+report_interval = 5
+[loop]
+volume_driver = cinder_loop.LoopDriver
+volume_backend_name = loop
+loop_directory = $4/volumes
+[database]
+connection = $1
+[keystone_authtoken]
+www_authenticate_uri = $address
+auth_url = $address
+auth_type = password
+username = ${user%%:*}
+password = ${user#*:}
+project_name = admin
+user_domain_id = default
+project_domain_id = default
+interface = public
+service_token_roles = service
+service_token_roles_required = true
+[oslo_concurrency]
+lock_path = $4/lock
+[coordination]
+backend_url = file://$4/lock
+TEXT
+}
+
 # A registry of images that lets in one user. Docker takes the loopback for safe, so it needs no certificate.
 start_registry() {
     local dir port password
@@ -613,6 +698,19 @@ stop_neutron() {
     halt neutron 15
     rm -f "$SERVICES/neutron.env"
 }
+stop_cinder() {
+    local devices
+    halt cinder 15
+    halt cinder-scheduler 15
+    halt cinder-volume 15
+    if is_root && [ -s "$SERVICES/data" ]; then  # a test that failed left some connected
+        devices=$(losetup --noheadings --output NAME,BACK-FILE | awk -v of="$(cat "$SERVICES/data")/cinder/" \
+            'index($2, of) == 1 { print $1 }')
+        # shellcheck disable=SC2086
+        [ -z "$devices" ] || losetup -d $devices || true
+    fi
+    rm -f "$SERVICES/cinder.env"
+}
 stop_registry() {
     halt registry 10
     rm -f "$SERVICES/registry.env"
@@ -639,18 +737,23 @@ install_all() {
                 mysql=(mariadbd=mariadb-server mariadb-install-db=mariadb-server)
                 switch=(ovs-vswitchd=openvswitch-switch)
                 ;;
+            cinder)
+                [ -x "$RABBIT_BIN/rabbitmq-server" ] || rabbit=(rabbitmq-server=rabbitmq-server)
+                mysql=(mariadbd=mariadb-server mariadb-install-db=mariadb-server)
+                ;;
         esac
     done
     # A test starts nginx itself, with the configuration that is shipped.
     [ $# -lt ${#ALL[@]} ] || nginx=(nginx=nginx-light)
     need_packages "${rabbit[@]}" "${mysql[@]}" "${postgres[@]}" "${docker[@]}" "${registry[@]}" "${switch[@]}" \
         "${nginx[@]}"
-    if [[ " $* " =~ " keystone "|" glance "|" neutron " ]] && [ -z "$(keystone_bin)" ]; then
+    if [[ " $* " =~ " keystone "|" glance "|" neutron "|" cinder " ]] && [ -z "$(keystone_bin)" ]; then
         make_venv -r test-requirements.txt
     fi
     if [[ " $* " == *" placement "* ]]; then install_apart placement "$PLACEMENT"; fi
     if [[ " $* " == *" glance "* ]]; then install_apart glance "$GLANCE"; fi
     if [[ " $* " == *" neutron "* ]]; then install_apart neutron "$NEUTRON"; fi
+    if [[ " $* " == *" cinder "* ]]; then install_apart cinder "$CINDER"; fi
 }
 
 main() {

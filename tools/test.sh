@@ -109,7 +109,7 @@ last_line() {
 need_services() {
     local one
     "$ROOT/tools/services.sh" install
-    for one in rabbit mysql postgres keystone placement glance registry neutron; do
+    for one in rabbit mysql postgres keystone placement glance registry neutron cinder; do
         running "$one" || ours+=("$one")
     done
     docker_answers || ours+=(docker)

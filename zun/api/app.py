@@ -31,11 +31,13 @@ from zun.api import (
     routes,
 )
 from zun.api.auth import WsgiApp
+from zun.api.cinder import CinderVolumes, NoCinder
 from zun.api.controllers import root
 from zun.api.controllers.v1 import NOUNS, Dependencies
 from zun.api.networks import Bridges
 from zun.api.neutron import NeutronNetworks
 from zun.api.settings import Settings
+from zun.cinder.client import CinderClient
 from zun.image import glance
 from zun.messaging.compute_api import ComputeAPI
 from zun.messaging.scheduler_api import SchedulerAPI
@@ -53,6 +55,7 @@ def build(conf: cfg.ConfigOpts, *, scheduler_api: SchedulerAPI, compute_api: Com
         settings=settings,
         networks=NeutronNetworks(NeutronClient.from_conf(conf)) if settings.neutron else Bridges(),
         images=glance.configured(conf),
+        volumes=_volumes(conf),
     )
     table = [route for noun in NOUNS for route in noun(dependencies).routes()]
     router = routes.Router(table)
@@ -71,6 +74,13 @@ def build(conf: cfg.ConfigOpts, *, scheduler_api: SchedulerAPI, compute_api: Com
     served = _behind_others(Edge(auth.wrap(audit.wrap(unread(app), conf), conf), health.build(conf)), conf)
     measured_app = measured.Measured(served, router.nouns)
     return access_log.AccessLog(measured_app) if conf.api.access_log else measured_app
+
+
+def _volumes(conf: cfg.ConfigOpts) -> CinderVolumes | NoCinder:
+    options = conf.cinder
+    if not options.enabled:
+        return NoCinder()
+    return CinderVolumes(CinderClient.from_conf(conf), cross_az_attach=options.cross_az_attach)
 
 
 def _behind_others(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:

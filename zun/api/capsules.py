@@ -223,7 +223,7 @@ def _volumes(given: Sequence[Mapping[str, Any]], settings: Settings) -> dict[str
         if name in found:
             raise _wrong(f"{where}: the name {name} is given twice")
         sources = [source for source in ("cinder", "local", "volume") if source in each]
-        if sources == ["cinder"]:
+        if sources == ["cinder"] and not settings.cinder:
             raise _wrong(
                 f"{where}.cinder: this installation has no Cinder. Use 'local' with a size, or 'volume' with the name "
                 "of a volume of the project"
@@ -237,10 +237,26 @@ def _volumes(given: Sequence[Mapping[str, Any]], settings: Settings) -> dict[str
             except ValueError as exc:
                 raise _wrong(f"{where}.local.size: '{str(each['local']['size'])[:32]}' {exc}") from None
             mount = Mount(MountKind.LOCAL, f"/volumes/{name}", size_mib=size)
+        elif sources == ["cinder"]:
+            mount = _cinder(f"{where}.cinder", f"/volumes/{name}", each["cinder"])
         else:
             mount = Mount(MountKind.VOLUME, f"/volumes/{name}", source=each["volume"]["name"])
         found[name] = replace(mount, number=number)
     return found
+
+
+def _cinder(where: str, target: str, given: Mapping[str, Any]) -> Mount:
+    ident, size = given.get("volumeID"), given.get("size")
+    if (ident is None) == (size is None):
+        raise _wrong(f"{where}: it needs either volumeID or size")
+    owned = scalars.B3.convert(given.get("autoRemove", False))
+    if size is None:
+        if owned:
+            raise _wrong(f"{where}.autoRemove: only a new volume, one with a size, is deleted with the capsule")
+        return Mount(MountKind.CINDER, target, source=ident)
+    if size != int(size) or size < 1:
+        raise _wrong(f"{where}.size: {size} is not a whole number of GiB from 1 on")
+    return Mount(MountKind.CINDER, target, size_mib=int(size) * MIB_PER_GIB, owned=owned)
 
 
 def _mount(where: str, given: Mapping[str, Any], volumes: Mapping[str, Mount]) -> Mount:
@@ -248,7 +264,8 @@ def _mount(where: str, given: Mapping[str, Any], volumes: Mapping[str, Mount]) -
     if volume is None:
         raise _wrong(f"{where}.volumeMounts: spec.volumes has no volume {given['name'][:64]}")
     try:
-        return replace(volume, destination=mounts.destination(given["mountPath"]))
+        destination = mounts.destination(given["mountPath"])
+        return replace(volume, destination=destination, read_only=scalars.B3.convert(given.get("readOnly", False)))
     except ValueError as exc:
         raise _wrong(f"{where}.volumeMounts: mountPath: {exc}") from None
 

@@ -48,7 +48,9 @@ def container_fields(given: Mapping[str, Any], *, run: bool, version: Version, s
         raise networks.no_security_groups("security_groups")
     ports = _ports(given)
     memory = _or(given.get("memory"), settings.default_memory)
-    mounted = mounts(given.get("mounts"), version=version, memory_mib=memory, disk=settings.disk)
+    mounted = mounts(
+        given.get("mounts"), version=version, memory_mib=memory, disk=settings.disk, cinder=settings.cinder
+    )
     return {
         **{name: given[name] for name in _AS_GIVEN if given.get(name) is not None},
         "cpu": _or(given.get("cpu"), settings.default_cpu),

@@ -50,6 +50,7 @@ CAPABILITIES = v1(46)  # containers ask for Linux capabilities
 DEVICE_QUOTAS = v1(46)  # limits of devices by alias
 DEVICE_CHANGES = v1(46)  # a new size says why the devices of a container stay
 CAPSULE_DEVICES = v1(46)  # containers of a capsule ask for devices
+CINDER = v1(46)  # read-only mounts, and mounts of type local beside Cinder
 MIXED = v1(46)  # containers with CPUs of their own and a share of the pool
 EVERY = tuple(v1(minor) for minor in range(MIN.minor, MAX.minor + 1))
 

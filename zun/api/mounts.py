@@ -5,10 +5,12 @@ import base64
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from zun.api import microversion
 from zun.api.microversion import Version
+from zun.api.schemas import scalars
 from zun.api.settings import Range
 from zun.common import exceptions
 from zun.common.mounts import Kind, Mount
@@ -18,12 +20,23 @@ from zun.common.units import MIB_PER_GIB
 FILES_LIMIT = 64 * 1024
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{1,127}")
 _UUID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
+_MOST_MIB = 1 << 40
 _SIZE = re.compile(r"([0-9]{1,9})([MG]?)")
 
 
-def mounts(given: Sequence[Mapping[str, Any]] | None, *, version: Version, memory_mib: int, disk: Range) -> list[Mount]:
-    """Return the requested mounts. ``disk`` is the range of GiB for a local mount. Raises InvalidValue."""
-    found = [_mount(item, version, memory_mib, disk) for item in given or ()]
+def mounts(
+    given: Sequence[Mapping[str, Any]] | None,
+    *,
+    version: Version,
+    memory_mib: int,
+    disk: Range,
+    cinder: bool = False,
+) -> list[Mount]:
+    """Return the requested mounts. ``disk`` is the range of GiB for a local mount. Raises InvalidValue.
+
+    With ``cinder``, mounts of the type volume are volumes of Cinder, by the id or name that the request gave.
+    """
+    found = [_mount(item, version, memory_mib, disk, cinder=cinder) for item in given or ()]
     targets = [mount.destination for mount in found]
     for target in targets:
         if targets.count(target) > 1:
@@ -62,7 +75,21 @@ def destination(given: str) -> str:
     return path
 
 
-def _mount(item: Mapping[str, Any], version: Version, memory_mib: int, disk: Range) -> Mount:
+def _mount(item: Mapping[str, Any], version: Version, memory_mib: int, disk: Range, *, cinder: bool) -> Mount:
+    mount = _writable(item, version, memory_mib, disk, cinder=cinder)
+    if item.get("read_only") is None:
+        return mount
+    microversion.require_for("mounts.read_only", version, microversion.CINDER)
+    read_only = scalars.B3.convert(item["read_only"])
+    if read_only and mount.kind is Kind.TMPFS:
+        raise _wrong(f"{mount.destination}: nothing could ever be in a read-only tmpfs; leave read_only out")
+    if read_only and mount.kind is Kind.CINDER and mount.source is None:
+        raise _wrong(f"{mount.destination}: nothing could ever be in a new read-only volume; leave read_only out")
+    return replace(mount, read_only=read_only)
+
+
+def _writable(item: Mapping[str, Any], version: Version, memory_mib: int, disk: Range, *, cinder: bool) -> Mount:
+    """Return the mount without regard to ``read_only``."""
     try:
         target = destination(item["destination"])
     except ValueError as exc:
@@ -75,13 +102,22 @@ def _mount(item: Mapping[str, Any], version: Version, memory_mib: int, disk: Ran
         if source is not None:
             raise _wrong(f"{target}: a tmpfs has a size and no source")
         return Mount(Kind.TMPFS, target, size_mib=_size(target, size, 1, memory_mib, suffixes=True))
-    if kind != "volume":
-        raise _wrong(f"type '{str(kind)[:64]}' is not one of volume, bind, tmpfs")
+    if kind == "local":
+        microversion.require_for("mounts.type local", version, microversion.CINDER)
+    elif kind != "volume":
+        raise _wrong(f"type '{str(kind)[:64]}' is not one of volume, bind, tmpfs, local")
     if source is not None and size not in (None, ""):
         raise _wrong(f"{target}: a volume has either a source or the size of a new one; leave one out")
+    suffixes = version >= microversion.MOUNTS
+    if cinder and kind == "volume":
+        if source is not None:
+            return Mount(Kind.CINDER, target, source=_cinder_volume(target, source))
+        found = _size(target, size, MIB_PER_GIB, _MOST_MIB, suffixes=suffixes)
+        if found % MIB_PER_GIB:
+            raise _wrong(f"{target}: size '{str(size)[:32]}' is not a whole number of GiB, as volumes of Cinder have")
+        return Mount(Kind.CINDER, target, size_mib=found, owned=True)
     if source is not None:
         return Mount(Kind.VOLUME, target, source=_volume(target, source))
-    suffixes = version >= microversion.MOUNTS
     highest = int(disk.highest) * MIB_PER_GIB
     return Mount(Kind.LOCAL, target, size_mib=_size(target, size, 1, highest, suffixes=suffixes))
 
@@ -91,6 +127,14 @@ def _size(target: str, given: Any, lowest: int, highest: int, *, suffixes: bool)
         return size_mib(given, lowest, highest, suffixes=suffixes)
     except ValueError as exc:
         raise _wrong(f"{target}: size '{str(given)[:32]}' {exc}") from None
+
+
+def _cinder_volume(target: str, source: str) -> str:
+    if len(source) > 255 or "/" in source:
+        raise _wrong(
+            f"{target}: source '{source[:64]}' is not the id or the name of a volume. Paths of a host cannot be mounted"
+        )
+    return source
 
 
 def _volume(target: str, source: str) -> str:

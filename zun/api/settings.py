@@ -87,7 +87,7 @@ class Settings:
     get their subnets from ``subnet_pool``. ``sandbox_*`` describe the sandbox of a capsule. ``unique_names`` is the
     scope in which a container's name must be unique. ``archive_transfers`` is the number of archives of one project
     that this process transfers at the same time. ``device_aliases`` are the names by which containers ask for devices.
-    ``neutron``: containers join the networks of Neutron.
+    ``neutron``: containers join the networks of Neutron. ``cinder``: they mount volumes of Cinder.
     """
 
     cpu: Range
@@ -110,6 +110,7 @@ class Settings:
     archive_transfers: int
     device_aliases: Aliases
     neutron: bool = False
+    cinder: bool = False
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
@@ -133,6 +134,7 @@ class Settings:
             unique_names=Scope(scope) if (scope := conf.compute.unique_container_name_scope) else None,
             archive_transfers=conf.api.archive_transfers,
             neutron=conf.network.driver == "neutron",
+            cinder=conf.cinder.enabled,
             device_aliases=aliases,
             quota={**{name: conf.quota[name] for name in quotas.RESOURCES}, **_of_devices(conf, aliases)},
         )

@@ -260,6 +260,18 @@ class GlanceUnavailable(Unavailable):
     msg_fmt = "Glance does not answer: {reason}. Try again; tell the operator if it stays so."
 
 
+class CinderUnavailable(Unavailable):
+    msg_fmt = "Cinder does not answer: {reason}"
+
+
+class VolumeNotUsable(Invalid):
+    msg_fmt = "Volume {volume} cannot be mounted: {reason}"
+
+
+class VolumeInUse(Invalid):
+    msg_fmt = "Volume {volume} is in use, and cannot be attached more than once: {reason}"
+
+
 class ImageCorrupt(Conflict):
     """The data of an image is not what the image service says."""
 

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The connection to another OpenStack service, as its group of the configuration describes it."""
 
+from typing import Any
+
+import requests
 from keystoneauth1 import adapter as ks_adapter
 from keystoneauth1 import exceptions as ks_exc
 from keystoneauth1 import loading
@@ -25,3 +28,30 @@ def adapter(conf: cfg.ConfigOpts, group: str, needed_by: str) -> ks_adapter.Adap
             f"project_name and the domains; see the page on {group.capitalize()}."
         )
     return loading.load_adapter_from_conf_options(conf, group, session=session, auth=auth)
+
+
+def answer(
+    adapter: ks_adapter.Adapter,
+    method: str,
+    url: str,
+    unavailable: type[exceptions.Unavailable],
+    *,
+    token: str | None = None,
+    **options: Any,
+) -> tuple[requests.Response, Any]:
+    """Return the answer to a request and its JSON, which is ``{}`` without a body and None if it is no JSON.
+
+    With ``token``, its user asks, and otherwise the user of the adapter. Raises ``unavailable`` if no answer comes.
+    """
+    headers = dict(options.pop("headers", None) or {})
+    if token:
+        headers["X-Auth-Token"] = token
+        options["authenticated"] = False
+    try:
+        found: requests.Response = adapter.request(url, method, raise_exc=False, headers=headers, **options)
+    except ks_exc.ClientException as exc:
+        raise unavailable(reason=exceptions.first_line(exc)) from exc
+    try:
+        return found, found.json() if found.content else {}
+    except ValueError:
+        return found, None

@@ -21,13 +21,16 @@ class Kind(StrEnum):
     """A file system of a fixed size in the container's memory."""
     BIND = "bind"
     """One file whose content came with the request. Never a path of the host."""
+    CINDER = "cinder"
+    """A volume of Cinder, which the hosts of its containers connect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One mount. ``source`` is a volume's name, or a file's content in base64; ``size_mib`` is for local and tmpfs.
+    """One mount. ``source`` is a volume's name, its id at Cinder, or a file's content in base64.
 
-    ``number`` is the number of the volume in its capsule, for a mount of a capsule's volume.
+    ``size_mib`` is for local and tmpfs, and for new volumes of Cinder. ``number`` is the number of the volume in its
+    capsule, for a mount of a capsule's volume. ``owned``: the volume is deleted with its container.
     """
 
     kind: Kind
@@ -35,6 +38,8 @@ class Mount:
     source: str | None = None
     size_mib: int | None = None
     number: int | None = None
+    read_only: bool = False
+    owned: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         record = {
@@ -43,13 +48,22 @@ class Mount:
             "source": self.source,
             "size_mib": self.size_mib,
             "number": self.number,
+            "read_only": self.read_only or None,
+            "owned": self.owned or None,
         }
         return {name: value for name, value in record.items() if value is not None}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        others = (record.get(name) for name in ("source", "size_mib", "number"))
-        return cls(Kind(record["type"]), record["destination"], *others)
+        return cls(
+            Kind(record["type"]),
+            record["destination"],
+            source=record.get("source"),
+            size_mib=record.get("size_mib"),
+            number=record.get("number"),
+            read_only=bool(record.get("read_only")),
+            owned=bool(record.get("owned")),
+        )
 
 
 def mounts_of(container: Mapping[str, Any]) -> list[Mount]:

@@ -13,6 +13,8 @@ import os_traits
 
 CUSTOM = os_traits.CUSTOM_NAMESPACE
 HYPERTHREADING: str = os_traits.HW_CPU_HYPERTHREADING
+#: A host that connects volumes of Cinder.
+CINDER = f"{CUSTOM}ZUN_CINDER"
 LONGEST = 255
 NAME = rf"^[A-Z0-9_]{{1,{LONGEST}}}\Z"
 STANDARD: frozenset[str] = frozenset(os_traits.get_traits())

@@ -61,7 +61,7 @@ def inventory(
         "os_type": facts.os_type,
         "os": facts.os,
         "kernel_version": facts.kernel_version,
-        "traits": sorted(_traits(discovered, facts) | _own_traits(compute.traits)),
+        "traits": sorted(_traits(discovered, facts) | _own_traits(compute.traits) | _services(conf)),
     }
     return Inventory(topology, columns)
 
@@ -82,6 +82,11 @@ def _traits(discovered: HostTopology, facts: HostFacts) -> frozenset[str]:
     """Return the traits of the machine's CPUs."""
     threads = any(len(core) > 1 for cell in discovered.cells for core in cell.siblings)
     return traits.cpu_traits(facts.cpu_flags) | ({traits.HYPERTHREADING} if threads else set())
+
+
+def _services(conf: cfg.ConfigOpts) -> frozenset[str]:
+    """Return the traits that say which services of the cloud this host can use."""
+    return frozenset({traits.CINDER} if conf.cinder.enabled else ())
 
 
 def _own_traits(names: Sequence[str]) -> frozenset[str]:

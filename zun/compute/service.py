@@ -5,7 +5,6 @@ import concurrent.futures
 import datetime
 import functools
 import logging
-import pathlib
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -87,7 +86,7 @@ class ComputeService:
         self._driver = driver
         self._network_driver = network_driver
         self._machine = machine
-        self._volumes = volumes or Volumes.of_host(pathlib.Path(conf.state_path, "volumes"))
+        self._volumes = volumes or Volumes.from_conf(conf, host or conf.host)
         self._host: str = host or conf.host
         self.tracker = ComputeNodeTracker(
             self._host, enable_cpu_pinning=conf.compute.enable_cpu_pinning, default_disk=conf.default_disk
@@ -385,8 +384,18 @@ class ComputeService:
         self._background("pool", self._settle_pool)
         self._background("networks", self._networks.sweep, context)
         self._background("named volumes", self.parts.named_volumes.remove, context)
+        self._background("volumes", self._sweep_volumes)
         self._background("isolation", self._networks.isolate)
         self._background("lost", self._end_lost, context)
+
+    def _sweep_volumes(self) -> None:
+        """Give back volumes of containers that are neither in the database nor at the runtime."""
+        context = admin_context()
+
+        def known(uuids: Collection[str]) -> set[str]:
+            return {*self._driver.list(), *(each.uuid for each in Container.list_by_uuids(context, list(uuids)))}
+
+        self._volumes.sweep(known)
 
     def _settle_pool(self) -> None:
         """Move the members of the shared pool that could not be moved when CPUs were given back or taken."""

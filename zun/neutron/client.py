@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from keystoneauth1 import adapter as ks_adapter
-from keystoneauth1 import exceptions as ks_exc
 from oslo_config import cfg
 
 from zun.common import exceptions, keystoneauth
@@ -27,9 +26,7 @@ class NeutronClient:
     def __init__(self, adapter: ks_adapter.Adapter, token: str | None = None) -> None:
         """With ``token``, Neutron sees the user of this token, and otherwise the adapter's service user."""
         self._adapter = adapter
-        self._identity: dict[str, Any] = (
-            {"headers": {"X-Auth-Token": token}, "authenticated": False} if token else {"headers": {}}
-        )
+        self._token = token
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> "NeutronClient":
@@ -116,16 +113,16 @@ class NeutronClient:
         """Return the body of the answer, empty if it has none."""
         if body is not None:
             more["json"] = body
-        identity = {**self._identity, "headers": {**self._identity["headers"], **(headers or {})}}
         request = f"{method} {path}"
-        try:
-            answer = self._adapter.request(f"/v2.0/{path}", method, raise_exc=False, **identity, **more)
-        except ks_exc.ClientException as exc:
-            raise exceptions.NeutronUnavailable(reason=exceptions.first_line(exc)) from exc
-        try:
-            found = answer.json() if answer.content else {}
-        except ValueError:
-            found = None
+        answer, found = keystoneauth.answer(
+            self._adapter,
+            method,
+            f"/v2.0/{path}",
+            exceptions.NeutronUnavailable,
+            token=self._token,
+            headers=headers,
+            **more,
+        )
         if not answer.ok:
             raise refusal(answer.status_code, found, request)
         if not isinstance(found, dict):

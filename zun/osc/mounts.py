@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse ``--mount`` with a tmpfs and with sizes that have a unit, both of which python-zunclient refuses."""
+"""Parse ``--mount`` with what python-zunclient refuses: a tmpfs, sizes with a unit, type local and read_only."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zunclient.common import utils
 
-_TMPFS = "type=tmpfs"
+_TYPES = {"type=tmpfs": "tmpfs", "type=local": "local"}
+_READ_ONLY = {"read_only=true": True, "read_only=false": False}
 
 
 def parse(texts: Sequence[str]) -> list[dict[str, Any]]:
@@ -15,17 +16,26 @@ def parse(texts: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def newer(texts: Sequence[str]) -> list[dict[str, Any]] | None:
-    """Return the mounts if they need microversion 1.42, or None if python-zunclient's own parser is enough."""
+    """Return the mounts if they need a newer microversion, or None if python-zunclient's own parser is enough."""
     found = parse(texts)
     is_newer = any(each.get("type") == "tmpfs" or not each.get("size", "0").isdecimal() for each in found)
-    return found if is_newer else None
+    return found if is_newer or newest(found) else None
+
+
+def newest(found: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether the mounts need microversion 1.46."""
+    return any(each.get("type") == "local" or "read_only" in each for each in found)
 
 
 def _parsed(text: str) -> dict[str, Any]:
     members = [member.strip() for member in text.split(",")]
-    (found,) = utils.parse_mounts([",".join(member for member in members if member != _TMPFS)])
-    if _TMPFS in members:
-        found["type"] = "tmpfs"
+    ours = {**_TYPES, **_READ_ONLY}
+    (found,) = utils.parse_mounts([",".join(member for member in members if member not in ours)])
+    for member in members:
+        if member in _TYPES:
+            found["type"] = _TYPES[member]
+        if member in _READ_ONLY:
+            found["read_only"] = _READ_ONLY[member]
     if found.get("type") == "bind":
         found["source"] = utils.encode_file_data(found["source"])
     return dict(found)

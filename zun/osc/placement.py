@@ -8,7 +8,7 @@ from typing import Any
 from zunclient.api_versions import APIVersion
 from zunclient.common.utils import format_args
 
-from zun.osc import versions
+from zun.osc import mounts, versions
 from zun.osc.explanation import option
 from zun.topology import CPUPolicy
 
@@ -69,6 +69,8 @@ def version_for(fields: Mapping[str, Any], least: APIVersion) -> APIVersion:
     hinted = fields.get("hints", ())
     if "dedicated_cpus" in fields or fields.get("cpu_policy") == CPUPolicy.MIXED:
         return versions.MIXED_VERSION
+    if mounts.newest(fields.get("mounts", ())):
+        return versions.CINDER_VERSION
     if not _DEVICES.keys().isdisjoint(fields) or not _IMAGE_DEVICES.isdisjoint(hinted):
         return versions.DEVICE_REQUESTS_VERSION
     if not _TRAITS.keys().isdisjoint(fields) or any(name.startswith(_IMAGE_TRAIT) for name in hinted):

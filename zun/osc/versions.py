@@ -30,6 +30,7 @@ CLIENTS_VERSION = api_versions.APIVersion("1.42")
 TRAITS_VERSION = DEVICES_VERSION = api_versions.APIVersion("1.44")
 DEVICE_REQUESTS_VERSION = api_versions.APIVersion("1.45")
 CAPABILITIES_VERSION = DEVICE_QUOTAS_VERSION = CAPSULE_DEVICES_VERSION = api_versions.APIVersion("1.46")
+CINDER_VERSION = api_versions.APIVersion("1.46")
 MIXED_VERSION = api_versions.APIVersion("1.46")
 
 

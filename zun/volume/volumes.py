@@ -2,14 +2,18 @@
 """The mounts of this host's containers: calls the driver of each mount's kind."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
+
+from oslo_config import cfg
 
 from zun.common import exceptions
 from zun.common.mounts import Kind, Mount, mounts_of
 from zun.container.driver import RuntimeMount
 from zun.objects import Container
+from zun.volume.cinder import CinderDriver
 from zun.volume.driver import VolumeDriver
 from zun.volume.files import FileDriver
 from zun.volume.local import LocalDriver
@@ -21,20 +25,27 @@ LOG = logging.getLogger(__name__)
 class Volumes:
     """The mounts of one host. ``drivers`` has the driver of each kind of mount."""
 
-    def __init__(self, drivers: Mapping[Kind, VolumeDriver]) -> None:
-        self._drivers = drivers
+    def __init__(self, drivers: Mapping[Kind, VolumeDriver], cinder: CinderDriver | None = None) -> None:
+        """``cinder`` is the driver of Cinder's volumes, if this host is configured for them."""
+        self._drivers = {**drivers, Kind.CINDER: cinder} if cinder is not None else dict(drivers)
+        self._cinder = cinder
 
     @classmethod
-    def of_host(cls, root: Path) -> Self:
-        """Return Volumes with a driver for every kind; the data of mounts is below ``root``."""
-        return cls(
-            {
-                Kind.LOCAL: LocalDriver(root / "local"),
-                Kind.BIND: FileDriver(root / "files"),
-                Kind.TMPFS: TmpfsDriver(),
-                Kind.VOLUME: NamedDriver(),
-            }
-        )
+    def of_host(cls, root: Path, cinder: CinderDriver | None = None) -> Self:
+        """Return Volumes with the drivers of a host; the data of mounts is below ``root``."""
+        drivers: dict[Kind, VolumeDriver] = {
+            Kind.LOCAL: LocalDriver(root / "local"),
+            Kind.BIND: FileDriver(root / "files"),
+            Kind.TMPFS: TmpfsDriver(),
+            Kind.VOLUME: NamedDriver(),
+        }
+        return cls(drivers, cinder)
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts, host: str) -> Self:
+        """Return the Volumes of ``host``. Raises Misconfigured."""
+        root = Path(conf.state_path, "volumes")
+        return cls.of_host(root, CinderDriver.from_conf(conf, host, root / "cinder") if conf.cinder.enabled else None)
 
     def prepare(self, container: Container) -> list[RuntimeMount]:
         """Prepare the container's mounts and return how the runtime mounts each. Raises VolumeError.
@@ -43,9 +54,20 @@ class Volumes:
         """
         owner = container.capsule_uuid or container.uuid
         return [
-            self._drivers[mount.kind].prepare(owner, container.project_id, number, mount)
-            for number, mount in _numbered(container)
+            self._prepared(owner, container.project_id, number, mount) for number, mount in _numbered(container)
         ]
+
+    def _prepared(self, owner: str, project_id: str, number: int, mount: Mount) -> RuntimeMount:
+        found = self._driver(mount).prepare(owner, project_id, number, mount)
+        return replace(found, read_only=True) if mount.read_only else found
+
+    def _driver(self, mount: Mount) -> VolumeDriver:
+        driver = self._drivers.get(mount.kind)
+        if driver is None:
+            raise exceptions.VolumeError(
+                mount=mount.destination, reason=f"the host of the container has no driver for {mount.kind}"
+            )
+        return driver
 
     def restore(self, container: Container) -> None:
         """Restore the container's mounts after a restart of this service.
@@ -54,7 +76,7 @@ class Volumes:
         """
         for number, mount in _own(container):
             try:
-                self._drivers[mount.kind].restore(container.uuid, number, mount)
+                self._driver(mount).restore(container.uuid, number, mount)
             except exceptions.VolumeError as exc:
                 LOG.warning("Could not restore a mount of container %s: %s", container.uuid, exc)
 
@@ -66,11 +88,19 @@ class Volumes:
         failure: exceptions.VolumeError | None = None
         for number, mount in _own(container):
             try:
-                self._drivers[mount.kind].remove(container.uuid, number, mount)
+                self._driver(mount).remove(container.uuid, number, mount)
             except exceptions.VolumeError as exc:
                 failure = exc
         if failure is not None:
             raise failure
+
+    def sweep(self, known: Callable[[Collection[str]], Collection[str]]) -> None:
+        """Remove what an earlier run or a failure left of volumes of containers that are gone.
+
+        ``known`` returns those of the uuids that are containers, in the database or at this host's runtime.
+        """
+        if self._cinder is not None:
+            self._cinder.sweep(known)
 
 
 def _numbered(container: Container) -> list[tuple[int, Mount]]:

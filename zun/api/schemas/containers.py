@@ -141,6 +141,7 @@ _MOUNTS = Field(
                 "source": {"type": "string"},
                 "destination": {"type": "string", "minLength": 1},
                 "size": {"type": ["integer", "string"]},
+                "read_only": scalars.B3.schema,
             },
             "additionalProperties": False,
             "required": ["destination"],

@@ -141,6 +141,15 @@ def glance_url(keystone: Keystone) -> str:
 
 
 @pytest.fixture(scope="module")
+def cinder_url(keystone: Keystone) -> Iterator[str]:
+    """A real Cinder, which asks the real keystone and is in its catalogue during the tests of the module."""
+    url = _service("ZUN_TEST_CINDER_URL", "ZUN_REQUIRE_CINDER")
+    keystone.publish(f"{url}/v3/$(project_id)s", "block-storage")
+    yield url
+    keystone.retract("block-storage")
+
+
+@pytest.fixture(scope="module")
 def catalogued(
     tmp_path_factory: pytest.TempPathFactory, keystone: Keystone, glance_url: str, docker_url: str
 ) -> Iterator[Client]:

@@ -36,6 +36,9 @@ class Keystone:
         self.users = {who: self.user(who, who_may.PROJECTS[who], who_may.ROLES[who]) for who in who_may.PEOPLE}
         self.user("zun", "service", "service")
         self.user("zun-glance", "service", "admin")
+        self.admin.roles.grant(
+            self.roles["admin"], user=self.user("zun-cinder", "service", "service"), project=self.projects["service"]
+        )
 
     def named(self, name: str) -> str:
         return f"{name}-{self.suffix}"
@@ -50,7 +53,7 @@ class Keystone:
     def publish(self, endpoint: str, kind: str = "container") -> None:
         """Put the API at ``endpoint`` into the catalogue, instead of what was there."""
         self.retract(kind)
-        names = {"container": "zun", "image": "glance", "network": "neutron"}
+        names = {"container": "zun", "image": "glance", "network": "neutron", "block-storage": "cinder"}
         service = self.admin.services.create(names[kind], type=kind)
         self.admin.endpoints.create(service, endpoint, interface="public", region="RegionOne")
 
@@ -84,7 +87,14 @@ class Keystone:
 
     def glance_settings(self) -> dict[str, str]:
         """The group glance, for the Glance of the catalogue."""
-        name = self.named("zun-glance")
+        return self._service_settings("zun-glance")
+
+    def cinder_settings(self) -> dict[str, str]:
+        """The group cinder, for the Cinder of the catalogue."""
+        return self._service_settings("zun-cinder")
+
+    def _service_settings(self, user: str) -> dict[str, str]:
+        name = self.named(user)
         return {
             "auth_url": self.url,
             "auth_type": "password",

@@ -146,6 +146,21 @@ class Api:
         return {host: self.get(f"/hosts/{host}/topology")["claims"] for host in hosts}
 
 
+class TokenApi(Api):
+    """The API for the owner of a token of the real keystone."""
+
+    def __init__(self, url: str, token: str, version: str = "1.42") -> None:
+        super().__init__(url)
+        self._session.headers.clear()
+        self._session.headers.update({"X-Auth-Token": token, "OpenStack-API-Version": f"container {version}"})
+
+    def refusal(self, **fields: Any) -> tuple[int, str]:
+        """Status and reason of the answer to a request for a container."""
+        reply = self.request("POST", "/containers?run=true", json={"image": "zun-demo", "memory": 64, **fields})
+        assert reply.status_code >= 400, reply.text
+        return reply.status_code, reply.json()["errors"][0]["detail"]
+
+
 class Client:
     """The stock ``openstack`` client: at ``url`` without keystone, or with the ``OS_`` variables of somebody."""
 

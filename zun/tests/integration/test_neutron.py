@@ -14,26 +14,11 @@ from keystoneauth1 import session as ksa_session
 from zun.neutron.client import NeutronClient
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.container.daemon import IMAGE
-from zun.tests.integration.programs import Api, Client, Program, free_port
+from zun.tests.integration.programs import Client, Program, TokenApi, free_port
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 SERVE = ["sh", "-c", "ip -o addr show eth0 > /tmp/index.html; exec httpd -f -p 80 -h /tmp"]
-
-
-class TokenApi(Api):
-    """The API for the owner of a token of the real keystone."""
-
-    def __init__(self, url, token, version="1.42"):
-        super().__init__(url)
-        self._session.headers.clear()
-        self._session.headers.update({"X-Auth-Token": token, "OpenStack-API-Version": f"container {version}"})
-
-    def refusal(self, **fields):
-        """Status and reason of the answer to a request for a container."""
-        reply = self.request("POST", "/containers?run=true", json={"image": "zun-demo", "memory": 64, **fields})
-        assert reply.status_code >= 400, reply.text
-        return reply.status_code, reply.json()["errors"][0]["detail"]
 
 
 class Site:

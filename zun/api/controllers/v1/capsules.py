@@ -29,6 +29,7 @@ class Capsules:
         self._settings = dependencies.settings
         self._images = dependencies.images
         self._networks = dependencies.networks
+        self._volumes = dependencies.volumes
         self._random = random.Random()
 
     def routes(self) -> Sequence[Route]:
@@ -79,10 +80,12 @@ class Capsules:
         fields["placement"] = traits.resolved(fields["placement"])
         fields["request"] |= requested.host_of_volumes(call.context, fields)
         fields["request"] |= requested.charged_later(call.context, fields, self._settings)
+        self._volumes.look_up(call.context, fields)
         # As of the reference's: always the default choice of network.
         with (
             self._networks.group_of(call.context, fields["uuid"], fields["exposed_ports"] or ()) as groups,
             self._networks.first_ports(call.context, fields["uuid"], groups=groups) as wanted,
+            self._volumes.made(call.context, fields, *asked.members),
         ):
             fields["security_groups"] = groups
             row = db.insert({**fields, **call.access.own}, asked.members, wanted, self._settings.quota)
@@ -102,6 +105,7 @@ class Capsules:
             ports = db_ports.of_container(row["uuid"])
             if db_containers.destroy_unplaced(row["uuid"]):
                 self._networks.released(ports)
+                self._volumes.released(row["mounts"])
                 return NO_CONTENT
         capsule = Container.get_by_uuid(call.context, row["uuid"])  # a host may have taken it a moment ago
         # Saved before the message is sent: a lost one is found by its status and repeated.

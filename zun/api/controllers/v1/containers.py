@@ -45,6 +45,7 @@ class Containers:
         self._settings = dependencies.settings
         self._images = dependencies.images
         self._networks = dependencies.networks
+        self._volumes = dependencies.volumes
         self._create_schemas = schemas.create(dependencies.settings)
         self._update_schema = schemas.update(dependencies.settings)
         self._sub_actions = SubActions(dependencies)
@@ -104,18 +105,22 @@ class Containers:
         run = schemas.CREATE_QUERY(call.query).get("run", False)
         given = self._create_schemas[call.version](call.body)
         call.access.require("container:create")
-        fields = requested.fields(call, given, run=run, settings=self._settings, service=self._images)
+        fields = requested.fields(
+            call, given, run=run, settings=self._settings, service=self._images, volumes=self._volumes
+        )
         requested.check_isolation(call.access, fields["placement"])
         fields["request"] |= requested.charged_later(call.context, fields, self._settings)
         fields.setdefault("name", creation.generated_name(self._random))
         fields["security_groups"] = self._networks.security_groups(call.context, given.get("security_groups"))
-        uuid = uuidutils.generate_uuid()
-        container = Container(call.context, uuid=uuid, **call.access.own, **fields)
+        uuid = fields["uuid"] = uuidutils.generate_uuid()
         try:
-            with self._networks.group_of(call.context, uuid, container.exposed_ports or ()) as own_group:
-                container.security_groups = container.security_groups or own_group
-                groups = container.security_groups
-                with self._networks.first_ports(call.context, uuid, given.get("nets"), groups) as wanted:
+            with self._networks.group_of(call.context, uuid, fields["exposed_ports"] or ()) as own_group:
+                groups = fields["security_groups"] = fields["security_groups"] or own_group
+                with (
+                    self._networks.first_ports(call.context, uuid, given.get("nets"), groups) as wanted,
+                    self._volumes.made(call.context, fields),
+                ):
+                    container = Container(call.context, **call.access.own, **fields)
                     self._insert(container, wanted, may_rename=not given.get("name"))
         except exceptions.GroupNotFound:  # deleted since it was looked up
             raise requested.no_group(fields["group_uuid"]) from None
@@ -167,6 +172,7 @@ class Containers:
             ports = db_ports.of_container(container.uuid)
             if db.destroy_unplaced(container.uuid):
                 self._networks.released(ports)
+                self._volumes.released(container.mounts)
                 return NO_CONTENT
         if container.host is None:  # a host took it a moment ago, or somebody else removed it
             container = Container.get_by_ident(call.context, container.uuid, everywhere)

@@ -3,6 +3,7 @@
 
 from dataclasses import dataclass, field
 
+from zun.api.cinder import CinderVolumes, NoCinder
 from zun.api.networks import Bridges, ContainerNetworks
 from zun.api.settings import Settings
 from zun.image.driver import ImageService
@@ -12,8 +13,8 @@ from zun.messaging.scheduler_api import SchedulerAPI
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """The RPC clients of the scheduler and of the compute hosts, the operator's settings, the cloud's networks, and the
-    image service, if the operator has one.
+    """The RPC clients of the scheduler and of the compute hosts, the operator's settings, the cloud's networks and
+    volumes, and the image service, if the operator has one.
     """
 
     scheduler_api: SchedulerAPI
@@ -21,3 +22,4 @@ class Dependencies:
     settings: Settings
     images: ImageService | None = None
     networks: ContainerNetworks = field(default_factory=Bridges)
+    volumes: CinderVolumes | NoCinder = field(default_factory=NoCinder)

@@ -23,6 +23,7 @@ class Placement:
         self._scheduler = dependencies.scheduler_api
         self._settings = dependencies.settings
         self._images = dependencies.images
+        self._volumes = dependencies.volumes
         self._dry_run_schema = schemas.shape(dependencies.settings, count=schemas.COUNT)
         self._capacity_schema = schemas.shape(dependencies.settings, limit=schemas.LIMIT)
 
@@ -65,7 +66,9 @@ class Placement:
 
     def _imagined(self, call: Call, given: Mapping[str, Any]) -> Container:
         """Return the container that a create with these fields would make, without a row."""
-        fields = requested.fields(call, given, run=False, settings=self._settings, service=self._images)
+        fields = requested.fields(
+            call, given, run=False, settings=self._settings, service=self._images, volumes=self._volumes
+        )
         empty = {name: None for name, field in Container.fields.items() if field.nullable}
         container = Container(call.context, **{**empty, "uuid": uuidutils.generate_uuid(), **call.access.own, **fields})
         container.obj_set_defaults()

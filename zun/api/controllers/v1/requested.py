@@ -10,6 +10,7 @@ from typing import Any
 from oslo_utils import uuidutils
 
 from zun.api import creation, devices, image_properties, images, microversion, traits
+from zun.api.cinder import CinderVolumes, NoCinder
 from zun.api.microversion import Version
 from zun.api.policy import Access
 from zun.api.request import Call
@@ -30,13 +31,19 @@ from zun.topology import CPUPolicy, Isolation
 
 
 def fields(
-    call: Call, given: Mapping[str, Any], *, run: bool, settings: Settings, service: ImageService | None
+    call: Call,
+    given: Mapping[str, Any],
+    *,
+    run: bool,
+    settings: Settings,
+    service: ImageService | None,
+    volumes: CinderVolumes | NoCinder,
 ) -> dict[str, Any]:
     """Return the fields of the requested container, without its owner and without a generated name.
 
     ``given`` has passed the schema of the request's version. ``service`` has the images of the driver glance. Raises
     Invalid, naming the field, PolicyNotAuthorized, RegistryNotFound, Conflict if its image and volumes are on different
-    hosts, and the errors of ``ImageService.find``.
+    hosts, and the errors of ``ImageService.find`` and ``CinderVolumes.look_up``.
     """
     context = call.context
     creation.check_gates(given, call.version)
@@ -47,7 +54,9 @@ def fields(
     if found is not None:
         given = image_properties.joined(given, found)
     with image_properties.blamed(found):
-        return _fields(call, given, found, run=run, settings=settings)
+        made = _fields(call, given, found, run=run, settings=settings)
+    volumes.look_up(context, made)
+    return made
 
 
 def _fields(

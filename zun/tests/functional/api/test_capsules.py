@@ -155,7 +155,7 @@ def test_what_is_stored(api):
     assert (capsule.image, capsule.image_driver, capsule.command) == ("kubernetes/pause", "docker", None)
     _, first, second = Container.list_by_capsule(admin_context(), uuid)
     assert capsule.disk == first.disk == second.disk == first.volume_disk == 0  # its volumes are counted once
-    assert first.mounts == [{**local, "destination": "/data1"}]
+    assert first.mounts == [{**local, "destination": "/data1", "read_only": True}]
     assert second.mounts == [{**local, "destination": "/data2"}, {**named, "destination": "/data3"}]
     assert capsule.exposed_ports == {"80/tcp": {}, "53/udp": {}}
     assert (first.exposed_ports, second.exposed_ports) == ({"80/tcp": {}}, {"53/udp": {}})

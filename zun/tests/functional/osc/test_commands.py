@@ -276,6 +276,21 @@ def test_published_ports_are_shown_when_they_are_asked_for():
     assert [one.version for one in server.asked_of_v1] == ["1.40", "1.42"] * 2
 
 
+def test_mounts_of_the_newest_version():
+    given = ["type=local,size=64M,destination=/t", "source=data,destination=/u,read_only=true"]
+    options = [word for mount in given for word in ("--mount", mount)]
+    with serving(CREATED, max_version="1.46") as server:
+        run(containers.RunContainer, server, *options, "busybox")
+    (one,) = server.asked_of_v1
+    assert (one.version, one.body["mounts"]) == (
+        "1.46",
+        [
+            {"type": "local", "size": "64M", "destination": "/t"},
+            {"source": "data", "destination": "/u", "read_only": True},
+        ],
+    )
+
+
 def test_mounts_that_the_stock_client_refuses(tmp_path):
     path = tmp_path / "app.conf"
     path.write_text("a=1")

@@ -14,8 +14,8 @@ from zun.common.mounts import Kind, Mount, disk_gib, mounts_of, volume_names
 FILE = base64.b64encode(b"key = value\n").decode()
 
 
-def asked(*items, version=42):
-    return mounts(items, version=v1(version), memory_mib=256, disk=Range(1, 160))
+def asked(*items, version=42, cinder=False):
+    return mounts(items, version=v1(version), memory_mib=256, disk=Range(1, 160), cinder=cinder)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_mounts(item, expected):
         ([{"type": "bind", "source": FILE, "size": 1, "destination": "/d"}], "no size"),
         ([{"type": "bind", "destination": "/d"}], "content of its file"),
         ([{"type": "bind", "source": f"!{FILE}", "destination": "/d"}], "this is not base64"),
-        ([{"type": "local", "size": 1, "destination": "/d"}], "not one of volume, bind, tmpfs"),
+        ([{"type": "disk", "size": 1, "destination": "/d"}], "not one of volume, bind, tmpfs, local"),
         ([{"source": "data", "size": 1, "destination": "/d"}], "leave one out"),
         ([{"source": "", "destination": "/d"}], "size 'None'"),
         ([{"size": 0, "destination": "/d"}], "not between"),
@@ -109,3 +109,46 @@ def test_what_mounts_take():
     assert disk_gib(made) == 2  # 1200 MiB
     assert volume_names(made) == ["one", "two"]
     assert (disk_gib([]), volume_names([])) == (0, [])
+
+
+UUID = "c0ffee00-0000-4000-8000-000000000000"
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        ({"source": UUID}, Mount(Kind.CINDER, "/d", UUID)),
+        ({"source": "a volume: mine", "type": "volume"}, Mount(Kind.CINDER, "/d", "a volume: mine")),
+        ({"source": UUID, "read_only": True}, Mount(Kind.CINDER, "/d", UUID, read_only=True)),
+        ({"source": "", "size": "3"}, Mount(Kind.CINDER, "/d", size_mib=3072, owned=True)),
+        ({"size": "2048M"}, Mount(Kind.CINDER, "/d", size_mib=2048, owned=True)),
+        ({"type": "local", "size": "64M"}, Mount(Kind.LOCAL, "/d", size_mib=64)),
+        ({"type": "local", "source": "data"}, Mount(Kind.VOLUME, "/d", "data")),
+        ({"type": "tmpfs", "size": "64M"}, Mount(Kind.TMPFS, "/d", size_mib=64)),
+    ],
+)
+def test_mounts_with_cinder(item, expected):
+    assert asked({**item, "destination": "/d"}, version=46, cinder=True) == [expected]
+    assert mounts_of({"mounts": [expected.to_dict()]}) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("item", "says"),
+    [
+        ({"source": "/etc"}, "Paths of a host cannot be mounted"),
+        ({"source": "v" * 256}, "not the id or the name"),
+        ({"size": "1025M"}, "not a whole number of GiB"),
+        ({"size": 1, "source": UUID}, "leave one out"),
+        ({"size": 1, "read_only": True}, "new read-only volume"),
+        ({"type": "tmpfs", "size": "1M", "read_only": True}, "read-only tmpfs"),
+    ],
+)
+def test_what_is_refused_with_cinder(item, says):
+    with pytest.raises(exceptions.InvalidValue, match=says):
+        asked({**item, "destination": "/d"}, version=46, cinder=True)
+
+
+@pytest.mark.parametrize("item", [{"type": "local", "size": 1}, {"source": "data", "read_only": False}])
+def test_new_members_need_a_newer_version(item):
+    with pytest.raises(exceptions.InvalidParamInVersion):
+        asked({**item, "destination": "/d"}, version=45)

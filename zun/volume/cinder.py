@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver of Cinder's volumes: reserves, connects, mounts and gives back volumes for the containers of one host.
+
+A volume is connected and mounted once on a host, however many containers use it. Everything that is needed to go on or
+to undo is written to a file before the next step::
+
+    VOLUME/connection.json     how the volume is connected, with secrets; only root can read the file
+    VOLUME/users/OWNER.json    the attachment at Cinder of one container or capsule
+
+So each method can be repeated after a crash at any step, and ``sweep`` undoes what nobody repeats.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from oslo_config import cfg
+from oslo_utils import timeutils
+
+from zun.cinder.client import OWNER, CinderClient, Record
+from zun.common import exceptions
+from zun.common.mounts import Mount
+from zun.container.driver import RuntimeMount
+from zun.volume import filesystems
+from zun.volume.brick import Brick, Connector, masked
+
+LOG = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.5
+#: How often a host looks for volumes of containers that do not exist, and the age from which a volume is one of these.
+ORPHANS_SECONDS = 3600
+_WAITING = ("creating", "downloading", "detaching")
+
+
+class FileSystems(Protocol):
+    """The functions of ``zun.volume.filesystems``."""
+
+    def content(self, device: str) -> filesystems.Content | None: ...
+    def make(self, device: str) -> None: ...
+    def mount(self, device: str, target: Path, kind: str, *, read_only: bool) -> None: ...
+    def mounted(self, target: Path) -> bool: ...
+    def unmount(self, target: Path) -> None: ...
+    def add_data(self, target: Path) -> None: ...
+
+
+class CinderDriver:
+    """Keeps its records below ``root``, and mounts volumes below ``mount_root``. Needs root."""
+
+    def __init__(
+        self,
+        root: Path,
+        mount_root: Path,
+        client: CinderClient,
+        connector: Connector,
+        *,
+        host: str,
+        wait_seconds: float,
+        disks: FileSystems = filesystems,
+    ) -> None:
+        """``host`` is the name of this host at Cinder."""
+        self._root, self._mount_root = root, mount_root
+        self._client, self._connector, self._disks = client, connector, disks
+        self._host, self._wait_seconds = host, wait_seconds
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._looked_for_orphans: float | None = None
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts, host: str, root: Path) -> Self:
+        """Return the driver of group ``[cinder]``. Raises Misconfigured."""
+        options = conf.cinder
+        return cls(
+            root,
+            Path(options.mount_directory) / host,
+            CinderClient.from_conf(conf),
+            Brick(conf, host, str(root / "nfs")),
+            host=host,
+            wait_seconds=options.wait_timeout,
+        )
+
+    # The interface of a volume driver.
+
+    def prepare(self, owner: str, project_id: str, number: int, mount: Mount) -> RuntimeMount:
+        volume = mount.source or ""
+        with self._one_at_a_time(volume, mount):
+            user, connection = self._user(volume, owner), self._connection(volume)
+            if not (user.get("complete") and self._disks.mounted(self._target(volume))):
+                connection = self._attach(volume, owner, mount)
+            self._check_mode(connection, mount)
+            return RuntimeMount("bind", self._source(volume, connection), mount.destination, read_only=mount.read_only)
+
+    def restore(self, owner: str, number: int, mount: Mount) -> None:
+        """Connect and mount the volume again, as its records say. Cinder is not asked."""
+        volume = mount.source or ""
+        with self._one_at_a_time(volume, mount):
+            connection = self._connection(volume)
+            if not self._user(volume, owner).get("complete") or "info" not in connection:
+                raise exceptions.VolumeError("the host has no record of its connection")
+            if not self._disks.mounted(self._target(volume)):
+                connection = self._plugged(volume, {**connection, "device": None})
+                self._mount(volume, connection)
+
+    def remove(self, owner: str, number: int, mount: Mount) -> None:
+        """Unmount and disconnect the volume if nobody else on this host uses it, and give it back.
+
+        If only Cinder fails, the volume is given back by a sweep.
+        """
+        volume = mount.source or ""
+        with self._one_at_a_time(volume, mount):
+            user = self._user(volume, owner)
+            if user or mount.owned:
+                self._leave(volume, owner, {**user, "owned": mount.owned})
+
+    # Leftovers.
+
+    def sweep(self, known: Callable[[Collection[str]], Collection[str]]) -> None:
+        """Give back the volumes of owners that are gone, and of those that left while Cinder was away.
+
+        ``known`` returns those of the uuids that exist, on any host. A record is written when its owner exists, so an
+        owner that does not exist after the records were read is gone.
+        """
+        users = [(path.parent.parent.name, path.stem) for path in sorted(self._root.glob("*/users/*.json"))]
+        existing = set(known({owner for _, owner in users})) if users else set()
+        for volume, owner in users:
+            with self._logged(volume, owner), self._one_at_a_time(volume):
+                user = self._user(volume, owner)
+                if user.get("leaving") or (user and owner not in existing):
+                    self._leave(volume, owner, user)
+        if self._looked_for_orphans is None or time.monotonic() - self._looked_for_orphans > ORPHANS_SECONDS:
+            self._looked_for_orphans = time.monotonic()
+            self._sweep_orphans(known)
+
+    def _sweep_orphans(self, known: Callable[[Collection[str]], Collection[str]]) -> None:
+        """Delete volumes that were made for containers that do not exist: zun-api was killed, or Cinder was away.
+
+        A volume that is attached is kept: the database may have lost the row of its container.
+        """
+        try:
+            found = {each["id"]: each for each in self._client.owned_volumes() if _is_orphan(each)}
+            owners = {uuid: str(each["metadata"][OWNER]) for uuid, each in found.items()}
+            existing = set(known(set(owners.values()))) if owners else set()
+            for uuid in sorted(uuid for uuid, owner in owners.items() if owner not in existing):
+                LOG.warning("Volume %s was made for a container that does not exist: deleting it", uuid)
+                self._client.delete_volume(uuid)
+        except exceptions.ZunError as exc:
+            LOG.warning("Volumes of containers that do not exist stay for now: %s", exc)
+
+    @contextlib.contextmanager
+    def _logged(self, volume: str, owner: str) -> Iterator[None]:
+        try:
+            yield
+        except exceptions.ZunError as exc:
+            LOG.warning("Volume %s of container %s stays for now: %s", volume, owner, exc)
+
+    # To attach.
+
+    def _attach(self, volume: str, owner: str, mount: Mount) -> dict[str, Any]:
+        """Reserve, connect, plug, complete, mount. Return the connection's record."""
+        user = self._user(volume, owner)
+        found = self._ready(volume, owner)
+        self._check_hosts(found, mount)
+        user = self._save_user(volume, owner, {"attachment": user.get("attachment"), "owned": mount.owned})
+        if user["attachment"] is None:
+            ours = self._client.attachments(volume, owner)
+            mode = "ro" if mount.read_only else "rw"
+            user["attachment"] = ours[0] if ours else self._client.reserve(volume, owner, mode)
+            self._save_user(volume, owner, user)
+        properties = {**self._connector.properties(), "mountpoint": mount.destination}
+        info = self._client.connect(user["attachment"], properties)
+        if info.get("encrypted"):
+            raise exceptions.VolumeError("the volume is encrypted, which this service cannot open")
+        connection = self._connection(volume)
+        if connection.get("device") is None or not self._disks.mounted(self._target(volume)):
+            read_only = mount.read_only or info.get("access_mode") == "ro"
+            connection = self._save_connection(
+                volume, {**connection, "info": info, "device": None, "read_only": read_only}
+            )
+        connection = self._plugged(volume, connection)
+        self._check_mode(connection, mount)
+        self._client.complete(user["attachment"])
+        connection = self._mount(volume, connection)
+        self._save_user(volume, owner, {**user, "complete": True})
+        LOG.info("Volume %s is attached to container %s", volume, owner)
+        return connection
+
+    def _plugged(self, volume: str, connection: dict[str, Any]) -> dict[str, Any]:
+        if connection["device"] is not None:
+            return connection
+        device = self._connector.connect(connection["info"])
+        return self._save_connection(volume, {**connection, "device": device})
+
+    def _ready(self, volume: str, owner: str) -> Record:
+        """Wait until the volume can be reserved for the owner, or is already, and return Cinder's record."""
+        deadline = time.monotonic() + self._wait_seconds
+        while True:
+            found = self._client.volume(volume)
+            status = str(found.get("status"))
+            if status in _WAITING and time.monotonic() < deadline:
+                time.sleep(POLL_SECONDS)
+                continue
+            if status == "available" or (status == "in-use" and found.get("multiattach")):
+                return found
+            if status in ("reserved", "attaching", "in-use") and (
+                found.get("multiattach") or self._client.attachments(volume, owner)
+            ):
+                return found
+            waited = f" after {self._wait_seconds:g} s" if status in _WAITING else ""
+            raise exceptions.VolumeError(f"volume {volume} is {status}{waited}, and must be available")
+
+    def _check_hosts(self, found: Record, mount: Mount) -> None:
+        """Raise VolumeError if a file system would be mounted by two hosts of which one writes."""
+        for each in found.get("attachments") or ():
+            if each.get("host_name") in (None, self._host):
+                continue
+            others = self._client.attachment(each["attachment_id"]).get("attach_mode")
+            if not mount.read_only or others != "ro":
+                raise exceptions.VolumeError(
+                    f"volume {found['id']} is attached on another host, and a file system that one of two hosts writes "
+                    "to is damaged. Mount it read-only everywhere, or run the containers on one host"
+                )
+
+    @staticmethod
+    def _check_mode(connection: Mapping[str, Any], mount: Mount) -> None:
+        if connection.get("read_only") and not mount.read_only:
+            raise exceptions.VolumeError(
+                "the volume is connected read-only to this host, by a read-only container or because Cinder says so. "
+                "Ask for read_only"
+            )
+
+    def _mount(self, volume: str, connection: dict[str, Any]) -> dict[str, Any]:
+        """Mount the volume, on which a file system is made only if it holds nothing."""
+        target, device = self._target(volume), str(connection["device"]["path"])
+        if self._disks.mounted(target) and "folder" in connection:
+            return connection
+        content = None if connection.get("making") else self._disks.content(device)
+        if content is None:
+            if connection["read_only"]:
+                raise exceptions.VolumeError("the volume is empty: mount it once without read_only")
+            connection = self._save_connection(volume, {**connection, "making": True})
+            self._disks.make(device)
+            content = filesystems.Content(filesystems.NEW, filesystems.LABEL)
+            connection = self._save_connection(volume, {**connection, "making": False})
+        if not self._disks.mounted(target):
+            self._disks.mount(device, target, content.kind, read_only=connection["read_only"])
+        ours = content.label == filesystems.LABEL
+        if ours and not connection["read_only"]:
+            self._disks.add_data(target)
+        return self._save_connection(volume, {**connection, "folder": filesystems.DATA if ours else ""})
+
+    # To detach.
+
+    def _leave(self, volume: str, owner: str, user: dict[str, Any]) -> None:
+        user = self._save_user(volume, owner, {**user, "leaving": True, "complete": False})
+        if not user.get("released"):
+            if not self._others(volume, owner):
+                self._unplug(volume)
+            user = self._save_user(volume, owner, {**user, "released": True})
+        try:
+            self._give_back(volume, owner, user)
+        except exceptions.ZunError as exc:
+            LOG.warning("Volume %s of container %s is given back later: %s", volume, owner, exc)
+            return
+        self._path(volume, owner).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # others use it
+            (self._root / volume / "users").rmdir()
+            (self._root / volume).rmdir()
+
+    def _others(self, volume: str, owner: str) -> bool:
+        """Return whether another container of this host uses the volume, as the records say."""
+        others = [path.stem for path in (self._root / volume / "users").glob("*.json") if path.stem != owner]
+        return any(not self._user(volume, each).get("released") for each in others)
+
+    def _unplug(self, volume: str) -> None:
+        self._disks.unmount(self._target(volume))
+        connection = self._connection(volume)
+        if "info" in connection:
+            self._connector.disconnect(connection["info"], connection["device"])
+        (self._root / volume / "connection.json").unlink(missing_ok=True)
+
+    def _give_back(self, volume: str, owner: str, user: Mapping[str, Any]) -> None:
+        """Delete the attachments at Cinder, and the volume if it is the owner's own."""
+        if "attachment" in user:
+            ours = {*self._client.attachments(volume, owner), *([user["attachment"]] if user["attachment"] else ())}
+            for each in sorted(ours):
+                self._client.delete_attachment(each)
+            LOG.info("Volume %s is detached from container %s", volume, owner)
+        if user.get("owned"):
+            self._client.delete_volume(volume)
+            LOG.info("Volume %s is deleted with container %s", volume, owner)
+
+    # Records.
+
+    def _target(self, volume: str) -> Path:
+        return self._mount_root / volume
+
+    def _source(self, volume: str, connection: Mapping[str, Any]) -> str:
+        return str(self._target(volume) / connection["folder"])
+
+    def _path(self, volume: str, owner: str) -> Path:
+        return self._root / volume / "users" / f"{owner}.json"
+
+    def _user(self, volume: str, owner: str) -> dict[str, Any]:
+        return _read(self._path(volume, owner))
+
+    def _save_user(self, volume: str, owner: str, record: dict[str, Any]) -> dict[str, Any]:
+        return _write(self._path(volume, owner), record)
+
+    def _connection(self, volume: str) -> dict[str, Any]:
+        return _read(self._root / volume / "connection.json")
+
+    def _save_connection(self, volume: str, record: dict[str, Any]) -> dict[str, Any]:
+        return _write(self._root / volume / "connection.json", record)
+
+    @contextlib.contextmanager
+    def _one_at_a_time(self, volume: str, mount: Mount | None = None) -> Iterator[None]:
+        """Hold the lock of the volume, and raise a VolumeError that names the mount for whatever fails inside."""
+        name = volume if mount is None else mount.destination
+        if not volume or "/" in volume:
+            raise exceptions.VolumeError(mount=name, reason="its record names no volume")
+        with self._locks[volume]:
+            try:
+                yield
+            except (exceptions.ZunError, OSError) as exc:
+                info = self._connection(volume).get("info") or {}
+                raise exceptions.VolumeError(mount=name, reason=masked(str(exc), info)) from None
+
+
+def _is_orphan(volume: Record) -> bool:
+    """Return whether a volume is old enough and attached to nothing. Its request makes it before its container."""
+    if volume.get("attachments") or volume.get("status") not in ("available", "error"):
+        return False
+    try:
+        made = timeutils.normalize_time(timeutils.parse_isotime(str(volume.get("created_at"))))
+    except ValueError:
+        return False
+    owner = (volume.get("metadata") or {}).get(OWNER)
+    return bool(owner) and (timeutils.utcnow() - made).total_seconds() > ORPHANS_SECONDS
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return a record, empty if there is none. One that cannot be read raises VolumeError."""
+    try:
+        return dict(json.loads(path.read_text()))
+    except FileNotFoundError:
+        return {}
+    except ValueError as exc:
+        raise exceptions.VolumeError(f"the record {path.name} cannot be read: {exc}") from None
+
+
+def _write(path: Path, record: dict[str, Any]) -> dict[str, Any]:
+    """Write a record that only root can read, as a whole or not at all."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".new")
+    with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(record, file)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.rename(path)
+    return record
