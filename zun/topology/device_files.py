@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from zun.topology.devices import Device, DeviceType
-from zun.topology.pci import ADDRESS
 
 #: Names under /dev that are no devices of the machine.
 _OTHERS = ("pts", "shm", "mqueue", "hugepages", "fd", "stdin", "stdout", "stderr")
@@ -24,7 +23,10 @@ def discover_files(root: str | os.PathLike[str], pci: Iterable[Device]) -> tuple
 
     ``pci`` are the PCI devices of the same machine: a file of a device below one of them has its cell.
     """
-    cells = {device.address: device.cell for device in pci}
+    cells: dict[str, int | None] = {}
+    for device in pci:
+        disks = (node.removeprefix("/dev/") for node in device.nodes if node.startswith("/dev/nvme"))
+        cells |= dict.fromkeys((device.address, *disks), device.cell)
     found = (_device(Path(root), path, cells) for path in _paths(Path(root)))
     return tuple(sorted((device for device in found if device is not None), key=lambda device: device.address))
 
@@ -59,9 +61,13 @@ def _device(root: Path, path: Path, cells: Mapping[str, int | None]) -> Device |
 
 
 def _cell(link: Path, cells: Mapping[str, int | None]) -> int | None:
-    """Return the cell of the nearest PCI device above the device that ``link`` leads to; None without one."""
+    """Return the cell of the nearest PCI device above the device that ``link`` leads to; None without one.
+
+    The disk of an NVMe card with several controllers is below none of them:
+    ``../../devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1``. Its own name tells the cell.
+    """
     try:
         steps = os.readlink(link).split("/")
     except OSError:
         return None
-    return next((cells[step] for step in reversed(steps) if ADDRESS.fullmatch(step) and step in cells), None)
+    return next((cells[step] for step in reversed(steps) if step in cells), None)

@@ -120,11 +120,24 @@ def _nodes(tree: Tree, folder: str) -> Iterator[str]:
                     yield f"/dev/{prefix}{place.rpartition('/')[2]}"
 
 
-def _namespaces(tree: Tree, controller: str, kind: str) -> list[str]:
-    """Return the folders of the namespaces of an NVMe controller: its ``nvme0n1`` are the disks."""
-    if kind != "nvme":
-        return []
-    return [f"{controller}/{name}" for name in tree.names(controller) if re.fullmatch(r"nvme\d+n\d+", name)]
+def _namespaces(tree: Tree, controller: str, kind: str) -> Iterator[str]:
+    """Yield the folders of the namespaces of an NVMe controller: its ``nvme0n1`` are the disks.
+
+    If the card can have several controllers, the kernel shows a disk ``nvme0n1`` at the card (nvme-subsystem), and at
+    each controller that reaches the disk a path ``nvme0c1n1``, which has no file under /dev. A disk that several
+    controllers reach belongs to none of them.
+    """
+    for name in tree.names(controller) if kind == "nvme" else ():
+        if re.fullmatch(r"nvme\d+n\d+", name):
+            yield f"{controller}/{name}"
+        elif match := re.fullmatch(r"nvme(\d+)c\d+n(\d+)", name):
+            card, disk = f"sys/class/nvme-subsystem/nvme-subsys{match[1]}", f"nvme{match[1]}n{match[2]}"
+            path = re.compile(rf"nvme{match[1]}c\d+n{match[2]}")
+            others = [each for each in tree.names(card) if any(map(path.fullmatch, tree.names(f"{card}/{each}")))]
+            if len(others) > 1:
+                tree.note(f"/dev/{disk} is reached by {', '.join(others)}: it belongs to none of them")
+            else:
+                yield f"{card}/{disk}"
 
 
 def _driver_nodes(tree: Tree, address: str, driver: str | None, iommu_group: int | None) -> Iterator[str]:

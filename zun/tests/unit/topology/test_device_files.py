@@ -39,6 +39,16 @@ def test_the_cell_is_that_of_the_pci_device_above(root):
     assert (devices["/dev/zero"].cell, devices["/dev/null"].cell) == (1, None)
 
 
+def test_a_disk_of_several_nvme_controllers_has_the_cell_of_its_own(root):
+    (root / "sys/dev/char").mkdir(parents=True)
+    (root / "sys/dev/char/1:5").symlink_to("../../devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n2")
+    (root / "sys/dev/char/1:3").symlink_to("../../devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n2/nvme0n2p1")
+    (root / "sys/dev/char/1:7").symlink_to("../../devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1")
+    card = Device("0000:21:00.1", "1b36", "0010", "010802", cell=1, nodes=("/dev/nvme3", "/dev/nvme0n2"))
+    cells = {device.address: device.cell for device in discover_files(root, [card])}
+    assert (cells["/dev/zero"], cells["/dev/null"], cells["/dev/full"]) == (1, 1, None)
+
+
 def test_links_lead_to_the_file(tmp_path):
     dev = tmp_path / "dev"
     (dev / "by-id").mkdir(parents=True)

@@ -132,6 +132,27 @@ def test_nodes(found, files, links, nodes):
     assert found(files=files, links=links).devices[0].nodes == nodes
 
 
+@pytest.mark.parametrize(("controllers", "nodes", "notes"), [
+    pytest.param(
+        {"nvme0": ["nvme0c0n2"]}, ("/dev/nvme0", "/dev/nvme0n2"), (), id="a-disk-of-its-own"
+    ),
+    pytest.param(
+        {"nvme0": ["nvme0c0n2"], "nvme1": ["nvme0c1n22"]}, ("/dev/nvme0", "/dev/nvme0n2"), (), id="another-has-another"
+    ),
+    pytest.param(
+        {"nvme0": ["nvme0c0n2"], "nvme1": ["nvme0c1n2"]}, ("/dev/nvme0",),
+        ("/dev/nvme0n2 is reached by nvme0, nvme1: it belongs to none of them",), id="both-reach-one-disk",
+    ),
+])
+def test_disks_of_an_nvme_card_with_several_controllers(found, controllers, nodes, notes):
+    card = "sys/class/nvme-subsystem/nvme-subsys0"
+    told = {f"{card}/{name}/{path}/size": "" for name, paths in controllers.items() for path in paths}
+    told |= {f"{card}/nvme0n{number}/dev": "259:1\n" for number in (2, 22)}
+    own = {"nvme/nvme0/dev": "241:0\n", "nvme/nvme0/nvme0c0n2/size": ""}
+    topology = found(machine=changed(files={**told, f"{card}/nqn": "card\n"}), files=own)
+    assert (topology.devices[0].nodes, topology.notes) == (nodes, notes)
+
+
 def test_nvidia_tells_its_node_in_proc(found):
     told = {f"proc/driver/nvidia/gpus/{ADDRESS}/information": "Model: \t H200\nDevice Minor: \t 3\n"}
     assert found(machine=changed(files=told)).devices[0].nodes == ("/dev/nvidia3",)
