@@ -11,6 +11,7 @@ So each method can be repeated after a crash at any step, and ``sweep`` undoes w
 """
 
 import contextlib
+import glob
 import json
 import logging
 import os
@@ -125,7 +126,8 @@ class CinderDriver:
         ``known`` returns those of the uuids that exist, on any host. A record is written when its owner exists, so an
         owner that does not exist after the records were read is gone.
         """
-        users = [(path.parent.parent.name, path.stem) for path in sorted(self._root.glob("*/users/*.json"))]
+        found = sorted(glob.glob(f"{self._root}/*/users/*.json"))  # passes over a folder that goes meanwhile
+        users = [(Path(path).parent.parent.name, Path(path).stem) for path in found]
         existing = set(known({owner for _, owner in users})) if users else set()
         for volume, owner in users:
             with self._logged(volume, owner), self._one_at_a_time(volume):

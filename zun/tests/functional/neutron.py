@@ -1,47 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small Neutron in memory, behind real HTTP, that can fail at any step."""
 
-import json
-import threading
-import time
-import urllib.parse
 import uuid
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from zun.tests.functional.fake_service import FakeService
 
 RULES = "security-group-rules"
 
 
-class FakeNeutron:
-    """``records`` by collection and id. ``failures`` maps a method and the start of a path to what is answered there:
-    a status, a status with a body, or ``slow`` for no answer in time.
-    """
+class FakeNeutron(FakeService):
+    """``records`` by collection and id."""
 
     def __init__(self):
         self.records = {name: {} for name in ("networks", "subnets", "ports", "security-groups", RULES)}
-        self.failures = {}
-        self.asked = []
         self.agents = {"host-1"}
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self):
-                outer.answer(self)
-
-            do_POST = do_PUT = do_DELETE = do_GET
-
-            def log_message(self, *args):
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def stop(self):
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__()
 
     def options(self):
         """The group ``[neutron]`` of a service that asks this Neutron."""
@@ -71,29 +44,10 @@ class FakeNeutron:
     def rules(self):
         return self.records[RULES]
 
-    def answer(self, request):
-        path, _, query = request.path.removeprefix("/v2.0/").partition("?")
-        body = json.loads(request.rfile.read(int(request.headers.get("Content-Length") or 0)) or "{}")
-        self.asked.append((request.command, path))
-        status, told = 404, {"NeutronError": {"type": "NotFound", "message": "not here", "detail": ""}}
-        for (method, start), failure in self.failures.items():
-            if request.command == method and path.startswith(start):
-                if failure == "slow":
-                    time.sleep(1)
-                    failure = 200
-                status, told = failure if isinstance(failure, tuple) else (failure, {})
-                break
-        else:
-            collection, _, ident = path.partition("/")
-            found = self._perform(request.command, collection, ident, body, dict(urllib.parse.parse_qsl(query)))
-            if found is not None:
-                status, told = found
-        content = told.encode() if isinstance(told, str) else json.dumps(told).encode()
-        request.send_response(status)
-        request.send_header("Content-Type", "text/html" if isinstance(told, str) else "application/json")
-        request.send_header("Content-Length", str(len(content)))
-        request.end_headers()
-        request.wfile.write(content)
+    def found(self, method, path, query, body):
+        collection, _, ident = path.partition("/")
+        missing = {"NeutronError": {"type": "NotFound", "message": "not here", "detail": ""}}
+        return self._perform(method, collection, ident, body, query) or (404, missing)
 
     def _perform(self, method, collection, ident, body, query):
         kept, member = self.records[collection], collection.replace("-", "_").removesuffix("s")

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A service of the cloud in memory, behind real HTTP, that can fail at any step."""
+
+import json
+import threading
+import time
+import urllib.parse
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class FakeService:
+    """``failures`` maps a method and the start of a path to what is answered there: a status, a status with a body, or
+    ``slow`` for no answer in time. ``asked`` has the method and path of each request.
+
+    A subclass has ``found``, which returns status and body of an answer.
+    """
+
+    def __init__(self):
+        self.failures = {}
+        self.asked = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                outer.answer(self)
+
+            do_POST = do_PUT = do_DELETE = do_GET
+
+            def log_message(self, *args):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def stop(self):
+        self._server.shutdown()
+        self._server.server_close()
+
+    def path(self, given):
+        """Return the path of a request without the part that every path has."""
+        return given.removeprefix("/v2.0/")
+
+    def found(self, method, path, query, body):
+        raise NotImplementedError
+
+    def answer(self, request):
+        path, _, query = self.path(request.path).partition("?")
+        body = json.loads(request.rfile.read(int(request.headers.get("Content-Length") or 0)) or "{}")
+        self.asked.append((request.command, path))
+        self.headers = dict(request.headers)
+        for (method, start), failure in list(self.failures.items()):
+            if request.command == method and path.startswith(start):
+                if failure == "slow":
+                    time.sleep(1)
+                    failure = 200
+                status, told = failure if isinstance(failure, tuple) else (failure, {})
+                break
+        else:
+            status, told = self.found(request.command, path, dict(urllib.parse.parse_qsl(query)), body)
+        content = told.encode() if isinstance(told, str) else json.dumps(told).encode()
+        request.send_response(status)
+        request.send_header("Content-Type", "text/html" if isinstance(told, str) else "application/json")
+        request.send_header("Content-Length", str(len(content)))
+        request.end_headers()
+        request.wfile.write(content)

@@ -1,0 +1,487 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers and a Cinder that fails at each step, behind real HTTP; hosts that are killed at each step."""
+
+import glob
+import stat
+
+import pytest
+from keystoneauth1 import adapter as ks_adapter
+from keystoneauth1 import noauth
+from keystoneauth1 import session as ksa_session
+from oslo_config import cfg
+
+from zun import conf as zun_conf
+from zun.api import app as api_app
+from zun.cinder.client import CinderClient
+from zun.common import exceptions
+from zun.common.context import admin_context
+from zun.common.mounts import Kind, Mount
+from zun.db import containers
+from zun.objects import Container
+from zun.tests.fixtures import wait_for
+from zun.tests.functional.api.client import Client
+from zun.tests.functional.api.messages import ComputeMessages, SchedulerMessages
+from zun.tests.functional.cinder import FakeCinder, FakeMachine, Killed, Steps
+from zun.tests.functional.cloud import Cloud, machine
+from zun.volume import cinder as module
+from zun.volume.cinder import CinderDriver
+from zun.volume.fake import InMemoryVolumeDriver
+from zun.volume.filesystems import Content
+from zun.volume.volumes import Volumes
+
+CONTEXT = admin_context()
+HTML = "<html><body>Bad gateway</body></html>"
+OVER = {"overLimit": {"code": 413, "message": "VolumeSizeExceedsAvailableQuota"}}
+TAKEN = {"conflictingRequest": {"code": 409, "message": "The volume is busy"}}
+FAILURES = {
+    "slow": ("slow", 503),
+    "unauthorized": (401, 503),
+    "forbidden": (403, 403),
+    "not-found": (404, 404),
+    "conflict": ((409, TAKEN), 409),
+    "over-quota": ((413, OVER), 403),
+    "broken": (500, 503),
+    "proxy": ((502, HTML), 503),
+    "another-service": ((200, HTML), 503),
+    "another-json": ((200, "[]"), 503),
+}
+OWNER, OTHER = "11111111-0000-4000-8000-000000000000", "22222222-0000-4000-8000-000000000000"
+
+
+@pytest.fixture
+def cinder():
+    made = FakeCinder()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def client(cinder):
+    session = ksa_session.Session(noauth.NoAuth(endpoint=cinder.url), timeout=0.5)
+    return CinderClient(ks_adapter.Adapter(session, endpoint_override=cinder.url))
+
+
+# The API.
+
+
+@pytest.fixture
+def api(database, cinder, tmp_path, request):
+    options = {**cinder.options(), **getattr(request, "param", {})}
+    lines = "".join(f"{name} = {value}\n" for name, value in options.items())
+    text = f"[api]\nauth_strategy = noauth\nhost_names = zun.example\n[cinder]\n{lines}"
+    (tmp_path / "zun.conf").write_text(text)
+    conf = zun_conf.register_opts(cfg.ConfigOpts())
+    conf([], project="zun-test", default_config_files=[str(tmp_path / "zun.conf")], default_config_dirs=[])
+    application = api_app.build(conf, scheduler_api=SchedulerMessages(), compute_api=ComputeMessages())
+    return Client(application, user="alice", project="demo", roles="member", version="1.46")
+
+
+def create(api, *mounts, **fields):
+    return api.post("/v1/containers", {"image": "demo", "mounts": list(mounts), **fields})
+
+
+def stored(reply):
+    assert reply.status == 202, reply.body
+    return Container.get_by_uuid(CONTEXT, reply.json["uuid"])
+
+
+@pytest.mark.parametrize("step", [("GET", "volumes"), ("POST", "volumes")], ids=" ".join)
+@pytest.mark.parametrize("failure", FAILURES)
+def test_create_when_cinder_fails(api, cinder, step, failure):
+    """The caller is told why, and neither a volume nor a row is left."""
+    kept = cinder.volume(name="data")
+    cinder.failures[step], status = FAILURES[failure]
+    reply = create(api, {"source": kept, "destination": "/a"}, {"size": 1, "destination": "/b"})
+    assert reply.status == status and "Cinder" in reply.error["detail"]
+    del cinder.failures[step]
+    assert list(cinder.volumes) == [kept] and containers.unplaced() == []
+
+
+def test_a_second_volume_fails_and_the_first_goes(api, cinder):
+    reply = create(api, {"size": 1, "destination": "/a"}, name="one")
+    made = list(cinder.volumes)
+    assert reply.status == 202 and len(made) == 1
+    cinder.failures["POST", "volumes"] = (413, OVER)
+    assert create(api, {"size": 1, "destination": "/a"}).refusal == (403, "over-quota")
+    del cinder.failures["POST", "volumes"]
+    invalid = create(api, {"size": 1, "destination": "/a"}, hints={"group": "none"})
+    assert invalid.status == 400 and list(cinder.volumes) == made
+
+
+def test_cinder_is_down(api, cinder):
+    cinder.stop()
+    assert create(api, {"size": 1, "destination": "/a"}).refusal == (503, "cinder-unavailable")
+    assert create(api).status == 202, "who mounts nothing does not notice"
+
+
+@pytest.mark.parametrize(
+    ("volume", "refusal"),
+    [
+        ({"name": "data"}, None),
+        ({"name": "data", "status": "in-use", "multiattach": True}, None),
+        ({"name": "other"}, (404, "volume-not-found")),
+        ({"name": "data", "project": "others"}, (404, "volume-not-found")),
+        ({"name": "data", "status": "in-use"}, (400, "volume-in-use")),
+        ({"name": "data", "status": "reserved"}, (400, "volume-in-use")),
+        ({"name": "data", "status": "creating"}, (400, "volume-not-usable")),
+        ({"name": "data", "status": "error"}, (400, "volume-not-usable")),
+    ],
+    ids=str,
+)
+def test_which_volumes_can_be_mounted(api, cinder, volume, refusal):
+    made = cinder.volume(**volume)
+    for source in ("data", made) if volume["name"] == "data" else ("data",):
+        reply = create(api, {"source": source, "destination": "/a"})
+        if refusal is not None:
+            assert reply.refusal == refusal
+            continue
+        container = stored(reply)
+        assert container.mounts == [{"type": "cinder", "source": made, "destination": "/a"}]
+        assert container.request["hints"] == {"image:trait:CUSTOM_ZUN_CINDER": "required"}
+        assert container.volume_disk == 0
+
+
+def test_a_name_of_two_volumes(api, cinder):
+    for _ in range(2):
+        cinder.volume(name="data")
+    assert create(api, {"source": "data", "destination": "/a"}).refusal == (409, "conflict")
+
+
+def test_new_volumes_go_with_their_container(api, cinder):
+    container = stored(create(api, {"size": 2, "destination": "/a"}))
+    (volume,) = cinder.volumes.values()
+    assert (volume["size"], volume["metadata"]) == (2, {"zun": "container", "zun_container": container.uuid})
+    assert container.mounts == [
+        {"type": "cinder", "source": volume["id"], "destination": "/a", "size_mib": 2048, "owned": True}
+    ]
+    containers.end_unplaced(container.uuid, "no host has room")
+    assert api.delete(f"/v1/containers/{container.uuid}").status == 204
+    assert cinder.volumes == {}
+
+
+@pytest.mark.parametrize("api", [{"cross_az_attach": False}], indirect=True)
+def test_the_zone_of_a_volume_decides(api, cinder):
+    one, two = cinder.volume(availability_zone="z1"), cinder.volume(availability_zone="z2")
+    mount, second = ({"source": each, "destination": f"/{each}"} for each in (one, two))
+    new = {"size": 1, "destination": "/new"}
+    assert stored(create(api, mount, new)).request["availability_zone"] == "z1"
+    assert [each["availability_zone"] for each in cinder.volumes.values()] == ["z1", "z2", "z1"]
+    assert create(api, mount, second).refusal == (409, "conflict")
+    assert create(api, mount, availability_zone="z2").refusal == (409, "conflict")
+    assert stored(create(api, new)).request["availability_zone"] == "nova"
+    assert stored(create(api, new, availability_zone="z2")).request["availability_zone"] == "z2"
+
+
+def test_capsules_share_their_volumes(api, cinder):
+    kept = cinder.volume()
+    template = {
+        "kind": "capsule",
+        "metadata": {"name": "web"},
+        "spec": {
+            "containers": [
+                {"image": "demo", "volumeMounts": [{"name": "old", "mountPath": "/old", "readOnly": True}]},
+                {"image": "demo", "volumeMounts": [{"name": "new", "mountPath": "/new"}]},
+            ],
+            "volumes": [
+                {"name": "old", "cinder": {"volumeID": kept}},
+                {"name": "new", "cinder": {"size": 1, "autoRemove": True}},
+            ],
+        },
+    }
+    reply = api.post("/v1/capsules", {"template": template})
+    assert reply.status == 202, reply.body
+    (new,) = cinder.volumes.keys() - {kept}
+    capsule = Container.get_by_uuid(CONTEXT, reply.json["uuid"])
+    own = {"type": "cinder", "source": new, "size_mib": 1024, "number": 1, "owned": True}
+    assert capsule.mounts[1] == {**own, "destination": "/volumes/new"}
+    first, second = Container.list_by_capsule(CONTEXT, capsule.uuid)
+    assert first.mounts == [
+        {"type": "cinder", "source": kept, "number": 0, "read_only": True, "destination": "/old"}
+    ]
+    assert second.mounts == [{**own, "destination": "/new"}]
+    template["spec"]["volumes"][0]["cinder"]["size"] = 1
+    assert api.post("/v1/capsules", {"template": template}).status == 400
+
+
+# A host.
+
+
+class Host:
+    """The driver of one host, on a machine that outlives it."""
+
+    def __init__(self, client, folder, name="one"):
+        self.client, self.folder, self.name, self.machine = client, folder / name, name, FakeMachine(name)
+
+    def driver(self, steps=None):
+        steps = steps or Steps()
+        watched = steps.watch(self.machine)
+        return CinderDriver(
+            self.folder / "records",
+            self.folder / "mounts",
+            steps.watch(self.client),
+            watched,
+            host=self.name,
+            wait_seconds=1,
+            disks=watched,
+        )
+
+    def empty(self):
+        left = glob.glob(f"{self.folder}/records/**/*.*", recursive=True)  # passes over what goes meanwhile
+        return not left and self.machine.connected == {} == self.machine.mounts
+
+
+@pytest.fixture
+def host(client, tmp_path):
+    return Host(client, tmp_path)
+
+
+def mount_of(volume, **fields):
+    return Mount(Kind.CINDER, "/data", volume, **fields)
+
+
+def test_a_volume_is_attached_and_given_back(host, cinder):
+    volume = cinder.volume()
+    driver, mount = host.driver(), mount_of(volume)
+    found = driver.prepare(OWNER, "demo", 0, mount)
+    assert (found.kind, found.source) == ("bind", str(host.folder / "mounts" / volume / "data"))
+    (attachment,) = cinder.attachments.values()
+    assert (attachment["status"], attachment["instance"]) == ("attached", OWNER)
+    assert attachment["connector"] == {"host": "one", "ip": "127.0.0.1", "mountpoint": "/data"}
+    files = [path for path in host.folder.glob("records/**/*") if path.is_file()]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    asked = len(cinder.asked)
+    assert driver.prepare(OWNER, "demo", 0, mount) == found and len(cinder.asked) == asked, "nobody is asked again"
+    driver.remove(OWNER, 0, mount)
+    driver.remove(OWNER, 0, mount)
+    assert host.empty() and cinder.attachments == {} and cinder.volumes[volume]["status"] == "available"
+
+
+@pytest.mark.parametrize("owned", [False, True], ids=["kept", "owned"])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("then", ["again", "removed", "swept"])
+def test_killed_at_each_step_of_attaching(host, cinder, monkeypatch, owned, after, then):
+    """Whatever follows, nothing is left, and a file system that was begun is never taken for data."""
+    at, killed = 0, True
+    while killed:
+        at, killed = at + 1, False
+        marks = {"zun": "container", "zun_container": OWNER} if owned else {}
+        volume, steps = cinder.volume(metadata=marks), Steps(at, after=after)
+        mount = mount_of(volume, owned=owned)
+        with monkeypatch.context() as patched:
+            write = module._write
+            patched.setattr(module, "_write", lambda *args, s=steps, w=write: s.step(w, *args))
+            try:
+                host.driver(steps).prepare(OWNER, "demo", 0, mount)
+            except Killed:
+                killed = True
+        restarted = host.driver()
+        if then == "again":
+            restarted.prepare(OWNER, "demo", 0, mount)
+            assert [each["status"] for each in cinder.of(volume)].count("attached") >= 1
+            assert host.machine.mounts
+        if then == "swept":
+            restarted.sweep(lambda uuids: set())
+        else:
+            restarted.remove(OWNER, 0, mount)
+        assert host.empty() and cinder.of(volume) == [], at
+        assert (volume in cinder.volumes) == (not owned), at
+    assert at > 12
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("then", ["again", "swept"])
+def test_killed_at_each_step_of_detaching(host, cinder, monkeypatch, after, then):
+    at, killed = 0, True
+    while killed:
+        at, killed = at + 1, False
+        volume, steps = cinder.volume(), Steps(at, after=after)
+        mount = mount_of(volume, owned=True)
+        host.driver().prepare(OWNER, "demo", 0, mount)
+        with monkeypatch.context() as patched:
+            write = module._write
+            patched.setattr(module, "_write", lambda *args, s=steps, w=write: s.step(w, *args))
+            try:
+                host.driver(steps).remove(OWNER, 0, mount)
+            except Killed:
+                killed = True
+        restarted = host.driver()
+        if then == "again":
+            restarted.remove(OWNER, 0, mount)
+        else:
+            restarted.sweep(lambda uuids: set())
+        assert host.empty() and cinder.of(volume) == [] and volume not in cinder.volumes, at
+    assert at > 5
+
+
+@pytest.mark.parametrize(
+    "step",
+    [("GET", "volumes/"), ("GET", "attachments"), ("POST", "attachments"), ("PUT", "attachments/"),
+     ("POST", "attachments/")],
+    ids=["show", "list", "reserve", "connect", "complete"],
+)  # fmt: skip
+@pytest.mark.parametrize("failure", FAILURES)
+def test_each_failure_of_attaching(host, cinder, step, failure):
+    """The reason names Cinder and no secret; then nothing is left once Cinder is well."""
+    volume = cinder.volume()
+    if step == ("POST", "attachments/"):
+        cinder.failures["POST", "attachments/"] = FAILURES[failure][0]
+    else:
+        cinder.failures[step] = FAILURES[failure][0]
+    mount, driver = mount_of(volume), host.driver()
+    with pytest.raises(exceptions.VolumeError, match=r"Mount /data: .*Cinder") as told:
+        driver.prepare(OWNER, "demo", 0, mount)
+    assert "tell-nobody" not in str(told.value) and "<" not in str(told.value)
+    driver.remove(OWNER, 0, mount)
+    assert host.machine.connected == {} == host.machine.mounts
+    cinder.failures.clear()
+    driver.sweep(lambda uuids: set())
+    assert host.empty()
+    if failure != "slow":  # a late answer may make one more attachment, as in real life: the deletion lists them
+        assert cinder.of(volume) == []
+
+
+@pytest.mark.parametrize("step", [("GET", "attachments"), ("DELETE", "attachments/"), ("DELETE", "volumes/")])
+@pytest.mark.parametrize("failure", [each for each in FAILURES if each != "not-found"])
+def test_each_failure_of_detaching(host, cinder, step, failure):
+    """The container goes; a sweep gives the volume back when Cinder is well."""
+    volume = cinder.volume()
+    mount, driver = mount_of(volume, owned=True), host.driver()
+    driver.prepare(OWNER, "demo", 0, mount)
+    cinder.failures[step] = FAILURES[failure][0]
+    driver.remove(OWNER, 0, mount)
+    assert host.machine.connected == {} == host.machine.mounts
+    cinder.failures.clear()
+    driver.sweep(lambda uuids: set(uuids))
+    assert host.empty() and cinder.of(volume) == [] and volume not in cinder.volumes
+
+
+@pytest.mark.parametrize("step", ["connect", "content", "make", "mount"])
+def test_each_failure_of_the_machine(host, cinder, step):
+    volume = cinder.volume()
+    mount, driver = mount_of(volume), host.driver()
+    host.machine.failures = {step}
+    with pytest.raises(exceptions.VolumeError, match=f"{step} failed"):
+        driver.prepare(OWNER, "demo", 0, mount)
+    driver.remove(OWNER, 0, mount)
+    assert host.empty() and cinder.volumes[volume]["status"] == "available"
+
+
+@pytest.mark.parametrize("step", ["unmount", "disconnect"])
+def test_a_volume_in_use_on_the_machine_stays(host, cinder, step):
+    """Cinder must not give a volume to somebody else that this machine still has."""
+    volume = cinder.volume()
+    mount, driver = mount_of(volume), host.driver()
+    driver.prepare(OWNER, "demo", 0, mount)
+    host.machine.failures = {step}
+    with pytest.raises(exceptions.VolumeError, match=f"{step} failed"):
+        driver.remove(OWNER, 0, mount)
+    assert cinder.volumes[volume]["status"] == "in-use"
+    host.machine.failures = set()
+    driver.sweep(lambda uuids: set(uuids))
+    assert host.empty() and cinder.volumes[volume]["status"] == "available"
+
+
+def test_only_an_empty_volume_gets_a_file_system(host, cinder):
+    volume, driver = cinder.volume(), host.driver()
+    device = f"/dev/{volume}"
+    host.machine.contents[device] = Content("xfs", "theirs")
+    found = driver.prepare(OWNER, "demo", 0, mount_of(volume))
+    assert host.machine.made == {} and found.source == str(host.folder / "mounts" / volume)
+    empty = cinder.volume()
+    with pytest.raises(exceptions.VolumeError, match="is empty"):
+        driver.prepare(OWNER, "demo", 0, mount_of(empty, read_only=True))
+    assert host.machine.made == {}
+
+
+def test_one_connection_for_many_containers(host, cinder):
+    volume, driver = cinder.volume(multiattach=True), host.driver()
+    mount = mount_of(volume)
+    first, second = (driver.prepare(each, "demo", 0, mount) for each in (OWNER, OTHER))
+    assert first == second and len(host.machine.mounts) == 1 and len(cinder.of(volume)) == 2
+    driver = host.driver()  # the count of users is taken from the records
+    driver.remove(OWNER, 0, mount)
+    assert len(host.machine.mounts) == 1 and [each["instance"] for each in cinder.of(volume)] == [OTHER]
+    driver.sweep(lambda uuids: set(uuids))
+    assert len(host.machine.mounts) == 1
+    driver.remove(OTHER, 0, mount)
+    assert host.empty() and cinder.attachments == {}
+
+
+def test_another_host_must_not_write_too(host, client, cinder, tmp_path):
+    volume, far = cinder.volume(multiattach=True), Host(client, tmp_path, "two")
+    far.machine.contents = host.machine.contents
+    host.driver().prepare(OWNER, "demo", 0, mount_of(volume))
+    for read_only in (False, True):
+        with pytest.raises(exceptions.VolumeError, match="attached on another host"):
+            far.driver().prepare(OTHER, "demo", 0, mount_of(volume, read_only=read_only))
+    host.driver().remove(OWNER, 0, mount_of(volume))
+    for each, owner in ((host, OWNER), (far, OTHER)):
+        each.driver().prepare(owner, "demo", 0, mount_of(volume, read_only=True))
+    assert {each["attach_mode"] for each in cinder.attachments.values()} == {"ro"}
+    with pytest.raises(exceptions.VolumeError, match="attached on another host"):
+        host.driver().prepare("third", "demo", 0, mount_of(volume))
+
+
+def test_after_a_reboot(host, cinder):
+    volume = cinder.volume()
+    mount = mount_of(volume)
+    host.driver().prepare(OWNER, "demo", 0, mount)
+    host.machine.reboot()
+    cinder.failures["GET", ""] = 500  # it may be down
+    host.driver().restore(OWNER, 0, mount)
+    assert len(host.machine.mounts) == 1 and host.machine.made == {f"/dev/{volume}": 1}
+    with pytest.raises(exceptions.VolumeError, match="no record"):
+        host.driver().restore(OTHER, 0, mount)
+
+
+def test_orphans_are_deleted_when_they_are_old(host, cinder):
+    owned = {"metadata": {"zun": "container", "zun_container": OWNER}}
+    orphan = cinder.volume(**owned)
+    young = cinder.volume(**owned, created_at="2999-01-01T00:00:00.000000")
+    known = cinder.volume(metadata={"zun": "container", "zun_container": OTHER})
+    used, foreign = cinder.volume(**owned, status="in-use"), cinder.volume()
+    host.driver().sweep(lambda uuids: {OTHER} & set(uuids))
+    assert set(cinder.volumes) == {young, known, used, foreign} and orphan not in cinder.volumes
+
+
+# A whole cloud.
+
+
+class Drivers:
+    """What ``Cloud`` keeps of a host's volumes: here of Cinder."""
+
+    def __init__(self, driver):
+        self._driver = driver
+
+    def as_volumes(self):
+        return Volumes(dict.fromkeys(Kind, InMemoryVolumeDriver()), self._driver)
+
+
+def test_containers_of_a_cloud(database, context, cinder, client, tmp_path):
+    """A container runs with its volume, survives an agent's restart, and goes while Cinder is away."""
+    host = Host(client, tmp_path)
+    options = {f"cinder__{name}": value for name, value in cinder.options().items()}
+    with Cloud({"one": machine()}, **options, cinder__mount_directory=str(tmp_path)) as cloud:
+        cloud.stop_agent("one")
+        cloud.volumes["one"] = Drivers(host.driver())
+        agent = cloud.start_agent("one")
+        volume = cinder.volume()
+        record = [mount_of(volume).to_dict()]
+        hints = {"image:trait:CUSTOM_ZUN_CINDER": "required"}
+        container = cloud.run(context, mounts=record, request={"run": True, "hints": hints})
+        assert (container.status, cinder.volumes[volume]["status"]) == ("Running", "in-use")
+        second = cloud.run(context, mounts=record, request={"run": True})
+        assert second.status == "Error" and f"volume {volume} is in-use" in second.status_reason
+        assert second.cpuset is None, "it holds nothing"
+        cloud.stop_agent("one")
+        host.machine.reboot()
+        cloud.volumes["one"] = Drivers(host.driver())
+        agent = cloud.start_agent("one")
+        assert len(host.machine.mounts) == 1
+        cinder.failures["GET", ""] = cinder.failures["DELETE", ""] = 503
+        cloud.compute_api.delete(context, container, force=True)
+        cloud.gone(container)
+        assert host.machine.connected == {} and cinder.volumes[volume]["status"] == "in-use"
+        cinder.failures.clear()
+        wait_for(lambda: agent._sync_all() or host.empty())
+        assert cinder.volumes[volume]["status"] == "available"
