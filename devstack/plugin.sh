@@ -9,7 +9,7 @@ set +o xtrace
 
 source "$ZUN_DIR/devstack/lib/zun"
 
-if is_service_enabled zun-api zun-scheduler zun-compute zun-wsproxy; then
+if is_service_enabled zun-api zun-scheduler zun-conductor zun-compute zun-wsproxy; then
     case "$1 $2" in
         "stack install")
             echo_summary "Installing zun"

@@ -10,7 +10,7 @@ usage() {
 usage: tools/images.sh build|base|try
 
 Container images of the service in Kolla's layout: zun-base, zun-api, zun-scheduler,
-zun-compute and zun-wsproxy, tagged with ZUN_IMAGE_TAG (default: latest).
+zun-conductor, zun-compute and zun-wsproxy, tagged with ZUN_IMAGE_TAG (default: latest).
 
   build  collect the wheels (pip, outside of Docker) and build the images on BASE_IMAGE
          (default: debian:bookworm). BUILD_NETWORK is Docker's network meanwhile; a base
@@ -24,7 +24,7 @@ TEXT
 }
 
 TAG=${ZUN_IMAGE_TAG:-latest}
-TARGETS=(zun-base zun-api zun-scheduler zun-compute zun-wsproxy)
+TARGETS=(zun-base zun-api zun-scheduler zun-conductor zun-compute zun-wsproxy)
 WORK=
 
 cleanup() {

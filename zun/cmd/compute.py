@@ -11,7 +11,7 @@ from zun.cmd import program
 from zun.common import metrics
 from zun.compute.service import ComputeService
 from zun.container.driver import ContainerDriver
-from zun.messaging import rpc
+from zun.messaging import conductor_api, rpc
 from zun.network.driver import NetworkDriver
 
 LOG = logging.getLogger(__name__)
@@ -41,9 +41,9 @@ def _load(conf: cfg.ConfigOpts, option: str, name: str, kind: str) -> Any:
 @program.without_traceback
 def main() -> None:
     conf = program.configure("zun-compute")
-    program.connect_database(conf)
     metrics.serve(conf, conf.metrics.compute_port)
     transport = rpc.get_transport(conf)
+    conductor_api.reach_database(conf, transport, program.connect_database)
     service = ComputeService(conf, load_driver(conf), load_network_driver(conf))
     service.start(transport)
     LOG.info("zun-compute is ready for host %s", conf.host)

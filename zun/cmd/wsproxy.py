@@ -12,7 +12,7 @@ from zun.common.context import admin_context
 from zun.common.periodic import Periodic
 from zun.console.proxy import Limits, Proxy
 from zun.container.driver import Terminals
-from zun.messaging import cadf
+from zun.messaging import cadf, conductor_api, rpc
 from zun.objects import ZunService
 from zun.objects.service import INTERNAL_ZONE, PROXY_BINARY
 
@@ -64,7 +64,10 @@ def _tls(conf: cfg.ConfigOpts) -> ssl.SSLContext | None:
 @program.without_traceback
 def main() -> None:
     conf = program.configure("zun-wsproxy")
-    program.connect_database(conf)
+    if conf.compute.database == "conductor":
+        conductor_api.reach_database(conf, rpc.get_transport(conf), program.connect_database)
+    else:
+        program.connect_database(conf)
     metrics.serve(conf, conf.metrics.wsproxy_port)
     proxy = build(conf, compute.load_driver(conf))
     proxy.start()

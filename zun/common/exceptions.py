@@ -252,6 +252,10 @@ class SchedulerUnavailable(Unavailable):
     msg_fmt = "No scheduler answered within {seconds:g} s. Check that zun-scheduler runs, then try again."
 
 
+class DatabaseUnavailable(Unavailable):
+    msg_fmt = "The database does not answer: {reason}"
+
+
 class PlacementUnavailable(Unavailable):
     msg_fmt = "Placement does not answer: {reason}"
 

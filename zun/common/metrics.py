@@ -43,6 +43,9 @@ CREATE_SECONDS = Histogram(
     ["status"],
     buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
 )
+REFUSED_CALLS = Counter(
+    "zun_conductor_refused_calls", "Calls of hosts that the conductor refused, by method.", ["method"]
+)
 POOL_MOVES = Counter("zun_compute_pool_moves", "Shared containers that were moved off CPUs, or back.")
 
 

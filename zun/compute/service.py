@@ -293,8 +293,15 @@ class ComputeService:
         """
         there = self._driver.of_other_hosts()
         self._neighbours.tell(there)
-        others = union(held_alone(Container.list_by_host(context, name), uuids) for name, uuids in there.items())
+        others = union(self._held_alone(context, name, uuids) for name, uuids in there.items())
         return others | self.parts.recovery.cpus_without_row(context)
+
+    def _held_alone(self, context: RequestContext, name: str, uuids: Collection[str]) -> CpuSet:
+        """Return the dedicated CPUs of the containers ``uuids`` of another host. A conductor does not tell them."""
+        try:
+            return held_alone(Container.list_by_host(context, name), uuids)
+        except exceptions.Forbidden:
+            return CpuSet()
 
     def _recover(self, context: RequestContext) -> None:
         """Rebuild what this host holds, and go on with every operation that a stop interrupted."""

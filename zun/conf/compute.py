@@ -13,6 +13,16 @@ OPTS = [
         "memory.",
     ),
     cfg.StrOpt(
+        "database",
+        default="direct",
+        choices=[
+            ("direct", "with the credentials of [database] connection"),
+            ("conductor", "through zun-conductor, which lets this host reach its own rows only; needs RabbitMQ"),
+        ],
+        help="Way of zun-compute and zun-wsproxy to the database. In a cloud use conductor: then a host that is taken "
+        "over has no credentials of the database.",
+    ),
+    cfg.StrOpt(
         "cpu_dedicated_set",
         default="",
         help="CPUs for dedicated containers, in the kernel's list form with ^ exclusions: '2-15,^8' is 2 to 15 without "

@@ -12,6 +12,7 @@ OPTS: list[cfg.Opt] = [
     cfg.PortOpt("api_port", help="Port of the metrics of zun-api and of zun-allinone. Unset: they serve none."),
     cfg.PortOpt("scheduler_port", help="Port of the metrics of zun-scheduler. Unset: it serves none."),
     cfg.PortOpt("compute_port", help="Port of the metrics of zun-compute. Unset: it serves none."),
+    cfg.PortOpt("conductor_port", help="Port of the metrics of zun-conductor. Unset: it serves none."),
     cfg.PortOpt("wsproxy_port", help="Port of the metrics of zun-wsproxy. Unset: it serves none."),
 ]
 

@@ -586,7 +586,7 @@ def _holding_on(hostnames: Collection[str]) -> list[sa.ColumnElement[bool]]:
 
 
 def _now() -> dict[str, Any]:
-    return {"updated_at": timeutils.utcnow()}
+    return {"updated_at": session.now()}
 
 
 def _is_written(connection: sa.Connection, uuid: str, values: Mapping[str, Any]) -> bool:

@@ -18,6 +18,8 @@ transaction that reads first fails with "database is locked" if another transact
 """
 
 import contextlib
+import contextvars
+import datetime
 import functools
 import itertools
 import logging
@@ -93,6 +95,33 @@ class _Engines:
 
 
 _engines: _Engines | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request of another program for which transactions are done now. ``again``: it may have been done before."""
+
+    time: datetime.datetime
+    again: bool
+
+
+_request: contextvars.ContextVar[Request | None] = contextvars.ContextVar("request", default=None)
+
+
+@contextlib.contextmanager
+def asked_by(request: Request) -> Iterator[None]:
+    """Do the transactions of the block for ``request``: its time is that of the changes, so they can be recognised."""
+    token = _request.set(request)
+    try:
+        yield
+    finally:
+        _request.reset(token)
+
+
+def now() -> datetime.datetime:
+    """Return the time of a change: that of the request, or the present."""
+    request = _request.get()
+    return timeutils.utcnow() if request is None else request.time
 
 
 def configure(url: str, **pool: int) -> None:
@@ -261,7 +290,8 @@ def repeat(transaction: Callable[[bool], R]) -> R:
     If a connection is lost during the commit, nobody knows whether the commit happened. So a second attempt may find
     its own changes in the database; then it must return the answer that was lost.
     """
-    attempts = itertools.count()
+    request = _request.get()
+    attempts = itertools.count(request is not None and request.again)
     return retry(lambda: transaction(next(attempts) > 0))()
 
 

@@ -30,20 +30,26 @@ class _Exchange:
 
     def __init__(self) -> None:
         self.arrived = threading.Condition()
-        self.queues: dict[str, collections.deque[tuple[str, Any]]] = {}
+        self.queues: dict[str, collections.deque[tuple[str, Any, str]]] = {}
 
     def declare(self, names: tuple[str, ...]) -> None:
         with self.arrived:
             for name in names:
                 self.queues.setdefault(name, collections.deque())
 
-    def put(self, names: list[str], body: str, reply_to: Any) -> None:
+    def put(self, names: list[str], body: str, reply_to: Any, address: str) -> None:
         with self.arrived:
             if any(len(self.queues.get(name, ())) >= QUEUE_LIMIT for name in names):
                 raise oslo_messaging.MessageDeliveryFailure(f"queue {names[0]} holds {QUEUE_LIMIT} messages")
             for name in names:
-                self.queues.setdefault(name, collections.deque()).append((body, reply_to))
+                self.queues.setdefault(name, collections.deque()).append((body, reply_to, address))
             self.arrived.notify_all()
+
+    def queues_for(self, name: str) -> list[str]:
+        """Return the queue ``name``, or a queue such as ``zun.conductor.#`` that has all names of this beginning."""
+        with self.arrived:
+            wide = [each for each in self.queues if each.endswith(".#") and name.startswith(each[:-1])]
+        return wide or [name]
 
     def servers_of(self, topic: str) -> list[str]:
         """Return the queues of the topic's servers. A full queue, whose reader may be gone, is left out."""
@@ -53,8 +59,9 @@ class _Exchange:
 
 
 class _Incoming(base.RpcIncomingMessage):
-    def __init__(self, ctxt: dict[str, Any], message: dict[str, Any], reply_to: Any) -> None:
+    def __init__(self, ctxt: dict[str, Any], message: dict[str, Any], reply_to: Any, address: str) -> None:
         super().__init__(ctxt, message)
+        self.address = address
         self._reply_to = reply_to
 
     def reply(self, reply: Any = None, failure: Any = None) -> None:
@@ -83,9 +90,9 @@ class _Listener(base.PollStyleListener):
             while True:
                 for name in self._names:
                     if waiting := self._exchange.queues[name]:
-                        body, reply_to = waiting.popleft()
+                        body, reply_to, address = waiting.popleft()
                         ctxt, message = jsonutils.loads(body)
-                        return _Incoming(ctxt, message, reply_to)
+                        return _Incoming(ctxt, message, reply_to, address)
                 left = None if deadline is None else deadline - time.monotonic()
                 if self._stopped or (left is not None and left <= 0):
                     return None
@@ -122,10 +129,10 @@ class InprocDriver(base.BaseDriver):
         if target.fanout:
             names = self._exchange.servers_of(target.topic)
         else:
-            names = [f"{target.topic}@{target.server}" if target.server else target.topic]
+            names = [f"{target.topic}@{target.server}"] if target.server else self._exchange.queues_for(target.topic)
         answers: queue.SimpleQueue[Any] | None = queue.SimpleQueue() if wait_for_reply else None
         if names:
-            self._exchange.put(names, jsonutils.dumps([ctxt, message]), answers)
+            self._exchange.put(names, jsonutils.dumps([ctxt, message]), answers, target.topic)
         if answers is None:
             return None
         try:

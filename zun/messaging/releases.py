@@ -9,16 +9,17 @@ from zun.common import exceptions
 
 @dataclass(frozen=True)
 class Release:
-    """RPC versions of zun-compute and zun-scheduler, and the versions of the objects that messages contain."""
+    """RPC versions of the services, and the versions of the objects that messages contain."""
 
     compute: str
     scheduler: str
+    conductor: str
     objects: Mapping[str, str]
 
 
 #: The last entry is the release under way. A test compares its versions with the code.
 RELEASES: Mapping[str, Release] = {
-    "1.0": Release(compute="1.5", scheduler="1.1", objects={"Container": "1.2"}),
+    "1.0": Release(compute="1.5", scheduler="1.1", conductor="1.0", objects={"Container": "1.2"}),
 }
 
 

@@ -29,6 +29,11 @@ F = TypeVar("F", bound=Callable[..., object])
 
 SCHEDULER_TOPIC = "zun.scheduler"
 COMPUTE_TOPIC = "zun.compute"
+CONDUCTOR_TOPIC = "zun.conductor.{host}"
+"""The topic to which ``host`` sends its calls for the conductors. The broker lets no other host send to it."""
+CONDUCTORS_TOPIC = CONDUCTOR_TOPIC.format(host="#")
+"""The topic, and the name of the queue, of all conductors. As the pattern of a topic exchange it matches each of the
+hosts' topics."""
 
 oslo_messaging.set_transport_defaults(control_exchange="zun")
 
@@ -190,9 +195,10 @@ class _Dispatcher(oslo_messaging.RPCDispatcher):  # type: ignore[misc]
     method that runs elsewhere the early return is no answer: the thread that ran the method answers.
     """
 
-    def __init__(self, endpoints: Sequence[object], threads: ThreadPoolExecutor) -> None:
+    def __init__(self, endpoints: Sequence[object], threads: ThreadPoolExecutor, addressed: bool) -> None:
         super().__init__(list(endpoints), ContextSerializer(), oslo_messaging.DefaultRPCAccessPolicy)
         self._threads = threads
+        self._addressed = addressed
         self._quick = {
             name
             for endpoint in endpoints
@@ -201,6 +207,8 @@ class _Dispatcher(oslo_messaging.RPCDispatcher):  # type: ignore[misc]
         }
 
     def dispatch(self, incoming: Any) -> Any:
+        if self._addressed:  # whatever the sender wrote there
+            incoming.message.setdefault("args", {})["address"] = _address(incoming)
         if incoming.message.get("method") in self._quick:
             return self._run(incoming)
         answer, incoming.reply = incoming.reply, _no_answer_yet
@@ -231,6 +239,16 @@ class _Dispatcher(oslo_messaging.RPCDispatcher):  # type: ignore[misc]
             LOG.warning("The answer to %s could not be sent: %s", method, exceptions.first_line(exc))
 
 
+def _address(incoming: Any) -> str | None:
+    """Return the topic to which the message was sent, as the broker says, or None if the transport does not tell.
+
+    oslo.messaging gives it to nobody. RabbitMQ's message is in the driver's own, under a private name.
+    """
+    raw = getattr(incoming.message, "_raw_message", None)
+    told = getattr(incoming, "address", None) if raw is None else raw.delivery_info.get("routing_key")
+    return None if told is None else str(told)
+
+
 def _no_answer_yet(*_arguments: Any, **_named: Any) -> None:
     """Stand in for an incoming message's ``reply`` until its method has run."""
 
@@ -239,11 +257,17 @@ class Server:
     """Reads the messages of a topic, and those for one server of it, and has ``endpoints`` deal with them."""
 
     def __init__(
-        self, transport: oslo_messaging.Transport, topic: str, server: str, endpoints: Sequence[object], threads: int
+        self,
+        transport: oslo_messaging.Transport,
+        topic: str,
+        server: str,
+        endpoints: Sequence[object],
+        threads: int,
+        addressed: bool,
     ) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="rpc")
         target = oslo_messaging.Target(topic=topic, server=server)
-        self._server = rpc_server.RPCServer(transport, target, _Dispatcher(endpoints, self._threads))
+        self._server = rpc_server.RPCServer(transport, target, _Dispatcher(endpoints, self._threads, addressed))
 
     def start(self) -> None:
         """Read messages from now on. Raise Misconfigured if the broker has a queue of another kind."""
@@ -266,11 +290,21 @@ class Server:
 
 
 def get_server(
-    transport: oslo_messaging.Transport, topic: str, server: str, endpoints: Sequence[object], threads: int = 0
+    transport: oslo_messaging.Transport,
+    topic: str,
+    server: str,
+    endpoints: Sequence[object],
+    threads: int = 0,
+    *,
+    addressed: bool = False,
 ) -> Server:
-    """Return a server with that many ``threads``, or with ``[DEFAULT] executor_thread_pool_size`` if 0."""
+    """Return a server with that many ``threads``, or with ``[DEFAULT] executor_thread_pool_size`` if 0.
+
+    If ``addressed``, methods get the topic that the broker says the message was sent to as ``address``.
+    """
     register_opts(transport.conf)
-    return Server(transport, topic, server, endpoints, threads or transport.conf.executor_thread_pool_size)
+    threads = threads or transport.conf.executor_thread_pool_size
+    return Server(transport, topic, server, endpoints, threads, addressed)
 
 
 @contextlib.contextmanager

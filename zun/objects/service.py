@@ -11,6 +11,7 @@ from zun.objects import base
 
 COMPUTE_BINARY = "zun-compute"
 SCHEDULER_BINARY = "zun-scheduler"
+CONDUCTOR_BINARY = "zun-conductor"
 PROXY_BINARY = "zun-wsproxy"
 INTERNAL_ZONE = "internal"
 """Zone of the services that run no containers, as in Nova."""

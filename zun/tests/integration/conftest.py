@@ -105,7 +105,7 @@ def rabbit_url() -> str:
     queue under their name (classic, quorum) is refused for ever.
     """
     url = _service("ZUN_TEST_RABBIT_URL", "ZUN_REQUIRE_RABBIT")
-    for topic in (rpc.SCHEDULER_TOPIC, rpc.COMPUTE_TOPIC):
+    for topic in (rpc.SCHEDULER_TOPIC, rpc.COMPUTE_TOPIC, rpc.CONDUCTORS_TOPIC):
         absent = contextlib.suppress(amqp.NotFound)
         with absent, kombu.Connection(url.replace("rabbit://", "amqp://", 1)) as connection:
             channel = connection.default_channel

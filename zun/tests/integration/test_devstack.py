@@ -173,7 +173,7 @@ def test_configuration(stack, localrc, section, expected):
 @pytest.mark.parametrize(
     ("localrc", "expected"),
     [
-        ({}, {"zun-api", "zun-scheduler", "zun-compute", "zun-wsproxy"}),
+        ({}, {"zun-api", "zun-scheduler", "zun-conductor", "zun-compute", "zun-wsproxy"}),
         ({"SERVICE_HOST": "192.0.2.1"}, {"zun-compute", "zun-wsproxy"}),
     ],
     ids=["controller", "host"],
@@ -214,7 +214,7 @@ def test_tempest(stack):
 
 
 def test_nothing_without_services(stack):
-    made = stack(**{"-zun-api": "", "-zun-scheduler": "", "-zun-compute": "", "-zun-wsproxy": ""})
+    made = stack(**{"-zun-api": "", "-zun-scheduler": "", "-zun-conductor": "", "-zun-compute": "", "-zun-wsproxy": ""})
     made.run(*TO_START, *TO_END)
     assert not (made.root / "calls").exists() and not made.conf.exists()
 
@@ -259,7 +259,7 @@ def test_from_stack_to_clean(whole, engine, tmp_path):
     whole.run(*TO_START)
     command = f"{BIN}/zun-compute --config-file {whole.conf}"
     assert whole.units()["zun-compute"] == ("root", command)
-    assert whole.units().keys() == {"zun-api", "zun-scheduler", "zun-compute", "zun-wsproxy"}
+    assert whole.units().keys() == {"zun-api", "zun-scheduler", "zun-conductor", "zun-compute", "zun-wsproxy"}
 
     client = Client(None, {"OS_CLOUD": "devstack-admin", "OS_CLIENT_CONFIG_FILE": str(tmp_path / "clouds.yaml")})
     up = {"Binary": "zun-compute", "State": "up"}.items()

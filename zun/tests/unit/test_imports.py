@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "volume": {"cinder", "common", "objects", "container"},
     "placement": {"common", "objects", "topology"},
     "image": {"common"},
+    "conductor": {"common", "db", "messaging", "objects"},
     "compute": {"common", "messaging", "objects", "container", "image", "network", "placement", "volume", "topology"},
     "api": {"cinder", "common", "image", "messaging", "neutron", "objects", "db", "topology", "policies"},
     "console": {"common", "objects", "container"},

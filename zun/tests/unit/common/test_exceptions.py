@@ -382,6 +382,14 @@ TREE = [
         "No scheduler answered within 60 s. Check that zun-scheduler runs, then try again.",
     ),
     (
+        "DatabaseUnavailable",
+        "database-unavailable",
+        503,
+        "Unavailable",
+        {"reason": "gone"},
+        "The database does not answer: gone",
+    ),
+    (
         "CapsuleFailed",
         "capsule-failed",
         400,

@@ -31,7 +31,7 @@ def pinned(monkeypatch):
     """The client of a release whose Container has a new field, pinned to the release before, and its old host."""
     monkeypatch.setattr(Container, "VERSION", "1.9")
     monkeypatch.setattr(Container, "ADDED", {"mounts": "1.9"})
-    before = releases.Release(compute="1.0", scheduler="1.0", objects={"Container": "1.8"})
+    before = releases.Release(compute="1.0", scheduler="1.0", conductor="1.0", objects={"Container": "1.8"})
     transport = rpc.get_transport(cfg.CONF, f"inproc:///{__name__}")
     host = OldHost()
     server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, "h1", [host])

@@ -28,6 +28,7 @@ def test_the_release_under_way_has_the_present_versions():
     assert release == releases.Release(
         compute=found["ComputeEndpoint"]["version"],
         scheduler=found["SchedulerEndpoint"]["version"],
+        conductor=found["ConductorEndpoint"]["version"],
         objects={"Container": Container.VERSION},
     ), f"RELEASES[{name!r}] in zun/messaging/releases.py is not what the code has. Correct it, or add the next release."
 

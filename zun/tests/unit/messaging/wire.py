@@ -12,13 +12,14 @@ from typing import Any
 
 from zun import objects
 from zun.compute.endpoint import ComputeEndpoint
+from zun.conductor.endpoint import ConductorEndpoint
 from zun.messaging import notifications
 from zun.objects import base
 from zun.scheduler.endpoint import SchedulerEndpoint
 
 RECORD = pathlib.Path(__file__).with_name("wire.json")
 NO_DEFAULT = "default=<class 'oslo_versionedobjects.fields.UnspecifiedDefault'>,"
-ENDPOINTS = {"ComputeEndpoint": ComputeEndpoint, "SchedulerEndpoint": SchedulerEndpoint}
+ENDPOINTS = {each.__name__: each for each in (ComputeEndpoint, SchedulerEndpoint, ConductorEndpoint)}
 
 
 def described() -> dict[str, dict[str, Any]]:

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The RPC surface of zun-conductor: calls a remotable method for a host, if the rules allow it."""
+
+import contextlib
+import datetime
+import inspect
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import oslo_messaging
+from oslo_db import exception as db_exc
+
+from zun import objects
+from zun.common import exceptions, metrics
+from zun.common.context import RequestContext
+from zun.conductor import rules
+from zun.conductor.rules import Call, Facts, refusal
+from zun.db import containers, images, session
+from zun.messaging import remote_values as values
+from zun.messaging import rpc
+from zun.objects import base
+
+LOG = logging.getLogger(__name__)
+
+_PREFIX = rpc.CONDUCTOR_TOPIC.format(host="")
+_KEYS = {"ConsoleToken": "token_hash"}  # the others have a uuid
+_ROWS: Mapping[str, Callable[[str], session.Row]] = {"Container": containers.get, "Image": images.get}
+_OF_NOBODY = frozenset({"destroy", "end_members", "restore"})  # methods that need no row
+_NOT_THERE: Mapping[str, type[exceptions.ZunError]] = {
+    "Container": exceptions.ContainerNotFound,
+    "Image": exceptions.ImageNotFound,
+    "Registry": exceptions.RegistryNotFound,
+}
+"""What a host is told of another host's row: that there is none, as a project is told of another project's."""
+
+
+class ConductorEndpoint:
+    """Every argument is the host's word but ``address``, which is the broker's."""
+
+    target = oslo_messaging.Target(version="1.0")
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    @rpc.expected
+    def object_action(
+        self,
+        context: RequestContext,
+        *,
+        address: str | None,
+        name: str,
+        function: str,
+        key: str,
+        changes: Mapping[str, Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        time: str,
+        again: bool,
+    ) -> dict[str, Any]:
+        """Call ``function`` of the object ``key`` with ``changes`` of its fields. Return its result and changes."""
+        host = _host(address)
+        cls = _class(name, function, host=host)
+        written = _values(cls, changes) if rules.writes(name, function) else {}
+        original = getattr(cls, function).original_fn
+        arguments = _bound(original, (None, *values.decode(list(args))), values.decode(dict(kwargs)))
+        with _for(time, again):
+            self._check(host, Call(name, function, arguments, key, written))
+            subject = _subject(context, cls, key, function)
+            if subject is None:
+                return {"result": None, "updates": {}}
+            for field, value in written.items():
+                setattr(subject, field, value)
+            before = _set_values(subject)
+            result = original(subject, **arguments)
+        found = {field: value for field, value in _set_values(subject).items() if value != before.get(field, _UNSET)}
+        updates = {field: cls.fields[field].to_primitive(subject, field, value) for field, value in found.items()}
+        return {"result": values.encode(result), "updates": updates}
+
+    @rpc.expected
+    def object_class_action(
+        self,
+        context: RequestContext,
+        *,
+        address: str | None,
+        name: str,
+        function: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        time: str,
+        again: bool,
+    ) -> Any:
+        """Call the class method ``function``. Return its result."""
+        host = _host(address)
+        cls = _class(name, function, host=host)
+        original = getattr(cls, function).original_fn
+        arguments = _bound(original, (None, context, *values.decode(list(args))), values.decode(dict(kwargs)))
+        call = Call(name, function, arguments)
+        with _for(time, again):
+            self._check(host, call)
+            result = original(cls, context, **arguments)
+            if (name, function) == rules.OWN_ONLY:
+                result = [each for each in result if each.host in (None, host)]
+            if (name, function) == rules.OWN_TOKEN_ONLY and result is not None:
+                owner = self._facts.token_owner(result.token_hash)
+                result = result if owner is not None and owner.host == host else None
+        return values.encode(result)
+
+    def _check(self, host: str | None, call: Call) -> None:
+        reason = refusal(host, call, self._facts)
+        if reason is not None:
+            _refuse(host, call.name, call.method, reason, call.key or call.arguments.get("uuid"))
+
+
+_UNSET = object()
+
+
+def _values(cls: Any, primitives: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the fields that a host has changed. Fields of a newer release are left out."""
+    blank = cls()
+    fields = {field: value for field, value in primitives.items() if field in cls.fields}
+    return {field: cls.fields[field].from_primitive(blank, field, value) for field, value in fields.items()}
+
+
+def _set_values(made: base.ZunObject) -> dict[str, Any]:
+    return {field: getattr(made, field) for field in made.fields if made.obj_attr_is_set(field)}
+
+
+def _host(address: str | None) -> str | None:
+    return address.removeprefix(_PREFIX) if address is not None and address.startswith(_PREFIX) else None
+
+
+def _refuse(host: str | None, name: str, method: str, reason: str, key: Any = None) -> None:
+    """Log a refusal with the host, and raise the error that the host gets."""
+    metrics.REFUSED_CALLS.labels(method).inc()
+    LOG.warning("Refused host %s %s.%s: %s", host, name, method, reason)
+    missing = _NOT_THERE.get(name)
+    if missing is not None and isinstance(key, str):
+        raise missing(**{name.lower(): key})
+    raise exceptions.Forbidden(f"zun-conductor refused {name}.{method} of host {host}: {reason}.")
+
+
+def _class(name: str, method: str, *, host: str | None) -> Any:
+    """Return the class of a remotable method that has rules."""
+    if (name, method) not in rules.RULES or host is None:
+        _refuse(host, name, method, "no rule allows it" if host else "the message does not say from which host it is")
+    return getattr(objects, name)
+
+
+def _bound(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments by name, without the object or class, and without the context."""
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs).arguments
+    except TypeError as exc:
+        raise exceptions.Invalid(f"{function.__qualname__}: {exc}") from exc
+    return {name: value for name, value in bound.items() if name not in ("self", "cls", "context")}
+
+
+def _subject(context: RequestContext, cls: Any, key: str, method: str) -> base.ZunObject | None:
+    """Return the object as its row is, or None if it is gone and the method has nothing to do then."""
+    read = _ROWS.get(cls.__name__)
+    if read is None or method == "restore":
+        made: base.ZunObject = cls(context, **{_KEYS.get(cls.__name__, "uuid"): key})
+        made.obj_reset_changes()
+        return made
+    try:
+        return cls.from_row(context, read(key))  # type: ignore[no-any-return]
+    except (exceptions.NotFound, exceptions.ImageNotFound):
+        if method in _OF_NOBODY:
+            return None
+        raise
+
+
+@contextlib.contextmanager
+def _for(time: str, again: bool) -> Iterator[None]:
+    """Do the block for one request of a host. An outage of the database is told to the host as one."""
+    try:
+        moment = datetime.datetime.fromisoformat(time)
+    except ValueError as exc:
+        raise exceptions.Invalid(f"time must be a time, got {time!r}") from exc
+    try:
+        with session.asked_by(session.Request(moment, again)):
+            yield
+    except db_exc.DBConnectionError as exc:
+        raise exceptions.DatabaseUnavailable(reason=exceptions.first_line(exc)) from exc

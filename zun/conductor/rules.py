@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a host may ask of the database. All rules are here, and what has no rule is refused.
+
+A rule is a pure function of the calling host, the call, and facts about rows. It returns the reason of a refusal, or
+None.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from zun.objects.service import COMPUTE_BINARY, PROXY_BINARY
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Where a container is: its ``host``, for a member of a capsule without a host that of its capsule."""
+
+    host: str | None
+    waiting: bool = False
+    """It was accepted and waits for a host."""
+
+
+class Facts(Protocol):
+    """Facts about rows. None: there is no such row, so the operation itself says so, or does nothing."""
+
+    @property
+    def restoring(self) -> bool:
+        """Return whether the operator lets hosts restore rows that the database has lost."""
+
+    def container(self, uuid: str) -> Owner | None: ...
+    def image_host(self, uuid: str) -> str | None: ...
+    def port_owner(self, uuid: str) -> Owner | None: ...
+    def event_owner(self, event_id: int) -> Owner | None: ...
+    def token_owner(self, token_hash: str) -> Owner | None: ...
+    def volume_host(self, uuid: str) -> str | None: ...
+    def pulls_with(self, host: str, registry: str) -> bool: ...
+    def has_project(self, host: str, project_id: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: the object's class and method, the arguments by name, the key of the object and its new values."""
+
+    name: str
+    method: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    key: Any = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+Rule = Callable[[str, Call, Facts], str | None]
+
+WRITABLE: Mapping[str, frozenset[str]] = {
+    "Container": frozenset(
+        [
+            "task_state",
+            "status",
+            "status_reason",
+            "status_detail",
+            "container_id",
+            "started_at",
+            "finished_at",
+            "exit_code",
+            "addresses",
+            "ports",
+            "exposed_ports",
+            "cpuset",
+            "cpu",
+            "cpu_policy",
+            "memory",
+            "disk",
+            "host",
+            "hostname",
+            "image",
+            "image_driver",
+            "request",
+            "entrypoint",
+            "command",
+            "updated_at",
+        ]
+    ),
+    "Image": frozenset(["image_id", "size", "status", "status_detail", "updated_at"]),
+    "NetworkPort": frozenset({"leaving"}),
+}
+"""The fields that a host writes. Project, user, privileges, mounts and whatever else was asked for are the API's."""
+
+
+def _foreign(owner: Owner | None, host: str, what: str, *, waiting: bool = False) -> str | None:
+    if owner is None or owner.host == host or (waiting and owner.host is None):
+        return None
+    return f"{what} is on no host" if owner.host is None else f"{what} is on host {owner.host}"
+
+
+def own_name(argument: str) -> Rule:
+    """Return the rule that ``argument`` is the calling host's name."""
+
+    def rule(host: str, call: Call, facts: Facts) -> str | None:
+        named = call.arguments.get(argument)
+        return None if named == host else f"{argument} is {named}"
+
+    return rule
+
+
+def own_container(argument: str | None = None, *, waiting: bool = False) -> Rule:
+    """Return the rule that a container, the object itself or ``argument``, is on the host; ``waiting``: or on none."""
+
+    def rule(host: str, call: Call, facts: Facts) -> str | None:
+        uuid = call.key if argument is None else call.arguments[argument]
+        return _foreign(facts.container(uuid), host, f"container {uuid}", waiting=waiting)
+
+    return rule
+
+
+def claimable(host: str, call: Call, facts: Facts) -> str | None:
+    """Refuse unless the container is on the host already, or waits for one: only the chosen host knows its uuid."""
+    owner = facts.container(call.key)
+    if owner is not None and owner.host is None and not owner.waiting:
+        return f"container {call.key} does not wait for a host"
+    return _foreign(owner, host, f"container {call.key}", waiting=True)
+
+
+def own_values(host: str, call: Call, facts: Facts) -> str | None:
+    """Refuse values of fields that hosts do not write, and another host's name."""
+    strange = sorted(call.changes.keys() - WRITABLE[call.name])
+    if strange:
+        return f"it wrote {', '.join(strange)}"
+    named = call.changes.get("host")
+    return None if named in (None, host) else f"it wrote host {named}"
+
+
+def own_service(host: str, call: Call, facts: Facts) -> str | None:
+    binary = call.arguments["binary"]
+    return None if binary in (COMPUTE_BINARY, PROXY_BINARY) else f"binary is {binary}"
+
+
+def own_image(host: str, call: Call, facts: Facts) -> str | None:
+    uuid = call.key or call.arguments["uuid"]
+    found = facts.image_host(uuid)
+    return None if found in (None, host) else f"image {uuid} is on host {found}"
+
+
+def own_port(host: str, call: Call, facts: Facts) -> str | None:
+    return _foreign(facts.port_owner(call.key), host, f"the container of port {call.key}")
+
+
+def own_event(host: str, call: Call, facts: Facts) -> str | None:
+    """Refuse events of other hosts. A host ends the step of a container that it has just given up, too."""
+    ident = call.arguments["event_id"]
+    owner = facts.event_owner(ident)
+    given_up = owner is not None and owner.host is None and not owner.waiting
+    return None if given_up else _foreign(owner, host, f"the container of event {ident}")
+
+
+def own_token(host: str, call: Call, facts: Facts) -> str | None:
+    return _foreign(facts.token_owner(call.key), host, "the container of the token")
+
+
+def own_tokens(host: str, call: Call, facts: Facts) -> str | None:
+    owners = (facts.token_owner(each) for each in call.arguments["token_hashes"])
+    return next(filter(None, (_foreign(each, host, "the container of a token") for each in owners)), None)
+
+
+def own_project(host: str, call: Call, facts: Facts) -> str | None:
+    project = call.arguments["project_id"]
+    return None if facts.has_project(host, project) else f"project {project} has no container there"
+
+
+def own_charge(host: str, call: Call, facts: Facts) -> str | None:
+    charged = call.arguments.get("charged")
+    if charged is None or facts.has_project(host, charged[0]):
+        return None
+    return f"project {charged[0]} has no container there"
+
+
+def own_volume(host: str, call: Call, facts: Facts) -> str | None:
+    found = facts.volume_host(call.key)
+    return None if found in (None, host) else f"volume {call.key} is on host {found}"
+
+
+def pull_under_way(host: str, call: Call, facts: Facts) -> str | None:
+    uuid = call.arguments["uuid"]
+    return None if facts.pulls_with(host, uuid) else f"no pull with registry {uuid} is under way there"
+
+
+def restored(host: str, call: Call, facts: Facts) -> str | None:
+    """Refuse unless the operator restores rows now, and the row with its ports is the host's."""
+    if not facts.restoring:
+        return "[conductor] accept_restored is off"
+    if call.changes.get("uuid") != call.key:
+        return "the row has another uuid"
+    if call.changes.get("host") != host:
+        return f"the row names host {call.changes.get('host')}"
+    others = [port for port in call.arguments.get("ports", ()) if port.get("container_uuid") != call.key]
+    return "a port is of another container" if others else None
+
+
+def anybody(host: str, call: Call, facts: Facts) -> str | None:
+    return None
+
+
+#: (object, method) -> the rules that all must allow a call.
+RULES: Mapping[tuple[str, str], tuple[Rule, ...]] = {
+    ("ZunService", "heartbeat"): (own_name("host"), own_service),
+    ("ComputeNode", "put"): (own_name("hostname"),),
+    ("ComputeNode", "topology"): (own_name("hostname"),),
+    ("ComputeNode", "aggregates"): (own_name("hostname"),),
+    ("ComputeNode", "disk_pool"): (own_name("hostname"),),
+    ("ComputeNode", "pool_use"): (own_name("hostname"),),
+    ("Container", "get_by_uuid"): (own_container("uuid", waiting=True),),
+    ("Container", "list_by_host"): (own_name("hostname"),),
+    ("Container", "list_by_uuids"): (anybody,),  # see OWN_ONLY
+    ("Container", "list_by_capsule"): (own_container("uuid", waiting=True),),
+    ("Container", "save_claim"): (own_name("hostname"), own_values, claimable),
+    ("Container", "save_changed_claim"): (own_name("hostname"), own_values, own_container()),
+    ("Container", "save"): (own_values, own_container()),
+    ("Container", "save_step"): (own_values, own_container(), own_event),
+    ("Container", "end_members"): (own_container(),),
+    ("Container", "destroy"): (own_container(),),
+    ("Container", "abandon"): (own_container(),),
+    ("Container", "restore"): (restored,),
+    ("ContainerActionEvent", "ask"): (own_container("container_uuid"),),
+    ("ContainerActionEvent", "start"): (own_container("container_uuid", waiting=True),),
+    ("ContainerActionEvent", "finish"): (own_event,),
+    ("ContainerActionEvent", "prune"): (own_name("hostname"),),
+    ("ContainerActionEvent", "end_lost"): (own_name("hostname"),),
+    ("Image", "get_by_uuid"): (own_image,),
+    ("Image", "save"): (own_values, own_image),
+    ("Image", "destroy"): (own_image,),
+    ("Image", "fail_unfinished"): (own_name("host"),),
+    ("Image", "grant"): (own_name("host"),),
+    ("Image", "granted_to"): (own_name("host"),),
+    ("Image", "granted_before"): (own_name("host"),),
+    ("Image", "end_grants"): (own_name("host"),),
+    ("NetworkPort", "save"): (own_values, own_port),
+    ("NetworkPort", "destroy"): (own_port,),
+    ("NetworkPort", "list_by_container"): (own_container("container_uuid"),),
+    ("NetworkPort", "list_by_host"): (own_name("hostname"),),
+    ("NetworkPort", "recorded"): (own_container("container_uuid"),),
+    ("NetworkPort", "known"): (anybody,),  # says only which uuids of ports exist, to who knows them
+    ("NetworkPort", "networks_of_host"): (own_name("hostname"),),
+    ("Registry", "get_by_uuid"): (pull_under_way,),
+    ("Volume", "list_to_delete"): (own_name("hostname"),),
+    ("Volume", "destroy"): (own_volume,),
+    ("ConsoleToken", "check_quota"): (own_project,),
+    ("ConsoleToken", "issue"): (own_container("container_uuid"), own_charge),
+    ("ConsoleToken", "use"): (own_token,),
+    ("ConsoleToken", "forget"): (own_token,),
+    ("ConsoleToken", "keep"): (own_tokens,),
+    ("ConsoleToken", "find"): (anybody,),  # see OWN_TOKEN_ONLY: a token is found by itself, which nobody else knows
+}
+
+
+def writes(name: str, method: str) -> bool:
+    """Return whether a call changes fields of the object. The changes of other calls are ignored."""
+    found = RULES.get((name, method), ())
+    return own_values in found or restored in found
+
+
+OWN_ONLY = ("Container", "list_by_uuids")
+"""Leave containers of other hosts out of the answer: a host asks for uuids that Placement or its records have."""
+OWN_TOKEN_ONLY = ("ConsoleToken", "find")
+"""Answer None for a token of a container of another host."""
+
+NOT_CALLED: Mapping[tuple[str, str], str] = {
+    ("Container", "create"): "zun-api adds containers",
+    ("Container", "rename"): "zun-api renames containers",
+    ("Container", "get_by_ident"): "zun-api finds containers by what users say",
+}
+"""Remotable methods that no host calls."""
+
+
+def refusal(host: str | None, call: Call, facts: Facts) -> str | None:
+    """Return why ``host`` must not make ``call``, or None."""
+    if not host:
+        return "the message does not say from which host it is"
+    rules = RULES.get((call.name, call.method))
+    if rules is None:
+        return "no rule allows it"
+    return next(filter(None, (rule(host, call, facts) for rule in rules)), None)

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries of the conductor's rules: to which host a row belongs."""
+
+import sqlalchemy as sa
+
+from zun.common import states
+from zun.db import models, session
+
+_containers, _capsules = models.containers, models.containers.alias("capsules")
+_PULLING = (states.Status.CREATING, states.Status.REBUILDING)
+
+_WHERE = sa.select(
+    sa.func.coalesce(_containers.c.host, _capsules.c.host).label("host"),
+    sa.func.coalesce(_capsules.c.status, _containers.c.status).label("status"),
+).select_from(_containers.outerjoin(_capsules, _capsules.c.uuid == _containers.c.capsule_uuid))
+_OF_CONTAINER = _WHERE.where(_containers.c.uuid == sa.bindparam("key"))
+_OF_PORT = _WHERE.join(models.network_ports, models.network_ports.c.container_uuid == _containers.c.uuid).where(
+    models.network_ports.c.uuid == sa.bindparam("key")
+)
+_OF_TOKEN = _WHERE.join(models.console_tokens, models.console_tokens.c.container_uuid == _containers.c.uuid).where(
+    models.console_tokens.c.token_hash == sa.bindparam("key")
+)
+_OF_EVENT = (
+    _WHERE.join(models.container_actions, models.container_actions.c.container_uuid == _containers.c.uuid)
+    .join(models.container_action_events, models.container_action_events.c.action_id == models.container_actions.c.id)
+    .where(models.container_action_events.c.id == sa.bindparam("key"))
+)
+_IMAGE = sa.select(models.images.c.host).where(models.images.c.uuid == sa.bindparam("key"))
+_VOLUME = sa.select(models.volumes.c.host).where(models.volumes.c.uuid == sa.bindparam("key"))
+_ON_HOST = sa.func.coalesce(_containers.c.host, _capsules.c.host) == sa.bindparam("this_host")
+_PULLS = _WHERE.where(
+    _ON_HOST,
+    _containers.c.registry_id == sa.bindparam("key"),
+    sa.or_(
+        _containers.c.status.in_(_PULLING),
+        _containers.c.task_state == states.TaskState.REBUILDING,
+        _capsules.c.status.in_(_PULLING),
+    ),
+).limit(1)
+_HAS_PROJECT = _WHERE.where(_ON_HOST, _containers.c.project_id == sa.bindparam("key")).limit(1)
+
+
+def owner_of_container(uuid: str) -> session.Row | None:
+    """Return ``host`` and ``status`` of the container, of a member those of its capsule, or None."""
+    return _first(_OF_CONTAINER, key=uuid)
+
+
+def owner_of_port(uuid: str) -> session.Row | None:
+    """Return ``host`` and ``status`` of the container that has the port, or None."""
+    return _first(_OF_PORT, key=uuid)
+
+
+def owner_of_token(token_hash: str) -> session.Row | None:
+    """Return ``host`` and ``status`` of the container that the token is for, or None."""
+    return _first(_OF_TOKEN, key=token_hash)
+
+
+def owner_of_event(event_id: int) -> session.Row | None:
+    """Return ``host`` and ``status`` of the container that the step was done for, or None."""
+    return _first(_OF_EVENT, key=event_id)
+
+
+def host_of_image(uuid: str) -> str | None:
+    """Return the host of the image, or None if there is no such image."""
+    found = _first(_IMAGE, key=uuid)
+    return None if found is None else str(found["host"])
+
+
+def host_of_volume(uuid: str) -> str | None:
+    """Return the host of the volume, or None if there is no such volume."""
+    found = _first(_VOLUME, key=uuid)
+    return None if found is None else str(found["host"])
+
+
+def pulls_with(host: str, registry: str) -> bool:
+    """Return whether a container is made on ``host`` of an image of the registry."""
+    return _first(_PULLS, key=registry, this_host=host) is not None
+
+
+def has_project(host: str, project_id: str) -> bool:
+    """Return whether the project has a container on ``host``."""
+    return _first(_HAS_PROJECT, key=project_id, this_host=host) is not None
+
+
+def _first(statement: sa.Select[tuple[object, ...]], **parameters: object) -> session.Row | None:
+    with session.reader() as connection:
+        return session.first(connection, statement, parameters)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The database calls of one host, as messages to any zun-conductor. The names are those of ``ConductorEndpoint``.
+
+``reach_database`` makes this the way of all remotable methods of the process.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import oslo_messaging
+from oslo_config import cfg
+from oslo_db import exception as db_exc
+from oslo_utils import timeutils
+from oslo_versionedobjects import base as ovo
+
+from zun.common import exceptions
+from zun.common.context import RequestContext
+from zun.messaging import remote_values as values
+from zun.messaging import rpc
+from zun.objects.base import ZunObject
+
+LOG = logging.getLogger(__name__)
+
+VERSION = "1.0"
+TIMEOUT = 60.0
+"""Seconds for one call, with all its repetitions."""
+SIGN_SECONDS = 4
+"""A conductor at work sends signs of life. After so long without one the call is sent again, to any conductor."""
+KEYS = ("token_hash", "uuid")
+
+
+class ConductorAPI(ovo.VersionedObjectIndirectionAPI):  # type: ignore[misc]
+    """The way to the database of ``host``.
+
+    A call whose answer is lost is sent again, with the time of the first one: by this the database's functions see
+    whether it was done. If no conductor answers in time, or the database does not answer the conductor,
+    DBConnectionError is raised, as without a conductor.
+    """
+
+    def __init__(
+        self, transport: oslo_messaging.Transport, host: str, *, timeout: float = TIMEOUT, sign: float = SIGN_SECONDS
+    ) -> None:
+        self._timeout = timeout
+        topic = rpc.CONDUCTOR_TOPIC.format(host=host)
+        client = rpc.get_client(transport, topic, VERSION, retries=2)
+        self._client = client.prepare(timeout=timeout, call_monitor_timeout=sign)
+
+    def object_action(
+        self, context: RequestContext, objinst: Any, objmethod: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], Any]:
+        """Call a method of an object. Return the fields that it set, and its result."""
+        changed = objinst.obj_what_changed()
+        if objmethod == "save" and not changed:
+            return {}, None
+        if objmethod == "restore":
+            objinst.obj_set_defaults()
+            changed = {name for name in objinst.fields if objinst.obj_attr_is_set(name)}
+        primitives = {
+            name: objinst.fields[name].to_primitive(objinst, name, getattr(objinst, name)) for name in changed
+        }
+        key = next(getattr(objinst, name) for name in KEYS if name in objinst.fields)
+        answer = self._ask(
+            context, "object_action",
+            name=objinst.obj_name(), function=objmethod, key=key, changes=primitives,
+            args=values.encode(list(args)), kwargs=values.encode(dict(kwargs)),
+        )  # fmt: skip
+        return answer["updates"], values.decode(answer["result"], context)
+
+    def object_class_action_versions(
+        self,
+        context: RequestContext,
+        objname: str,
+        objmethod: str,
+        object_versions: Mapping[str, str],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Call a class method. Return its result."""
+        answer = self._ask(
+            context, "object_class_action",
+            name=objname, function=objmethod, args=values.encode(list(args)), kwargs=values.encode(dict(kwargs)),
+        )  # fmt: skip
+        return values.decode(answer, context)
+
+    def _ask(self, context: RequestContext, message: str, **arguments: Any) -> Any:
+        deadline = time.monotonic() + self._timeout
+        arguments |= {"time": timeutils.utcnow().isoformat(), "again": False}
+        while True:
+            began = time.monotonic()
+            try:
+                with rpc.answers_from("zun-conductor"):
+                    return self._client.call(context, message, **arguments)
+            except exceptions.DatabaseUnavailable as exc:
+                raise db_exc.DBConnectionError(exc) from exc
+            except exceptions.HostUnavailable as exc:
+                what = f"{arguments['name']}.{arguments['function']}"
+                if time.monotonic() >= deadline:
+                    raise db_exc.DBConnectionError(
+                        exceptions.Unavailable(f"No zun-conductor answers to {what}. Check that one runs.")
+                    ) from exc
+                LOG.warning("No zun-conductor answered to %s; sending it again", what)
+            arguments["again"] = True
+            time.sleep(max(0.0, random.uniform(0.2, 1) - (time.monotonic() - began)))
+
+
+def reach_database(
+    conf: cfg.ConfigOpts, transport: oslo_messaging.Transport, direct: Callable[[cfg.ConfigOpts], None]
+) -> None:
+    """Make ``[compute] database`` the way to the database of all objects of this process."""
+    if conf.compute.database == "direct":
+        direct(conf)
+        return
+    ZunObject.indirection_api = ConductorAPI(transport, conf.host)
+    LOG.info("The database of host %s is reached through zun-conductor", conf.host)

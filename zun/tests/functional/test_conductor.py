@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a host reaches of the database through zun-conductor: its own rows, and nothing of another host.
+
+Host ``one`` has a container with all that belongs to it. Each operation that an agent can call is done by ``one``,
+and tried by ``two``, which knows every id.
+"""
+
+import contextlib
+import datetime
+import logging
+
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_db import exception as db_exc
+from oslo_utils import timeutils, uuidutils
+
+from zun import objects
+from zun.common import exceptions
+from zun.common.context import admin_context
+from zun.common.disk_pools import PoolUse
+from zun.conductor import facts, rules
+from zun.conductor.endpoint import ConductorEndpoint
+from zun.db import compute_nodes, container_actions, containers, models, session
+from zun.messaging import rpc
+from zun.messaging.conductor_api import ConductorAPI
+from zun.objects import (
+    ComputeNode,
+    ConsoleToken,
+    Container,
+    ContainerActionEvent,
+    Image,
+    NetworkPort,
+    Registry,
+    Volume,
+    ZunService,
+)
+from zun.objects.base import ZunObject
+from zun.tests.unit.db import rows
+
+CONTEXT = admin_context("req-1")
+NOW = datetime.datetime(2026, 1, 31, 12)
+FILTERED = {rules.OWN_ONLY, rules.OWN_TOKEN_ONLY}
+HARMLESS = {("NetworkPort", "known")}
+LATER = timeutils.utcnow() + datetime.timedelta(days=365)
+
+
+def insert(table, **values):
+    with session.writer() as connection:
+        connection.execute(table.insert().values(**values))
+
+
+class Things:
+    """A container of host ``one`` that is being created there, and a row of each kind that belongs to it."""
+
+    def __init__(self):
+        rows.node("one")
+        rows.node("two")
+        self.registry, self.network, self.port, self.image, self.volume = (uuidutils.generate_uuid() for _ in range(5))
+        insert(
+            models.registries, uuid=self.registry, project_id="demo", name="r", domain="example.com",
+            username="u", password="encrypted", created_at=NOW,
+        )  # fmt: skip
+        self.container = rows.container(registry_id=self.registry)["uuid"]
+        self.waiting = rows.container()["uuid"]
+        container_actions.start(self.container, "create", request_id="req-1", user_id="u", project_id="demo")
+        step = ("req-1", "create", "compute__do_container_create")
+        self.event = containers.claim(self.container, "one", {"cpuset": rows.CPUSET}, step=step).event_id
+        insert(
+            models.networks, uuid=self.network, name="n", project_id="demo",
+            subnets=[{"uuid": self.network, "cidr": "10.0.0.0/24", "gateway": None}], created_at=NOW,
+        )  # fmt: skip
+        insert(
+            models.network_ports, uuid=self.port, network_uuid=self.network, container_uuid=self.container,
+            ipv4="10.0.0.2", created_at=NOW,
+        )  # fmt: skip
+        insert(
+            models.images, uuid=self.image, project_id="demo", host="one", repo="r", tag="t", local_name="",
+            status="Pulling", created_at=NOW,
+        )  # fmt: skip
+        insert(models.volumes, uuid=self.volume, project_id="demo", name="v", host="one", deleting=True, created_at=NOW)
+        self.token = ConsoleToken.issue(CONTEXT, self.container, None, 600)
+        self.hash = ConsoleToken.find(CONTEXT, self.token).token_hash
+
+    def object(self, uuid=None, **changes):
+        made = Container.from_row(CONTEXT, containers.get(uuid or self.container))
+        for name, value in changes.items():
+            setattr(made, name, value)
+        return made
+
+    def of(self, cls, **fields):
+        made = cls(CONTEXT, **fields)
+        made.obj_reset_changes()
+        return made
+
+    def image_object(self):
+        made = self.of(Image, uuid=self.image)
+        made.status = "Available"
+        return made
+
+    def port_object(self):
+        made = self.of(NetworkPort, uuid=self.port)
+        made.leaving = True
+        return made
+
+    def restored(self):
+        lost = containers.get(self.container)
+        values = {name: lost[name] for name in Container.fields if name != "id"}
+        return Container(CONTEXT, **{**values, "uuid": uuidutils.generate_uuid(), "created_at": NOW})
+
+
+CALLS = {
+    ("ZunService", "heartbeat"): lambda it: ZunService.heartbeat(CONTEXT, "one", "zun-compute", "nova"),
+    ("ComputeNode", "put"): lambda it: ComputeNode.put(CONTEXT, "one", {**rows.NODE, "cpus": 4}),
+    ("ComputeNode", "topology"): lambda it: ComputeNode.topology(CONTEXT, "one"),
+    ("ComputeNode", "aggregates"): lambda it: ComputeNode.aggregates(CONTEXT, hostname="one"),
+    ("ComputeNode", "disk_pool"): lambda it: ComputeNode.disk_pool(CONTEXT, "one"),
+    ("ComputeNode", "pool_use"): lambda it: ComputeNode.pool_use(CONTEXT, "one"),
+    ("Container", "get_by_uuid"): lambda it: Container.get_by_uuid(CONTEXT, it.container),
+    ("Container", "list_by_host"): lambda it: Container.list_by_host(CONTEXT, "one"),
+    ("Container", "list_by_uuids"): lambda it: Container.list_by_uuids(CONTEXT, [it.container]),
+    ("Container", "list_by_capsule"): lambda it: Container.list_by_capsule(CONTEXT, it.container),
+    ("Container", "save_claim"): lambda it: it.object(cpuset=rows.CPUSET).save_claim("one"),
+    ("Container", "save_changed_claim"): lambda it: it.object(memory=32).save_changed_claim("one"),
+    ("Container", "save"): lambda it: it.object(status="Created").save(only_from={"Creating"}),
+    ("Container", "save_step"): lambda it: it.object(task_state=None, cpu=2.0).save_step(it.event, False),
+    ("Container", "end_members"): lambda it: it.object().end_members("failed"),
+    ("Container", "destroy"): lambda it: it.object().destroy(),
+    ("Container", "abandon"): lambda it: it.object().abandon(),
+    ("Container", "restore"): lambda it: it.restored().restore(),
+    ("ContainerActionEvent", "ask"): lambda it: ContainerActionEvent.ask(CONTEXT, it.container, "demo", "rebuild"),
+    ("ContainerActionEvent", "start"): lambda it: ContainerActionEvent.start(CONTEXT, it.container, "create", "e"),
+    ("ContainerActionEvent", "finish"): lambda it: ContainerActionEvent.finish(
+        CONTEXT, it.event, "Error", None, True
+    ),
+    ("ContainerActionEvent", "prune"): lambda it: ContainerActionEvent.prune(CONTEXT, "one"),
+    ("ContainerActionEvent", "end_lost"): lambda it: ContainerActionEvent.end_lost(CONTEXT, "one", LATER, {"x"}),
+    ("Image", "get_by_uuid"): lambda it: Image.get_by_uuid(CONTEXT, it.image),
+    ("Image", "save"): lambda it: it.image_object().save(),
+    ("Image", "destroy"): lambda it: it.image_object().destroy(),
+    ("Image", "fail_unfinished"): lambda it: Image.fail_unfinished(CONTEXT, "one", "lost", LATER, {"x"}),
+    ("Image", "grant"): lambda it: Image.grant(CONTEXT, "one", "image", "demo"),
+    ("Image", "granted_to"): lambda it: Image.granted_to(CONTEXT, "one", ["image"]),
+    ("Image", "granted_before"): lambda it: Image.granted_before(CONTEXT, "one", LATER),
+    ("Image", "end_grants"): lambda it: Image.end_grants(CONTEXT, "one", ["image"], LATER),
+    ("NetworkPort", "save"): lambda it: it.port_object().save(),
+    ("NetworkPort", "destroy"): lambda it: it.port_object().destroy(),
+    ("NetworkPort", "list_by_container"): lambda it: NetworkPort.list_by_container(CONTEXT, it.container),
+    ("NetworkPort", "list_by_host"): lambda it: NetworkPort.list_by_host(CONTEXT, "one"),
+    ("NetworkPort", "recorded"): lambda it: NetworkPort.recorded(CONTEXT, it.container),
+    ("NetworkPort", "known"): lambda it: NetworkPort.known(CONTEXT, [it.port]),
+    ("NetworkPort", "networks_of_host"): lambda it: NetworkPort.networks_of_host(CONTEXT, "one"),
+    ("Registry", "get_by_uuid"): lambda it: Registry.get_by_uuid(CONTEXT, it.registry),
+    ("Volume", "list_to_delete"): lambda it: Volume.list_to_delete(CONTEXT, "one"),
+    ("Volume", "destroy"): lambda it: it.of(Volume, uuid=it.volume).destroy(),
+    ("ConsoleToken", "check_quota"): lambda it: ConsoleToken.check_quota(CONTEXT, "demo", {"terminals": 5}),
+    ("ConsoleToken", "issue"): lambda it: len(
+        ConsoleToken.issue(CONTEXT, it.container, None, 60, ("demo", {"terminals": 5}))
+    ),
+    ("ConsoleToken", "use"): lambda it: it.of(ConsoleToken, token_hash=it.hash).use(),
+    ("ConsoleToken", "forget"): lambda it: it.of(ConsoleToken, token_hash=it.hash).forget(),
+    ("ConsoleToken", "keep"): lambda it: ConsoleToken.keep(CONTEXT, [it.hash]),
+    ("ConsoleToken", "find"): lambda it: ConsoleToken.find(CONTEXT, it.token),
+}  # fmt: skip
+
+
+def dump():
+    """All rows of all tables."""
+    with session.reader() as connection:
+        tables = models.metadata.sorted_tables
+        return {table.name: connection.execute(sa.select(table)).all() for table in tables}
+
+
+@pytest.fixture
+def things(database):
+    return Things()
+
+
+@pytest.fixture
+def transport():
+    return rpc.get_transport(cfg.CONF, f"inproc:///{uuidutils.generate_uuid()}")
+
+
+@pytest.fixture
+def conductor(transport, things):
+    endpoint = ConductorEndpoint(facts.Rows(restoring=True))
+    server = rpc.get_server(transport, rpc.CONDUCTORS_TOPIC, "/c1", [endpoint], 2, addressed=True)
+    server.start()
+    yield endpoint
+    server.stop()
+    server.wait()
+
+
+@pytest.fixture
+def as_host(transport, conductor, monkeypatch):
+    """``with as_host(name):`` calls of objects go to the conductor as those of this host."""
+
+    @contextlib.contextmanager
+    def entered(name, **settings):
+        with monkeypatch.context() as patch:
+            patch.setattr(ZunObject, "indirection_api", ConductorAPI(transport, name, **settings), raising=False)
+            yield
+
+    return entered
+
+
+def names(calls):
+    return [".".join(each) for each in calls]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=names(CALLS))
+def test_a_host_works_on_its_own_rows(call, things, as_host):
+    with as_host("one"):
+        CALLS[call](things)
+
+
+READS = [call for call in CALLS if call[1].startswith(("get_", "list_", "recorded", "granted", "topology", "pool_"))]
+
+
+@pytest.mark.parametrize("call", READS, ids=names(READS))
+def test_a_host_reads_what_is_in_the_database(call, things, as_host):
+    direct = CALLS[call](things)
+    with as_host("one"):
+        through = CALLS[call](things)
+    assert _plain(through) == _plain(direct)
+
+
+def _plain(value):
+    if isinstance(value, ZunObject):
+        return value.obj_to_primitive()
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+@pytest.mark.parametrize("call", CALLS, ids=names(CALLS))
+def test_another_host_is_refused_and_named(call, things, as_host, caplog):
+    caplog.set_level(logging.WARNING)
+    before = dump()
+    with as_host("two"):
+        if call in HARMLESS:
+            CALLS[call](things)
+        elif call in FILTERED:
+            assert CALLS[call](things) in ([], None)
+        else:
+            with pytest.raises((exceptions.Forbidden, exceptions.NotFound, exceptions.ImageNotFound)):
+                CALLS[call](things)
+            assert f"Refused host two {call[0]}.{call[1]}: " in caplog.text
+    assert dump() == before
+
+
+def remotable():
+    for name in objects.__all__:
+        cls = getattr(objects, name)
+        yield from ((name, each) for each in dir(cls) if getattr(getattr(cls, each, None), "remotable", False))
+
+
+def test_every_remotable_method_has_a_rule():
+    assert set(remotable()) == rules.RULES.keys() | rules.NOT_CALLED.keys()
+    assert CALLS.keys() == rules.RULES.keys()
+
+
+@pytest.mark.parametrize("call", rules.NOT_CALLED, ids=names(rules.NOT_CALLED))
+def test_what_no_host_calls_is_refused(call, things, transport, conductor):
+    with pytest.raises(exceptions.ZunError, match=r"no rule allows it|could not be found"):
+        ConductorAPI(transport, "one").object_class_action_versions(CONTEXT, *call, {}, ("x",), {})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"host": "two"},
+        {"project_id": "other"},
+        {"privileged": True},
+        {"capabilities": ["SYS_ADMIN"]},
+        {"mounts": []},
+        {"registry_id": "6f2f36d6-0e5c-4a25-9d3b-6f5a1c2d3e4f"},
+        {"kind": "leftover"},
+    ],
+    ids=str,
+)
+def test_a_host_does_not_write_what_users_asked(changes, things, as_host):
+    before = dump()
+    with as_host("one"), pytest.raises(exceptions.ContainerNotFound):
+        things.object(**changes).save()
+    assert dump() == before
+
+
+@pytest.mark.parametrize("changes", [{"uuid": "w"}, {"token_hash": "w"}], ids=str)
+def test_a_changed_key_reaches_no_other_row(changes, things, transport, conductor):
+    before = dump()
+    mine = ConductorAPI(transport, "two")
+    for name, method in (("Container", "destroy"), ("ConsoleToken", "forget"), ("Volume", "destroy")):
+        with contextlib.suppress(exceptions.ZunError):
+            mine._ask(
+                CONTEXT, "object_action", name=name, function=method, key="nothing",
+                changes=dict.fromkeys(changes, things.container), args=[], kwargs={},
+            )  # fmt: skip
+    assert dump() == before
+
+
+def test_the_sender_cannot_say_another_address(things, transport, conductor):
+    mine = ConductorAPI(transport, "two")
+    with pytest.raises(exceptions.ContainerNotFound):
+        mine._ask(
+            CONTEXT, "object_class_action", address="zun.conductor.one", name="Container", function="get_by_uuid",
+            args=[things.container], kwargs={},
+        )  # fmt: skip
+
+
+def test_a_host_claims_what_waits_for_one(things, as_host):
+    with as_host("two"):
+        claimed = things.object(things.waiting, cpuset=rows.CPUSET).save_claim("two")
+    assert claimed.generation == compute_nodes.find("two")["generation"]
+    assert containers.get(things.waiting)["host"] == "two"
+
+
+def test_a_secret_is_told_during_a_pull_only(things, as_host):
+    containers.update(things.container, {"status": "Running"})
+    with as_host("one"), pytest.raises(exceptions.RegistryNotFound):
+        Registry.get_by_uuid(CONTEXT, things.registry)
+
+
+def test_rows_are_restored_only_when_the_operator_says_so(things, as_host, conductor):
+    conductor._facts = facts.Rows()
+    with as_host("one"), pytest.raises(exceptions.ContainerNotFound):
+        things.restored().restore()
+
+
+@pytest.mark.parametrize("call", CALLS, ids=names(CALLS))
+def test_a_call_that_is_sent_again_does_no_more(call, things, transport, conductor, as_host, monkeypatch):
+    """The first conductor does the call and dies before its answer: the next one gets it again."""
+    with as_host("one", timeout=20, sign=1):
+        api, lost = ZunObject.indirection_api, []
+        real = api._client.call
+
+        def call_and_lose(context, message, **arguments):
+            answer = real(context, message, **arguments)
+            if not lost:
+                lost.append((answer, dump()))
+                raise exceptions.HostUnavailable(host="zun-conductor")
+            return answer
+
+        monkeypatch.setattr(api._client, "call", call_and_lose)
+        with contextlib.suppress(exceptions.ContainerAlreadyExists):  # restore: the row is there
+            CALLS[call](things)
+    assert lost, "the answer was lost"
+    first, second = lost[0][1], dump()
+    assert {name: len(found) for name, found in second.items()} == {
+        name: len(found) + (call == ("ConsoleToken", "issue") and name == "console_tokens")
+        for name, found in first.items()
+    }
+    if call[0] == "Container":
+        assert second["containers"] == first["containers"]
+
+
+def test_no_conductor_is_an_outage_of_the_database(things, transport, monkeypatch):
+    monkeypatch.setattr(ZunObject, "indirection_api", ConductorAPI(transport, "one", timeout=0.1), raising=False)
+    with pytest.raises(db_exc.DBConnectionError, match=r"No zun-conductor answers to ComputeNode\.topology"):
+        ComputeNode.topology(CONTEXT, "one")
+
+
+def test_pool_use_arrives_as_it_was_sent(things, as_host):
+    with as_host("one"):
+        assert ComputeNode.pool_use(CONTEXT, "one") == PoolUse()
+
+
+def test_an_outage_over_there_is_one_here(things, as_host, conductor):
+    class Away(facts.Rows):
+        def container(self, uuid):
+            raise db_exc.DBConnectionError(Exception("gone"))
+
+    conductor._facts = Away()
+    with as_host("one"), pytest.raises(db_exc.DBConnectionError, match="gone"):
+        Container.get_by_uuid(CONTEXT, things.container)
