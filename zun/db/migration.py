@@ -25,7 +25,8 @@ def upgrade(revision: str = "head") -> None:
     """Upgrade the database to ``revision``. A second call changes nothing.
 
     Each migration of a database in use is a transaction of its own: PostgreSQL keeps a changed table locked until the
-    transaction ends.
+    transaction ends. The function ``fill`` of a migration, if it has one, runs before that: it fills columns of many
+    rows in short transactions, so that no row is locked for long.
     """
     from alembic import command
 
@@ -36,8 +37,19 @@ def upgrade(revision: str = "head") -> None:
     if found is not None and last in _revisions():  # alembic tells what is wrong with an unknown one
         steps = [each for each in _revisions() if found < each <= last]
     for step in steps:
+        if found is not None:
+            _fill(step)
         with session.writer() as connection:
             command.upgrade(_config(connection), step)
+
+
+def _fill(revision: str) -> None:
+    from alembic.script import ScriptDirectory
+
+    script = ScriptDirectory(str(FOLDER)).get_revision(revision)
+    fill = script and getattr(script.module, "fill", None)
+    if fill:
+        fill()
 
 
 def generate(message: str, revision: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices count for quotas, by names of any length that the API takes"""
+"""Devices count for quotas, by names of any length that the API takes. 0022 fills the number of each container."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -22,21 +22,3 @@ def upgrade() -> None:
     for table in ("quotas", "quota_classes"):
         with op.batch_alter_table(table) as limits:
             limits.alter_column("resource", existing_type=text(32), type_=text(271), existing_nullable=False)
-    _count(op.get_bind())
-
-
-def _count(connection: sa.Connection) -> None:
-    placement = sa.column("placement", sa.JSON)
-    containers = sa.table("containers", *map(sa.column, ("id", "capsule_uuid", "device_count")), placement)
-    asked = sa.select(containers.c.id, placement).where(containers.c.capsule_uuid.is_(None))
-    for number, record in list(connection.execute(asked)):
-        if count := _devices(record):
-            connection.execute(containers.update().where(containers.c.id == number).values(device_count=count))
-
-
-def _devices(placement: object) -> int:
-    """Return the number of devices of a request; 0 for a record that somebody wrote by hand."""
-    try:
-        return sum(each["count"] for each in placement["devices"])  # type: ignore[index]
-    except (LookupError, TypeError):
-        return 0

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 import datetime
 import re
+import types
 
 import pytest
 import sqlalchemy as sa
 from alembic import autogenerate
 from alembic.runtime import migration as alembic_migration
+from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 
 from zun.common import exceptions
@@ -168,6 +170,51 @@ def test_what_was_there_before_is_counted_after_the_upgrade():
 
 
 JSON = ("placement", "request", "cpuset", "exposed_ports")
+GPUS = {"devices": [{"name": "gpu", "count": 2, "matches": []}]}
+
+
+def test_many_containers_are_counted_a_few_at_a_time(monkeypatch):
+    """Each few in a transaction of their own, and after a failure from there on."""
+    migration.upgrade("0021")
+    ports = {"80/tcp": {}}
+    uuids = [container(exposed_ports=ports, placement=GPUS)["uuid"] for _ in range(5)]
+    uuids.append(container()["uuid"])
+    with session.writer() as connection:
+        connection.execute(models.containers.update().values(port_count=0, device_count=0))
+    script = ScriptDirectory(str(migration.FOLDER)).get_revision("0022").module
+    monkeypatch.setattr(script, "AT_ONCE", 2)
+    monkeypatch.setattr(ScriptDirectory, "get_revision", lambda *_: types.SimpleNamespace(module=script))
+    opened, writer, limit = [], session.writer, 2
+
+    def failing():
+        opened.append(counts(uuids))
+        if len(opened) > limit:
+            raise OSError("the server went away")
+        return writer()
+
+    monkeypatch.setattr(session, "writer", failing)
+    with pytest.raises(OSError):
+        script.fill()
+    limit = 100
+    script.fill()
+    none, full = (0, 0), (1, 2)
+    assert opened[:4] == [[full] * done + [none] * (6 - done) for done in (0, 2, 4, 4)]
+    assert counts(uuids) == [full] * 5 + [none]
+
+
+def counts(uuids):
+    with session.reader() as connection:
+        found = {each["uuid"]: each for each in session.rows(connection, sa.select(models.containers))}
+    return [(found[uuid]["port_count"], found[uuid]["device_count"]) for uuid in uuids]
+
+
+def test_a_fill_leaves_what_is_counted():
+    migration.upgrade("0021")
+    uuid = container(exposed_ports={"80/tcp": {}})["uuid"]
+    with session.writer() as connection:
+        connection.execute(models.containers.update().values(device_count=3, port_count=0))
+    migration.upgrade()
+    assert counts([uuid]) == [(0, 3)]
 
 
 def test_each_migration_is_a_transaction_of_its_own(monkeypatch):
