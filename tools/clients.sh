@@ -45,7 +45,7 @@ main() {
     trap cleanup EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
-    make_venv -r test-requirements.txt -r doc/requirements.txt
+    make_venv tests
     "$ROOT/tools/services.sh" install keystone docker
     if [[ " $* " == *" horizon "* ]]; then need_packages chromium=chromium chromedriver=chromium-driver; fi
     running keystone || ours+=(keystone)

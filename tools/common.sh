@@ -117,17 +117,19 @@ need_packages() {
     fi
 }
 
-# make_venv [EXTRA PIP ARGUMENTS...]: the project in $RUN_DIR/venv, with the tested
-# versions. A second call with the same requirements does nothing.
+# make_venv [tests]: the project in $RUN_DIR/venv, with the tested versions, whose
+# archives have the known hashes; "tests": also what tests and documentation need.
+# A second call with the same requirements does nothing.
 make_venv() {
-    local python stamp
+    local python stamp hashed=requirements-hashed.txt
+    [ $# -eq 0 ] || hashed=test-requirements-hashed.txt
     VENV=$RUN_DIR/venv
     [ -n "${PYTHON:-}" ] || need_packages python3=python3
     python=$(python_program)
     stamp=$({
-        printf '%s ' "$ROOT" "$@"
+        printf '%s ' "$ROOT"
         "$python" --version
-        cd "$ROOT" && cat setup.cfg pyproject.toml requirements.txt test-requirements.txt doc/requirements.txt upper-constraints.txt
+        cd "$ROOT" && cat setup.cfg pyproject.toml requirements.txt "$hashed"
     } | sha256sum | cut -d ' ' -f 1)
     if [ -x "$VENV/bin/python" ] && grep -q -x "$stamp" "$VENV/installed" 2>/dev/null; then
         return 0
@@ -144,7 +146,8 @@ make_venv() {
         export PBR_VERSION=${PBR_VERSION:-1.0.0}
     fi
     say "Installing the project into $VENV (a minute or two; log: $RUN_DIR/pip.log)"
-    if ! (cd "$ROOT" && "$VENV/bin/pip" install -c upper-constraints.txt -e '.[client]' "$@") \
+    if ! (cd "$ROOT" && "$VENV/bin/pip" install --require-hashes -r "$hashed" &&
+        "$VENV/bin/pip" install --no-build-isolation --no-deps -e .) \
         </dev/null >"$RUN_DIR/pip.log" 2>&1; then
         tail -n 20 "$RUN_DIR/pip.log" >&2
         die "pip could not install the project; the whole output is in $RUN_DIR/pip.log."

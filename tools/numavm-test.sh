@@ -81,7 +81,7 @@ main() {
     case ${1:-} in
         -h | --help) usage && exit 0 ;;
     esac
-    if [ -z "${VENV:-}" ]; then make_venv -r test-requirements.txt; fi
+    if [ -z "${VENV:-}" ]; then make_venv tests; fi
     VENV=$(cd "$VENV" && pwd -P)
 
     [ -f "$MACHINE/disk.raw" ] || build

@@ -748,7 +748,7 @@ install_all() {
     need_packages "${rabbit[@]}" "${mysql[@]}" "${postgres[@]}" "${docker[@]}" "${registry[@]}" "${switch[@]}" \
         "${nginx[@]}"
     if [[ " $* " =~ " keystone "|" glance "|" neutron "|" cinder " ]] && [ -z "$(keystone_bin)" ]; then
-        make_venv -r test-requirements.txt
+        make_venv tests
     fi
     if [[ " $* " == *" placement "* ]]; then install_apart placement "$PLACEMENT"; fi
     if [[ " $* " == *" glance "* ]]; then install_apart glance "$GLANCE"; fi

@@ -154,7 +154,7 @@ main() {
     trap 'exit 130' INT
     trap 'exit 143' TERM
 
-    make_venv -r test-requirements.txt -r doc/requirements.txt
+    make_venv tests
     if [[ " ${stages[*]} " == *" integration "* || " ${stages[*]} " == *" upgrade "* ]]; then
         need_services
         # A missing service fails the tests that need it; it never skips them.

@@ -6,8 +6,9 @@ GROUP = "capsule"
 OPTS = [
     cfg.StrOpt(
         "sandbox_image",
-        default="kubernetes/pause",
-        help="Image of the sandbox container, which holds the network of a capsule. Its command must not end.",
+        default="registry.k8s.io/pause@sha256:ee6521f290b2168b6e0935a181d4cff9be1ac3f505666ef0e3c98fae8199917a",
+        help="Image of the sandbox container, which holds the network of a capsule. Its command must not end. The "
+        "default is pause 3.10 of Kubernetes by its digest, so that nobody can change what runs.",
     ),
     cfg.ListOpt(
         "sandbox_command",

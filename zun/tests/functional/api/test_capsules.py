@@ -25,6 +25,8 @@ PAGE = pathlib.Path(__file__).parents[4] / "doc" / "source" / "user" / "capsules
 PATH = "/v1/capsules"
 MISSING = "6f2f36d6-0e5c-4a25-9d3b-6f5a1c2d3e4f"
 
+PAUSE = "registry.k8s.io/pause@sha256:ee6521f290b2168b6e0935a181d4cff9be1ac3f505666ef0e3c98fae8199917a"
+
 
 def spec(*containers, **members):
     """The body of a small capsule."""
@@ -152,7 +154,7 @@ def test_what_is_stored(api):
     named = {"type": "volume", "source": "data", "number": 1}
     assert capsule.mounts == [{**local, "destination": "/volumes/scratch"}, {**named, "destination": "/volumes/shared"}]
     assert (capsule.volume_disk, capsule.request["availability_zone"]) == (2, "nova")
-    assert (capsule.image, capsule.image_driver, capsule.command) == ("kubernetes/pause", "docker", None)
+    assert (capsule.image, capsule.image_driver, capsule.command) == (PAUSE, "docker", None)
     _, first, second = Container.list_by_capsule(admin_context(), uuid)
     assert capsule.disk == first.disk == second.disk == first.volume_disk == 0  # its volumes are counted once
     assert first.mounts == [{**local, "destination": "/data1", "read_only": True}]
