@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "ext"))
+
 project = "zun"
 copyright = "Zun maintainers"
 
 extensions = [
+    "api_operations",
     "openstackdocstheme",
     "cliff.sphinxext",
     "oslo_config.sphinxext",
