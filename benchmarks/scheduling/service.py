@@ -188,7 +188,7 @@ def play_agents(database: str, rabbit: str, control: Connection, report: Connect
     conf = configuration()
     session.configure(database, pool_size=20, max_overflow=40)
     transport = rpc.get_transport(conf, rabbit)
-    server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, AGENTS, [Agents(transport, report, WORKERS)])
+    server = rpc.get_host_server(transport, AGENTS, [Agents(transport, report, WORKERS)])
     # An agent has one host, and does not stop to look for garbage among the containers of thousands.
     gc.freeze()
     gc.set_threshold(*gc.get_threshold()[:2], 1_000_000)

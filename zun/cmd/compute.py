@@ -4,14 +4,15 @@
 import logging
 from typing import Any
 
+from oslo_concurrency import lockutils
 from oslo_config import cfg
 from stevedore import driver as stevedore_driver
 
 from zun.cmd import program
-from zun.common import metrics
+from zun.common import exceptions, metrics
 from zun.compute.service import ComputeService
 from zun.container.driver import ContainerDriver
-from zun.messaging import conductor_api, rpc
+from zun.messaging import conductor_api, rpc, senders
 from zun.network.driver import NetworkDriver
 
 LOG = logging.getLogger(__name__)
@@ -38,9 +39,30 @@ def _load(conf: cfg.ConfigOpts, option: str, name: str, kind: str) -> Any:
     return factory.from_conf(conf)
 
 
+def name_queues(conf: cfg.ConfigOpts, name: str) -> None:
+    """Name the queues for answers to program ``name`` after the host if the host has a user of RabbitMQ.
+
+    That user may use no others. Raise Misconfigured if that user is the one of another host.
+    """
+    user = rpc.own_user(conf)
+    whose = senders.host_of_user(user)
+    if whose is None:
+        return
+    if whose != conf.host:
+        raise exceptions.Misconfigured(
+            f"[DEFAULT] transport_url has user {user}, who is of host {whose}; [DEFAULT] host is {conf.host}. "
+            f"'zun-broker-manage add-host {conf.host}' prints the transport_url of this host."
+        )
+    named = {"use_queue_manager": True, "hostname": conf.host, "processname": name}
+    for option, value in named.items():
+        conf.set_default(option, value, group="oslo_messaging_rabbit")
+    lockutils.set_defaults(conf.state_path)  # where the library counts the queues
+
+
 @program.without_traceback
 def main() -> None:
     conf = program.configure("zun-compute")
+    name_queues(conf, senders.PROGRAM)
     metrics.serve(conf, conf.metrics.compute_port)
     transport = rpc.get_transport(conf)
     conductor_api.reach_database(conf, transport, program.connect_database)

@@ -55,9 +55,12 @@ class Operations:
     ) -> Iterator[Container | None]:
         """Give the container with ``task_state`` set. The end of the block saves it and notifies.
 
-        None when it is gone, or not in a status for ``action`` any more.
+        None when it is gone, on another host, or not in a status for ``action`` any more.
         """
         with self.undisturbed(context, uuid) as current:
+            if current is not None and current.host != self._hostname:
+                LOG.warning("Container %s is on host %s: no %s here", uuid, current.host, action)
+                current = None
             if current is None or not _still_allowed(action, task_state, current) or not _begun(current, task_state):
                 yield None
                 return

@@ -113,7 +113,7 @@ class ComputeService:
         self._recover(context)
         self._ledger.start()
         Image.fail_unfinished(context, self._host, "The compute service was restarted. Delete the image and try again.")
-        self._server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, self._host, [endpoint])
+        self._server = rpc.get_host_server(transport, self._host, [endpoint])
         self._server.start()
         self._periodic = Periodic(self._tasks())
         self._periodic.start()

@@ -43,6 +43,7 @@ class ConductorEndpoint:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
 
+    @rpc.from_hosts(lambda arguments: [str(_host(arguments["address"]))])
     @rpc.expected
     def object_action(
         self,
@@ -77,6 +78,7 @@ class ConductorEndpoint:
         updates = {field: cls.fields[field].to_primitive(subject, field, value) for field, value in found.items()}
         return {"result": values.encode(result), "updates": updates}
 
+    @rpc.from_hosts(lambda arguments: [str(_host(arguments["address"]))])
     @rpc.expected
     def object_class_action(
         self,

@@ -52,6 +52,7 @@ class ComputeAPI:
             retries,
             cap=pin.compute if pin else None,
             objects=pin.objects if pin else None,
+            exchange=rpc.exchange_of_hosts(transport.conf),
         )
         self._timeout = timeout
 
@@ -64,7 +65,7 @@ class ComputeAPI:
         self, context: RequestContext, host: str | None, method: str, version: str = VERSION, **arguments: Any
     ) -> None:
         with rpc.answers_from(host):
-            self._client.prepare(server=host, version=version).cast(context, method, **arguments)
+            self._client.prepare(topic=rpc.topic_of_host(host), version=version).cast(context, method, **arguments)
 
     def _call(
         self, context: RequestContext, container: Container, method: str, version: str = VERSION, **arguments: Any
@@ -75,7 +76,7 @@ class ComputeAPI:
         self, context: RequestContext, host: str | None, method: str, version: str = VERSION, **arguments: Any
     ) -> Any:
         with rpc.answers_from(host):
-            client = self._client.prepare(server=host, timeout=self._timeout, version=version)
+            client = self._client.prepare(topic=rpc.topic_of_host(host), timeout=self._timeout, version=version)
             return client.call(context, method, **arguments)
 
     def create(
@@ -198,9 +199,7 @@ class ComputeAPI:
         self, context: RequestContext, container: Container, *, width: int, height: int, exec_id: str | None = None
     ) -> None:
         """Call: set the size in characters of the container's terminal, or of a command's. Since version 1.2."""
-        self._call(
-            context, container, "resize_terminal", version="1.2", exec_id=exec_id, width=width, height=height
-        )
+        self._call(context, container, "resize_terminal", version="1.2", exec_id=exec_id, width=width, height=height)
 
     def audit(self, context: RequestContext, host: str, *, repair: bool = False) -> dict[str, Any]:
         """Call: compare where the containers of ``host`` run with their plans. With ``repair``, correct drift.
@@ -273,7 +272,10 @@ class ComputeAPI:
             with rpc.answers_from(host):
                 # Unpacking may take long: wait as long as the host sends signs of life.
                 client = self._client.prepare(
-                    server=host, timeout=UNPACK_SECONDS, call_monitor_timeout=int(self._timeout), version="1.2"
+                    topic=rpc.topic_of_host(host),
+                    timeout=UNPACK_SECONDS,
+                    call_monitor_timeout=int(self._timeout),
+                    version="1.2",
                 )
                 client.call(context, "archive_finish", transfer=transfer)
         except BaseException:

@@ -7,7 +7,7 @@ import inspect
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
@@ -20,20 +20,21 @@ from oslo_versionedobjects import base as ovo
 
 from zun.common import exceptions, outages
 from zun.common.context import RequestContext
-from zun.messaging import waiting
+from zun.messaging import senders, waiting
 from zun.objects import base
 
 LOG = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., object])
 
-SCHEDULER_TOPIC = "zun.scheduler"
-COMPUTE_TOPIC = "zun.compute"
-CONDUCTOR_TOPIC = "zun.conductor.{host}"
+SCHEDULER_TOPIC = senders.SCHEDULER_TOPIC
+COMPUTE_TOPIC = senders.COMPUTE_TOPIC
+CONDUCTOR_TOPIC = senders.CONDUCTOR_TOPIC + ".{host}"
 """The topic to which ``host`` sends its calls for the conductors. The broker lets no other host send to it."""
 CONDUCTORS_TOPIC = CONDUCTOR_TOPIC.format(host="#")
 """The topic, and the name of the queue, of all conductors. As the pattern of a topic exchange it matches each of the
 hosts' topics."""
+AGENT = "agent"  # name of the only server of a host's topic
 
 oslo_messaging.set_transport_defaults(control_exchange="zun")
 
@@ -45,6 +46,7 @@ class ObjectSerializer(ovo.VersionedObjectSerializer):
 
 
 _OBJECT_NAME = f"{base.ZunObject.OBJ_SERIAL_NAMESPACE}.name"
+_OBJECT_DATA = f"{base.ZunObject.OBJ_SERIAL_NAMESPACE}.data"
 
 
 class ContextSerializer(oslo_messaging.NoOpSerializer):
@@ -119,17 +121,41 @@ def get_client(
     *,
     cap: str | None = None,
     objects: Mapping[str, str] | None = None,
+    exchange: str | None = None,
 ) -> Client:
     """Return a client that tries ``retries`` times more to reach a broker that is away, or for ever if None.
 
     Then a message raises one of ``outages.UNDELIVERED``. A message of a newer version than ``cap`` raises
-    RPCVersionCapError. ``objects`` as of ContextSerializer.
+    RPCVersionCapError. ``objects`` as of ContextSerializer. ``exchange`` replaces ``[DEFAULT] control_exchange``.
     """
-    target = oslo_messaging.Target(topic=topic, version=version)
+    target = oslo_messaging.Target(exchange=exchange, topic=topic, version=version)
     client = oslo_messaging.get_rpc_client(
         transport, target, version_cap=cap, serializer=ContextSerializer(objects), retry=retries
     )
     return Client(client, retries)
+
+
+def exchange_of_hosts(conf: cfg.ConfigOpts) -> str:
+    """Return the exchange that leads to hosts. Hosts read from it and cannot publish to it."""
+    return str(conf.control_exchange) + senders.HOSTS_SUFFIX
+
+
+def topic_of_host(host: str | None) -> str:
+    """Return the topic of one host: all names of its queues begin with it."""
+    return f"{COMPUTE_TOPIC}.{host}"
+
+
+def from_hosts(speaks_for: Callable[[Mapping[str, Any]], Iterable[str]]) -> Callable[[F], F]:
+    """Mark an endpoint's method that hosts may send. All others are refused to users of hosts.
+
+    ``speaks_for`` gets the arguments of the message and returns the hosts of which the message tells something.
+    """
+
+    def mark(method: F) -> F:
+        method.speaks_for = speaks_for  # type: ignore[attr-defined]
+        return method
+
+    return mark
 
 
 def quick(method: F) -> F:
@@ -195,25 +221,54 @@ class _Dispatcher(oslo_messaging.RPCDispatcher):  # type: ignore[misc]
     method that runs elsewhere the early return is no answer: the thread that ran the method answers.
     """
 
-    def __init__(self, endpoints: Sequence[object], threads: ThreadPoolExecutor, addressed: bool) -> None:
+    def __init__(
+        self,
+        endpoints: Sequence[object],
+        threads: ThreadPoolExecutor,
+        *,
+        addressed: bool = False,
+        named: bool = False,
+        host: str | None = None,
+    ) -> None:
+        """``named``: messages must name their senders. ``host``: containers of other hosts are none of its business."""
         super().__init__(list(endpoints), ContextSerializer(), oslo_messaging.DefaultRPCAccessPolicy)
         self._threads = threads
         self._addressed = addressed
-        self._quick = {
-            name
-            for endpoint in endpoints
-            for name, method in inspect.getmembers(type(endpoint))
-            if getattr(method, "is_quick", False)
-        }
+        self._named = named
+        self._host = host
+        methods = [member for endpoint in endpoints for member in inspect.getmembers(type(endpoint))]
+        self._quick = {name for name, method in methods if getattr(method, "is_quick", False)}
+        self._from_hosts = {name: method.speaks_for for name, method in methods if hasattr(method, "speaks_for")}
 
     def dispatch(self, incoming: Any) -> Any:
         if self._addressed:  # whatever the sender wrote there
             incoming.message.setdefault("args", {})["address"] = _address(incoming)
+        refusal = self._refusal(_sender(incoming.message), incoming.message)
+        if refusal is not None:
+            LOG.warning("Message %s is refused: %s", incoming.message.get("method"), refusal)
+            raise oslo_messaging.ExpectedException() from exceptions.Forbidden(f"The message is refused: {refusal}.")
         if incoming.message.get("method") in self._quick:
             return self._run(incoming)
         answer, incoming.reply = incoming.reply, _no_answer_yet
         self._threads.submit(self._run_and_answer, incoming, answer)
         return None
+
+    def _refusal(self, sender: str | None, message: Mapping[str, Any]) -> str | None:
+        """Return why the message must not be acted on, or None."""
+        arguments = message.get("args") or {}
+        speaks_for = None
+        if senders.host_of_user(sender) is not None and message.get("method") in self._from_hosts:
+            try:
+                speaks_for = set(self._from_hosts[message["method"]](arguments))
+            except (AttributeError, KeyError, TypeError, IndexError):
+                return "its arguments do not say which host speaks"
+        refused = senders.refusal(sender, named=self._named, speaks_for=speaks_for)
+        if refused is not None or self._host is None:
+            return refused
+        container = arguments.get("container")
+        data = container.get(_OBJECT_DATA) if isinstance(container, dict) else None
+        whose = data.get("host") if isinstance(data, dict) else None
+        return f"its container is on host {whose}" if whose not in (None, self._host) else None
 
     def _run(self, incoming: Any) -> Any:
         """Run the method. If something else is down, log a line instead of the library's traceback."""
@@ -249,6 +304,12 @@ def _address(incoming: Any) -> str | None:
     return None if told is None else str(told)
 
 
+def _sender(message: Any) -> str | None:
+    """Return the user that RabbitMQ vouches for. Other transports have no such user."""
+    raw = getattr(message, "_raw_message", None)  # of the library's RabbitMessage, which has no public name for it
+    return None if raw is None else raw.properties.get("user_id")
+
+
 def _no_answer_yet(*_arguments: Any, **_named: Any) -> None:
     """Stand in for an incoming message's ``reply`` until its method has run."""
 
@@ -259,15 +320,18 @@ class Server:
     def __init__(
         self,
         transport: oslo_messaging.Transport,
-        topic: str,
-        server: str,
+        target: oslo_messaging.Target,
         endpoints: Sequence[object],
         threads: int,
-        addressed: bool,
+        *,
+        addressed: bool = False,
+        host: str | None = None,
     ) -> None:
+        """``host`` is the host whose containers the messages are about, if they are about those of one host only."""
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="rpc")
-        target = oslo_messaging.Target(topic=topic, server=server)
-        self._server = rpc_server.RPCServer(transport, target, _Dispatcher(endpoints, self._threads, addressed))
+        named = senders.is_of_one_service(own_user(transport.conf))
+        dispatcher = _Dispatcher(endpoints, self._threads, addressed=addressed, named=named, host=host)
+        self._server = rpc_server.RPCServer(transport, target, dispatcher)
 
     def start(self) -> None:
         """Read messages from now on. Raise Misconfigured if the broker has a queue of another kind."""
@@ -303,8 +367,25 @@ def get_server(
     If ``addressed``, methods get the topic that the broker says the message was sent to as ``address``.
     """
     register_opts(transport.conf)
+    target = oslo_messaging.Target(topic=topic, server=server)
     threads = threads or transport.conf.executor_thread_pool_size
-    return Server(transport, topic, server, endpoints, threads, addressed)
+    return Server(transport, target, endpoints, threads, addressed=addressed)
+
+
+def get_host_server(
+    transport: oslo_messaging.Transport, host: str, endpoints: Sequence[object], threads: int = 0
+) -> Server:
+    """Return the server of the messages to ``host``. ``threads`` as of ``get_server``."""
+    conf = transport.conf
+    register_opts(conf)
+    target = oslo_messaging.Target(exchange=exchange_of_hosts(conf), topic=topic_of_host(host), server=AGENT)
+    return Server(transport, target, endpoints, threads or conf.executor_thread_pool_size, host=host)
+
+
+def own_user(conf: cfg.ConfigOpts) -> str | None:
+    """Return the user of ``[DEFAULT] transport_url``."""
+    hosts = oslo_messaging.TransportURL.parse(conf).hosts
+    return hosts[0].username if hosts else None
 
 
 @contextlib.contextmanager

@@ -25,6 +25,8 @@ import kombu.transport
 import oslo_messaging
 from kombu.transport import pyamqp
 
+from zun.messaging.channels import Channel
+
 _leaving = threading.Event()
 
 
@@ -64,17 +66,22 @@ def leave() -> None:
 
 
 class Connection(pyamqp.Connection):  # type: ignore[misc]
-    """A connection whose publishers wait for the end of an alarm only where patience is without a bound."""
+    """A connection whose publishers wait for the end of an alarm only where patience is without a bound.
+
+    ``user`` is its user at the broker, or None if a certificate decides (EXTERNAL).
+    """
+
+    Channel = Channel
 
     def __init__(self, *arguments: Any, on_blocked: Callable[[str], object] | None = None, **named: Any) -> None:
+        self.user: str | None = named.get("userid") if named.get("login_method") != "EXTERNAL" else None
+
         def blocked(reason: str) -> None:
             if on_blocked is not None:
                 on_blocked(reason)
             if _patience.attempts is not None:
                 self.collect()  # the broker reads nothing more, not even that the connection is closed
-                raise GaveUp(
-                    "it takes no messages, as its memory or disk runs out; see 'rabbitmq-diagnostics alarms'"
-                )
+                raise GaveUp("it takes no messages, as its memory or disk runs out; see 'rabbitmq-diagnostics alarms'")
 
         super().__init__(*arguments, on_blocked=blocked, **named)
 

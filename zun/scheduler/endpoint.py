@@ -88,6 +88,7 @@ class SchedulerEndpoint:
         """Cast to all schedulers: scheduler ``name`` is running, or ``leaving``: it is about to stop."""
         self._peers.seen(name, leaving=leaving)
 
+    @rpc.from_hosts(lambda arguments: [arguments["host"]])
     def claim_refused(
         self,
         context: RequestContext,
@@ -106,6 +107,8 @@ class SchedulerEndpoint:
         if not db.is_unplaced(container.uuid):
             LOG.info("Container %s needs no host any more", container.uuid)
             return
+        # The host may say no more than that it refuses: what the next host makes is in the row.
+        container = Container.from_row(context, db.get(container.uuid))
         if len(tried) >= self._max_attempts:
             message = f"No valid host was found: {len(tried)} hosts refused. {_reasons(tried)}"
             self._fail(context, container, explain.refused_claims(RequestSpec.of(container, tried), tried, message))
@@ -147,6 +150,7 @@ class SchedulerEndpoint:
         )
         return answer.to_dict()
 
+    @rpc.from_hosts(lambda arguments: [change["host"] for change in arguments["changes"]])
     @rpc.quick
     def hosts_changed(self, context: RequestContext, *, changes: Sequence[Mapping[str, Any]]) -> None:
         """Cast to all schedulers: update the host table. Each entry has the arguments of ``host_changed``."""

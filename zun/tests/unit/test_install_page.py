@@ -32,7 +32,8 @@ FILES = {step.path: install.filled(step.text) for step in STEPS if isinstance(st
 COMMANDS = [install.filled(step.text) for step in STEPS if isinstance(step, install.Command)]
 UNITS = {path.name: path for path in (ROOT / "etc/systemd").iterdir()}
 SCRIPTS = {point.name for point in POINTS if point.group == "console_scripts"}
-OF_A_MACHINE = {"zun-allinone", "zun-db-manage", "zun-status"}  # one is for itself, the others end by themselves
+# One is for itself, the others end by themselves.
+OF_A_MACHINE = {"zun-allinone", "zun-broker-manage", "zun-db-manage", "zun-status"}
 
 
 def unit(name):

@@ -34,7 +34,7 @@ def pinned(monkeypatch):
     before = releases.Release(compute="1.0", scheduler="1.0", conductor="1.0", objects={"Container": "1.8"})
     transport = rpc.get_transport(cfg.CONF, f"inproc:///{__name__}")
     host = OldHost()
-    server = rpc.get_server(transport, rpc.COMPUTE_TOPIC, "h1", [host])
+    server = rpc.get_host_server(transport, "h1", [host])
     server.start()
     yield ComputeAPI(transport, pin=before), host
     server.stop()

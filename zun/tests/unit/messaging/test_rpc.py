@@ -7,6 +7,7 @@ import pytest
 from oslo_config import cfg
 from oslo_db import exception as db_exc
 from oslo_messaging._drivers.common import deserialize_remote_exception, serialize_remote_exception
+from oslo_messaging._drivers.impl_rabbit import RabbitMessage
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
@@ -259,3 +260,76 @@ def test_log_names_the_brokers_without_their_credentials(caplog):
     rpc.get_transport(cfg.CONF, "rabbit://zun:secret@h1:5673,zun:secret@h2/").cleanup()
     rpc.get_transport(cfg.CONF, f"inproc:///{__name__}.told").cleanup()
     assert caplog.messages == ["Messages go over h1:5673, h2:5672"]
+
+
+class Raw:
+    def __init__(self, sender):
+        self.properties = {} if sender is None else {"user_id": sender}
+
+
+class Received(dict):
+    """A message as the library hands it over: a dict that keeps what RabbitMQ sent."""
+
+    def __init__(self, sender, method, arguments):
+        super().__init__(method=method, args=arguments, version="1.0")
+        self._raw_message = Raw(sender)
+
+
+class Incoming:
+    def __init__(self, message):
+        self.message, self.ctxt, self.client_timeout = message, {}, None
+
+    def reply(self, *_answer, **_failure):
+        pass
+
+
+class Told:
+    def __init__(self):
+        self.heard = []
+
+    @rpc.from_hosts(lambda arguments: [arguments["host"]])
+    @rpc.quick
+    def tell(self, context, *, host, container=None):
+        self.heard.append(host)
+
+    @rpc.quick
+    def order(self, context, *, container=None):
+        self.heard.append(container)
+
+
+def of_host(host):
+    return {rpc._OBJECT_NAME: "Container", rpc._OBJECT_DATA: {"host": host}}
+
+
+@pytest.mark.parametrize(
+    ("sender", "method", "arguments", "refused"),
+    [
+        pytest.param("zun-compute.h1", "tell", {"host": "h1"}, None, id="of-itself"),
+        pytest.param("zun-compute.h1", "tell", {"host": "h2"}, "speaks for h2", id="of-another"),
+        pytest.param("zun-compute.h1", "tell", {}, "which host speaks", id="of-nobody"),
+        pytest.param("zun-compute.h1", "order", {}, "must not send it", id="an-order"),
+        pytest.param("zun-compute.h1", "nonsense", {}, "must not send it", id="no-such-method"),
+        pytest.param("zun-api", "order", {}, None, id="the-api"),
+        pytest.param(None, "order", {}, "does not name the user", id="no-sender"),
+        pytest.param("zun-api", "order", {"container": of_host("h2")}, "its container is on host h2", id="replayed"),
+        pytest.param("zun-api", "order", {"container": "x"}, None, id="no-container"),
+    ],
+)
+def test_messages_of_the_wrong_sender_are_refused(caplog, sender, method, arguments, refused):
+    told = Told()
+    dispatcher = rpc._Dispatcher([told], None, named=True, host="h1")
+    incoming = Incoming(Received(sender, method, arguments))
+    if refused is None:
+        dispatcher.dispatch(incoming)
+    else:
+        with pytest.raises(oslo_messaging.ExpectedException):
+            dispatcher.dispatch(incoming)
+        assert refused in caplog.text
+    assert len(told.heard) == (refused is None)
+
+
+def test_the_library_keeps_what_rabbitmq_sent():
+    """``rpc._sender`` reads the sender from it. Without it every message would be refused."""
+    message = type("Message", (), {"payload": {"method": "m"}, "properties": {"user_id": "zun-api"}})()
+    assert rpc._sender(RabbitMessage(message)) == "zun-api"
+    assert rpc._sender({}) is None

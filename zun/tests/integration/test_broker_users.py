@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cloud of two hosts whose services have users of RabbitMQ, and an attacker with those of one host."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import types
+
+import amqp
+import kombu
+import pytest
+
+from zun.tests.fixtures import wait_for
+from zun.tests.integration.own_rabbit import OwnRabbit, folder_of_own
+from zun.tests.integration.programs import Api, free_port
+
+pytestmark = pytest.mark.distributed
+
+
+@pytest.fixture
+def rabbit(rabbit_url):
+    """A node of its own, since users and permissions are for the whole broker. It needs what ``rabbit_url`` does."""
+    with folder_of_own() as folder:
+        node = OwnRabbit(pathlib.Path(folder))
+        yield node
+        node.stop()
+
+
+@pytest.fixture
+def urls(rabbit):
+    """The transport_url of each user, as zun-broker-manage makes them."""
+
+    def manage(*words):
+        command = [sys.executable, "-m", "zun.cmd.broker_manage", "--run", "--rabbitmqctl", str(rabbit.rabbitmqctl)]
+        done = subprocess.run(
+            [*command, "--broker", f"127.0.0.1:{rabbit.port}", *words], capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        return dict(re.findall(r"^(\S+): transport_url = (\S+)$", done.stdout, re.MULTILINE))
+
+    found = manage("setup") | manage("add-host", "h1") | manage("add-host", "h2")
+    return types.SimpleNamespace(manage=manage, **{re.sub("[-.]", "_", name): url for name, url in found.items()})
+
+
+@pytest.fixture
+def cloud(urls, database_url, program, tmp_path):
+    """``api``, ``scheduler`` and the hosts ``h1`` and ``h2``, whose containers are in memory."""
+
+    def make(module, who, url, **settings):
+        return program(
+            module,
+            f"{module}-{who}",
+            DEFAULT={"host": who, "transport_url": url, "state_path": tmp_path / who},
+            oslo_messaging_rabbit={"rabbit_quorum_queue": "true"},
+            **settings,
+        )
+
+    database = {"connection": database_url}
+    code, said = program("db_manage", words=("upgrade",), DEFAULT={"host": "c"}, database=database).run_to_end()
+    assert code == 0, said
+    port = free_port()
+    conductor = make("conductor", "c", urls.zun_conductor, database=database)
+    hosts = {
+        name: make("compute", name, url, compute={"container_driver": "fake", "database": "conductor"})
+        for name, url in (("h1", urls.zun_compute_h1), ("h2", urls.zun_compute_h2))
+    }
+    scheduler = make("scheduler", "c", urls.zun_scheduler, database=database)
+    server = make("api", "c", urls.zun_api, api={"port": port, "auth_strategy": "noauth"}, database=database)
+    for each in (conductor, *hosts.values(), scheduler, server):
+        (tmp_path / each.log.name.split("-")[1].split(".")[0]).mkdir(exist_ok=True)
+        each.start()
+    api = Api(f"http://127.0.0.1:{port}/v1")
+    return types.SimpleNamespace(api=api, scheduler=scheduler, conductor=conductor, hosts=hosts)
+
+
+def run_on(cloud, host):
+    shown = cloud.api.settled(cloud.api.run(cpu=0.1, memory=64, host=host))
+    assert (shown["status"], shown["host"]) == ("Running", host), shown["status_reason"]
+    return shown["uuid"]
+
+
+class Attacker:
+    """Somebody with the credentials at ``url`` and a plain client."""
+
+    def __init__(self, url):
+        self._url = url.replace("rabbit://", "amqp://", 1)
+
+    def does(self, what):
+        """Call ``what`` with a channel, and return "done" or the name of the broker's refusal."""
+        with kombu.Connection(self._url, transport_options={"confirm_publish": True}) as connection:
+            try:
+                what(connection.channel())
+            except amqp.AMQPError as exc:
+                return type(exc).__name__
+        return "done"
+
+
+def message(method, sender=None, **arguments):
+    body = {"method": method, "args": arguments, "version": "1.0", "_unique_id": "f" * 32, "_context_roles": ["admin"]}
+    envelope = {"oslo.version": "2.0", "oslo.message": json.dumps(body)}
+    named = {} if sender is None else {"user_id": sender}
+    return amqp.Message(json.dumps(envelope), content_type="application/json", content_encoding="utf-8", **named)
+
+
+def publish(exchange, key):
+    return lambda channel: channel.basic_publish(message("start"), exchange, key)
+
+
+def bound(exchange, key):
+    def bind(channel):
+        channel.queue_declare("zun.compute.h1_fanout_evil", auto_delete=True)
+        channel.queue_bind("zun.compute.h1_fanout_evil", exchange, key)
+
+    return bind
+
+
+def dead_letters(exchange, key=None):
+    arguments = {"x-dead-letter-exchange": exchange, "x-message-ttl": 1} | (
+        {"x-dead-letter-routing-key": key} if key else {}
+    )
+    return lambda channel: channel.queue_declare("zun.compute.h1_fanout_dead", auto_delete=True, arguments=arguments)
+
+
+def bridge(source, destination):
+    def bind(channel):
+        channel.exchange_declare("zun.compute.h1", "fanout", auto_delete=True)
+        channel.exchange_bind(destination, source, "#")
+
+    return bind
+
+
+ATTACKS = {
+    "publish to the other host by the default exchange": publish("", "zun.compute.h2"),
+    "publish to the other host": publish("zun.hosts", "zun.compute.h2"),
+    "publish to itself": publish("zun.hosts", "zun.compute.h1"),
+    "publish to the other host among messages to schedulers": publish("zun", "zun.compute.h2"),
+    "publish to one scheduler": publish("zun", "zun.scheduler.c"),
+    "call conductors as the other host": publish("zun", "zun.conductor.h2"),
+    "read calls to conductors": lambda channel: channel.basic_get("zun.conductor.#"),
+    "publish to all hosts": publish("zun.compute.h2_fanout", ""),
+    "publish to somebody's queue for answers": publish("", "reply_" + "0" * 32),
+    "publish something else than an answer": publish("zun.replies", "zun.compute.h2"),
+    "read the other host's queue": lambda channel: channel.basic_get("zun.compute.h2"),
+    "consume the other host's queue": lambda channel: channel.basic_consume("zun.compute.h2"),
+    "empty the other host's queue": lambda channel: channel.queue_purge("zun.compute.h2"),
+    "remove the other host's queue": lambda channel: channel.queue_delete("zun.compute.h2"),
+    "read the schedulers' queue": lambda channel: channel.basic_get("zun.scheduler"),
+    "remove the schedulers' queue": lambda channel: channel.queue_delete("zun.scheduler"),
+    "hear everything for hosts": bound("zun.hosts", "#"),
+    "hear all hosts": bound("zun.hosts", "zun.compute.*"),
+    "hear the other host": bound("zun.hosts", "zun.compute.h2"),
+    "hear requests to schedulers": bound("zun", "zun.scheduler"),
+    "hear what hosts tell schedulers": bound("zun.scheduler_fanout", ""),
+    "hear answers": bound("zun.replies", "#"),
+    "unbind the other host": lambda channel: channel.queue_unbind("zun.compute.h2", "zun.hosts", "zun.compute.h2"),
+    "bind the other host to what it may publish": lambda channel: channel.queue_bind("zun.compute.h2", "zun", "#"),
+    "remove the exchange to hosts": lambda channel: channel.exchange_delete("zun.hosts"),
+    "remove the exchange to schedulers": lambda channel: channel.exchange_delete("zun"),
+    "remove the exchange of schedulers' news": lambda channel: channel.exchange_delete("zun.scheduler_fanout"),
+    "make an exchange": lambda channel: channel.exchange_declare("evil", "topic"),
+    "make a queue": lambda channel: channel.queue_declare("evil"),
+    "have dead letters go to any queue": dead_letters("", "zun.compute.h2"),
+    "have dead letters go to hosts": dead_letters("zun.hosts", "zun.compute.h2"),
+    "lead an exchange of its own to hosts": bridge("zun.compute.h1", "zun.hosts"),
+    "lead messages to hosts to an exchange of its own": bridge("zun.hosts", "zun.compute.h1"),
+    "lead messages to schedulers to an exchange of its own": bridge("zun", "zun.compute.h1"),
+}
+
+
+def test_the_credentials_of_a_host_reach_no_other_host(cloud, urls, rabbit):
+    containers = {host: run_on(cloud, host) for host in ("h1", "h2")}
+    for uuid in containers.values():  # an answer comes over the exchange of answers
+        answer = cloud.api.request("POST", f"/containers/{uuid}/execute?command=true")
+        assert answer.status_code == 200, answer.text
+    attacker = Attacker(urls.zun_compute_h1)
+    answers = {name: attacker.does(attack) for name, attack in ATTACKS.items()}
+    assert {name: said for name, said in answers.items() if said != "AccessRefused"} == {}
+    queues = [name for (name,) in rabbit.rows("list_queues", "-p", "zun", "name")]
+    for queue in queues:  # a host learns the names of queues for answers from the messages that it answers
+        if queue.startswith("reply_") and not queue.startswith("reply_h1:"):
+            assert attacker.does(lambda channel, name=queue: channel.basic_get(name)) == "AccessRefused", queue
+    forged = message("create", "zun-scheduler")
+    said = attacker.does(lambda channel: channel.basic_publish(forged, "zun", "zun.scheduler"))
+    assert said == "PreconditionFailed"  # RabbitMQ compares the name of the sender
+    check_what_schedulers_refuse(cloud, attacker, containers["h2"])
+    check_what_conductors_refuse(cloud, attacker)
+    check_late(cloud, urls)
+    check_removed(cloud, urls, attacker)
+
+
+def check_what_schedulers_refuse(cloud, attacker, uuid):
+    """A host may send to schedulers. They act on what it says of itself only, and on nothing that names no sender."""
+    change = {"host": "h2", "generation": 10**6, "uuid": None, "held": None, "failed": False}
+    mine = "zun-compute.h1"
+    sent = {
+        "Message hosts_changed is refused: host h1 speaks for h2": message("hosts_changed", mine, changes=[change]),
+        "Message create is refused: host h1 must not send it": message("create", mine, container={}),
+        "Message claim_refused is refused: host h1 speaks for h2": message("claim_refused", mine, host="h2"),
+        "Message scheduler_seen is refused: host h1 must not send it": message("scheduler_seen", mine, name="x"),
+        "Message delete is refused: it does not name the user that sent it": message("delete"),
+        "Message hosts_changed is refused: its arguments do not say": message("hosts_changed", mine, changes=3),
+    }
+    for number, (told, body) in enumerate(sent.items()):
+        body.body = body.body.replace("f" * 32, f"{number:032}")
+        assert attacker.does(lambda channel, body=body: channel.basic_publish(body, "zun", "zun.scheduler")) == "done"
+        wait_for(lambda told=told: told in cloud.scheduler.log.read_text())
+    assert cloud.api.get(f"/containers/{uuid}")["status"] == "Running"
+
+
+def check_what_conductors_refuse(cloud, attacker):
+    """An exchange of the host's own leads to conductors with any key, but RabbitMQ still tells who sent the message."""
+    forged = message("object_class_action", "zun-compute.h1", name="Container", function="get_by_uuid")
+
+    def call(channel):
+        channel.exchange_declare("zun.compute.h1", "fanout", auto_delete=True)
+        channel.exchange_bind("zun", "zun.compute.h1", "")
+        channel.basic_publish(forged, "zun.compute.h1", "zun.conductor.h2")
+
+    assert attacker.does(call) == "done"
+    told = "Message object_class_action is refused: host h1 speaks for h2"
+    wait_for(lambda: told in cloud.conductor.log.read_text())
+
+
+def check_late(cloud, urls):
+    """A message that nobody reads expires when its sender has been told that it was lost."""
+    uuid = run_on(cloud, "h2")
+    cloud.hosts["h2"].stop()
+    assert cloud.api.request("POST", f"/containers/{uuid}/stop?timeout=1").status_code == 202
+    with kombu.Connection(urls.zun_compute_h2.replace("rabbit://", "amqp://", 1)) as connection:
+        waiting = wait_for(lambda: connection.default_channel.basic_get("zun.compute.h2"))
+        assert (waiting.properties["expiration"], waiting.properties["user_id"]) == ("600000", "zun-api")
+        waiting.channel.basic_reject(waiting.delivery_tag, requeue=True)
+    cloud.hosts["h2"].start()
+
+
+def check_removed(cloud, urls, attacker):
+    """The old password of a host is nothing any more, and a removed host is nobody."""
+    cloud.hosts["h1"].stop()
+    urls.manage("rotate", "h1")
+    assert attacker.does(lambda channel: None) == "AccessRefused"
+    urls.manage("remove-host", "h2")
+    assert Attacker(urls.zun_compute_h2).does(lambda channel: None) == "AccessRefused"
