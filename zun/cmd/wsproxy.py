@@ -10,6 +10,7 @@ from zun.cmd import compute, program
 from zun.common import metrics
 from zun.common.context import admin_context
 from zun.common.periodic import Periodic
+from zun.common.tls import ServerContext
 from zun.console.proxy import Limits, Proxy
 from zun.container.driver import Terminals
 from zun.messaging import cadf, conductor_api, rpc, senders
@@ -56,9 +57,7 @@ def _tls(conf: cfg.ConfigOpts) -> ssl.SSLContext | None:
         if group.ssl_only:
             raise SystemExit("[websocket_proxy] ssl_only is set, but cert is not.")
         return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(group.cert, group.key)
-    return context
+    return ServerContext.of(group.cert, group.key)
 
 
 @program.without_traceback

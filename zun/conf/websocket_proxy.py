@@ -49,7 +49,11 @@ OPTS = [
         help="Host names of web pages that may connect, besides the host that the client connects to. Add the host of "
         "the dashboard.",
     ),
-    cfg.StrOpt("cert", help="Certificate file (PEM) with which the proxy itself serves wss://."),
+    cfg.StrOpt(
+        "cert",
+        help="Certificate file (PEM) with which the proxy itself serves wss://. A changed file counts from the next "
+        "connection on.",
+    ),
     cfg.StrOpt("key", help="Key file (PEM) of the certificate. Unset: the certificate file also has the key."),
     cfg.BoolOpt("ssl_only", default=False, help="Refuse to start without a certificate."),
 ]
