@@ -20,8 +20,9 @@ the tested versions, and runs the stages, all of them if none is named:
   unit         rules and values; no service, two processes
   functional   the API and the programs in one process; no service, run two at a time
   integration  real containers on a Docker daemon, and the services distributed over
-               RabbitMQ, MariaDB, PostgreSQL, keystone, Placement and Glance (tools/services.sh
-               starts what does not run; as root it also installs what is missing)
+               RabbitMQ, MariaDB, PostgreSQL, keystone, Placement, Glance, Neutron and Cinder
+               (tools/services.sh starts what does not run; as root it also installs what is
+               missing)
   upgrade      a rolling upgrade from one installed release to another, on the same services
 
 A failed stage does not keep the next ones from running; the exit status tells in the end.
@@ -160,7 +161,7 @@ main() {
         # A missing service fails the tests that need it; it never skips them.
         export ZUN_REQUIRE_DOCKER=1 ZUN_REQUIRE_RABBIT=1 ZUN_REQUIRE_MYSQL=1 ZUN_REQUIRE_POSTGRES=1
         export ZUN_REQUIRE_KEYSTONE=1 ZUN_REQUIRE_PLACEMENT=1 ZUN_REQUIRE_GLANCE=1 ZUN_REQUIRE_REGISTRY=1
-        export ZUN_REQUIRE_NEUTRON=1
+        export ZUN_REQUIRE_NEUTRON=1 ZUN_REQUIRE_CINDER=1
         export ZUN_REQUIRE_FOREIGN=1 ZUN_REQUIRE_NGINX=1
     fi
     export PATH="$VENV/bin:$PATH"
