@@ -151,3 +151,73 @@ PLAIN: Description = {
 
 def changed(**differences: Any) -> Description:
     return {**PLAIN, **differences}
+
+
+def _recorded(path: str, identity: str, node: int, group: int, driver: str | None = None, **more: Any) -> Description:
+    """Return a device with what the kernel tells. ``identity`` is vendor, device and class."""
+    vendor, product, class_id = identity.split()
+    files = {"vendor": f"0x{vendor}\n", "device": f"0x{product}\n", "class": f"0x{class_id}\n"}
+    cpus = f"{4 * node}-{4 * node + 3}" if node >= 0 else "0-15"
+    links = {"iommu_group": f"../../../kernel/iommu_groups/{group}"}
+    if driver is not None:
+        links["driver"] = f"../../../bus/pci/drivers/{driver}"
+    return {
+        "path": tuple(path.split("/")),
+        "files": {**files, "numa_node": f"{node}\n", "local_cpulist": f"{cpus}\n", **more.get("files", {})},
+        "links": {**links, **more.get("links", {})},
+    }
+
+
+_CARD, _BRIDGE = "1b36 0010 010802", "1b36 000c 060400"
+_SWITCHED = "pci0000:40/0000:40:00.0/0000:41:00.0"
+_DISK_CARD = "sys/class/nvme-subsystem/nvme-subsys2"
+EXPANDERS: Description = {
+    "online": "0-15",
+    "nodes": {node: {"cpus": f"{4 * node}-{4 * node + 3}"} for node in range(4)},
+    "devices": {
+        "0000:00:01.0": _recorded("pci0000:00", "1af4 1000 020000", -1, 1, "virtio-pci"),
+        "0000:00:08.0": _recorded("pci0000:00", "1b36 000b 060000", -1, 8),
+        "0000:20:00.0": _recorded("pci0000:20", _BRIDGE, 1, 22, "pcieport"),
+        "0000:21:00.0": _recorded(
+            "pci0000:20/0000:20:00.0", _CARD, 1, 23, "nvme",
+            files={"sriov_totalvfs": "2\n", "nvme/nvme2/dev": "245:2\n", "nvme/nvme2/nvme2c2n1/size": "16384\n"},
+            links={"virtfn0": "../0000:21:00.1", "virtfn1": "../0000:21:00.2"},
+        ),
+        **{
+            f"0000:21:00.{number}": _recorded(
+                "pci0000:20/0000:20:00.0", _CARD, 1, 23 + number, "nvme",
+                files={
+                    f"nvme/nvme{number + 2}/{name}": text
+                    for name, text in (
+                        ("dev", f"245:{number + 2}\n"),
+                        (f"nvme2c{number + 2}n1/size", "16384\n"),
+                        (f"nvme2c{number + 2}n{number + 1}/size", "16384\n"),
+                    )
+                },
+                links={"physfn": "../0000:21:00.0"},
+            )
+            for number in (1, 2)
+        },
+        "0000:41:00.0": _recorded("pci0000:40/0000:40:00.0", "104c 8232 060400", 2, 19, "pcieport"),
+        "0000:43:00.0": _recorded(
+            f"{_SWITCHED}/0000:42:00.0", _CARD, 2, 20, "nvme",
+            files={"nvme/nvme1/dev": "245:1\n", "nvme/nvme1/nvme1n1/dev": "259:0\n"},
+        ),
+        "0000:44:00.0": _recorded(f"{_SWITCHED}/0000:42:01.0", "1234 11e8 00ff00", 2, 21, "vfio-pci"),
+        "0000:61:00.0": _recorded(
+            "pci0000:60/0000:60:00.0", "8086 10d3 020000", 3, 15, "e1000e", files={"net/eth1/operstate": "down\n"}
+        ),
+        "0000:62:00.0": _recorded(
+            "pci0000:60/0000:60:01.0", _CARD, 3, 16, "nvme",
+            files={"nvme/nvme0/dev": "245:0\n", "nvme/nvme0/nvme0n1/dev": "259:3\n"},
+        ),
+        "0000:63:00.0": _recorded("pci0000:60/0000:60:02.0", "1234 11e8 00ff00", 3, 17),
+    },
+    "files": {
+        **{f"{_DISK_CARD}/nvme2n{number}/dev": f"259:{number}\n" for number in (1, 2, 3)},
+        **{f"{_DISK_CARD}/nvme{name}/nvme2c{name}n1/size": "16384\n" for name in (2, 3, 4)},
+        **{f"{_DISK_CARD}/nvme{name}/nvme2c{name}n{name - 1}/size": "16384\n" for name in (3, 4)},
+    },
+}  # fmt: skip
+"""Recorded in the layout 4pci of tools/numavm.sh (Linux 6.1): devices behind expander buses of three nodes, an NVMe
+card with two virtual functions, and a switch. Most of the devices without a node are left out."""

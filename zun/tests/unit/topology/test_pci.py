@@ -3,7 +3,7 @@
 
 import pytest
 
-from zun.tests.unit.topology.machines import PLAIN, build, changed
+from zun.tests.unit.topology.machines import EXPANDERS, PLAIN, build, changed
 from zun.topology import HostTopology, discover
 from zun.topology.devices import Device, DeviceType
 
@@ -156,6 +156,29 @@ def test_disks_of_an_nvme_card_with_several_controllers(found, controllers, node
 def test_nvidia_tells_its_node_in_proc(found):
     told = {f"proc/driver/nvidia/gpus/{ADDRESS}/information": "Model: \t H200\nDevice Minor: \t 3\n"}
     assert found(machine=changed(files=told)).devices[0].nodes == ("/dev/nvidia3",)
+
+
+def test_a_recorded_machine_with_expander_buses(tmp_path):
+    topology = discover(build(tmp_path, EXPANDERS), process_limits=False)
+    assert {device.address: (device.cell, device.iommu_group, *device.nodes) for device in topology.devices} == {
+        "0000:00:01.0": (None, 1),
+        "0000:21:00.0": (1, 23, "/dev/nvme2"),
+        "0000:21:00.1": (1, 24, "/dev/nvme2n2", "/dev/nvme3"),
+        "0000:21:00.2": (1, 25, "/dev/nvme2n3", "/dev/nvme4"),
+        "0000:43:00.0": (2, 20, "/dev/nvme1", "/dev/nvme1n1"),
+        "0000:44:00.0": (2, 21, "/dev/vfio/21"),
+        "0000:61:00.0": (3, 15),
+        "0000:62:00.0": (3, 16, "/dev/nvme0", "/dev/nvme0n1"),
+        "0000:63:00.0": (3, 17),
+    }
+    types = {device.address: device.type for device in topology.devices if device.type is not DeviceType.PCI}
+    assert types == {
+        "0000:21:00.0": DeviceType.PF, "0000:21:00.1": DeviceType.VF, "0000:21:00.2": DeviceType.VF,
+    }  # fmt: skip
+    assert {device.address: device.switch for device in topology.devices if device.switch} == {
+        "0000:43:00.0": "0000:41:00.0", "0000:44:00.0": "0000:41:00.0",
+    }  # fmt: skip
+    assert topology.notes == ("/dev/nvme2n1 is reached by nvme2, nvme3, nvme4: it belongs to none of them",)
 
 
 def test_order_is_that_of_the_addresses(tmp_path):
