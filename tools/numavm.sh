@@ -28,6 +28,8 @@
 #   NUMAVM_LAYOUT   4node (default: 4 nodes x 4 CPUs x 2 GiB, 2 sockets, SMT 2,
 #                          16 huge pages of 2 MiB on each node)
 #                   4die   (the same with one L3 per node)
+#                   4pci   (4node on a PCIe machine, with devices behind expander
+#                           buses of nodes 1, 2 and 3; it cannot be saved)
 #                   odd    (5 nodes: a memory-less node, a CPU-less node,
 #                           unequal sizes, asymmetric-looking distances)
 #   NUMAVM_QEMU     more qemu arguments
@@ -193,9 +195,9 @@ SSH() { # the control socket's path is relative to DIR: no length limit to hit
         -o ControlMaster=auto -o ControlPath=ssh.ctl -o ControlPersist=3600 "$@"
 }
 
-layout() { # sets SMP, MEM, NUMA and PAGES (huge pages that the kernel reserves at boot, by node)
+layout() { # sets SMP, MEM, NUMA, MACHINE, DRIVE, DEVICES and KERNEL (words for the kernel: huge pages by node and others)
     local m=() i j
-    PAGES=
+    KERNEL=""; MACHINE=pc; DEVICES=(); DRIVE=if=virtio
     node() { # node ID SIZE CPUS
         if [ "$2" != 0 ]; then
             NUMA+=(-object "memory-backend-ram,id=m$1,size=$2"); m=(",memdev=m$1"); else m=(""); fi
@@ -204,15 +206,16 @@ layout() { # sets SMP, MEM, NUMA and PAGES (huge pages that the kernel reserves 
     dist() { NUMA+=(-numa "dist,src=$1,dst=$2,val=$3"); }
     NUMA=()
     case ${NUMAVM_LAYOUT:-4node} in
-    4node|4die)
+    4node|4die|4pci)
         SMP=16,sockets=2,dies=1,cores=4,threads=2; MEM=8G
         if [ "${NUMAVM_LAYOUT:-4node}" = 4die ]; then SMP=16,sockets=2,dies=2,cores=2,threads=2; fi
-        PAGES=hugepages=0:16,1:16,2:16,3:16
+        KERNEL=hugepages=0:16,1:16,2:16,3:16
         for i in 0 1 2 3; do node $i 2G $((i*4))-$((i*4+3)); done
         for i in 0 1 2 3; do for j in 0 1 2 3; do
             if [ $i = $j ]; then dist $i $j 10
             elif [ $((i/2)) = $((j/2)) ]; then dist $i $j 12; else dist $i $j 32; fi
-        done; done ;;
+        done; done
+        if [ "${NUMAVM_LAYOUT:-4node}" = 4pci ]; then devices; fi ;;
     odd) # 0: 6 CPUs 3G; 1: 6 CPUs 1G; 2: 4 CPUs, no memory; 3: memory only 2G; 4: memory only 512M
         SMP=16,sockets=2,dies=1,cores=4,threads=2; MEM=6656M
         node 0 3G 0-5; node 1 1G 6-11; node 2 0 12-15; node 3 2G ""; node 4 512M ""
@@ -220,6 +223,77 @@ layout() { # sets SMP, MEM, NUMA and PAGES (huge pages that the kernel reserves 
         for i in 0 1 2 3 4; do for j in 0 1 2 3 4; do dist $i $j "${d[$((i*5+j))]}"; done; done ;;
     *) die "unknown NUMAVM_LAYOUT" ;;
     esac
+}
+
+# PCI devices with an IOMMU. Bus 20 (node 1): an NVMe card with two virtual functions. Bus 40 (node 2): a switch,
+# behind it an NVMe disk and QEMU's teaching device. Bus 60 (node 3): a network card, an NVMe disk, a teaching device.
+devices() {
+    local n
+    MACHINE=q35; DRIVE=if=none,id=root; DEVICES=(-device virtio-blk-pci,drive=root,bus=pcie.0)
+    # the network of the machine itself must be eth0: the module of the card is loaded after the boot
+    KERNEL="$KERNEL intel_iommu=on modprobe.blacklist=e1000e"
+    dev() { DEVICES+=(-device "$1"); }
+    disk() { # a disk that begins with its own name
+        echo "$1" > "$1.raw"; truncate -s 8M "$1.raw"
+        DEVICES+=(-drive "file=$1.raw,format=raw,if=none,id=$1,snapshot=on"); }
+    port() { dev "pcie-root-port,id=$1,bus=$2,chassis=$3,slot=$3,addr=$4"; }
+    for n in 1 2 3; do dev "pxb-pcie,id=x$n,bus=pcie.0,bus_nr=$((n*32)),numa_node=$n"; done
+    dev intel-iommu
+    port r1 x1 1 0
+    dev nvme-subsys,id=card,nqn=card
+    dev nvme,id=pf,bus=r1,serial=card,subsys=card,sriov_max_vfs=2,sriov_vq_flexible=4,sriov_vi_flexible=2,max_ioqpairs=6,msix_qsize=4
+    for n in 1 2 3; do disk "card$n"; done
+    dev nvme-ns,drive=card1,bus=pf,nsid=1,shared=on
+    for n in 2 3; do dev "nvme-ns,drive=card$n,bus=pf,nsid=$n,shared=on,detached=on"; done
+    port r2 x2 2 0
+    dev x3130-upstream,id=up,bus=r2
+    for n in 0 1; do dev "xio3130-downstream,id=down$n,bus=up,chassis=$((20+n)),slot=$n"; done
+    disk disk2; dev nvme,bus=down0,serial=disk2,drive=disk2
+    dev edu,bus=down1
+    for n in 3 4 5; do port r$n x3 $n $((n-3)); done
+    DEVICES+=(-netdev "user,id=n3,restrict=on"); dev e1000e,bus=r3,netdev=n3,romfile=
+    disk disk3; dev nvme,bus=r4,serial=disk3,drive=disk3
+    dev edu,bus=r5
+}
+
+# What an operator does after a boot: the virtual functions, each with resources and a namespace of its own.
+functions() {
+    SSH root@127.0.0.1 'modprobe -a e1000e vfio-pci && python3 -' <<'E'
+import ctypes, fcntl, glob, pathlib, struct, time
+(pf,) = (pathlib.Path(each).parent for each in glob.glob('/sys/bus/pci/devices/*/sriov_numvfs'))
+(name,) = (each.name for each in (pf / 'nvme').iterdir())
+def command(opcode, nsid=0, cdw10=0, cdw11=0, data=None):
+    area = ctypes.create_string_buffer(data or b'', 4096)
+    where, size = (ctypes.addressof(area), 4096) if data else (0, 0)
+    order = struct.pack('<BBHIIIQQIIIIIIIIII', opcode, 0, 0, nsid, 0, 0, 0, where, 0, size, cdw10, cdw11, 0, 0, 0, 0, 0, 0)
+    with open('/dev/' + name) as device: # NVME_IOCTL_ADMIN_CMD
+        status = fcntl.ioctl(device, 0xC0484E41, bytearray(order))
+    if status: raise SystemExit(f'nvme command {opcode:#x} {cdw10:#x}: status {status:#x}')
+def resources(controller, kind, action, number=0): # Virtualization Management
+    command(0x1C, cdw10=controller << 16 | kind << 8 | action, cdw11=number)
+for kind in 0, 1: resources(0, kind, 1) # the physical function keeps none of the flexible ones
+pathlib.Path('/sys/class/nvme', name, 'reset_controller').write_text('1')
+until = time.monotonic() + 120
+def wait(ready, what):
+    while not ready():
+        if time.monotonic() > until: raise SystemExit(what)
+        time.sleep(0.2)
+state = pathlib.Path('/sys/class/nvme', name, 'state')
+wait(lambda: state.read_text() == 'live\n', f'{name} does not come back from its reset')
+(pf / 'sriov_drivers_autoprobe').write_text('0')
+(pf / 'sriov_numvfs').write_text('2')
+for controller in 1, 2:
+    for kind, number in (0, 2), (1, 1): resources(controller, kind, 8, number)
+    resources(controller, 0, 9) # online
+    command(0x15, nsid=controller + 1, data=struct.pack('<HH', 1, controller)) # attach
+(pf / 'sriov_drivers_autoprobe').write_text('1')
+for function in sorted(pf.glob('virtfn*')):
+    pathlib.Path('/sys/bus/pci/drivers/nvme/bind').write_text(function.resolve().name)
+edu = '0000:44:00.0' # the teaching device behind the switch is for programs that drive it themselves
+pathlib.Path('/sys/bus/pci/devices', edu, 'driver_override').write_text('vfio-pci')
+pathlib.Path('/sys/bus/pci/drivers_probe').write_text(edu)
+wait(lambda: len(glob.glob('/dev/nvme*n[23]')) == 2, 'the disks of the virtual functions do not come')
+E
 }
 
 QMP() { # QMP save FILE | resume | quit
@@ -280,13 +354,13 @@ boot() {
     done
     rm -f serial.log ssh.ctl qmp.sock qemu.pid
     # shellcheck disable=SC2086
-    TMPDIR=$DIR setsid -f qemu-system-x86_64 -name numavm -machine pc,usb=off,vmport=off -accel $accel -cpu $cpu \
+    TMPDIR=$DIR setsid -f qemu-system-x86_64 -name numavm -machine $MACHINE,usb=off,vmport=off -accel $accel -cpu $cpu \
         -smp "$SMP" -m "$MEM" "${NUMA[@]}" \
         -kernel vmlinuz -initrd initrd.img \
-        -append "root=/dev/vda rw console=ttyS0 quiet net.ifnames=0 mitigations=off nokaslr nowatchdog tsc=unstable audit=0 apparmor=0 rcupdate.rcu_cpu_stall_timeout=300 workqueue.watchdog_thresh=0 random.trust_cpu=on $PAGES" \
-        -drive file=$disk,format=raw,if=virtio,cache=unsafe,snapshot=$snap \
+        -append "root=/dev/vda rw console=ttyS0 quiet net.ifnames=0 mitigations=off nokaslr nowatchdog tsc=unstable audit=0 apparmor=0 rcupdate.rcu_cpu_stall_timeout=300 workqueue.watchdog_thresh=0 random.trust_cpu=on $KERNEL" \
+        -drive file=$disk,format=raw,$DRIVE,cache=unsafe,snapshot=$snap \
         -netdev "user,id=n0,hostfwd=tcp:127.0.0.1:$port-:22" -device virtio-net-pci,netdev=n0,romfile= \
-        -device virtio-rng-pci "${share[@]}" "${more[@]}" ${NUMAVM_QEMU:-} \
+        -device virtio-rng-pci "${share[@]}" "${DEVICES[@]}" "${more[@]}" ${NUMAVM_QEMU:-} \
         -display none -vga none -serial file:serial.log -monitor none -qmp unix:qmp.sock,server=on,wait=off \
         -pidfile qemu.pid < /dev/null > qemu.err 2>&1
     echo $snap > snap
@@ -309,10 +383,13 @@ boot() {
     done
     SSH root@127.0.0.1 numavm-ready < /dev/null || die "docker did not come up in the guest"
     note $what.docker "$t0"
+    if [ "$lay" = 4pci ]; then functions || die "the virtual functions could not be made"; note $what.devices "$t0"; fi
 }
 
 save() { # state.LAYOUT (memory) and disk.LAYOUT (the disk at that moment) belong together
-    local lay=${NUMAVM_LAYOUT:-4node} t0 pid; rm -f "state.$lay" "disk.$lay"
+    local lay=${NUMAVM_LAYOUT:-4node} t0 pid
+    [ "$lay" != 4pci ] || die "QEMU cannot save the state of NVMe cards: layout 4pci boots from scratch each time"
+    rm -f "state.$lay" "disk.$lay"
     cp --sparse=always disk.raw "disk.$lay"
     DISKFILE=disk.$lay NUMAVM_SHARE="" NUMAVM_SHARE_RW="" NUMAVM_FRESH=0 boot
     SSH root@127.0.0.1 'docker run --rm numaprobe true; modprobe 9pnet_virtio; modprobe 9p; sync' < /dev/null

@@ -4,9 +4,11 @@
 Everything here may raise FileNotFoundError or ProcessLookupError for a process that ends meanwhile.
 """
 
+import os
 import pathlib
 import re
 import subprocess
+import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 
 from zun.topology import CpuSet
@@ -105,3 +107,51 @@ def anonymous_mib(pid: int) -> dict[int, float]:
             if place := re.fullmatch(r"N(\d+)=(\d+)", word):
                 found[int(place[1])] = found.get(int(place[1]), 0) + int(place[2]) * unit
     return {node: kib / 1024 for node, kib in sorted(found.items())}
+
+
+@dataclass(frozen=True, slots=True)
+class PciPlace:
+    """Where hwloc sees a PCI device: its memory node, None for no certain one, and the bridges above it."""
+
+    node: int | None
+    bridges: tuple[str, ...]
+
+
+def lstopo() -> dict[str, PciPlace]:
+    """The PCI devices by address, from the XML of hwloc's ``lstopo``."""
+    found: dict[str, PciPlace] = {}
+
+    def walk(part: ET.Element, nodes: frozenset[int], bridges: tuple[str, ...]) -> None:
+        if "nodeset" in part.attrib:
+            mask = int(part.attrib["nodeset"].replace(",0x", ""), 16)
+            nodes = frozenset(number for number in range(mask.bit_length()) if mask >> number & 1)
+        address = part.attrib.get("pci_busid")
+        if part.attrib.get("type") == "Bridge" and address is not None:
+            bridges = (*bridges, address)
+        elif part.attrib.get("type") == "PCIDev":
+            assert address is not None
+            found[address] = PciPlace(min(nodes) if len(nodes) == 1 else None, bridges)
+        for child in part.iterfind("object"):
+            walk(child, nodes, bridges)
+
+    walk(ET.fromstring(program("lstopo-no-graphics", "--whole-io", "--of", "xml")), frozenset(), ())
+    return found
+
+
+def nvme_controller(address: str) -> str:
+    """The NVMe controller of a PCI device, as ``nvme0``: each controller tells its address."""
+    files = pathlib.Path("/sys/class/nvme").glob("*/address")
+    (name,) = (file.parent.name for file in files if file.read_text().strip() == address)
+    return name
+
+
+def first_word(disk: str) -> str:
+    """The word that a disk begins with; the layout 4pci gives each disk one."""
+    return pathlib.Path(disk).read_bytes()[:64].partition(b"\n")[0].decode()
+
+
+def make_node(path: pathlib.Path, like: str) -> None:
+    """Make at ``path`` a file of the device of ``like``, which everybody may use as far as file modes go."""
+    facts = os.stat(like)
+    os.mknod(path, (facts.st_mode & ~0o777) | 0o666, facts.st_rdev)
+    path.chmod(0o666)
