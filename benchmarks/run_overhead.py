@@ -7,7 +7,11 @@ machine whose speed drifts drifts for both. Running is seen by the service's own
 writes to its log as it commits the status; nothing is polled. Containers are removed between the measurements, outside
 the clock.
 
-    benchmarks/run_overhead.py [--pairs 40] [--batch 24] [--json FILE]
+    benchmarks/run_overhead.py [--pairs 40] [--batch 24] [--json FILE] [--distributed | --conductor]
+
+``--distributed`` runs zun-api, zun-scheduler and zun-compute over RabbitMQ and MariaDB instead (the URLs are in
+ZUN_TEST_RABBIT_URL and ZUN_TEST_MYSQL_URL), ``--conductor`` the same with a zun-compute that reaches the database
+through zun-conductor.
 
 One at a time the container is dedicated (one CPU of its own); four at a time they are shared, because four dedicated
 ones would need four CPUs. ``added`` is the difference of each pair.
@@ -16,6 +20,7 @@ ones would need four CPUs. ``added`` is the difference of each pair.
 import argparse
 import concurrent.futures
 import json
+import os
 import pathlib
 import socket
 import statistics
@@ -29,6 +34,7 @@ from typing import Any
 
 import docker
 import requests
+import sqlalchemy as sa
 
 IMAGE, COMMAND, MEMORY_MIB = "zun-demo", ["sleep", "100000"], 64
 AT_A_TIME = 4
@@ -62,8 +68,11 @@ class AllInOne:
             raise SystemExit("the all-in-one did not become ready within 30 s; run zun-allinone by hand to see why")
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        self._follow(self._process)
+
+    def _follow(self, process: "subprocess.Popen[str]") -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
             now = time.perf_counter()
             if " is ready on " in line:
                 self._ready.set()
@@ -90,6 +99,80 @@ class AllInOne:
     def stop(self) -> None:
         self._process.terminate()
         self._process.wait(30)
+
+
+class Distributed(AllInOne):
+    """The programs of a cloud of one host, over RabbitMQ and MariaDB."""
+
+    def __init__(self, folder: pathlib.Path, docker_url: str, conductor: bool) -> None:
+        rabbit, mysql = os.environ["ZUN_TEST_RABBIT_URL"], sa.make_url(os.environ["ZUN_TEST_MYSQL_URL"])
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            port = found.getsockname()[1]
+        name = f"benchmark_{uuid.uuid4().hex[:8]}"
+        self._server = sa.create_engine(mysql, isolation_level="AUTOCOMMIT")
+        self._database = name
+        with self._server.connect() as connection:
+            connection.exec_driver_sql(f"CREATE DATABASE {name}")
+        url = mysql.set(database=name).render_as_string(hide_password=False)
+        common = (
+            f"[DEFAULT]\nhost = {name.replace('_', '-')}\nstate_path = {folder}/state\ntransport_url = {rabbit}\n"
+            f"control_exchange = {name}\n[oslo_messaging_rabbit]\nrabbit_quorum_queue = true\n"
+            f"[oslo_messaging_notifications]\ndriver = log\n"
+        )
+        database = f"[database]\nconnection = {url}\n"
+        way = "[compute]\nreserved_host_memory_mb = 128\ndatabase = conductor\n"
+        direct = database + way.replace("conductor", "direct")
+        configs = {
+            "api": common + database + f"[api]\nport = {port}\nauth_strategy = noauth\n",
+            "scheduler": common + database,
+            **({"conductor": common + database} if conductor else {}),
+            "compute": common + (way if conductor else direct) + f"[docker]\napi_url = {docker_url}\n",
+        }
+        for program, text in configs.items():
+            (folder / f"{program}.conf").write_text(text)
+        command = [sys.executable, "-m", "zun.cmd.db_manage", "--config-file", str(folder / "api.conf"), "upgrade"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.url = f"http://127.0.0.1:{port}/v1/containers"
+        self._seen, self._arrived, self._ready = {}, threading.Condition(), threading.Event()
+        self._processes = []
+        for program in configs:
+            process = subprocess.Popen(
+                [sys.executable, "-m", f"zun.cmd.{program}", "--config-file", str(folder / f"{program}.conf")],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            self._processes.append(process)
+            threading.Thread(target=self._follow, args=(process,), daemon=True).start()
+        deadline = time.monotonic() + 60
+        while not self._has_host():
+            if time.monotonic() > deadline:
+                self.stop()
+                raise SystemExit("the programs did not become ready within 60 s")
+            time.sleep(0.5)
+
+    def _has_host(self) -> bool:
+        try:
+            answer = requests.get(self.url.replace("containers", "services"), timeout=5)
+        except requests.ConnectionError:
+            return False
+        binaries = {each["binary"] for each in answer.json()["services"]}
+        return {"zun-compute", "zun-scheduler"} <= binaries
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time of all programs so far."""
+        texts = [pathlib.Path(f"/proc/{each.pid}/stat").read_text().rpartition(")")[2] for each in self._processes]
+        return sum((int(fields[11]) + int(fields[12])) / 100 for fields in map(str.split, texts))
+
+    def stop(self) -> None:
+        for each in self._processes:
+            each.terminate()
+        for each in self._processes:
+            each.wait(60)
+        with self._server.connect() as connection:
+            connection.exec_driver_sql(f"DROP DATABASE {self._database}")
 
 
 def through_service(service: AllInOne, http: requests.Session, body: dict[str, Any]) -> tuple[float, str]:
@@ -192,13 +275,20 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=40, help="measured pairs, one at a time")
     parser.add_argument("--batch", type=int, default=24, help="containers a round, four at a time")
     parser.add_argument("--docker-url", default="unix:///var/run/docker.sock")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--distributed", action="store_true", help="run the programs over RabbitMQ and MariaDB")
+    way.add_argument("--conductor", action="store_true", help="the same, with a host that has no database")
     parser.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
     arguments = parser.parse_args()
     engine = docker.APIClient(arguments.docker_url, version="auto", num_pools=AT_A_TIME)
     if not engine.images(IMAGE):
         raise SystemExit(f"image {IMAGE} is missing: run tools/demo.sh once, or 'tools/services.sh start docker'")
     with tempfile.TemporaryDirectory() as folder:
-        service = AllInOne(pathlib.Path(folder), arguments.docker_url)
+        place = pathlib.Path(folder)
+        if arguments.distributed or arguments.conductor:
+            service: AllInOne = Distributed(place, arguments.docker_url, arguments.conductor)
+        else:
+            service = AllInOne(place, arguments.docker_url)
         try:
             before = service.cpu_seconds()
             single = one_at_a_time(service, engine, arguments.pairs)

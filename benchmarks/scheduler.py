@@ -59,12 +59,12 @@ def run_memory(hosts: int, folder: str) -> list[dict[str, Any]]:
     return rows
 
 
-def run_service(hosts: list[int], claims: int) -> list[dict[str, Any]]:
+def run_service(hosts: list[int], claims: int, conductor: bool) -> list[dict[str, Any]]:
     mysql, rabbit = _urls()
     print(f"\n{'hosts':>6} {'claims/s':>9} {'p99 ms':>7} {'at 70 %':>8} {'p50 ms':>7} {'p99 ms':>7}   goal")
     rows = []
     for count in hosts:
-        row = service.run(mysql, rabbit, count, claims)
+        row = service.run(mysql, rabbit, count, claims, conductor)
         closed, opened = row["closed"], row["open"]
         rows.append(row)
         print(
@@ -110,6 +110,7 @@ def main() -> int:
     parser.add_argument("--part", action="append", choices=PARTS)
     parser.add_argument("--hosts", type=int, nargs="+", default=[1000, 10000])
     parser.add_argument("--count", type=int)
+    parser.add_argument("--conductor", action="store_true", help="service: hosts reach the database through one")
     parser.add_argument("--curves", type=Path)
     options = parser.parse_args()
     logging.disable(logging.WARNING)
@@ -121,7 +122,7 @@ def main() -> int:
         if "memory" in parts:
             results["memory"] = run_memory(max(options.hosts), folder)
         if "service" in parts:
-            results["service"] = run_service(options.hosts, options.count or 1500)
+            results["service"] = run_service(options.hosts, options.count or 1500, options.conductor)
         if "peers" in parts:
             results["peers"] = run_peers(options.hosts)
         if options.curves:

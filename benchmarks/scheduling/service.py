@@ -28,6 +28,7 @@ import psutil
 import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_utils import timeutils
+from oslo_versionedobjects import base as ovo
 
 from benchmarks.scheduling import clouds
 from zun import conf as zun_conf
@@ -35,13 +36,18 @@ from zun.common.context import RequestContext
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host_parts import HostParts
 from zun.compute.shared_pool import SharedPool
+from zun.conductor.endpoint import ConductorEndpoint
+from zun.conductor.facts import Rows
+from zun.conductor.service import THREADS as CONDUCTOR_THREADS
 from zun.container.fake import InMemoryDriver
 from zun.db import compute_nodes, models, session
 from zun.db import containers as db
 from zun.messaging import rpc
 from zun.messaging.compute_api import ComputeAPI
+from zun.messaging.conductor_api import ConductorAPI
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.objects import Container
+from zun.objects.base import ZunObject
 from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
 from zun.scheduler.host_table import HostTable
@@ -79,6 +85,25 @@ class Witness(SchedulerAPI):
         super().host_changed(context, **change)
 
 
+class EachHost(ovo.VersionedObjectIndirectionAPI):  # type: ignore[misc]
+    """The way to the database through conductors, for threads that play a host each."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self._hosts: dict[str, ConductorAPI] = {}
+        self._playing = threading.local()
+
+    def play(self, host: str) -> None:
+        """Let this thread be ``host``."""
+        self._playing.api = self._hosts.get(host) or self._hosts.setdefault(host, ConductorAPI(self._transport, host))
+
+    def object_action(self, *arguments: Any) -> Any:
+        return self._playing.api.object_action(*arguments)
+
+    def object_class_action_versions(self, *arguments: Any) -> Any:
+        return self._playing.api.object_class_action_versions(*arguments)
+
+
 class Silent:
     def status_changed(self, context: RequestContext, container: Container) -> None:
         """Do nothing: the benchmark reads no notifications."""
@@ -103,8 +128,12 @@ class Agents:
         alternates: Sequence[Mapping[str, Any]],
         tried: Mapping[str, str],
     ) -> None:
-        creation = self._hosts[limits[HOST]].creation
-        self._workers.submit(creation.create, context, container, limits=limits, alternates=alternates, tried=tried)
+        self._workers.submit(self._create, context, container, limits=limits, alternates=alternates, tried=tried)
+
+    def _create(self, context: RequestContext, container: Container, *, limits: Mapping[str, Any], **more: Any) -> None:
+        if isinstance(ZunObject.indirection_api, EachHost):
+            ZunObject.indirection_api.play(limits[HOST])
+        self._hosts[limits[HOST]].creation.create(context, container, limits=limits, **more)
 
     def _start(self) -> dict[str, HostParts]:
         """Start all agents from rows that are read once for all hosts."""
@@ -149,6 +178,8 @@ def configuration() -> cfg.ConfigOpts:
     # Queues of this run's own: the broker may have some of a cloud that is tested there, with other settings.
     run = os.environ.setdefault("BENCHMARK_RUN", str(os.getpid()))
     rpc.SCHEDULER_TOPIC, rpc.COMPUTE_TOPIC = f"benchmark.scheduler.{run}", f"benchmark.compute.{run}"
+    rpc.CONDUCTOR_TOPIC = f"benchmark.conductor.{run}.{{host}}"
+    rpc.CONDUCTORS_TOPIC = rpc.CONDUCTOR_TOPIC.format(host="#")
     return conf
 
 
@@ -184,11 +215,26 @@ def play_scheduler(database: str, rabbit: str, control: Connection) -> None:
     server.stop()
 
 
-def play_agents(database: str, rabbit: str, control: Connection, report: Connection) -> None:
+def play_conductor(database: str, rabbit: str, control: Connection) -> None:
+    conf = configuration()
+    session.configure(database, pool_size=20, max_overflow=40)
+    transport, endpoint = rpc.get_transport(conf, rabbit), ConductorEndpoint(Rows())
+    server = rpc.get_server(
+        transport, rpc.CONDUCTORS_TOPIC, f"/{os.getpid()}", [endpoint], CONDUCTOR_THREADS, addressed=True
+    )
+    server.start()
+    control.send(0.0)
+    _serve(control)
+    server.stop()
+
+
+def play_agents(database: str, rabbit: str, control: Connection, report: Connection, conductor: bool = False) -> None:
     conf = configuration()
     session.configure(database, pool_size=20, max_overflow=40)
     transport = rpc.get_transport(conf, rabbit)
     server = rpc.get_host_server(transport, AGENTS, [Agents(transport, report, WORKERS)])
+    if conductor:
+        ZunObject.indirection_api = EachHost(transport)
     # An agent has one host, and does not stop to look for garbage among the containers of thousands.
     gc.freeze()
     gc.set_threshold(*gc.get_threshold()[:2], 1_000_000)
@@ -224,7 +270,7 @@ def listener(port: int) -> psutil.Process | None:
 class Cloud:
     """The processes, and the client that casts to them."""
 
-    def __init__(self, database: str, rabbit: str, hosts: int) -> None:
+    def __init__(self, database: str, rabbit: str, hosts: int, conductor: bool = False) -> None:
         session.configure(database)
         clouds.fill([f"host-{number:05}" for number in range(hosts)], clouds.machine())
         conf = configuration()
@@ -233,7 +279,12 @@ class Cloud:
         self._servers = {name: found for name, port in ports.items() if port and (found := listener(port))}
         self._reports, report = spawn.Pipe(duplex=False)
         self._processes, self._controls, answers = [], [], []
-        for play, more in ((play_scheduler, ()), (play_agents, (report,))):
+        parts: list[tuple[Any, tuple[Any, ...]]] = [(play_scheduler, ()), (play_agents, (report, conductor))]
+        self._names = ["scheduler", "agents"]
+        if conductor:
+            parts.append((play_conductor, ()))
+            self._names.append("conductor")
+        for play, more in parts:
             control, theirs = spawn.Pipe()
             process = spawn.Process(target=play, args=(database, rabbit, theirs, *more), daemon=True)
             process.start()
@@ -306,7 +357,7 @@ class Cloud:
     def _cpu_seconds(self) -> dict[str, float]:
         """Return the CPU seconds by process. Servers on other machines are left out."""
         spent = {"client": time.process_time()}
-        for name, control in zip(("scheduler", "agents"), self._controls, strict=True):
+        for name, control in zip(self._names, self._controls, strict=True):
             control.send("cpu")
             spent[name] = control.recv()
         return spent | {name: sum(server.cpu_times()[:2]) for name, server in self._servers.items()}
@@ -319,10 +370,10 @@ class Cloud:
                 process.terminate()
 
 
-def run(mysql: str, rabbit: str, hosts: int, count: int) -> dict[str, Any]:
+def run(mysql: str, rabbit: str, hosts: int, count: int, conductor: bool = False) -> dict[str, Any]:
     """Measure throughput with 32 requests under way, then delays at 70 % of that throughput."""
     with own_database(mysql) as database:
-        cloud = Cloud(database, rabbit, hosts)
+        cloud = Cloud(database, rabbit, hosts, conductor)
         try:
             cloud.closed_loop(min(count, 300), 16)  # warm: connections, agents
             closed = cloud.closed_loop(count, 32)

@@ -23,7 +23,6 @@ from zun.objects import base
 
 LOG = logging.getLogger(__name__)
 
-_PREFIX = rpc.CONDUCTOR_TOPIC.format(host="")
 _KEYS = {"ConsoleToken": "token_hash"}  # the others have a uuid
 _ROWS: Mapping[str, Callable[[str], session.Row]] = {"Container": containers.get, "Image": images.get}
 _OF_NOBODY = frozenset({"destroy", "end_members", "restore"})  # methods that need no row
@@ -129,7 +128,9 @@ def _set_values(made: base.ZunObject) -> dict[str, Any]:
 
 
 def _host(address: str | None) -> str | None:
-    return address.removeprefix(_PREFIX) if address is not None and address.startswith(_PREFIX) else None
+    """Return the host that may send to ``address``, or None if that is no host's topic."""
+    prefix = rpc.CONDUCTOR_TOPIC.format(host="")
+    return address.removeprefix(prefix) if address is not None and address.startswith(prefix) else None
 
 
 def _refuse(host: str | None, name: str, method: str, reason: str, key: Any = None) -> None:

@@ -29,6 +29,8 @@ TIMEOUT = 60.0
 """Seconds for one call, with all its repetitions."""
 SIGN_SECONDS = 4
 """A conductor at work sends signs of life. After so long without one the call is sent again, to any conductor."""
+PAUSE_SECONDS = (0.2, 1.0)
+"""Shortest and longest time between the sendings of a call. At random, so that hosts do not come back together."""
 KEYS = ("token_hash", "uuid")
 
 
@@ -103,7 +105,7 @@ class ConductorAPI(ovo.VersionedObjectIndirectionAPI):  # type: ignore[misc]
                     ) from exc
                 LOG.warning("No zun-conductor answered to %s; sending it again", what)
             arguments["again"] = True
-            time.sleep(max(0.0, random.uniform(0.2, 1) - (time.monotonic() - began)))
+            time.sleep(max(0.0, random.uniform(*PAUSE_SECONDS) - (time.monotonic() - began)))
 
 
 def reach_database(
