@@ -142,7 +142,7 @@ def test_each_container_has_its_own_function(near, allinone, nodes_of, record_pr
     seconds = allinone.start()
     assert [near.given(each.uuid) for each in placed] == given
     reason = near.refusal(1, memory=64, devices=[{"alias": "vf"}])
-    assert "0 free of device vf" in reason
+    assert "0 of 2 devices vf are free" in reason
     assert [near.look(each.uuid) for each in placed] == placed
     assert [near.findings(each.uuid) for each in placed] == [[], []]
     near.delete(placed[0].uuid)
@@ -154,11 +154,11 @@ def test_each_container_has_its_own_function(near, allinone, nodes_of, record_pr
 def test_card_and_functions_exclude_each_other(near, record_property):
     virtual = near.with_device("vf")
     reason = near.refusal(1, memory=64, devices=[{"alias": "pf"}])
-    assert "0 free of device pf" in reason
+    assert "0 of 1 devices pf are free" in reason
     near.delete(virtual.uuid)
     whole = near.with_device("pf")
     assert near.given(whole.uuid) == [PF]
-    assert "0 free of device vf" in near.refusal(1, memory=64, devices=[{"alias": "vf"}])
+    assert "0 of 2 devices vf are free" in near.refusal(1, memory=64, devices=[{"alias": "vf"}])
     record_property("reason", reason)
 
 
