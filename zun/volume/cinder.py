@@ -212,7 +212,7 @@ class CinderDriver:
                 found.get("multiattach") or self._client.attachments(volume, owner)
             ):
                 return found
-            waited = f" after {self._wait_seconds:g} s" if status in _WAITING else ""
+            waited = f" after {self._wait_seconds} s" if status in _WAITING else ""
             raise exceptions.VolumeError(f"volume {volume} is {status}{waited}, and must be available")
 
     def _check_hosts(self, found: Record, mount: Mount) -> None:
