@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import uuid
 
+import docker
 import pytest
 from keystoneauth1 import adapter as ks_adapter
 from keystoneauth1 import session as ksa_session
@@ -29,6 +30,7 @@ class Site:
 
     def __init__(self, keystone, cinder_url, docker_url, folder):
         self.folder, self.keystone, port = folder, keystone, free_port()
+        self.engine = docker.APIClient(docker_url, version="auto")
         self.mounts, self.url = folder / "mounts", f"http://127.0.0.1:{port}/v1"
         self.host = f"test-{uuid.uuid4().hex[:8]}"
         settings = {
@@ -40,7 +42,8 @@ class Site:
             "capsule": {"sandbox_image": IMAGE, "sandbox_command": "sleep,1000000"},
             "network": {"subnet_pool": "10.219.0.0/16"},
             "cinder": keystone.cinder_settings()
-            | {"enabled": True, "auth_type": "password", "mount_directory": self.mounts, "my_ip": "127.0.0.1"},
+            | {"enabled": True, "auth_type": "password", "endpoint_override": cinder_url}
+            | {"mount_directory": self.mounts, "my_ip": "127.0.0.1"},
         }
         self.program = Program(folder, "allinone", "allinone", (), settings)
         self.program.start()
@@ -77,6 +80,13 @@ class Site:
         answer = self.api.request("POST", path, params={"command": f"sh -c '{command}'"}).json()
         assert answer["exit_code"] == code, answer
         return answer["output"].strip()
+
+    def directly(self, uuid_, command, code=0):
+        """Run a command in a member of a capsule, which the API does not do."""
+        made = self.engine.exec_create(f"zun-{uuid_}", ["sh", "-c", command])
+        output = self.engine.exec_start(made["Id"]).decode()
+        assert self.engine.exec_inspect(made["Id"])["ExitCode"] == code, output
+        return output
 
     def delete(self, *containers):
         for each in containers:
@@ -163,7 +173,7 @@ def test_a_new_volume_outlives_kill_minus_9(site):
 
 
 def test_one_connection_serves_a_multiattach_volume(site):
-    """Of two containers, of which the second goes on when the first is gone."""
+    """Of two containers, and of a capsule of which one container only reads."""
     name = f"multi-{uuid.uuid4().hex[:6]}"
     specs = {"multiattach": "<is> True"}
     site.operator._send("POST", "types", {"volume_type": {"name": name, "extra_specs": specs}})
@@ -177,7 +187,22 @@ def test_one_connection_serves_a_multiattach_volume(site):
     assert len(site.cinder.volume(volume)["attachments"]) == 2
     site.delete(first)
     site.inside(second, "echo more >> /data/note")
+    mounts = [{"name": "vol", "mountPath": "/v", "readOnly": only} for only in (False, True)]
+    members = [{"image": IMAGE, "command": ["sleep", "999"], "volumeMounts": [each]} for each in mounts]
+    spec = {"containers": members, "volumes": [{"name": "vol", "cinder": {"volumeID": volume}}]}
+    template = {"kind": "capsule", "metadata": {"name": name}, "spec": spec}
+    reply = site.api.request("POST", "/capsules", json={"template": template})
+    assert reply.status_code == 202, reply.text
+    path = f"/capsules/{reply.json()['uuid']}"
+    shown = wait_for(lambda: (now := site.api.get(path))["status"] == "Running" and now, 120)
+    writer, reader = (each["uuid"] for each in shown["containers"])
+    site.directly(writer, "echo capsule >> /v/note")
+    assert site.directly(reader, "cat /v/note").split() == ["kept", "more", "capsule"]
+    site.directly(reader, "echo x > /v/x", code=1)
     site.delete(second)
+    site.directly(reader, "cat /v/note")
+    assert site.api.request("DELETE", path).status_code == 204
+    wait_for(lambda: site.api.request("GET", path).status_code == 404, 60)
     site.free(volume)
 
 
