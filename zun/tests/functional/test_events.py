@@ -16,6 +16,7 @@ from zun.compute.work_queues import Work
 from zun.container.driver import OUT_OF_MEMORY
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
+from zun.objects import Container
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.cloud import Cloud, machine
 
@@ -200,7 +201,7 @@ def test_a_creation_leaves_its_deletion_what_there_is(cloud, context, driver, fa
     with cloud.agents["one"].parts.operations.undisturbed(context, container.uuid) as left:
         # None: the look at all containers with which the agent begins came late and took the deletion up.
         assert left is None or (left.status, left.host, left.cpuset is None) == ("Deleting", "one", False)
-    cloud.compute_api.delete(context, container, force=True)
+    cloud.compute_api.delete(context, Container.get_by_uuid(context, container.uuid), force=True)
     cloud.gone(container)
     assert driver.list() == {}
     assert wait_for(lambda: len(cloud.agents["one"].tracker.usage) == 0)

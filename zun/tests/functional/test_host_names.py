@@ -155,13 +155,14 @@ def test_agent_starts_after_two_agents_gave_one_cpu_twice(cloud, context, caplog
         found = [cloud.run(context, **one) for _ in range(8)]
         cpus = union(CpuSet(each.cpuset["cpuset_cpus"]) for each in found if each.status == "Running")
         for each in found:
-            cloud.compute_api.delete(context, each, force=True)
+            if not db.destroy_unplaced(each.uuid):
+                cloud.compute_api.delete(context, Container.get_by_uuid(context, each.uuid), force=True)
             cloud.gone(each)
         return cpus
 
     for last in (first, second):
         assert place() == CpuSet("1-7")
-        cloud.compute_api.delete(context, last, force=True)
+        cloud.compute_api.delete(context, Container.get_by_uuid(context, last.uuid), force=True)
         cloud.gone(last)
     assert place() == CpuSet("0-7")
     assert "Traceback" not in caplog.text

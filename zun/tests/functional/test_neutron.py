@@ -282,7 +282,7 @@ def test_a_port_is_bound_and_given_back(cloud, api, neutron):
     (port,) = neutron.ports.values()
     assert (port["binding:host_id"], port["binding:vif_type"]) == ("host-1", "ovs")
     assert [each["port"] for items in row["addresses"].values() for each in items] == [port["id"]]
-    cloud.compute_api.delete(CONTEXT, container, force=True)
+    cloud.compute_api.delete(CONTEXT, Container.get_by_uuid(CONTEXT, container.uuid), force=True)
     wait_for(lambda: neutron.ports == {}, 30)
 
 
@@ -318,7 +318,7 @@ def test_a_deletion_while_neutron_is_away(cloud, api, neutron):
     container = accepted(api, neutron)
     row = run(cloud, container)
     neutron.failures["DELETE", "ports"] = 500
-    cloud.compute_api.delete(CONTEXT, container, force=True)
+    cloud.compute_api.delete(CONTEXT, Container.get_by_uuid(CONTEXT, container.uuid), force=True)
     wait_for(lambda: containers.of_uuids([row["uuid"]]) == [], 30)
     assert len(neutron.ports) == 1
     neutron.failures.clear()

@@ -121,11 +121,16 @@ PLACEMENT = {
 @pytest.mark.parametrize(
     ("localrc", "section", "expected"),
     [
-        ({}, "compute", {"container_driver": "docker"}),
+        ({}, "compute", {"container_driver": "docker", "database": "conductor"}),
         (
             {"ZUN_CPU_DEDICATED_SET": "2-7", "ZUN_CPU_SHARED_SET": "0-1"},
             "compute",
-            {"container_driver": "docker", "cpu_dedicated_set": "2-7", "cpu_shared_set": "0-1"},
+            {
+                "container_driver": "docker",
+                "cpu_dedicated_set": "2-7",
+                "cpu_shared_set": "0-1",
+                "database": "conductor",
+            },
         ),
         ({}, "api", None),
         ({"ZUN_USE_UWSGI": "False"}, "api", {"host_ip": "127.0.0.1", "port": "9517"}),
