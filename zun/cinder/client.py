@@ -111,9 +111,6 @@ class CinderClient:
 
     def _send(self, method: str, path: str, body: Any = None, **more: Any) -> dict[str, Any]:
         """Return the body of the answer, empty if it has none. keystoneauth logs none of it, for the secrets in it."""
-        if body is not None:
-            more["json"] = body
-        request = f"{method} {path}"
         try:
             base, project, service = self._place()
         except ks_exc.ClientException as exc:
@@ -121,16 +118,20 @@ class CinderClient:
         token = None if self._user is None else self._user.auth_token
         url = f"{base}/v3/{project}/{path}"
         headers = {**VERSION, **service, "Accept": "application/json"}
-        answer, found = keystoneauth.answer(
-            self._adapter, method, url, exceptions.CinderUnavailable, token=token, headers=headers, log=False, **more
+        return keystoneauth.answer(
+            self._adapter,
+            method,
+            url,
+            body,
+            group=GROUP,
+            request=f"{method} {path}",
+            unavailable=exceptions.CinderUnavailable,
+            refusal=refusal,
+            token=token,
+            headers=headers,
+            log=False,
+            **more,
         )
-        if not answer.ok:
-            raise refusal(answer.status_code, found, request)
-        if not isinstance(found, dict):
-            raise exceptions.CinderUnavailable(
-                reason=f"its answer to {request} is no JSON object. Is [cinder] endpoint_override another service?"
-            )
-        return found
 
     def _place(self) -> tuple[str, str, dict[str, str]]:
         """Return Cinder's address, the project of the requests, and the header that says that a service asks.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The connection to another OpenStack service, as its group of the configuration describes it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import requests
@@ -34,24 +35,39 @@ def answer(
     adapter: ks_adapter.Adapter,
     method: str,
     url: str,
-    unavailable: type[exceptions.Unavailable],
+    body: Any = None,
     *,
+    group: str,
+    request: str,
+    unavailable: type[exceptions.Unavailable],
+    refusal: Callable[[int, Any, str], exceptions.ZunError],
     token: str | None = None,
     **options: Any,
-) -> tuple[requests.Response, Any]:
-    """Return the answer to a request and its JSON, which is ``{}`` without a body and None if it is no JSON.
+) -> dict[str, Any]:
+    """Return the JSON object that answers a request with the JSON ``body``, empty if the answer has no body.
 
-    With ``token``, its user asks, and otherwise the user of the adapter. Raises ``unavailable`` if no answer comes.
+    With ``token``, its user asks, and otherwise the user of the adapter. ``request`` names the request in errors.
+    Raises ``unavailable`` if no usable answer comes, and what ``refusal`` makes of the status, the JSON (None if it is
+    no JSON) and ``request`` if the answer is no success.
     """
     headers = dict(options.pop("headers", None) or {})
     if token:
         headers["X-Auth-Token"] = token
         options["authenticated"] = False
+    if body is not None:
+        options["json"] = body
     try:
-        found: requests.Response = adapter.request(url, method, raise_exc=False, headers=headers, **options)
+        response: requests.Response = adapter.request(url, method, raise_exc=False, headers=headers, **options)
     except ks_exc.ClientException as exc:
         raise unavailable(reason=exceptions.first_line(exc)) from exc
     try:
-        return found, found.json() if found.content else {}
+        found = response.json() if response.content else {}
     except ValueError:
-        return found, None
+        found = None
+    if not response.ok:
+        raise refusal(response.status_code, found, request)
+    if not isinstance(found, dict):
+        raise unavailable(
+            reason=f"its answer to {request} is no JSON object. Is [{group}] endpoint_override another service?"
+        )
+    return found

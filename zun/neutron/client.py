@@ -67,10 +67,8 @@ class NeutronClient:
 
     def delete_port(self, uuid: str) -> None:
         """Delete a port. A port that does not exist is no error."""
-        try:
+        with contextlib.suppress(exceptions.NotFound):
             self._send("DELETE", f"ports/{uuid}")
-        except exceptions.NotFound:
-            return
 
     def create_security_group(self, **fields: Any) -> Record:
         return self._one("security-groups", "security_group", "POST", {"security_group": fields})
@@ -81,10 +79,8 @@ class NeutronClient:
 
     def delete_security_group(self, uuid: str) -> None:
         """Delete a security group. One that does not exist is no error. Raises Conflict while a port has it."""
-        try:
+        with contextlib.suppress(exceptions.NotFound):
             self._send("DELETE", f"security-groups/{uuid}")
-        except exceptions.NotFound:
-            return
 
     def remove_group_of(self, container_uuid: str) -> None:
         """Delete the security group of the container's exposed ports, if there is one and no port has it any more."""
@@ -111,25 +107,19 @@ class NeutronClient:
         self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None, **more: Any
     ) -> dict[str, Any]:
         """Return the body of the answer, empty if it has none."""
-        if body is not None:
-            more["json"] = body
-        request = f"{method} {path}"
-        answer, found = keystoneauth.answer(
+        return keystoneauth.answer(
             self._adapter,
             method,
             f"/v2.0/{path}",
-            exceptions.NeutronUnavailable,
+            body,
+            group=GROUP,
+            request=f"{method} {path}",
+            unavailable=exceptions.NeutronUnavailable,
+            refusal=refusal,
             token=self._token,
             headers=headers,
             **more,
         )
-        if not answer.ok:
-            raise refusal(answer.status_code, found, request)
-        if not isinstance(found, dict):
-            raise exceptions.NeutronUnavailable(
-                reason=f"its answer to {request} is no JSON object. Is [neutron] endpoint_override another service?"
-            )
-        return found
 
 
 def refusal(status: int, body: Any, request: str) -> exceptions.ZunError:
