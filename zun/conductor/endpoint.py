@@ -23,7 +23,6 @@ from zun.objects import base
 
 LOG = logging.getLogger(__name__)
 
-_KEYS = {"ConsoleToken": "token_hash"}  # the others have a uuid
 _ROWS: Mapping[str, Callable[[str], session.Row]] = {"Container": containers.get, "Image": images.get}
 _OF_NOBODY = frozenset({"destroy", "end_members", "restore"})  # methods that need no row
 _NOT_THERE: Mapping[str, type[exceptions.ZunError]] = {
@@ -31,7 +30,7 @@ _NOT_THERE: Mapping[str, type[exceptions.ZunError]] = {
     "Image": exceptions.ImageNotFound,
     "Registry": exceptions.RegistryNotFound,
 }
-"""What a host is told of another host's row: that there is none, as a project is told of another project's."""
+"""The error for a row of another host. The host learns the same as if there were no such row."""
 
 
 class ConductorEndpoint:
@@ -163,7 +162,7 @@ def _subject(context: RequestContext, cls: Any, key: str, method: str) -> base.Z
     """Return the object as its row is, or None if it is gone and the method has nothing to do then."""
     read = _ROWS.get(cls.__name__)
     if read is None or method == "restore":
-        made: base.ZunObject = cls(context, **{_KEYS.get(cls.__name__, "uuid"): key})
+        made: base.ZunObject = cls(context, **{values.key_field(cls): key})
         made.obj_reset_changes()
         return made
     try:

@@ -31,7 +31,6 @@ SIGN_SECONDS = 4
 """A conductor at work sends signs of life. After so long without one the call is sent again, to any conductor."""
 PAUSE_SECONDS = (0.2, 1.0)
 """Shortest and longest time between the sendings of a call. At random, so that hosts do not come back together."""
-KEYS = ("token_hash", "uuid")
 
 
 class ConductorAPI(ovo.VersionedObjectIndirectionAPI):  # type: ignore[misc]
@@ -63,7 +62,7 @@ class ConductorAPI(ovo.VersionedObjectIndirectionAPI):  # type: ignore[misc]
         primitives = {
             name: objinst.fields[name].to_primitive(objinst, name, getattr(objinst, name)) for name in changed
         }
-        key = next(getattr(objinst, name) for name in KEYS if name in objinst.fields)
+        key = getattr(objinst, values.key_field(type(objinst)))
         answer = self._ask(
             context, "object_action",
             name=objinst.obj_name(), function=objmethod, key=key, changes=primitives,

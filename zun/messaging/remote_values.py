@@ -28,6 +28,11 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
+def key_field(cls: type[base.ZunObject]) -> str:
+    """Return the name of the field that names an object of ``cls``."""
+    return next(name for name in ("token_hash", "uuid") if name in cls.fields)
+
+
 def encode(value: Any) -> Any:
     """Return ``value`` as JSON values. Objects become primitives."""
     if type(value) is Claimed:
