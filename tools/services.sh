@@ -155,6 +155,14 @@ TEXT
 }
 
 mysql_root() { mariadb --no-defaults --user=root --socket="$1"; }
+# empty_database NAME: in the MariaDB above. Begins the log of the service NAME.
+empty_database() {
+    mysql_root "$(data_dir)/mysql/socket" >"$SERVICES/$1.log" 2>&1 <<SQL ||
+DROP DATABASE IF EXISTS $1;
+CREATE DATABASE $1 CHARACTER SET utf8mb4;
+SQL
+        die "MariaDB makes no database for ${1^}; see $SERVICES/$1.log."
+}
 mysql_settled() { ended mysql || mysql_root "$1" <<<'SELECT 1;'; }
 
 # PostgreSQL: data and port of its own, no Unix socket. It refuses to run as root.
@@ -202,6 +210,24 @@ postgres_bin() {
     done | sort -V | tail -n 1
 }
 postgres_settled() { ended postgres || grep -q 'ready to accept connections' "$SERVICES/postgres.log"; }
+
+# keystone_authtoken URL: the section of a service that asks the keystone of URL, http://USER:PASSWORD@ADDRESS.
+keystone_authtoken() {
+    local user=${1#http://} address=http://${1#*@}
+    user=${user%%@*}
+    cat <<TEXT
+[keystone_authtoken]
+www_authenticate_uri = $address
+auth_url = $address
+auth_type = password
+username = ${user%%:*}
+password = ${user#*:}
+project_name = admin
+user_domain_id = default
+project_domain_id = default
+interface = public
+TEXT
+}
 
 # Keystone: SQLite, Fernet tokens, threads of one process. Passwords are hashed with the least
 # cost there is, and there is no cache, so that what a test changes counts at once.
@@ -293,12 +319,7 @@ connection = ${url%/*}/placement
 sync_on_startup = true
 TEXT
     say "Starting Placement on 127.0.0.1:$port (log: $SERVICES/placement.log)"
-    : >"$SERVICES/placement.log"
-    mysql_root "$(data_dir)/mysql/socket" >>"$SERVICES/placement.log" 2>&1 <<'SQL' ||
-DROP DATABASE IF EXISTS placement;
-CREATE DATABASE placement CHARACTER SET utf8mb4;
-SQL
-        die "MariaDB makes no database for Placement; see $SERVICES/placement.log."
+    empty_database placement
     launch placement "$SERVICES/placement.log" env OS_PLACEMENT_CONFIG_DIR="$dir" \
         "$RUN_DIR/placement/bin/python" "$ROOT/tools/serve_placement.py" "$port"
     if ! wait_until 60 placement_settled "$port" || ended placement; then
@@ -316,7 +337,7 @@ placement_settled() { ended placement || listens "$1"; }
 # one process, in a virtual environment of its own. It is not in keystone's catalogue: a test that needs it there adds it.
 GLANCE=glance==33.0.0
 start_glance() {
-    local dir port mysql keystone user
+    local dir port mysql keystone
     ! running glance || return 0
     [ -x "$RUN_DIR/glance/bin/glance-manage" ] || die "Glance is not installed; run: tools/services.sh install glance"
     mysql=$(given_or_started mysql ZUN_TEST_MYSQL_URL)
@@ -325,7 +346,6 @@ start_glance() {
     rm -rf "$dir"
     (umask 077 && mkdir -p "$dir/images" "$dir/staging" "$dir/tasks")
     port=$(free_ports 1)
-    user=${keystone#*://} user=${user%%@*}
     cat >"$dir/glance-api.conf" <<TEXT
 [DEFAULT]
 enabled_backends = local:file
@@ -343,16 +363,7 @@ lock_path = $dir
 connection = ${mysql%/*}/glance_$port
 [paste_deploy]
 flavor = keystone
-[keystone_authtoken]
-auth_type = password
-auth_url = http://${keystone#*@}
-www_authenticate_uri = http://${keystone#*@}
-username = ${user%%:*}
-password = ${user#*:}
-project_name = admin
-user_domain_id = default
-project_domain_id = default
-interface = public
+$(keystone_authtoken "$keystone")
 token_cache_time = -1
 TEXT
     cp "$RUN_DIR/glance/etc/glance/glance-api-paste.ini" "$dir"
@@ -422,12 +433,7 @@ start_neutron() {
     (umask 077 && neutron_conf "${url%/*}/neutron" "$rabbit" "$keystone" "$dir" "$bridge" "$switch" "$flows" \
         >"$dir/neutron.conf")
     say "Starting Neutron on 127.0.0.1:$api (logs: $SERVICES/neutron*.log)"
-    : >"$SERVICES/neutron.log"
-    mysql_root "$(data_dir)/mysql/socket" >>"$SERVICES/neutron.log" 2>&1 <<'SQL' ||
-DROP DATABASE IF EXISTS neutron;
-CREATE DATABASE neutron CHARACTER SET utf8mb4;
-SQL
-        die "MariaDB makes no database for Neutron; see $SERVICES/neutron.log."
+    empty_database neutron
     "$RUN_DIR/neutron/bin/neutron-db-manage" --config-file "$dir/neutron.conf" upgrade heads \
         </dev/null >>"$SERVICES/neutron.log" 2>&1 || {
         tail -n 20 "$SERVICES/neutron.log" >&2
@@ -450,10 +456,7 @@ TEXT
 neutron_settled() { ended neutron || listens "$1"; }
 
 neutron_conf() {
-    local keystone=$3 dir=$4 bridge=$5 switch=$6 flows=$7 user address
-    user=${keystone#http://}
-    address=http://${user#*@}
-    user=${user%%@*}
+    local dir=$4 bridge=$5 switch=$6 flows=$7
     cat <<TEXT
 [DEFAULT]
 core_plugin = ml2
@@ -467,16 +470,7 @@ notify_nova_on_port_status_changes = false
 notify_nova_on_port_data_changes = false
 [database]
 connection = $1
-[keystone_authtoken]
-www_authenticate_uri = $address
-auth_url = $address
-auth_type = password
-username = ${user%%:*}
-password = ${user#*:}
-project_name = admin
-user_domain_id = default
-project_domain_id = default
-interface = public
+$(keystone_authtoken "$3")
 [oslo_concurrency]
 lock_path = $dir/lock
 [ml2]
@@ -535,12 +529,7 @@ start_cinder() {
     (umask 077 && cinder_conf "${url%/*}/cinder" "$(sed -n 's/^export ZUN_TEST_RABBIT_URL=//p' "$SERVICES/rabbit.env")" \
         "$(sed -n 's/^export ZUN_TEST_KEYSTONE_URL=//p' "$SERVICES/keystone.env")" "$dir" >"$dir/cinder.conf")
     say "Starting Cinder on 127.0.0.1:$api (logs: $SERVICES/cinder*.log)"
-    : >"$SERVICES/cinder.log"
-    mysql_root "$(data_dir)/mysql/socket" >>"$SERVICES/cinder.log" 2>&1 <<'SQL' ||
-DROP DATABASE IF EXISTS cinder;
-CREATE DATABASE cinder CHARACTER SET utf8mb4;
-SQL
-        die "MariaDB makes no database for Cinder; see $SERVICES/cinder.log."
+    empty_database cinder
     "$RUN_DIR/cinder/bin/cinder-manage" --config-file "$dir/cinder.conf" db sync \
         </dev/null >>"$SERVICES/cinder.log" 2>&1 || {
         tail -n 20 "$SERVICES/cinder.log" >&2
@@ -561,9 +550,6 @@ SQL
 cinder_settled() { ended cinder || listens "$1"; }
 
 cinder_conf() {
-    local user=${3#http://} address
-    address=http://${user#*@}
-    user=${user%%@*}
     cat <<TEXT
 [DEFAULT]
 auth_strategy = keystone
@@ -581,16 +567,7 @@ volume_backend_name = loop
 loop_directory = $4/volumes
 [database]
 connection = $1
-[keystone_authtoken]
-www_authenticate_uri = $address
-auth_url = $address
-auth_type = password
-username = ${user%%:*}
-password = ${user#*:}
-project_name = admin
-user_domain_id = default
-project_domain_id = default
-interface = public
+$(keystone_authtoken "$3")
 service_token_roles = service
 service_token_roles_required = true
 [oslo_concurrency]
