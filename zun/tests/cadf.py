@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the CADF notifications that the driver ``log`` writes, and makes samples of them."""
+"""Makes samples of CADF notifications, and compares them with those of the page."""
 
-import contextlib
 import json
-import logging
 import pathlib
 import re
 
@@ -11,21 +9,6 @@ import zun
 
 SAMPLES = pathlib.Path(zun.__file__).parents[1] / "doc/source/admin/cadf"
 MIDDLEWARE = "audit_middleware_notifications"
-
-
-@contextlib.contextmanager
-def listened():
-    """Give the list of notifications that are sent in the block."""
-    heard = []
-    handler = logging.Handler()
-    handler.emit = lambda record: heard.append(json.loads(record.getMessage()))
-    logger = logging.getLogger("oslo.messaging.notification")
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        yield heard
-    finally:
-        logger.removeHandler(handler)
 
 
 def sample(payload, uuid, exec_id):

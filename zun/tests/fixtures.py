@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real parts for tests: a database, contexts, rows."""
 
+import contextlib
 import inspect
 import itertools
+import json
+import logging
 import pathlib
 import shutil
 import threading
@@ -62,6 +65,31 @@ def own_conf(**options: Any) -> cfg.ConfigOpts:
         group, _, option = name.rpartition("__")
         conf.set_override(option, value, group=group or None)
     return conf
+
+
+def written_conf(folder: pathlib.Path, text: str) -> cfg.ConfigOpts:
+    """Options of a file ``zun.conf`` with ``text``, which is written into ``folder``. Nothing of this machine is read.
+    """
+    file = folder / "zun.conf"
+    file.write_text(text)
+    conf = zun_conf.register_opts(cfg.ConfigOpts())
+    conf([], project="zun-test", default_config_files=[str(file)], default_config_dirs=[])
+    return conf
+
+
+@contextlib.contextmanager
+def notifications() -> Iterator[list[dict[str, Any]]]:
+    """Give the list of notifications that the driver ``log`` writes in the block."""
+    heard: list[dict[str, Any]] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: heard.append(json.loads(record.getMessage()))  # type: ignore[method-assign]
+    logger = logging.getLogger("oslo.messaging.notification")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield heard
+    finally:
+        logger.removeHandler(handler)
 
 
 def new_container(context: RequestContext, *, nets: Sequence[str] = (), **fields: Any) -> Container:

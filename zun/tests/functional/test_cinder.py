@@ -8,9 +8,7 @@ import pytest
 from keystoneauth1 import adapter as ks_adapter
 from keystoneauth1 import noauth
 from keystoneauth1 import session as ksa_session
-from oslo_config import cfg
 
-from zun import conf as zun_conf
 from zun.api import app as api_app
 from zun.cinder.client import CinderClient
 from zun.common import exceptions
@@ -18,7 +16,7 @@ from zun.common.context import admin_context
 from zun.common.mounts import Kind, Mount
 from zun.db import containers
 from zun.objects import Container
-from zun.tests.fixtures import wait_for
+from zun.tests.fixtures import wait_for, written_conf
 from zun.tests.functional.api.client import Client
 from zun.tests.functional.api.messages import ComputeMessages, SchedulerMessages
 from zun.tests.functional.cinder import FakeCinder, FakeMachine, Killed, Steps
@@ -69,9 +67,7 @@ def api(database, cinder, tmp_path, request):
     options = {**cinder.options(), **getattr(request, "param", {})}
     lines = "".join(f"{name} = {value}\n" for name, value in options.items())
     text = f"[api]\nauth_strategy = noauth\nhost_names = zun.example\n[cinder]\n{lines}"
-    (tmp_path / "zun.conf").write_text(text)
-    conf = zun_conf.register_opts(cfg.ConfigOpts())
-    conf([], project="zun-test", default_config_files=[str(tmp_path / "zun.conf")], default_config_dirs=[])
+    conf = written_conf(tmp_path, text)
     application = api_app.build(conf, scheduler_api=SchedulerMessages(), compute_api=ComputeMessages())
     return Client(application, user="alice", project="demo", roles="member", version="1.46")
 
@@ -260,7 +256,7 @@ def test_a_volume_is_attached_and_given_back(host, cinder):
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("then", ["again", "removed", "swept"])
 def test_killed_at_each_step_of_attaching(host, cinder, monkeypatch, owned, after, then):
-    """Whatever follows, nothing is left, and a file system that was begun is never taken for data."""
+    """After a repetition, a removal or a sweep nothing is left. A half-made file system is never mounted as data."""
     at, killed = 0, True
     while killed:
         at, killed = at + 1, False
@@ -448,7 +444,7 @@ def test_orphans_are_deleted_when_they_are_old(host, cinder):
 
 
 class Drivers:
-    """What ``Cloud`` keeps of a host's volumes: here of Cinder."""
+    """Stands for the volumes of a host of ``Cloud``, with the driver of Cinder."""
 
     def __init__(self, driver):
         self._driver = driver

@@ -9,9 +9,7 @@ import pytest
 from keystoneauth1 import adapter as ks_adapter
 from keystoneauth1 import noauth
 from keystoneauth1 import session as ksa_session
-from oslo_config import cfg
 
-from zun import conf as zun_conf
 from zun.api import app as api_app
 from zun.common import exceptions
 from zun.common.context import admin_context
@@ -23,7 +21,7 @@ from zun.network.plugin import WIRING, Wires
 from zun.neutron.client import NeutronClient
 from zun.neutron.ports import Wiring
 from zun.objects import Container
-from zun.tests.fixtures import wait_for
+from zun.tests.fixtures import wait_for, written_conf
 from zun.tests.functional.api.client import Client
 from zun.tests.functional.api.messages import ComputeMessages, SchedulerMessages
 from zun.tests.functional.cloud import Cloud, machine
@@ -64,10 +62,7 @@ def client(neutron):
 def conf(neutron, tmp_path):
     lines = [f"{name} = {value}\n" for name, value in neutron.options().items()]
     text = "[api]\nauth_strategy = noauth\nhost_names = zun.example\n[network]\ndriver = neutron\n[neutron]\n"
-    (tmp_path / "zun.conf").write_text(text + "".join(lines))
-    made = zun_conf.register_opts(cfg.ConfigOpts())
-    made([], project="zun-test", default_config_files=[str(tmp_path / "zun.conf")], default_config_dirs=[])
-    return made
+    return written_conf(tmp_path, text + "".join(lines))
 
 
 @pytest.fixture

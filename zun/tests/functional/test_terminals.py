@@ -29,7 +29,7 @@ from zun.container.docker.terminals import DockerStream
 from zun.db import console_tokens, containers
 from zun.objects import ConsoleToken, console_token
 from zun.tests import cadf
-from zun.tests.fixtures import wait_for
+from zun.tests.fixtures import notifications, wait_for
 from zun.tests.functional.cloud import Cloud, machine
 
 
@@ -126,7 +126,7 @@ def told(cloud):
     conf.set_override("enabled", True, group="audit")
     made = wsproxy.build(conf, cloud.drivers["host-1"])
     made.start()
-    with cadf.listened() as heard:
+    with notifications() as heard:
         yield heard, made
     made.stop()
 

@@ -13,15 +13,13 @@ from zun.conf import opts
 from zun.container.fake import InMemoryDriver
 from zun.db import session
 from zun.network.fake import InMemoryNetworks
+from zun.tests.fixtures import written_conf
 
 
 def read(tmp_path, group, **options):
     """The configuration of a file."""
     lines = [f"[{group}]", *(f"{name} = {value}" for name, value in options.items())]
-    (tmp_path / "zun.conf").write_text("\n".join(lines))
-    conf = zun_conf.register_opts(cfg.ConfigOpts())
-    conf([], project="zun", default_config_files=[str(tmp_path / "zun.conf")], default_config_dirs=[])
-    return conf
+    return written_conf(tmp_path, "\n".join(lines))
 
 
 @pytest.mark.parametrize(

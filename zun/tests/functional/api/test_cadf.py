@@ -14,7 +14,7 @@ from zun.api import audit
 from zun.common import exceptions
 from zun.messaging import cadf as cadf_events
 from zun.tests import cadf
-from zun.tests.fixtures import own_conf
+from zun.tests.fixtures import notifications, own_conf
 from zun.tests.functional.api.client import Client
 from zun.tests.unit.api.table import ROUTES
 
@@ -40,7 +40,7 @@ def configuration():
 
 @pytest.fixture
 def heard():
-    with cadf.listened() as events:
+    with notifications() as events:
         yield events
 
 

@@ -18,7 +18,7 @@ from zun.compute.audit_rules import Finding, Layer, Verdict
 from zun.messaging import rpc
 from zun.messaging.notifications import Notifier
 from zun.objects import Container
-from zun.tests.fixtures import own_conf
+from zun.tests.fixtures import notifications, own_conf
 
 SAMPLES = pathlib.Path(zun.__file__).parents[1] / "doc/source/reference/notifications"
 CONTEXT = RequestContext(user_id="alice", project_id="demo", roles=["member"])
@@ -75,20 +75,12 @@ def notifier(drivers):
 
 def sent():
     """Return every event as a program gets it, by event type."""
-    lines = []
-    handler = logging.Handler()
-    handler.emit = lambda record: lines.append(json.loads(record.getMessage()))
-    logger = logging.getLogger("oslo.messaging.notification")
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
+    with notifications() as heard:
         made = notifier(["log"])
         for status, more in EVENTS.items():
             made.status_changed(CONTEXT, Container(None, **CONTAINER, **more, status=str(status)))
         made.audited(CONTEXT, AUDIT)
-    finally:
-        logger.removeHandler(handler)
-    return {each["event_type"]: {name: each[name] for name in ENVELOPE} for each in lines}
+    return {each["event_type"]: {name: each[name] for name in ENVELOPE} for each in heard}
 
 
 ENVELOPE = ("event_type", "publisher_id", "priority", "payload")
