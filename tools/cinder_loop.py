@@ -64,7 +64,7 @@ class LoopDriver(driver.VolumeDriver):
     def initialize_connection(self, volume, connector):
         file = self._file(volume)
         found = _devices(file) or [_run("losetup", "--find", "--show", file)]
-        # The secret is none: a test looks for it in the logs.
+        # This value opens nothing. A test checks that no log shows it.
         return {
             "driver_volume_type": "local",
             "data": {"device_path": found[0], "auth_username": "zun", "auth_password": f"secret-{volume['id']}"},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host may ask of the database. All rules are here, and what has no rule is refused.
+"""The rules of what a host may ask of the database. A call without a rule is refused.
 
 A rule is a pure function of the calling host, the call, and facts about rows. It returns the reason of a refusal, or
 None.
@@ -22,7 +22,7 @@ class Owner:
 
 
 class Facts(Protocol):
-    """Facts about rows. None: there is no such row, so the operation itself says so, or does nothing."""
+    """Facts about rows. A fact is None if the row does not exist; then the operation itself raises or does nothing."""
 
     @property
     def restoring(self) -> bool:

@@ -61,13 +61,13 @@ def owner_of_event(event_id: int) -> session.Row | None:
 
 
 def host_of_image(uuid: str) -> str | None:
-    """Return the host of the image, or None if there is no such image."""
+    """Return the host of the image, or None if the image does not exist."""
     found = _first(_IMAGE, key=uuid)
     return None if found is None else str(found["host"])
 
 
 def host_of_volume(uuid: str) -> str | None:
-    """Return the host of the volume, or None if there is no such volume."""
+    """Return the host of the volume, or None if the volume does not exist."""
     found = _first(_VOLUME, key=uuid)
     return None if found is None else str(found["host"])
 

@@ -305,7 +305,7 @@ def _address(incoming: Any) -> str | None:
 
 
 def _sender(message: Any) -> str | None:
-    """Return the user that RabbitMQ vouches for. Other transports have no such user."""
+    """Return the user that RabbitMQ vouches for. Return None if the transport has no users."""
     raw = getattr(message, "_raw_message", None)  # of the library's RabbitMessage, which has no public name for it
     return None if raw is None else raw.properties.get("user_id")
 
