@@ -40,7 +40,7 @@ class Site:
             "docker": {"api_url": docker_url},
             "compute": {"reserved_host_memory_mb": 128, "sync_container_state_interval": 2},
             "capsule": {"sandbox_image": IMAGE, "sandbox_command": "sleep,1000000"},
-            "network": {"subnet_pool": "10.219.0.0/16"},
+            "network": {"subnet_pool": "10.221.0.0/16"},
             "cinder": keystone.cinder_settings()
             | {"enabled": True, "auth_type": "password", "endpoint_override": cinder_url}
             | {"mount_directory": self.mounts, "my_ip": "127.0.0.1"},

@@ -24,6 +24,7 @@ def cloud(on_docker, engine):
     service = on_docker(
         network={"subnet_pool": "10.219.0.0/16", "default_network_pool": "10.220.0.0/16"},
         capsule={"sandbox_image": "zun-demo", "sandbox_command": "sleep,1000000"},
+        compute={"sync_container_state_interval": 5},  # the end waits for a sweep of default networks
     )
     service.start()
     made = Cloud(service.url, engine, service.host)
