@@ -52,7 +52,7 @@ stage_functional() {
     "$VENV/bin/pytest" -p no:cacheprovider -q -n 2 zun/tests/functional
 }
 stage_integration() {
-    "$VENV/bin/pytest" -p no:cacheprovider -q zun/tests/integration \
+    "$VENV/bin/pytest" -p no:cacheprovider -q --durations 30 zun/tests/integration \
         --ignore zun/tests/integration/test_rolling_upgrade.py
 }
 stage_upgrade() {
@@ -67,7 +67,7 @@ limit() {
         lint) most=60 ;;
         types | docs) most=600 ;;
         unit | functional) most=1200 ;;
-        integration) most=2400 ;;
+        integration) most=3000 ;;
         upgrade) most=600 ;;
     esac
     [ "$left" -gt 1 ] || left=1

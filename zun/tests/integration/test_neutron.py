@@ -117,7 +117,8 @@ class Site:
         return reply
 
     def reaches(self, container, address):
-        ask = f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 3 {address} 80"
+        # "nc -w" limits the connecting only: a connection that is cut while it is open would hang.
+        ask = f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | timeout 3 nc -w 2 {address} 80"
         return "inet" in self.inside(container, "sh", "-c", ask)
 
     def ports(self, **query):
@@ -135,11 +136,18 @@ class Site:
         for each in containers:
             wait_for(lambda uuid=each["uuid"]: self.api.request("GET", f"/containers/{uuid}").status_code == 404, 60)
 
-    def clean(self):
-        if self.program is not None and self.program.process is None:
+    def clear(self):
+        """Delete all capsules and containers; start the program for it if a test killed it."""
+        if self.program.process is None:
             self.program.start()
+        for each in self.api.get("/capsules")["capsules"]:
+            self.api.request("DELETE", f"/capsules/{each['uuid']}")
+        wait_for(lambda: not self.api.get("/capsules")["capsules"], 60)
+        self.delete(*self.api.get("/containers")["containers"])
+
+    def clean(self):
         if self.program is not None:
-            self.delete(*self.api.get("/containers")["containers"])
+            self.clear()
             self.program.stop()
             print(self.program.log.read_text()[-9000:])
         for each in self.engine.containers(all=True, filters={"label": f"zun.host={self.host}"}):
@@ -159,7 +167,7 @@ def _needed(variable):
 
 
 @pytest.fixture(scope="module")
-def site(keystone, docker_url, tmp_path_factory):
+def started(keystone, docker_url, tmp_path_factory):
     _needed("ZUN_TEST_NEUTRON_OVSDB")
     made = Site(_needed("ZUN_TEST_NEUTRON_URL"), keystone, docker_url, tmp_path_factory.mktemp("neutron"))
     keystone.publish(made.url, "network")  # for the stock client
@@ -169,6 +177,13 @@ def site(keystone, docker_url, tmp_path_factory):
     finally:
         made.clean()
         keystone.retract("network")  # other tests are of a cloud without Neutron
+
+
+@pytest.fixture
+def site(started):
+    """The site, empty again after each test: what a failed test leaves must not fail the next ones."""
+    yield started
+    started.clear()
 
 
 def test_two_containers_exchange_tcp(site):
@@ -245,7 +260,7 @@ def test_a_port_of_the_user_is_kept(site):
     assert "10.7.2.77" in site.inside(container, "ip", "addr")
     site.delete(container)
     wait_for(lambda: site.ports()[port["id"]]["device_id"] == "", 60)
-    assert site.ports()[port["id"]]["binding:vif_type"] == "unbound"
+    wait_for(lambda: site.ports()[port["id"]]["binding:vif_type"] == "unbound", 60)
     wait_for(lambda: site.ports(network_id=second) == {} and site.left() == ([], []), 60)
 
 
