@@ -14,9 +14,9 @@ What the tests need, for development and CI; all of it if none is named.
 
   install  install docker.io, iptables, busybox-static, rabbitmq-server, mariadb-server,
            postgresql, docker-registry, apache2-utils and, if no service is named,
-           nginx-light from the distribution where missing (root, apt); keystone is a
-           package of the tests' virtual environment; Placement, Glance, Neutron and Cinder get
-           their own
+           nginx-light and prometheus (for promtool) from the distribution where missing
+           (root, apt); keystone is a package of the tests' virtual environment; Placement,
+           Glance, Neutron and Cinder get their own
   start    start RabbitMQ, MariaDB, PostgreSQL, keystone, Placement, Glance, Neutron, Cinder and
            a registry that asks for a password on free ports of 127.0.0.1, with data of their own,
            and a Docker daemon if none answers; build the image zun-demo. Placement, Glance,
@@ -701,7 +701,7 @@ stop_docker() {
 }
 
 install_all() {
-    local rabbit=() mysql=() postgres=() docker=() registry=() switch=() nginx=() one
+    local rabbit=() mysql=() postgres=() docker=() registry=() switch=() tools=() one
     for one in "$@"; do
         case $one in
             rabbit) [ -x "$RABBIT_BIN/rabbitmq-server" ] || rabbit=(rabbitmq-server=rabbitmq-server) ;;
@@ -720,10 +720,10 @@ install_all() {
                 ;;
         esac
     done
-    # A test starts nginx itself, with the configuration that is shipped.
-    [ $# -lt ${#ALL[@]} ] || nginx=(nginx=nginx-light)
+    # Tests start nginx themselves, with the configuration that is shipped, and check the alert rules with promtool.
+    [ $# -lt ${#ALL[@]} ] || tools=(nginx=nginx-light promtool=prometheus)
     need_packages "${rabbit[@]}" "${mysql[@]}" "${postgres[@]}" "${docker[@]}" "${registry[@]}" "${switch[@]}" \
-        "${nginx[@]}"
+        "${tools[@]}"
     if [[ " $* " =~ " keystone "|" glance "|" neutron "|" cinder " ]] && [ -z "$(keystone_bin)" ]; then
         make_venv tests
     fi

@@ -7,6 +7,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from zun.topology import HostTopology, Usage
+from zun.topology.cpuset import union
 
 
 class HostCollector(Collector):
@@ -71,7 +72,12 @@ def _of_cells(host: str, topology: HostTopology, usage: Usage) -> Iterable[Metri
     )
     cores = GaugeMetricFamily(
         "zun_compute_cell_free_cores",
-        "Whole cores of a cell that no dedicated container uses. Free CPUs on other cores are fragments.",
+        "Whole cores of a cell that no dedicated container uses.",
+        labels=["host", "cell"],
+    )
+    fragments = GaugeMetricFamily(
+        "zun_compute_cell_fragment_cpus",
+        "Free CPUs of a cell on cores that are not wholly free.",
         labels=["host", "cell"],
     )
     held = usage.held_cpus
@@ -85,6 +91,7 @@ def _of_cells(host: str, topology: HostTopology, usage: Usage) -> Iterable[Metri
         memory.add_metric(labels, free.memory_mib)
         shared.add_metric(labels, free.shared)
         cores.add_metric(labels, len(free.cores))
+        fragments.add_metric(labels, len(free.cpus - union(free.cores)))
         for size, count in free.pages.items():
             pages.add_metric([*labels, str(size)], count)
-    yield from (cpus, memory, pages, shared, cores)
+    yield from (cpus, memory, pages, shared, cores, fragments)

@@ -2,8 +2,11 @@
 """The dashboard and the alert rules name metrics that exist."""
 
 import json
+import os
 import pathlib
 import re
+import shutil
+import subprocess
 
 import prometheus_client
 import pytest
@@ -15,6 +18,9 @@ from zun.tests.unit.topology.build import smt_host
 from zun.topology import Usage
 
 FOLDER = pathlib.Path(__file__).parents[3] / "etc" / "monitoring"
+ALERTS = FOLDER / "zun-alerts.yaml"
+SITUATIONS = pathlib.Path(__file__).with_name("alerts.yaml")
+PROMTOOL = shutil.which("promtool")
 
 
 def names():
@@ -34,7 +40,7 @@ def queries():
     for panel in dashboard["panels"]:
         for target in panel["targets"]:
             yield panel["title"], target["expr"]
-    for group in yaml.safe_load((FOLDER / "zun-alerts.yaml").read_text())["groups"]:
+    for group in yaml.safe_load(ALERTS.read_text())["groups"]:
         for rule in group["rules"]:
             yield rule["alert"], rule["expr"]
 
@@ -43,3 +49,39 @@ def queries():
 def test_metrics_exist(title, query):
     assert metrics.API_REQUESTS is not None
     assert set(re.findall(r"\bzun_\w+", query)) <= names(), title
+
+
+@pytest.fixture
+def promtool(tmp_path):
+    """Runs promtool on alert rules: its exit code and what it said."""
+    if PROMTOOL is None:
+        assert os.environ.get("ZUN_REQUIRE_PROMTOOL") != "1", "promtool is not installed"
+        pytest.skip("promtool is not installed")
+
+    def run(rules, *words):
+        (tmp_path / ALERTS.name).write_text(rules)
+        (tmp_path / SITUATIONS.name).write_text(SITUATIONS.read_text())
+        done = subprocess.run(
+            [PROMTOOL, *words], cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def test_prometheus_takes_the_rules(promtool):
+    assert promtool(ALERTS.read_text(), "check", "rules", ALERTS.name)[0] == 0
+    assert promtool(ALERTS.read_text().replace("sum by", "sum bye"), "check", "rules", ALERTS.name)[0] != 0
+
+
+def test_alerts_fire_when_they_should(promtool):
+    code, said = promtool(ALERTS.read_text(), "test", "rules", SITUATIONS.name)
+    assert code == 0, said
+    assert promtool(ALERTS.read_text().replace("> 0.1\n", "> 10\n"), "test", "rules", SITUATIONS.name)[0] != 0
+
+
+def test_every_alert_has_a_situation():
+    rules = [rule["alert"] for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
+    situations = yaml.safe_load(SITUATIONS.read_text())["tests"]
+    tried = [one["alertname"] for each in situations for one in each["alert_rule_test"]]
+    assert sorted(tried) == sorted(rules * 2)

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from zun.compute.host_metrics import HostCollector
@@ -32,6 +33,22 @@ def test_cells():
     assert change("free_cores", *where) < 0
     assert after['zun_compute_work{host="one"}'] == 3
     assert after['zun_compute_audit_findings{code="drifted",host="one"}'] == 2
+
+
+@pytest.mark.parametrize(
+    ("threads", "cpus", "fragments"),
+    [
+        pytest.param(1, 1, 0, id="without-smt"),
+        pytest.param(2, 1, 1, id="its-sibling-is-a-fragment"),
+        pytest.param(2, 2, 0, id="whole-core"),
+        pytest.param(4, 1, 3, id="four-threads"),
+    ],
+)
+def test_fragments_are_free_cpus_of_touched_cores(threads, cpus, fragments):
+    host = smt_host(1, 4, threads)
+    usage = Usage().with_claim("web", plan(host, Usage(), PlacementRequest(cpus, 100, numa_nodes=1)))
+    read = samples(HostCollector("one", lambda: (host, usage), lambda: 0, dict))
+    assert read[f'zun_compute_cell_fragment_cpus{{cell="{host.cells[0].id}",host="one"}}'] == fragments
 
 
 def test_two_hosts_of_one_process():
