@@ -99,6 +99,13 @@ def test_the_reference_has_every_word_of_a_closed_list(told, words):
     assert sorted(re.findall(r"[\w-]+", found[1].replace("`` or ``", " "))) == sorted(map(str, words))
 
 
+def test_the_picture_of_a_host_is_the_map_of_the_first_steps():
+    marks = r"\b(\d+) ([A-Z~#-])(?= |<)"
+    drawn = re.findall(marks, (SOURCE / "user/machine.svg").read_text())
+    shown = re.findall(marks, section(page("user/first-steps"), "A container on CPUs of its own").partition("┌")[2])
+    assert len(drawn) == 16 and set(drawn) == set(shown)
+
+
 COUNTED = {"one": 1, "two": 2, "ten": 10}
 
 
