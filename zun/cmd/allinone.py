@@ -60,7 +60,7 @@ def main() -> None:
         server = api.Server(conf, api.build(conf, transport))
         server.start()
         running.callback(server.stop)
-        LOG.info("zun-allinone is ready on http://%s:%s/v1", conf.api.host_ip, conf.api.port)
+        LOG.info("zun-allinone is ready on %s", api.url(conf))
         program.wait_for_signal()
 
 

@@ -18,6 +18,7 @@ from oslo_config import cfg
 from zun.api import app, auth, request
 from zun.cmd import program, wire
 from zun.common import doors, metrics
+from zun.common.tls import ServerContext
 from zun.messaging import releases, rpc
 from zun.messaging.compute_api import ComputeAPI
 from zun.messaging.scheduler_api import SchedulerAPI
@@ -52,6 +53,27 @@ def _is_loopback(host: str) -> bool:
     except OSError:
         return False
     return all(map(auth.is_loopback, addresses))
+
+
+def tls(conf: cfg.ConfigOpts) -> ServerContext | None:
+    """Return the TLS of the API's server, or None for http. SystemExit with the reason if it cannot be used."""
+    cert, key = conf.ssl.cert_file, conf.ssl.key_file
+    if not conf.api.enable_ssl_api:
+        if cert:
+            LOG.warning("[ssl] cert_file has no effect: set [api] enable_ssl_api = true to serve https")
+        return None
+    if not cert:
+        raise SystemExit("[api] enable_ssl_api is set, but [ssl] cert_file is not. Name the certificate, a PEM file.")
+    try:
+        return ServerContext.of(cert, key)
+    except OSError as exc:
+        files = f"[ssl] cert_file = {cert}" + (f" and key_file = {key}" if key else ", without key_file,")
+        raise SystemExit(f"{files} cannot be used: {exc}. The user of zun-api must be able to read them.") from exc
+
+
+def url(conf: cfg.ConfigOpts) -> str:
+    """Return where the API's server answers, for the log."""
+    return f"{'https' if conf.api.enable_ssl_api else 'http'}://{conf.api.host_ip}:{conf.api.port}/v1"
 
 
 def build(conf: cfg.ConfigOpts, transport: oslo_messaging.Transport) -> Any:
@@ -213,6 +235,9 @@ class Server:
             request_queue_size=128,
         )
         self._server.gateway = _Gateway
+        context = tls(conf)
+        if context is not None:
+            self._server.ssl_adapter = wire.TLS(context)
         self._server.doors = doors.Doors(conf.api.connections_per_address, MOST_CONNECTIONS)
         self._server.timeout = wire.SECONDS
         self._server.max_request_header_size = wire.MAX_HEADER_BYTES
@@ -240,7 +265,7 @@ def main() -> None:
     transport = rpc.get_transport(conf)
     served = Server(conf, build(conf, transport))
     served.start()
-    LOG.info("zun-api is ready on http://%s:%s/v1", conf.api.host_ip, conf.api.port)
+    LOG.info("zun-api is ready on %s", url(conf))
     program.wait_for_signal()
     served.stop()
     transport.cleanup()

@@ -10,10 +10,12 @@ import enum
 import functools
 import re
 import socket
+import ssl
 import time
 from typing import Any
 
-from cheroot import makefile, server
+import cheroot.ssl
+from cheroot import errors, makefile, server
 
 from zun.api.request import MAX_BODY_BYTES
 
@@ -28,6 +30,33 @@ _HEAD_END = re.compile(rb"\n\r?\n")
 _LENGTH = re.compile(rb"\ncontent-length:[ \t]*([0-9]{1,15})[ \t]*\r?\n", re.IGNORECASE)
 _CODED = re.compile(rb"\ntransfer-encoding:", re.IGNORECASE)
 _EXPECT = re.compile(rb"\nexpect:[ \t]*100-continue", re.IGNORECASE)
+_NOT_HTTPS = b"This port speaks https, and the request is plain http. Use a URL that begins with https://.\n"
+
+
+class TLS(cheroot.ssl.Adapter):  # type: ignore[misc]
+    """TLS for new connections. ``Connection.step`` does the handshake: a slow client would hold the accepting thread.
+
+    The handshake costs that thread about a millisecond with an RSA key, and a tenth of that with an elliptic curve.
+    """
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.context = context
+
+    def bind(self, sock: socket.socket) -> socket.socket:
+        return sock
+
+    def wrap(self, sock: socket.socket) -> tuple[ssl.SSLSocket, dict[str, str]]:
+        try:
+            wrapped = self.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        except OSError as exc:  # the client has gone
+            raise errors.FatalSSLAlert(str(exc)) from exc
+        return wrapped, self.get_environ()
+
+    def get_environ(self) -> dict[str, str]:
+        return {"HTTPS": "on"}
+
+    def makefile(self, sock: socket.socket, mode: str = "r", bufsize: int = -1) -> Any:
+        return makefile.MakeFile(sock, mode, bufsize)
 
 
 class Step(enum.Enum):
@@ -157,10 +186,15 @@ class Connection(server.HTTPConnection):  # type: ignore[misc]
             if not self._lingering and self._arrived():
                 return Step.READY
             try:
-                data = self.socket.recv(PIECE)
-            except BlockingIOError:
+                data = self.socket.recv(PIECE)  # of TLS one whole record, so that OpenSSL keeps no rest for itself
+            except (BlockingIOError, ssl.SSLWantReadError):
                 self._invite()
                 return Step.WAIT
+            except ssl.SSLError as exc:
+                if exc.reason != "HTTP_REQUEST":
+                    raise
+                self._refuse_plain_text()
+                continue
             if not data:
                 self.wire.ended = True
                 return Step.READY if self.wire.buffer and not self._lingering and not self.evicted else Step.GONE
@@ -171,7 +205,7 @@ class Connection(server.HTTPConnection):  # type: ignore[misc]
             self._discarded += len(data) if self._lingering else 0
             if self._discarded > DISCARDED_BYTES:
                 return Step.GONE
-        return Step.WAIT
+        return Step.READY if not self._lingering and self._arrived() else Step.WAIT
 
     def refuse(self) -> None:
         """Answer 503, if the socket can send at once, and close the connection."""
@@ -183,7 +217,8 @@ class Connection(server.HTTPConnection):  # type: ignore[misc]
         """Shut the connection down to make room. The server's thread then finds it ended and closes it."""
         self.evicted = True
         with contextlib.suppress(OSError):  # it has ended by itself
-            self.socket.shutdown(socket.SHUT_RDWR)
+            # SSLSocket.shutdown would let the bytes that arrived before pass undecrypted.
+            socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection. After an answer, first wait without a thread until the client has stopped sending.
@@ -194,13 +229,28 @@ class Connection(server.HTTPConnection):  # type: ignore[misc]
             self.working = False
             self._lingering = True
             with contextlib.suppress(OSError):
-                self.socket.shutdown(socket.SHUT_WR)
                 self.rest()
+                self._end_tls()
+                self.socket.shutdown(socket.SHUT_WR)
                 self.wire.buffer.clear()
                 self.server.linger(self)
                 return
         self.server.leave(self)
         super().close()
+
+    def _end_tls(self) -> None:
+        """Tell a client with TLS that nothing was cut off. Its own end of TLS is not awaited."""
+        if isinstance(self.socket, ssl.SSLSocket):
+            with contextlib.suppress(OSError):
+                self.socket.unwrap()
+
+    def _refuse_plain_text(self) -> None:
+        """Answer 400 to a client that sends http to a server with TLS, and wait until the client has stopped."""
+        head = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n" % len(_NOT_HTTPS)
+        self._lingering = True
+        with contextlib.suppress(OSError):
+            socket.socket.send(self.socket, head + b"Connection: close\r\n\r\n" + _NOT_HTTPS)
+            self.socket.shutdown(socket.SHUT_WR)  # ends TLS, too
 
     def _arrived(self) -> bool:
         """Return whether the head has arrived, and the body if it is small."""

@@ -24,6 +24,7 @@ from zun.conf import (
     placement,
     quota,
     scheduler,
+    ssl_files,
     upgrade_levels,
     websocket_proxy,
 )
@@ -46,6 +47,7 @@ GROUPS = (
     placement,
     quota,
     scheduler,
+    ssl_files,
     upgrade_levels,
     websocket_proxy,
 )

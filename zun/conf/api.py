@@ -8,6 +8,12 @@ GROUP = "api"
 OPTS = [
     cfg.HostAddressOpt("host_ip", default="127.0.0.1", help="Address that zun-api listens on."),
     cfg.PortOpt("port", default=9517, help="Port that zun-api listens on."),
+    cfg.BoolOpt(
+        "enable_ssl_api",
+        default=False,
+        help="Serve https instead of http from zun-api's own server, with the certificate of group ssl. A WSGI server "
+        "or a proxy in front of it has settings of its own for TLS.",
+    ),
     bounded.IntOpt(
         "workers",
         min=1,

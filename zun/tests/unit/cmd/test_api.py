@@ -16,11 +16,11 @@ import pytest
 
 from zun.api import access_log, request
 from zun.cmd import api, wire
-from zun.common import exceptions
 from zun.messaging import rpc
 from zun.tests.fixtures import own_conf, wait_for
 from zun.tests.functional.cloud import configuration
 from zun.tests.integration.programs import free_port
+from zun.tests.unit.cmd.requests import CHUNKED, LENGTH, NEXT, dripping, echo
 
 
 @pytest.mark.parametrize(
@@ -111,21 +111,6 @@ def exchange(address, *pieces):
             client.shutdown(socket.SHUT_WR)
         said = b"".join(iter(lambda: client.recv(65536), b""))
     return re.findall(rb"HTTP/1.1 (\d+)", said)
-
-
-def echo(environ, start_response):
-    """Reads a body as the API does."""
-    try:
-        status, body = "200 OK", b"".join(request.body_stream(environ))
-    except exceptions.ValidationError:
-        status, body = "400 Bad Request", b""
-    start_response(status, [("Content-Length", str(len(body)))])
-    return [body]
-
-
-NEXT = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-LENGTH = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
-CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 @pytest.mark.parametrize(
@@ -279,6 +264,13 @@ def test_a_header_with_an_underscore_is_refused(zun, headers, status):
     assert (b"'_' in its name" in said) == (status == 400)
 
 
+def test_a_request_that_ends_with_a_turn_is_answered(served, monkeypatch):
+    """A connection's turn ends after some pieces; nothing more comes that would begin another one."""
+    monkeypatch.setattr(wire, "_PIECES_AT_ONCE", 1)
+    assert exchange(served(echo), LENGTH % 5 + b"hello", NEXT) == [b"200", b"200"]
+    assert get(served(answer))[0] == 200
+
+
 def get(address, source=None):
     """The status of one honest request, and the seconds that it took."""
     start = time.monotonic()
@@ -286,32 +278,6 @@ def get(address, source=None):
     with contextlib.closing(client):
         client.request("GET", "/")
         return client.getresponse().status, time.monotonic() - start
-
-
-@contextlib.contextmanager
-def dripping(address, count, head, drop, source=None):
-    """``count`` clients that each send ``head``, then ``drop`` four times a second."""
-    stop = threading.Event()
-
-    def drip():
-        while not stop.wait(0.25):
-            for each in clients:
-                with contextlib.suppress(OSError):
-                    each.send(drop)
-
-    with contextlib.ExitStack() as stack:
-        from_ = source and (source, 0)
-        clients = [stack.enter_context(socket.create_connection(address, 30, from_)) for _ in range(count)]
-        for each in clients:
-            with contextlib.suppress(OSError):
-                each.sendall(head)
-        thread = threading.Thread(target=drip)
-        thread.start()
-        try:
-            yield clients
-        finally:
-            stop.set()
-            thread.join()
 
 
 DRIPS = [

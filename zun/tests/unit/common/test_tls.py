@@ -1,39 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Certificates that change while a server runs."""
 
-import datetime
-import os
 import socket
 import ssl
 import threading
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from zun.common.tls import ServerContext
+from zun.tests.certificates import Authority, common_name, put
 
-
-def pair(name):
-    """Return certificate and key of ``name``, as PEM."""
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    until = now + datetime.timedelta(days=1)
-    made = x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number(), now, until)
-    private = serialization.PrivateFormat.PKCS8
-    pem = serialization.Encoding.PEM
-    return made.sign(key, hashes.SHA256()).public_bytes(pem), key.private_bytes(
-        pem, private, serialization.NoEncryption()
-    )
-
-
-def put(path, data):
-    """Replace the file, as who renews certificates does."""
-    new = path.with_suffix(".new")
-    new.write_bytes(data)
-    os.replace(new, path)
+pair = Authority().issue
 
 
 @pytest.fixture
@@ -54,9 +31,9 @@ def served(context):
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
     with client.wrap_socket(here) as connected:
-        found = x509.load_der_x509_certificate(connected.getpeercert(binary_form=True))
+        found = connected.getpeercert(binary_form=True)
     thread.join()
-    return found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
+    return common_name(found)
 
 
 def test_a_new_certificate_counts_at_the_next_connection(files):
