@@ -306,6 +306,10 @@ class VolumeError(ZunError):
     msg_fmt = "Mount {mount}: {reason}"
 
 
+class VolumeRefused(VolumeError):
+    """A volume that Cinder gives to no host, or not in its present state. No host is to blame."""
+
+
 class CapsuleFailed(Invalid):
     msg_fmt = "Init container {container} ended with exit code {code}, so the containers after it were not started."
 

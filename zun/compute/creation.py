@@ -36,6 +36,15 @@ from zun.topology import Plan
 
 LOG = logging.getLogger(__name__)
 
+_ELSEWHERE = (
+    exceptions.Invalid,
+    exceptions.ContainerNotFound,
+    exceptions.ContainerVanished,
+    exceptions.VolumeRefused,
+)
+"""Errors that say nothing about the host. A service that does not answer may be one that only this host cannot reach:
+without a count the host would get one container after the other to fail with."""
+
 LOST = (
     "Its creation was interrupted, and its record does not say any more which resources of its host it was to have. "
     "Delete it, and create it anew."
@@ -235,8 +244,7 @@ class Creation:
             return
         except exceptions.ZunError as exc:
             LOG.warning("Container %s could not be created: %s", container.uuid, exc)
-            elsewhere = exceptions.Invalid | exceptions.ContainerNotFound | exceptions.ContainerVanished
-            here = not isinstance(exc, elsewhere)
+            here = not isinstance(exc, _ELSEWHERE)
             late = isinstance(exc, exceptions.Unavailable)
             self._give_up(context, container, str(exc), failed=here, late=late)
         except db_exc.DBConnectionError:

@@ -37,6 +37,13 @@ LOG = logging.getLogger(__name__)
 POLL_SECONDS = 0.5
 #: How often a host looks for volumes of containers that do not exist, and the age from which a volume is one of these.
 ORPHANS_SECONDS = 3600
+_REFUSALS = (
+    exceptions.VolumeRefused,
+    exceptions.Invalid,
+    exceptions.Forbidden,
+    exceptions.NotFound,
+    exceptions.Conflict,
+)
 _WAITING = ("creating", "downloading", "detaching")
 
 
@@ -176,7 +183,7 @@ class CinderDriver:
         properties = {**self._connector.properties(), "mountpoint": mount.destination}
         info = self._client.connect(user["attachment"], properties)
         if info.get("encrypted"):
-            raise exceptions.VolumeError("the volume is encrypted, which this service cannot open")
+            raise exceptions.VolumeRefused("the volume is encrypted, which this service cannot open")
         connection = self._connection(volume)
         if connection.get("device") is None or not self._disks.mounted(self._target(volume)):
             read_only = mount.read_only or info.get("access_mode") == "ro"
@@ -213,7 +220,7 @@ class CinderDriver:
             ):
                 return found
             waited = f" after {self._wait_seconds} s" if status in _WAITING else ""
-            raise exceptions.VolumeError(f"volume {volume} is {status}{waited}, and must be available")
+            raise exceptions.VolumeRefused(f"volume {volume} is {status}{waited}, and must be available")
 
     def _check_hosts(self, found: Record, mount: Mount) -> None:
         """Raise VolumeError if a file system would be mounted by two hosts of which one writes."""
@@ -222,7 +229,7 @@ class CinderDriver:
                 continue
             others = self._client.attachment(each["attachment_id"]).get("attach_mode")
             if not mount.read_only or others != "ro":
-                raise exceptions.VolumeError(
+                raise exceptions.VolumeRefused(
                     f"volume {found['id']} is attached on another host, and a file system that one of two hosts writes "
                     "to is damaged. Mount it read-only everywhere, or run the containers on one host"
                 )
@@ -230,7 +237,7 @@ class CinderDriver:
     @staticmethod
     def _check_mode(connection: Mapping[str, Any], mount: Mount) -> None:
         if connection.get("read_only") and not mount.read_only:
-            raise exceptions.VolumeError(
+            raise exceptions.VolumeRefused(
                 "the volume is connected read-only to this host, by a read-only container or because Cinder says so. "
                 "Ask for read_only"
             )
@@ -243,7 +250,7 @@ class CinderDriver:
         content = None if connection.get("making") else self._disks.content(device)
         if content is None:
             if connection["read_only"]:
-                raise exceptions.VolumeError("the volume is empty: mount it once without read_only")
+                raise exceptions.VolumeRefused("the volume is empty: mount it once without read_only")
             connection = self._save_connection(volume, {**connection, "making": True})
             self._disks.make(device)
             content = filesystems.Content(filesystems.NEW, filesystems.LABEL)
@@ -330,7 +337,8 @@ class CinderDriver:
                 yield
             except (exceptions.ZunError, OSError) as exc:
                 info = self._connection(volume).get("info") or {}
-                raise exceptions.VolumeError(mount=name, reason=masked(str(exc), info)) from None
+                error = exceptions.VolumeRefused if isinstance(exc, _REFUSALS) else exceptions.VolumeError
+                raise error(mount=name, reason=masked(str(exc), info)) from None
 
 
 def _is_orphan(volume: Record) -> bool:

@@ -362,6 +362,31 @@ def test_each_failure_of_the_machine(host, cinder, step):
     assert host.empty() and cinder.volumes[volume]["status"] == "available"
 
 
+@pytest.mark.parametrize(
+    ("failure", "refused"),
+    [("forbidden", True), ("conflict", True), ("over-quota", True), ("not-found", True), ("broken", False)],
+)
+def test_a_refused_volume_is_no_fault_of_the_host(host, cinder, failure, refused):
+    cinder.failures["GET", "volumes/"] = FAILURES[failure][0]
+    with pytest.raises(exceptions.VolumeError) as told:
+        host.driver().prepare(OWNER, "demo", 0, mount_of(cinder.volume()))
+    assert isinstance(told.value, exceptions.VolumeRefused) == refused
+
+
+@pytest.mark.parametrize(
+    ("failure", "tells"),
+    [(exceptions.VolumeError("mount failed"), 1), (exceptions.VolumeRefused("volume is in-use"), 0)],
+    ids=["of-the-host", "of-cinder"],
+)
+def test_failures_of_a_host_count(database, context, failure, tells):
+    with Cloud({"one": machine()}) as cloud:
+        cloud.volumes["one"].failure = failure
+        container = cloud.run(context, mounts=[mount_of("v").to_dict()])
+        assert container.status == "Error"
+        (state,) = [each for each in cloud.scheduler.table.hosts() if each.hostname == "one"]
+        assert len(state.failures) == tells
+
+
 @pytest.mark.parametrize("step", ["unmount", "disconnect"])
 def test_a_volume_in_use_on_the_machine_stays(host, cinder, step):
     """Cinder must not give a volume to somebody else that this machine still has."""
