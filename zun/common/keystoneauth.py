@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The connection to another OpenStack service, as its group of the configuration describes it."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from keystoneauth1 import exceptions as ks_exc
 from keystoneauth1 import loading
 from oslo_config import cfg
 
-from zun.common import exceptions
+from zun.common import exceptions, metrics
 
 
 def adapter(conf: cfg.ConfigOpts, group: str, needed_by: str) -> ks_adapter.Adapter:
@@ -56,10 +57,14 @@ def answer(
         options["authenticated"] = False
     if body is not None:
         options["json"] = body
+    began, outcome = time.monotonic(), "unavailable"
     try:
         response: requests.Response = adapter.request(url, method, raise_exc=False, headers=headers, **options)
+        outcome = "answered" if response.ok else "failed" if response.status_code >= 500 else "refused"
     except ks_exc.ClientException as exc:
         raise unavailable(reason=exceptions.first_line(exc)) from exc
+    finally:
+        metrics.SERVICE_SECONDS.labels(group, outcome).observe(time.monotonic() - began)
     try:
         found = response.json() if response.content else {}
     except ValueError:

@@ -5,6 +5,10 @@ A program counts its own events here. ``serve`` shows them over HTTP. The state 
 (``zun.compute.host_metrics``).
 """
 
+import contextlib
+import time
+from collections.abc import Iterator
+
 import prometheus_client
 from oslo_config import cfg
 from prometheus_client import Counter, Histogram
@@ -43,10 +47,44 @@ CREATE_SECONDS = Histogram(
     ["status"],
     buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
 )
+CONDUCTOR_CALLS = Counter("zun_conductor_calls", "Calls of hosts that the rules allow, by host.", ["host"])
+CONDUCTOR_CALL_SECONDS = Histogram(
+    "zun_conductor_call_seconds", "Time of a call of a host at the conductor, with the rules that allow or refuse it."
+)
 REFUSED_CALLS = Counter(
-    "zun_conductor_refused_calls", "Calls of hosts that the conductor refused, by method.", ["method"]
+    "zun_conductor_refused_calls",
+    "Calls of hosts that the conductor refused, by host and method. A method without a rule is called other.",
+    ["host", "method"],
+)
+SERVICE_SECONDS = Histogram(
+    "zun_service_request_seconds",
+    "Time of a request to Cinder or Neutron. Outcome: answered, refused (4xx), failed (5xx), or unavailable.",
+    ["service", "outcome"],
+)
+VOLUME_SECONDS = Histogram(
+    "zun_compute_volume_seconds",
+    "Time to attach a volume of Cinder to a container, or to detach it. Outcome: done or failed.",
+    ["step", "outcome"],
+    buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
+)
+PORT_SECONDS = Histogram(
+    "zun_compute_port_seconds",
+    "Time to bind a port of Neutron to the host, or to plug it until it is active. Outcome: done or failed.",
+    ["step", "outcome"],
+    buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
 )
 POOL_MOVES = Counter("zun_compute_pool_moves", "Shared containers that were moved off CPUs, or back.")
+
+
+@contextlib.contextmanager
+def timed(histogram: Histogram, step: str) -> Iterator[None]:
+    """Observe the seconds of the block, with the outcome ``failed`` if it raises and else ``done``."""
+    began, outcome = time.monotonic(), "failed"
+    try:
+        yield
+        outcome = "done"
+    finally:
+        histogram.labels(step, outcome).observe(time.monotonic() - began)
 
 
 def serve(conf: cfg.ConfigOpts, port: int | None) -> None:

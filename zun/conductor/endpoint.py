@@ -63,7 +63,7 @@ class ConductorEndpoint:
         written = _values(cls, changes) if rules.writes(name, function) else {}
         original = getattr(cls, function).original_fn
         arguments = _bound(original, (None, *values.decode(list(args))), values.decode(dict(kwargs)))
-        with _for(time, again):
+        with _for(time, again), metrics.CONDUCTOR_CALL_SECONDS.time():
             self._check(host, Call(name, function, arguments, key, written))
             subject = _subject(context, cls, key, function)
             if subject is None:
@@ -96,7 +96,7 @@ class ConductorEndpoint:
         original = getattr(cls, function).original_fn
         arguments = _bound(original, (None, context, *values.decode(list(args))), values.decode(dict(kwargs)))
         call = Call(name, function, arguments)
-        with _for(time, again):
+        with _for(time, again), metrics.CONDUCTOR_CALL_SECONDS.time():
             self._check(host, call)
             result = original(cls, context, **arguments)
             if (name, function) == rules.OWN_ONLY:
@@ -110,6 +110,7 @@ class ConductorEndpoint:
         reason = refusal(host, call, self._facts)
         if reason is not None:
             _refuse(host, call.name, call.method, reason, call.key or call.arguments.get("uuid"))
+        metrics.CONDUCTOR_CALLS.labels(host).inc()
 
 
 _UNSET = object()
@@ -134,7 +135,7 @@ def _host(address: str | None) -> str | None:
 
 def _refuse(host: str | None, name: str, method: str, reason: str, key: Any = None) -> None:
     """Log a refusal with the host, and raise the error that the host gets."""
-    metrics.REFUSED_CALLS.labels(method).inc()
+    metrics.REFUSED_CALLS.labels(host or "", method if (name, method) in rules.RULES else "other").inc()
     LOG.warning("Refused host %s %s.%s: %s", host, name, method, reason)
     missing = _NOT_THERE.get(name)
     if missing is not None and isinstance(key, str):

@@ -15,7 +15,7 @@ from typing import Any, Self
 from oslo_config import cfg
 from oslo_utils import timeutils
 
-from zun.common import exceptions
+from zun.common import exceptions, metrics
 from zun.container.docker.client import Engine, Settings
 from zun.container.driver import Plug
 from zun.network.docker import DockerNetworks, bridge_name
@@ -112,6 +112,12 @@ class NeutronNetworks(DockerNetworks):
 
     def _bound(self, port: PortView, *, primary: bool) -> Wiring:
         """Bind the port to this host and return its wiring. Raises PortUnusable, PortNotFound, NeutronUnavailable."""
+        with metrics.timed(metrics.PORT_SECONDS, "bind"):
+            record = self._to_this_host(port)
+        network = self._neutron.network(port.network_uuid)
+        return Wiring.of(record, network, self._neutron.subnets(port.network_uuid), primary=primary)
+
+    def _to_this_host(self, port: PortView) -> Record:
         record = self._neutron.port(port.uuid)
         if misbound(record, self._host) is not None:
             if record.get("binding:host_id") == self._host:  # Neutron binds again only if the host changes
@@ -120,8 +126,7 @@ class NeutronNetworks(DockerNetworks):
         reason = misbound(record, self._host)
         if reason is not None:
             raise exceptions.PortUnusable(reason=f"Port {port.uuid} cannot be used on this host: {reason}.")
-        network = self._neutron.network(port.network_uuid)
-        return Wiring.of(record, network, self._neutron.subnets(port.network_uuid), primary=primary)
+        return record
 
     def _create_for(self, port: PortView, name: str, labels: Mapping[str, str]) -> None:
         self._engine.api.create_network(

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Mapping
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Protocol
 
-from zun.common import exceptions
+from zun.common import exceptions, metrics
 from zun.neutron.client import NeutronClient
 from zun.neutron.ports import Wiring
 
@@ -103,9 +103,10 @@ class Wires:
         if wiring is None:
             raise ValueError(f"endpoint {endpoint} was never created")
         try:
-            with self._turn:
-                name = self._switch.plug(wiring)
-            self._wait_until_active(wiring)
+            with metrics.timed(metrics.PORT_SECONDS, "plug"):
+                with self._turn:
+                    name = self._switch.plug(wiring)
+                self._wait_until_active(wiring)
         except exceptions.ZunError:
             with self._turn, contextlib.suppress(exceptions.ZunError):
                 self._switch.unplug(wiring)

@@ -26,7 +26,7 @@ from oslo_config import cfg
 from oslo_utils import timeutils
 
 from zun.cinder.client import OWNER, CinderClient, Record
-from zun.common import exceptions
+from zun.common import exceptions, metrics
 from zun.common.mounts import Mount
 from zun.container.driver import RuntimeMount
 from zun.volume import filesystems
@@ -99,7 +99,8 @@ class CinderDriver:
         with self._one_at_a_time(volume, mount):
             user, connection = self._user(volume, owner), self._connection(volume)
             if not (user.get("complete") and self._disks.mounted(self._target(volume))):
-                connection = self._attach(volume, owner, mount)
+                with metrics.timed(metrics.VOLUME_SECONDS, "attach"):
+                    connection = self._attach(volume, owner, mount)
             self._check_mode(connection, mount)
             return RuntimeMount("bind", self._source(volume, connection), mount.destination, read_only=mount.read_only)
 
@@ -123,7 +124,8 @@ class CinderDriver:
         with self._one_at_a_time(volume, mount):
             user = self._user(volume, owner)
             if user or mount.owned:
-                self._leave(volume, owner, {**user, "owned": mount.owned})
+                with metrics.timed(metrics.VOLUME_SECONDS, "detach"):
+                    self._leave(volume, owner, {**user, "owned": mount.owned})
 
     # Leftovers.
 

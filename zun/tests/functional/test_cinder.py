@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Containers and a Cinder that fails at each step, behind real HTTP; hosts that are killed at each step."""
 
+import contextlib
 import glob
 import stat
 
@@ -8,6 +9,7 @@ import pytest
 from keystoneauth1 import adapter as ks_adapter
 from keystoneauth1 import noauth
 from keystoneauth1 import session as ksa_session
+from prometheus_client import REGISTRY
 
 from zun.api import app as api_app
 from zun.cinder.client import CinderClient
@@ -385,6 +387,43 @@ def test_failures_of_a_host_count(database, context, failure, tells):
         assert container.status == "Error"
         (state,) = [each for each in cloud.scheduler.table.hosts() if each.hostname == "one"]
         assert len(state.failures) == tells
+
+
+def measured(step, outcome):
+    return REGISTRY.get_sample_value("zun_compute_volume_seconds_count", {"step": step, "outcome": outcome}) or 0
+
+
+def test_times_of_volumes_are_measured(host, cinder):
+    before = [measured(*each) for each in (("attach", "done"), ("attach", "failed"), ("detach", "done"))]
+    volume = cinder.volume()
+    mount, driver = mount_of(volume), host.driver()
+    host.machine.failures = {"mount"}
+    with pytest.raises(exceptions.VolumeError):
+        driver.prepare(OWNER, "demo", 0, mount)
+    host.machine.failures = set()
+    driver.prepare(OWNER, "demo", 0, mount)
+    driver.prepare(OWNER, "demo", 0, mount)  # is attached
+    driver.remove(OWNER, 0, mount)
+    driver.remove(OWNER, 0, mount)  # is gone
+    after = [measured(*each) for each in (("attach", "done"), ("attach", "failed"), ("detach", "done"))]
+    assert [new - old for new, old in zip(after, before, strict=True)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("failure", "outcome"),
+    [(None, "answered"), ("forbidden", "refused"), ("broken", "failed"), ("slow", "unavailable")],
+)
+def test_requests_are_measured(client, cinder, failure, outcome):
+    def count():
+        labels = {"service": "cinder", "outcome": outcome}
+        return REGISTRY.get_sample_value("zun_service_request_seconds_count", labels) or 0
+
+    before, volume = count(), cinder.volume()
+    if failure:
+        cinder.failures["GET", "volumes/"] = FAILURES[failure][0]
+    with contextlib.suppress(exceptions.ZunError):
+        client.volume(volume)
+    assert count() == before + 1
 
 
 @pytest.mark.parametrize("step", ["unmount", "disconnect"])

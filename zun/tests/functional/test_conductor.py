@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_db import exception as db_exc
 from oslo_utils import timeutils, uuidutils
+from prometheus_client import REGISTRY
 
 from zun import objects
 from zun.common import exceptions
@@ -239,6 +240,24 @@ def test_another_host_is_refused_and_named(call, things, as_host, caplog):
                 CALLS[call](things)
             assert f"Refused host two {call[0]}.{call[1]}: " in caplog.text
     assert dump() == before
+
+
+def test_calls_and_refusals_are_counted(things, as_host, transport, conductor):
+    def count(name, **labels):
+        return REGISTRY.get_sample_value(f"zun_conductor_{name}_total", labels) or 0
+
+    def counts():
+        refused = [count("refused_calls", host="two", method=each) for each in ("get_by_uuid", "other", "evil")]
+        return [count("calls", host="one"), count("calls", host="two"), *refused]
+
+    before = counts()
+    with as_host("one"):
+        Container.get_by_uuid(CONTEXT, things.container)
+    with as_host("two"), pytest.raises(exceptions.ZunError):
+        Container.get_by_uuid(CONTEXT, things.container)
+    with pytest.raises(exceptions.ZunError):
+        ConductorAPI(transport, "two").object_class_action_versions(CONTEXT, "Container", "evil", {}, (), {})
+    assert [new - old for new, old in zip(counts(), before, strict=True)] == [1, 0, 1, 1, 0]
 
 
 def remotable():

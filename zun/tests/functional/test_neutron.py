@@ -9,6 +9,7 @@ import pytest
 from keystoneauth1 import adapter as ks_adapter
 from keystoneauth1 import noauth
 from keystoneauth1 import session as ksa_session
+from prometheus_client import REGISTRY
 
 from zun.api import app as api_app
 from zun.common import exceptions
@@ -271,8 +272,9 @@ AGENT_STEPS = [("GET", "ports/"), ("PUT", "ports/"), ("GET", "networks/"), ("GET
 
 
 def test_a_port_is_bound_and_given_back(cloud, api, neutron):
-    container = accepted(api, neutron)
+    container, bound = accepted(api, neutron), ports("bind", "done")
     row = run(cloud, container)
+    assert ports("bind", "done") > bound
     assert row["status"] == "Created", row["status_reason"]
     (port,) = neutron.ports.values()
     assert (port["binding:host_id"], port["binding:vif_type"]) == ("host-1", "ovs")
@@ -359,7 +361,9 @@ def test_docker_wires_a_container(wires, neutron, client):
     wired = wiring(neutron, client)
     interface = created(wires, wired)["Interface"]
     assert interface == {"Address": "10.7.0.5/24", "AddressIPv6": "", "MacAddress": wired.mac}
+    plugged = ports("plug", "done")
     joined = wires.answer("NetworkDriver.Join", {"EndpointID": ENDPOINT})
+    assert ports("plug", "done") == plugged + 1
     assert joined["InterfaceName"]["SrcName"] == f"zun{wired.port[:11]}" and joined["Gateway"] == "10.7.0.1"
     assert wires._switch.plugged == {wired.port: wired}
     wires.sweep(lambda ports: ports)
@@ -369,13 +373,19 @@ def test_docker_wires_a_container(wires, neutron, client):
     assert wires._switch.plugged == {}
 
 
+def ports(step, outcome):
+    return REGISTRY.get_sample_value("zun_compute_port_seconds_count", {"step": step, "outcome": outcome}) or 0
+
+
 def test_a_port_that_never_is_active(wires, neutron, client):
+    failed = ports("plug", "failed")
     wired = wiring(neutron, client)
     neutron.ports[wired.port]["status"] = "DOWN"
     created(wires, wired)
     with pytest.raises(exceptions.PortUnusable, match=r"did not become ACTIVE within 0\.2 s"):
         wires.answer("NetworkDriver.Join", {"EndpointID": ENDPOINT})
     assert wires._switch.plugged == {}
+    assert ports("plug", "failed") == failed + 1
 
 
 def test_a_restart_needs_no_neutron(wires, neutron, client):
