@@ -118,6 +118,10 @@ PLACEMENT = {
 }  # fmt: skip
 
 
+SERVICE = {name: value for name, value in PLACEMENT.items() if name != "mode"}
+DATABASE = {"connection": "mysql+pymysql://mysql/zun?charset=utf8"}
+
+
 @pytest.mark.parametrize(
     ("localrc", "section", "expected"),
     [
@@ -165,14 +169,41 @@ PLACEMENT = {
         ({"+placement-api": ""}, "placement", PLACEMENT),
         ({"+placement-client": "", "ZUN_PLACEMENT_MODE": "enforce"}, "placement", PLACEMENT | {"mode": "enforce"}),
         ({"+placement-api": "", "ZUN_USE_PLACEMENT": "False"}, "placement", None),
-        ({}, "glance", None),
-        ({"+g-api": ""}, "glance", {name: value for name, value in PLACEMENT.items() if name != "mode"}),
     ],
 )
 def test_configuration(stack, localrc, section, expected):
     made = stack(**localrc)
     made.run("stack post-config")
     assert made.written().get(section) == expected
+
+
+ALL = {"+g-api": "", "+c-api": "", "+q-svc": ""}
+USED = {"glance": SERVICE, "cinder": SERVICE | {"enabled": "True"}, "neutron": SERVICE, "database": DATABASE}
+CHOICES = ("ZUN_USE_GLANCE", "ZUN_USE_CINDER", "ZUN_USE_NEUTRON")
+SUBNODE = {"SERVICE_HOST": "192.0.2.1"}
+
+
+@pytest.mark.parametrize(
+    ("localrc", "expected"),
+    [
+        pytest.param({}, {"database": DATABASE}, id="nothing-else"),
+        pytest.param(ALL, USED, id="all"),
+        pytest.param(ALL | dict.fromkeys(CHOICES, "False"), {"database": DATABASE}, id="unused"),
+        pytest.param(
+            SUBNODE | dict.fromkeys(CHOICES, "True"),
+            {name: values for name, values in USED.items() if name != "database"},
+            id="host",
+        ),
+        pytest.param(SUBNODE | {"ZUN_COMPUTE_DATABASE": "direct"}, {"database": DATABASE}, id="host-without-conductor"),
+    ],
+)
+def test_other_services(stack, localrc, expected):
+    made = stack(**localrc)
+    made.run("stack post-config")
+    written = made.written()
+    assert {name: written[name] for name in USED if name in written} == expected
+    assert written["network"].get("driver") == ("neutron" if "neutron" in expected else None)
+    assert written["DEFAULT"].get("image_driver_list") == ("docker,glance" if "glance" in expected else None)
 
 
 @pytest.mark.parametrize(
@@ -200,6 +231,12 @@ def test_installation(stack):
         f"setup_develop {PLUGIN} client",
         f"remove_uwsgi_config {made.root}/etc/zun-uwsgi.ini zun-api",
     ]
+
+
+def test_packages_of_other_services(stack):
+    made = stack(**ALL)
+    made.run("stack install")
+    assert {"install_package open-iscsi", f"setup_develop {PLUGIN} cinder,neutron"} <= set(made.calls())
 
 
 def test_uwsgi(stack):
