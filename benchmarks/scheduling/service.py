@@ -33,6 +33,7 @@ from oslo_versionedobjects import base as ovo
 from benchmarks.scheduling import clouds
 from zun import conf as zun_conf
 from zun.common.context import RequestContext
+from zun.common.secrets import Cipher
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host_parts import HostParts
 from zun.compute.shared_pool import SharedPool
@@ -218,7 +219,7 @@ def play_scheduler(database: str, rabbit: str, control: Connection) -> None:
 def play_conductor(database: str, rabbit: str, control: Connection) -> None:
     conf = configuration()
     session.configure(database, pool_size=20, max_overflow=40)
-    transport, endpoint = rpc.get_transport(conf, rabbit), ConductorEndpoint(Rows())
+    transport, endpoint = rpc.get_transport(conf, rabbit), ConductorEndpoint(Rows(), Cipher(()))
     server = rpc.get_server(
         transport, rpc.CONDUCTORS_TOPIC, f"/{os.getpid()}", [endpoint], CONDUCTOR_THREADS, addressed=True
     )

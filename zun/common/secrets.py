@@ -87,8 +87,8 @@ class Cipher:
             except fernet.InvalidToken:
                 pass
         raise exceptions.Conflict(
-            "The password of the registry cannot be read with the keys of this host. Set the same auth_encryption_key "
-            "on every host, or give the registry its password again."
+            "The password of the registry cannot be read with the keys of this service. Give every service that has "
+            "keys the same auth_encryption_key, or give the registry its password again."
         )
 
     def is_current(self, text: str, owner: Sequence[str]) -> bool:

@@ -31,7 +31,7 @@ from zun.messaging.notifications import Notifier
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.objects import ComputeNode, Container
 from zun.objects.container import Claimed
-from zun.objects.placement import cpuset_record, disk_promised, held_plan
+from zun.objects.placement import PERMIT_KEY, cpuset_record, disk_promised, held_plan
 from zun.topology import Plan
 
 LOG = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class Creation:
                 pool = ComputeNode.disk_pool(context, self._hostname) if disk_promised(container) else None
                 claim = self._tracker.container_claim(container, limits, own_disk=pool is None)
                 with claim, self._holdings.claiming(container, claim.plan):
-                    committed = self._commit(context, container, claim, pool)
+                    committed = self._commit(context, container, claim, pool, limits.get(PERMIT_KEY))
             except exceptions.ClaimRefused as exc:
                 metrics.CLAIM_SECONDS.labels("refused").observe(time.monotonic() - began)
                 self._refuse(context, container, exc, by_default=by_default, alternates=alternates, tried=tried)
@@ -181,7 +181,12 @@ class Creation:
         return True
 
     def _commit(
-        self, context: RequestContext, container: Container, claim: Claim, pool: DiskPool | None
+        self,
+        context: RequestContext,
+        container: Container,
+        claim: Claim,
+        pool: DiskPool | None,
+        permit: str | None,
     ) -> Claimed | None:
         """Write the claim to the row, and that the creation begins. None when the container does not wait for this
         host any more, and when the database does not say whether the claim is written: then it is kept until the next
@@ -194,7 +199,7 @@ class Creation:
         container.task_state = TaskState.CREATING
         try:
             step = (context.request_id, "create", event_of("create"))
-            claimed = container.save_claim(self._hostname, step, None if pool is None else pool.uuid)
+            claimed = container.save_claim(self._hostname, step, None if pool is None else pool.uuid, permit)
         except exceptions.ClaimRefused:
             raise
         except (exceptions.ContainerNotFound, exceptions.Conflict) as exc:

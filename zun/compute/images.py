@@ -83,7 +83,8 @@ class Source:
 class Accounts:
     """The registry accounts with which this host pulls images."""
 
-    def __init__(self, cipher: Cipher, default: Account | None) -> None:
+    def __init__(self, cipher: Cipher | None, default: Account | None) -> None:
+        """Without a ``cipher`` passwords arrive decrypted: a conductor does that."""
         self._cipher = cipher
         self.default = default
 
@@ -95,7 +96,7 @@ class Accounts:
             username, password = docker.default_registry_username, docker.default_registry_password
             auth = RegistryAuth(username, password or "") if username else None
             default = Account(docker.default_registry, auth)
-        return cls(Cipher(secrets.keys(conf)), default)
+        return cls(Cipher(secrets.keys(conf)) if conf.compute.database == "direct" else None, default)
 
     def source(self, context: RequestContext, container: Container) -> Source:
         """Return the source of the container's image. Raise RegistryNotFound, ImageNotFound or Conflict."""
@@ -116,12 +117,16 @@ class Accounts:
             registry = Registry.get_by_uuid(context, container.registry_id)
             auth = None
             if registry.username is not None:
-                password = "" if registry.password is None else self._cipher.decrypt(registry.password, registry.owner)
-                auth = RegistryAuth(registry.username, password)
+                auth = RegistryAuth(registry.username, self._password(registry))
             own = Account(registry.domain, auth)
         name, auth = source(image, own, self.default)
         mine = own is not None and auth is not None and auth is own.auth
         return Source(name, auth, container.image_pull_policy, own=mine)
+
+    def _password(self, registry: Registry) -> str:
+        if registry.password is None or self._cipher is None:
+            return registry.password or ""
+        return self._cipher.decrypt(registry.password, registry.owner)
 
 
 def made_of(container: Container) -> None:

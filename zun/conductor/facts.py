@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The facts of the rules, read from the database."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zun.common.states import Status
 from zun.conductor.rules import Owner
 from zun.db import conductor as db
 from zun.db import session
+from zun.db.permits import Permits
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,9 +15,13 @@ class Rows:
     """Facts as the rows are now. Containers never change their host for another one, so a fact holds for a call."""
 
     restoring: bool = False
+    permits: Permits = field(default_factory=Permits)
 
     def container(self, uuid: str) -> Owner | None:
         return _owner(db.owner_of_container(uuid))
+
+    def sent_to(self, host: str, uuid: str, permit: object) -> bool:
+        return self.permits.allows(permit, host, uuid)
 
     def image_host(self, uuid: str) -> str | None:
         return db.host_of_image(uuid)

@@ -29,6 +29,7 @@ class Facts(Protocol):
         """Return whether the operator lets hosts restore rows that the database has lost."""
 
     def container(self, uuid: str) -> Owner | None: ...
+    def sent_to(self, host: str, uuid: str, permit: object) -> bool: ...
     def image_host(self, uuid: str) -> str | None: ...
     def port_owner(self, uuid: str) -> Owner | None: ...
     def event_owner(self, event_id: int) -> Owner | None: ...
@@ -113,11 +114,14 @@ def own_container(argument: str | None = None, *, waiting: bool = False) -> Rule
 
 
 def claimable(host: str, call: Call, facts: Facts) -> str | None:
-    """Refuse unless the container is on the host already, or waits for one: only the chosen host knows its uuid."""
+    """Refuse unless the container is on the host already, or waits for one and a scheduler sent it to this host."""
     owner = facts.container(call.key)
-    if owner is not None and owner.host is None and not owner.waiting:
+    if owner is None or owner.host is not None:
+        return _foreign(owner, host, f"container {call.key}")
+    if not owner.waiting:
         return f"container {call.key} does not wait for a host"
-    return _foreign(owner, host, f"container {call.key}", waiting=True)
+    sent = facts.sent_to(host, call.key, call.arguments.get("permit"))
+    return None if sent else f"no scheduler sent container {call.key} there"
 
 
 def own_values(host: str, call: Call, facts: Facts) -> str | None:
@@ -207,10 +211,10 @@ RULES: Mapping[tuple[str, str], tuple[Rule, ...]] = {
     ("ComputeNode", "aggregates"): (own_name("hostname"),),
     ("ComputeNode", "disk_pool"): (own_name("hostname"),),
     ("ComputeNode", "pool_use"): (own_name("hostname"),),
-    ("Container", "get_by_uuid"): (own_container("uuid", waiting=True),),
+    ("Container", "get_by_uuid"): (own_container("uuid"),),
     ("Container", "list_by_host"): (own_name("hostname"),),
     ("Container", "list_by_uuids"): (anybody,),  # see OWN_ONLY
-    ("Container", "list_by_capsule"): (own_container("uuid", waiting=True),),
+    ("Container", "list_by_capsule"): (own_container("uuid"),),
     ("Container", "save_claim"): (own_name("hostname"), own_values, claimable),
     ("Container", "save_changed_claim"): (own_name("hostname"), own_values, own_container()),
     ("Container", "save"): (own_values, own_container()),
@@ -220,6 +224,7 @@ RULES: Mapping[tuple[str, str], tuple[Rule, ...]] = {
     ("Container", "abandon"): (own_container(),),
     ("Container", "restore"): (restored,),
     ("ContainerActionEvent", "ask"): (own_container("container_uuid"),),
+    # Of a container without a host, too: one may just have been given up. Nobody else knows the request's id.
     ("ContainerActionEvent", "start"): (own_container("container_uuid", waiting=True),),
     ("ContainerActionEvent", "finish"): (own_event,),
     ("ContainerActionEvent", "prune"): (own_name("hostname"),),
@@ -261,6 +266,9 @@ OWN_ONLY = ("Container", "list_by_uuids")
 """Leave containers of other hosts out of the answer: a host asks for uuids that Placement or its records have."""
 OWN_TOKEN_ONLY = ("ConsoleToken", "find")
 """Answer None for a token of a container of another host."""
+
+DECRYPTED = ("Registry", "get_by_uuid")
+"""Answer with the password that the host needs for its pull."""
 
 NOT_CALLED: Mapping[tuple[str, str], str] = {
     ("Container", "create"): "zun-api adds containers",

@@ -4,8 +4,10 @@
 import oslo_messaging
 from oslo_config import cfg
 
+from zun.common import secrets
 from zun.common.context import admin_context
 from zun.common.periodic import Periodic
+from zun.common.secrets import Cipher
 from zun.conductor.endpoint import ConductorEndpoint
 from zun.conductor.facts import Rows
 from zun.messaging import rpc
@@ -20,10 +22,12 @@ class ConductorService:
     """The running parts of zun-conductor. Any number of them share one queue. ``stop`` ends the calls under way."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
+        """Raise Misconfigured if the keys of registry passwords cannot be read."""
         self._conf = conf
+        self._cipher = Cipher(secrets.keys(conf))
 
     def start(self, transport: oslo_messaging.Transport) -> None:
-        endpoint = ConductorEndpoint(Rows(restoring=self._conf.conductor.accept_restored))
+        endpoint = ConductorEndpoint(Rows(restoring=self._conf.conductor.accept_restored), self._cipher)
         # The slash keeps the name apart from every host's: hosts send to topics that end in theirs.
         self._server = rpc.get_server(
             transport, rpc.CONDUCTORS_TOPIC, f"/{self._conf.host}", [endpoint], addressed=True

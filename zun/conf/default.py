@@ -79,8 +79,8 @@ OPTS = [
         "auth_encryption_key",
         secret=True,
         help="Key that encrypts the passwords of registries: at least 32 ASCII characters. 'openssl rand -hex 32' "
-        "prints one. The API and every compute host must have the same key. With neither this option nor "
-        "auth_encryption_key_file, registries cannot have passwords.",
+        "prints one. zun-api, zun-conductor and every zun-compute with [compute] database = direct must have the same "
+        "key. With neither this option nor auth_encryption_key_file, registries cannot have passwords.",
     ),
     cfg.StrOpt(
         "auth_encryption_key_file",

@@ -389,6 +389,14 @@ quota_classes = sa.Table(
     sa.UniqueConstraint("class_name", "resource"),
 )
 
+# Keys that services share. Hosts behind a conductor do not read them. See zun.db.permits.
+service_keys = sa.Table(
+    "service_keys",
+    metadata,
+    sa.Column("name", text(32), primary_key=True),
+    sa.Column("value", text(64), nullable=False),
+)
+
 # A transaction that adds to the usage of a project locks the project's row here first. The usage is at most the value
 # of the row; null is unknown. See zun.db.quotas.
 quota_locks = sa.Table(

@@ -68,7 +68,7 @@ class Container(base.ZunObject):
     - ``request`` has the other fields for the scheduler, for example hints and ``availability_zone``.
     """
 
-    VERSION = "1.2"  # 1.1: restore, 1.2: capabilities
+    VERSION = "1.3"  # 1.1: restore, 1.2: capabilities, 1.3: permit of save_claim
     ADDED = {"capabilities": "1.2"}
 
     fields = {
@@ -223,12 +223,16 @@ class Container(base.ZunObject):
 
     @base.remotable
     def save_claim(
-        self, hostname: str, step: tuple[str, str, str] | None = None, disk_pool: str | None = None
+        self,
+        hostname: str,
+        step: tuple[str, str, str] | None = None,
+        disk_pool: str | None = None,
+        permit: str | None = None,
     ) -> Claimed:
         """Write the changed fields as the claim of ``hostname``. ``step`` (request id, action, event) begins with it.
 
         A changed disk is the host's default disk for a container without one. The disk is claimed from ``disk_pool``,
-        the uuid of the host's pool.
+        the uuid of the host's pool. A conductor asks for the scheduler's ``permit`` (``zun.db.permits``).
 
         Raises ContainerNotFound or Conflict if the container no longer waits for this host, ClaimRefused if the disk
         pool has too little left, GroupRuleBroken if the group must not have another member on the host,

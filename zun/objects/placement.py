@@ -13,6 +13,8 @@ from zun.topology.view import HostView
 
 CPU_RATIO_KEY = "cpu_allocation_ratio"
 RAM_RATIO_KEY = "ram_allocation_ratio"
+PERMIT_KEY = "permit"
+"""The member of a claim's limits that brings the scheduler's permit (``zun.db.permits``) to the host."""
 
 #: Field of PlacementRequest -> field of the API.
 ASKED_AS: Mapping[str, str] = {

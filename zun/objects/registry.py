@@ -12,7 +12,7 @@ from zun.objects import base
 
 @base.register
 class Registry(base.ZunObject):
-    """``password`` is encrypted for the registry's ``owner``, here as in the database."""
+    """``password`` is encrypted for the registry's ``owner``, as in the database. Conductors decrypt it for hosts."""
 
     VERSION = "1.0"
 

@@ -22,9 +22,11 @@ from zun.common.mounts import mounts_of, volume_names
 from zun.db import compute_nodes, groups, volumes
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
+from zun.db.permits import Permits
 from zun.messaging import rpc
 from zun.messaging.compute_api import ComputeAPI
 from zun.objects import Container
+from zun.objects.placement import PERMIT_KEY
 from zun.objects.service import COMPUTE_BINARY
 from zun.scheduler import capacity, dry_run, explain, filters, select, weighers
 from zun.scheduler.columns import Columns
@@ -68,6 +70,7 @@ class SchedulerEndpoint:
         self._alternates = alternates
         self._subset = host_subset_size
         self._draw = draw
+        self._permits = Permits()
 
     def create(
         self,
@@ -259,7 +262,7 @@ class SchedulerEndpoint:
                 context,
                 best.hostname,
                 container,
-                limits=best.limits,
+                limits={**best.limits, PERMIT_KEY: self._permits.permit(best.hostname, spec.uuid)},
                 alternates=[{"host": choice.hostname, "limits": choice.limits} for choice in spare],
                 tried=tried,
             )

@@ -20,9 +20,13 @@ from zun import objects
 from zun.common import exceptions
 from zun.common.context import admin_context
 from zun.common.disk_pools import PoolUse
+from zun.common.secrets import Cipher
+from zun.compute.images import Accounts
 from zun.conductor import facts, rules
 from zun.conductor.endpoint import ConductorEndpoint
+from zun.container.driver import RegistryAuth
 from zun.db import compute_nodes, container_actions, containers, models, session
+from zun.db.permits import Permits
 from zun.messaging import conductor_api, rpc
 from zun.messaging.conductor_api import ConductorAPI
 from zun.objects import (
@@ -40,6 +44,7 @@ from zun.objects.base import ZunObject
 from zun.tests.unit.db import rows
 
 CONTEXT = admin_context("req-1")
+CIPHER, PASSWORD = Cipher(["k" * 32]), "s3cret"
 NOW = datetime.datetime(2026, 1, 31, 12)
 FILTERED = {rules.OWN_ONLY, rules.OWN_TOKEN_ONLY}
 HARMLESS = {("NetworkPort", "known")}
@@ -58,12 +63,13 @@ class Things:
         rows.node("one")
         rows.node("two")
         self.registry, self.network, self.port, self.image, self.volume = (uuidutils.generate_uuid() for _ in range(5))
+        secret = CIPHER.encrypt(PASSWORD, (self.registry, "demo", "example.com", "u"))
         insert(
             models.registries, uuid=self.registry, project_id="demo", name="r", domain="example.com",
-            username="u", password="encrypted", created_at=NOW,
+            username="u", password=secret, created_at=NOW,
         )  # fmt: skip
         self.container = rows.container(registry_id=self.registry)["uuid"]
-        self.waiting = rows.container()["uuid"]
+        self.waiting = rows.container(project_id="other")["uuid"]
         container_actions.start(self.container, "create", request_id="req-1", user_id="u", project_id="demo")
         step = ("req-1", "create", "compute__do_container_create")
         self.event = containers.claim(self.container, "one", {"cpuset": rows.CPUSET}, step=step).event_id
@@ -184,7 +190,7 @@ def transport():
 
 @pytest.fixture
 def conductor(transport, things):
-    endpoint = ConductorEndpoint(facts.Rows(restoring=True))
+    endpoint = ConductorEndpoint(facts.Rows(restoring=True), CIPHER)
     server = rpc.get_server(transport, rpc.CONDUCTORS_TOPIC, "/c1", [endpoint], 2, addressed=True)
     server.start()
     yield endpoint
@@ -209,7 +215,8 @@ def names(calls):
     return [".".join(each) for each in calls]
 
 
-READS = [call for call in CALLS if call[1].startswith(("get_", "list_", "recorded", "granted", "topology", "pool_"))]
+READING = ("get_", "list_", "recorded", "granted", "topology", "pool_")
+READS = [call for call in CALLS if call[1].startswith(READING) and call != rules.DECRYPTED]
 
 
 @pytest.mark.parametrize("call", READS, ids=names(READS))
@@ -319,16 +326,52 @@ def test_the_sender_cannot_say_another_address(things, transport, conductor):
         )  # fmt: skip
 
 
-def test_a_host_claims_what_waits_for_one(things, as_host):
+def test_a_host_claims_what_a_scheduler_sent_there(things, as_host):
+    permit = Permits().permit("two", things.waiting)
     with as_host("two"):
-        claimed = things.object(things.waiting, cpuset=rows.CPUSET).save_claim("two")
+        claimed = things.object(things.waiting, cpuset=rows.CPUSET).save_claim("two", permit=permit)
     assert claimed.generation == compute_nodes.find("two")["generation"]
     assert containers.get(things.waiting)["host"] == "two"
+
+
+PERMITS = {
+    "none": lambda it: None,
+    "malformed": lambda it: ["é"],
+    "of-another-container": lambda it: Permits().permit("two", it.container),
+    "of-another-host": lambda it: Permits().permit("one", it.waiting),
+}
+
+
+@pytest.mark.parametrize("permit", PERMITS.values(), ids=PERMITS)
+def test_a_claim_that_no_scheduler_sent_is_refused(permit, things, as_host, caplog):
+    """The host even knows the uuid."""
+    made, wrong = things.object(things.waiting, cpuset=rows.CPUSET), permit(things)
+    before = dump()
+    with as_host("two"), pytest.raises(exceptions.ContainerNotFound):
+        made.save_claim("two", permit=wrong)
+    assert f"Refused host two Container.save_claim: no scheduler sent container {things.waiting} there" in caplog.text
+    with as_host("two"), pytest.raises(exceptions.ContainerNotFound):
+        Container.get_by_uuid(CONTEXT, things.waiting)
+    after = dump()
+    assert {name for name, found in after.items() if found != before[name]} <= {"service_keys"}
+
+
+def test_a_host_needs_no_key_for_a_pull(things, as_host):
+    container = things.object()
+    with as_host("one"):
+        source = Accounts(None, None).source(CONTEXT, container)
+    assert source.auth == RegistryAuth("u", PASSWORD)
 
 
 def test_a_secret_is_told_during_a_pull_only(things, as_host):
     containers.update(things.container, {"status": "Running"})
     with as_host("one"), pytest.raises(exceptions.RegistryNotFound):
+        Registry.get_by_uuid(CONTEXT, things.registry)
+
+
+def test_a_password_of_another_key_is_named(things, as_host, conductor):
+    conductor._cipher = Cipher(["x" * 32])
+    with as_host("one"), pytest.raises(exceptions.Conflict, match="cannot be read with the keys"):
         Registry.get_by_uuid(CONTEXT, things.registry)
 
 

@@ -15,6 +15,7 @@ from zun.common import exceptions
 from zun.common.context import admin_context
 from zun.messaging import rpc
 from zun.messaging.conductor_api import ConductorAPI
+from zun.objects import Container
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.programs import Api, free_port
 
@@ -57,7 +58,9 @@ def cloud(program, rabbit_url, database_url):
     with concurrent.futures.ThreadPoolExecutor(len(programs)) as threads:  # agents wait for a conductor
         list(threads.map(lambda each: each.start(), programs))
     api = Api(f"http://127.0.0.1:{port}/v1")
-    return types.SimpleNamespace(api=api, conductors=conductors, computes=computes, url=rabbit_url, exchange=name)
+    return types.SimpleNamespace(
+        api=api, conductors=conductors, computes=computes, scheduler=scheduler, url=rabbit_url, exchange=name
+    )
 
 
 def run_many(cloud):
@@ -107,8 +110,17 @@ def test_a_stolen_host_reaches_its_own_rows_only(cloud, oslo_client):
         ask("Container", "get_by_uuid", theirs["uuid"])
     with pytest.raises(exceptions.Forbidden, match=f"of host {mine}: hostname is {other}"):
         ask("Container", "list_by_host", other)
+    cloud.scheduler.stop()
+    waiting = Api(api.url, "theirs").run(cpu=0.1, memory=8)
+    claimed = Container(context, uuid=waiting)
+    claimed.obj_reset_changes()
+    with pytest.raises(exceptions.ContainerNotFound):
+        thief.object_action(context, claimed, "save_claim", (mine,), {})
+    cloud.scheduler.start()
+    assert Api(api.url, "theirs").settled(waiting)["status"] == "Running"
     logs = "".join(each.log.read_text() for each in cloud.conductors)
     assert f"Refused host {mine} Container.get_by_uuid: container {theirs['uuid']} is on host {other}" in logs
+    assert f"Refused host {mine} Container.save_claim: no scheduler sent container {waiting} there" in logs
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from oslo_utils import timeutils
 from zun.common import exceptions
 from zun.common.mounts import Kind, Mount
 from zun.db import compute_nodes, containers, explanations, groups, models, services, session, volumes
-from zun.objects.placement import cpuset_record
+from zun.db.permits import Permits
+from zun.objects.placement import PERMIT_KEY, cpuset_record
 from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
 from zun.scheduler.host_table import HostTable
@@ -53,6 +54,8 @@ class Hosts:
     def create(self, context, host, container, *, limits, alternates, tried):
         if host in self.away:
             raise exceptions.HostUnavailable(host=host)
+        permit, limits = limits[PERMIT_KEY], {name: each for name, each in limits.items() if name != PERMIT_KEY}
+        assert Permits().allows(permit, host, container.uuid)
         self.handed.append(Handed(host, container.uuid, limits, alternates, dict(tried)))
 
 
