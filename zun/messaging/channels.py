@@ -9,6 +9,8 @@ of kombu's own channel:
 * A message to a server expires after ``LATE_SECONDS``. A call expires earlier, with its timeout.
 * A host sends its answers to the exchange ``zun.replies``, to which every other service binds its queues for answers.
 * A host only looks whether exchanges of other services exist.
+* Where all services share one user, the exchange to hosts also leads to the one of schedulers: agents of before 1.0
+  read their messages there. RabbitMQ puts a message once into a queue that is bound to both.
 """
 
 from typing import Any
@@ -35,7 +37,12 @@ class Channel(pyamqp.Channel):  # type: ignore[misc]
 
     def exchange_declare(self, exchange: str, type: str, passive: bool = False, **named: Any) -> Any:
         foreign = self._host is not None and exchange != f"{senders.COMPUTE_TOPIC}.{self._host}_fanout"
-        return super().exchange_declare(exchange, type, passive=passive or foreign, **named)
+        declared = super().exchange_declare(exchange, type, passive=passive or foreign, **named)
+        if exchange.endswith(senders.HOSTS_SUFFIX) and self._is_shared:
+            former = exchange.removesuffix(senders.HOSTS_SUFFIX)
+            super().exchange_declare(former, type, **named)
+            self.exchange_bind(former, exchange, f"{senders.COMPUTE_TOPIC}.#")
+        return declared
 
     def queue_declare(self, queue: str = "", **named: Any) -> Any:
         declared = super().queue_declare(queue, **named)
@@ -51,6 +58,10 @@ class Channel(pyamqp.Channel):  # type: ignore[misc]
     @property
     def _host(self) -> str | None:
         return senders.host_of_user(self._user)
+
+    @property
+    def _is_shared(self) -> bool:
+        return self._user is not None and not senders.is_of_one_service(self._user)
 
     def _outlet(self, exchange: str) -> str:
         return senders.REPLIES if self._host is not None and not exchange else exchange

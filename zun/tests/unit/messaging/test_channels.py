@@ -26,7 +26,8 @@ def sent(monkeypatch):
 
     for name in ("_basic_publish", "basic_publish", "basic_publish_confirm", "exchange_declare", "queue_declare"):
         monkeypatch.setattr(pyamqp.Channel, name, record(name), raising=False)
-    monkeypatch.setattr(pyamqp.Channel, "queue_bind", record("queue_bind"))
+    for name in ("queue_bind", "exchange_bind"):
+        monkeypatch.setattr(pyamqp.Channel, name, record(name))
     return found
 
 
@@ -74,6 +75,18 @@ def test_a_call_expires_with_its_timeout(sent):
 def test_a_host_makes_no_exchange_but_its_own(sent, user, exchange, passive):
     channel(user).exchange_declare(exchange=exchange, type="topic", durable=True)
     assert sent == [("exchange_declare", exchange, "topic", {"passive": passive, "durable": True})]
+
+
+@pytest.mark.parametrize(
+    ("user", "leads"), [("zun", True), ("zun-api", False), ("zun-compute.h1", False), (None, False)]
+)
+def test_shared_user_reaches_hosts_of_before_1_0(sent, user, leads):
+    channel(user).exchange_declare(exchange="zun.hosts", type="topic", durable=True)
+    former = [
+        ("exchange_declare", "zun", "topic", {"durable": True}),
+        ("exchange_bind", "zun", "zun.hosts", "zun.compute.#", {}),
+    ]
+    assert sent[1:] == (former if leads else [])
 
 
 def test_queues_for_answers_are_bound(sent):
