@@ -17,12 +17,30 @@ ROOT = pathlib.Path(zun.__file__).parents[1]
 PARTS = ("zun", "setup.py", "setup.cfg", "pyproject.toml", "README.rst", "LICENSE", "requirements.txt", "MANIFEST.in")
 
 
+def missing(commit: str) -> str | None:
+    """Return what is wrong if the history of this repository has no such commit, else None."""
+    if _git("cat-file", "-e", f"{commit}^{{commit}}").returncode == 0:
+        return None
+    return f"the history lacks {commit}, the release before: git fetch --unshallow, or set ZUN_TEST_RELEASE_BEFORE"
+
+
+def is_shallow() -> bool:
+    """Return whether this clone lacks a part of the history, or is no clone."""
+    return _git("rev-parse", "--is-shallow-repository").stdout.strip() != b"false"
+
+
+def _git(*words: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(["git", "-C", ROOT, *words], capture_output=True)
+
+
 def of_commit(commit: str, folder: pathlib.Path) -> dict[str, str]:
     """Install the commit of this repository below ``folder``, and return the environment of its programs."""
     tree = folder / "tree"
     tree.mkdir(parents=True)
-    archive = subprocess.run(["git", "-C", ROOT, "archive", commit], check=True, capture_output=True).stdout
-    subprocess.run(["tar", "-x", "-C", tree], input=archive, check=True)
+    archive = _git("archive", commit, "--", *PARTS)
+    archive.check_returncode()
+    subprocess.run(["tar", "-x", "-C", tree], input=archive.stdout, check=True)
+    shutil.rmtree(tree / "zun" / "tests")
     return _installed(tree, folder)
 
 
