@@ -108,8 +108,9 @@ run_container() {
 
 # Every container of the demo's service goes with it: their rows are in its database.
 stop_all() {
-    local name
+    local name host=
     if running zun-allinone && [ -x "${VENV:=$RUN_DIR/venv}/bin/openstack" ] && answers; then
+        host=$(osc appcontainer host list -f value -c hostname) || true
         for name in $(osc appcontainer list --all-projects -f value -c uuid 2>/dev/null); do
             osc appcontainer delete --force --all-projects "$name" >/dev/null || true
         done
@@ -117,6 +118,12 @@ stop_all() {
     fi
     if running zun-allinone; then say "Stopping zun-allinone"; fi
     halt zun-allinone
+    # The service removes a default network that nobody uses within a minute, which is later than now.
+    if [ -n "$host" ]; then
+        for name in $(docker network ls -q --filter label=zun.default --filter "label=zun.host=$host"); do
+            docker network rm "$name" >/dev/null 2>&1 || warn "the network $name is in use and stays"
+        done
+    fi
     if running dockerd; then
         say "Stopping the Docker daemon that was started here"
         halt dockerd 30
