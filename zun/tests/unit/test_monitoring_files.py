@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The dashboard and the alert rules name metrics that exist."""
 
+import html
 import json
 import os
 import pathlib
@@ -49,6 +50,13 @@ def queries():
 def test_metrics_exist(title, query):
     assert metrics.API_REQUESTS is not None
     assert set(re.findall(r"\bzun_\w+", query)) <= names(), title
+
+
+def test_picture_has_every_panel_of_the_dashboard():
+    picture = (FOLDER.parents[1] / "doc/source/admin/dashboard.svg").read_text()
+    drawn = [html.unescape(title) for title in re.findall(r'<text class="t"[^>]*>(.*?)</text>', picture)]
+    panels = json.loads((FOLDER / "zun-dashboard.json").read_text())["panels"]
+    assert drawn == [panel["title"] for panel in panels]
 
 
 @pytest.fixture
