@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The facts of the rules, read from the database."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from zun.common.states import Status
 from zun.conductor.rules import Owner
@@ -16,9 +17,16 @@ class Rows:
 
     restoring: bool = False
     permits: Permits = field(default_factory=Permits)
+    known: Mapping[str, Owner] = field(default_factory=dict)
+
+    def knowing(self, row: session.Row) -> "Rows":
+        """Return facts that need not look for the owner of a container whose ``row`` was just read."""
+        if row["host"] is None and row["capsule_uuid"] is not None:
+            return self  # it is where its capsule is
+        return replace(self, known={row["uuid"]: _owner(row)})
 
     def container(self, uuid: str) -> Owner | None:
-        return _owner(db.owner_of_container(uuid))
+        return self.known.get(uuid) or _found(db.owner_of_container(uuid))
 
     def sent_to(self, host: str, uuid: str, permit: object) -> bool:
         return self.permits.allows(permit, host, uuid)
@@ -27,13 +35,13 @@ class Rows:
         return db.host_of_image(uuid)
 
     def port_owner(self, uuid: str) -> Owner | None:
-        return _owner(db.owner_of_port(uuid))
+        return _found(db.owner_of_port(uuid))
 
     def event_owner(self, event_id: int) -> Owner | None:
-        return _owner(db.owner_of_event(event_id))
+        return _found(db.owner_of_event(event_id))
 
     def token_owner(self, token_hash: str) -> Owner | None:
-        return _owner(db.owner_of_token(token_hash))
+        return _found(db.owner_of_token(token_hash))
 
     def volume_host(self, uuid: str) -> str | None:
         return db.host_of_volume(uuid)
@@ -45,7 +53,9 @@ class Rows:
         return db.has_project(host, project_id)
 
 
-def _owner(row: session.Row | None) -> Owner | None:
-    if row is None:
-        return None
+def _found(row: session.Row | None) -> Owner | None:
+    return None if row is None else _owner(row)
+
+
+def _owner(row: session.Row) -> Owner:
     return Owner(row["host"], waiting=row["host"] is None and row["status"] == Status.CREATING)
