@@ -34,13 +34,28 @@ class Namesakes:
         return True
 
 
+_KEPT = (
+    "Nobody gets the CPUs that the database says dedicated ones among them have; what else they use may be given to "
+    "others."
+)
+_NOT_KEPT = "A conductor does not tell which CPUs they have: all that they use may be given to others."
+_SOON_KEPT = (
+    "The two hear of each other's containers every %d s ([compute] inventory_interval), and until then may give the "
+    "same CPUs."
+)
+
+
 class Neighbours:
     """Tell the operator of containers that the runtime has of hosts with other names."""
 
-    def __init__(self, hostname: str, interval: int) -> None:
-        """``interval`` is the number of seconds between two calls of ``tell``."""
+    def __init__(self, hostname: str, interval: int, *, sees_rows: bool) -> None:
+        """``interval`` is the number of seconds between two calls of ``tell``.
+
+        ``sees_rows``: this host reads the rows of other hosts, and keeps off the CPUs that dedicated ones have.
+        """
         self._hostname = hostname
         self._interval = interval
+        self._sees_rows = sees_rows
         self._left: Mapping[str, AbstractSet[str]] | None = None
         """By host, the uuids that were there at the first look."""
         self._active: set[str] = set()
@@ -52,20 +67,19 @@ class Neighbours:
             self._left = found
             for name, uuids in found.items():
                 LOG.warning(
-                    "The runtime has %d containers of host %s, which this one (%s) does not touch. Nobody gets the "
-                    "CPUs that the database says dedicated ones among them have; what else they use may be given to "
-                    "others. If this host had that name, set it again as [DEFAULT] host and restart zun-compute.",
+                    "The runtime has %d containers of host %s, which this one (%s) does not touch. %s If this host had "
+                    "that name, set it again as [DEFAULT] host and restart zun-compute.",
                     len(uuids),
                     name,
                     self._hostname,
+                    _KEPT if self._sees_rows else _NOT_KEPT,
                 )
         more = {name for name, uuids in found.items() if uuids - self._left.get(name, frozenset())}
         for name in more - self._active:
             LOG.error(
-                "Another zun-compute works with the same runtime, as host %s. The two hear of each other's containers "
-                "every %d s ([compute] inventory_interval), and until then may give the same CPUs. Stop one, or give "
-                "each CPUs of its own ([compute] cpu_dedicated_set, cpu_shared_set).",
+                "Another zun-compute works with the same runtime, as host %s. %s Stop one, or give each CPUs of its "
+                "own ([compute] cpu_dedicated_set, cpu_shared_set).",
                 name,
-                self._interval,
+                _SOON_KEPT % self._interval if self._sees_rows else "Both may give the same CPUs.",
             )
         self._active |= more

@@ -95,7 +95,9 @@ class ComputeService:
         self._pool = SharedPool(self.tracker, driver, conf.compute.huge_page_base_memory)
         self._records = Records.of_host(conf.state_path, self._host)
         self._namesakes = Namesakes()
-        self._neighbours = Neighbours(self._host, conf.compute.inventory_interval)
+        self._neighbours = Neighbours(
+            self._host, conf.compute.inventory_interval, sees_rows=conf.compute.database == "direct"
+        )
         self._inventory: Inventory | None = None
         """The inventory that this run wrote last."""
         self._inventory_turn = threading.Lock()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from zun.compute.neighbours import Namesakes
+from zun.compute.neighbours import Namesakes, Neighbours
 
 
 @pytest.mark.parametrize(("counts", "told"), [
@@ -17,3 +17,18 @@ from zun.compute.neighbours import Namesakes
 def test_who_else_counts_is_noticed(counts, told):
     namesakes = Namesakes()
     assert [number for number, count in enumerate(counts) if namesakes.seen(count)] == told
+
+
+@pytest.mark.parametrize(
+    ("sees_rows", "at_first", "later"),
+    [
+        pytest.param(True, "Nobody gets the CPUs", "hear of each other's containers every 60 s", id="direct"),
+        pytest.param(False, "all that they use may be given to others", "Both may give the same CPUs", id="conductor"),
+    ],
+)
+def test_renamed_host_hears_who_gets_the_cpus(sees_rows, at_first, later, caplog):
+    neighbours = Neighbours("new", 60, sees_rows=sees_rows)
+    neighbours.tell({"old": {"a"}})
+    assert at_first in caplog.text and later not in caplog.text
+    neighbours.tell({"old": {"a", "b"}})
+    assert later in caplog.text
