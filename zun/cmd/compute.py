@@ -14,6 +14,7 @@ from zun.compute.service import ComputeService
 from zun.container.driver import ContainerDriver
 from zun.messaging import conductor_api, rpc, senders
 from zun.network.driver import NetworkDriver
+from zun.objects.service import COMPUTE_BINARY
 
 LOG = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ def name_queues(conf: cfg.ConfigOpts, name: str) -> None:
 @program.without_traceback
 def main() -> None:
     conf = program.configure("zun-compute")
-    name_queues(conf, senders.PROGRAM)
+    name_queues(conf, COMPUTE_BINARY)
     metrics.serve(conf, conf.metrics.compute_port)
     transport = rpc.get_transport(conf)
     conductor_api.reach_database(conf, transport, program.connect_database)

@@ -13,7 +13,7 @@ from zun.common.periodic import Periodic
 from zun.common.tls import ServerContext
 from zun.console.proxy import Limits, Proxy
 from zun.container.driver import Terminals
-from zun.messaging import cadf, conductor_api, rpc, senders
+from zun.messaging import cadf, conductor_api, rpc
 from zun.objects import ZunService
 from zun.objects.service import INTERNAL_ZONE, PROXY_BINARY
 
@@ -64,7 +64,7 @@ def _tls(conf: cfg.ConfigOpts) -> ssl.SSLContext | None:
 def main() -> None:
     conf = program.configure("zun-wsproxy")
     if conf.compute.database == "conductor":
-        compute.name_queues(conf, senders.PROXY)
+        compute.name_queues(conf, PROXY_BINARY)
         conductor_api.reach_database(conf, rpc.get_transport(conf), program.connect_database)
     else:
         program.connect_database(conf)

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import oslo_messaging
@@ -241,9 +242,10 @@ class _Dispatcher(oslo_messaging.RPCDispatcher):  # type: ignore[misc]
         self._from_hosts = {name: method.speaks_for for name, method in methods if hasattr(method, "speaks_for")}
 
     def dispatch(self, incoming: Any) -> Any:
+        delivery = _delivery(incoming)
         if self._addressed:  # whatever the sender wrote there
-            incoming.message.setdefault("args", {})["address"] = _address(incoming)
-        refusal = self._refusal(_sender(incoming.message), incoming.message)
+            incoming.message.setdefault("args", {})["address"] = delivery.address
+        refusal = self._refusal(delivery.sender, incoming.message)
         if refusal is not None:
             LOG.warning("Message %s is refused: %s", incoming.message.get("method"), refusal)
             raise oslo_messaging.ExpectedException() from exceptions.Forbidden(f"The message is refused: {refusal}.")
@@ -294,20 +296,25 @@ class _Dispatcher(oslo_messaging.RPCDispatcher):  # type: ignore[misc]
             LOG.warning("The answer to %s could not be sent: %s", method, exceptions.first_line(exc))
 
 
-def _address(incoming: Any) -> str | None:
-    """Return the topic to which the message was sent, as the broker says, or None if the transport does not tell.
+@dataclass(frozen=True, slots=True)
+class _Delivery:
+    """What RabbitMQ vouches for: the ``sender``, a user, and the ``address``, the topic of the message."""
 
-    oslo.messaging gives it to nobody. RabbitMQ's message is in the driver's own, under a private name.
+    sender: str | None = None
+    address: str | None = None
+
+
+def _delivery(incoming: Any) -> _Delivery:
+    """Return what the broker says of a message. A value is None if the transport does not tell.
+
+    oslo.messaging gives neither to endpoints, dispatchers or serializers. Its RabbitMQ driver keeps kombu's message,
+    which has both, under a private name. If a release of the library changes that, a test fails, and a service whose
+    hosts have users of their own refuses every message.
     """
     raw = getattr(incoming.message, "_raw_message", None)
-    told = getattr(incoming, "address", None) if raw is None else raw.delivery_info.get("routing_key")
-    return None if told is None else str(told)
-
-
-def _sender(message: Any) -> str | None:
-    """Return the user that RabbitMQ vouches for. Return None if the transport has no users."""
-    raw = getattr(message, "_raw_message", None)  # of the library's RabbitMessage, which has no public name for it
-    return None if raw is None else raw.properties.get("user_id")
+    if raw is None:  # inproc
+        return _Delivery(address=getattr(incoming, "address", None))
+    return _Delivery(raw.properties.get("user_id"), raw.delivery_info.get("routing_key"))
 
 
 def _no_answer_yet(*_arguments: Any, **_named: Any) -> None:

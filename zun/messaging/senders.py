@@ -18,16 +18,16 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-API, SCHEDULER, CONDUCTOR = "zun-api", "zun-scheduler", "zun-conductor"
+from zun.objects.service import COMPUTE_BINARY, CONDUCTOR_BINARY, PROXY_BINARY, SCHEDULER_BINARY
+
+API, SCHEDULER, CONDUCTOR = "zun-api", SCHEDULER_BINARY, CONDUCTOR_BINARY
 SERVICES = (API, SCHEDULER, CONDUCTOR)
-_HOST_PREFIX = "zun-compute."
+_HOST_PREFIX = f"{COMPUTE_BINARY}."
 SCHEDULER_TOPIC = "zun.scheduler"
 COMPUTE_TOPIC = "zun.compute"
 CONDUCTOR_TOPIC = "zun.conductor"
 HOSTS_SUFFIX = ".hosts"
 REPLIES = "zun.replies"
-PROGRAM, PROXY = "zun-compute", "zun-wsproxy"
-"""The programs of a host. Their names are part of the names of their queues for answers."""
 _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _OF_QUEUES = re.compile(r"\.agent$|_fanout(_|$)")  # what names of a host's queues have after its name
 
@@ -126,7 +126,8 @@ def permissions(user: str, exchange: str = "zun") -> Permissions:
         raise ValueError(f"user must be one of {', '.join(SERVICES)} or {_HOST_PREFIX}HOST, got {user!r}")
     name = re.escape(host)
     queues = f"{compute}\\.{name}(\\.agent|_fanout_.+)?"
-    answers = f"reply_{name}:({PROGRAM}|{PROXY}):[0-9]+"
+    # The names of a host's programs are part of the names of their queues for answers.
+    answers = f"reply_{name}:({COMPUTE_BINARY}|{PROXY_BINARY}):[0-9]+"
     fanout = f"{compute}\\.{name}_fanout"
     return Permissions(
         configure=_any(queues, fanout, answers),

@@ -2,10 +2,12 @@
 import logging
 import threading
 
+import kombu.message
 import oslo_messaging
 import pytest
 from oslo_config import cfg
 from oslo_db import exception as db_exc
+from oslo_messaging._drivers.amqpdriver import AMQPIncomingMessage
 from oslo_messaging._drivers.common import deserialize_remote_exception, serialize_remote_exception
 from oslo_messaging._drivers.impl_rabbit import RabbitMessage
 
@@ -265,6 +267,7 @@ def test_log_names_the_brokers_without_their_credentials(caplog):
 class Raw:
     def __init__(self, sender):
         self.properties = {} if sender is None else {"user_id": sender}
+        self.delivery_info = {}
 
 
 class Received(dict):
@@ -329,7 +332,14 @@ def test_messages_of_the_wrong_sender_are_refused(caplog, sender, method, argume
 
 
 def test_the_library_keeps_what_rabbitmq_sent():
-    """``rpc._sender`` reads the sender from it. Without it every message would be refused."""
-    message = type("Message", (), {"payload": {"method": "m"}, "properties": {"user_id": "zun-api"}})()
-    assert rpc._sender(RabbitMessage(message)) == "zun-api"
-    assert rpc._sender({}) is None
+    """``rpc._delivery`` reads a private name of the library. Without it every message would be refused."""
+    sent = kombu.message.Message(
+        body='{"method": "m"}',
+        content_type="application/json",
+        content_encoding="utf-8",
+        properties={"user_id": "zun-api"},
+        delivery_info={"routing_key": "zun.compute.h1"},
+    )
+    received = AMQPIncomingMessage(None, {}, RabbitMessage(sent), "unique", None, None, None, None, None)
+    assert rpc._delivery(received) == rpc._Delivery("zun-api", "zun.compute.h1")
+    assert rpc._delivery(Incoming({})) == rpc._Delivery()
