@@ -5,9 +5,10 @@ import functools
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
-from zun.api import creation, devices, microversion, mounts, numa, traits
+from zun.api import creation, devices, image_properties, microversion, mounts, numa, traits
 from zun.api.microversion import Version
 from zun.api.schemas import Schema, scalars
 from zun.api.schemas import capsules as schemas
@@ -19,7 +20,7 @@ from zun.common.mounts import Kind as MountKind
 from zun.common.mounts import Mount, disk_gib
 from zun.common.states import Kind, Status
 from zun.common.units import MIB_PER_GIB
-from zun.image.driver import DOCKER
+from zun.image.driver import DOCKER, ServiceImage
 from zun.topology import CPUPolicy, amounts
 
 INIT_RETRIES = "10"  # of init containers in a capsule that is always restarted: they must end some time
@@ -42,14 +43,43 @@ def asked(
     settings: Settings,
     pull_policy: bool,
     choose: random.Random,
+    images: Mapping[str, ServiceImage] = MappingProxyType({}),
 ) -> Asked:
     """Return the fields of capsule ``uuid``, without its owner, and of its containers. Raises InvalidValue, naming the
     field.
 
     ``pull_policy`` says whether the caller may choose when images are pulled; otherwise the choice is ignored.
+    ``images`` are the images of the image service, by the place of their container: ``spec.containers.0``.
     """
+    placed = _joined(_placement(template["spec"].get("placement"), version), images)
+    asking = next((image for image in images.values() if image_properties.asks(image)[0]), None)
+    with image_properties.blamed(asking):
+        return _asked(
+            template, uuid, placed, version=version, settings=settings, pull_policy=pull_policy, choose=choose
+        )
+
+
+def containers_of(template: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the containers of the template by their place in it, in the order in which they are started."""
+    return {
+        f"spec.{part}.{number}": given
+        for part in ("initContainers", "containers")
+        for number, given in enumerate(template["spec"].get(part) or ())
+    }
+
+
+def _asked(
+    template: Mapping[str, Any],
+    uuid: str,
+    placed: Mapping[str, Any],
+    *,
+    version: Version,
+    settings: Settings,
+    pull_policy: bool,
+    choose: random.Random,
+) -> Asked:
+    """Do as ``asked``. ``placed`` is what the template and the images say of the place."""
     spec, metadata = template["spec"], template["metadata"]
-    placed = _placement(spec.get("placement"), version)
     policy = placed.get("cpu_policy", CPUPolicy.SHARED)
     restart = schemas.RESTART_POLICIES[spec.get("restartPolicy", "Always")]
     volumes = _volumes(spec.get("volumes") or (), settings)
@@ -100,7 +130,7 @@ def asked(
         "status": Status.CREATING,
         "request": {
             "run": True,
-            "hints": {},
+            "hints": placed.get("hints") or {},
             "availability_zone": template.get("availabilityZone") or settings.default_schedule_zone,
             "host": None,
         },
@@ -123,6 +153,26 @@ def _placement(given: Mapping[str, Any] | None, version: Version) -> dict[str, A
         return schemas.PLACEMENT(given)
     except exceptions.SchemaValidationError as exc:
         raise exceptions.SchemaValidationError(detail=f"template: spec.placement: {exc}") from None
+
+
+def _joined(placed: Mapping[str, Any], images: Mapping[str, ServiceImage]) -> dict[str, Any]:
+    """Return the placement with what the images ask of the one place that all containers share.
+
+    Raises InvalidValue for a contradiction, and for what capsules cannot have.
+    """
+    found = {**placed}
+    for where, image in images.items():
+        try:
+            found = image_properties.joined(found, image)
+            fields, sources = image_properties.asks(image)
+        except exceptions.InvalidValue as exc:
+            before = "spec.placement and the images before"
+            raise _wrong(f"{where}.image, joined with {before}: {str(exc).rstrip('.')}") from None
+        for field, value in fields.items():
+            if field == "mem_page_size" or value == CPUPolicy.MIXED:
+                asks = f"its property {sources[field]} asks for {value}"
+                raise _wrong(f"{where}.image: {asks}, which no capsule can have")
+    return found
 
 
 def _devices(where: str, given: Mapping[str, Any], kind: Kind, version: Version, settings: Settings) -> dict[str, Any]:

@@ -63,6 +63,12 @@ class Capsules:
     def create(self, call: Call) -> Answer:
         template = schemas.CREATE(call.body)["template"]
         call.access.require("capsule:create")
+        driver = self._settings.default_image_driver
+        of_service = {
+            where: found
+            for where, given in capsules.containers_of(template).items()
+            if (found := images.of_service(self._images, call.context, driver, given["image"])) is not None
+        }
         asked = capsules.asked(
             template,
             uuidutils.generate_uuid(),
@@ -70,12 +76,12 @@ class Capsules:
             settings=self._settings,
             pull_policy=call.access.allows("container:create:image_pull_policy"),
             choose=self._random,
+            images=of_service,
         )
         fields = asked.capsule
-        for member in asked.members:
-            driver, image = member["image_driver"], member["image"]
-            if (found := images.of_service(self._images, call.context, driver, image)) is not None:
-                member["request"][OF_GLANCE] = found.uuid
+        for where, member in zip(capsules.containers_of(template), asked.members, strict=True):
+            if where in of_service:
+                member["request"][OF_GLANCE] = of_service[where].uuid
         requested.check_isolation(call.access, fields["placement"])
         fields["placement"] = traits.resolved(fields["placement"])
         fields["request"] |= requested.host_of_volumes(call.context, fields)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests about images of Glance: found before anything is accepted, and refused with the reason."""
 
+import re
+
 import pytest
 
 from zun.db import capsules as db_capsules
@@ -133,3 +135,57 @@ def test_members_of_a_capsule(api, server):
     assert (member["image_driver"], member["request"]["glance"]) == ("glance", uuid)
     template["spec"]["containers"][0]["image"] = "unknown"
     assert api.post("/v1/capsules", {"template": template}).status == 400
+
+
+SIZE = {"requests": {"cpu": 2, "memory": 64}}
+
+
+def capsule(api, *names, placement=None, size=SIZE, **parts):
+    containers = [{"image": name, "resources": size} for name in names]
+    made = {"containers": containers, **parts, **({} if placement is None else {"placement": placement})}
+    return api.post("/v1/capsules", {"template": {"kind": "capsule", "metadata": {}, "spec": made}})
+
+
+def test_images_of_a_capsule_ask_for_its_place(api, server):
+    """For the one place that all containers share, also if one image asks."""
+    server.add("web")
+    server.add("db", **{"hw_cpu_policy": "dedicated", "hw_numa_nodes": "2", "os_type": "linux"})
+    reply = capsule(api, "web", "db")
+    assert reply.status == 202, reply.json
+    row = db.get(reply.json["uuid"])
+    assert (row["cpu_policy"], row["placement"]["numa_nodes"]) == ("dedicated", 2)
+    assert row["request"]["hints"] == {"image:os_type": "linux"}
+    members = db_capsules.members([row["uuid"]])[row["uuid"]]
+    assert [member["cpu_policy"] for member in members] == ["dedicated", "dedicated"]
+
+
+@pytest.mark.parametrize(
+    ("web", "db", "placement", "told"),
+    [
+        ({"hw_cpu_policy": "dedicated"}, {}, {"cpu_policy": "shared"}, "containers.0.image, .*cpu_policy: shared"),
+        ({"hw_numa_nodes": "1"}, {"hw_numa_nodes": "2"}, None, "containers.1.image, joined with .*numa_nodes: 1"),
+        ({"os_type": "linux"}, {"os_type": "windows"}, None, "containers.1.image, joined .*hints.image:os_type: linux"),
+        ({}, {"hw_mem_page_size": "2MB"}, None, "containers.1.image: its property hw_mem_page_size"),
+        ({"hw_cpu_policy": "mixed"}, {}, None, "hw_cpu_policy asks for mixed, which no capsule"),
+        ({"hw_numa_nodes": "2"}, {}, None, "dedicated.* The properties of the image ask for numa_nodes 2"),
+        ({"hw_cpu_policy": "nonsense"}, {}, None, "containers.0.image, .*property hw_cpu_policy"),
+    ],
+    ids=["request", "two-images", "two-hints", "pages", "mixed", "alone", "nonsense"],
+)
+def test_images_that_a_capsule_cannot_join(api, server, scheduler, web, db, placement, told):
+    server.add("web", **web)
+    server.add("db", **db)
+    reply = capsule(api.at("1.46"), "web", "db", placement=placement)
+    assert reply.status == 400
+    assert re.search(told, reply.json["errors"][0]["detail"]), reply.json["errors"][0]["detail"]
+    assert scheduler.sent == []
+
+
+def test_an_init_container_asks_too(api, server):
+    server.add("web")
+    server.add("first", hw_cpu_policy="dedicated")
+    reply = capsule(api, "web", initContainers=[{"image": "first", "resources": SIZE}])
+    assert reply.status == 202 and db.get(reply.json["uuid"])["cpu_policy"] == "dedicated"
+    refused = capsule(api, "web", size={}, initContainers=[{"image": "first", "resources": SIZE}])
+    assert refused.status == 400
+    assert "The properties of the image ask for cpu_policy dedicated" in refused.json["errors"][0]["detail"]
