@@ -90,10 +90,10 @@ class Networks:
             for port in staying:
                 self._ensure(port)
             self._driver.plug(container, staying)
-        for port in ports:
-            if port.leaving:
-                port.destroy()
-                self.release([port])
+        leaving = [port for port in ports if port.leaving]
+        for port in leaving:
+            port.destroy()
+        self.release(leaving)
         container.addresses = settled(container, staying)
         self.left(context, {*before, *(port.network_uuid for port in ports)} - networks_of(container))
 
@@ -101,13 +101,18 @@ class Networks:
         """Return the container's ports, for ``release`` when its row is gone."""
         return NetworkPort.list_by_container(context, container.uuid)
 
-    def release(self, ports: Iterable[NetworkPort]) -> None:
+    def release(self, ports: Collection[NetworkPort]) -> None:
         """Give back ports without a row. A failure is logged; ``sweep`` tries again."""
         for port in ports:
             try:
                 self._driver.release(port)
             except exceptions.ZunError as exc:
                 LOG.warning("Port %s is given back later: %s", port.uuid, exc)
+        for container in {port.container_uuid for port in ports}:
+            try:
+                self._driver.release_shared(container)
+            except exceptions.ZunError as exc:
+                LOG.warning("The security group of container %s is given back later: %s", container, exc)
 
     def unsettled(self, context: RequestContext, containers: Iterable[Container]) -> set[str]:
         """Return the uuids of ``containers`` on this host whose ``addresses`` differ from their ports."""

@@ -203,6 +203,9 @@ class DockerNetworks(OnEngine):
     def release(self, port: PortView) -> None:
         return  # its row is all there is
 
+    def release_shared(self, container_uuid: str) -> None:
+        return
+
     def sweep(self, known: Callable[[Collection[str]], Collection[str]]) -> None:
         return
 

@@ -105,6 +105,10 @@ class NetworkDriver(Protocol):
         """Give back a port that no container has any more. A port that is gone is no error."""
         ...
 
+    def release_shared(self, container_uuid: str) -> None:
+        """Give back what the ports of a container share, if none of them is left. Called after ``release``."""
+        ...
+
     def sweep(self, known: Callable[[Collection[str]], Collection[str]]) -> None:
         """Remove what an earlier run left of ports that no container has any more.
 

@@ -87,6 +87,9 @@ class InMemoryNetworks:
     def release(self, port: PortView) -> None:
         self._fail("release")
 
+    def release_shared(self, container_uuid: str) -> None:
+        self._fail("release_shared")
+
     def sweep(self, known: Callable[[Collection[str]], Collection[str]]) -> None:
         self._fail("sweep")
 

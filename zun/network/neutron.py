@@ -88,7 +88,9 @@ class NeutronNetworks(DockerNetworks):
 
     def release(self, port: PortView) -> None:
         self._give_back(port.uuid, own=not port.preserve)
-        self._neutron.remove_group_of(port.container_uuid)
+
+    def release_shared(self, container_uuid: str) -> None:
+        self._neutron.remove_group_of(container_uuid)
 
     def sweep(self, known: Callable[[Collection[str]], Collection[str]]) -> None:
         self._wires.sweep(known)
@@ -97,10 +99,12 @@ class NeutronNetworks(DockerNetworks):
         for each in self._neutron.ports(**ours, status="DOWN"):
             if not each.get("binding:host_id") and _is_old(each):
                 found[each["id"]] = each
-        for uuid in found.keys() - set(known(list(found))):
+        lost = found.keys() - set(known(list(found)))
+        for uuid in lost:
             LOG.warning("Port %s belongs to no container any more: giving it back", uuid)
             self._give_back(uuid, own=is_own(found[uuid]))
-            self._neutron.remove_group_of(found[uuid]["device_id"])
+        for container in {found[uuid]["device_id"] for uuid in lost}:
+            self._neutron.remove_group_of(container)
 
     def _give_back(self, uuid: str, *, own: bool) -> None:
         """Delete a port that this service made, and leave a user's port as the user made it."""

@@ -268,6 +268,18 @@ def test_the_group_goes_with_its_container(cloud, api, neutron):
     assert neutron.ports == neutron.groups == {}
 
 
+def test_a_container_is_asked_for_its_group_once(cloud, api, neutron):
+    """However many ports it had."""
+    nets = [{"network": neutron.network("demo", f"10.{number}.0.0/24")} for number in (7, 8, 9)]
+    container = Container.get_by_uuid(CONTEXT, create(api, nets=nets, exposed_ports={"80": {}}).json["uuid"])
+    assert run(cloud, container)["status"] == "Created" and len(neutron.ports) == 3
+    neutron.asked.clear()
+    cloud.compute_api.delete(CONTEXT, Container.get_by_uuid(CONTEXT, container.uuid), force=True)
+    wait_for(lambda: neutron.groups == {}, 30)
+    methods = [method for method, path in neutron.asked if path.startswith("security-groups")]
+    assert neutron.ports == {} and methods == ["GET", "DELETE"]
+
+
 AGENT_STEPS = [("GET", "ports/"), ("PUT", "ports/"), ("GET", "networks/"), ("GET", "subnets")]
 
 
