@@ -6,6 +6,7 @@ scheduler and agent need not know the aliases, and a later change of them leaves
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from zun.api.device_aliases import LEGACY, Alias, Aliases, no_legacy
@@ -40,6 +41,26 @@ def asked(given: Mapping[str, Any], aliases: Aliases) -> dict[str, Any]:
     if same not in (None, DeviceSame.NONE):
         found["device_same"] = same
     return found
+
+
+def with_functions(placement: Mapping[str, Any], requests: Iterable[DeviceRequest | None]) -> dict[str, Any]:
+    """Return the column ``placement`` with the virtual functions that ports need. Raises InvalidValue.
+
+    The policy of the whole container counts for them too, unless their port has a stricter one.
+    """
+    functions = [request for request in requests if request is not None]
+    if not functions:
+        return {**placement}
+    policy = placement.get("device_numa_policy")
+    if policy is not None:
+        functions = [replace(each, numa_policy=policy) if each.numa_policy == DevicePolicy.PREFERRED else each
+                     for each in functions]  # fmt: skip
+    found = [*placement.get("devices", ()), *(each.to_dict() for each in functions)]
+    if len(found) > MOST_KINDS:
+        raise exceptions.InvalidValue(
+            f"nets: {len(found)} kinds of device, with those that its ports need, are too many; {MOST_KINDS} may be."
+        )
+    return {**placement, "devices": found}
 
 
 def _request(entry: Mapping[str, Any], policy: str | None, aliases: Aliases) -> DeviceRequest:

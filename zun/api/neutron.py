@@ -22,6 +22,7 @@ from zun.db import network_ports, networks
 from zun.neutron import ports as rules
 from zun.neutron.client import NeutronClient, Record, StaleRevision
 from zun.objects import Container
+from zun.topology.device_request import DevicePolicy, DeviceRequest, function_for
 
 LOG = logging.getLogger(__name__)
 
@@ -87,6 +88,11 @@ class NeutronNetworks:
             place = self._place(client, context, project_id, given)
         else:
             place = _Place(self._default(client, project_id), None, given)
+        if place.port is not None and rules.vnic_type(place.port) == "direct":
+            raise exceptions.InvalidValue(
+                f"port: port {place.port['id']} needs a virtual function, which a container gets only when it is "
+                "created. Name the port in nets of a new container."
+            )
         for port in network_ports.of_container(container.uuid):
             if port["network_uuid"] == place.network["id"] and not port["leaving"]:
                 raise exceptions.Invalid(
@@ -153,6 +159,11 @@ class NeutronNetworks:
             raise exceptions.PortNotFound(port=ident)
         if port.get("device_id"):
             raise _in_use(port)
+        if (kind := rules.vnic_type(port)) not in rules.USABLE:
+            raise exceptions.InvalidValue(
+                f"port: port {port['id']} is for an interface of the kind '{kind}', which containers cannot use; they "
+                f"can use {', '.join(rules.USABLE)}."
+            )
         return _Place(client.network(port["network_id"]), port, given)
 
     @staticmethod
@@ -192,6 +203,7 @@ class NeutronNetworks:
     ) -> Wanted:
         """Make the port, or mark the user's port as used by the container, and note in ``took`` how to undo it."""
         owner = {"device_id": container_uuid, "device_owner": rules.DEVICE_OWNER}
+        function = None if place.port is None else self._function(place.port)
         if place.port is not None:
             try:
                 port = client.update_port(place.port["id"], owner, revision=place.port.get("revision_number"))
@@ -206,11 +218,27 @@ class NeutronNetworks:
             port = client.create_port(network_id=network, project_id=project_id, name=name, **owner, **more)
             took.append((self._service.delete_port, port["id"]))
         networks.learn(rules.network_row(place.network, self._service.subnets(place.network["id"])))
-        return rules.wanted(port, preserve=place.port is not None)
+        return {**rules.wanted(port, preserve=place.port is not None), "function": function}
+
+    def _function(self, port: Record) -> DeviceRequest | None:
+        """Return the request of the virtual function that the port needs; None for most ports. Raises InvalidValue.
+
+        Neutron's policy ``legacy`` says nothing that counts here (see ``zun.api.device_aliases.no_legacy``).
+        """
+        if rules.vnic_type(port) != "direct":
+            return None
+        name = rules.physical_network(self._service.network(port["network_id"]))
+        if name is None:
+            raise exceptions.InvalidValue(
+                f"port: port {port['id']} needs a virtual function, and its network has no physical network. Use a "
+                "port of a flat or vlan network."
+            )
+        policy = str(port.get("numa_affinity_policy"))
+        return function_for(port["id"], name, policy if policy in [*DevicePolicy] else DevicePolicy.PREFERRED)
 
     def _unbind(self, port: str) -> None:
         with contextlib.suppress(exceptions.PortNotFound):
-            self._service.update_port(port, rules.UNBOUND)
+            self._service.update_port(port, rules.unbound(self._service.port(port)))
 
     @contextlib.contextmanager
     def _undone_on_failure(self) -> Iterator[list[tuple[Callable[[str], Any], str]]]:

@@ -97,7 +97,7 @@ class HostParts:
             creation=creation,
             lifecycle=Lifecycle(pool, driver, notifier, networks, operations, holdings, objects, glance),
             resizer=Resizer(hostname, tracker, pool, driver, operations, holdings, objects),
-            attachments=NetworkAttachments(networks, operations),
+            attachments=NetworkAttachments(hostname, networks, operations, tracker, holdings),
             reconciler=reconciler,
             images=images,
             named_volumes=NamedVolumes(hostname, driver),

@@ -4,22 +4,32 @@
 import contextlib
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.states import TaskState
-from zun.compute.networks import Networks
+from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.holdings import Holdings
+from zun.compute.networks import Networks, former_functions
 from zun.compute.operations import TOO_LATE, Operations
 from zun.compute.record import logged, recorded
 from zun.objects import Container, NetworkPort
+from zun.objects.placement import cpuset_record, held_plan
+from zun.topology.device_request import port_of
 
 LOG = logging.getLogger(__name__)
 
 
 class NetworkAttachments:
-    def __init__(self, networks: Networks, operations: Operations) -> None:
+    def __init__(
+        self, hostname: str, networks: Networks, operations: Operations, tracker: ComputeNodeTracker, holdings: Holdings
+    ) -> None:
+        self._hostname = hostname
         self._networks = networks
         self._operations = operations
+        self._tracker = tracker
+        self._holdings = holdings
 
     def attach(self, context: RequestContext, container: Container, *, port: str) -> None:
         """Plug the container into the network of its new port. If this fails, remove the port."""
@@ -47,7 +57,7 @@ class NetworkAttachments:
                 yield None
                 return
             try:
-                self._networks.settle(context, current)
+                self._settle(context, current)
             except exceptions.ZunError as exc:
                 step.failed(exc)
                 LOG.warning("Container %s: %s failed: %s", current.uuid, action, exc)
@@ -65,7 +75,26 @@ class NetworkAttachments:
             self._operations.task(context, container.uuid, TaskState.NETWORK_ATTACHING) as current,
         ):
             if current is not None:
-                self._networks.settle(context, current)
+                self._settle(context, current)
+
+    def _settle(self, context: RequestContext, container: Container) -> None:
+        """Plug the container into the networks of its ports, and give back the virtual functions of former ports."""
+        self._networks.settle(context, container)
+        plan = held_plan(container)
+        if plan is None or not any(port_of(each.name) for each in plan.devices):
+            return
+        former = former_functions(plan, NetworkPort.list_by_container(context, container.uuid))
+        if not former:
+            return
+        less = replace(plan, devices=tuple(each for each in plan.devices if each not in former))
+        names = {each.name for each in former}
+        asked = [each for each in container.placement["devices"] if each["name"] not in names]
+        container.placement = {**container.placement, "devices": asked}
+        container.cpuset = cpuset_record(less, self._tracker.topology)
+        generation = container.save_changed_claim(self._hostname)
+        self._tracker.hold(container.uuid, less)
+        self._holdings.tell(context, container, generation)
+        LOG.info("Container %s gave back %s", container.uuid, ", ".join(each.address for each in former))
 
     def _withdraw(self, context: RequestContext, container: Container, port: str, *, leaving: bool) -> None:
         """Undo a failed change of ``port``: remove the port if ``leaving``, else keep it."""

@@ -21,6 +21,9 @@ from zun.container.driver import Plug
 from zun.network.driver import NetworkDriver
 from zun.objects import Container, NetworkPort
 from zun.objects.container import published_ports
+from zun.objects.placement import held_plan
+from zun.topology import Plan
+from zun.topology.device_request import GivenDevice, port_of
 
 LOG = logging.getLogger(__name__)
 
@@ -60,7 +63,7 @@ class Networks:
         if self._driver.publishes:
             self._publish(context, container)
         plug = None
-        for port in ports:  # the others are connected by ``settle``
+        for port in with_functions(container, ports):  # the others are connected by ``settle``
             if plug is None:
                 plug = self._prepare(port)
             else:
@@ -84,7 +87,7 @@ class Networks:
         """
         if ports is None:
             ports = NetworkPort.list_by_container(context, container.uuid)
-        staying = [port for port in ports if not port.leaving]
+        staying = with_functions(container, [port for port in ports if not port.leaving])
         before = networks_of(container)
         if ports or before:
             for port in staying:
@@ -123,7 +126,8 @@ class Networks:
         for each in containers:
             mine = ports.get(each.uuid, ())
             try:
-                if any(port.leaving for port in mine) or (each.addresses or {}) != settled(each, mine):
+                moved = any(port.leaving for port in mine) or (each.addresses or {}) != settled(each, mine)
+                if moved or ((each.cpuset or {}).get("devices") and former_functions(held_plan(each), mine)):
                     found.add(each.uuid)
             except exceptions.RowUnreadable as exc:  # skip only this container
                 LOG.error("Container %s is not compared with its networks: %s", each.uuid, exc)
@@ -220,6 +224,24 @@ class Networks:
             f"No port from {where.first} to {where.last} is free on the container's host to publish an exposed port "
             "at. Delete containers that expose ports, or enlarge [network] published_ports."
         )
+
+
+def with_functions(container: Container, ports: Iterable[NetworkPort]) -> list[NetworkPort]:
+    """Return ``ports``, each with the virtual function that the container holds for it."""
+    plan = held_plan(container)
+    slots = {port_of(each.name): each.address for each in (plan.devices if plan else ())}
+    found = list(ports)
+    for port in found:
+        port.slot = slots.get(port.uuid)
+    return found
+
+
+def former_functions(plan: Plan | None, ports: Iterable[NetworkPort]) -> tuple[GivenDevice, ...]:
+    """Return the virtual functions that ``plan`` has for ports which the container does not have any more."""
+    names = {port.uuid for port in ports}
+    return tuple(
+        each for each in (plan.devices if plan else ()) if (port := port_of(each.name)) and port not in names
+    )
 
 
 def networks_of(container: Container) -> set[str]:

@@ -41,6 +41,10 @@ class PortView(Protocol):
     def ipv6(self) -> str | None: ...
     @property
     def preserve(self) -> bool: ...
+    @property
+    def slot(self) -> str | None:
+        """PCI address of the virtual function that the container holds for this port; None for most ports."""
+        ...
 
 
 class NetworkDriver(Protocol):

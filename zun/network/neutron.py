@@ -20,10 +20,12 @@ from zun.container.docker.client import Engine, Settings
 from zun.container.driver import Plug
 from zun.network.docker import DockerNetworks, bridge_name
 from zun.network.driver import Plugged, PortView
-from zun.network.plugin import WIRING, Server, Wires
+from zun.network.plugin import WIRING, Server, Switch, Wires
+from zun.network.virtual_functions import VirtualFunctions
 from zun.network.wiring import OpenVSwitch
+from zun.neutron import ports as rules
 from zun.neutron.client import NeutronClient, Record
-from zun.neutron.ports import DEVICE_OWNER, UNBOUND, Wiring, is_own, misbound
+from zun.neutron.ports import DEVICE_OWNER, Wiring, is_own, misbound
 
 LOG = logging.getLogger(__name__)
 
@@ -37,12 +39,21 @@ class NeutronNetworks(DockerNetworks):
 
     publishes = False  # containers have addresses of their own, and a security group lets the ports in
 
-    def __init__(self, engine: Engine, client: NeutronClient, host: str, wires: Wires, socket: pathlib.Path) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        client: NeutronClient,
+        host: str,
+        wires: Wires,
+        socket: pathlib.Path,
+        functions: VirtualFunctions,
+    ) -> None:
         super().__init__(engine)
         self._neutron = client
         self._host = host
         self._wires = wires
         self._socket = socket
+        self._functions = functions
         self._server: Server | None = None
 
     @classmethod
@@ -55,9 +66,12 @@ class NeutronNetworks(DockerNetworks):
                 f"{conf.docker.default_timeout}: Docker starts a container when its port is active."
             )
         folder = pathlib.Path(conf.state_path) / "neutron"
-        wires = Wires(folder, OpenVSwitch(options.ovsdb_connection), client, options.active_timeout)
+        functions = VirtualFunctions()
+        switches: dict[str, Switch] = {"ovs": OpenVSwitch(options.ovsdb_connection), "hw_veb": functions}
+        wires = Wires(folder, switches, client, options.active_timeout)
         engine = Engine(Settings.from_conf(conf, connections=8))
-        return cls(engine, client, options.agent_host or conf.host, wires, pathlib.Path(options.plugin_socket))
+        socket = pathlib.Path(options.plugin_socket)
+        return cls(engine, client, options.agent_host or conf.host, wires, socket, functions)
 
     def start(self) -> None:
         self._wires.start()
@@ -112,25 +126,40 @@ class NeutronNetworks(DockerNetworks):
             self._neutron.delete_port(uuid)
             return
         with contextlib.suppress(exceptions.PortNotFound):
-            self._neutron.update_port(uuid, UNBOUND)
+            self._neutron.update_port(uuid, rules.unbound(self._neutron.port(uuid)))
 
     def _bound(self, port: PortView, *, primary: bool) -> Wiring:
         """Bind the port to this host and return its wiring. Raises PortUnusable, PortNotFound, NeutronUnavailable."""
-        with metrics.timed(metrics.PORT_SECONDS, "bind"):
-            record = self._to_this_host(port)
         network = self._neutron.network(port.network_uuid)
+        with metrics.timed(metrics.PORT_SECONDS, "bind"):
+            record = self._to_this_host(port, network)
         return Wiring.of(record, network, self._neutron.subnets(port.network_uuid), primary=primary)
 
-    def _to_this_host(self, port: PortView) -> Record:
+    def _to_this_host(self, port: PortView, network: Record) -> Record:
         record = self._neutron.port(port.uuid)
-        if misbound(record, self._host) is not None:
+        profile = self._profile(port, record, network)
+        other = profile is not None and record.get("binding:profile") != profile
+        if misbound(record, self._host) is not None or other:
             if record.get("binding:host_id") == self._host:  # Neutron binds again only if the host changes
                 self._neutron.update_port(port.uuid, {"binding:host_id": ""})
-            record = self._neutron.update_port(port.uuid, {"binding:host_id": self._host})
+            more = {} if profile is None else {"binding:profile": profile}
+            record = self._neutron.update_port(port.uuid, {"binding:host_id": self._host, **more})
         reason = misbound(record, self._host)
         if reason is not None:
             raise exceptions.PortUnusable(reason=f"Port {port.uuid} cannot be used on this host: {reason}.")
         return record
+
+    def _profile(self, port: PortView, record: Record, network: Record) -> dict[str, Any] | None:
+        """Return the binding profile that the port needs; None for a port without a virtual function."""
+        if rules.vnic_type(record) != "direct":
+            return None
+        if port.slot is None:
+            raise exceptions.PortUnusable(
+                reason=f"Port {port.uuid} needs a virtual function, and the container holds none for it. Name such a "
+                "port when you create a container."
+            )
+        vendor_info = self._functions.vendor_info(port.slot)
+        return rules.with_function(record, vendor_info, port.slot, rules.physical_network(network) or "")
 
     def _create_for(self, port: PortView, name: str, labels: Mapping[str, str]) -> None:
         self._engine.api.create_network(

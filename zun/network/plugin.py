@@ -32,7 +32,10 @@ MAX_BODY = 1 << 20
 
 
 class Switch(Protocol):
-    """Makes and removes the interfaces of this host. ``zun.network.wiring`` has the one for Open vSwitch."""
+    """Makes and removes the interfaces of this host, for ports of one kind of binding.
+
+    ``zun.network.wiring`` has the one for Open vSwitch, ``zun.network.virtual_functions`` the one for SR-IOV.
+    """
 
     def start(self) -> None: ...
 
@@ -48,19 +51,22 @@ class Switch(Protocol):
 class Wires:
     """The wired containers of this host. Each has a file in ``folder``, which outlives this process.
 
-    ``active_timeout`` is in seconds.
+    ``switches`` are by Neutron's kind of binding. ``active_timeout`` is in seconds.
     """
 
-    def __init__(self, folder: pathlib.Path, switch: Switch, client: NeutronClient, active_timeout: float) -> None:
+    def __init__(
+        self, folder: pathlib.Path, switches: Mapping[str, Switch], client: NeutronClient, active_timeout: float
+    ) -> None:
         self._folder = folder
-        self._switch = switch
+        self._switches = switches
         self._neutron = client
         self._active_timeout = active_timeout
         self._turn = threading.Lock()  # held while a file or an interface changes
 
     def start(self) -> None:
         """Raises Misconfigured if this process cannot wire containers."""
-        self._switch.start()
+        for switch in self._switches.values():
+            switch.start()
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def answer(self, call: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,11 +111,11 @@ class Wires:
         try:
             with metrics.timed(metrics.PORT_SECONDS, "plug"):
                 with self._turn:
-                    name = self._switch.plug(wiring)
+                    name = self._switch(wiring).plug(wiring)
                 self._wait_until_active(wiring)
         except exceptions.ZunError:
             with self._turn, contextlib.suppress(exceptions.ZunError):
-                self._switch.unplug(wiring)
+                self._switch(wiring).unplug(wiring)
             raise
         return {
             "InterfaceName": {"SrcName": name, "DstPrefix": "eth"},
@@ -157,8 +163,14 @@ class Wires:
         with self._turn:
             wiring = self._read(file)
             if wiring is not None:
-                self._switch.unplug(wiring)
+                self._switch(wiring).unplug(wiring)
                 file.unlink(missing_ok=True)
+
+    def _switch(self, wiring: Wiring) -> Switch:
+        try:
+            return self._switches[wiring.binding]
+        except KeyError:
+            raise ValueError(f"port {wiring.port} has the binding '{wiring.binding}', which is unknown here") from None
 
     def _file(self, endpoint: str) -> pathlib.Path:
         if not endpoint.isalnum():

@@ -13,8 +13,10 @@ Record = Mapping[str, Any]
 DEVICE_OWNER = "compute:zun"
 #: What takes a port from its container and host, and leaves it as its owner made it.
 UNBOUND = {"device_id": "", "device_owner": "", "binding:host_id": ""}
-#: Kinds of binding that ``zun.network.wiring`` can plug.
-USABLE = frozenset({"ovs"})
+#: Kinds of binding that a host can plug, by the port's ``binding:vnic_type``.
+USABLE = {"normal": "ovs", "direct": "hw_veb"}
+#: Members of ``binding:profile`` that name the virtual function of a ``direct`` port.
+_FUNCTION = ("pci_vendor_info", "pci_slot", "physical_network")
 
 
 def own_name(container_uuid: str) -> str:
@@ -28,6 +30,37 @@ def own_name(container_uuid: str) -> str:
 def is_own(port: Record) -> bool:
     """Return whether this service made the port, and so deletes the port."""
     return bool(port.get("device_id")) and port.get("name") == own_name(str(port["device_id"]))
+
+
+def vnic_type(port: Record) -> str:
+    """Return the kind of interface that the port is for: ``normal``, or ``direct`` for a virtual function (SR-IOV)."""
+    return str(port.get("binding:vnic_type") or "normal")
+
+
+def physical_network(network: Record) -> str | None:
+    """Return the physical network of a network, of its first segment that has one, or None (a tunnel).
+
+    Only administrators see physical networks.
+    """
+    segments = network.get("segments") or [network]
+    return next((str(name) for each in segments if (name := each.get("provider:physical_network"))), None)
+
+
+def with_function(port: Record, vendor_info: str, slot: str, network: str) -> dict[str, Any]:
+    """Return the binding profile of a ``direct`` port on the virtual function at the PCI address ``slot``.
+
+    ``vendor_info`` are the function's vendor and product, ``8086:10ed``; ``network`` is its physical network.
+    """
+    profile = port.get("binding:profile") or {}
+    return {**profile, **dict(zip(_FUNCTION, (vendor_info, slot, network), strict=True))}
+
+
+def unbound(port: Record) -> dict[str, Any]:
+    """Return what takes a user's port from its container and host, and leaves it as its user made it."""
+    profile = port.get("binding:profile") or {}
+    if "pci_slot" not in profile:
+        return UNBOUND
+    return {**UNBOUND, "binding:profile": {name: each for name, each in profile.items() if name not in _FUNCTION}}
 
 
 def rules(group: str, exposed: Iterable[str]) -> list[dict[str, Any]]:
@@ -90,7 +123,8 @@ class Wiring:
 
     ``addresses`` have the prefix of their subnet: ``10.7.0.9/24``. ``gateways`` are the next hops of the default route,
     at most one for each family. ``routes`` are pairs of destination and next hop. ``binding`` is Neutron's kind of
-    binding with its details.
+    binding with its details. ``slot`` is the PCI address of the virtual function of a port that has one, and ``vlan``
+    the VLAN of its traffic outside, 0 for none.
     """
 
     port: str
@@ -106,6 +140,8 @@ class Wiring:
     bridge: str = "br-int"
     hybrid: bool = False
     datapath: str = "system"
+    slot: str = ""
+    vlan: int = 0
 
     @classmethod
     def of(cls, port: Record, network: Record, subnets: Sequence[Record], *, primary: bool) -> Self:
@@ -133,6 +169,8 @@ class Wiring:
             bridge=details.get("bridge_name") or "br-int",
             hybrid=bool(details.get("ovs_hybrid_plug")),
             datapath=details.get("datapath_type") or "system",
+            slot=str((port.get("binding:profile") or {}).get("pci_slot") or ""),
+            vlan=int(details.get("vlan") or 0),
         )
 
     def to_json(self) -> str:
@@ -168,6 +206,9 @@ def misbound(port: Record, host: str) -> str | None:
             f"Neutron cannot bind it to host '{host}': no L2 agent of exactly this name is alive there and has the "
             "network's physical network. See 'openstack network agent list' and [neutron] agent_host"
         )
-    if kind not in USABLE:
-        return f"its binding is of the kind '{kind}', which containers cannot use; they can use {', '.join(USABLE)}"
+    if kind != USABLE.get(vnic_type(port)):
+        return (
+            f"its binding is of the kind '{kind}' for an interface of the kind '{vnic_type(port)}', which containers "
+            f"cannot use; they can use {', '.join(f'{each} for {name}' for name, each in USABLE.items())}"
+        )
     return None

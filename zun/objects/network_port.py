@@ -49,6 +49,8 @@ class NetworkPort(base.ZunObject):
     leaving: bool
     fixed_ips: Sequence[Mapping[str, str]] | None
     preserve: bool
+    slot: str | None = None
+    """Not stored: the host of the container sets it from the container's claim."""
 
     def addresses(self) -> list[dict[str, Any]]:
         """Return the addresses for a container's record. Raises RowUnreadable if the subnets' row is malformed."""

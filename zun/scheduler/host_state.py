@@ -188,6 +188,7 @@ def kind_of(device: Device) -> Device:
         product_id=device.product_id,
         cell=None if device.cell is None else 0,
         type=device.type,
+        physical_network=device.physical_network,
         resource_class=device.resource_class,
         traits=device.traits,
     )

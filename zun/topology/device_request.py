@@ -43,6 +43,7 @@ class DeviceMatch:
     resource_class: str | None = None
     type: DeviceType | None = None
     traits: tuple[str, ...] = ()
+    physical_network: str | None = None
 
     def admits(self, device: Device) -> bool:
         """Return whether the device meets every condition."""
@@ -51,6 +52,7 @@ class DeviceMatch:
             and self.product_id in (None, device.product_id)
             and self.resource_class in (None, device.resource_class)
             and self.type in (None, device.type)
+            and self.physical_network in (None, device.physical_network)
             and set(self.traits) <= set(device.traits)
         )
 
@@ -88,6 +90,7 @@ class DeviceRequest:
                 resource_class=each["resource_class"],
                 type=None if each["type"] is None else DeviceType(each["type"]),
                 traits=tuple(each["traits"]),
+                physical_network=each.get("physical_network"),  # earlier releases wrote none
             )
             for each in record["matches"]
         )
@@ -98,6 +101,20 @@ class DeviceRequest:
             traits=tuple(record["traits"]),
             numa_policy=record["numa_policy"],
         )
+
+
+_OF_PORT = "port:"  # no alias and no resource class has a colon
+
+
+def function_for(port: str, physical_network: str, numa_policy: str) -> DeviceRequest:
+    """Return the request of the virtual function for a port (uuid) of Neutron in this physical network."""
+    match = DeviceMatch(type=DeviceType.VF, physical_network=physical_network)
+    return DeviceRequest(f"{_OF_PORT}{port}", 1, (match,), numa_policy=numa_policy)
+
+
+def port_of(name: str) -> str | None:
+    """Return the port (uuid) of the request of this name, or None if the request is for no port."""
+    return name.removeprefix(_OF_PORT) if name.startswith(_OF_PORT) else None
 
 
 class HeldDevice(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 
 from zun.container.cdi import CdiDevices, CdiMount, DeviceNode, Edits
 from zun.container.driver import ContainerDevices, RuntimeMount
-from zun.topology.device_request import GivenDevice
+from zun.topology.device_request import GivenDevice, port_of
 from zun.topology.devices import Device, DeviceType
 
 #: Variable that tells a container its devices, for example ``gpu=0000:81:00.0,0000:c1:00.0 rng=/dev/hwrng``.
@@ -173,8 +173,11 @@ def is_nvidia(device: Device) -> bool:
 
 
 def network_addresses(devices: ContainerDevices) -> tuple[str, ...]:
-    """Return the addresses of the given devices whose network interfaces are moved into the container."""
-    addresses = {each.address for each in devices.given}
+    """Return the addresses of the given devices whose network interfaces are moved into a started container.
+
+    The interface of a port is not among them: the network driver has it moved before the start.
+    """
+    addresses = {each.address for each in devices.given if port_of(each.name) is None}
     return tuple(device.address for device in devices.offered if device.address in addresses and _is_network(device))
 
 

@@ -94,5 +94,9 @@ class FakeNeutron(FakeService):
     def _bound(self, port):
         host = port.get("binding:host_id")
         kind = "unbound" if not host else "ovs" if host in self.agents else "binding_failed"
-        status = "ACTIVE" if kind == "ovs" else "DOWN"
-        return {**port, "binding:vif_type": kind, "binding:vif_details": {}, "status": status}
+        details = {}
+        if kind == "ovs" and port.get("binding:vnic_type") == "direct":
+            kind = "hw_veb" if "pci_slot" in port.get("binding:profile", {}) else "binding_failed"
+            details = {"vlan": "101", "port_filter": False, "connectivity": "l2"}
+        status = "ACTIVE" if kind in ("ovs", "hw_veb") else "DOWN"
+        return {**port, "binding:vif_type": kind, "binding:vif_details": details, "status": status}

@@ -19,6 +19,7 @@ from zun.db import containers, network_ports
 from zun.network.fake import InMemoryNetworks
 from zun.network.neutron import NeutronNetworks
 from zun.network.plugin import WIRING, Wires
+from zun.network.virtual_functions import VirtualFunctions
 from zun.neutron.client import NeutronClient
 from zun.neutron.ports import Wiring
 from zun.objects import Container
@@ -27,6 +28,7 @@ from zun.tests.functional.api.client import Client
 from zun.tests.functional.api.messages import ComputeMessages, SchedulerMessages
 from zun.tests.functional.cloud import Cloud, machine
 from zun.tests.functional.neutron import FakeNeutron
+from zun.topology.devices import Device, DeviceType
 
 CONTEXT = admin_context()
 HTML = "<html><body>Bad gateway</body></html>"
@@ -201,8 +203,9 @@ class Switch:
 class Driver(NeutronNetworks):
     """The driver, with bridges in memory instead of Docker's networks."""
 
-    def __init__(self, client, wires, host="host-1"):
-        super().__init__(None, client, host, wires, pathlib.Path("/run/docker/plugins/zun.sock"))
+    def __init__(self, client, wires, host="host-1", root=pathlib.Path("/")):
+        socket = pathlib.Path("/run/docker/plugins/zun.sock")
+        super().__init__(None, client, host, wires, socket, VirtualFunctions(root))
         self.bridges, self.plugged = InMemoryNetworks(), {}
 
     def start(self):
@@ -223,7 +226,7 @@ class Driver(NeutronNetworks):
 
 @pytest.fixture
 def wires(client, tmp_path):
-    made = Wires(tmp_path / "wires", Switch(), client, 0.2)
+    made = Wires(tmp_path / "wires", {"ovs": Switch()}, client, 0.2)
     made.start()
     return made
 
@@ -260,12 +263,13 @@ def test_the_group_goes_with_its_container(cloud, api, neutron):
     first, second = Container.list_by_uuids(CONTEXT, made)
     cloud.compute_api.delete(CONTEXT, first, force=True)
     wait_for(lambda: len(neutron.groups) == 1, 30)
+    (port,) = neutron.ports.values()
     neutron.failures["DELETE", "ports"] = 500
     cloud.compute_api.delete(CONTEXT, second, force=True)
-    wait_for(lambda: containers.of_uuids(made) == [], 30)
+    wait_for(lambda: ("DELETE", f"ports/{port['id']}") in neutron.asked, 30)
     neutron.failures.clear()
     cloud.networks["host-1"].sweep(network_ports.known)
-    assert neutron.ports == neutron.groups == {}
+    wait_for(lambda: neutron.ports == neutron.groups == {}, 30)  # the deletion may be at the group still
 
 
 def test_a_container_is_asked_for_its_group_once(cloud, api, neutron):
@@ -312,7 +316,8 @@ def test_a_bind_that_fails_ends_in_error(cloud, api, neutron, step, failure):
 
 def test_a_failed_binding_is_told(client, wires, neutron, api):
     (port,) = network_ports.of_container(accepted(api, neutron).uuid)
-    view = type("View", (), {"uuid": port["uuid"], "network_uuid": port["network_uuid"], "preserve": False})
+    members = {"uuid": port["uuid"], "network_uuid": port["network_uuid"], "preserve": False, "slot": None}
+    view = type("View", (), members)
     with pytest.raises(exceptions.PortUnusable, match=r"host 'elsewhere'.*agent_host"):
         Driver(client, wires, "elsewhere").prepare(view)
     neutron.agents.add("elsewhere")  # its agent is back: the driver binds anew
@@ -358,6 +363,10 @@ def test_the_sweep_spares_what_is_used_or_new(cloud, api, neutron, client, wires
 ENDPOINT = "e" * 64
 
 
+def switch(wires):
+    return wires._switches["ovs"]
+
+
 def wiring(neutron, client):
     network = neutron.network("demo")
     body = {"network_id": network, "device_id": "c", "binding:host_id": "host-1"}
@@ -377,12 +386,12 @@ def test_docker_wires_a_container(wires, neutron, client):
     joined = wires.answer("NetworkDriver.Join", {"EndpointID": ENDPOINT})
     assert ports("plug", "done") == plugged + 1
     assert joined["InterfaceName"]["SrcName"] == f"zun{wired.port[:11]}" and joined["Gateway"] == "10.7.0.1"
-    assert wires._switch.plugged == {wired.port: wired}
+    assert switch(wires).plugged == {wired.port: wired}
     wires.sweep(lambda ports: ports)
-    assert wires._switch.plugged == {wired.port: wired}
+    assert switch(wires).plugged == {wired.port: wired}
     wires.answer("NetworkDriver.DeleteEndpoint", {"EndpointID": ENDPOINT})
     wires.answer("NetworkDriver.DeleteEndpoint", {"EndpointID": ENDPOINT})
-    assert wires._switch.plugged == {}
+    assert switch(wires).plugged == {}
 
 
 def ports(step, outcome):
@@ -396,7 +405,7 @@ def test_a_port_that_never_is_active(wires, neutron, client):
     created(wires, wired)
     with pytest.raises(exceptions.PortUnusable, match=r"did not become ACTIVE within 0\.2 s"):
         wires.answer("NetworkDriver.Join", {"EndpointID": ENDPOINT})
-    assert wires._switch.plugged == {}
+    assert switch(wires).plugged == {}
     assert ports("plug", "failed") == failed + 1
 
 
@@ -411,12 +420,145 @@ def test_the_sweep_removes_interfaces_of_a_killed_run(wires, neutron, client):
     wired = wiring(neutron, client)
     created(wires, wired)
     wires.answer("NetworkDriver.Join", {"EndpointID": ENDPOINT})
-    after = Wires(wires._folder, wires._switch, client, 0.2)
+    after = Wires(wires._folder, wires._switches, client, 0.2)
     after.sweep(lambda ports: [])
-    assert wires._switch.plugged == {} and list(wires._folder.iterdir()) == []
+    assert switch(wires).plugged == {} and list(wires._folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "7", '{"port": 7}', '{"routes": [1]}'])
 def test_a_wiring_that_is_none(wires, text):
     with pytest.raises(ValueError, match="not the wiring of a port"):
         wires.answer("NetworkDriver.CreateEndpoint", {"EndpointID": ENDPOINT, "Options": {WIRING: text}})
+
+
+# Ports of virtual functions (SR-IOV).
+
+CARD, FUNCTIONS = "0000:81:00.0", ("0000:81:10.0", "0000:81:10.2")
+SPEC = '{"vendor_id": "8086", "product_id": "10ed", "physical_network": "physnet1"}'
+
+
+@pytest.fixture
+def sriov(database, client, wires, neutron, tmp_path):
+    """A host whose second cell has a card with two virtual functions."""
+    for address in FUNCTIONS:
+        folder = tmp_path / "sys/bus/pci/devices" / address
+        folder.mkdir(parents=True)
+        (folder / "vendor").write_text("0x8086\n")
+        (folder / "device").write_text("0x10ed\n")
+    made = Cloud({}, devices__device_spec=[SPEC])
+    made.networks["host-1"] = Driver(client, wires, root=tmp_path)
+    found = [Device(address, "8086", "10ed", "020000", cell=1, type=DeviceType.VF, physical=CARD, driver="ixgbevf")
+             for address in FUNCTIONS]  # fmt: skip
+    made.machines["host-1"] = dataclasses.replace(machine(), devices=tuple(found))
+    made.start_agent("host-1")
+    yield made
+    made.stop()
+
+
+def direct_port(neutron, **fields):
+    """A port of the user for a virtual function."""
+    network = neutron.network("demo", **{"provider:physical_network": "physnet1"})
+    body = {"network_id": network, "project_id": "demo", "binding:vnic_type": "direct", **fields}
+    return neutron._perform("POST", "ports", "", {"port": body}, {})[1]["port"]["id"]
+
+
+def with_direct_port(cloud, api, neutron, **fields):
+    """A container that has its port and its function."""
+    port = direct_port(neutron, **fields)
+    reply = create(api, nets=[{"port": port}], cpu_policy="dedicated", cpu=2, memory=512)
+    assert reply.status == 202, reply.error
+    row = run(cloud, Container.get_by_uuid(CONTEXT, reply.json["uuid"]))
+    return port, row
+
+
+def test_a_direct_port_gets_a_near_function(sriov, api, neutron):
+    """Chosen by the plan, told to Neutron, and given back with the port as it was."""
+    port, row = with_direct_port(sriov, api, neutron, **{"binding:profile": {"trusted": "true"}})
+    assert row["status"] == "Created", row["status_reason"]
+    (given,) = row["cpuset"]["devices"]
+    assert (given["name"], given["address"], given["cell"]) == (f"port:{port}", FUNCTIONS[0], 1)
+    assert row["cpuset"]["cpuset_mems"] == "1"
+    bound = neutron.ports[port]
+    assert (bound["binding:host_id"], bound["binding:vif_type"]) == ("host-1", "hw_veb")
+    assert bound["binding:profile"] == {
+        "trusted": "true",
+        "pci_vendor_info": "8086:10ed",
+        "pci_slot": FUNCTIONS[0],
+        "physical_network": "physnet1",
+    }
+    sriov.compute_api.delete(CONTEXT, Container.get_by_uuid(CONTEXT, row["uuid"]), force=True)
+    wait_for(lambda: not neutron.ports[port]["device_id"], 30)
+    assert neutron.ports[port]["binding:profile"] == {"trusted": "true"}
+    assert sriov.agents["host-1"].tracker.usage.owners == ()
+
+
+def test_functions_run_out(sriov, api, neutron):
+    made = [with_direct_port(sriov, api, neutron) for _ in range(3)]
+    assert [row["status"] for _, row in made] == ["Created", "Created", "Error"]
+    assert {row["cpuset"]["devices"][0]["address"] for _, row in made[:2]} == {*FUNCTIONS}
+    port, row = made[2]
+    assert f"port:{port}" in row["status_reason"]
+
+
+def test_a_detach_gives_the_function_back(sriov, api, neutron):
+    port, row = with_direct_port(sriov, api, neutron)
+    uuid = row["uuid"]
+    network_ports.set_leaving(port, True)
+    sriov.compute_api.network_detach(CONTEXT, Container.get_by_uuid(CONTEXT, uuid), port=port)
+    wait_for(lambda: not neutron.ports[port]["device_id"], 30)
+    wait_for(lambda: not containers.get(uuid)["cpuset"].get("devices"), 30)
+    assert containers.get(uuid)["placement"]["devices"] == []
+    assert sriov.agents["host-1"].tracker.usage.claim(uuid).devices == ()
+    _, other = with_direct_port(sriov, api, neutron)
+    _, another = with_direct_port(sriov, api, neutron)
+    assert (other["status"], another["status"]) == ("Created", "Created")
+
+
+def test_a_function_of_an_interrupted_detach(sriov, api, neutron):
+    """The port is gone and the claim has its function still: the next comparison gives it back."""
+    port, row = with_direct_port(sriov, api, neutron)
+    network_ports.destroy(port)
+    container = Container.get_by_uuid(CONTEXT, row["uuid"])
+    container.addresses = {}
+    container.save()
+    agent = sriov.agents["host-1"]
+    assert agent._networks.unsettled(CONTEXT, [Container.get_by_uuid(CONTEXT, row["uuid"])]) == {row["uuid"]}
+    agent.parts.attachments.settle(CONTEXT, container)
+    assert agent._networks.unsettled(CONTEXT, [Container.get_by_uuid(CONTEXT, row["uuid"])]) == set()
+    assert "devices" not in containers.get(row["uuid"])["cpuset"] and not agent.tracker.usage.held_devices
+
+
+@pytest.mark.parametrize(
+    ("fields", "physical", "why"),
+    [
+        ({}, None, "has no physical network"),
+        ({"binding:vnic_type": "macvtap"}, "physnet1", "of the kind 'macvtap'"),
+    ],
+)
+def test_a_port_that_cannot_be_served(api, neutron, fields, physical, why):
+    port = direct_port(neutron, **fields)
+    neutron.records["networks"][neutron.ports[port]["network_id"]]["provider:physical_network"] = physical
+    reply = create(api, nets=[{"port": port}])
+    assert reply.status == 400 and why in reply.error["detail"]
+    assert neutron.ports[port]["device_id"] == "" and containers.unplaced() == []
+
+
+def test_the_policy_of_a_port_counts(api, neutron):
+    """A container's policy counts for a port without one."""
+    strict, loose = direct_port(neutron, numa_affinity_policy="required"), direct_port(neutron)
+    reply = create(api, nets=[{"port": strict}, {"port": loose}])
+    placed = containers.get(reply.json["uuid"])["placement"]["devices"]
+    assert [(each["name"], each["numa_policy"]) for each in placed] == [
+        (f"port:{strict}", "required"),
+        (f"port:{loose}", "preferred"),
+    ]
+
+
+def test_a_running_container_gets_no_function(sriov, api, neutron):
+    neutron.network("demo")
+    uuid = create(api).json["uuid"]
+    run(sriov, Container.get_by_uuid(CONTEXT, uuid))
+    port = direct_port(neutron)
+    reply = api.post(f"/v1/containers/{uuid}/network_attach?port={port}")
+    assert reply.status == 400 and "when it is created" in reply.error["detail"]
+    assert neutron.ports[port]["device_id"] == ""

@@ -11,7 +11,7 @@ from typing import Any
 
 from oslo_utils import timeutils, uuidutils
 
-from zun.api import all_projects, creation, microversion, paging
+from zun.api import all_projects, creation, devices, microversion, paging
 from zun.api.controllers.v1 import host_up, one_container, requested
 from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.controllers.v1.sub_actions import SubActions
@@ -120,6 +120,8 @@ class Containers:
                     self._networks.first_ports(call.context, uuid, given.get("nets"), groups) as wanted,
                     self._volumes.made(call.context, fields),
                 ):
+                    asked = (each.get("function") for each in wanted)
+                    fields["placement"] = devices.with_functions(fields["placement"], asked)
                     container = Container(call.context, **call.access.own, **fields)
                     self._insert(container, wanted, may_rename=not given.get("name"))
         except exceptions.GroupNotFound:  # deleted since it was looked up

@@ -1,9 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+from dataclasses import replace
 
 import pytest
 
-from zun.topology.device_request import DeviceMatch, DevicePolicy, DeviceRequest, GivenDevice
+from zun.topology.device_request import (
+    DeviceMatch,
+    DevicePolicy,
+    DeviceRequest,
+    GivenDevice,
+    function_for,
+    port_of,
+)
 from zun.topology.devices import Device, DeviceType
 from zun.topology.placement import CellShare, Plan
 from zun.topology.request import PlacementRequest
@@ -24,6 +32,7 @@ GPU = Device("0000:81:00.0", "10de", "20b0", "030200", cell=1, resource_class="C
         (DeviceMatch(type=DeviceType.VF), False),
         (DeviceMatch(traits=("A",)), True),
         (DeviceMatch(traits=("A", "C")), False),
+        (DeviceMatch(physical_network="physnet1"), False),
     ],
 )
 def test_admits(match, admitted):
@@ -44,7 +53,7 @@ def test_request_admits(traits, matches, admitted):
 
 
 def test_records():
-    match = DeviceMatch("10de", "20b0", "CUSTOM_GPU", DeviceType.PF, ("A",))
+    match = DeviceMatch("10de", "20b0", "CUSTOM_GPU", DeviceType.PF, ("A",), "physnet1")
     request = DeviceRequest("gpu", 2, (match, DeviceMatch()), ("B",), DevicePolicy.REQUIRED)
     assert DeviceRequest.from_dict(json.loads(json.dumps(request.to_dict()))) == request
 
@@ -60,3 +69,16 @@ def test_records():
 def test_same_is_checked():
     with pytest.raises(ValueError, match="device_same must be one of none, switch, cell, host, not 'bus'"):
         PlacementRequest(2, 100, device_same="bus")
+
+
+def test_the_function_of_a_port():
+    """A virtual function in the port's physical network. The record of an earlier release names no network."""
+    request = function_for("p-1", "physnet1", DevicePolicy.REQUIRED)
+    function = Device("0000:81:00.2", "8086", "10ed", "020000", type=DeviceType.VF, physical_network="physnet1")
+    assert request.admits(function) and request.numa_policy == DevicePolicy.REQUIRED
+    assert not request.admits(replace(function, physical_network="physnet2"))
+    assert not request.admits(replace(function, type=DeviceType.PF))
+    assert (port_of(request.name), port_of("gpu")) == ("p-1", None)
+    record = request.to_dict()
+    del record["matches"][0]["physical_network"]
+    assert DeviceRequest.from_dict(record).matches == (DeviceMatch(type=DeviceType.VF),)
