@@ -734,7 +734,7 @@ install_all() {
 }
 
 main() {
-    local action=${1:-} one
+    local action=${1:-} one index
     shift || true
     case $action in
         install | start | stop | status | env) ;;
@@ -752,7 +752,11 @@ main() {
             for one in "$@"; do "start_$one"; done
             ;;
         stop)
-            for one in "$@"; do "stop_$one"; done
+            # Each before what it asks: without their broker Cinder and Neutron's agent do not end.
+            for ((index = ${#ALL[@]} - 1; index >= 0; index--)); do
+                one=${ALL[index]}
+                if [[ " $* " == *" $one "* ]]; then "stop_$one"; fi
+            done
             if [ -s "$SERVICES/data" ] && ! any_runs; then
                 rm -rf "$(cat "$SERVICES/data")" "$SERVICES/data"
             fi
