@@ -187,6 +187,7 @@ def test_the_credentials_of_a_host_reach_no_other_host(cloud, urls, rabbit):
     check_what_schedulers_refuse(cloud, attacker, containers["h2"])
     check_what_conductors_refuse(cloud, attacker)
     check_late(cloud, urls)
+    check_twice(cloud, urls)
     check_removed(cloud, urls, attacker)
 
 
@@ -235,9 +236,40 @@ def check_late(cloud, urls):
     cloud.hosts["h2"].start()
 
 
+def check_twice(cloud, urls):
+    """A message that comes twice creates one container. After the deletion of the container it creates none."""
+    agent = cloud.hosts["h2"]
+    agent.stop()
+    uuid = cloud.api.run(cpu=0.1, memory=64, host="h2")
+    with kombu.Connection(urls.zun_compute_h2.replace("rabbit://", "amqp://", 1)) as connection:
+        waiting = wait_for(lambda: connection.default_channel.basic_get("zun.compute.h2"))
+        envelope = json.loads(waiting.body)
+        waiting.channel.basic_reject(waiting.delivery_tag, requeue=True)
+
+    def send_again(number):
+        """Send the message under another id, since the library leaves out one that comes twice to one process."""
+        body = json.loads(envelope["oslo.message"]) | {"_unique_id": f"{number:032}"}
+        text = json.dumps(envelope | {"oslo.message": json.dumps(body)})
+        copy = amqp.Message(text, content_type="application/json", content_encoding="utf-8", user_id="zun-scheduler")
+        scheduler = Attacker(urls.zun_scheduler)
+        assert scheduler.does(lambda channel: channel.basic_publish(copy, "zun.hosts", "zun.compute.h2")) == "done"
+
+    send_again(1)
+    agent.start()
+    wait_for(lambda: f"Container {uuid} is on this host already: its message came twice" in agent.log.read_text())
+    assert cloud.api.settled(uuid)["status"] == "Running"
+    assert [each["container"] for each in cloud.api.held()["h2"]].count(uuid) == 1
+    assert cloud.api.request("DELETE", f"/containers/{uuid}?force=true").status_code == 204
+    wait_for(lambda: cloud.api.request("GET", f"/containers/{uuid}").status_code == 404)
+    send_again(2)
+    wait_for(lambda: f"Container {uuid} needs no host any more" in agent.log.read_text())
+    assert uuid not in [each["container"] for each in cloud.api.held()["h2"]]
+
+
 def check_removed(cloud, urls, attacker):
     """The old password of a host is nothing any more, and a removed host is nobody."""
-    cloud.hosts["h1"].stop()
+    for each in cloud.hosts.values():
+        each.stop()
     urls.manage("rotate", "h1")
     assert attacker.does(lambda channel: None) == "AccessRefused"
     urls.manage("remove-host", "h2")
