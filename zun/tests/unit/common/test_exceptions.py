@@ -407,6 +407,14 @@ TREE = [
         "Mount /d: mkfs.ext4: no space",
     ),
     (
+        "VolumeRefused",
+        "volume-refused",
+        500,
+        "VolumeError",
+        {"mount": "/d", "reason": "mkfs.ext4: no space"},
+        "Mount /d: mkfs.ext4: no space",
+    ),
+    (
         "PinningMismatch",
         "pinning-mismatch",
         500,
