@@ -45,8 +45,20 @@ OPTS = [
         "api_url",
         default="unix:///var/run/docker.sock",
         regex=r"^((unix|http\+unix|tcp|https?|ssh):/|[^/]*:\d+$)",
-        help="Address of this host's Docker daemon: unix:///PATH or tcp://HOST:PORT.",
+        help="Address of this host's Docker daemon: unix:///PATH or tcp://HOST:PORT. With ca_file or cert_file, tcp:// "
+        "is TLS.",
     ),
+    cfg.StrOpt(
+        "ca_file",
+        help="File (PEM) with the authority that signed the certificate of the Docker daemon at tcp://. Unset, with "
+        "cert_file or https://: the authorities of the system.",
+    ),
+    cfg.StrOpt(
+        "cert_file",
+        help="Certificate file (PEM) that this service shows to the Docker daemon at tcp://, which wants one if it was "
+        "started with --tlsverify. A changed file counts from the next connection on.",
+    ),
+    cfg.StrOpt("key_file", help="Key file (PEM) of cert_file."),
     bounded.IntOpt("default_timeout", min=1, default=60, help="Seconds to wait for an answer of the Docker daemon."),
     bounded.IntOpt(
         "execute_timeout",

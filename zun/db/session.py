@@ -59,14 +59,16 @@ SERVER_ATTEMPTS = 10
 
 # MariaDB's temporary errors: too many connections, shutting down, the user's limit of connections.
 MYSQL_NOT_NOW = frozenset({1040, 1053, 1203, 1226})
-# MariaDB's permanent errors: unknown user or database, wrong password, client host not allowed.
-MYSQL_NEVER = frozenset({1044, 1045, 1049, 1130, 1698})
+# MariaDB's permanent errors: unknown user or database, wrong password, client host not allowed, no TLS at one side.
+MYSQL_NEVER = frozenset({1044, 1045, 1049, 1130, 1698, 2026, 3159})
 # PostgreSQL's permanent errors. psycopg has the reason only as text, which may be in another language than English.
 # Every other text counts as temporary.
 POSTGRES_NEVER = re.compile(
     r"authentication failed|no password supplied|no pg_hba\.conf entry|(role|database) \".*\" does not exist"
-    r"|is not permitted to log in|permission denied for database"
+    r"|is not permitted to log in|permission denied for database|server does not support SSL"
 )
+# A server whose certificate is of another authority or for another host, in the words of OpenSSL and libpq.
+DISTRUSTED = re.compile(r"(?i)certificate.verify.failed|server certificate for .* does not match host name")
 
 # Errors of a database that cannot be written: MariaDB's numbers, PostgreSQL's SQLSTATE and SQLite's texts. After the
 # first three SQLite has ended the transaction, so that going back to a savepoint fails with "no such savepoint".
@@ -147,7 +149,10 @@ def _connect(dialect: Any, _record: Any, arguments: Sequence[Any], parameters: d
 
 def _lets_nobody_in(error: Exception | None) -> bool:
     """Return whether ``error``, the driver's error of a connection attempt, is permanent."""
-    return error is not None and (error.args[0] in MYSQL_NEVER or POSTGRES_NEVER.search(str(error)) is not None)
+    if error is None:
+        return False
+    said = str(error)
+    return error.args[0] in MYSQL_NEVER or any(each.search(said) for each in (POSTGRES_NEVER, DISTRUSTED))
 
 
 def dispose() -> None:

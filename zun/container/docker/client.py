@@ -2,6 +2,7 @@
 """The connection of a driver to its Docker daemon."""
 
 import logging
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -15,6 +16,7 @@ from docker import errors as docker_errors
 from docker.transport import UnixHTTPAdapter
 from oslo_config import cfg
 
+from zun.common import exceptions
 from zun.common.naming import Named
 from zun.container.docker.errors import Adviser, translated
 from zun.container.docker.profile import STANDARD, Profile
@@ -36,12 +38,53 @@ DEFAULT_PREFIX = "zun-default-"
 
 
 @dataclass(frozen=True, slots=True)
+class TLS:
+    """The PEM files for TLS to the daemon. Without ``ca`` the authorities of the system are trusted.
+
+    ``cert`` and ``key`` are those of this service, both or neither.
+    """
+
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts) -> Self | None:
+        """Return the files, or None without TLS. Misconfigured if they cannot be used."""
+        options = conf.docker
+        made = cls(options.ca_file, options.cert_file, options.key_file)
+        secure = options.api_url.startswith("https://")
+        if options.api_url.startswith(("unix:", "http+unix:", "ssh:")) or (made == cls() and not secure):
+            return None
+        if options.api_url.startswith("http://"):
+            raise exceptions.Misconfigured(
+                f"[docker] api_url = {options.api_url} does not use ca_file and cert_file: write tcp:// or https://."
+            )
+        if (made.cert is None) != (made.key is None):
+            raise exceptions.Misconfigured("[docker] cert_file and key_file belong together: set both or neither.")
+        try:
+            made.context()
+        except OSError as exc:
+            raise exceptions.Misconfigured(
+                f"[docker] ca_file = {made.ca}, cert_file = {made.cert} and key_file = {made.key} cannot be used: {exc}"
+            ) from exc
+        return made
+
+    def context(self) -> ssl.SSLContext:
+        """Return a context of the files as they are now. OSError if they cannot be used."""
+        made = ssl.create_default_context(cafile=self.ca)
+        if self.cert is not None:
+            made.load_cert_chain(self.cert, self.key)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """The operator's settings for the containers of this host.
 
     ``host_label`` is the agent's host name, which marks this agent's objects. ``default_timeout`` is in seconds,
     ``memory_swap_mib`` is memory plus swap in MiB, -1 for no limit. ``profile`` is what a container may do and take
-    beyond that. ``registries`` may provide images.
+    beyond that. ``registries`` may provide images. ``tls`` is for a daemon at tcp://.
 
     Two fields are for tests and have no option: ``network_mode`` is Docker's network of all containers (None: Docker's
     default), and ``root`` is the directory with ``proc`` and ``sys``.
@@ -57,6 +100,7 @@ class Settings:
     root: str = "/"
     connections: int = 32
     registries: Registries = PUBLIC_ONLY
+    tls: TLS | None = None
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts, *, connections: int) -> Self:
@@ -69,6 +113,7 @@ class Settings:
             profile=Profile.from_conf(conf),
             connections=connections,
             registries=Registries.from_conf(conf),
+            tls=TLS.from_conf(conf),
         )
 
 
@@ -83,7 +128,7 @@ class _OnePool(UnixHTTPAdapter):
         return super().get_connection("http+docker://localhost", proxies)
 
 
-def connect(api_url: str, timeout: float, connections: int) -> APIClient:
+def connect(api_url: str, timeout: float, connections: int, tls: TLS | None = None) -> APIClient:
     """Return a client that speaks the daemon's API version. Raises docker-py's errors.
 
     docker-py's own ``version="auto"`` connects before a caller can choose the adapter and turn off proxies.
@@ -93,13 +138,15 @@ def connect(api_url: str, timeout: float, connections: int) -> APIClient:
         scheme = "http+docker://"
         adapter = _OnePool("http+unix://" + api_url.split("://", 1)[1], timeout, max_pool_size=connections)
     else:
-        scheme = "http://"
+        scheme = "https://" if tls else "http://"
         adapter = requests.adapters.HTTPAdapter(pool_maxsize=connections)
 
     def client(version: str | None) -> APIClient:
-        made = APIClient(base_url=api_url, version=version, timeout=timeout)
+        made = APIClient(base_url=api_url, version=version, timeout=timeout, tls=tls is not None)
         made.trust_env = False  # a daemon is reached without proxies and .netrc
         made.mount(scheme, adapter)
+        if tls is not None:  # requests reads the files anew for each connection
+            made.verify, made.cert = tls.ca or True, (tls.cert, tls.key) if tls.cert else None
         return made
 
     return client(client(ASKING_VERSION).version(api_version=False).get("ApiVersion"))
@@ -132,19 +179,20 @@ class Engine:
             with self._connecting:
                 if self._client is None:
                     with self.translated("connect to Docker"):
-                        self._client = connect(
-                            self.settings.api_url, self.settings.default_timeout, self.settings.connections
-                        )
+                        self._client = self._connect(self.settings.default_timeout, self.settings.connections)
         return self._client
 
     @contextmanager
     def patient(self) -> Iterator[APIClient]:
         """Give a client for one call that may take minutes because it writes much to disk."""
-        client = connect(self.settings.api_url, PATIENCE, 1)
+        client = self._connect(PATIENCE, 1)
         try:
             yield client
         finally:
             client.close()
+
+    def _connect(self, timeout: float, connections: int) -> APIClient:
+        return connect(self.settings.api_url, timeout, connections, self.settings.tls)
 
     def translated(self, action: str, container: Named | None = None) -> AbstractContextManager[None]:
         """Return a context that turns docker-py's errors into the service's. ``action`` completes "could not ..."."""

@@ -3,6 +3,7 @@
 
 import logging
 import re
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -131,6 +132,11 @@ def advice(exc: Exception, url: str) -> str:
         return (
             f"This user may not use Docker at {url} ({_root(exc)}). Put it into the group of the socket, mostly "
             "'docker', and start the service again, or correct [docker] api_url."
+        )
+    if isinstance(_root(exc), ssl.SSLError):
+        return (
+            f"TLS with Docker at {url} failed ({_root(exc)}). Compare [docker] ca_file, cert_file and key_file with "
+            "tlscacert, tlscert and tlskey of Docker's daemon.json."
         )
     return (
         f"Docker does not answer at {url} ({_root(exc)}). Start it with 'systemctl start docker', or correct [docker] "

@@ -16,7 +16,7 @@ from zun.common import exceptions, naming
 from zun.container.docker.client import OnEngine, object_name
 from zun.container.docker.console import payload
 from zun.container.docker.errors import FOREIGN
-from zun.container.docker.hijack import hijack
+from zun.container.docker.hijack import Secured, hijack
 from zun.container.driver import ContainerView, Stream
 
 _READ = 64 * 1024
@@ -118,7 +118,7 @@ class DockerStream:
 
     def __init__(
         self,
-        connection: socket.socket,
+        connection: socket.socket | Secured,
         rest: bytes,
         framed: bool,
         input_seconds: int = 300,

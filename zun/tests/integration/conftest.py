@@ -184,6 +184,12 @@ def catalogued(
 
 
 @pytest.fixture
+def postgres_url() -> str:
+    """A real PostgreSQL, with the right to create databases."""
+    return _service("ZUN_TEST_POSTGRES_URL", "ZUN_REQUIRE_POSTGRES")
+
+
+@pytest.fixture
 def mysql_url() -> str:
     """A real MariaDB, with the right to create databases."""
     return _service("ZUN_TEST_MYSQL_URL", "ZUN_REQUIRE_MYSQL")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import re
+import ssl
 
 import docker.errors
 import pytest
@@ -135,6 +136,7 @@ def test_a_command_that_is_none_is_no_failure_of_the_host(text: str, expected: t
     [
         (FileNotFoundError("no socket"), "no socket.*systemctl start docker.*api_url"),
         (PermissionError("denied"), "denied.*group of the socket"),
+        (ssl.SSLError("unknown ca"), "unknown ca.*ca_file, cert_file and key_file.*tlscacert"),
         (requests.exceptions.ReadTimeout("slow"), "default_timeout"),
         (api_error(500, "mkdir /a: no space left on device"), "/a: no space.*docker system df"),
     ],
@@ -143,7 +145,7 @@ def test_only_the_operator_sees_the_daemon_address(
     reason: Exception, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(exceptions.Unavailable) as caught, translated("connect", "", URL, Adviser()):
-        raise unconnected(reason) if type(reason) in (FileNotFoundError, PermissionError) else reason
+        raise unconnected(reason) if type(reason) in (FileNotFoundError, PermissionError, ssl.SSLError) else reason
     (line,) = caplog.messages
     assert re.search(told, line) and URL in line
     assert not any(word in str(caught.value) for word in (URL, "[docker]", "systemctl"))
