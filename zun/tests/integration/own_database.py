@@ -12,19 +12,23 @@ from zun.tests.integration.programs import free_port
 
 
 class OwnDatabase:
-    """A MariaDB server with all its files in ``folder`` and the databases zun and placement. It needs root."""
+    """A MariaDB server with all its files in ``folder`` and the databases zun and placement. It needs root.
 
-    def __init__(self, folder):
+    ``require`` limits how its user connects, ``options`` are more of mariadbd, and ``query`` is the end of its URL.
+    """
+
+    def __init__(self, folder, *options, require="NONE", query=""):
         self._folder, port = folder, free_port()
-        self.url = f"mysql+pymysql://zun:zun@127.0.0.1:{port}/zun"
+        self.url = f"mysql+pymysql://zun:zun@127.0.0.1:{port}/zun{query}"
         self._command = [
             "mariadbd", "--no-defaults", "--user=root", f"--datadir={folder}/data", f"--socket={folder}/socket",
             f"--pid-file={folder}/pid", "--bind-address=127.0.0.1", f"--port={port}", f"--init-file={folder}/init.sql",
+            *options,
         ]  # fmt: skip
         (folder / "init.sql").write_text(
             "".join(
                 f"CREATE DATABASE IF NOT EXISTS {name};\n"
-                f"GRANT ALL ON {name}.* TO 'zun'@'localhost' IDENTIFIED BY 'zun';\n"
+                f"GRANT ALL ON {name}.* TO 'zun'@'localhost' IDENTIFIED BY 'zun' REQUIRE {require};\n"
                 for name in ("zun", "placement")
             )
         )

@@ -51,8 +51,8 @@ class Program:
         self.process: subprocess.Popen[bytes] | None = None
         self.environment: dict[str, str] | None = None  # of another release, else that of the test
 
-    def start(self) -> float:
-        """Start it and wait until it says that it is ready. Returns the seconds that took."""
+    def start(self, until: bytes = b" is ready") -> float:
+        """Start it and wait until its log has the bytes ``until``. Returns the seconds that took."""
         began, seen = time.monotonic(), self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -63,14 +63,14 @@ class Program:
                 start_new_session=True,
                 env=self.environment,
             )
-        wait_for(lambda: self._is_ready(seen), 120)
+        wait_for(lambda: self._has_said(until, seen), 120)
         return time.monotonic() - began
 
-    def _is_ready(self, seen: int) -> bool:
+    def _has_said(self, text: bytes, seen: int) -> bool:
         said = self.log.read_bytes()[seen:]
         assert self.process is not None
         assert self.process.poll() is None, said.decode()
-        return b" is ready" in said
+        return text in said
 
     def run_to_end(self) -> tuple[int, str]:
         """Run it and wait until it ends by itself: its exit code and what it said."""

@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 
 import docker
@@ -20,9 +21,13 @@ SECONDS = 120
 
 
 class OwnDaemon:
-    """A Docker daemon with all its files in ``folder``. It has no network, because the first daemon owns the bridge."""
+    """A Docker daemon with all its files in ``folder``. It has no network, because the first daemon owns the bridge.
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    ``options`` are more of dockerd. With ``--host=fd://`` it also serves ``listener``, since it cannot listen for
+    programs outside of its network by itself.
+    """
+
+    def __init__(self, folder: pathlib.Path, *options: str, listener: socket.socket | None = None) -> None:
         self.data = folder / "data"
         self.url = f"unix://{folder}/docker.sock"
         self._folder = folder
@@ -30,14 +35,26 @@ class OwnDaemon:
             "unshare", "--net", "dockerd",
             f"--data-root={self.data}", f"--exec-root={folder}/exec", f"--pidfile={folder}/docker.pid",
             f"--host={self.url}", "--storage-driver=vfs", "--bridge=none", "--iptables=false", "--shutdown-timeout=1",
+            *options,
         ]  # fmt: skip
+        self._listener = listener
+        if listener is not None:  # as systemd hands it over
+            number = listener.fileno()
+            take = f"exec 3<&{number}" + (f" {number}<&-" if number != 3 else "")
+            serve = f'{take}; LISTEN_PID=$$ LISTEN_FDS=1 exec "$@"'
+            self._command = ["bash", "-c", serve, "dockerd", *self._command]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start the daemon and return when it answers."""
         with (self._folder / "dockerd.log").open("ab") as log:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=() if self._listener is None else (self._listener.fileno(),),
             )
         wait_for(self._answers, SECONDS)
 
@@ -93,15 +110,20 @@ class OwnDaemon:
         return True
 
 
-@pytest.fixture
-def own_daemon(docker_url, tmp_path):
-    """Running. ``docker_url`` says whether tests with Docker are wanted at all."""
+def need_own_daemon() -> None:
+    """Skip a test, or fail it with ZUN_REQUIRE_DOCKER=1, where no daemon of its own can run."""
     missing = [each for each in ("dockerd", "unshare") if shutil.which(each) is None]
     if missing or os.geteuid() != 0:
         reason = f"a daemon of the test's own needs root and the programs {missing or ''}"
         if os.environ.get("ZUN_REQUIRE_DOCKER") == "1":
             pytest.fail(reason)
         pytest.skip(reason)
+
+
+@pytest.fixture
+def own_daemon(docker_url, tmp_path):
+    """Running. ``docker_url`` says whether tests with Docker are wanted at all."""
+    need_own_daemon()
     daemon = OwnDaemon(tmp_path)
     try:
         daemon.start()
