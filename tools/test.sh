@@ -70,7 +70,7 @@ limit() {
         types | docs) most=600 ;;
         unit | functional) most=1200 ;;
         integration) most=3000 ;;
-        upgrade) most=600 ;;
+        upgrade) most=900 ;;
     esac
     [ "$left" -gt 1 ] || left=1
     echo $((most < left ? most : left))
