@@ -51,11 +51,11 @@ def with_functions(placement: Mapping[str, Any], requests: Iterable[DeviceReques
     functions = [request for request in requests if request is not None]
     if not functions:
         return {**placement}
-    policy = placement.get("device_numa_policy")
-    if policy is not None:
-        functions = [replace(each, numa_policy=policy) if each.numa_policy == DevicePolicy.PREFERRED else each
-                     for each in functions]  # fmt: skip
-    found = [*placement.get("devices", ()), *(each.to_dict() for each in functions)]
+    usual = placement.get("device_numa_policy") or DevicePolicy.PREFERRED
+    found = [*placement.get("devices", ())]
+    for each in functions:
+        own = each.numa_policy != DevicePolicy.PREFERRED
+        found.append((each if own else replace(each, numa_policy=usual)).to_dict())
     if len(found) > MOST_KINDS:
         raise exceptions.InvalidValue(
             f"nets: {len(found)} kinds of device, with those that its ports need, are too many; {MOST_KINDS} may be."

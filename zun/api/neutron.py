@@ -88,7 +88,7 @@ class NeutronNetworks:
             place = self._place(client, context, project_id, given)
         else:
             place = _Place(self._default(client, project_id), None, given)
-        if place.port is not None and rules.vnic_type(place.port) == "direct":
+        if place.port is not None and rules.needs_function(place.port):
             raise exceptions.InvalidValue(
                 f"port: port {place.port['id']} needs a virtual function, which a container gets only when it is "
                 "created. Name the port in nets of a new container."
@@ -225,7 +225,7 @@ class NeutronNetworks:
 
         Neutron's policy ``legacy`` says nothing that counts here (see ``zun.api.device_aliases.no_legacy``).
         """
-        if rules.vnic_type(port) != "direct":
+        if not rules.needs_function(port):
             return None
         name = rules.physical_network(self._service.network(port["network_id"]))
         if name is None:

@@ -298,7 +298,10 @@ class _Dispatcher(oslo_messaging.RPCDispatcher):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True)
 class _Delivery:
-    """What RabbitMQ vouches for: the ``sender``, a user, and the ``address``, the topic of the message."""
+    """Where a message comes from and goes to. The broker says so, so no sender can write it.
+
+    ``sender`` is the user of the broker, ``address`` the topic of the message.
+    """
 
     sender: str | None = None
     address: str | None = None

@@ -151,7 +151,7 @@ class NeutronNetworks(DockerNetworks):
 
     def _profile(self, port: PortView, record: Record, network: Record) -> dict[str, Any] | None:
         """Return the binding profile that the port needs; None for a port without a virtual function."""
-        if rules.vnic_type(record) != "direct":
+        if not rules.needs_function(record):
             return None
         if port.slot is None:
             raise exceptions.PortUnusable(

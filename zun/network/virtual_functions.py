@@ -11,28 +11,21 @@ Source of the files: the kernel's Documentation/ABI/testing/sysfs-bus-pci and Do
 
 import contextlib
 import re
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from zun.common import exceptions
+from zun.common import commands, exceptions
 from zun.neutron.ports import Wiring
 from zun.topology.files import Tree
 
-COMMAND_SECONDS = 30.0
 _DEVICES = "sys/bus/pci/devices"
 _NO_ADDRESS = "00:00:00:00:00:00"
-
-
-def run(command: Sequence[str]) -> None:
-    """Run a command. Raises OSError and SubprocessError."""
-    subprocess.run(command, check=True, capture_output=True, timeout=COMMAND_SECONDS, text=True)
 
 
 class VirtualFunctions:
     """The virtual functions of the machine whose files are below ``root``."""
 
-    def __init__(self, root: Path = Path("/"), run: Callable[[Sequence[str]], None] = run) -> None:
+    def __init__(self, root: Path = Path("/"), run: Callable[[Sequence[str]], None] = commands.run) -> None:
         self._tree = Tree(root)
         self._run = run
 
@@ -90,9 +83,8 @@ class VirtualFunctions:
     def _do(self, wiring: Wiring, *command: str) -> None:
         try:
             self._run(command)
-        except (OSError, subprocess.SubprocessError) as exc:
-            told = (getattr(exc, "stderr", None) or str(exc)).strip()
+        except commands.FAILURES as exc:
             raise exceptions.PortUnusable(
-                reason=f"Could not set up virtual function {wiring.slot} for port {wiring.port}: '{' '.join(command)}' "
-                f"failed: {told}."
+                reason=f"Could not set up virtual function {wiring.slot} for port {wiring.port}: "
+                f"{commands.failure(command, exc)}."
             ) from exc

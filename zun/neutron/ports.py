@@ -37,6 +37,11 @@ def vnic_type(port: Record) -> str:
     return str(port.get("binding:vnic_type") or "normal")
 
 
+def needs_function(port: Record) -> bool:
+    """Return whether the port needs a virtual function (SR-IOV) of its container's host."""
+    return vnic_type(port) == "direct"
+
+
 def physical_network(network: Record) -> str | None:
     """Return the physical network of a network, of its first segment that has one, or None (a tunnel).
 

@@ -8,13 +8,12 @@ import logging
 import os
 import re
 import stat
-import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from zun.common import exceptions
+from zun.common import commands, exceptions
 from zun.container import cdi
 from zun.container.docker.client import OnEngine, object_name
 from zun.container.docker.devices import (
@@ -32,7 +31,6 @@ from zun.topology.devices import DeviceType
 
 LOG = logging.getLogger(__name__)
 
-COMMAND_SECONDS = 30.0
 _PCI = "sys/bus/pci/devices"
 
 
@@ -104,10 +102,9 @@ def move_interface(name: str, pid: int) -> None:
         (*inside, "ip", "link", "set", "dev", name, "up"),
     ):
         try:
-            subprocess.run(command, check=True, capture_output=True, timeout=COMMAND_SECONDS, text=True)
-        except (OSError, subprocess.SubprocessError) as exc:
-            told = (getattr(exc, "stderr", None) or str(exc)).strip()
-            raise exceptions.DeviceUnusable(reason=f"'{' '.join(command)}' failed: {told}") from exc
+            commands.run(command)
+        except commands.FAILURES as exc:
+            raise exceptions.DeviceUnusable(reason=commands.failure(command, exc)) from exc
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ PARTS = ("zun", "setup.py", "setup.cfg", "pyproject.toml", "README.rst", "LICENS
 
 
 def missing(commit: str) -> str | None:
-    """Return what is wrong if the history of this repository has no such commit, else None."""
+    """Return None if the history of this repository has the commit, else what the reader can do about it."""
     if _git("cat-file", "-e", f"{commit}^{{commit}}").returncode == 0:
         return None
     return f"the history lacks {commit}, the release before: git fetch --unshallow, or set ZUN_TEST_RELEASE_BEFORE"

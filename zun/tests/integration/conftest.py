@@ -141,6 +141,18 @@ def glance_url(keystone: Keystone) -> str:
 
 
 @pytest.fixture(scope="module")
+def neutron_url() -> str:
+    """A real Neutron, which asks the real keystone."""
+    return _service("ZUN_TEST_NEUTRON_URL", "ZUN_REQUIRE_NEUTRON")
+
+
+@pytest.fixture(scope="module")
+def neutron_ovsdb() -> str:
+    """The database of the Open vSwitch that Neutron's agent uses on this machine."""
+    return _service("ZUN_TEST_NEUTRON_OVSDB", "ZUN_REQUIRE_NEUTRON")
+
+
+@pytest.fixture(scope="module")
 def cinder_url(keystone: Keystone) -> Iterator[str]:
     """A real Cinder, which asks the real keystone and is in its catalogue during the tests of the module."""
     url = _service("ZUN_TEST_CINDER_URL", "ZUN_REQUIRE_CINDER")

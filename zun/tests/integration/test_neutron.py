@@ -24,8 +24,9 @@ SERVE = ["sh", "-c", "ip -o addr show eth0 > /tmp/index.html; exec httpd -f -p 8
 class Site:
     """An all-in-one of its own, and Neutron with the rights of its administrator, of a member and of a stranger."""
 
-    def __init__(self, neutron_url, keystone, docker_url, folder):
+    def __init__(self, neutron_url, ovsdb, keystone, docker_url, folder):
         self.url, self.keystone, self.docker_url, self.folder = neutron_url, keystone, docker_url, folder
+        self._ovsdb = ovsdb
         self.engine = docker.APIClient(docker_url, version="auto")
         self.suffix, self.port = uuid.uuid4().hex[:6], free_port()
         self.host = f"test-{self.suffix}"
@@ -59,7 +60,7 @@ class Site:
                 **login,
                 "endpoint_override": self.url,
                 "agent_host": platform.node(),
-                "ovsdb_connection": os.environ["ZUN_TEST_NEUTRON_OVSDB"],
+                "ovsdb_connection": self._ovsdb,
                 "active_timeout": 20,
                 "plugin_socket": f"/run/docker/plugins/{self.plugin}.sock",
             },
@@ -157,19 +158,9 @@ class Site:
         self.engine.close()
 
 
-def _needed(variable):
-    if not os.environ.get(variable):
-        message = f"{variable} is not set: start Neutron with 'tools/services.sh start neutron' and use its 'env'"
-        if os.environ.get("ZUN_REQUIRE_NEUTRON") == "1":
-            pytest.fail(message)
-        pytest.skip(message)
-    return os.environ[variable]
-
-
 @pytest.fixture(scope="module")
-def started(keystone, docker_url, tmp_path_factory):
-    _needed("ZUN_TEST_NEUTRON_OVSDB")
-    made = Site(_needed("ZUN_TEST_NEUTRON_URL"), keystone, docker_url, tmp_path_factory.mktemp("neutron"))
+def started(neutron_url, neutron_ovsdb, keystone, docker_url, tmp_path_factory):
+    made = Site(neutron_url, neutron_ovsdb, keystone, docker_url, tmp_path_factory.mktemp("neutron"))
     keystone.publish(made.url, "network")  # for the stock client
     try:
         made.start()

@@ -13,8 +13,9 @@ from keystoneauth1 import adapter as ks_adapter
 from keystoneauth1 import noauth
 from keystoneauth1 import session as ksa_session
 
+from zun.common.commands import run
 from zun.network.plugin import WIRING, Server, Wires
-from zun.network.virtual_functions import VirtualFunctions, run
+from zun.network.virtual_functions import VirtualFunctions
 from zun.neutron.client import NeutronClient
 from zun.neutron.ports import Wiring
 from zun.tests.fixtures import wait_for
