@@ -6,7 +6,6 @@ loopback address. The operator can configure each of them.
 """
 
 import contextlib
-import logging
 import os
 
 from zun.cmd import api, compute, program, wsproxy
@@ -15,8 +14,6 @@ from zun.compute.service import ComputeService
 from zun.db import migration
 from zun.messaging import rpc
 from zun.scheduler.service import SchedulerService
-
-LOG = logging.getLogger(__name__)
 
 
 @program.without_traceback
@@ -60,8 +57,7 @@ def main() -> None:
         server = api.Server(conf, api.build(conf, transport))
         server.start()
         running.callback(server.stop)
-        LOG.info("zun-allinone is ready on %s", api.url(conf))
-        program.wait_for_signal()
+        program.wait_for_signal("zun-allinone is ready on %s", api.url(conf))
 
 
 if __name__ == "__main__":

@@ -265,8 +265,7 @@ def main() -> None:
     transport = rpc.get_transport(conf)
     served = Server(conf, build(conf, transport))
     served.start()
-    LOG.info("zun-api is ready on %s", url(conf))
-    program.wait_for_signal()
+    program.wait_for_signal("zun-api is ready on %s", url(conf))
     served.stop()
     transport.cleanup()
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """zun-compute: runs the containers of this host."""
 
-import logging
 from typing import Any
 
 from oslo_concurrency import lockutils
@@ -15,8 +14,6 @@ from zun.container.driver import ContainerDriver
 from zun.messaging import conductor_api, rpc, senders
 from zun.network.driver import NetworkDriver
 from zun.objects.service import COMPUTE_BINARY
-
-LOG = logging.getLogger(__name__)
 
 
 def load_driver(conf: cfg.ConfigOpts) -> ContainerDriver:
@@ -69,8 +66,7 @@ def main() -> None:
     conductor_api.reach_database(conf, transport, program.connect_database)
     service = ComputeService(conf, load_driver(conf), load_network_driver(conf))
     service.start(transport)
-    LOG.info("zun-compute is ready for host %s", conf.host)
-    program.wait_for_signal()
+    program.wait_for_signal("zun-compute is ready for host %s", conf.host)
     service.stop()
     transport.cleanup()
 

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """zun-conductor: reaches the database for hosts that have no credentials of it. Any number may run."""
 
-import logging
 
 from zun.cmd import program
 from zun.common import metrics
 from zun.conductor.service import THREADS, ConductorService
 from zun.messaging import rpc
-
-LOG = logging.getLogger(__name__)
 
 
 @program.without_traceback
@@ -19,8 +16,7 @@ def main() -> None:
     transport = rpc.get_transport(conf)
     service = ConductorService(conf)
     service.start(transport)
-    LOG.info("zun-conductor is ready")
-    program.wait_for_signal()
+    program.wait_for_signal("zun-conductor is ready")
     service.stop()
     transport.cleanup()
 

@@ -131,8 +131,11 @@ def connect_database(conf: cfg.ConfigOpts) -> None:
         LOG.warning("The database has schema %s, newer than %s of this program: upgrade the program", found, ours)
 
 
-def wait_for_signal() -> None:
-    """Block until SIGTERM or SIGINT. A second signal ends the program at once."""
+def wait_for_signal(ready: str = "", *values: object) -> None:
+    """Block until SIGTERM or SIGINT. A second signal ends the program at once.
+
+    Log ``ready`` when a signal would stop the program in order: whoever reads that may send one at once.
+    """
     # The kernel may deliver a signal to any thread, but Python's handler runs only in the main thread, which would not
     # wake while it waits for a lock. The C handler writes to the wake-up pipe in every thread.
     wake, woken = os.pipe()
@@ -140,6 +143,8 @@ def wait_for_signal() -> None:
     signal.set_wakeup_fd(woken)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _frame: signal.signal(number, signal.SIG_DFL))
+    if ready:
+        LOG.info(ready, *values)
     while os.read(wake, 1)[0] not in (signal.SIGTERM, signal.SIGINT):
         pass  # another signal, as the one for a report
     LOG.info("Stopping")

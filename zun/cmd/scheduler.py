@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """zun-scheduler: finds hosts for containers. Any number of schedulers may run, without a leader."""
 
-import logging
 
 from zun.cmd import program
 from zun.common import metrics
 from zun.messaging import rpc
 from zun.scheduler.service import THREADS, SchedulerService
-
-LOG = logging.getLogger(__name__)
 
 
 @program.without_traceback
@@ -19,8 +16,7 @@ def main() -> None:
     transport = rpc.get_transport(conf)
     service = SchedulerService(conf)
     service.start(transport)
-    LOG.info("zun-scheduler is ready")
-    program.wait_for_signal()
+    program.wait_for_signal("zun-scheduler is ready")
     service.stop()
     transport.cleanup()
 

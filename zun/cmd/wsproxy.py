@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """zun-wsproxy: gives clients the terminals of this host's containers. One runs beside each zun-compute."""
 
-import logging
 import ssl
 
 from oslo_config import cfg
@@ -16,8 +15,6 @@ from zun.container.driver import Terminals
 from zun.messaging import cadf, conductor_api, rpc
 from zun.objects import ZunService
 from zun.objects.service import INTERNAL_ZONE, PROXY_BINARY
-
-LOG = logging.getLogger(__name__)
 
 
 def build(conf: cfg.ConfigOpts, driver: Terminals) -> Proxy:
@@ -73,8 +70,7 @@ def main() -> None:
     proxy.start()
     signs = heartbeats(conf)
     signs.start()
-    LOG.info("zun-wsproxy is ready on port %s, reached as %s", proxy.port, conf.websocket_proxy.base_url)
-    program.wait_for_signal()
+    program.wait_for_signal("zun-wsproxy is ready on port %s, reached as %s", proxy.port, conf.websocket_proxy.base_url)
     signs.stop()
     proxy.stop()
 

@@ -36,6 +36,29 @@ def test_a_signal_to_any_thread_stops_the_program():
     assert (done.returncode, done.stdout) == (0, "stopping\n"), done.stderr
 
 
+# The signal arrives while the program says that it is ready.
+AT_ONCE = """
+import logging, os, signal
+from zun.cmd import program
+
+class Hit(logging.Handler):
+    def emit(self, record):
+        if "is ready" in record.getMessage():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+logger = logging.getLogger("zun.cmd.program")
+logger.setLevel(logging.INFO)
+logger.addHandler(Hit())
+program.wait_for_signal("it is ready on port %s", 1)
+print("stopping")
+"""
+
+
+def test_a_ready_program_stops_in_order():
+    done = subprocess.run([sys.executable, "-c", AT_ONCE], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "stopping\n"), done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_it_at_once(number):
     code = (
