@@ -4,7 +4,6 @@
 import json
 import os
 import pathlib
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +14,7 @@ from typing import Any
 import requests
 
 from zun.tests.fixtures import wait_for
+from zun.tests.integration import stock_client
 
 VERSION = {"OpenStack-API-Version": "container 1.41"}
 SETTLED = {"Created", "Running", "Stopped", "Paused", "Error"}
@@ -165,24 +165,14 @@ class Client:
     """The stock ``openstack`` client: at ``url`` without keystone, or with the ``OS_`` variables of somebody."""
 
     def __init__(self, url: str | None, identity: dict[str, str] | None = None) -> None:
-        beside = pathlib.Path(sys.executable).with_name("openstack")
-        self._program = str(beside) if beside.exists() else shutil.which("openstack")
-        assert self._program, "python-openstackclient is not installed"
         self._identity = identity or {}
         self._endpoint = ["--os-auth-type", "none", "--os-endpoint", url] if url else []
 
     def __call__(self, *words: str, fails: bool = False) -> str:
         """Run ``openstack WORDS`` and return its output. Check that it succeeds, or fails if ``fails``."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
-        done = subprocess.run(
-            [self._program, *self._endpoint, *words],  # type: ignore[list-item]
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=120,
-            env={**environment, **self._identity},
-        )
-        said = done.stdout.decode() + done.stderr.decode()
-        assert (done.returncode != 0) == fails, said
+        code, said = stock_client.run([*self._endpoint, *words], {**environment, **self._identity})
+        assert (code != 0) == fails, said
         return said
 
     def json(self, *words: str) -> Any:

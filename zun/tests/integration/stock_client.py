@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stock ``openstack`` client, loaded once. Each call runs in a fork, as a process of its own.
+
+Loading the client takes two seconds of CPU time, a call in a fork a twentieth of one. The program of this module is
+started by the first ``run`` and ends with the process that started it.
+"""
+
+import functools
+import json
+import logging
+import os
+import signal
+import socket
+import socketserver
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+
+SECONDS = 120
+
+
+def run(words: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
+    """Run ``openstack WORDS``. Return its exit code, and its output followed by its errors."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, _socket() as caller:
+        caller.settimeout(SECONDS)
+        caller.connect(_address(os.getpid()))
+        request = json.dumps([list(words), dict(environment)]).encode()
+        socket.send_fds(caller, [request], [output.fileno(), errors.fileno()])
+        process = int(caller.recv(100))
+        try:
+            code = int(caller.recv(100))
+        except TimeoutError:
+            os.kill(process, signal.SIGKILL)
+            raise
+        return code, "".join(_text(stream) for stream in (output, errors))
+
+
+def _text(stream: "tempfile._TemporaryFileWrapper[bytes]") -> str:
+    stream.seek(0)
+    return stream.read().decode()
+
+
+def _socket() -> socket.socket:
+    return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+@functools.cache
+def _address(starter: int) -> str:
+    """Start the program for the process ``starter``. Return the address where it answers."""
+    address = f"\0zun-stock-client-{starter}"
+    command = [sys.executable, "-m", __name__, str(starter)]
+    program = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    assert program.stdout is not None
+    assert program.stdout.readline() == b"ready\n", "the openstack client cannot be loaded: try 'openstack --version'"
+    return address
+
+
+class _Call(socketserver.BaseRequestHandler):
+    """In the fork: read the request, answer with the id of this process, and with the exit code in the end."""
+
+    def handle(self) -> None:
+        request, streams, _flags, _sender = socket.recv_fds(self.request, 1 << 20, 2)
+        words, environment = json.loads(request)
+        self.request.send(str(os.getpid()).encode())
+        os.environ.clear()
+        os.environ.update(environment)
+        for number, stream in enumerate(streams, start=1):
+            os.dup2(stream, number)
+        code = _client(words)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.request.send(str(code).encode())
+
+
+def _client(words: Sequence[str]) -> int:
+    from openstackclient import shell  # in the program alone
+
+    try:
+        return int(shell.main(list(words)) or 0)
+    except SystemExit as exc:  # what its parser refuses
+        return int(exc.code or 0)
+
+
+class _Program(socketserver.ForkingMixIn, socketserver.UnixStreamServer):
+    socket_type = socket.SOCK_SEQPACKET
+    request_queue_size = 64
+
+    def service_actions(self) -> None:
+        super().service_actions()
+        if os.getppid() != int(sys.argv[1]):
+            raise SystemExit
+
+
+def _serve() -> None:
+    starter, sys.argv[0] = int(sys.argv[1]), "openstack"
+    ready, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    _client(["help", "appcontainer", "run"])  # loads the plugins
+    logging.getLogger().handlers.clear()  # each call adds its own
+    with _Program(f"\0zun-stock-client-{starter}", _Call) as program:
+        os.write(ready, b"ready\n")
+        os.close(ready)
+        program.serve_forever()
+
+
+if __name__ == "__main__":
+    _serve()
