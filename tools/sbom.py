@@ -6,7 +6,7 @@
 
 The tool builds the wheel, installs it into a new virtual environment from archives with the known hashes
 (requirements-hashed.txt), and lists what is installed there, with licences and dependencies. With --python it lists
-that environment instead. Needs ``cyclonedx-py`` (test-requirements.txt).
+that environment instead. Needs ``cyclonedx-py`` (pip install cyclonedx-bom).
 """
 
 import argparse
