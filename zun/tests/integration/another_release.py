@@ -110,8 +110,9 @@ def _edit(path: pathlib.Path, old: str, new: str) -> None:
 
 def _installed(tree: pathlib.Path, folder: pathlib.Path) -> dict[str, str]:
     target = folder / "installed"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", target, tree],
+        [*pip, "--target", target, tree],
         env={**os.environ, "PBR_VERSION": "99.0.0"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

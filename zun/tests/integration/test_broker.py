@@ -12,6 +12,8 @@ import oslo_messaging
 import pytest
 from oslo_config import cfg
 
+from zun import conf as zun_conf
+from zun.cmd import compute
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.messaging import rpc
@@ -133,6 +135,47 @@ def test_lost_connections_are_made_again(client, cable, endpoint):
         wait_for(lambda: answered(client, "after"))
     wait_for(lambda: endpoint.noted[-1:] == [2])
     assert sorted(set(endpoint.noted)) == [0, 1, 2]
+
+
+@pytest.fixture
+def agents(rabbit_url, tmp_path):
+    """Starts an agent with the queues of zun-compute for the host ``agents.host``."""
+    conf, host = zun_conf.register_opts(cfg.CONF), f"test-{uuid.uuid4().hex[:8]}"
+    rpc.register_opts(conf)
+    ours = {"transport_url": rabbit_url, "host": host, "state_path": str(tmp_path), "control_exchange": host}
+    for option, value in ours.items():
+        conf.set_override(option, value)
+    compute.name_queues(conf, "zun-compute")
+    with contextlib.ExitStack() as started:
+
+        def start(endpoint):
+            transport = rpc.get_transport(conf)
+            started.callback(transport.cleanup)
+            server = rpc.get_host_server(transport, host, [endpoint])
+            server.start()
+            started.callback(server.wait)
+            started.callback(server.stop)
+            return server
+
+        start.host, start.conf = host, conf
+        yield start
+    for option in ours:
+        conf.clear_override(option)
+    for option in ("use_queue_manager", "hostname", "processname"):
+        conf.clear_default(option, group="oslo_messaging_rabbit")
+
+
+def test_a_message_to_a_stopping_agent_waits_for_the_next(agents, client):
+    to_host = client.prepare(exchange=rpc.exchange_of_hosts(agents.conf), topic=rpc.topic_of_host(agents.host))
+    first, second = Endpoint(), Endpoint()
+    server = agents(first)
+    server.stop()  # the broker goes on delivering until the connection is closed
+    for number in range(50):
+        to_host.cast(CONTEXT, "note", number=number)
+    server.wait()
+    agents(second)
+    wait_for(lambda: len(second.noted) >= 50, 20)
+    assert (first.noted, sorted(second.noted)) == ([], list(range(50)))
 
 
 @pytest.fixture
