@@ -68,6 +68,7 @@ class CinderVolumes:
                     continue
                 volume = client.create_volume(**self._wanted(fields, record))
                 new.append(volume["id"])
+                _check_plain(volume)  # the default volume type decides
                 record["source"] = volume["id"]
                 if not self._cross_az_attach:
                     _restrict_zone([volume], request)
@@ -154,12 +155,22 @@ def _records(fields: Mapping[str, Any]) -> list[Fields]:
 
 
 def _check_usable(volume: Record) -> None:
+    _check_plain(volume)
     status = volume.get("status")
     if status == "available" or (status == "in-use" and volume.get("multiattach")):
         return
     if status in ("in-use", "reserved", "attaching"):
         raise exceptions.VolumeInUse(volume=volume["id"], reason=f"it is {status}, and its type is not multiattach.")
     raise exceptions.VolumeNotUsable(volume=volume["id"], reason=f"it is {status}, and must be available.")
+
+
+def _check_plain(volume: Record) -> None:
+    if volume.get("encrypted"):
+        raise exceptions.VolumeNotUsable(
+            volume=volume["id"],
+            reason="it is encrypted, and containers cannot use encrypted volumes. Choose a volume type without "
+            "encryption.",
+        )
 
 
 def _restrict_zone(volumes: Sequence[Record], request: Fields) -> None:

@@ -44,6 +44,7 @@ _REFUSALS = (
     exceptions.NotFound,
     exceptions.Conflict,
 )
+ENCRYPTED = "the volume is encrypted, and containers cannot use encrypted volumes"
 _WAITING = ("creating", "downloading", "detaching")
 
 
@@ -185,7 +186,7 @@ class CinderDriver:
         properties = {**self._connector.properties(), "mountpoint": mount.destination}
         info = self._client.connect(user["attachment"], properties)
         if info.get("encrypted"):
-            raise exceptions.VolumeRefused("the volume is encrypted, which this service cannot open")
+            raise exceptions.VolumeRefused(ENCRYPTED)
         connection = self._connection(volume)
         if connection.get("device") is None or not self._disks.mounted(self._target(volume)):
             read_only = mount.read_only or info.get("access_mode") == "ro"
@@ -211,6 +212,8 @@ class CinderDriver:
         deadline = time.monotonic() + self._wait_seconds
         while True:
             found = self._client.volume(volume)
+            if found.get("encrypted"):
+                raise exceptions.VolumeRefused(ENCRYPTED)
             status = str(found.get("status"))
             if status in _WAITING and time.monotonic() < deadline:
                 time.sleep(POLL_SECONDS)

@@ -10,10 +10,13 @@ from zun.volume import filesystems
 
 
 class FakeCinder(FakeService):
-    """``volumes`` and ``attachments`` by id. A volume has the host and the connector of each of its attachments."""
+    """``volumes`` and ``attachments`` by id. A volume has the host and the connector of each of its attachments.
+
+    ``usual`` are fields of all new volumes.
+    """
 
     def __init__(self):
-        self.volumes, self.attachments = {}, {}
+        self.volumes, self.attachments, self.usual = {}, {}, {}
         super().__init__()
 
     def options(self):
@@ -27,7 +30,7 @@ class FakeCinder(FakeService):
         made = str(uuid.uuid4())
         usual = {"id": made, "name": "", "status": "available", "multiattach": False, "availability_zone": "nova"}
         usual |= {"os-vol-tenant-attr:tenant_id": project, "metadata": {}, "size": 1}
-        self.volumes[made] = {**usual, "created_at": "2026-01-01T00:00:00.000000", **fields}
+        self.volumes[made] = {**usual, "created_at": "2026-01-01T00:00:00.000000", **self.usual, **fields}
         return made
 
     def path(self, given):

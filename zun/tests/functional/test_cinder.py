@@ -123,6 +123,7 @@ def test_cinder_is_down(api, cinder):
         ({"name": "data", "status": "reserved"}, (400, "volume-in-use")),
         ({"name": "data", "status": "creating"}, (400, "volume-not-usable")),
         ({"name": "data", "status": "error"}, (400, "volume-not-usable")),
+        ({"name": "data", "encrypted": True}, (400, "volume-not-usable")),
     ],
     ids=str,
 )
@@ -137,6 +138,13 @@ def test_which_volumes_can_be_mounted(api, cinder, volume, refusal):
         assert container.mounts == [{"type": "cinder", "source": made, "destination": "/a"}]
         assert container.request["hints"] == {"image:trait:CUSTOM_ZUN_CINDER": "required"}
         assert container.volume_disk == 0
+
+
+def test_a_new_volume_of_an_encrypted_type(api, cinder):
+    cinder.usual = {"encrypted": True}
+    reply = create(api, {"size": 1, "destination": "/a"})
+    assert reply.refusal == (400, "volume-not-usable") and "encrypted" in reply.error["detail"]
+    assert cinder.volumes == {} and containers.unplaced() == []
 
 
 def test_a_name_of_two_volumes(api, cinder):
@@ -439,6 +447,13 @@ def test_a_volume_in_use_on_the_machine_stays(host, cinder, step):
     host.machine.failures = set()
     driver.sweep(lambda uuids: set(uuids))
     assert host.empty() and cinder.volumes[volume]["status"] == "available"
+
+
+def test_an_encrypted_volume_is_not_touched(host, cinder):
+    """Its type may have changed since the request: nothing is reserved."""
+    with pytest.raises(exceptions.VolumeRefused, match="the volume is encrypted"):
+        host.driver().prepare(OWNER, "demo", 0, mount_of(cinder.volume(encrypted=True)))
+    assert host.empty() and cinder.attachments == {}
 
 
 def test_only_an_empty_volume_gets_a_file_system(host, cinder):
