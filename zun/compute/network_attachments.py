@@ -3,7 +3,7 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from zun.common import exceptions
@@ -16,6 +16,7 @@ from zun.compute.operations import TOO_LATE, Operations
 from zun.compute.record import logged, recorded
 from zun.objects import Container, NetworkPort
 from zun.objects.placement import cpuset_record, held_plan
+from zun.topology import Plan
 from zun.topology.device_request import port_of
 
 LOG = logging.getLogger(__name__)
@@ -79,12 +80,12 @@ class NetworkAttachments:
 
     def _settle(self, context: RequestContext, container: Container) -> None:
         """Plug the container into the networks of its ports, and give back the virtual functions of former ports."""
-        self._networks.settle(context, container)
+        ports = NetworkPort.list_by_container(context, container.uuid)
         plan = held_plan(container)
-        if plan is None or not any(port_of(each.name) for each in plan.devices):
-            return
-        former = former_functions(plan, NetworkPort.list_by_container(context, container.uuid))
-        if not former:
+        self._check_files(plan, [each for each in ports if each.leaving])
+        former = former_functions(plan, [each for each in ports if not each.leaving])
+        self._networks.settle(context, container, ports)
+        if plan is None or not former:
             return
         less = replace(plan, devices=tuple(each for each in plan.devices if each not in former))
         names = {each.name for each in former}
@@ -95,6 +96,20 @@ class NetworkAttachments:
         self._tracker.hold(container.uuid, less)
         self._holdings.tell(context, container, generation)
         LOG.info("Container %s gave back %s", container.uuid, ", ".join(each.address for each in former))
+
+    def _check_files(self, plan: Plan | None, leaving: Collection[NetworkPort]) -> None:
+        """Raise Conflict, and keep the port, if the container would keep files of a virtual function without its port.
+        """
+        files = {each.address: each.nodes for each in self._tracker.topology.devices}
+        slots = {port_of(each.name): each.address for each in (plan.devices if plan else ())}
+        for port in leaving:
+            if nodes := files.get(slots.get(port.uuid, "")):
+                port.leaving = False
+                port.save()
+                raise exceptions.Conflict(
+                    f"Port {port.uuid} cannot be detached: its virtual function {slots[port.uuid]} gives the container "
+                    f"{', '.join(nodes)}, which nobody can take from it. Delete the container instead."
+                )
 
     def _withdraw(self, context: RequestContext, container: Container, port: str, *, leaving: bool) -> None:
         """Undo a failed change of ``port``: remove the port if ``leaving``, else keep it."""

@@ -6,6 +6,7 @@ import datetime
 import pathlib
 
 import pytest
+import sqlalchemy as sa
 from keystoneauth1 import adapter as ks_adapter
 from keystoneauth1 import noauth
 from keystoneauth1 import session as ksa_session
@@ -15,7 +16,7 @@ from zun.api import app as api_app
 from zun.common import exceptions
 from zun.common.context import admin_context
 from zun.container.driver import Plug
-from zun.db import containers, network_ports
+from zun.db import container_actions, containers, network_ports
 from zun.network.fake import InMemoryNetworks
 from zun.network.neutron import NeutronNetworks
 from zun.network.plugin import WIRING, Wires
@@ -24,6 +25,7 @@ from zun.neutron.client import NeutronClient
 from zun.neutron.ports import Wiring
 from zun.objects import Container
 from zun.tests.fixtures import wait_for, written_conf
+from zun.tests.functional import actions
 from zun.tests.functional.api.client import Client
 from zun.tests.functional.api.messages import ComputeMessages, SchedulerMessages
 from zun.tests.functional.cloud import Cloud, machine
@@ -512,6 +514,42 @@ def test_a_detach_gives_the_function_back(sriov, api, neutron):
     _, other = with_direct_port(sriov, api, neutron)
     _, another = with_direct_port(sriov, api, neutron)
     assert (other["status"], another["status"]) == ("Created", "Created")
+
+
+def test_a_detach_lists_its_ports_once(sriov, api, neutron, database):
+    port, row = with_direct_port(sriov, api, neutron)
+    network_ports.set_leaving(port, True)
+    container, listed = Container.get_by_uuid(CONTEXT, row["uuid"]), []
+
+    def note(connection, cursor, statement, *rest):
+        listed.extend([statement] if "WHERE network_ports.container_uuid = ?" in statement else [])
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", note)
+    try:
+        sriov.agents["host-1"].parts.attachments.detach(CONTEXT, container, port=port)
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", note)
+    assert not containers.get(row["uuid"])["cpuset"].get("devices")
+    assert len(listed) == 1, listed
+
+
+def test_a_function_with_files_cannot_be_detached(sriov, api, neutron):
+    """Docker cannot take /dev/infiniband/uverbs0 from the container, so nobody else may have the function."""
+    found = sriov.machines["host-1"]
+    devices = tuple(dataclasses.replace(each, nodes=("/dev/infiniband/uverbs0",)) for each in found.devices)
+    sriov.machines["host-1"] = dataclasses.replace(found, devices=devices)
+    agent = sriov.agents["host-1"]
+    agent._update_inventory()
+    port, row = with_direct_port(sriov, api, neutron)
+    network_ports.set_leaving(port, True)
+    container = Container.get_by_uuid(CONTEXT, row["uuid"])
+    context = actions.asked("network_detach", container)
+    agent.parts.attachments.detach(context, container, port=port)
+    (kept,) = network_ports.of_container(row["uuid"])
+    assert not kept["leaving"] and neutron.ports[port]["device_id"] == row["uuid"]
+    assert containers.get(row["uuid"])["cpuset"]["devices"] == row["cpuset"]["devices"]
+    _, (told,) = container_actions.find(row["uuid"], context.request_id)
+    assert told["result"] == "Error" and "/dev/infiniband/uverbs0" in told["traceback"]
 
 
 def test_a_function_of_an_interrupted_detach(sriov, api, neutron):
