@@ -8,7 +8,7 @@ from typing import Any
 from oslo_utils import uuidutils
 
 from zun.common.states import ALIVE, ALLOWED, TRANSITIONAL, Kind, Status, TaskState
-from zun.container.driver import RuntimeState
+from zun.container.driver import OUT_OF_MEMORY, RuntimeState
 from zun.objects import Container
 from zun.objects.base import naive
 from zun.topology import CPUPolicy
@@ -121,6 +121,18 @@ def _vanished(row: Mapping[str, Any]) -> dict[str, Any]:
         request = {**row["request"], "run": row["status"] == Status.RUNNING}
         return {"status": Status.REBUILDING, "status_reason": HEALING, "request": request}
     return {"status": Status.ERROR, "status_reason": GONE if row["kind"] == Kind.CONTAINER else CAPSULE_GONE}
+
+
+def not_restarted(row: Mapping[str, Any], state: RuntimeState | None) -> bool:
+    """Return whether the runtime tried to start the container again, as its restart policy says, and could not.
+
+    After a boot, or a failure while this service was away, the container's networks and mounts were missing. A
+    container that its user stopped has no error, unless the runtime starts such containers as well (``always``).
+    """
+    if state is None or state.status != Status.STOPPED or state.error in (None, OUT_OF_MEMORY):
+        return False
+    tried = (row["restart_policy"] or {}).get("Name") not in (None, "", "no")
+    return tried and row["task_state"] is None and row["status"] in (Status.RUNNING, Status.STOPPED, Status.RESTARTING)
 
 
 class Step(StrEnum):

@@ -32,7 +32,7 @@ from zun.compute.inventory import Inventory, held_alone, inventory, own_zone
 from zun.compute.machine import discovered
 from zun.compute.neighbours import Namesakes, Neighbours
 from zun.compute.networks import Networks, Published
-from zun.compute.reconcile_rules import Step, first_step
+from zun.compute.reconcile_rules import Step, first_step, not_restarted
 from zun.compute.reconciler import Seen
 from zun.compute.records import Records
 from zun.compute.recovery import Outcome
@@ -313,8 +313,11 @@ class ComputeService:
         lost = self.tracker.recover_lost(containers, runtime)
         self.parts.reconciler.restore(containers, runtime, lost)
         for container in containers:
-            runtime.pop(container.uuid, None)
-            self._put_take_up(context, container)
+            state = runtime.pop(container.uuid, None)
+            if container.capsule_uuid is None and not_restarted(container, state):  # a capsule takes its members along
+                self._background(container.uuid, self._start_again, context, container)
+            else:
+                self._put_take_up(context, container)
         for uuid, state in runtime.items():
             LOG.warning(
                 "The runtime has container %s (%s) on CPUs %s, of which the database knows nothing. If the database "
@@ -337,6 +340,12 @@ class ComputeService:
     def _put_take_up(self, context: RequestContext, container: Container) -> None:
         stops = _is_stop(container)
         self._background(container.uuid, self._take_up, context, container.uuid, stops, stops=stops)
+
+    def _start_again(self, context: RequestContext, container: Container) -> None:
+        """Start a container that the runtime could not start while this service was away. Nobody else will."""
+        LOG.info("The runtime could not start container %s again; it is started now", container.uuid)
+        self.parts.reconciler.look(context, container.uuid)  # its row may say that it runs
+        self.parts.lifecycle.start(context, container)
 
     def _take_up(self, context: RequestContext, uuid: str, stops: bool = False) -> None:
         """Do what is left to do in the container. That is decided when this has its turn.

@@ -149,10 +149,15 @@ class Wires:
             time.sleep(POLL_SECONDS)
 
     def _note(self, endpoint: str, wiring: Wiring) -> None:
-        """Write the wiring of an endpoint, in the place of an earlier endpoint of the same port."""
+        """Write the wiring of an endpoint, in the place of an earlier endpoint of the same port.
+
+        Docker did not delete the earlier one if Docker was killed or the host lost power. Its port is unplugged: Open
+        vSwitch does not see that a new interface has the name of one that vanished.
+        """
         with self._turn:
             for file in self._folder.glob("*.json"):
                 if (old := self._read(file)) is not None and old.port == wiring.port:
+                    self._switch(old).unplug(old)
                     file.unlink(missing_ok=True)
             file = self._file(endpoint)
             written = file.with_suffix(".new")

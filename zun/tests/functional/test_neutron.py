@@ -187,7 +187,7 @@ class Switch:
     """Interfaces in memory."""
 
     def __init__(self):
-        self.plugged, self.failure = {}, None
+        self.plugged, self.failure, self.calls = {}, None, []
 
     def start(self):
         pass
@@ -195,10 +195,12 @@ class Switch:
     def plug(self, wiring):
         if self.failure:
             raise exceptions.PortUnusable(reason=self.failure)
+        self.calls.append("plug")
         self.plugged[wiring.port] = wiring
         return f"zun{wiring.port[:11]}"
 
     def unplug(self, wiring):
+        self.calls.append("unplug")
         self.plugged.pop(wiring.port, None)
 
 
@@ -376,8 +378,8 @@ def wiring(neutron, client):
     return Wiring.of(port, client.network(network), client.subnets(network), primary=True)
 
 
-def created(wires, wired):
-    return wires.answer("NetworkDriver.CreateEndpoint", {"EndpointID": ENDPOINT, "Options": {WIRING: wired.to_json()}})
+def created(wires, wired, endpoint=ENDPOINT):
+    return wires.answer("NetworkDriver.CreateEndpoint", {"EndpointID": endpoint, "Options": {WIRING: wired.to_json()}})
 
 
 def test_docker_wires_a_container(wires, neutron, client):
@@ -394,6 +396,19 @@ def test_docker_wires_a_container(wires, neutron, client):
     wires.answer("NetworkDriver.DeleteEndpoint", {"EndpointID": ENDPOINT})
     wires.answer("NetworkDriver.DeleteEndpoint", {"EndpointID": ENDPOINT})
     assert switch(wires).plugged == {}
+
+
+def test_docker_was_killed(wires, neutron, client):
+    """Nobody deleted the container's endpoint: the next one takes its place, and the late deletion does nothing."""
+    wired, later = wiring(neutron, client), "f" * 64
+    created(wires, wired)
+    wires.answer("NetworkDriver.Join", {"EndpointID": ENDPOINT})
+    created(wires, wired, later)
+    wires.answer("NetworkDriver.Join", {"EndpointID": later})
+    assert switch(wires).calls == ["plug", "unplug", "plug"]
+    wires.answer("NetworkDriver.DeleteEndpoint", {"EndpointID": ENDPOINT})
+    assert list(switch(wires).plugged) == [wired.port]
+    assert [each.stem for each in wires._folder.iterdir()] == [later]
 
 
 def ports(step, outcome):

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Containers of the real Docker on networks of a real Neutron, whose Open vSwitch agent wires them on this machine."""
 
+import contextlib
 import os
+import pathlib
 import platform
 import shlex
+import subprocess
+import threading
 import uuid
 
 import docker
@@ -14,6 +18,7 @@ from keystoneauth1 import session as ksa_session
 from zun.neutron.client import NeutronClient
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.container.daemon import IMAGE
+from zun.tests.integration.container.own_daemon import OwnDaemon, need_own_daemon
 from zun.tests.integration.programs import Client, Program, TokenApi, free_port
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
@@ -117,9 +122,9 @@ class Site:
         assert reply.status_code == status, reply.text
         return reply
 
-    def reaches(self, container, address):
+    def reaches(self, container, address, port=80):
         # "nc -w" limits the connecting only: a connection that is cut while it is open would hang.
-        ask = f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | timeout 3 nc -w 2 {address} 80"
+        ask = f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | timeout 3 nc -w 2 {address} {port}"
         return "inet" in self.inside(container, "sh", "-c", ask)
 
     def ports(self, **query):
@@ -324,3 +329,114 @@ def test_restarts_by_docker_and_a_killed_agent(site):
     wait_for(lambda: orphan not in site.ports(), 180)
     site.delete(container)
     wait_for(lambda: site.ports(network_id=network) == {} and site.left() == ([], []), 60)
+
+
+@pytest.fixture(scope="module")
+def own_host(neutron_url, neutron_ovsdb, keystone, docker_url, tmp_path_factory):
+    """A site with a Docker daemon that a test may end; ``docker_url`` says whether tests with Docker are wanted."""
+    need_own_daemon()
+    folder, bridge = tmp_path_factory.mktemp("own"), f"zunt{uuid.uuid4().hex[:6]}"
+    subprocess.run(["ip", "link", "add", bridge, "type", "bridge"], check=True)
+    daemon = OwnDaemon(folder, bridge=bridge)
+    try:
+        daemon.start()
+        made = Site(neutron_url, neutron_ovsdb, keystone, daemon.url, tmp_path_factory.mktemp("restarts"))
+        made.daemon = daemon
+        try:
+            made.start()
+            yield made
+        finally:
+            made.clean()
+    finally:
+        daemon.clean()
+        subprocess.run(["ip", "link", "del", bridge], check=True)
+
+
+def stopped(site):
+    site.daemon.stop()
+    site.daemon.start()
+
+
+def killed(site):
+    site.daemon.kill()
+    site.daemon.start()
+
+
+def power_lost(site):
+    """The agent and the daemon, with all containers. Open vSwitch keeps its database, as on a host."""
+    site.program.kill()
+    site.daemon.lose_power()
+    (pathlib.Path("/run/docker/plugins") / f"{site.plugin}.sock").unlink()
+
+
+def docker_first(site):
+    power_lost(site)
+    site.daemon.start()
+    site.program.start()
+
+
+def agent_first(site):
+    power_lost(site)
+    starts = threading.Thread(target=site.program.start)
+    starts.start()
+    site.daemon.start()
+    starts.join()
+
+
+def on_host(site, ovsdb):
+    """What containers have on this machine: interfaces, ports of the switch, and numbers of what is named by chance."""
+    ask = ["ovs-vsctl", f"--db={ovsdb}", "list-ports"]
+    bridge = subprocess.check_output([*ask[:-1], "list-br"], text=True).split()[0]
+    ports = subprocess.check_output([*ask, bridge], text=True).split()
+    networks, files = site.left()
+    members = 0
+    for each in networks:
+        with contextlib.suppress(docker.errors.NotFound):  # its last container left a moment ago
+            members += len(site.engine.inspect_network(each)["Containers"])
+    interfaces = sorted(each.name for each in pathlib.Path("/sys/class/net").iterdir())
+    return interfaces, sorted(ports), len(site.daemon.namespaces()), networks, members, len(files)
+
+
+def ports_of(site, network):
+    kept = ("mac_address", "fixed_ips", "status", "device_id", "binding:host_id", "security_groups")
+    return {uuid: [each[name] for name in kept] for uuid, each in site.ports(network_id=network).items()}
+
+
+@pytest.fixture(scope="module")
+def pair(own_host, neutron_ovsdb):
+    """A server with a restart policy, a client without one, and their network. Nothing of them is left at the end."""
+    site = own_host
+    empty = on_host(site, neutron_ovsdb)
+    network = site.network(cidr="10.7.10.0/24")
+    group = site.group("web", {"protocol": "tcp", "port_range_min": 80, "port_range_max": 80})
+    common = {"nets": [{"network": network}], "security_groups": [group]}
+    look, serve = SERVE[2].split(";")
+    trap = "trap exit TERM"  # the first process ends at once
+    command = ["sh", "-c", f"{trap}; {look}; httpd -p 81 -h /tmp; {serve.replace('exec ', '')} & wait"]
+    server = site.run(**common, command=command, restart_policy={"Name": "always"})
+    client = site.run(**common, command=["sh", "-c", f"{trap}; sleep 1000000 & wait"])
+    yield server, client, network
+    site.delete(server, client)
+    wait_for(lambda: on_host(site, neutron_ovsdb) == empty and not site.ports(network_id=network), 60)
+
+
+@pytest.mark.parametrize("event", [stopped, killed, docker_first, agent_first])
+def test_restarts_of_docker_and_the_host(own_host, pair, neutron_ovsdb, event):
+    """The same ports are plugged again: by Docker for a container with a restart policy, for others at their start."""
+    site, (server, client, network) = own_host, pair
+    ((item,),) = server["addresses"].values()
+    assert site.reaches(client, item["addr"]) and not site.reaches(client, item["addr"], 81)
+    ports, there = ports_of(site, network), on_host(site, neutron_ovsdb)
+    assert {each[2] for each in ports.values()} == {"ACTIVE"} and len(ports) == 2
+    started = site.engine.inspect_container(f"zun-{server['uuid']}")["State"]["StartedAt"]
+    event(site)
+    wait_for(lambda: site.api.get(f"/containers/{client['uuid']}")["status"] == "Stopped", 60)
+    wait_for(lambda: site.engine.inspect_container(f"zun-{server['uuid']}")["State"]["StartedAt"] != started, 60)
+    site.running(server)
+    assert site.api.request("POST", f"/containers/{client['uuid']}/start").status_code == 202
+    site.running(client)
+    wait_for(lambda: site.reaches(client, item["addr"]), 60)
+    assert not site.reaches(client, item["addr"], 81)
+    assert item["addr"] in site.inside(server, "cat", "/tmp/index.html")  # seen by its first process
+    wait_for(lambda: ports_of(site, network) == ports, 60)
+    assert on_host(site, neutron_ovsdb) == there

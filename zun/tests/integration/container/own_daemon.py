@@ -24,18 +24,21 @@ class OwnDaemon:
     """A Docker daemon with all its files in ``folder``. It has no network, because the first daemon owns the bridge.
 
     ``options`` are more of dockerd. With ``--host=fd://`` it also serves ``listener``, since it cannot listen for
-    programs outside of its network by itself.
+    programs outside of its network by itself. With ``bridge``, the daemon is in the network of the test, and this
+    bridge, which must exist, is its default network.
     """
 
-    def __init__(self, folder: pathlib.Path, *options: str, listener: socket.socket | None = None) -> None:
+    def __init__(
+        self, folder: pathlib.Path, *options: str, listener: socket.socket | None = None, bridge: str | None = None
+    ) -> None:
         self.data = folder / "data"
         self.url = f"unix://{folder}/docker.sock"
         self._folder = folder
         self._command = [
-            "unshare", "--net", "dockerd",
+            *(("unshare", "--net") if bridge is None else ()), "dockerd",
             f"--data-root={self.data}", f"--exec-root={folder}/exec", f"--pidfile={folder}/docker.pid",
-            f"--host={self.url}", "--storage-driver=vfs", "--bridge=none", "--iptables=false", "--shutdown-timeout=1",
-            *options,
+            f"--host={self.url}", "--storage-driver=vfs", f"--bridge={bridge or 'none'}", "--iptables=false",
+            "--ip-forward=false", "--shutdown-timeout=1", *options,
         ]  # fmt: skip
         self._listener = listener
         if listener is not None:  # as systemd hands it over
@@ -45,8 +48,8 @@ class OwnDaemon:
             self._command = ["bash", "-c", serve, "dockerd", *self._command]
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        """Start the daemon and return when it answers."""
+    def start(self, *, wait: bool = True) -> None:
+        """Start the daemon and return when it answers, or at once without ``wait``."""
         with (self._folder / "dockerd.log").open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -56,7 +59,8 @@ class OwnDaemon:
                 start_new_session=True,
                 pass_fds=() if self._listener is None else (self._listener.fileno(),),
             )
-        wait_for(self._answers, SECONDS)
+        if wait:
+            wait_for(self._answers, SECONDS)
 
     def stop(self) -> None:
         """Stop the daemon like an operator. The daemon ends its containers first."""
@@ -68,19 +72,43 @@ class OwnDaemon:
         # Its containerd went with it. Where nobody reaps orphans its pid still is one, and would be waited for.
         (self._folder / "exec" / "containerd" / "containerd.pid").unlink(missing_ok=True)
 
+    def lose_power(self) -> None:
+        """Kill the daemon with its containers, and remove what a reboot removes: its part of /run and its mounts."""
+        if self._process is not None:
+            self.kill()
+        self._end_shims()
+        for mount in reversed(self._mounts(self._folder)):
+            subprocess.run(["umount", mount], check=True)
+        shutil.rmtree(self._folder / "exec")
+        for name in ("docker.pid", "docker.sock"):
+            (self._folder / name).unlink(missing_ok=True)
+
     def clean(self) -> None:
         """End it and everything it left running or mounted: its folder can be removed then."""
         if self._process is not None:
             self.stop()
+        self._end_shims()
+        # A daemon that is killed leaves its folder mounted on itself, once for each time.
+        for mount in self._mounts(self.data):
+            if mount == str(self.data):
+                subprocess.run(["umount", mount], check=True)
+
+    def namespaces(self) -> list[str]:
+        """The network namespaces of its containers."""
+        return [pathlib.Path(each).name for each in self._mounts(self._folder / "exec" / "netns")]
+
+    @staticmethod
+    def _mounts(folder: pathlib.Path) -> list[str]:
+        """What is mounted at ``folder`` and below, oldest first."""
+        listed = [line.split()[1] for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
+        return [each for each in listed if each == str(folder) or each.startswith(f"{folder}/")]
+
+    def _end_shims(self) -> None:
         for shim in self._shims():
             children = [pathlib.Path(each).read_text() for each in glob.glob(f"/proc/{shim}/task/*/children")]
             for pid in (*" ".join(children).split(), shim):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)
-        # A daemon that is killed leaves its folder mounted on itself, once for each time.
-        for mount in pathlib.Path("/proc/self/mounts").read_text().splitlines():
-            if mount.split()[1] == str(self.data):
-                subprocess.run(["umount", self.data], check=True)
 
     def _shims(self) -> list[int]:
         """The processes that hold its containers: each names the socket of its containerd."""

@@ -7,8 +7,17 @@ import pytest
 
 from zun.common import states
 from zun.common.states import Status, TaskState
-from zun.compute.reconcile_rules import CAPSULE_GONE, GONE, HEALING, Step, first_step, limited_otherwise, observed
-from zun.container.driver import RuntimeState
+from zun.compute.reconcile_rules import (
+    CAPSULE_GONE,
+    GONE,
+    HEALING,
+    Step,
+    first_step,
+    limited_otherwise,
+    not_restarted,
+    observed,
+)
+from zun.container.driver import OUT_OF_MEMORY, RuntimeState
 
 THEN = datetime.datetime(2026, 3, 4, 12, 0, 0, 5)
 LATER = datetime.datetime(2026, 3, 4, 13, 0, 0)
@@ -170,6 +179,31 @@ def test_what_vanished_and_is_to_be_healed(status):
         assert observed(row(status, auto_heal=True, auto_remove=True), None) == REMOVED
         never_made = row(status, auto_heal=True, container_id=None)
         assert observed(never_made, None) == {"status": Status.ERROR}
+
+
+ALWAYS, NEVER = {"Name": "always"}, {"Name": "no"}
+FAILED = state(Status.STOPPED, finished_at=LATER, error='plugin "zun" not found')
+
+
+@pytest.mark.parametrize(
+    ("fields", "seen", "expected"),
+    [
+        pytest.param({"status": Status.RUNNING}, FAILED, True, id="power-was-lost"),
+        pytest.param({"status": Status.STOPPED}, FAILED, True, id="its-end-was-seen"),
+        pytest.param({"status": Status.ERROR}, FAILED, False, id="its-own-start-failed"),
+        pytest.param({"status": Status.DELETING}, FAILED, False, id="deleted"),
+        pytest.param({"status": Status.STOPPED, "task_state": TaskState.STARTING}, FAILED, False, id="under-way"),
+        pytest.param({"status": Status.RUNNING, "restart_policy": NEVER}, FAILED, False, id="policy-no"),
+        pytest.param({"status": Status.RUNNING, "restart_policy": None}, FAILED, False, id="no-policy"),
+        pytest.param({"status": Status.STOPPED}, state(Status.STOPPED), False, id="stopped-by-its-user"),
+        pytest.param({"status": Status.STOPPED}, state(Status.STOPPED, error=OUT_OF_MEMORY), False, id="no-memory"),
+        pytest.param({"status": Status.RUNNING}, state(Status.RUNNING), False, id="runs"),
+        pytest.param({"status": Status.RUNNING}, None, False, id="gone"),
+    ],
+)
+def test_which_containers_are_started_again(fields, seen, expected):
+    assert not_restarted(row(**{"restart_policy": ALWAYS, **fields}), seen) is expected
+
 
 
 AT_WORK = {
