@@ -9,6 +9,7 @@ import json
 import re
 import tarfile
 import threading
+import time
 import urllib.parse
 import uuid as uuids
 from collections.abc import Iterator
@@ -38,7 +39,8 @@ class FakeGlance(http.server.ThreadingHTTPServer):
     """``images`` by id, with their ``data``. A user's token is the name of the project; without one all are seen.
 
     ``failures`` are (method, pattern of the path, what happens), each for one request: a status with a page of HTML,
-    or ``truncated``, ``corrupt``, ``dropped``, ``page`` (200 with HTML).
+    or ``truncated``, ``corrupt``, ``dropped``, ``page`` (200 with HTML), ``slow`` (served when the caller of
+    ``options`` has given up, if ``patience`` is 1 second).
     """
 
     daemon_threads = True
@@ -51,6 +53,7 @@ class FakeGlance(http.server.ThreadingHTTPServer):
         self.requests: list[str] = []
         self.release = threading.Event()
         self.release.set()
+        self.patience = 60
 
     @property
     def url(self) -> str:
@@ -65,6 +68,7 @@ class FakeGlance(http.server.ThreadingHTTPServer):
             "glance__endpoint_override": self.url,
             "glance__status_code_retries": 0,
             "glance__connect_retries": 0,
+            "glance__timeout": self.patience,
         }
 
     def add(self, name: str = "web", data: bytes | None = None, owner: str = "demo", **fields: Any) -> str:
@@ -105,6 +109,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         server.requests.append(f"{self.command} {split.path}")
         server.release.wait(60)
         failure = server.failure(self.command, split.path)
+        if failure == "slow":
+            time.sleep(2)
         if failure == "dropped":
             self.close_connection = True
             self.connection.close()

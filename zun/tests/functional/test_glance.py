@@ -21,8 +21,9 @@ from zun.tests.functional.cloud import Cloud, machine
 
 
 @pytest.fixture
-def server():
+def server(request):
     with fake_glance.running() as server:
+        server.patience = 1 if "slow" in request.node.name else 60
         yield server
 
 
@@ -75,6 +76,8 @@ def test_many_containers_share_a_download(cloud, context, server):
         (500, "is answered with 500"),
         (503, "is answered with 503"),
         ("dropped", "Glance does not answer"),
+        ("slow", "Glance does not answer"),
+        ("page", "Glance does not answer"),
     ],
 )
 def test_each_failure_is_in_the_reason(cloud, context, server, step, failure, reason):
@@ -83,6 +86,7 @@ def test_each_failure_is_in_the_reason(cloud, context, server, step, failure, re
     container = run(cloud, context, uuid)
     assert container.status == "Error" and reason in container.status_reason and uuid in container.status_reason
     assert "<" not in container.status_reason and names(cloud) == []
+    assert not list(pathlib.Path(cloud.conf.glance.images_directory).glob("*"))
     server.failures.clear()
     assert run(cloud, context, uuid).status == "Running"
 
@@ -213,7 +217,10 @@ def test_a_commit_goes_to_glance(cloud, context, server):
     assert run(cloud, context, uuid).status == "Running" and server.requests == []
 
 
-REFUSALS = [(403, "role admin"), (409, "there already"), (413, "quota"), (500, "500"), ("dropped", "not answer")]
+REFUSALS = [
+    (401, "our token"), (403, "role admin"), (404, "could not be found"), (409, "there already"), (413, "quota"),
+    (500, "500"), ("dropped", "not answer"), ("slow", "not answer"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("failure", "reason"), REFUSALS)
