@@ -149,5 +149,6 @@ def wait_for_signal(ready: str = "", *values: object) -> None:
         pass  # another signal, as the one for a report
     LOG.info("Stopping")
     waiting.leave()
-    # oslo logs a traceback here for a listener whose broker is away.
-    logging.getLogger("oslo_utils.excutils").setLevel(logging.CRITICAL)
+    # Both log tracebacks of threads whose broker is away. ``waiting`` has told so in one line.
+    for name in ("oslo_utils.excutils", "oslo_messaging._drivers.amqpdriver"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -19,7 +19,7 @@ from oslo_versionedobjects import base as ovo
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.messaging import remote_values as values
-from zun.messaging import rpc
+from zun.messaging import rpc, waiting
 from zun.objects.base import ZunObject
 
 LOG = logging.getLogger(__name__)
@@ -98,13 +98,13 @@ class ConductorAPI(ovo.VersionedObjectIndirectionAPI):  # type: ignore[misc]
                 raise db_exc.DBConnectionError(exc) from exc
             except exceptions.HostUnavailable as exc:
                 what = f"{arguments['name']}.{arguments['function']}"
-                if time.monotonic() >= deadline:
+                if time.monotonic() >= deadline or waiting.is_leaving():
                     raise db_exc.DBConnectionError(
                         exceptions.Unavailable(f"No zun-conductor answers to {what}. Check that one runs.")
                     ) from exc
                 LOG.warning("No zun-conductor answered to %s; sending it again", what)
             arguments["again"] = True
-            time.sleep(max(0.0, random.uniform(*PAUSE_SECONDS) - (time.monotonic() - began)))
+            waiting.pause(max(0.0, random.uniform(*PAUSE_SECONDS) - (time.monotonic() - began)))
 
 
 def reach_database(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bound how long a thread waits for RabbitMQ where no option of oslo.messaging does.
 
-oslo.messaging 18 waits without end in three places:
+oslo.messaging 18 waits without end, or does not wait at all, in five places:
 
 * A listener, and a sender without ``retry``, reconnects for ever. ``MessageHandlingServer.stop`` and
   ``Transport.cleanup`` wait for these threads, so a program cannot end while the broker is away.
@@ -10,6 +10,9 @@ oslo.messaging 18 waits without end in three places:
 * A RabbitMQ with a memory or disk alarm stops reading from publishers, as
   https://www.rabbitmq.com/docs/connection-blocked says. py-amqp then waits for the confirmation of the message without
   a timeout, because oslo.messaging passes none to ``Producer.publish``.
+* The thread that reads answers tries again at once, with a traceback, after a connection that kombu does not try again
+  itself: one that RabbitMQ refuses because the user was removed or has a new password.
+* Each step of a stop waits for a RabbitMQ that is silent as long as two heartbeats take, a minute by default.
 
 ``install`` gives kombu a transport for RabbitMQ that raises ``GaveUp`` in these places. The transport is a subclass of
 kombu's own and overrides public methods only. ``test_waiting.py`` fails as soon as the library needs one of them no
@@ -17,21 +20,37 @@ longer.
 """
 
 import contextlib
+import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import kombu.transport
 import oslo_messaging
+from amqp import exceptions as amqp_exc
 from kombu.transport import pyamqp
 
 from zun.messaging.channels import Channel
 
+LOG = logging.getLogger(__name__)
+
+SILENT_SECONDS = 5.0
+"""Longest wait for one answer of RabbitMQ after ``leave``."""
+PAUSE_SECONDS = 0.5
+"""Time between two refusals to connect after ``leave``: a thread of the library tries again at once, for ever."""
+
 _leaving = threading.Event()
+_accepted = threading.Event()
+_told = threading.Event()
 
 
 class GaveUp(oslo_messaging.MessageDeliveryFailure):  # type: ignore[misc]
     """RabbitMQ did not answer while somebody was willing to wait. It is one of ``outages.UNDELIVERED``."""
+
+
+class Refused(ConnectionError):
+    """RabbitMQ, which let this process in before, refuses its user now. As an OSError it is tried again with pauses."""
 
 
 class _Patience(threading.local):
@@ -60,9 +79,27 @@ def at_most(retries: int | None) -> Iterator[None]:
 def leave() -> None:
     """Let every thread that waits for a broker give up at its next attempt to connect.
 
-    The attempts are at most ``[oslo_messaging_rabbit] rabbit_interval_max`` seconds apart.
+    The attempts are at most ``[oslo_messaging_rabbit] rabbit_interval_max`` seconds apart. A RabbitMQ that takes the
+    connection but is silent is given up after ``SILENT_SECONDS``.
     """
     _leaving.set()
+
+
+def is_leaving() -> bool:
+    """Return whether this program ends: what is not answered now is taken up again by the next start."""
+    return _leaving.is_set()
+
+
+def pause(seconds: float) -> None:
+    """Wait ``seconds``, or until this program ends."""
+    _leaving.wait(seconds)
+
+
+def _tell(reason: str) -> None:
+    """Log once why this program ends without RabbitMQ."""
+    if not _told.is_set():
+        _told.set()
+        LOG.warning("Ending without the message queue: %s. The next start takes up what is left to do", reason)
 
 
 class Connection(pyamqp.Connection):  # type: ignore[misc]
@@ -85,6 +122,22 @@ class Connection(pyamqp.Connection):  # type: ignore[misc]
 
         super().__init__(*arguments, on_blocked=blocked, **named)
 
+    def drain_events(self, timeout: float | None = None) -> Any:
+        """Read what RabbitMQ sends. Without ``timeout`` somebody waits for an answer, as to a message or a close."""
+        if timeout is not None:
+            return super().drain_events(timeout=timeout)
+        since, most = time.monotonic(), self.sock.gettimeout()
+        while True:
+            waited = time.monotonic() - since
+            with contextlib.suppress(TimeoutError):
+                return super().drain_events(timeout=1.0)
+            if _leaving.is_set() and waited >= SILENT_SECONDS:
+                _tell(f"it has not answered for {SILENT_SECONDS:g} s")
+                self.collect()  # an orderly close would wait again
+            elif most is None or waited < most:
+                continue
+            raise TimeoutError("the message queue does not answer")
+
 
 class Transport(pyamqp.Transport):  # type: ignore[misc]
     """kombu's transport for RabbitMQ, with bounded attempts to connect."""
@@ -93,9 +146,11 @@ class Transport(pyamqp.Transport):  # type: ignore[misc]
 
     def establish_connection(self) -> Any:
         if _leaving.is_set():
+            _tell("it is away, or has closed the connection")
+            time.sleep(PAUSE_SECONDS)
             raise GaveUp("the message queue is away, and this program ends")
         try:
-            return super().establish_connection()
+            made = self._connected()
         except self.recoverable_connection_errors as exc:
             if _patience.attempts is None:
                 raise
@@ -103,6 +158,17 @@ class Transport(pyamqp.Transport):  # type: ignore[misc]
             if _patience.attempts > 0:
                 raise
             raise GaveUp(f"the message queue does not answer: {exc}") from exc
+        _accepted.set()
+        return made
+
+    def _connected(self) -> Any:
+        """Return a new connection. A user that is refused at its first one has a wrong configuration: that ends it."""
+        try:
+            return super().establish_connection()
+        except (amqp_exc.AccessRefused, amqp_exc.NotAllowed) as exc:
+            if not _accepted.is_set():
+                raise
+            raise Refused(str(exc)) from exc
 
 
 def install() -> None:

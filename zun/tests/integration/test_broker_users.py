@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cloud of two hosts whose services have users of RabbitMQ, and an attacker with those of one host."""
 
+import concurrent.futures
+import contextlib
 import json
+import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import types
@@ -19,9 +23,9 @@ from zun.tests.integration.programs import Api, free_port
 pytestmark = pytest.mark.distributed
 
 
-@pytest.fixture
-def rabbit(rabbit_url):
-    """A node of its own, since users and permissions are for the whole broker. It needs what ``rabbit_url`` does."""
+@pytest.fixture(scope="module")
+def rabbit():
+    """A node of its own, since users and permissions are for the whole broker."""
     with folder_of_own() as folder:
         node = OwnRabbit(pathlib.Path(folder))
         yield node
@@ -29,7 +33,7 @@ def rabbit(rabbit_url):
 
 
 @pytest.fixture
-def urls(rabbit):
+def urls(rabbit_url, rabbit):
     """The transport_url of each user, as zun-broker-manage makes them."""
 
     def manage(*words):
@@ -40,6 +44,8 @@ def urls(rabbit):
         assert done.returncode == 0, done.stderr
         return dict(re.findall(r"^(\S+): transport_url = (\S+)$", done.stdout, re.MULTILINE))
 
+    if ["zun"] in rabbit.rows("list_vhosts"):  # of the test before
+        rabbit.control("delete_vhost", "zun")
     found = manage("setup") | manage("add-host", "h1") | manage("add-host", "h2")
     return types.SimpleNamespace(manage=manage, **{re.sub("[-.]", "_", name): url for name, url in found.items()})
 
@@ -49,6 +55,7 @@ def cloud(urls, database_url, program, tmp_path):
     """``api``, ``scheduler`` and the hosts ``h1`` and ``h2``, whose containers are in memory."""
 
     def make(module, who, url, **settings):
+        (tmp_path / who).mkdir(exist_ok=True)
         return program(
             module,
             f"{module}-{who}",
@@ -61,18 +68,20 @@ def cloud(urls, database_url, program, tmp_path):
     code, said = program("db_manage", words=("upgrade",), DEFAULT={"host": "c"}, database=database).run_to_end()
     assert code == 0, said
     port = free_port()
+    without = {"compute": {"container_driver": "fake", "database": "conductor"}}
     conductor = make("conductor", "c", urls.zun_conductor, database=database)
     hosts = {
-        name: make("compute", name, url, compute={"container_driver": "fake", "database": "conductor"})
+        name: make("compute", name, url, **without)
         for name, url in (("h1", urls.zun_compute_h1), ("h2", urls.zun_compute_h2))
     }
+    proxy = make("wsproxy", "h1", urls.zun_compute_h1, **without)
     scheduler = make("scheduler", "c", urls.zun_scheduler, database=database)
     server = make("api", "c", urls.zun_api, api={"port": port, "auth_strategy": "noauth"}, database=database)
-    for each in (conductor, *hosts.values(), scheduler, server):
-        (tmp_path / each.log.name.split("-")[1].split(".")[0]).mkdir(exist_ok=True)
-        each.start()
+    programs = (conductor, *hosts.values(), proxy, scheduler, server)
+    with concurrent.futures.ThreadPoolExecutor(len(programs)) as threads:  # hosts wait for a conductor
+        list(threads.map(lambda each: each.start(), programs))
     api = Api(f"http://127.0.0.1:{port}/v1")
-    return types.SimpleNamespace(api=api, scheduler=scheduler, conductor=conductor, hosts=hosts)
+    return types.SimpleNamespace(api=api, scheduler=scheduler, conductor=conductor, hosts=hosts, programs=programs)
 
 
 def run_on(cloud, host):
@@ -189,6 +198,7 @@ def test_the_credentials_of_a_host_reach_no_other_host(cloud, urls, rabbit):
     check_late(cloud, urls)
     check_twice(cloud, urls)
     check_removed(cloud, urls, attacker)
+    check_end(cloud)
 
 
 def check_what_schedulers_refuse(cloud, attacker, uuid):
@@ -267,10 +277,49 @@ def check_twice(cloud, urls):
 
 
 def check_removed(cloud, urls, attacker):
-    """The old password of a host is nothing any more, and a removed host is nobody."""
-    for each in cloud.hosts.values():
-        each.stop()
-    urls.manage("rotate", "h1")
+    """The old password of a user is nothing any more, and a removed host is nobody."""
+    for name in ("h1", "zun-conductor", "zun-scheduler", "zun-api"):
+        urls.manage("rotate", name)
     assert attacker.does(lambda channel: None) == "AccessRefused"
     urls.manage("remove-host", "h2")
     assert Attacker(urls.zun_compute_h2).does(lambda channel: None) == "AccessRefused"
+
+
+def check_end(cloud):
+    """Programs that are told to end while RabbitMQ does not serve them do so, and say why in one line."""
+    running = [each.process for each in cloud.programs]
+    for each in running:
+        each.send_signal(signal.SIGTERM)  # one that waits for another would have to wait in vain
+    assert [each.wait(60) for each in running] == [0] * len(running)
+    for each in cloud.programs:
+        said = each.log.read_text().rpartition("Stopping")[2]
+        assert "Traceback" not in said, each.log
+        waited = said.count("Ending without the message queue")
+        assert waited == 1 if each in (cloud.conductor, *cloud.hosts.values()) else waited <= 1, each.log
+
+
+@contextlib.contextmanager
+def stopped(rabbit):
+    rabbit.control("stop_app")
+    try:
+        yield
+    finally:
+        rabbit.control("start_app")
+
+
+@contextlib.contextmanager
+def silent(rabbit):
+    """A RabbitMQ whose connections stay, and on which nobody answers."""
+    pid = int(rabbit.control("eval", "os:getpid().").strip().strip('"'))
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("state", [silent, stopped])
+def test_programs_end_without_rabbitmq(cloud, rabbit, state):
+    run_on(cloud, "h1")  # all have connections
+    with state(rabbit):
+        check_end(cloud)

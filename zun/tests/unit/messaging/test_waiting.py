@@ -7,7 +7,10 @@ The tests of the library fail when it no longer waits without end. Then remove w
 import itertools
 import socket
 import threading
+import time
 
+import amqp
+import amqp.transport
 import kombu.messaging
 import kombu.transport
 import oslo_messaging
@@ -44,7 +47,8 @@ def over(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def staying(monkeypatch):
-    monkeypatch.setattr(waiting, "_leaving", threading.Event())
+    for name in ("_leaving", "_accepted", "_told"):
+        monkeypatch.setattr(waiting, name, threading.Event())
 
 
 @pytest.mark.parametrize("retries", [0, 2])
@@ -102,6 +106,42 @@ def test_a_server_gives_up_its_start_when_the_program_ends(over):
     waiting.leave()
     with pytest.raises(outages.UNDELIVERED, match="this program ends"):
         rpc.get_server(over(waiting.Transport), "topic", "h1", []).start()
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_refused_user_is_tried_again_if_it_was_let_in_before(monkeypatch, before):
+    """Not at the start of a program, whose configuration is wrong."""
+
+    def refuse(transport):
+        raise amqp.AccessRefused("no such user")
+
+    monkeypatch.setattr(pyamqp.Transport, "establish_connection", refuse)
+    transport = waiting.Transport(kombu.Connection("amqp://"))
+    if before:
+        waiting._accepted.set()
+    with pytest.raises(waiting.Refused if before else amqp.AccessRefused, match="no such user"):
+        transport.establish_connection()
+    assert issubclass(waiting.Refused, transport.recoverable_connection_errors)
+
+
+@pytest.mark.parametrize(("leaving", "seconds"), [(False, 2), (True, 1)])
+def test_an_answer_of_a_silent_broker_is_awaited_shorter_at_the_end(monkeypatch, caplog, leaving, seconds):
+    """A socket has the time of two heartbeats for an answer."""
+    monkeypatch.setattr(waiting, "SILENT_SECONDS", 1.0)
+    here, there = socket.socketpair()
+    connection = waiting.Connection("nowhere")
+    connection.transport = amqp.transport.TCPTransport("nowhere")
+    connection.transport.sock = here
+    here.settimeout(2)
+    connection.transport._setup_transport()
+    if leaving:
+        waiting.leave()
+    since = time.monotonic()
+    with pytest.raises(TimeoutError, match="does not answer"):
+        connection.drain_events()
+    assert seconds <= time.monotonic() - since
+    assert (here.fileno() < 0) == leaving and ("it has not answered for 1 s" in caplog.text) == leaving
+    there.close()
 
 
 @pytest.mark.parametrize(("retries", "waits"), [(None, True), (5, False)])
