@@ -289,9 +289,9 @@ class Lifecycle:
                 LOG.info("Container %s is deleted; the next comparison looks whether it was made since", current.uuid)
                 self._abandon(context, current, networks)
                 return
-            ports = self._networks.ports(context, current)
+            # While its row is there: whoever sees the container gone may use or delete its ports and groups.
+            self._networks.release(self._networks.ports(context, current))
             self._holdings.released(context, current.uuid, current.destroy())
-            self._networks.release(ports)
             LOG.info("Container %s is deleted", current.uuid)
             if not leftover:
                 self._gone(context, current, networks)

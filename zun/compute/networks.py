@@ -101,11 +101,14 @@ class Networks:
         self.left(context, {*before, *(port.network_uuid for port in ports)} - networks_of(container))
 
     def ports(self, context: RequestContext, container: Container) -> list[NetworkPort]:
-        """Return the container's ports, for ``release`` when its row is gone."""
+        """Return the container's ports, for ``release``."""
         return NetworkPort.list_by_container(context, container.uuid)
 
     def release(self, ports: Collection[NetworkPort]) -> None:
-        """Give back ports without a row. A failure is logged; ``sweep`` tries again."""
+        """Give back ports of containers whose objects are gone. May be repeated.
+
+        A failure is logged; ``sweep`` tries again when the ports have no row.
+        """
         for port in ports:
             try:
                 self._driver.release(port)

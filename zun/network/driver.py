@@ -106,7 +106,7 @@ class NetworkDriver(Protocol):
         ...
 
     def release(self, port: PortView) -> None:
-        """Give back a port that no container has any more. A port that is gone is no error."""
+        """Give back a port whose container left the network. May be repeated: a port that is gone is no error."""
         ...
 
     def release_shared(self, container_uuid: str) -> None:

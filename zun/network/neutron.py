@@ -101,7 +101,7 @@ class NeutronNetworks(DockerNetworks):
         """Set no rules: Neutron's security groups say what reaches a container, and the host is in no network."""
 
     def release(self, port: PortView) -> None:
-        self._give_back(port.uuid, own=not port.preserve)
+        self._give_back(port.uuid, port.container_uuid, own=not port.preserve)
 
     def release_shared(self, container_uuid: str) -> None:
         self._neutron.remove_group_of(container_uuid)
@@ -116,17 +116,21 @@ class NeutronNetworks(DockerNetworks):
         lost = found.keys() - set(known(list(found)))
         for uuid in lost:
             LOG.warning("Port %s belongs to no container any more: giving it back", uuid)
-            self._give_back(uuid, own=is_own(found[uuid]))
+            self._give_back(uuid, found[uuid]["device_id"], own=is_own(found[uuid]))
         for container in {found[uuid]["device_id"] for uuid in lost}:
             self._neutron.remove_group_of(container)
 
-    def _give_back(self, uuid: str, *, own: bool) -> None:
-        """Delete a port that this service made, and leave a user's port as the user made it."""
+    def _give_back(self, uuid: str, container: str, *, own: bool) -> None:
+        """Delete a port that this service made, and leave a user's port as the user made it.
+
+        A user's port that is not ``container``'s any more was given back before, and may have another container.
+        """
         if own:
             self._neutron.delete_port(uuid)
             return
         with contextlib.suppress(exceptions.PortNotFound):
-            self._neutron.update_port(uuid, rules.unbound(self._neutron.port(uuid)))
+            if (record := self._neutron.port(uuid)).get("device_id") == container:
+                self._neutron.update_port(uuid, rules.unbound(record))
 
     def _bound(self, port: PortView, *, primary: bool) -> Wiring:
         """Bind the port to this host and return its wiring. Raises PortUnusable, PortNotFound, NeutronUnavailable."""

@@ -267,13 +267,13 @@ def test_the_group_goes_with_its_container(cloud, api, neutron):
     first, second = Container.list_by_uuids(CONTEXT, made)
     cloud.compute_api.delete(CONTEXT, first, force=True)
     wait_for(lambda: len(neutron.groups) == 1, 30)
-    (port,) = neutron.ports.values()
     neutron.failures["DELETE", "ports"] = 500
     cloud.compute_api.delete(CONTEXT, second, force=True)
-    wait_for(lambda: ("DELETE", f"ports/{port['id']}") in neutron.asked, 30)
+    wait_for(lambda: containers.of_uuids(made) == [], 30)
+    assert len(neutron.ports) == len(neutron.groups) == 1
     neutron.failures.clear()
     cloud.networks["host-1"].sweep(network_ports.known)
-    wait_for(lambda: neutron.ports == neutron.groups == {}, 30)  # the deletion may be at the group still
+    assert neutron.ports == neutron.groups == {}
 
 
 def test_a_container_is_asked_for_its_group_once(cloud, api, neutron):
@@ -301,6 +301,38 @@ def test_a_port_is_bound_and_given_back(cloud, api, neutron):
     assert [each["port"] for items in row["addresses"].values() for each in items] == [port["id"]]
     cloud.compute_api.delete(CONTEXT, Container.get_by_uuid(CONTEXT, container.uuid), force=True)
     wait_for(lambda: neutron.ports == {}, 30)
+
+
+def test_ports_are_free_when_the_container_is_gone(cloud, api, neutron):
+    """Their user may delete the networks, the port and the groups next."""
+    network, other = neutron.network("demo"), neutron.network("demo", "10.8.0.0/24")
+    mine = neutron._perform("POST", "ports", "", {"port": {"network_id": other, "project_id": "demo"}}, {})[1]["port"]
+    nets = [{"network": network}, {"port": mine["id"]}]
+    uuid = create(api, nets=nets, exposed_ports={"80": {}}).json["uuid"]
+    assert run(cloud, Container.get_by_uuid(CONTEXT, uuid))["status"] == "Created"
+    found, seen = neutron.found, []
+
+    def answer(method, path, query, body):
+        if method in ("DELETE", "PUT"):
+            seen.append((method, path.partition("/")[0], len(containers.of_uuids([uuid]))))
+        return found(method, path, query, body)
+
+    neutron.found = answer
+    cloud.compute_api.delete(CONTEXT, Container.get_by_uuid(CONTEXT, uuid), force=True)
+    wait_for(lambda: containers.of_uuids([uuid]) == [], 30)
+    assert sorted(seen) == [("DELETE", "ports", 1), ("DELETE", "security-groups", 1), ("PUT", "ports", 1)]
+    assert list(neutron.ports) == [mine["id"]] and neutron.ports[mine["id"]]["device_id"] == ""
+
+
+def test_a_port_given_to_another_container_stays_with_it(client, wires, neutron):
+    """A deletion that was interrupted gives the port back again, when its user may have used the port already."""
+    body = {"network_id": neutron.network("demo"), "name": "mine", "device_id": "second"}
+    port = neutron._perform("POST", "ports", "", {"port": body}, {})[1]["port"]
+    members = {"uuid": port["id"], "container_uuid": "first", "preserve": True}
+    Driver(client, wires).release(type("View", (), members))
+    assert neutron.ports[port["id"]]["device_id"] == "second"
+    Driver(client, wires).release(type("View", (), members | {"container_uuid": "second"}))
+    assert neutron.ports[port["id"]]["device_id"] == ""
 
 
 @pytest.mark.parametrize("failure", [503, 500, 404, 403, (409, TAKEN), (200, HTML)], ids=str)
@@ -504,9 +536,9 @@ def test_a_direct_port_gets_a_near_function(sriov, api, neutron):
         "physical_network": "physnet1",
     }
     sriov.compute_api.delete(CONTEXT, Container.get_by_uuid(CONTEXT, row["uuid"]), force=True)
-    wait_for(lambda: not neutron.ports[port]["device_id"], 30)
+    wait_for(lambda: sriov.agents["host-1"].tracker.usage.owners == (), 30)
+    assert not neutron.ports[port]["device_id"]
     assert neutron.ports[port]["binding:profile"] == {"trusted": "true"}
-    assert sriov.agents["host-1"].tracker.usage.owners == ()
 
 
 def test_functions_run_out(sriov, api, neutron):
