@@ -53,10 +53,12 @@ class NeutronNetworks:
         if not exposed:
             yield None
             return
-        client, text = self._client(context), "Lets the exposed ports of a container in"
+        client = self._client(context)
         with self._undone_on_failure() as took:
             group = client.create_security_group(
-                name=rules.own_name(container_uuid), description=text, project_id=str(context.project_id)
+                name=rules.own_name(container_uuid),
+                description=rules.GROUP_DESCRIPTION,
+                project_id=str(context.project_id),
             )
             took.append((self._service.delete_security_group, group["id"]))
             client.create_rules(rules.rules(group["id"], exposed))

@@ -159,6 +159,7 @@ class Networks:
         self._sweep_defaults(context)
         try:
             self._driver.sweep(lambda uuids: NetworkPort.known(context, uuids))
+            self._driver.sweep_shared(lambda uuids: {each.uuid for each in Container.list_by_uuids(context, uuids)})
         except exceptions.ZunError as exc:
             LOG.warning("Ports without containers stay for now: %s", exc)
 

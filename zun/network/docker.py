@@ -209,6 +209,9 @@ class DockerNetworks(OnEngine):
     def sweep(self, known: Callable[[Collection[str]], Collection[str]]) -> None:
         return
 
+    def sweep_shared(self, existing: Callable[[Collection[str]], Collection[str]]) -> None:
+        return
+
     def ensure(self, port: PortView) -> None:
         name = bridge_name(port.network_uuid)
         with self._engine.translated(f"bring network {port.network_uuid} to this host"):

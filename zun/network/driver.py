@@ -120,6 +120,13 @@ class NetworkDriver(Protocol):
         """
         ...
 
+    def sweep_shared(self, existing: Callable[[Collection[str]], Collection[str]]) -> None:
+        """Remove what ports shared of containers that do not exist any more.
+
+        ``existing`` returns those of the uuids that are containers.
+        """
+        ...
+
     def present(self) -> set[str]:
         """Return the uuids of the networks that exist on this host."""
         ...

@@ -93,6 +93,9 @@ class InMemoryNetworks:
     def sweep(self, known: Callable[[Collection[str]], Collection[str]]) -> None:
         self._fail("sweep")
 
+    def sweep_shared(self, existing: Callable[[Collection[str]], Collection[str]]) -> None:
+        return
+
     def present(self) -> set[str]:
         with self._lock:
             return set(self.bridges)

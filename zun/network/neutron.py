@@ -9,6 +9,7 @@ import contextlib
 import datetime
 import logging
 import pathlib
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Self
 
@@ -31,6 +32,8 @@ LOG = logging.getLogger(__name__)
 
 #: Age from which a port without a container and a host is nobody's. A request makes ports before its container's row.
 ORPHANED = datetime.timedelta(hours=1)
+#: How often a host looks for security groups of containers that do not exist.
+GROUPS_SECONDS = 3600
 _FIELDS = ("id", "name", "device_id", "binding:host_id", "updated_at")
 
 
@@ -55,6 +58,7 @@ class NeutronNetworks(DockerNetworks):
         self._socket = socket
         self._functions = functions
         self._server: Server | None = None
+        self._looked_for_groups: float | None = None
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
@@ -119,6 +123,20 @@ class NeutronNetworks(DockerNetworks):
             self._give_back(uuid, found[uuid]["device_id"], own=is_own(found[uuid]))
         for container in {found[uuid]["device_id"] for uuid in lost}:
             self._neutron.remove_group_of(container)
+
+    def sweep_shared(self, existing: Callable[[Collection[str]], Collection[str]]) -> None:
+        """Delete old security groups of containers that do not exist: Neutron was away when they were to go."""
+        if self._looked_for_groups is not None and time.monotonic() - self._looked_for_groups < GROUPS_SECONDS:
+            return
+        self._looked_for_groups = time.monotonic()
+        fields = ["id", "name", "updated_at"]
+        found = self._neutron.security_groups(description=rules.GROUP_DESCRIPTION, fields=fields)
+        groups = {each["id"]: uuid for each in found if _is_old(each) and (uuid := rules.container_of(each["name"]))}
+        there = set(existing(set(groups.values()))) if groups else set()
+        for group in (group for group, container in groups.items() if container not in there):
+            LOG.warning("Security group %s is of a container that does not exist: deleting it", group)
+            with contextlib.suppress(exceptions.Conflict):  # its user gave it to other ports
+                self._neutron.delete_security_group(group)
 
     def _give_back(self, uuid: str, container: str, *, own: bool) -> None:
         """Delete a port that this service made, and leave a user's port as the user made it.
@@ -186,9 +204,9 @@ class NeutronNetworks(DockerNetworks):
         return wiring.port == port.uuid and self._is_of(network, endpoint)
 
 
-def _is_old(port: Record) -> bool:
+def _is_old(record: Record) -> bool:
     try:
-        changed = timeutils.normalize_time(timeutils.parse_isotime(str(port.get("updated_at"))))
+        changed = timeutils.normalize_time(timeutils.parse_isotime(str(record.get("updated_at"))))
     except ValueError:
         return False
     return timeutils.utcnow() - changed > ORPHANED

@@ -46,7 +46,7 @@ class NeutronClient:
     def ports(self, **query: Any) -> Sequence[Record]:
         return self._list("ports", query)
 
-    def security_groups(self, **query: str) -> Sequence[Record]:
+    def security_groups(self, **query: Any) -> Sequence[Record]:
         return self._list("security-groups", query)
 
     def network(self, uuid: str) -> Record:

@@ -11,6 +11,8 @@ Record = Mapping[str, Any]
 
 #: ``compute:`` makes routers and port forwarding treat the port as one of an instance.
 DEVICE_OWNER = "compute:zun"
+#: Description of the security groups for exposed ports, by which the sweep finds them.
+GROUP_DESCRIPTION = "Lets the exposed ports of a container in"
 #: What takes a port from its container and host, and leaves it as its owner made it.
 UNBOUND = {"device_id": "", "device_owner": "", "binding:host_id": ""}
 #: Kinds of binding that a host can plug, by the port's ``binding:vnic_type``.
@@ -25,6 +27,11 @@ def own_name(container_uuid: str) -> str:
     A port with another name belongs to its user.
     """
     return f"zun-{container_uuid}"
+
+
+def container_of(name: str) -> str:
+    """Return the uuid in a name of ``own_name``, and an empty text for another name."""
+    return name.removeprefix("zun-") if name.startswith("zun-") else ""
 
 
 def is_own(port: Record) -> bool:

@@ -10,7 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 class FakeService:
     """``failures`` maps a method and the start of a path to what is answered there: a status, a status with a body, or
-    ``slow`` for no answer in time. ``asked`` has the method and path of each request.
+    ``slow``: the request is served when the caller has given up. ``asked`` has the method and path of each request,
+    and ``under_way`` counts those that are not answered yet.
 
     A subclass has ``found``, which returns status and body of an answer.
     """
@@ -18,6 +19,7 @@ class FakeService:
     def __init__(self):
         self.failures = {}
         self.asked = []
+        self.under_way = 0
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -52,15 +54,18 @@ class FakeService:
         body = json.loads(request.rfile.read(int(request.headers.get("Content-Length") or 0)) or "{}")
         self.asked.append((request.command, path))
         self.headers = dict(request.headers)
-        for (method, start), failure in list(self.failures.items()):
-            if request.command == method and path.startswith(start):
-                if failure == "slow":
-                    time.sleep(1)
-                    failure = 200
+        failure = next((each for (method, start), each in list(self.failures.items())
+                        if request.command == method and path.startswith(start)), None)  # fmt: skip
+        self.under_way += 1
+        try:
+            if failure == "slow":
+                time.sleep(1)
+            if failure in (None, "slow"):
+                status, told = self.found(request.command, path, dict(urllib.parse.parse_qsl(query)), body)
+            else:
                 status, told = failure if isinstance(failure, tuple) else (failure, {})
-                break
-        else:
-            status, told = self.found(request.command, path, dict(urllib.parse.parse_qsl(query)), body)
+        finally:
+            self.under_way -= 1
         content = told.encode() if isinstance(told, str) else json.dumps(told).encode()
         request.send_response(status)
         request.send_header("Content-Type", "text/html" if isinstance(told, str) else "application/json")
