@@ -204,14 +204,14 @@ _OF_ANOTHER_KIND = re.compile(r"PRECONDITION_FAILED - (.+) for (queue|exchange) 
 
 def _another_kind(what: str, noun: str, name: str, vhost: str, how: str) -> str:
     """Return the error for a queue or exchange that exists in the broker with other settings."""
-    remove = {
-        "queue": f"rabbitmqctl delete_queue -p {vhost} {name}",
-        "exchange": f"rabbitmqadmin --vhost={vhost} delete exchange name={name}",
-    }[noun]
+    remove = f"rabbitmqctl delete_queue -p {vhost} {name}"
+    if noun == "exchange":  # rabbitmqctl has no command for exchanges, and rabbitmqadmin needs a plugin that is off
+        resource = f'rabbit_misc:r(<<"{vhost}">>, exchange, <<"{name}">>)'
+        remove = f"rabbitmqctl eval 'rabbit_exchange:delete({resource}, false, <<>>).'"
     return (
         f"RabbitMQ has {noun} {name} in vhost {vhost}, made with other settings or by another release ({what}: {how}). "
-        "Give [oslo_messaging_rabbit] of every service the same settings as then; or stop all services, remove it with "
-        f"'{remove}', and start them again."
+        "Give [oslo_messaging_rabbit] of every service the same settings as then; or stop all services, remove it, and "
+        f"start them again. To remove it: {remove}"
     )
 
 

@@ -194,9 +194,13 @@ def taken(rabbit_url):
 @pytest.mark.parametrize(
     ("there", "told"),
     [
-        ("queue TOPIC", "delete_queue -p / TOPIC'"),
-        ("queue TOPIC.h1", "delete_queue -p / TOPIC.h1'"),
-        ("exchange TOPIC_fanout", "delete exchange name=TOPIC_fanout'"),
+        ("queue TOPIC", "rabbitmqctl delete_queue -p / TOPIC"),
+        ("queue TOPIC.h1", "rabbitmqctl delete_queue -p / TOPIC.h1"),
+        (
+            "exchange TOPIC_fanout",
+            "rabbitmqctl eval 'rabbit_exchange:delete(rabbit_misc:r(<<\"/\">>, exchange, <<\"TOPIC_fanout\">>), "
+            "false, <<>>).'",
+        ),
     ],
 )
 def test_existing_queue_or_exchange_of_other_kind_is_told(rabbit_url, taken, there, told):
@@ -212,6 +216,6 @@ def test_existing_queue_or_exchange_of_other_kind_is_told(rabbit_url, taken, the
     with pytest.raises(exceptions.Misconfigured) as refused:
         server.start()
     said = str(refused.value)
-    assert f"has {noun} {name} in vhost /" in said and told.replace("TOPIC", topic) in said
+    assert f"has {noun} {name} in vhost /" in said and said.endswith(f"To remove it: {told.replace('TOPIC', topic)}")
     assert "[oslo_messaging_rabbit]" in said and "\n" not in said
     transport.cleanup()
