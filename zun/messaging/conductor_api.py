@@ -102,7 +102,8 @@ class ConductorAPI(ovo.VersionedObjectIndirectionAPI):  # type: ignore[misc]
                     raise db_exc.DBConnectionError(
                         exceptions.Unavailable(f"No zun-conductor answers to {what}. Check that one runs.")
                     ) from exc
-                LOG.warning("No zun-conductor answered to %s; sending it again", what)
+            # Not where the exception is handled: its text, which the line would get, is about zun-compute.
+            LOG.warning("No zun-conductor answers to %s; asking again. Check that one runs.", what)
             arguments["again"] = True
             waiting.pause(max(0.0, random.uniform(*PAUSE_SECONDS) - (time.monotonic() - began)))
 

@@ -8,6 +8,7 @@ and tried by ``two``, which knows every id.
 import contextlib
 import datetime
 import logging
+import sys
 
 import pytest
 import sqlalchemy as sa
@@ -413,6 +414,28 @@ def test_no_conductor_is_an_outage_of_the_database(things, transport, monkeypatc
     monkeypatch.setattr(ZunObject, "indirection_api", ConductorAPI(transport, "one", timeout=0.1), raising=False)
     with pytest.raises(db_exc.DBConnectionError, match=r"No zun-conductor answers to ComputeNode\.topology"):
         ComputeNode.topology(CONTEXT, "one")
+
+
+def test_the_log_names_zun_conductor_and_nobody_else(things, as_host, monkeypatch):
+    """oslo.log adds the text of an exception that is being handled, and that one is about zun-compute."""
+    monkeypatch.setattr(conductor_api, "PAUSE_SECONDS", (0, 0))
+    lines, handler, log = [], logging.Handler(), logging.getLogger(conductor_api.__name__)
+    handler.emit = lambda record: lines.append((record.getMessage(), sys.exc_info()[0]))
+    log.addHandler(handler)
+    with as_host("one"):
+        real, outage = ZunObject.indirection_api._client.call, [exceptions.HostUnavailable(host="zun-conductor")]
+
+        def lose_the_first(context, message, **arguments):
+            if outage:
+                raise outage.pop()
+            return real(context, message, **arguments)
+
+        monkeypatch.setattr(ZunObject.indirection_api._client, "call", lose_the_first)
+        try:
+            ComputeNode.pool_use(CONTEXT, "one")
+        finally:
+            log.removeHandler(handler)
+    assert lines == [("No zun-conductor answers to ComputeNode.pool_use; asking again. Check that one runs.", None)]
 
 
 def test_pool_use_arrives_as_it_was_sent(things, as_host):
