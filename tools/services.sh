@@ -14,7 +14,7 @@ What the tests need, for development and CI; all of it if none is named.
 
   install  install docker.io, iptables, busybox-static, rabbitmq-server, mariadb-server,
            postgresql, docker-registry, apache2-utils and, if no service is named,
-           nginx-light and prometheus (for promtool) from the distribution where missing
+           nginx-light, prometheus (promtool) and systemd (systemd-analyze) from the distribution where missing
            (root, apt); keystone is a package of the tests' virtual environment; Placement,
            Glance, Neutron and Cinder get their own
   start    start RabbitMQ, MariaDB, PostgreSQL, keystone, Placement, Glance, Neutron, Cinder and
@@ -720,8 +720,9 @@ install_all() {
                 ;;
         esac
     done
-    # Tests start nginx themselves, with the configuration that is shipped, and check the alert rules with promtool.
-    [ $# -lt ${#ALL[@]} ] || tools=(nginx=nginx-light promtool=prometheus)
+    # Tests start nginx themselves, with the configuration that is shipped, and check the alert rules with promtool, the
+    # units with systemd-analyze.
+    [ $# -lt ${#ALL[@]} ] || tools=(nginx=nginx-light promtool=prometheus systemd-analyze=systemd)
     need_packages "${rabbit[@]}" "${mysql[@]}" "${postgres[@]}" "${docker[@]}" "${registry[@]}" "${switch[@]}" \
         "${tools[@]}"
     if [[ " $* " =~ " keystone "|" glance "|" neutron "|" cinder " ]] && [ -z "$(keystone_bin)" ]; then

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The units, as systemd itself reads them."""
 
+import os
 import pathlib
 import shutil
 import subprocess
@@ -19,8 +20,10 @@ def verified(tmp_path, text):
     return done.stdout + done.stderr
 
 
-@pytest.mark.skipif(VERIFY is None, reason="systemd-analyze is not installed")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_systemd_knows_every_line(tmp_path, unit):
+    if VERIFY is None:
+        assert os.environ.get("ZUN_REQUIRE_SYSTEMD") != "1", "systemd-analyze is not installed"
+        pytest.skip("systemd-analyze is not installed")
     assert verified(tmp_path, unit.read_text()) == ""
     assert "Restrat" in verified(tmp_path, unit.read_text().replace("Restart=", "Restrat="))
