@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
+import pathlib
+import re
 import types
 
 import pytest
+from keystoneauth1 import loading
 from oslo_config import cfg
 from oslo_config import types as option_types
 
+import zun
 from zun import conf as zun_conf
 from zun.cmd import program
 from zun.compute.networks import Published
@@ -103,6 +107,21 @@ def test_every_database_option_of_the_sample_is_read(tmp_path):
     session.dispose()
     sampled = [option.dest for name, options in opts.list_opts() if name == "database" for option in options]
     assert sorted(sampled) == sorted(watched.read)
+
+
+def test_the_code_names_every_option_of_its_own():
+    """keystoneauth reads its options of the sections that log in to other services."""
+    library = [
+        *loading.get_adapter_conf_options(),
+        *loading.get_session_conf_options(),
+        *loading.get_auth_common_conf_options(),
+        *loading.get_auth_plugin_conf_options("password"),
+    ]
+    folder = pathlib.Path(zun.__file__).parent
+    files = (path for path in folder.rglob("*.py") if path.relative_to(folder).parts[0] not in ("conf", "tests"))
+    named = set(re.findall(r"\w+", " ".join(path.read_text() for path in files)))
+    own = {option.dest for _, options in opts.list_opts() for option in options} - {each.dest for each in library}
+    assert len(own) > 100 and own - named == set()
 
 
 def test_an_agent_whose_audits_would_fail_does_not_start(tmp_path):
