@@ -10,11 +10,13 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import types
 
 import amqp
 import kombu
 import pytest
+import requests
 
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.own_rabbit import OwnRabbit, folder_of_own
@@ -51,37 +53,49 @@ def urls(rabbit_url, rabbit):
 
 
 @pytest.fixture
-def cloud(urls, database_url, program, tmp_path):
-    """``api``, ``scheduler`` and the hosts ``h1`` and ``h2``, whose containers are in memory."""
+def make(program, database_url, tmp_path):
+    """Makes a program of this test's cloud, with a transport_url."""
+    database = {"connection": database_url}
+    without = {"compute": {"container_driver": "fake", "database": "conductor"}}
+    port = free_port()
+    settings = {
+        "compute": without,
+        "wsproxy": without,
+        "api": {"database": database, "api": {"port": port, "auth_strategy": "noauth"}},
+        "scheduler": {"database": database, "scheduler": {"sweep_interval": 1, "lost_after": 3}},
+    }
+    code, said = program("db_manage", words=("upgrade",), DEFAULT={"host": "c"}, database=database).run_to_end()
+    assert code == 0, said
 
-    def make(module, who, url, **settings):
+    def make(module, who, url):
         (tmp_path / who).mkdir(exist_ok=True)
         return program(
             module,
             f"{module}-{who}",
             DEFAULT={"host": who, "transport_url": url, "state_path": tmp_path / who},
             oslo_messaging_rabbit={"rabbit_quorum_queue": "true"},
-            **settings,
+            **settings.get(module, {"database": database}),
         )
 
-    database = {"connection": database_url}
-    code, said = program("db_manage", words=("upgrade",), DEFAULT={"host": "c"}, database=database).run_to_end()
-    assert code == 0, said
-    port = free_port()
-    without = {"compute": {"container_driver": "fake", "database": "conductor"}}
-    conductor = make("conductor", "c", urls.zun_conductor, database=database)
-    hosts = {
-        name: make("compute", name, url, **without)
-        for name, url in (("h1", urls.zun_compute_h1), ("h2", urls.zun_compute_h2))
-    }
-    proxy = make("wsproxy", "h1", urls.zun_compute_h1, **without)
-    scheduler = make("scheduler", "c", urls.zun_scheduler, database=database)
-    server = make("api", "c", urls.zun_api, api={"port": port, "auth_strategy": "noauth"}, database=database)
-    programs = (conductor, *hosts.values(), proxy, scheduler, server)
-    with concurrent.futures.ThreadPoolExecutor(len(programs)) as threads:  # hosts wait for a conductor
+    make.api = Api(f"http://127.0.0.1:{port}/v1")
+    return make
+
+
+def start(programs):
+    """Start all at the same time, since hosts wait for a conductor."""
+    with concurrent.futures.ThreadPoolExecutor(len(programs)) as threads:
         list(threads.map(lambda each: each.start(), programs))
-    api = Api(f"http://127.0.0.1:{port}/v1")
-    return types.SimpleNamespace(api=api, scheduler=scheduler, conductor=conductor, hosts=hosts, programs=programs)
+
+
+@pytest.fixture
+def cloud(urls, make):
+    """``api``, ``scheduler`` and the hosts ``h1`` and ``h2``, whose containers are in memory."""
+    hosts = {"h1": make("compute", "h1", urls.zun_compute_h1), "h2": make("compute", "h2", urls.zun_compute_h2)}
+    proxy, server = make("wsproxy", "h1", urls.zun_compute_h1), make("api", "c", urls.zun_api)
+    conductor, scheduler = make("conductor", "c", urls.zun_conductor), make("scheduler", "c", urls.zun_scheduler)
+    programs = (conductor, *hosts.values(), proxy, scheduler, server)
+    start(programs)
+    return types.SimpleNamespace(api=make.api, scheduler=scheduler, conductor=conductor, hosts=hosts, programs=programs)
 
 
 def run_on(cloud, host):
@@ -296,6 +310,69 @@ def check_end(cloud):
         assert "Traceback" not in said, each.log
         waited = said.count("Ending without the message queue")
         assert waited == 1 if each in (cloud.conductor, *cloud.hosts.values()) else waited <= 1, each.log
+
+
+class Requests(threading.Thread):
+    """Somebody who runs and deletes containers on each host in turn. ``ended`` has what became of them."""
+
+    def __init__(self, api):
+        super().__init__(daemon=True)
+        self._api, self.ended, self.enough = Api(api.url), [], threading.Event()
+
+    def run(self):
+        while not self.enough.is_set():
+            for host in ("h1", "h2"):
+                uuid = self._patiently(lambda host=host: self._api.run(cpu=0.1, memory=8, host=host))
+                shown = self._patiently(lambda uuid=uuid: self._api.settled(uuid))
+                self._patiently(lambda uuid=uuid: self._api.request("DELETE", f"/containers/{uuid}?force=true"))
+                self.ended.append((shown["status"], shown["host"] == host, shown["status_reason"]))
+
+    @staticmethod
+    def _patiently(ask):
+        """Ask again while the API is being restarted."""
+        return wait_for(lambda: _unless_away(ask), 60)
+
+    def goes_on(self):
+        before = len(self.ended)
+        wait_for(lambda: len(self.ended) >= before + 2, 60)
+
+
+def _unless_away(ask):
+    with contextlib.suppress(requests.ConnectionError):
+        return ask()
+
+
+def test_hosts_get_users_of_their_own_one_by_one(rabbit, urls, make):
+    """The order of the page. No request is lost; until the end whoever has the shared user reaches every host."""
+    rabbit.control("add_user", "zun", "zun")
+    rabbit.control("set_permissions", "-p", "zun", "zun", ".*", ".*", ".*")
+    shared = f"rabbit://zun:zun@127.0.0.1:{rabbit.port}/zun"
+    order = {
+        ("conductor", "c"): urls.zun_conductor,
+        ("scheduler", "c"): urls.zun_scheduler,
+        ("api", "c"): urls.zun_api,
+        ("compute", "h1"): urls.zun_compute_h1,
+        ("compute", "h2"): urls.zun_compute_h2,
+    }
+    running = {name: make(*name, shared) for name in order}
+    start(running.values())
+    client = Requests(make.api)
+    client.start()
+    client.goes_on()
+    attack = publish("zun.hosts", "zun.compute.h2")
+    for name, url in order.items():
+        running[name].stop()
+        running[name] = make(*name, url)
+        running[name].start()
+        client.goes_on()
+        assert Attacker(shared).does(attack) == "done"
+    assert Attacker(urls.zun_compute_h1).does(attack) == "AccessRefused"
+    rabbit.control("delete_user", "zun")
+    assert Attacker(shared).does(attack) == "AccessRefused"
+    client.goes_on()
+    client.enough.set()
+    client.join(60)
+    assert set(client.ended) == {("Running", True, None)}, client.ended
 
 
 @contextlib.contextmanager
