@@ -6,6 +6,7 @@ import importlib.machinery
 import importlib.util
 import json
 import pathlib
+import pwd
 import re
 
 import pytest
@@ -84,6 +85,11 @@ def test_error_names_the_member_and_what_it_must_be(tmp_path, source, entry, str
 
 def test_optional_file_may_be_missing(tmp_path, source):
     configured(tmp_path, {"source": f"{source}/none", "dest": f"{tmp_path}/out", "optional": True})
+
+
+def test_groups_of_the_container_stay_but_for_roots():
+    """``docker run --group-add`` gives a program the group of Docker's socket."""
+    assert set(kolla.groups("daemon", [0, 4711])) == {pwd.getpwnam("daemon").pw_gid, 4711}
 
 
 @pytest.mark.parametrize(
