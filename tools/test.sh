@@ -5,14 +5,15 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-STAGES=(lint types docs unit functional integration upgrade)
+STAGES=(lint types docs unit functional integration)
+ON_REQUEST=(slow)
 
 usage() {
     cat <<'TEXT'
 usage: tools/test.sh [STAGE...]
 
 Passes the tests: makes a virtual environment in .run/venv, installs the project with
-the tested versions, and runs the stages, all of them if none is named:
+the tested versions, and runs the stages, all but the last if none is named:
 
   lint         ruff check, and the syntax of the shell scripts
   types        mypy: strict for zun.topology and zun.scheduler, lighter for the rest
@@ -23,8 +24,10 @@ the tested versions, and runs the stages, all of them if none is named:
                RabbitMQ, MariaDB, PostgreSQL, keystone, Placement, Glance, Neutron and Cinder
                (tools/services.sh starts what does not run; as root it also installs what is
                missing)
-  upgrade      rolling upgrades from one installed release to another, on the same services: from an
-               earlier commit (not in a shallow clone), and to a simulated next release
+  slow         the tests of integration that take long, on the same services: rolling upgrades from an
+               earlier commit (not in a shallow clone) and to a simulated next release, services
+               killed for minutes, unmodified clients. Run it before a release, and after a change of
+               what it tests
 
 A failed stage does not keep the next ones from running; the exit status tells in the end.
 Output is kept in .run/test/<stage>.log. Environment: PYTHON, ZUN_RUN_DIR.
@@ -53,12 +56,11 @@ stage_functional() {
     "$VENV/bin/pytest" -p no:cacheprovider -q -n 2 zun/tests/functional
 }
 stage_integration() {
-    "$VENV/bin/pytest" -p no:cacheprovider -q --durations 30 zun/tests/integration \
-        --ignore zun/tests/integration/test_rolling_upgrade.py
+    "$VENV/bin/pytest" -p no:cacheprovider -q --durations 30 -m "not slow" zun/tests/integration
 }
-stage_upgrade() {
+stage_slow() {
     # A shallow clone lacks the commit of the release before: -rs says so.
-    "$VENV/bin/pytest" -p no:cacheprovider -q -rs zun/tests/integration/test_rolling_upgrade.py
+    "$VENV/bin/pytest" -p no:cacheprovider -q -rs --durations 30 -m slow zun/tests/integration
 }
 
 # limit STAGE: seconds after which a stage is ended: its own measure, or what is left of
@@ -69,8 +71,7 @@ limit() {
         lint) most=60 ;;
         types | docs) most=600 ;;
         unit | functional) most=1200 ;;
-        integration) most=3000 ;;
-        upgrade) most=900 ;;
+        integration | slow) most=3000 ;;
     esac
     [ "$left" -gt 1 ] || left=1
     echo $((most < left ? most : left))
@@ -142,7 +143,7 @@ main() {
         case $stage in
             -h | --help) usage && exit 0 ;;
             *)
-                [[ " ${STAGES[*]} " == *" $stage "* ]] || { usage >&2 && die "there is no stage $stage."; }
+                [[ " ${STAGES[*]} ${ON_REQUEST[*]} " == *" $stage "* ]] || { usage >&2 && die "there is no stage $stage."; }
                 stages+=("$stage")
                 ;;
         esac
@@ -158,7 +159,7 @@ main() {
     trap 'exit 143' TERM
 
     make_venv tests
-    if [[ " ${stages[*]} " == *" integration "* || " ${stages[*]} " == *" upgrade "* ]]; then
+    if [[ " ${stages[*]} " == *" integration "* || " ${stages[*]} " == *" slow "* ]]; then
         need_services
         # A missing service fails the tests that need it; it never skips them.
         export ZUN_REQUIRE_DOCKER=1 ZUN_REQUIRE_RABBIT=1 ZUN_REQUIRE_MYSQL=1 ZUN_REQUIRE_POSTGRES=1

@@ -56,6 +56,7 @@ def test_the_client_copies(api, tmp_path):
 
 
 @pytest.mark.timeout(SECONDS)
+@pytest.mark.slow
 def test_large_archives_do_not_fill_the_memory(api):
     """API and host are one process here and hold a few pieces each, however large the archive is."""
     uuid_ = api.run()

@@ -23,7 +23,7 @@ from zun.tests.integration.sampler import read
 from zun.topology import CpuSet, discover
 
 __all__ = ["own_daemon", "own_database"]
-pytestmark = [pytest.mark.docker, pytest.mark.distributed]
+pytestmark = [pytest.mark.slow, pytest.mark.docker, pytest.mark.distributed]
 
 VICTIMS = ("agent", "database", "docker", "agent", "database")
 ASKED_AT_ONCE = 8

@@ -15,7 +15,7 @@ from zun.tests.fixtures import wait_for
 from zun.tests.integration import foreign
 from zun.tests.integration.programs import SETTLED, free_port
 
-pytestmark = [pytest.mark.docker, pytest.mark.foreign, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.slow, pytest.mark.docker, pytest.mark.foreign, pytest.mark.timeout(1500)]
 
 SETTINGS = """
 import os

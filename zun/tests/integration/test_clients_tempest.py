@@ -19,7 +19,7 @@ from keystoneauth1 import session as ksa_session
 
 from zun.tests.integration import foreign
 
-pytestmark = [pytest.mark.docker, pytest.mark.foreign, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.docker, pytest.mark.foreign, pytest.mark.timeout(1800)]
 
 # Endless commands end at the first signal, so that no deletion takes ten seconds. Without a command it serves HTTP.
 IMAGE = "zun-suites"

@@ -27,7 +27,7 @@ from zun.tests.integration.programs import SETTLED, Api, free_port
 STEPS = int(os.environ.get("ZUN_DEVICE_STEPS", "40"))
 SEED = int(os.environ.get("ZUN_DEVICE_SEED", "20261124"))
 SETTLE = 10  # steps between two comparisons
-pytestmark = [pytest.mark.docker, pytest.mark.distributed, pytest.mark.timeout(240 + 10 * STEPS)]
+pytestmark = [pytest.mark.slow, pytest.mark.docker, pytest.mark.distributed, pytest.mark.timeout(240 + 10 * STEPS)]
 
 RNG, LOOPS = "/dev/hwrng", [f"/dev/loop{number}" for number in range(4)]
 FILES = {path: os.stat(path).st_rdev for path in (RNG, *LOOPS) if os.path.exists(path)}

@@ -296,6 +296,7 @@ def whole(tmp_path, checkout, rabbit_url, own_database, keystone, docker_url):
         keystone.admin.services.delete(old)
 
 
+@pytest.mark.slow
 def test_from_stack_to_clean(whole, engine, tmp_path):
     before = {each["Id"] for each in engine.containers(all=True)}
     whole.run(*TO_START)

@@ -127,6 +127,7 @@ def test_a_request_for_a_host_that_is_down_is_told_so(cloud):
 
 
 @pytest.mark.timeout(SECONDS)
+@pytest.mark.slow
 def test_large_archives_fill_no_memory_on_their_way(cloud):
     """Each piece is a message. None but the few under way is in a process, whatever the size of the whole."""
     shown = cloud.api.settled(cloud.api.run(cpu=0.5))

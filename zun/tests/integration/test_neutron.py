@@ -21,7 +21,7 @@ from zun.tests.integration.container.daemon import IMAGE
 from zun.tests.integration.container.own_daemon import OwnDaemon, need_own_daemon
 from zun.tests.integration.programs import Client, Program, TokenApi, free_port
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow]
+pytestmark = pytest.mark.docker
 
 SERVE = ["sh", "-c", "ip -o addr show eth0 > /tmp/index.html; exec httpd -f -p 80 -h /tmp"]
 
@@ -420,6 +420,7 @@ def pair(own_host, neutron_ovsdb):
     wait_for(lambda: on_host(site, neutron_ovsdb) == empty and not site.ports(network_id=network), 60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("event", [stopped, killed, docker_first, agent_first])
 def test_restarts_of_docker_and_the_host(own_host, pair, neutron_ovsdb, event):
     """The same ports are plugged again: by Docker for a container with a restart policy, for others at their start."""

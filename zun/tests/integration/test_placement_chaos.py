@@ -33,7 +33,7 @@ __all__ = ["own_database"]
 
 SEED = int(os.environ.get("ZUN_PLACEMENT_SEED", "20261124"))
 STEPS = int(os.environ.get("ZUN_PLACEMENT_STEPS", "40"))
-pytestmark = [pytest.mark.distributed, pytest.mark.timeout(120 + 10 * STEPS)]
+pytestmark = [pytest.mark.slow, pytest.mark.distributed, pytest.mark.timeout(120 + 10 * STEPS)]
 
 AT_ONCE = 5  # steps between two kills
 HASTE = 5  # seconds for which somebody waits for an answer

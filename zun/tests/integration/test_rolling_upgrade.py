@@ -16,7 +16,7 @@ from zun.tests.fixtures import wait_for
 from zun.tests.integration import another_release
 from zun.tests.integration.programs import Api, free_port
 
-pytestmark = [pytest.mark.docker, pytest.mark.distributed, pytest.mark.timeout(580)]
+pytestmark = [pytest.mark.slow, pytest.mark.docker, pytest.mark.distributed, pytest.mark.timeout(580)]
 BEFORE = os.environ.get("ZUN_TEST_RELEASE_BEFORE", "90044020e23cac2b893701f07a2a254b488d3175")
 """The release before: before the conductor, and when all hosts shared one exchange with the schedulers."""
 

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from zun.tests.integration import foreign
 
-pytestmark = [pytest.mark.foreign, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.foreign, pytest.mark.timeout(900)]
 ROOT = pathlib.Path(__file__).parents[3]
 
 

@@ -32,7 +32,7 @@ NOVA_STEPS = ["inventory", "traits", "device", "claim", "claim", "claim", "resiz
 OUR_STEPS = ["create", "create", "create", "resize", "delete", "delete", "heal", "drift", "aggregate", "trait", "trait",
              "restart"]  # fmt: skip
 
-pytestmark = [pytest.mark.foreign, pytest.mark.timeout(60 + 6 * STEPS)]
+pytestmark = [pytest.mark.slow, pytest.mark.foreign, pytest.mark.timeout(60 + 6 * STEPS)]
 
 
 def record(total, reserved=0, ratio=1.0):
