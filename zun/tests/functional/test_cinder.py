@@ -408,8 +408,8 @@ def test_failures_of_a_host_count(database, context, failure, tells):
         cloud.volumes["one"].failure = failure
         container = cloud.run(context, mounts=[mount_of("v").to_dict()])
         assert container.status == "Error"
-        (state,) = [each for each in cloud.scheduler.table.hosts() if each.hostname == "one"]
-        assert len(state.failures) == tells
+        # The host tells the scheduler after it has written the row.
+        wait_for(lambda: [len(each.failures) for each in cloud.scheduler.table.hosts()] == [tells])
 
 
 def measured(step, outcome):
