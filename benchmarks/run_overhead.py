@@ -7,11 +7,17 @@ machine whose speed drifts drifts for both. Running is seen by the service's own
 writes to its log as it commits the status; nothing is polled. Containers are removed between the measurements, outside
 the clock.
 
-    benchmarks/run_overhead.py [--pairs 40] [--batch 24] [--json FILE] [--distributed | --conductor]
+    benchmarks/run_overhead.py [--pairs 40] [--batch 24] [--json FILE] [--distributed | --conductor | --neutron]
 
 ``--distributed`` runs zun-api, zun-scheduler and zun-compute over RabbitMQ and MariaDB instead (the URLs are in
 ZUN_TEST_RABBIT_URL and ZUN_TEST_MYSQL_URL), ``--conductor`` the same with a zun-compute that reaches the database
 through zun-conductor.
+
+``--neutron`` measures what a port of Neutron adds instead. In turn it runs a container with a new port, runs one
+without Neutron, and has Neutron make and bind a port (``requests``). ``active`` is the time from the container's
+interface until Neutron has its port ACTIVE. ``added`` is the first time less the three others. The machine must have no
+other interface ``tap*``. It needs root and the services of ``tools/services.sh`` (ZUN_TEST_KEYSTONE_URL,
+ZUN_TEST_NEUTRON_URL, ZUN_TEST_NEUTRON_OVSDB).
 
 One at a time the container is dedicated (one CPU of its own); four at a time they are shared, because four dedicated
 ones would need four CPUs. ``added`` is the difference of each pair.
@@ -22,6 +28,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import platform
 import socket
 import statistics
 import subprocess
@@ -29,12 +36,18 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.parse
 import uuid
 from typing import Any
 
 import docker
 import requests
 import sqlalchemy as sa
+from keystoneauth1 import adapter as ks_adapter
+from keystoneauth1 import session as ksa_session
+from keystoneauth1.identity import v3
+
+from zun.neutron.client import NeutronClient
 
 IMAGE, COMMAND, MEMORY_MIB = "zun-demo", ["sleep", "100000"], 64
 AT_A_TIME = 4
@@ -43,14 +56,16 @@ AT_A_TIME = 4
 class AllInOne:
     """The service as a process, and its notifications as they come."""
 
-    def __init__(self, folder: pathlib.Path, docker_url: str) -> None:
+    def __init__(self, folder: pathlib.Path, docker_url: str, more: str = "") -> None:
+        """``more`` are further sections of the configuration."""
+        folder.mkdir(exist_ok=True)
         with socket.socket() as found:
             found.bind(("127.0.0.1", 0))
             port = found.getsockname()[1]
         (folder / "zun.conf").write_text(
             f"[DEFAULT]\nhost = benchmark-{uuid.uuid4().hex[:8]}\nstate_path = {folder}/state\n"
             f"[api]\nport = {port}\n[docker]\napi_url = {docker_url}\n[compute]\nreserved_host_memory_mb = 128\n"
-            "[oslo_messaging_notifications]\ndriver = log\n[websocket_proxy]\nwsproxy_port = 0\n"
+            f"[oslo_messaging_notifications]\ndriver = log\n[websocket_proxy]\nwsproxy_port = 0\n{more}"
         )
         self.url = f"http://127.0.0.1:{port}/v1/containers"
         self._seen: dict[tuple[str, str], float] = {}
@@ -63,9 +78,9 @@ class AllInOne:
         )
         self._ready = threading.Event()
         threading.Thread(target=self._read, daemon=True).start()
-        if not self._ready.wait(30):
+        if not self._ready.wait(60):
             self.stop()
-            raise SystemExit("the all-in-one did not become ready within 30 s; run zun-allinone by hand to see why")
+            raise SystemExit("the all-in-one did not become ready within 60 s; run zun-allinone by hand to see why")
 
     def _read(self) -> None:
         self._follow(self._process)
@@ -256,6 +271,94 @@ def four_at_a_time(service: AllInOne, engine: docker.APIClient, batch: int, roun
     }
 
 
+class Neutron:
+    """The real Neutron of the tests as its administrator, with a network."""
+
+    def __init__(self) -> None:
+        parts = urllib.parse.urlsplit(os.environ["ZUN_TEST_KEYSTONE_URL"])
+        login = {
+            "auth_url": f"{parts.scheme}://{parts.hostname}:{parts.port}{parts.path}",
+            "username": parts.username,
+            "password": parts.password,
+            "project_name": "admin",
+            "user_domain_id": "default",
+            "project_domain_id": "default",
+        }
+        url, ovsdb = os.environ["ZUN_TEST_NEUTRON_URL"], os.environ["ZUN_TEST_NEUTRON_OVSDB"]
+        plugin = f"/run/docker/plugins/zun-{uuid.uuid4().hex[:6]}.sock"
+        options = {
+            "auth_type": "password", **login, "endpoint_override": url, "agent_host": platform.node(),
+            "ovsdb_connection": ovsdb, "plugin_socket": plugin,
+        }  # fmt: skip
+        lines = "".join(f"{name} = {value}\n" for name, value in options.items())
+        self.config = f"[network]\ndriver = neutron\n[neutron]\n{lines}"
+        session = ksa_session.Session(v3.Password(**login))
+        self.client = NeutronClient(ks_adapter.Adapter(session, service_type="network", endpoint_override=url))
+        made = self.client._one("networks", "network", "POST", {"network": {"name": "benchmark"}})
+        self.network = made["id"]
+        subnet = {"network_id": self.network, "cidr": "10.9.0.0/24", "ip_version": 4}
+        self.client._one("subnets", "subnet", "POST", {"subnet": subnet})
+
+    def requests(self) -> float:
+        """Return the seconds that Neutron takes to make a port and to bind it."""
+        owner = {"device_owner": "compute:zun", "device_id": str(uuid.uuid4())}
+        began = time.perf_counter()
+        port = self.client.create_port(network_id=self.network, **owner)
+        self.client.update_port(port["id"], {"binding:host_id": platform.node()})
+        taken = time.perf_counter() - began
+        self.client.delete_port(port["id"])
+        return taken
+
+    def until_active(self) -> float:
+        """Wait for the next container's interface, and return the seconds until Neutron has the port ACTIVE."""
+        deadline = time.perf_counter() + 60
+        while not (taps := [path.name for path in pathlib.Path("/sys/class/net").glob("tap*")]):
+            if time.perf_counter() > deadline:
+                raise SystemExit("the container had no interface within 60 s")
+            time.sleep(0.005)
+        began = time.perf_counter()
+        (port,) = (each for each in self.client.ports(network_id=self.network) if each["id"].startswith(taps[0][3:]))
+        while self.client.port(port["id"])["status"] != "ACTIVE":
+            if time.perf_counter() > deadline:
+                raise SystemExit(f"port {port['id']} did not become ACTIVE within 60 s")
+            time.sleep(0.05)
+        return time.perf_counter() - began
+
+    def clean(self) -> None:
+        for port in self.client.ports(network_id=self.network):
+            self.client.delete_port(port["id"])
+        self.client._send("DELETE", f"networks/{self.network}")
+
+
+def with_ports(folder: pathlib.Path, docker_url: str, pairs: int) -> dict[str, Any]:
+    neutron, http, pool = Neutron(), requests.Session(), concurrent.futures.ThreadPoolExecutor(1)
+    plain = AllInOne(folder / "plain", docker_url)
+    try:
+        service = AllInOne(folder / "neutron", docker_url, neutron.config)
+        try:
+            body = {"image": IMAGE, "command": COMMAND, "memory": MEMORY_MIB}
+            ported = {**body, "nets": [{"network": neutron.network}]}
+            times: dict[str, list[float]] = {"with_ms": [], "without_ms": [], "requests_ms": [], "active_ms": []}
+            for number in range(pairs + 2):
+                active = pool.submit(neutron.until_active)
+                with_port, container = through_service(service, http, ported)
+                remove(service, http, container)
+                without, container = through_service(plain, http, body)
+                remove(plain, http, container)
+                row = with_port, without, neutron.requests(), active.result()
+                if number >= 2:  # two to warm up
+                    for values, taken in zip(times.values(), row, strict=True):
+                        values.append(taken * 1000)
+        finally:
+            service.stop()
+    finally:
+        plain.stop()
+        pool.shutdown()
+        neutron.clean()
+    added = [one - two - three - four for one, two, three, four in zip(*times.values(), strict=True)]
+    return {**{name: _figures(values) for name, values in times.items()}, "added_ms": _figures(added)}
+
+
 def _online() -> list[str]:
     return [path.name for path in pathlib.Path("/sys/devices/system/cpu").glob("cpu[0-9]*")]
 
@@ -277,6 +380,7 @@ def main() -> None:
     parser.add_argument("--docker-url", default="unix:///var/run/docker.sock")
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--distributed", action="store_true", help="run the programs over RabbitMQ and MariaDB")
+    way.add_argument("--neutron", action="store_true", help="measure what a port of Neutron adds")
     way.add_argument("--conductor", action="store_true", help="the same, with a host that has no database")
     parser.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
     arguments = parser.parse_args()
@@ -285,6 +389,8 @@ def main() -> None:
         raise SystemExit(f"image {IMAGE} is missing: run tools/demo.sh once, or 'tools/services.sh start docker'")
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)
+        if arguments.neutron:
+            return _tell({"with_neutron": with_ports(place, arguments.docker_url, arguments.pairs)}, arguments.json)
         if arguments.distributed or arguments.conductor:
             service: AllInOne = Distributed(place, arguments.docker_url, arguments.conductor)
         else:
@@ -296,13 +402,17 @@ def main() -> None:
             result = {"one_at_a_time": single, "four_at_a_time": four_at_a_time(service, engine, arguments.batch)}
         finally:
             service.stop()
+    _tell(result, arguments.json)
+
+
+def _tell(result: dict[str, dict[str, Any]], file: pathlib.Path | None) -> None:
     for name, figures in result.items():
         print(name.replace("_", " "))
         for what, value in figures.items():
             text = "  ".join(f"{k} {v:8.1f}" for k, v in value.items()) if isinstance(value, dict) else f"{value:8.3f}"
             print(f"  {what:22} {text}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+    if file:
+        file.write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ LOG = logging.getLogger(__name__)
 
 #: Docker's option of an endpoint with the port's ``Wiring`` as JSON.
 WIRING = "zun.wiring"
-POLL_SECONDS = 0.5
+POLL_SECONDS = 0.1  # the container's start waits
 MAX_BODY = 1 << 20
 
 

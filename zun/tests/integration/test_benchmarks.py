@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmarks that need services still run. They are tried with tiny sizes, and no time is looked at."""
 
+import os
+
 import pytest
 
 from zun.tests.benchmark import run
@@ -30,3 +32,13 @@ def test_run_overhead(tmp_path, docker_url):
     found = run("run_overhead", tmp_path / "json", "--pairs", "1", "--batch", "1", "--docker-url", docker_url)
     assert found["one_at_a_time"]["service_ms"]["median"] > 0
     assert found["four_at_a_time"]["service_per_second"] > 0
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+def test_run_overhead_with_neutron(tmp_path, docker_url, neutron_url, neutron_ovsdb):
+    names = ("ZUN_TEST_KEYSTONE_URL", "ZUN_TEST_NEUTRON_URL", "ZUN_TEST_NEUTRON_OVSDB")
+    options = ("--neutron", "--pairs", "1", "--docker-url", docker_url)
+    services = {name: os.environ[name] for name in names}
+    (figures,) = run("run_overhead", tmp_path / "json", *options, environment=services).values()
+    assert figures["with_ms"]["median"] > 0 and figures["active_ms"]["median"] > 0
