@@ -498,6 +498,21 @@ def test_a_port_that_never_is_active(wires, neutron, client):
     assert ports("plug", "failed") == failed + 1
 
 
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_start_when_neutron_fails(wires, neutron, client, failure):
+    """Without a usable answer the container starts. After a refusal it does not, and its interface is gone."""
+    wired = wiring(neutron, client)
+    created(wires, wired)
+    answer, status = FAILURES[failure]
+    neutron.failures["GET", "ports/"] = answer
+    if status == 503:
+        assert wires.answer("NetworkDriver.Join", {"EndpointID": ENDPOINT})["Gateway"] == "10.7.0.1"
+    else:
+        with pytest.raises(exceptions.ZunError):
+            wires.answer("NetworkDriver.Join", {"EndpointID": ENDPOINT})
+    assert list(switch(wires).plugged) == ([wired.port] if status == 503 else [])
+
+
 def test_a_restart_needs_no_neutron(wires, neutron, client):
     wired = wiring(neutron, client)
     created(wires, wired)
