@@ -10,6 +10,7 @@ import sys
 import types
 import uuid
 
+import kombu
 import pytest
 import requests
 from keystoneauth1 import session as ksa_session
@@ -27,7 +28,7 @@ from zun.tests.functional.api import who_may
 from zun.tests.functional.api.client import Client as WsgiClient
 from zun.tests.functional.api.conftest import inventory
 from zun.tests.functional.api.messages import ComputeMessages, SchedulerMessages
-from zun.tests.integration.programs import Client, free_port
+from zun.tests.integration.programs import Client, TokenApi, free_port
 
 
 @pytest.fixture
@@ -170,30 +171,106 @@ def test_a_token_for_the_system(guarded, keystone):
 
 
 @pytest.fixture
-def allinone(program, tmp_path, keystone):
+def audited(rabbit_url):
+    """The exchange of audit events at a real RabbitMQ: its name, and what came there since the test began."""
+    name, events = f"audit-{uuid.uuid4().hex[:8]}", []
+    with kombu.Connection(rabbit_url.replace("rabbit://", "amqp://", 1)) as connection:
+        exchange = kombu.Exchange(name, "topic", durable=False)
+        queue = kombu.Queue("", exchange, f"{name}.info", exclusive=True)(connection.channel())
+        queue.declare()
+
+        def heard():
+            while (message := queue.get(no_ack=True)) is not None:
+                event = json.loads(message.payload["oslo.message"])
+                if event["event_type"] == "audit.http.response":
+                    events.append(event["payload"])
+            return events
+
+        yield types.SimpleNamespace(name=name, url=rabbit_url, heard=heard)
+        exchange(connection.channel()).delete()
+
+
+@pytest.fixture
+def allinone(program, tmp_path, keystone, audited):
     """The all-in-one with runtimes in memory, asked for by the catalogue alone. Gives clients by person."""
     port = free_port()
     made = program(
         "allinone",
-        DEFAULT={"state_path": tmp_path / "state", "host": "test"},
+        DEFAULT={"state_path": tmp_path / "state", "host": "test", "control_exchange": audited.name},
         api={"port": port, "auth_strategy": "keystone"},
         keystone_authtoken=keystone.settings(),
         compute={"container_driver": "fake", "reserved_host_memory_mb": 128},
+        audit={"enabled": "true"},
+        audit_middleware_notifications={"driver": "messagingv2", "topics": audited.name, "transport_url": audited.url},
     )
     made.start()
-    keystone.publish(f"http://127.0.0.1:{port}/v1")
-    yield lambda who: Client(None, keystone.environment(who))
+    made.url = f"http://127.0.0.1:{port}/v1"
+    keystone.publish(made.url)
+    yield made
     made.stop()
 
 
+def test_cadf_events_of_real_tokens(allinone, keystone, audited):
+    """Who did what to which container, with which outcome: over RabbitMQ, without secrets."""
+    token = keystone.token("member")
+    member, reader = TokenApi(allinone.url, token), TokenApi(allinone.url, keystone.token("reader"))
+    web = member.run(image="busybox", interactive=True, tty=True, environment={"PASSWORD": "s3cret"})
+    member.settled(web)
+    done = []
+    for who, api, method, path, status in (
+        ("member", member, "POST", "/execute?command=echo%20s3cret", 200),
+        ("member", member, "GET", "/attach", 200),
+        ("member", member, "POST", "/put_archive?path=/s3cret", 200),
+        ("member", member, "GET", "/get_archive?path=/s3cret", 200),
+        ("reader", reader, "POST", "/kill", 403),
+        ("member", member, "DELETE", "?force=true", 403),
+        ("member", member, "DELETE", "?stop=true", 204),
+    ):
+        data = {"data": "czNjcmV0"} if "put_archive" in path else None
+        answer = api.request(method, f"/containers/{web}{path}", json=data)
+        assert answer.status_code == status, answer.text
+        done.append((who, status, answer.headers["X-Openstack-Request-Id"]))
+    wait_for(lambda: [each for each in audited.heard() if each["reason"]["reasonCode"] == "204"])
+    changes = [each for each in audited.heard() if each["action"] not in ("read", "read/list")]
+    assert [(each["action"], each["outcome"], each["reason"]["reasonCode"]) for each in changes] == [
+        ("create", "success", "202"),
+        ("update/execute", "success", "200"),
+        ("update/attach", "success", "200"),
+        ("update/put_archive", "success", "200"),
+        ("read/get_archive", "success", "200"),
+        ("update/kill", "failure", "403"),
+        ("delete", "failure", "403"),
+        ("delete", "success", "204"),
+    ]
+    assert {each["target"]["id"] for each in changes} == {web}
+    project = keystone.projects["demo"].id
+    for (who, status, request_id), event in zip(done, changes[1:], strict=True):
+        initiator = event["initiator"]
+        told = (initiator["id"], initiator["project_id"], initiator["name"], initiator["request_id"])
+        assert told == (keystone.users[who].id, project, keystone.named(who), request_id), status
+    host = TokenApi(allinone.url, str(ksa_session.Session(keystone.auth("zun", "service")).get_token()))
+    for method, path in (
+        ("GET", "containers"),
+        ("POST", "containers"),
+        ("GET", "hosts"),
+        ("DELETE", f"containers/{web}"),
+    ):
+        answer = host.request(method, f"/{path}", json={"image": "busybox"} if method == "POST" else None)
+        assert answer.status_code in (403, 404), answer.text  # the role "service" is for Placement and Neutron
+    text = json.dumps(audited.heard())
+    assert not [secret for secret in ("s3cret", "czNjcmV0", token) if secret in text]
+
+
 def test_the_stock_client_with_a_password(allinone, keystone):
-    member, reader = allinone("member"), allinone("reader")
+    member, reader, stranger, admin = (
+        Client(None, keystone.environment(who)) for who in ("member", "reader", "stranger", "admin")
+    )
     uuid_ = json.loads(member("appcontainer", "run", "-f", "json", "--name", "web", "busybox", "sleep", "9"))["uuid"]
     assert reader.json("appcontainer", "show", "web")["project_id"] == keystone.projects["demo"].id
     assert "container:delete" in reader("appcontainer", "delete", "--force", "web", fails=True)
     assert "zun-service:get_all" in member("appcontainer", "service", "list", fails=True)
-    assert "could not be found" in allinone("stranger")("appcontainer", "show", uuid_, fails=True)
-    assert [row["uuid"] for row in allinone("admin").json("appcontainer", "list", "--all-projects")] == [uuid_]
+    assert "could not be found" in stranger("appcontainer", "show", uuid_, fails=True)
+    assert [row["uuid"] for row in admin.json("appcontainer", "list", "--all-projects")] == [uuid_]
     member("appcontainer", "delete", "--stop", "web")
     wait_for(lambda: member.json("appcontainer", "list") == [], 60)
 

@@ -98,9 +98,18 @@ def test_every_value_of_the_page_is_taken(conf):
 
 
 def test_the_login_of_the_service_is_one():
-    section = re.search(r"\[keystone_authtoken\]\n((?:\w+ = .*\n)+)", FILES["/etc/zun/zun.conf"])[1]
+    section = re.search(
+        r"\[keystone_authtoken\]\n((?:\w+ = .*\n)+)", FILES["/etc/zun/zun.conf.d/controller.conf"]
+    )[1]
     known = {option.dest for option in loading.get_auth_plugin_conf_options("password")}
     assert set(re.findall(r"^(\w+) =", section, re.MULTILINE)) - known == {"www_authenticate_uri", "auth_type"}
+
+
+def test_a_host_has_no_login_of_database_or_keystone():
+    of_host = FILES["/etc/zun/zun.conf"] + FILES["/etc/zun/zun.conf.d/host.conf"]
+    assert "[compute]\ndatabase = conductor" in of_host
+    for secret in ("[database]", "[keystone_authtoken]", "auth_encryption_key"):
+        assert secret not in of_host and secret in FILES["/etc/zun/zun.conf.d/controller.conf"]
 
 
 def test_terminals_and_ports_of_the_page_reach_users(conf):

@@ -10,6 +10,9 @@ from zun.api.settings import Settings
 from zun.tests.functional.api import who_may
 from zun.tests.functional.api.client import Client, basic
 
+HOST, HOST_USER = "host", ("service", "service")
+"""The user in a host's zun.conf, with its project and its only role."""
+
 
 @pytest.fixture
 def routes(configuration):
@@ -21,11 +24,10 @@ def routes(configuration):
 def guarded(database, configuration, scheduler, compute, tmp_path):
     """The application with the passwords of all; each is the name."""
     users, projects = tmp_path / "htpasswd", tmp_path / "projects"
-    hashes = {who: bcrypt.hashpw(who.encode(), bcrypt.gensalt(4)).decode() for who in who_may.PEOPLE}
+    people = {who: (who_may.PROJECTS[who], who_may.ROLES[who]) for who in who_may.PEOPLE} | {HOST: HOST_USER}
+    hashes = {who: bcrypt.hashpw(who.encode(), bcrypt.gensalt(4)).decode() for who in people}
     users.write_text("".join(f"{who}:{hashed}\n" for who, hashed in hashes.items()))
-    projects.write_text(
-        "".join(f"{who}:{who_may.PROJECTS[who]}:{who_may.ROLES[who]}\n" for who in who_may.PEOPLE)
-    )
+    projects.write_text("".join(f"{who}:{project}:{role}\n" for who, (project, role) in people.items()))
     configuration.set_override("auth_strategy", "http_basic", group="api")
     configuration.set_override("http_basic_user_file", str(users), group="api")
     configuration.set_override("http_basic_project_file", str(projects), group="api")
@@ -99,3 +101,12 @@ def test_a_refusal_is_logged_with_who_and_what_and_no_password(guarded, placed, 
     ]
     for secret in ("the-wrong-secret", basic("member", "the-wrong-secret")["Authorization"].split()[1]):
         assert secret not in caplog.text
+
+
+@pytest.mark.parametrize("name", who_may.CASES)
+def test_the_user_of_a_host_enters_nowhere(guarded, routes, placed, host_up, host_row, scheduler, compute, name):
+    """Whoever takes a host over has its user, whose role is for Placement and Neutron."""
+    for case in who_may.CASES[name]:
+        reply = who_may.send(person(guarded, HOST), routes[name], case, placed(case.status, interactive=True).uuid)
+        assert reply.status == 403 or reply.status == case.answers[0] >= 400, case  # as a stranger is refused
+    assert (scheduler.sent, compute.sent) == ([], [])
