@@ -236,8 +236,10 @@ class Creation:
                 if not run:
                     take_over(container, self._driver.show(container))
                     step.save(container)
+                else:
+                    begun = step.go_on(context, "start")
             if run:
-                with recorded(context, container.uuid, "create", "start") as step:
+                with recorded(context, container.uuid, "create", "start", begun=begun) as step:
                     container.task_state = TaskState.STARTING
                     self._objects.start(container, plan)
                     if container.kind == Kind.CAPSULE and not self._members.advance(context, container, plan):

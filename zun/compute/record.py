@@ -41,6 +41,14 @@ class RecordedStep:
         container.save_step(self._event_id, self._last)
         self.noted = True
 
+    def go_on(self, context: RequestContext, action: str) -> Begun:
+        """Write that the step has ended well and that of ``action`` begins, in one transaction: for the end."""
+        if self._event_id is None:
+            return Begun(None)
+        begun = Begun(ContainerActionEvent.go_on(context, self._event_id, event_of(action)))
+        self.noted = True
+        return begun
+
 
 def event_of(action: str) -> str:
     """The name of a step. Clients know the steps by their names; those of networks have no "container" in theirs."""

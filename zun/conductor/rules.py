@@ -228,6 +228,7 @@ RULES: Mapping[tuple[str, str], tuple[Rule, ...]] = {
     # Of a container without a host, too: one may just have been given up. Nobody else knows the request's id.
     ("ContainerActionEvent", "start"): (own_container("container_uuid", waiting=True),),
     ("ContainerActionEvent", "finish"): (own_event,),
+    ("ContainerActionEvent", "go_on"): (own_event,),
     ("ContainerActionEvent", "prune"): (own_name("hostname"),),
     ("ContainerActionEvent", "end_lost"): (own_name("hostname"),),
     ("Image", "get_by_uuid"): (own_image,),

@@ -273,6 +273,18 @@ def finish_event_in(
         connection.execute(_FINISH_OF_EVENT, {**this, "message": ERROR if result == ERROR else None})
 
 
+@session.retry
+def next_event(event_id: int, event: str) -> int | None:
+    """Record that a step has ended well and ``event`` of the same action begins, and return the id of the latter.
+
+    An open step ``event``, from before an interruption, is continued. None if the action was deleted.
+    """
+    with session.writer() as connection:
+        finish_event_in(connection, event_id, SUCCESS, None, last=False)
+        found = connection.execute(_ACTION_OF_EVENT, {"this_event": event_id}).scalar()
+        return start_event_in(connection, found, event, again=True)
+
+
 def _end_steps(connection: sa.Connection, action_id: int | None, now: datetime.datetime) -> None:
     """End the open steps of the action in an error, because nobody will report their end."""
     left = _events.update().where(_events.c.action_id == action_id, _events.c.finish_time.is_(None))

@@ -16,7 +16,7 @@ SUCCESS, ERROR = db.SUCCESS, db.ERROR
 class ContainerActionEvent(base.ZunObject):
     """The row of an action's step. Services only write it over RPC, so the object has no fields."""
 
-    VERSION = "1.0"
+    VERSION = "1.1"  # 1.1: go_on
     fields: dict[str, Any] = {}
 
     @classmethod
@@ -35,6 +35,12 @@ class ContainerActionEvent(base.ZunObject):
     @base.remotable
     def finish(cls, context: RequestContext, event_id: int, result: str, traceback: str | None, last: bool) -> None:
         db.finish_event(event_id, result, traceback, last=last)
+
+    @classmethod
+    @base.remotable
+    def go_on(cls, context: RequestContext, event_id: int, event: str) -> int | None:
+        """Note that a step has ended well and ``event`` of its action begins. Return the id of the latter, or None."""
+        return db.next_event(event_id, event)
 
     @classmethod
     @base.remotable

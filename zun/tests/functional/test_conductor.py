@@ -141,6 +141,7 @@ CALLS = {
     ("ContainerActionEvent", "finish"): lambda it: ContainerActionEvent.finish(
         CONTEXT, it.event, "Error", None, True
     ),
+    ("ContainerActionEvent", "go_on"): lambda it: ContainerActionEvent.go_on(CONTEXT, it.event, "e"),
     ("ContainerActionEvent", "prune"): lambda it: ContainerActionEvent.prune(CONTEXT, "one"),
     ("ContainerActionEvent", "end_lost"): lambda it: ContainerActionEvent.end_lost(CONTEXT, "one", LATER, {"x"}),
     ("Image", "get_by_uuid"): lambda it: Image.get_by_uuid(CONTEXT, it.image),

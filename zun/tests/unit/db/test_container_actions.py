@@ -266,6 +266,21 @@ def test_a_claim_begins_the_step_and_the_next_change_ends_it():
     assert containers.get(uuid)["status"] == "Created"
 
 
+def test_a_step_ends_and_the_next_one_begins():
+    """Twice, as after a lost answer: there is one of each."""
+    uuid = container()["uuid"]
+    start(uuid, "create")
+    first = db.start_event(uuid, *CREATE)
+    second = db.next_event(first, "compute__do_container_start")
+    assert db.next_event(first, "compute__do_container_start") == second
+    action, steps = db.find(uuid, "req-1")
+    assert [(each["id"], each["event"], each["result"]) for each in steps] == [
+        (first, "compute__do_container_create", "Success"),
+        (second, "compute__do_container_start", None),
+    ]
+    assert action["finish_time"] is None
+
+
 def test_a_claim_that_fails_begins_no_step():
     uuid = container()["uuid"]
     start(uuid, "create")
