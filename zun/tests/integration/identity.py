@@ -57,7 +57,7 @@ class Keystone:
         service = self.admin.services.create(names[kind], type=kind)
         self.admin.endpoints.create(service, endpoint, interface="public", region="RegionOne")
 
-    def retract(self, kind: str) -> None:
+    def retract(self, kind: str = "container") -> None:
         """Remove the services of the type ``kind`` from the catalogue."""
         for old in self.admin.services.list(type=kind):
             self.admin.services.delete(old)
