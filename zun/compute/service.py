@@ -315,7 +315,7 @@ class ComputeService:
         for container in containers:
             state = runtime.pop(container.uuid, None)
             if container.capsule_uuid is None and not_restarted(container, state):  # a capsule takes its members along
-                self._background(container.uuid, self._start_again, context, container)
+                self._background(container.uuid, self._start_again, context, container.uuid)
             else:
                 self._put_take_up(context, container)
         for uuid, state in runtime.items():
@@ -341,11 +341,17 @@ class ComputeService:
         stops = _is_stop(container)
         self._background(container.uuid, self._take_up, context, container.uuid, stops, stops=stops)
 
-    def _start_again(self, context: RequestContext, container: Container) -> None:
-        """Start a container that the runtime could not start while this service was away. Nobody else will."""
-        LOG.info("The runtime could not start container %s again; it is started now", container.uuid)
-        self.parts.reconciler.look(context, container.uuid)  # its row may say that it runs
-        self.parts.lifecycle.start(context, container)
+    def _start_again(self, context: RequestContext, uuid: str) -> None:
+        """Start a container as the runtime tried to while this service was away. The runtime does not try again."""
+        with self.parts.operations.undisturbed(context, uuid) as current:
+            if current is None or not not_restarted(current, self._driver.show(current)):
+                return
+            LOG.info("The runtime could not start container %s again; it is started now", uuid)
+            try:
+                self._driver.start(current)
+            except exceptions.ZunError as exc:
+                LOG.warning("Container %s could not be started again: %s", uuid, exc)
+        self._look_at(uuid)
 
     def _take_up(self, context: RequestContext, uuid: str, stops: bool = False) -> None:
         """Do what is left to do in the container. That is decided when this has its turn.
