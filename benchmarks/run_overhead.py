@@ -7,11 +7,13 @@ machine whose speed drifts drifts for both. Running is seen by the service's own
 writes to its log as it commits the status; nothing is polled. Containers are removed between the measurements, outside
 the clock.
 
-    benchmarks/run_overhead.py [--pairs 40] [--batch 24] [--json FILE] [--distributed | --conductor | --neutron]
+    benchmarks/run_overhead.py [--pairs 40] [--batch 24] [--json FILE]
+                               [--distributed | --conductor [--driver fake] | --neutron]
 
 ``--distributed`` runs zun-api, zun-scheduler and zun-compute over RabbitMQ and MariaDB instead (the URLs are in
-ZUN_TEST_RABBIT_URL and ZUN_TEST_MYSQL_URL), ``--conductor`` the same with a zun-compute that reaches the database
-through zun-conductor.
+ZUN_TEST_RABBIT_URL and ZUN_TEST_MYSQL_URL). ``--conductor`` compares a host that reaches the database through
+zun-conductor with one that has a login of it: two hosts of one cloud run a container each in turn, then batches of
+containers at once, a claim each. ``--driver fake`` runs the containers of both in memory.
 
 ``--neutron`` measures what a port of Neutron adds instead. In turn it runs a container with a new port, runs one
 without Neutron, and has Neutron make and bind a port (``requests``). ``active`` is the time from the container's
@@ -38,6 +40,7 @@ import threading
 import time
 import urllib.parse
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import docker
@@ -51,6 +54,7 @@ from zun.neutron.client import NeutronClient
 
 IMAGE, COMMAND, MEMORY_MIB = "zun-demo", ["sleep", "100000"], 64
 AT_A_TIME = 4
+VERSION = {"OpenStack-API-Version": "container 1.41"}
 
 
 class AllInOne:
@@ -117,33 +121,42 @@ class AllInOne:
 
 
 class Distributed(AllInOne):
-    """The programs of a cloud of one host, over RabbitMQ and MariaDB."""
+    """The programs of a cloud over RabbitMQ and MariaDB, with a host for each value of ``[compute] database``.
 
-    def __init__(self, folder: pathlib.Path, docker_url: str, conductor: bool) -> None:
+    ``hosts`` has their names by that value.
+    """
+
+    def __init__(self, folder: pathlib.Path, docker_url: str, ways: Sequence[str], driver: str = "docker") -> None:
         rabbit, mysql = os.environ["ZUN_TEST_RABBIT_URL"], sa.make_url(os.environ["ZUN_TEST_MYSQL_URL"])
         with socket.socket() as found:
             found.bind(("127.0.0.1", 0))
             port = found.getsockname()[1]
         name = f"benchmark_{uuid.uuid4().hex[:8]}"
+        self.hosts = {way: f"{name.replace('_', '-')}-{way}" for way in ways}
         self._server = sa.create_engine(mysql, isolation_level="AUTOCOMMIT")
         self._database = name
         with self._server.connect() as connection:
             connection.exec_driver_sql(f"CREATE DATABASE {name}")
         url = mysql.set(database=name).render_as_string(hide_password=False)
         common = (
-            f"[DEFAULT]\nhost = {name.replace('_', '-')}\nstate_path = {folder}/state\ntransport_url = {rabbit}\n"
-            f"control_exchange = {name}\n[oslo_messaging_rabbit]\nrabbit_quorum_queue = true\n"
-            f"[oslo_messaging_notifications]\ndriver = log\n"
+            f"control_exchange = {name}\ntransport_url = {rabbit}\n[oslo_messaging_rabbit]\n"
+            "rabbit_quorum_queue = true\n[oslo_messaging_notifications]\ndriver = log\n"
         )
         database = f"[database]\nconnection = {url}\n"
-        way = "[compute]\nreserved_host_memory_mb = 128\ndatabase = conductor\n"
-        direct = database + way.replace("conductor", "direct")
+        controller = f"[DEFAULT]\nhost = {name.replace('_', '-')}\n{common}{database}"
         configs = {
-            "api": common + database + f"[api]\nport = {port}\nauth_strategy = noauth\n",
-            "scheduler": common + database,
-            **({"conductor": common + database} if conductor else {}),
-            "compute": common + (way if conductor else direct) + f"[docker]\napi_url = {docker_url}\n",
+            "api": f"{controller}[api]\nport = {port}\nauth_strategy = noauth\n[quota]\n"
+            "containers = -1\ncpu = -1\nmemory = -1\ndisk = -1\n",
+            "scheduler": controller,
+            **({"conductor": controller} if "conductor" in ways else {}),
         }
+        for way, host in self.hosts.items():
+            configs[f"compute-{way}"] = (
+                f"[DEFAULT]\nhost = {host}\nstate_path = {folder}/{way}\n{common}"
+                f"[docker]\napi_url = {docker_url}\n{'' if way == 'conductor' else database}"
+                f"[compute]\nreserved_host_memory_mb = 128\ncpu_allocation_ratio = 100\ndatabase = {way}\n"
+                f"container_driver = {driver}\n"
+            )
         for program, text in configs.items():
             (folder / f"{program}.conf").write_text(text)
         command = [sys.executable, "-m", "zun.cmd.db_manage", "--config-file", str(folder / "api.conf"), "upgrade"]
@@ -152,8 +165,9 @@ class Distributed(AllInOne):
         self._seen, self._arrived, self._ready = {}, threading.Condition(), threading.Event()
         self._processes = []
         for program in configs:
+            module = f"zun.cmd.{program.partition('-')[0]}"
             process = subprocess.Popen(
-                [sys.executable, "-m", f"zun.cmd.{program}", "--config-file", str(folder / f"{program}.conf")],
+                [sys.executable, "-m", module, "--config-file", str(folder / f"{program}.conf")],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -161,25 +175,26 @@ class Distributed(AllInOne):
             )
             self._processes.append(process)
             threading.Thread(target=self._follow, args=(process,), daemon=True).start()
-        deadline = time.monotonic() + 60
-        while not self._has_host():
+        deadline = time.monotonic() + 300
+        while not self._has_hosts():
             if time.monotonic() > deadline:
                 self.stop()
-                raise SystemExit("the programs did not become ready within 60 s")
+                raise SystemExit("the programs did not become ready within 300 s")
             time.sleep(0.5)
 
-    def _has_host(self) -> bool:
+    def _has_hosts(self) -> bool:
         try:
-            answer = requests.get(self.url.replace("containers", "services"), timeout=5)
+            services, hosts = (
+                requests.get(self.url.replace("containers", noun), headers=VERSION, timeout=5).text
+                for noun in ("services", "hosts")
+            )
         except requests.ConnectionError:
             return False
-        binaries = {each["binary"] for each in answer.json()["services"]}
-        return {"zun-compute", "zun-scheduler"} <= binaries
+        return "zun-scheduler" in services and all(host in hosts for host in self.hosts.values())
 
     def cpu_seconds(self) -> float:
-        """Return the CPU time of all programs so far."""
-        texts = [pathlib.Path(f"/proc/{each.pid}/stat").read_text().rpartition(")")[2] for each in self._processes]
-        return sum((int(fields[11]) + int(fields[12])) / 100 for fields in map(str.split, texts))
+        """Return the CPU time of all programs so far, by the clock that Linux has for each process."""
+        return sum(time.clock_gettime(~each.pid << 3 | 2) for each in self._processes)
 
     def stop(self) -> None:
         for each in self._processes:
@@ -192,7 +207,7 @@ class Distributed(AllInOne):
 
 def through_service(service: AllInOne, http: requests.Session, body: dict[str, Any]) -> tuple[float, str]:
     began = time.perf_counter()
-    answer = http.post(service.url + "?run=true", json=body, headers={"OpenStack-API-Version": "container 1.41"})
+    answer = http.post(service.url + "?run=true", json=body, headers=VERSION)
     answer.raise_for_status()
     container = answer.json()["uuid"]
     return service.seen(container, "Running") - began, container
@@ -209,7 +224,7 @@ def through_docker(engine: docker.APIClient, cpus: str, shares: int | None) -> t
 
 
 def remove(service: AllInOne, http: requests.Session, container: str) -> None:
-    http.delete(f"{service.url}/{container}?force=true", headers={"OpenStack-API-Version": "container 1.41"})
+    http.delete(f"{service.url}/{container}?force=true", headers=VERSION)
     service.seen(container, "Deleted")
 
 
@@ -293,11 +308,12 @@ class Neutron:
         lines = "".join(f"{name} = {value}\n" for name, value in options.items())
         self.config = f"[network]\ndriver = neutron\n[neutron]\n{lines}"
         session = ksa_session.Session(v3.Password(**login))
-        self.client = NeutronClient(ks_adapter.Adapter(session, service_type="network", endpoint_override=url))
-        made = self.client._one("networks", "network", "POST", {"network": {"name": "benchmark"}})
+        self._http = ks_adapter.Adapter(session, service_type="network", endpoint_override=url)
+        self.client = NeutronClient(self._http)
+        made = self._http.post("/v2.0/networks", json={"network": {"name": "benchmark"}}).json()["network"]
         self.network = made["id"]
         subnet = {"network_id": self.network, "cidr": "10.9.0.0/24", "ip_version": 4}
-        self.client._one("subnets", "subnet", "POST", {"subnet": subnet})
+        self._http.post("/v2.0/subnets", json={"subnet": subnet})
 
     def requests(self) -> float:
         """Return the seconds that Neutron takes to make a port and to bind it."""
@@ -327,19 +343,20 @@ class Neutron:
     def clean(self) -> None:
         for port in self.client.ports(network_id=self.network):
             self.client.delete_port(port["id"])
-        self.client._send("DELETE", f"networks/{self.network}")
+        self._http.delete(f"/v2.0/networks/{self.network}")
 
 
-def with_ports(folder: pathlib.Path, docker_url: str, pairs: int) -> dict[str, Any]:
+def with_ports(arguments: argparse.Namespace, place: pathlib.Path) -> dict[str, Any]:
+    _engine(arguments.docker_url)
     neutron, http, pool = Neutron(), requests.Session(), concurrent.futures.ThreadPoolExecutor(1)
-    plain = AllInOne(folder / "plain", docker_url)
+    plain = AllInOne(place / "plain", arguments.docker_url)
     try:
-        service = AllInOne(folder / "neutron", docker_url, neutron.config)
+        service = AllInOne(place / "neutron", arguments.docker_url, neutron.config)
         try:
             body = {"image": IMAGE, "command": COMMAND, "memory": MEMORY_MIB}
             ported = {**body, "nets": [{"network": neutron.network}]}
             times: dict[str, list[float]] = {"with_ms": [], "without_ms": [], "requests_ms": [], "active_ms": []}
-            for number in range(pairs + 2):
+            for number in range(arguments.pairs + 2):
                 active = pool.submit(neutron.until_active)
                 with_port, container = through_service(service, http, ported)
                 remove(service, http, container)
@@ -356,7 +373,55 @@ def with_ports(folder: pathlib.Path, docker_url: str, pairs: int) -> dict[str, A
         pool.shutdown()
         neutron.clean()
     added = [one - two - three - four for one, two, three, four in zip(*times.values(), strict=True)]
-    return {**{name: _figures(values) for name, values in times.items()}, "added_ms": _figures(added)}
+    return {"with_neutron": {**{name: _figures(values) for name, values in times.items()}, "added_ms": _figures(added)}}
+
+
+def in_turn(service: Distributed, pairs: int) -> dict[str, Any]:
+    """Run a container on each of two hosts in turn: milliseconds, and CPU time of all programs, until it is Running."""
+    http = requests.Session()
+    taken: dict[str, list[float]] = {way: [] for way in service.hosts}
+    spent: dict[str, list[float]] = {way: [] for way in service.hosts}
+    for number in range(pairs + 2):
+        for way in sorted(service.hosts, reverse=number % 2 == 1):
+            before = service.cpu_seconds()
+            seconds, container = through_service(service, http, _small(service.hosts[way]))
+            cpu = service.cpu_seconds() - before
+            remove(service, http, container)
+            if number >= 2:  # two to warm up
+                taken[way].append(seconds * 1000)
+                spent[way].append(cpu * 1000)
+    return _compared(taken, "ms") | _compared(spent, "cpu_ms")
+
+
+def claims_in_turn(service: Distributed, batch: int, rounds: int) -> dict[str, Any]:
+    """Ask for ``batch`` containers at once on each of two hosts in turn: how many are Running a second."""
+    http = requests.Session()
+    taken: dict[str, list[float]] = {way: [] for way in service.hosts}
+    spent: dict[str, list[float]] = {way: [] for way in service.hosts}
+    with concurrent.futures.ThreadPoolExecutor(2 * AT_A_TIME) as pool:
+        for number in range(rounds + 1):
+            for way in sorted(service.hosts, reverse=number % 2 == 1):
+                bodies = [_small(service.hosts[way])] * batch
+                began, before = time.perf_counter(), service.cpu_seconds()
+                made = list(pool.map(lambda body: through_service(service, requests.Session(), body), bodies))
+                seconds, cpu = time.perf_counter() - began, service.cpu_seconds() - before
+                for _, container in made:
+                    remove(service, http, container)
+                if number >= 1:
+                    taken[way].append(batch / seconds)
+                    spent[way].append(cpu * 1000 / batch)
+    return _compared(taken, "per_second") | _compared(spent, "cpu_ms")
+
+
+def _small(host: str) -> dict[str, Any]:
+    return {"image": IMAGE, "command": COMMAND, "memory": MEMORY_MIB, "cpu": 0.1, "host": host}
+
+
+def _compared(values: dict[str, list[float]], unit: str) -> dict[str, Any]:
+    """Return the figures of both ways, and the median of the ratio of each pair."""
+    ratios = [with_one / without for with_one, without in zip(values["conductor"], values["direct"], strict=True)]
+    figures = {f"{way}_{unit}": _figures(each) for way, each in values.items()}
+    return {**figures, f"{unit}_ratio": statistics.median(ratios)}
 
 
 def _online() -> list[str]:
@@ -373,6 +438,42 @@ def _figures(values: list[float]) -> dict[str, float]:
     }
 
 
+def with_docker(arguments: argparse.Namespace, place: pathlib.Path) -> dict[str, Any]:
+    engine = _engine(arguments.docker_url)
+    if arguments.distributed:
+        service: AllInOne = Distributed(place, arguments.docker_url, ["direct"])
+    else:
+        service = AllInOne(place, arguments.docker_url)
+    try:
+        before = service.cpu_seconds()
+        single = one_at_a_time(service, engine, arguments.pairs)
+        single["service_cpu_ms_each"] = (service.cpu_seconds() - before) * 1000 / (arguments.pairs + 2)
+        return {"one_at_a_time": single, "four_at_a_time": four_at_a_time(service, engine, arguments.batch)}
+    finally:
+        service.stop()
+
+
+def with_and_without(arguments: argparse.Namespace, place: pathlib.Path) -> dict[str, Any]:
+    if arguments.driver == "docker":
+        _engine(arguments.docker_url)
+    service = Distributed(place, arguments.docker_url, ["direct", "conductor"], arguments.driver)
+    try:
+        rounds = max(1, arguments.pairs // 3)
+        return {
+            "one_at_a_time": in_turn(service, arguments.pairs),
+            "claims": claims_in_turn(service, arguments.batch, rounds),
+        }
+    finally:
+        service.stop()
+
+
+def _engine(url: str) -> docker.APIClient:
+    engine = docker.APIClient(url, version="auto", num_pools=AT_A_TIME)
+    if not engine.images(IMAGE):
+        raise SystemExit(f"image {IMAGE} is missing: run tools/demo.sh once, or 'tools/services.sh start docker'")
+    return engine
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--pairs", type=int, default=40, help="measured pairs, one at a time")
@@ -380,39 +481,23 @@ def main() -> None:
     parser.add_argument("--docker-url", default="unix:///var/run/docker.sock")
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--distributed", action="store_true", help="run the programs over RabbitMQ and MariaDB")
+    way.add_argument("--conductor", action="store_true", help="compare a host without a database with one that has it")
     way.add_argument("--neutron", action="store_true", help="measure what a port of Neutron adds")
-    way.add_argument("--conductor", action="store_true", help="the same, with a host that has no database")
+    parser.add_argument("--driver", choices=["docker", "fake"], default="docker", help="of the hosts of --conductor")
     parser.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
     arguments = parser.parse_args()
-    engine = docker.APIClient(arguments.docker_url, version="auto", num_pools=AT_A_TIME)
-    if not engine.images(IMAGE):
-        raise SystemExit(f"image {IMAGE} is missing: run tools/demo.sh once, or 'tools/services.sh start docker'")
+    if arguments.driver == "fake" and not arguments.conductor:
+        parser.error("--driver fake needs --conductor")
     with tempfile.TemporaryDirectory() as folder:
-        place = pathlib.Path(folder)
-        if arguments.neutron:
-            return _tell({"with_neutron": with_ports(place, arguments.docker_url, arguments.pairs)}, arguments.json)
-        if arguments.distributed or arguments.conductor:
-            service: AllInOne = Distributed(place, arguments.docker_url, arguments.conductor)
-        else:
-            service = AllInOne(place, arguments.docker_url)
-        try:
-            before = service.cpu_seconds()
-            single = one_at_a_time(service, engine, arguments.pairs)
-            single["service_cpu_ms_each"] = (service.cpu_seconds() - before) * 1000 / (arguments.pairs + 2)
-            result = {"one_at_a_time": single, "four_at_a_time": four_at_a_time(service, engine, arguments.batch)}
-        finally:
-            service.stop()
-    _tell(result, arguments.json)
-
-
-def _tell(result: dict[str, dict[str, Any]], file: pathlib.Path | None) -> None:
+        compare = with_and_without if arguments.conductor else with_ports if arguments.neutron else with_docker
+        result = compare(arguments, pathlib.Path(folder))
     for name, figures in result.items():
         print(name.replace("_", " "))
         for what, value in figures.items():
             text = "  ".join(f"{k} {v:8.1f}" for k, v in value.items()) if isinstance(value, dict) else f"{value:8.3f}"
             print(f"  {what:22} {text}")
-    if file:
-        file.write_text(json.dumps(result, indent=2) + "\n")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":
