@@ -13,18 +13,19 @@ usage: tools/services.sh install|start|stop|status|env
 What the tests need, for development and CI; all of it if none is named.
 
   install  install docker.io, iptables, busybox-static, rabbitmq-server, mariadb-server,
-           postgresql, docker-registry, apache2-utils and, if no service is named,
-           nginx-light, prometheus (promtool) and systemd (systemd-analyze) from the distribution where missing
-           (root, apt); keystone is a package of the tests' virtual environment; Placement,
-           Glance, Neutron and Cinder get their own
+           postgresql, docker-registry, apache2-utils, openvswitch-switch, iputils-ping,
+           iputils-arping, conntrack and, if no service is named, nginx-light, prometheus
+           (promtool) and systemd (systemd-analyze) from the distribution where missing (root,
+           apt); keystone is a package of the tests' virtual environment; Placement, Glance,
+           Neutron and Cinder get their own
   start    start RabbitMQ, MariaDB, PostgreSQL, keystone, Placement, Glance, Neutron, Cinder and
            a registry that asks for a password on free ports of 127.0.0.1, with data of their own,
            and a Docker daemon if none answers; build the image zun-demo. Placement, Glance,
            Neutron and Cinder have their databases in MariaDB; Glance, Neutron and Cinder ask
            keystone, Neutron and Cinder also RabbitMQ; they are started with them, unless
            ZUN_TEST_MYSQL_URL and ZUN_TEST_KEYSTONE_URL name others for Glance. Root gets
-           Neutron's Open vSwitch agent too, on a switch in user space that needs no module, and
-           can connect Cinder's volumes, which are files on loop devices
+           Neutron's agents for Open vSwitch and routers too, on a switch in user space that needs
+           no module, and can connect Cinder's volumes, which are files on loop devices
   stop     end what start started and remove its data; a Docker daemon that was
            there before stays
   status   say what runs
@@ -450,6 +451,10 @@ start_neutron() {
         tail -n 20 "$SERVICES/neutron.log" >&2
         die "Neutron did not start; its log is $SERVICES/neutron.log."
     fi
+    # Last: it waits a minute if nobody hears its first question.
+    ! is_root || launch neutron-router "$SERVICES/neutron-router.log" \
+        env PATH="$dir/bin:$RUN_DIR/neutron/bin:$PATH:/usr/sbin" OVS_RUNDIR="$dir" \
+        "$RUN_DIR/neutron/bin/neutron-l3-agent" --config-file "$dir/neutron.conf"
     (umask 077 && cat >"$SERVICES/neutron.env") <<TEXT
 export ZUN_TEST_NEUTRON_URL=http://127.0.0.1:$api
 export ZUN_TEST_NEUTRON_OVSDB=$(! is_root || echo "tcp:127.0.0.1:$switch")
@@ -462,6 +467,9 @@ neutron_conf() {
     cat <<TEXT
 [DEFAULT]
 core_plugin = ml2
+service_plugins = router
+interface_driver = openvswitch
+enable_metadata_proxy = false
 transport_url = $2
 api_paste_config = $RUN_DIR/neutron/etc/neutron/api-paste.ini
 state_path = $dir
@@ -483,6 +491,7 @@ extension_drivers = port_security
 [ovs]
 ovsdb_connection = tcp:127.0.0.1:$switch
 integration_bridge = $bridge
+bridge_mappings = public:$bridge-p
 datapath_type = netdev
 of_listen_port = $flows
 [securitygroup]
@@ -493,7 +502,9 @@ root_helper = $dir/bin/sudo
 TEXT
 }
 
-# start_switch FOLDER BRIDGE PORT: Open vSwitch in user space, with all of its files in FOLDER, and Neutron's agent.
+# start_switch FOLDER BRIDGE PORT: Open vSwitch in user space, with all of its files in FOLDER, and Neutron's agent. The
+# physical network "public" is the bridge BRIDGE-p, where this machine is $PUBLIC_GATEWAY.
+PUBLIC_GATEWAY=198.18.77.1/24
 start_switch() {
     local dir=$1 bridge=$2 port=$3 log=$SERVICES/neutron-switch.log
     PATH=$PATH:/usr/sbin have ovs-vswitchd || die "Open vSwitch is not installed; run: sudo tools/services.sh install"
@@ -508,7 +519,10 @@ start_switch() {
     launch neutron-vswitchd "$log" env PATH="$PATH:/usr/sbin" OVS_RUNDIR="$dir" ovs-vswitchd \
         --unixctl="$dir/vswitchd.ctl" "unix:$dir/db.sock"
     ovs-vsctl --db="unix:$dir/db.sock" --timeout=20 add-br "$bridge" -- set bridge "$bridge" datapath_type=netdev \
-        >>"$log" 2>&1 || die "ovs-vswitchd made no bridge; see $log."
+        -- add-br "$bridge-p" -- set bridge "$bridge-p" datapath_type=netdev >>"$log" 2>&1 ||
+        die "ovs-vswitchd made no bridge; see $log."
+    { ip address replace "$PUBLIC_GATEWAY" dev "$bridge-p" && ip link set "$bridge-p" up; } >>"$log" 2>&1 ||
+        die "the bridge of the public network got no address; see $log."
     launch neutron-agent "$SERVICES/neutron-agent.log" env PATH="$dir/bin:$RUN_DIR/neutron/bin:$PATH:/usr/sbin" OVS_RUNDIR="$dir" \
         "$RUN_DIR/neutron/bin/neutron-openvswitch-agent" --config-file "$dir/neutron.conf"
 }
@@ -664,12 +678,14 @@ stop_glance() {
     rm -f "$SERVICES/glance.env"
 }
 stop_neutron() {
-    local dir
+    local dir bridge
+    halt neutron-router 15
     halt neutron-agent 15
     if running neutron-vswitchd; then  # its bridges are interfaces of this machine
         dir=$(data_dir)/neutron
-        ovs-vsctl --db="unix:$dir/db.sock" --timeout=10 --if-exists del-br "$(sed -n 's/^integration_bridge = //p' \
-            "$dir/neutron.conf")" || true
+        bridge=$(sed -n 's/^integration_bridge = //p' "$dir/neutron.conf")
+        ovs-vsctl --db="unix:$dir/db.sock" --timeout=10 --if-exists del-br "$bridge" -- --if-exists del-br "$bridge-p" ||
+            true
     fi
     halt neutron-vswitchd 15
     halt neutron-ovsdb 15
@@ -714,7 +730,7 @@ install_all() {
             neutron)
                 [ -x "$RABBIT_BIN/rabbitmq-server" ] || rabbit=(rabbitmq-server=rabbitmq-server)
                 mysql=(mariadbd=mariadb-server mariadb-install-db=mariadb-server)
-                switch=(ovs-vswitchd=openvswitch-switch)
+                switch=(ovs-vswitchd=openvswitch-switch arping=iputils-arping conntrack=conntrack ping=iputils-ping)
                 ;;
             cinder)
                 [ -x "$RABBIT_BIN/rabbitmq-server" ] || rabbit=(rabbitmq-server=rabbitmq-server)

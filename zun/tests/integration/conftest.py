@@ -16,6 +16,7 @@ from keystoneauth1 import session as ksa_session
 from keystoneauth1 import token_endpoint
 
 from zun.messaging import rpc
+from zun.neutron.client import NeutronClient
 from zun.placement.client import PlacementClient
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.container.daemon import IMAGE, docker_url
@@ -150,6 +151,27 @@ def neutron_url() -> str:
 def neutron_ovsdb() -> str:
     """The database of the Open vSwitch that Neutron's agent uses on this machine."""
     return _service("ZUN_TEST_NEUTRON_OVSDB", "ZUN_REQUIRE_NEUTRON")
+
+
+@pytest.fixture(scope="module")
+def neutron_admin(keystone: Keystone, neutron_url: str) -> NeutronClient:
+    """Neutron with the rights of its administrator."""
+    session = ksa_session.Session(keystone.auth("zun-cinder", "service"))
+    return NeutronClient(ks_adapter.Adapter(session, endpoint_override=neutron_url))
+
+
+@pytest.fixture(scope="module")
+def public_network(neutron_admin: NeutronClient) -> str:
+    """Return the id of Neutron's external network, in which this machine is the gateway 198.18.77.1."""
+    neutron = neutron_admin
+    if found := neutron.networks(name="public"):
+        return str(found[0]["id"])
+    where = {"provider:network_type": "flat", "provider:physical_network": "public"}
+    network = {"name": "public", "router:external": True, **where}
+    made = neutron._one("networks", "network", "POST", {"network": network})["id"]
+    subnet = {"network_id": made, "cidr": "198.18.77.0/24", "ip_version": 4, "enable_dhcp": False}
+    neutron._one("subnets", "subnet", "POST", {"subnet": subnet})
+    return str(made)
 
 
 @pytest.fixture(scope="module")

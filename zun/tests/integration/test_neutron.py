@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Containers of the real Docker on networks of a real Neutron, whose Open vSwitch agent wires them on this machine."""
 
+import functools
 import os
 import platform
+import subprocess
 
 import pytest
 
 from zun.neutron.ports import GROUP_DESCRIPTION
 from zun.tests.fixtures import wait_for
+from zun.tests.integration.container.daemon import IMAGE
 from zun.tests.integration.neutron_site import SERVE, Site
 from zun.tests.integration.programs import Client
 
@@ -180,3 +183,36 @@ def test_restarts_by_docker_and_a_killed_agent(site):
     wait_for(lambda: orphan not in site.ports(), 180)
     site.delete(container)
     wait_for(lambda: site.ports(network_id=network) == {} and site.left() == ([], []), 60)
+
+
+@pytest.mark.slow
+def test_the_stock_client(site, public_network):
+    """A security group, a floating IP, a second network; what Neutron has can be deleted when the container is gone."""
+    site.keystone.publish(f"http://127.0.0.1:{site.port}/v1")
+    stock, name = Client(None, site.keystone.environment("member")), f"smoke-{site.suffix}"
+    network, second = site.network(cidr="10.7.30.0/24"), site.network(cidr="10.7.31.0/24")
+    gateway = {"name": name, "external_gateway_info": {"network_id": public_network}}
+    router = site.member._one("routers", "router", "POST", {"router": gateway})["id"]
+    interface = {"subnet_id": site.member.subnets(network)[0]["id"]}
+    site.member._send("PUT", f"routers/{router}/add_router_interface", interface)
+    group = site.group(name, {"protocol": "icmp"})
+    stock("appcontainer", "run", "--name", name, "--net", f"network={network}", "--wait", IMAGE, "sleep", "999")
+    address = stock.json("floating", "ip", "create", "public")["floating_ip_address"]
+    stock("appcontainer", "add", "floating", "ip", name, address)
+    stock("appcontainer", "add", "security", "group", name, name)
+    answers = functools.partial(subprocess.run, ["busybox", "ping", "-c", "1", "-W", "1", address], capture_output=True)
+    wait_for(lambda: answers().returncode == 0, 120)
+    stock("appcontainer", "remove", "security", "group", name, name)
+    wait_for(lambda: answers().returncode != 0, 60)
+    stock("appcontainer", "network", "attach", "--network", second, name)
+    wait_for(lambda: set(site.api.settled(name)["addresses"]) == {network, second}, 60)
+    listed = stock.json("appcontainer", "network", "list", name)
+    assert {each["net_id"] for each in listed} == {network, second}
+    stock("appcontainer", "network", "detach", "--network", second, name)
+    wait_for(lambda: set(site.api.settled(name)["addresses"]) == {network}, 60)
+    stock("appcontainer", "remove", "floating", "ip", address)
+    stock("appcontainer", "delete", "--stop", "--wait", name)
+    site.member.delete_security_group(group)
+    site.member._send("PUT", f"routers/{router}/remove_router_interface", interface)
+    for path in (f"routers/{router}", f"networks/{network}"):
+        site.member._send("DELETE", path)
