@@ -10,9 +10,9 @@ usage() {
 usage: tools/clients.sh [tempest] [horizon]
 
 Tries clients that others wrote, both if none is named: installs each into a virtual
-environment of its own (.run/foreign), starts a keystone, and a Docker daemon if none
-answers, runs the client against a zun-allinone, prints what came of it, and ends all
-that it started.
+environment of its own (.run/foreign), starts a keystone, a Glance, a Neutron, a Cinder,
+and a Docker daemon if none answers, runs the client against a zun-allinone, prints what
+came of it, and ends all that it started. Needs root: volumes and networks are real.
 
   tempest  the API tests of zun-tempest-plugin, with stestr's list of results
   horizon  Horizon with zun-ui: every request of its scripts, and its pages in a headless
@@ -23,6 +23,7 @@ pass here is listed in zun/tests/integration/test_clients_tempest.py.
 TEXT
 }
 
+needed=(rabbit mysql keystone glance docker neutron cinder)
 ours=()
 cleanup() {
     if [ ${#ours[@]} -gt 0 ]; then "$ROOT/tools/services.sh" stop "${ours[@]}" || true; fi
@@ -46,14 +47,16 @@ main() {
     trap 'exit 130' INT
     trap 'exit 143' TERM
     make_venv tests
-    "$ROOT/tools/services.sh" install keystone docker
+    "$ROOT/tools/services.sh" install "${needed[@]}"
     if [[ " $* " == *" horizon "* ]]; then need_packages chromium=chromium chromedriver=chromium-driver; fi
-    running keystone || ours+=(keystone)
-    docker_answers || ours+=(docker)
-    "$ROOT/tools/services.sh" start keystone docker
-    eval "$("$ROOT/tools/services.sh" env keystone docker)"
+    for one in "${needed[@]}"; do
+        if [ "$one" = docker ]; then docker_answers; else running "$one"; fi || ours+=("$one")
+    done
+    "$ROOT/tools/services.sh" start "${needed[@]}"
+    eval "$("$ROOT/tools/services.sh" env "${needed[@]}")"
     export PATH="$VENV/bin:$PATH" ZUN_TEST_PICTURES="$RUN_DIR/pictures"
     export ZUN_REQUIRE_DOCKER=1 ZUN_REQUIRE_KEYSTONE=1 ZUN_REQUIRE_FOREIGN=1 ZUN_TEST_BROWSER=1
+    export ZUN_REQUIRE_GLANCE=1 ZUN_REQUIRE_NEUTRON=1 ZUN_REQUIRE_CINDER=1
     "$VENV/bin/pytest" -p no:cacheprovider -q -s "${files[@]}" </dev/null
 }
 

@@ -2,6 +2,7 @@
 import contextlib
 import os
 import pathlib
+import platform
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -183,6 +184,39 @@ def cinder_url(keystone: Keystone) -> Iterator[str]:
     keystone.retract("block-storage")
 
 
+@contextlib.contextmanager
+def _in_the_catalogue(
+    folder: pathlib.Path, keystone: Keystone, docker_url: str, **more: dict[str, Any]
+) -> Iterator[Client]:
+    """Run the all-in-one on Docker with Glance, put it into the catalogue, and give its administrator's stock client.
+
+    ``more`` are settings by group. The containers that the tests left are deleted.
+    """
+    port = free_port()
+    settings: dict[str, dict[str, Any]] = {
+        "DEFAULT": {"state_path": folder / "state", "host": "catalogued", "image_driver_list": "docker,glance"},
+        "glance": keystone.glance_settings(),
+        "api": {"port": port, "auth_strategy": "keystone"},
+        "keystone_authtoken": keystone.settings() | {"token_cache_time": "300"},
+        "docker": {"api_url": docker_url, "execute_timeout": 60, **more.pop("docker", {})},
+        "compute": {"reserved_host_memory_mb": 128},
+        "capsule": {"sandbox_image": IMAGE, "sandbox_command": "sleep,1000000"},
+        **more,
+    }
+    made = Program(folder, "allinone", "allinone", (), settings)
+    try:
+        made.start()
+        keystone.publish(f"http://127.0.0.1:{port}/v1")
+        client = Client(None, keystone.environment("admin"))
+        yield client
+        for left in client.json("appcontainer", "list", "--all-projects"):
+            client("appcontainer", "delete", "--force", "--all-projects", left["uuid"])
+        wait_for(lambda: client.json("appcontainer", "list", "--all-projects") == [], 120)
+    finally:
+        made.stop()
+        print(made.log.read_text()[-6000:])
+
+
 @pytest.fixture(scope="module")
 def catalogued(
     tmp_path_factory: pytest.TempPathFactory, keystone: Keystone, glance_url: str, docker_url: str
@@ -191,30 +225,39 @@ def catalogued(
 
     It has one network, for everybody, and Glance.
     """
-    port, folder = free_port(), tmp_path_factory.mktemp("catalogued")
-    settings = {
-        "DEFAULT": {"state_path": folder / "state", "host": "catalogued", "image_driver_list": "docker,glance"},
-        "glance": keystone.glance_settings(),
-        "api": {"port": port, "auth_strategy": "keystone"},
-        "keystone_authtoken": keystone.settings() | {"token_cache_time": "300"},
-        "docker": {"api_url": docker_url, "execute_timeout": 60},
-        "compute": {"reserved_host_memory_mb": 128},
-        "network": {"subnet_pool": "10.218.0.0/16"},
-        "capsule": {"sandbox_image": IMAGE, "sandbox_command": "sleep,1000000"},
-    }
-    made = Program(folder, "allinone", "allinone", (), settings)
-    try:
-        made.start()
-        keystone.publish(f"http://127.0.0.1:{port}/v1")
-        client = Client(None, keystone.environment("admin"))
+    folder = tmp_path_factory.mktemp("catalogued")
+    with _in_the_catalogue(folder, keystone, docker_url, network={"subnet_pool": "10.218.0.0/16"}) as client:
         client("appcontainer", "network", "create", "everybody", "--share")
         yield client
-        for left in client.json("appcontainer", "list", "--all-projects"):
-            client("appcontainer", "delete", "--force", "--all-projects", left["uuid"])
-        wait_for(lambda: client.json("appcontainer", "list", "--all-projects") == [], 120)
+
+
+@pytest.fixture(scope="module")
+def full_cloud(
+    tmp_path_factory: pytest.TempPathFactory,
+    keystone: Keystone,
+    glance_url: str,
+    neutron_url: str,
+    neutron_ovsdb: str,
+    cinder_url: str,
+    docker_url: str,
+) -> Iterator[Client]:
+    """Like ``catalogued``, with Neutron and Cinder behind it and in the catalogue. Networks are made at Neutron."""
+    folder = tmp_path_factory.mktemp("full")
+    service = keystone.cinder_settings()
+    settings = {
+        "docker": {"drop_capabilities": "AUDIT_WRITE,MKNOD"},  # tempest has containers ping
+        "network": {"driver": "neutron"},
+        "neutron": service
+        | {"agent_host": platform.node(), "ovsdb_connection": neutron_ovsdb}
+        | {"plugin_socket": f"/run/docker/plugins/zun-{keystone.suffix}.sock"},
+        "cinder": service | {"enabled": True, "my_ip": "127.0.0.1", "mount_directory": folder / "mounts"},
+    }
+    keystone.publish(neutron_url, "network")
+    try:
+        with _in_the_catalogue(folder, keystone, docker_url, **settings) as client:
+            yield client
     finally:
-        made.stop()
-        print(made.log.read_text()[-6000:])
+        keystone.retract("network")  # other tests are of a cloud without Neutron
 
 
 @pytest.fixture

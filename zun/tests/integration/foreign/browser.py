@@ -3,8 +3,9 @@
 
     python browser.py URL USER FOLDER
 
-The password is the user name. Makes a container with the form and looks at it. Prints as JSON what was seen, and
-leaves pictures in FOLDER.
+The password is the user name, whose project has the networks ``first`` and ``second``, ``port`` in the latter, the
+security group ``web`` and the volume ``data``. Makes a container with every tab of the form and looks at it. Prints as
+JSON what was seen, and leaves pictures in FOLDER.
 """
 
 import json
@@ -15,7 +16,7 @@ from selenium.common.exceptions import TimeoutException
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import WebDriverWait
+from selenium.webdriver.support.ui import Select, WebDriverWait
 
 SECONDS = 120
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--window-size=1400,1000")
@@ -61,10 +62,64 @@ class Browser:
         self.driver.execute_script("arguments[0].click()", self.seen(path))
 
     def fill(self, name, text):
-        self.seen(f"//input[@name='{name}']").send_keys(text)
+        field = self.seen(f"//input[@name='{name}']")
+        field.clear()
+        field.send_keys(text)
+
+    def choose(self, name, text):
+        """In a list, where the text may come a moment later than the list."""
+        self.seen(f"//select[@name='{name}']/option[normalize-space()='{text}']")
+        Select(self.seen(f"//select[@name='{name}']")).select_by_visible_text(text)
+
+    def tab(self, title):
+        self.click(f"//*[contains(@class, 'hz-tabs')]//li/a[normalize-space()='{title}']")
+
+    def allocate(self, title, name):
+        """Take ``name`` from what the tab offers, and wait until the row has moved up."""
+        self.tab(title)
+        row = f"tr[not(contains(@class, 'detail-row')) and td[normalize-space()='{name}']]"
+        self.click(f"//available//{row}//button")
+        self.seen(f"//allocated//{row}")
+        self.picture(title.lower().replace(" ", "-"))
 
     def picture(self, name):
         self.driver.save_screenshot(f"{self._folder}/{name}.png")
+
+
+def fill_the_form(browser):
+    browser.fill("name", "from-the-form")
+    browser.fill("image", "zun-demo")
+    browser.fill("command", "sh")
+    browser.picture("form")
+    browser.tab("Spec")
+    browser.fill("hostname", "formed")
+    browser.fill("cpu", "0.5")
+    browser.fill("memory", "128")
+    browser.choose("exit_policy", "Restart on failure")
+    browser.fill("restart_policy_max_retry", "2")
+    browser.tab("Volumes")
+    browser.choose("source", "data")
+    browser.fill("destination", "/data")
+    browser.click("//button[contains(., 'Add Volume')]")
+    browser.choose("type", "New Cinder Volume")
+    browser.fill("size", "1")
+    browser.fill("destination", "/new")
+    browser.click("//button[contains(., 'Add Volume')]")
+    browser.seen("//td[normalize-space()='/new']")
+    browser.picture("volumes")
+    browser.allocate("Networks", "first")
+    browser.allocate("Ports", "port")
+    browser.allocate("Security Groups", "web")
+    browser.tab("Miscellaneous")
+    browser.fill("workdir", "/tmp")
+    browser.fill("environment", "A=1,B=2")
+    browser.tab("Labels")
+    browser.fill("labels", "tier=front")
+    browser.tab("Scheduler Hints")
+    browser.fill("customItem", "note")
+    browser.click("//input[@name='customItem']/following::button[1]")
+    browser.fill("property", "any")
+    browser.picture("hints")
 
 
 def look_around(browser, url, user):
@@ -74,15 +129,13 @@ def look_around(browser, url, user):
     browser.fill("password", user)
     browser.click("//*[@id='loginBtn']")
     browser.click("//button[contains(., 'Create Container')]")
-    browser.fill("name", "from-the-form")
-    browser.fill("image", "zun-demo")
-    browser.fill("command", "sh")
-    browser.picture("form")
+    fill_the_form(browser)
+    seen = {"errors": [each.text for each in driver.find_elements(By.CLASS_NAME, "alert-danger")]}
     browser.click("//button[contains(., 'Create') and contains(@class, 'btn-primary')]")
     # zun-ui 18 does not get to showing it again: its call of what Angular 1.7 removed ends its handler.
     browser.logged("error is not a function")
     row = browser.seen_when_loaded_again("//tr[contains(., 'from-the-form') and contains(., 'Running')]")
-    seen = {"row": row.text.split("\n")}
+    seen["row"] = row.text.split("\n")
     browser.picture("list")
     browser.click("//a[contains(., 'from-the-form')]")
     browser.seen("//*[contains(@class, 'detail')]//dd[normalize-space()='zun-demo']")
