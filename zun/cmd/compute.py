@@ -38,18 +38,18 @@ def _load(conf: cfg.ConfigOpts, option: str, name: str, kind: str) -> Any:
 
 
 def name_queues(conf: cfg.ConfigOpts, name: str) -> None:
-    """Name all queues of program ``name`` after the host, which runs one program of that name.
+    """Name the queues for answers to program ``name`` after the host if the host has a user of RabbitMQ.
 
-    A host's user of RabbitMQ may use no others. And the library removes a queue of a random name while its server
-    stops: until the broker has answered, it takes messages from the server's other queues, and nobody answers these.
-
-    Raise Misconfigured if the user of RabbitMQ is the one of another host.
+    That user may use no others. Raise Misconfigured if that user is the one of another host.
     """
     user = rpc.own_user(conf)
-    if senders.host_of_user(user) not in (None, conf.host):
+    whose = senders.host_of_user(user)
+    if whose is None:
+        return
+    if whose != conf.host:
         raise exceptions.Misconfigured(
-            f"[DEFAULT] transport_url has user {user}, who is of host {senders.host_of_user(user)}; [DEFAULT] host is "
-            f"{conf.host}. 'zun-broker-manage add-host {conf.host}' prints the transport_url of this host."
+            f"[DEFAULT] transport_url has user {user}, who is of host {whose}; [DEFAULT] host is {conf.host}. "
+            f"'zun-broker-manage add-host {conf.host}' prints the transport_url of this host."
         )
     named = {"use_queue_manager": True, "hostname": conf.host, "processname": name}
     for option, value in named.items():

@@ -2,8 +2,8 @@
 """Channels to RabbitMQ that suit users with few permissions.
 
 oslo.messaging needs more rights than a host should have: answers go over the default exchange, which leads to every
-queue, and who publishes declares the exchange, with a right that also removes it. ``Channel`` overrides public methods
-of kombu's own channel:
+queue, and who publishes declares the exchange, with a right that also removes it. It also loses messages when a server
+stops. ``Channel`` overrides public methods of kombu's own channel:
 
 * Each message names its sender, which RabbitMQ checks.
 * A message to a server expires after ``LATE_SECONDS``. A call expires earlier, with its timeout.
@@ -11,6 +11,9 @@ of kombu's own channel:
 * A host only looks whether exchanges of other services exist.
 * Where all services share one user, the exchange to hosts also leads to the one of schedulers: agents of before 1.0
   read their messages there. RabbitMQ puts a message once into a queue that is bound to both.
+* Nobody waits for the removal of a queue. oslo.messaging 18 removes one when it closes the connection of a server that
+  has stopped: while it waits for RabbitMQ's answer, it acknowledges messages of the server's other queues, and nobody
+  deals with these. Unacknowledged ones go to the next server.
 """
 
 from typing import Any
@@ -50,6 +53,11 @@ class Channel(pyamqp.Channel):  # type: ignore[misc]
             super().exchange_declare(senders.REPLIES, "topic", durable=True, auto_delete=False)
             self.queue_bind(queue, senders.REPLIES, queue)
         return declared
+
+    def queue_delete(
+        self, queue: str = "", if_unused: bool = False, if_empty: bool = False, nowait: bool = False
+    ) -> Any:
+        return super().queue_delete(queue, if_unused, if_empty, nowait=True)
 
     @property
     def _user(self) -> str | None:

@@ -35,7 +35,7 @@ from zun.messaging.channels import Channel
 
 LOG = logging.getLogger(__name__)
 
-SILENT_SECONDS = 5.0
+SILENT_SECONDS = 5
 """Longest wait for one answer of RabbitMQ after ``leave``."""
 PAUSE_SECONDS = 0.5
 """Time between two refusals to connect after ``leave``: a thread of the library tries again at once, for ever."""
@@ -132,7 +132,7 @@ class Connection(pyamqp.Connection):  # type: ignore[misc]
             with contextlib.suppress(TimeoutError):
                 return super().drain_events(timeout=1.0)
             if _leaving.is_set() and waited >= SILENT_SECONDS:
-                _tell(f"it has not answered for {SILENT_SECONDS:g} s")
+                _tell(f"it has not answered for {SILENT_SECONDS} s")
                 self.collect()  # an orderly close would wait again
             elif most is None or waited < most:
                 continue

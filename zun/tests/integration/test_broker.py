@@ -2,7 +2,10 @@
 """Messages over a real RabbitMQ whose connections break."""
 
 import contextlib
+import json
 import socket
+import subprocess
+import sys
 import threading
 import urllib.parse
 import uuid
@@ -12,8 +15,6 @@ import oslo_messaging
 import pytest
 from oslo_config import cfg
 
-from zun import conf as zun_conf
-from zun.cmd import compute
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.messaging import rpc
@@ -137,45 +138,18 @@ def test_lost_connections_are_made_again(client, cable, endpoint):
     assert sorted(set(endpoint.noted)) == [0, 1, 2]
 
 
-@pytest.fixture
-def agents(rabbit_url, tmp_path):
-    """Starts an agent with the queues of zun-compute for the host ``agents.host``."""
-    conf, host = zun_conf.register_opts(cfg.CONF), f"test-{uuid.uuid4().hex[:8]}"
-    rpc.register_opts(conf)
-    ours = {"transport_url": rabbit_url, "host": host, "state_path": str(tmp_path), "control_exchange": host}
-    for option, value in ours.items():
-        conf.set_override(option, value)
-    compute.name_queues(conf, "zun-compute")
-    with contextlib.ExitStack() as started:
-
-        def start(endpoint):
-            transport = rpc.get_transport(conf)
-            started.callback(transport.cleanup)
-            server = rpc.get_host_server(transport, host, [endpoint])
-            server.start()
-            started.callback(server.wait)
-            started.callback(server.stop)
-            return server
-
-        start.host, start.conf = host, conf
-        yield start
-    for option in ours:
-        conf.clear_override(option)
-    for option in ("use_queue_manager", "hostname", "processname"):
-        conf.clear_default(option, group="oslo_messaging_rabbit")
-
-
-def test_a_message_to_a_stopping_agent_waits_for_the_next(agents, client):
-    to_host = client.prepare(exchange=rpc.exchange_of_hosts(agents.conf), topic=rpc.topic_of_host(agents.host))
-    first, second = Endpoint(), Endpoint()
-    server = agents(first)
-    server.stop()  # the broker goes on delivering until the connection is closed
-    for number in range(50):
-        to_host.cast(CONTEXT, "note", number=number)
-    server.wait()
-    agents(second)
-    wait_for(lambda: len(second.noted) >= 50, 20)
-    assert (first.noted, sorted(second.noted)) == ([], list(range(50)))
+def test_a_message_to_a_stopping_server_waits_for_the_next(rabbit_url):
+    topic = f"test-{uuid.uuid4().hex[:8]}"
+    command = [sys.executable, "-m", "zun.tests.integration.stopping_server", rabbit_url, topic]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=100)
+        assert done.returncode == 0, done.stderr.decode()
+        assert json.loads(done.stdout) == [[], list(range(50))]
+    finally:
+        with kombu.Connection(rabbit_url.replace("rabbit://", "amqp://", 1)) as connection:
+            for queue in (topic, f"{topic}.h1"):
+                connection.default_channel.queue_delete(queue)
+            connection.default_channel.exchange_delete(topic)
 
 
 @pytest.fixture

@@ -216,7 +216,7 @@ def test_a_download_has_a_deadline(server):
 
 
 def test_a_glance_that_hangs(server):
-    glance = Glance.from_conf(own_conf(**server.options, glance__timeout=1))
+    glance = Glance.from_conf(own_conf(**{**server.options, "glance__timeout": 1}))
     server.release.clear()
     with pytest.raises(exceptions.GlanceUnavailable, match="timed out"):
         glance.show("0" * 36)

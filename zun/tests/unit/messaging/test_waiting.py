@@ -127,7 +127,7 @@ def test_a_refused_user_is_tried_again_if_it_was_let_in_before(monkeypatch, befo
 @pytest.mark.parametrize(("leaving", "seconds"), [(False, 2), (True, 1)])
 def test_an_answer_of_a_silent_broker_is_awaited_shorter_at_the_end(monkeypatch, caplog, leaving, seconds):
     """A socket has the time of two heartbeats for an answer."""
-    monkeypatch.setattr(waiting, "SILENT_SECONDS", 1.0)
+    monkeypatch.setattr(waiting, "SILENT_SECONDS", 1)
     here, there = socket.socketpair()
     connection = waiting.Connection("nowhere")
     connection.transport = amqp.transport.TCPTransport("nowhere")
