@@ -12,6 +12,9 @@ from cheroot import wsgi
 port = int(sys.argv[1])
 del sys.argv[1:]  # neutron reads what is left of the arguments
 
+from neutron import policy  # noqa: E402
 from neutron.wsgi.api import application  # noqa: E402
 
+# Neutron reads its rules with the first request. Until it has them, it refuses each other request with 403.
+policy.init()
 wsgi.Server(("127.0.0.1", port), application, numthreads=8).safe_start()
