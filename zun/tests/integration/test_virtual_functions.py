@@ -25,7 +25,7 @@ from zun.tests.integration.container.daemon import IMAGE
 pytestmark = pytest.mark.docker
 
 CARD, FUNCTION, MAC = "0000:81:00.0", "0000:81:10.0", "fa:16:3e:00:0a:07"
-HOST, CONTAINER = "198.18.77.1", "198.18.77.9"
+HOST, CONTAINER = "198.18.78.1", "198.18.78.9"
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def neutron():
 
 @pytest.fixture
 def wiring(neutron):
-    network = neutron.network("demo", "198.18.77.0/24", mtu=1400)
+    network = neutron.network("demo", "198.18.78.0/24", mtu=1400)
     body = {
         "network_id": network,
         "device_id": str(uuid.uuid4()),
@@ -126,12 +126,13 @@ def test_the_life_of_a_function(engine, container, interface, card):
     assert MAC in shown and "mtu 1400" in shown
     assert CONTAINER in inside(engine, container, "cat", "/tmp/first")
     assert "1 packets received" in inside(engine, container, "ping", "-c", "1", "-w", "9", HOST)
-    assert "default via 198.18.77.1 dev eth0" in inside(engine, container, "ip", "route")
+    assert "default via 198.18.78.1 dev eth0" in inside(engine, container, "ip", "route")
     assert card == [("mac", MAC, "vlan", "101")]
+    inside(engine, container, "rm", "/tmp/first")
     before = engine.inspect_container(container)["State"]["Pid"]
     os.kill(before, 9)
     wait_for(lambda: engine.inspect_container(container)["State"]["Pid"] not in (0, before), 60)
-    assert CONTAINER in inside(engine, container, "cat", "/tmp/first")
+    wait_for(lambda: CONTAINER in inside(engine, container, "cat", "/tmp/first"), 60)
     assert not on_host.exists()
     engine.stop(container, timeout=0)
     assert on_host.exists()
