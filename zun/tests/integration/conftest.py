@@ -272,14 +272,28 @@ def mysql_url() -> str:
     return _service("ZUN_TEST_MYSQL_URL", "ZUN_REQUIRE_MYSQL")
 
 
+@contextlib.contextmanager
+def _own_database(server_url: str, create: str, drop: str) -> Iterator[str]:
+    """Make a database on the server, give its URL, and drop the database."""
+    url, name = sa.make_url(server_url), f"zun_{uuid.uuid4().hex[:8]}"
+    server = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+    with server.connect() as connection:
+        connection.execute(sa.text(create.format(name)))
+    yield url.set(database=name).render_as_string(hide_password=False)
+    with server.connect() as connection:
+        connection.execute(sa.text(drop.format(name)))
+    server.dispose()
+
+
 @pytest.fixture
 def database_url(mysql_url: str) -> Iterator[str]:
     """A MariaDB database of this test's own."""
-    url, name = sa.make_url(mysql_url), f"zun_{uuid.uuid4().hex[:8]}"
-    server = sa.create_engine(url)
-    with server.begin() as connection:
-        connection.execute(sa.text(f"CREATE DATABASE {name} CHARACTER SET utf8mb4"))
-    yield url.set(database=name).render_as_string(hide_password=False)
-    with server.begin() as connection:
-        connection.execute(sa.text(f"DROP DATABASE {name}"))
-    server.dispose()
+    with _own_database(mysql_url, "CREATE DATABASE {} CHARACTER SET utf8mb4", "DROP DATABASE {}") as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_database_url(postgres_url: str) -> Iterator[str]:
+    """A PostgreSQL database of this test's own. Programs may still be connected at the end."""
+    with _own_database(postgres_url, "CREATE DATABASE {}", "DROP DATABASE {} WITH (FORCE)") as url:
+        yield url

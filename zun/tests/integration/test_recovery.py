@@ -1,6 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The database is lost, or an older dump is restored, while containers run: MariaDB, RabbitMQ and Docker."""
+"""The database is lost, or an older dump is restored, while containers run.
 
+With MariaDB or PostgreSQL, RabbitMQ and Docker, and the commands of doc/source/admin/backup.rst.
+"""
+
+import os
+import pathlib
+import re
+import shlex
 import shutil
 import subprocess
 import types
@@ -15,43 +22,70 @@ from zun.tests.integration.programs import Api, free_port
 pytestmark = [pytest.mark.docker, pytest.mark.distributed]
 
 DEDICATED = {"cpu_policy": "dedicated", "cpu": 1, "memory": 64}
+PAGE = (pathlib.Path(__file__).parents[3] / "doc/source/admin/backup.rst").read_text()
+DUMP = {"mysql": "mariadb-dump --single-transaction zun", "postgresql": "pg_dump --format custom zun"}
+ANEW = {
+    "mysql": ['mariadb -e "DROP DATABASE zun; CREATE DATABASE zun CHARACTER SET utf8mb4"'],
+    "postgresql": ["dropdb zun", "createdb --owner zun zun"],
+}
+RESTORE = {"mysql": "mariadb zun", "postgresql": "pg_restore --exit-on-error --dbname zun"}
 
 
 @pytest.fixture
-def cloud(program, tmp_path, docker_url, rabbit_url, database_url):
-    """One host, with every program in a process of its own. ``manage`` runs zun-db-manage."""
+def cloud(request, program, tmp_path, docker_url, rabbit_url):
+    """One host, with every program in a process of its own. ``manage`` runs zun-db-manage.
+
+    The parameter is ``[compute] database``, and the fixture that makes the database.
+    """
+    access, database = request.param
+    database_url = request.getfixturevalue(database)
     host, port = f"test-{uuid.uuid4().hex[:8]}", free_port()
     common = {
         "DEFAULT": {
             "host": host, "transport_url": rabbit_url, "control_exchange": host, "state_path": tmp_path / "state"
         },
-        "database": {"connection": database_url},
         "oslo_messaging_rabbit": {"rabbit_quorum_queue": "true"},
     }  # fmt: skip
-    compute = {"reserved_host_memory_mb": 128, "sync_container_state_interval": 2, "inventory_interval": 2}
+    login = {"database": {"connection": database_url}}
+    compute = {
+        "database": access, "reserved_host_memory_mb": 128, "sync_container_state_interval": 2, "inventory_interval": 2
+    }  # fmt: skip
     docker = {"api_url": docker_url, "execute_timeout": 60}
+    conductors = {
+        accepts: program("conductor", f"conductor-{accepts}", conductor={"accept_restored": accepts}, **login, **common)
+        for accepts in (False, True)
+    }
     programs = [
-        program("compute", compute=compute, docker=docker, **common),
-        program("scheduler", scheduler={"sweep_interval": 1}, **common),
-        program("api", api={"port": port, "auth_strategy": "noauth"}, **common),
+        program("compute", compute=compute, docker=docker, **(login if access == "direct" else {}), **common),
+        program("scheduler", scheduler={"sweep_interval": 1}, **login, **common),
+        program("api", api={"port": port, "auth_strategy": "noauth"}, **login, **common),
     ]
 
     def manage(*words):
-        return program("db_manage", words=words, **common).run_to_end()
+        return program("db_manage", words=words, **login, **common).run_to_end()
 
-    def start():
+    def start_conductor(accept_restored):
+        """Start the conductor, if hosts need one, in the place of one that runs."""
+        if access == "conductor":
+            conductors[not accept_restored].stop()
+            conductors[accept_restored].start()
+
+    def start(accept_restored=False):
+        start_conductor(accept_restored)
         for each in programs:
             each.start()
 
     def stop():
-        for each in programs:
+        for each in [*reversed(programs), *conductors.values()]:
             each.stop()
 
     assert manage("upgrade")[0] == 0
     start()
     api = Api(f"http://127.0.0.1:{port}/v1")
     url = sa.make_url(database_url)
-    yield types.SimpleNamespace(api=api, manage=manage, start=start, stop=stop, host=host, url=url)
+    yield types.SimpleNamespace(
+        api=api, manage=manage, start=start, start_conductor=start_conductor, stop=stop, host=host, url=url
+    )
     api.delete_all()
 
 
@@ -62,20 +96,23 @@ def running(engine, container):
     return seen["State"]["Pid"], seen["HostConfig"]["CpusetCpus"], seen["State"]["StartedAt"]
 
 
-def create_anew(url):
-    server = sa.create_engine(url.set(database=""))
-    with server.begin() as connection:
-        connection.execute(sa.text(f"DROP DATABASE {url.database}"))
-        connection.execute(sa.text(f"CREATE DATABASE {url.database} CHARACTER SET utf8mb4"))
-    server.dispose()
-
-
-def client(program, url, *words, stdin=None):
-    """Run a program of MariaDB for the database of ``url`` and return its output."""
-    where = [f"--host={url.host}", f"--port={url.port}", f"--user={url.username}", f"--password={url.password}"]
+def by_the_page(url, command, stdin=None):
+    """Run a command of the page for the database of ``url`` in the place of zun, and return its output."""
+    assert command in PAGE
+    program, *words = shlex.split(re.sub(r"(?<!owner )\bzun\b", url.database, command))
     assert shutil.which(program), f"{program} is not installed"
-    command = [program, "--no-defaults", *where, *words, url.database]
-    return subprocess.run(command, input=stdin, check=True, stdout=subprocess.PIPE).stdout
+    environment = {"PGHOST": url.host, "PGPORT": str(url.port), "PGUSER": url.username, "PGPASSWORD": url.password}
+    login = []
+    if url.get_backend_name() == "mysql":
+        login = [f"--host={url.host}", f"--port={url.port}", f"--user={url.username}", f"--password={url.password}"]
+        login.insert(0, "--no-defaults")
+    command = [program, *login, *words]
+    return subprocess.run(command, input=stdin, check=True, stdout=subprocess.PIPE, env=os.environ | environment).stdout
+
+
+def create_anew(url):
+    for command in ANEW[url.get_backend_name()]:
+        by_the_page(url, command)
 
 
 def execute(api, container, command):
@@ -84,6 +121,7 @@ def execute(api, container, command):
     return answer.json()["output"]
 
 
+@pytest.mark.parametrize("cloud", [pytest.param(("direct", "database_url"), id="direct")], indirect=True)
 def test_lost_database_is_rebuilt_and_nothing_restarts(cloud, engine):
     dedicated = cloud.api.run(**DEDICATED, name="db", environment={"A": "b"})
     shared = cloud.api.run(cpu=0.5, memory=64)
@@ -112,12 +150,21 @@ def test_lost_database_is_rebuilt_and_nothing_restarts(cloud, engine):
     assert cloud.manage("recover")[0] == 0
 
 
+@pytest.mark.parametrize(
+    "cloud",
+    [
+        pytest.param(("direct", "database_url"), id="direct"),
+        pytest.param(("conductor", "database_url"), id="conductor"),
+        pytest.param(("conductor", "postgres_database_url"), id="conductor-postgresql"),
+    ],
+    indirect=True,
+)
 def test_older_dump_is_restored_while_containers_run(cloud, engine):
     """What was created later comes back with ``recover``. What was deleted later is in Error until it is deleted."""
     kept, deleted = cloud.api.run(**DEDICATED, name="kept"), cloud.api.run(**DEDICATED, name="deleted")
     before = cloud.api.settled(kept)
     assert cloud.api.settled(deleted)["status"] == "Running"
-    dump = client("mariadb-dump", cloud.url, "--single-transaction")
+    dump = by_the_page(cloud.url, DUMP[cloud.url.get_backend_name()])
     cpu = running(engine, deleted)[1]
     assert cloud.api.request("DELETE", f"/containers/{deleted}?force=true").status_code == 204
     wait_for(lambda: cloud.api.request("GET", f"/containers/{deleted}").status_code == 404)
@@ -126,9 +173,9 @@ def test_older_dump_is_restored_while_containers_run(cloud, engine):
     processes = {each: running(engine, each) for each in (kept, created)}
     cloud.stop()
     create_anew(cloud.url)
-    client("mariadb", cloud.url, stdin=dump)
+    by_the_page(cloud.url, RESTORE[cloud.url.get_backend_name()], stdin=dump)
     assert cloud.manage("upgrade")[0] == 0
-    cloud.start()
+    cloud.start(accept_restored=True)
     assert cloud.api.settled(kept)["cpuset_cpus"] == before["cpuset_cpus"]
     gone = wait_for(lambda: (one := cloud.api.settled(deleted))["status"] == "Error" and one)
     assert "does not exist at the runtime any more" in gone["status_reason"]
@@ -139,5 +186,6 @@ def test_older_dump_is_restored_while_containers_run(cloud, engine):
     wait_for(lambda: cloud.api.request("GET", f"/containers/{deleted}").status_code == 404)
     code, said = cloud.manage("recover")
     assert code == 0 and f"created ({created}) has its row again" in said, said
+    cloud.start_conductor(accept_restored=False)
     assert cloud.api.settled(created)["cpuset_cpus"] == shown["cpuset_cpus"]
     assert {each: running(engine, each) for each in (kept, created)} == processes
