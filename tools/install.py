@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pexpect
@@ -43,6 +43,7 @@ WORDS = {
     "HOST": "host-1",
     "KEY": "0123456789abcdef" * 4,
     "RABBIT_PASSWORD": "queue-secret",
+    "RELEASE": "1.0",
     "SERVICE_PASSWORD": "service-secret",
 }
 """Word in capitals on the page -> its value on the machine."""
@@ -76,9 +77,9 @@ class File:
     text: str
 
 
-def steps(page: str) -> Iterator[Command | File]:
-    """Yield the commands and files of the installation page, in the order of its sections."""
-    for title in SECTIONS:
+def steps(page: str, titles: Iterable[str] = SECTIONS) -> Iterator[Command | File]:
+    """Yield the commands and files of a page, the installation page unless given, in the order of its sections."""
+    for title in titles:
         section = re.search(rf"^{re.escape(title)}\n=+\n(.*?)(?=^[^\n]+\n=+\n|\Z)", page, re.DOTALL | re.MULTILINE)
         if section is None:
             raise SystemExit(f"the page has no section '{title}'")

@@ -6,6 +6,7 @@ import importlib.util
 import pathlib
 import re
 import shlex
+import subprocess
 import sys
 
 import pytest
@@ -30,6 +31,9 @@ _SPEC.loader.exec_module(install)
 STEPS = list(install.steps(install.PAGE.read_text()))
 FILES = {step.path: install.filled(step.text) for step in STEPS if isinstance(step, install.File)}
 COMMANDS = [install.filled(step.text) for step in STEPS if isinstance(step, install.Command)]
+UPGRADE = [
+    step.text for step in install.steps((ROOT / "doc/source/admin/upgrade.rst").read_text(), ["Switch programs"])
+]
 UNITS = {path.name: path for path in (ROOT / "etc/systemd").iterdir()}
 SCRIPTS = {point.name for point in POINTS if point.group == "console_scripts"}
 # One is for itself, the others end by themselves.
@@ -52,6 +56,27 @@ def test_the_page_installs_and_starts_every_unit():
     assert {word for word in words if word.startswith("etc/")} == {f"etc/systemd/{name}" for name in UNITS}
     started = {word for command in COMMANDS if "enable --now" in command for word in shlex.split(command)}
     assert {f"{word}.service" for word in started if word.startswith("zun-")} == set(UNITS)
+
+
+def test_upgrade_installs_every_unit_as_the_installation():
+    units = [step.text for step in STEPS if "etc/systemd/" in step.text]
+    assert [command for command in UPGRADE if "etc/systemd/" in command] == units
+    assert UPGRADE.count("systemctl daemon-reload") == 2
+
+
+def test_upgrade_moves_the_link_of_the_installation(tmp_path):
+    def switched(commands, release):
+        """Make the folder of a release, move the link, and return whether it leads there."""
+        filled = [re.sub(r"-(RELEASE|NEW)", f"-{release}", each.replace("/opt", str(tmp_path))) for each in commands]
+        make, move = [next(each for each in filled if each.startswith(word)) for word in ("python3 -m venv ", "ln ")]
+        folder = pathlib.Path(make.removeprefix("python3 -m venv "))
+        folder.mkdir(exist_ok=True)
+        subprocess.run(shlex.split(move), check=True)
+        return (tmp_path / "zun").resolve() == folder
+
+    installation = [step.text for step in STEPS if isinstance(step, install.Command)]
+    assert switched(installation, "1.0") and switched(UPGRADE, "1.1") and switched(UPGRADE, "1.0")
+    assert {path.name for path in tmp_path.iterdir()} == {"zun", "zun-1.0", "zun-1.1"}
 
 
 @pytest.mark.parametrize("name", sorted(UNITS))
@@ -98,9 +123,7 @@ def test_every_value_of_the_page_is_taken(conf):
 
 
 def test_the_login_of_the_service_is_one():
-    section = re.search(
-        r"\[keystone_authtoken\]\n((?:\w+ = .*\n)+)", FILES["/etc/zun/zun.conf.d/controller.conf"]
-    )[1]
+    section = re.search(r"\[keystone_authtoken\]\n((?:\w+ = .*\n)+)", FILES["/etc/zun/zun.conf.d/controller.conf"])[1]
     known = {option.dest for option in loading.get_auth_plugin_conf_options("password")}
     assert set(re.findall(r"^(\w+) =", section, re.MULTILINE)) - known == {"www_authenticate_uri", "auth_type"}
 
