@@ -1,29 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The units, as systemd itself reads them."""
+"""The units, and the drop-ins of the pages, as systemd itself reads them."""
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
 import pytest
 
-UNITS = sorted((pathlib.Path(__file__).parents[3] / "etc/systemd").iterdir())
+ROOT = pathlib.Path(__file__).parents[3]
+UNITS = sorted((ROOT / "etc/systemd").iterdir())
 VERIFY = shutil.which("systemd-analyze")
+CAPTION = r"\.\. code-block:: ini\n +:caption: /etc/systemd/system/(\S+)\.d/(\S+)\n\n((?: {3,}.*\n|\n)+)"
+DROP_INS = [
+    pytest.param(unit, "\n".join(line.strip() for line in text.splitlines()), id=f"{unit}-{name}")
+    for page in sorted((ROOT / "doc/source").rglob("*.rst"))
+    for unit, name, text in re.findall(CAPTION, page.read_text())
+]
 
 
-def verified(tmp_path, text):
-    """Return what systemd-analyze says about a unit. The program of the unit need not be installed."""
-    (tmp_path / "one.service").write_text(text.replace("ExecStart=/opt/zun/bin/", "ExecStart=/bin/true "))
-    words = [VERIFY, "verify", "--man=no", "--recursive-errors=no", str(tmp_path / "one.service")]
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-    return done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_systemd_knows_every_line(tmp_path, unit):
+@pytest.fixture
+def verified(tmp_path):
+    """Return what systemd-analyze says about a unit with a drop-in. The program of the unit need not be installed."""
     if VERIFY is None:
         assert os.environ.get("ZUN_REQUIRE_SYSTEMD") != "1", "systemd-analyze is not installed"
         pytest.skip("systemd-analyze is not installed")
-    assert verified(tmp_path, unit.read_text()) == ""
-    assert "Restrat" in verified(tmp_path, unit.read_text().replace("Restart=", "Restrat="))
+
+    def analyze(unit, drop_in=""):
+        for path, text in (("one.service", unit), ("one.service.d/own.conf", drop_in)):
+            (tmp_path / path).parent.mkdir(exist_ok=True)
+            (tmp_path / path).write_text(text.replace("ExecStart=/opt/zun/bin/", "ExecStart=/bin/true "))
+        words = [VERIFY, "verify", "--man=no", "--recursive-errors=no", str(tmp_path / "one.service")]
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        return done.stdout + done.stderr
+
+    return analyze
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_systemd_knows_every_line(verified, unit):
+    assert verified(unit.read_text()) == ""
+    assert "Restrat" in verified(unit.read_text().replace("Restart=", "Restrat="))
+
+
+@pytest.mark.parametrize(("unit", "drop_in"), DROP_INS)
+def test_systemd_knows_every_line_of_a_drop_in(verified, unit, drop_in):
+    text = (ROOT / "etc/systemd" / unit).read_text()
+    assert verified(text, drop_in) == ""
+    assert "Unknown key" in verified(text, drop_in.replace("[Service]\n", "[Service]\nExceStart=/bin/true\n"))
+
+
+def test_drop_ins_of_the_pages_are_found():
+    assert {each.values[0] for each in DROP_INS} == {"zun-api.service", "zun-compute.service", "zun-scheduler.service"}
