@@ -739,8 +739,8 @@ install_all() {
         esac
     done
     # Tests start nginx themselves, with the configuration that is shipped, and check the alert rules with promtool, the
-    # units with systemd-analyze.
-    [ $# -lt ${#ALL[@]} ] || tools=(nginx=nginx-light promtool=prometheus systemd-analyze=systemd)
+    # files of etc/systemd, sysusers.d, tmpfiles.d and logrotate.d with systemd and logrotate.
+    [ $# -lt ${#ALL[@]} ] || tools=(nginx=nginx-light promtool=prometheus systemd-analyze=systemd logrotate=logrotate)
     need_packages "${rabbit[@]}" "${mysql[@]}" "${postgres[@]}" "${docker[@]}" "${registry[@]}" "${switch[@]}" \
         "${tools[@]}"
     if [[ " $* " =~ " keystone "|" glance "|" neutron "|" cinder " ]] && [ -z "$(keystone_bin)" ]; then

@@ -3,9 +3,11 @@
 
 import configparser
 import importlib.util
+import os
 import pathlib
 import re
 import shlex
+import stat
 import subprocess
 import sys
 
@@ -21,6 +23,7 @@ from zun.common import secrets
 from zun.conf import misspelt
 from zun.messaging import rpc
 from zun.tests.unit.entry_points import POINTS
+from zun.tests.unit.of_the_system import program
 
 ROOT = pathlib.Path(__file__).parents[3]
 _SPEC = importlib.util.spec_from_file_location("install", ROOT / "tools/install.py")
@@ -53,9 +56,35 @@ def test_every_service_has_a_unit():
 
 def test_the_page_installs_and_starts_every_unit():
     words = [word for command in COMMANDS for word in shlex.split(command)]
-    assert {word for word in words if word.startswith("etc/")} == {f"etc/systemd/{name}" for name in UNITS}
+    installed = {word for word in words if word.startswith("etc/")}
+    assert installed == {f"etc/systemd/{name}" for name in UNITS} | {
+        "etc/sysusers.d/zun.conf",
+        "etc/tmpfiles.d/zun.conf",
+    }
     started = {word for command in COMMANDS if "enable --now" in command for word in shlex.split(command)}
     assert {f"{word}.service" for word in started if word.startswith("zun-")} == set(UNITS)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give folders to a group")
+def test_page_makes_the_user_and_the_folders(tmp_path):
+    """The commands work below another root, where no user and no folder of the service exists."""
+    for command in COMMANDS:
+        name, *words = shlex.split(command)
+        if name in ("systemd-sysusers", "systemd-tmpfiles"):
+            subprocess.run([program(name), f"--root={tmp_path}", *words], check=True)
+        elif words[-1].startswith(("/etc/sysusers.d", "/etc/tmpfiles.d")):
+            subprocess.run([name, *words[:-1], f"{tmp_path}{words[-1]}"], check=True, cwd=ROOT)
+    user = (tmp_path / "etc/passwd").read_text().splitlines()[-1].split(":")
+    assert (user[0], user[5:]) == ("zun", ["/var/lib/zun", "/usr/sbin/nologin"])
+    uid, gid = int(user[2]), int(user[3])
+    assert f"zun:x:{gid}:" in (tmp_path / "etc/group").read_text()
+
+    def looks(path):
+        seen = (tmp_path / path).stat()
+        return stat.filemode(seen.st_mode), seen.st_uid, seen.st_gid
+
+    assert looks("etc/zun") == looks("etc/zun/zun.conf.d") == ("drwxr-x---", 0, gid)
+    assert looks("var/log/zun") == ("drwxr-x---", uid, gid)
 
 
 def test_upgrade_installs_every_unit_as_the_installation():
@@ -88,7 +117,6 @@ def test_a_unit_starts_the_program_of_its_name(name):
 def test_only_the_compute_unit_runs_as_root(name):
     service = unit(name)["Service"]
     assert (service["User"], service["NoNewPrivileges"]) == ("zun", "yes")
-    assert any(command.startswith("useradd ") and command.endswith(" zun") for command in COMMANDS)
 
 
 def test_docker_sees_what_the_compute_unit_mounts():
