@@ -14,6 +14,7 @@ from zun.tests.unit.of_the_system import program
 
 ROOT = pathlib.Path(__file__).parents[3]
 UNITS = sorted((ROOT / "etc/systemd").iterdir())
+WITHOUT_ROOT = [each for each in UNITS if each.stem != "zun-compute"]
 CAPTION = r"\.\. code-block:: ini\n +:caption: /etc/systemd/system/(\S+)\.d/(\S+)\n\n((?: {3,}.*\n|\n)+)"
 DROP_INS = [
     pytest.param(unit, "\n".join(line.strip() for line in text.splitlines()), id=f"{unit}-{name}")
@@ -42,6 +43,17 @@ def verified(tmp_path):
 def test_systemd_knows_every_line(verified, unit):
     assert verified(unit.read_text()) == ""
     assert "Restrat" in verified(unit.read_text().replace("Restart=", "Restrat="))
+
+
+def test_units_without_root_have_the_same_restrictions():
+    assert len({unit.read_text().partition("\nNoNewPrivileges=")[2] for unit in WITHOUT_ROOT}) == 1
+
+
+@pytest.mark.parametrize("unit", WITHOUT_ROOT, ids=lambda unit: unit.name)
+def test_units_without_root_have_little_exposure(unit):
+    rate = [program("systemd-analyze"), "security", "--offline=yes", "--threshold=20", str(unit)]
+    done = subprocess.run(rate, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(("unit", "drop_in"), DROP_INS)
