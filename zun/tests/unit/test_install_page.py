@@ -106,6 +106,10 @@ def test_upgrade_moves_the_link_of_the_installation(tmp_path):
     installation = [step.text for step in STEPS if isinstance(step, install.Command)]
     assert switched(installation, "1.0") and switched(UPGRADE, "1.1") and switched(UPGRADE, "1.0")
     assert {path.name for path in tmp_path.iterdir()} == {"zun", "zun-1.0", "zun-1.1"}
+    (tmp_path / "zun").unlink()
+    (tmp_path / "zun").mkdir()  # of an installation without links: the link must not end up inside
+    with pytest.raises(subprocess.CalledProcessError):
+        switched(UPGRADE, "1.1")
 
 
 @pytest.mark.parametrize("name", sorted(UNITS))
