@@ -147,7 +147,7 @@ def _refuse(host: str | None, name: str, method: str, reason: str, key: Any = No
     metrics.REFUSED_CALLS.labels(host or "", method if (name, method) in rules.RULES else "other").inc()
     LOG.warning("Refused host %s %s.%s: %s", host, name, method, reason)
     missing = _NOT_THERE.get(name)
-    if missing is not None and isinstance(key, str):
+    if missing is not None and isinstance(key, str) and method != "restore":  # which never depends on a row
         raise missing(**{name.lower(): key})
     raise exceptions.Forbidden(f"zun-conductor refused {name}.{method} of host {host}: {reason}.")
 

@@ -379,7 +379,7 @@ def test_a_password_of_another_key_is_named(things, as_host, conductor):
 
 def test_rows_are_restored_only_when_the_operator_says_so(things, as_host, conductor):
     conductor._facts = facts.Rows()
-    with as_host("one"), pytest.raises(exceptions.ContainerNotFound):
+    with as_host("one"), pytest.raises(exceptions.Forbidden, match="accept_restored is off"):
         things.restored().restore()
 
 
