@@ -17,11 +17,12 @@ from zun.objects.placement import (
     shared_cpus_left,
     shared_memory_left,
 )
-from zun.scheduler.packing import Hole, Shape, holes, shapes
+from zun.scheduler.packing import Shape, shapes
 from zun.topology import HostTopology, Plan, Usage, amounts
 from zun.topology.cpuset import NO_CPUS
 from zun.topology.device_request import DevicePolicy, DeviceRequest
 from zun.topology.devices import Device
+from zun.topology.holes import Hole, holes
 from zun.topology.view import view_of
 
 

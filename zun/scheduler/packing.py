@@ -38,6 +38,7 @@ import numpy.typing as npt
 
 from zun.topology import HostTopology, PlacementRequest, Usage
 from zun.topology.devices import Device
+from zun.topology.holes import Hole, holes
 from zun.topology.view import view_of
 
 Bools = npt.NDArray[np.bool_]
@@ -93,17 +94,6 @@ NO_MEMORY = 2.0**-40
 """MiB of a container that wants no memory: far less than ``SOME_MEMORY``, so that memory never limits its number."""
 
 
-class Hole(NamedTuple):
-    """The free CPUs and MiB of one cell, or an amount that is taken from them."""
-
-    cpus: int
-    memory_mib: int
-
-    def fits(self, other: Hole) -> bool:
-        """Return whether ``other`` has at least as many CPUs and as much memory."""
-        return self.cpus <= other.cpus and self.memory_mib <= other.memory_mib
-
-
 class Shape(NamedTuple):
     """A kind of container, which has these CPUs and MiB on each of ``cells`` cells.
 
@@ -140,23 +130,6 @@ class Demand:
     def value(self, hole: Hole, devices: int = 0) -> float:
         """Return the weight of the CPUs and memory of ``hole``, and of so many devices, together."""
         return hole.cpus * self.cpu + hole.memory_mib * self.mib + devices * self.device
-
-
-def holes(topology: HostTopology, usage: Usage) -> tuple[Hole, ...]:
-    """Return the CPUs and MiB that a dedicated container can get on each cell with CPUs, in order of their ids.
-
-    Amounts are never negative. Memory includes the memory-only nodes that are attached to the cell.
-    """
-    view = view_of(topology)
-    held = usage.held_mask
-    found = []
-    for cell in view.cells:
-        free = cell.dedicated & ~held
-        pooled = (free & cell.pool).bit_count()
-        cpus = free.bit_count() - pooled + min(pooled, usage.budget(view, cell))
-        room = sum(max(0, usage.free_memory(view, node, None, overcommit=False)) for node in cell.nodes)
-        found.append(Hole(cpus, room))
-    return tuple(found)
 
 
 def capacity(topology: HostTopology) -> Hole:

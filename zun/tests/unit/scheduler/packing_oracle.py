@@ -14,7 +14,6 @@ from zun.scheduler.packing import (
     WHOLE_SEVERAL,
     Demand,
     Distances,
-    Hole,
     Shape,
     capacity,
     kind_name,
@@ -23,6 +22,7 @@ from zun.scheduler.packing import (
 )
 from zun.topology import HostTopology, PlacementRequest
 from zun.topology.devices import DeviceType
+from zun.topology.holes import Hole
 from zun.topology.view import view_of
 
 
