@@ -563,21 +563,26 @@ def _threads(planned: Planned, view: PinningView) -> Iterable[Finding]:
         )
 
 
+def remote(planned: Planned, pages: Mapping[int, int]) -> dict[int, int]:
+    """Return those of ``pages`` (bytes by memory node) that are outside of the planned memory nodes."""
+    return {node: size for node, size in pages.items() if size and node not in planned.mems}
+
+
 def _pages(planned: Planned, pages: Mapping[int, int]) -> Iterable[Finding]:
     total = sum(pages.values())
-    remote = {node: size for node, size in pages.items() if size and node not in planned.mems}
-    away = sum(remote.values())
+    elsewhere = remote(planned, pages)
+    away = sum(elsewhere.values())
     if not total or 100 * away < REMOTE_PERCENT * total:
         return
-    where = ", ".join(f"{size // MIB} MiB on memory node {node}" for node, size in sorted(remote.items()))
+    where = ", ".join(f"{size // MIB} MiB on memory node {node}" for node, size in sorted(elsewhere.items()))
     yield _finding(
         planned,
         Verdict.REMOTE_PAGES,
         Layer.PAGES,
         f"{100 * away / total:.0f} % of its memory is outside of memory nodes {planned.mems}: {where}",
-        f"not repaired, since moving pages stalls the program: 'migratepages PID {_nodes(remote)} {planned.mems}' "
+        f"not repaired, since moving pages stalls the program: 'migratepages PID {_nodes(elsewhere)} {planned.mems}' "
         "moves them, a restart takes new ones",
-        subject=_nodes(remote),
+        subject=_nodes(elsewhere),
     )
 
 

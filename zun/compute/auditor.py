@@ -23,7 +23,7 @@ from zun.compute.interrupts import interrupts
 from zun.compute.lost_claims import is_lost, told_of
 from zun.compute.operations import PATIENCE, Operations
 from zun.compute.shared_pool import SharedPool
-from zun.container.driver import ContainerDevices, ContainerDriver, PageStock, RuntimeState
+from zun.container.driver import ContainerDevices, ContainerDriver, PageStock, PinningView, RuntimeState, Throttling
 from zun.messaging.notifications import Notifier
 from zun.objects import Container
 from zun.objects.placement import cpuset_record, held_plan
@@ -42,6 +42,17 @@ class _Seen:
     skipped: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     isolation: list[Isolated] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the last audit read of a running container.
+
+    ``remote_kib`` is its ordinary memory outside of its memory nodes, None without memory nodes of its own.
+    """
+
+    remote_kib: int | None
+    throttling: Throttling | None
 
 
 class Auditor:
@@ -69,6 +80,7 @@ class Auditor:
         self._host_processes = host_processes
         self._lock = threading.Lock()
         self._open: dict[tuple[str, ...], Finding] = {}
+        self._readings: dict[str, Reading] = {}
         self._totals = Counter({"audits": 0, "repaired": 0, **{str(code): 0 for code in CODES}})
 
     def audit(self, context: RequestContext, *, repair: bool) -> dict[str, Any]:
@@ -94,6 +106,10 @@ class Auditor:
         counts = Counter(str(finding.code) for finding in tuple(self._open.values()))
         return {str(code): counts[str(code)] for code in CODES}
 
+    def readings(self) -> dict[str, Reading]:
+        """Return what the last audit read, by uuid. Containers without a process have no reading."""
+        return dict(self._readings)
+
     def _look(self, context: RequestContext, repair: bool) -> _Seen:
         seen = _Seen()
         containers = Container.list_by_host(context, self._hostname)
@@ -113,6 +129,8 @@ class Auditor:
             else:
                 seen.containers.append(container.uuid)
                 seen.findings += found
+        for uuid in self._readings.keys() - set(seen.containers):
+            del self._readings[uuid]
         names = {container.uuid: container.name for container in containers}
         seen.findings += self._trespasses(names)
         seen.findings += self._taken_pages(containers)
@@ -145,9 +163,19 @@ class Auditor:
             view = self._driver.pinning_view(container, state) if state.pid else None
             pages = self._driver.huge_pages(container, state) if state.pid else None
         except exceptions.ZunError as exc:
+            self._readings.pop(container.uuid, None)
             return (audit_rules.unreadable(planned, str(exc)),)
+        self._note(planned, view)
         found = (*audit_rules.examine(planned, state, view), *self._device_findings(container, planned, state))
         return found if pages is None else (*found, *audit_rules.examine_pages(planned, pages))
+
+    def _note(self, planned: Planned, view: PinningView | None) -> None:
+        if view is None:
+            self._readings.pop(planned.uuid, None)
+            return
+        remote = audit_rules.remote(planned, view.pages) if planned.mems else None
+        kib = None if remote is None else sum(remote.values()) // 1024
+        self._readings[planned.uuid] = Reading(kib, view.throttling)
 
     def _device_findings(self, container: Container, planned: Planned, state: RuntimeState) -> Sequence[Finding]:
         plan = held_plan(container)

@@ -103,6 +103,7 @@ class ComputeService:
         self._inventory_turn = threading.Lock()
         """One thread at a time makes the inventory: an older look at the host must not replace a newer one."""
         self._stopping = threading.Event()
+        self._runtime_up = True
 
     def start(self, transport: oslo_messaging.Transport) -> None:
         """Register the host, take up what an earlier run left, then answer messages. Returns when it does."""
@@ -125,7 +126,9 @@ class ComputeService:
             self._host,
             lambda: (self.tracker.topology, self.tracker.usage),
             lambda: len(self.queues.busy()),
+            lambda: self._runtime_up,
             self.auditor.open_findings,
+            self.auditor.readings,
         )
         prometheus_client.REGISTRY.register(self._metrics)
 
@@ -218,6 +221,7 @@ class ComputeService:
         options = self._conf.compute
         tasks: list[tuple[Callable[[], object], float]] = [
             (self._heartbeat, options.heartbeat_interval),
+            (self._ping, options.heartbeat_interval),
             (self._update_inventory, options.inventory_interval),
             (self._sync_all, options.sync_container_state_interval),
             (self.archives.sweep, ARCHIVE_SWEEP_SECONDS),
@@ -249,6 +253,17 @@ class ComputeService:
                 "start both.",
                 self._host,
             )
+
+    def _ping(self) -> None:
+        """Note for the metrics whether the runtime answers."""
+        try:
+            self._driver.ping()
+        except exceptions.ZunError as exc:
+            if self._runtime_up:
+                LOG.warning("The container runtime does not answer: %s", exc)
+            self._runtime_up = False
+        else:
+            self._runtime_up = True
 
     def _update_inventory(self) -> None:
         context = admin_context()

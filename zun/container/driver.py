@@ -244,11 +244,19 @@ class ParentGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class Throttling:
+    """How often, and how long in all, the kernel stopped a container because its CPU time was used up."""
+
+    periods: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class PinningView:
     """The kernel's full report on where a container runs.
 
     ``parents`` begins with the nearest group. ``pages`` is bytes by memory node, for example ``{0: 4096}``, and empty
-    if the kernel does not count pages.
+    if the kernel does not count pages. ``throttling`` is None if the kernel does not limit CPU time of groups.
     """
 
     cgroup_cpus: CpuSet
@@ -256,6 +264,7 @@ class PinningView:
     threads: tuple[ThreadGroup, ...]
     parents: tuple[ParentGroup, ...]
     pages: Mapping[int, int]
+    throttling: Throttling | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from zun.container.driver import (
     ParentGroup,
     PinningView,
     ThreadGroup,
+    Throttling,
 )
 from zun.container.fake_runtime import RuntimeObject
 from zun.topology import CpuSet
@@ -27,6 +28,7 @@ class AuditedKernel:
 
     - ``narrowed``: uuid -> CPUs of a second thread, which narrowed its own set.
     - ``pages``: uuid -> MiB by memory node, for example ``{uuid: {0: 512}}``.
+    - ``throttling``: uuid -> how its CPU time was limited.
     - ``parents``: the groups above every container, the nearest first.
     - ``devices``: uuid -> how its devices are given to it.
     - ``intruders``: candidates; an audit reports those on its CPUs.
@@ -37,6 +39,7 @@ class AuditedKernel:
 
     narrowed: dict[str, CpuSet] = field(default_factory=dict)
     pages: dict[str, dict[int, int]] = field(default_factory=dict)
+    throttling: dict[str, Throttling] = field(default_factory=dict)
     parents: list[ParentGroup] = field(default_factory=list)
     intruders: list[Intruder] = field(default_factory=list)
     devices: dict[str, DeviceAccess] = field(default_factory=dict)
@@ -69,6 +72,7 @@ class AuditedKernel:
             threads=tuple(threads),
             parents=tuple(self.parents),
             pages={node: size * MIB for node, size in self.pages.get(uuid, {}).items()},
+            throttling=self.throttling.get(uuid),
         )
 
     def found(self, cpus: CpuSet, known: Callable[[str], bool], *, processes: bool) -> list[Intruder]:

@@ -3,7 +3,8 @@
 
 Functions read below a ``root`` that stands for ``/``, as in :mod:`zun.container.docker.kernel`. Each thread costs one
 read of its status file; equal CPU and memory lists are parsed once.
-Sources: proc(5), Documentation/admin-guide/cgroup-v1/{cpusets,memory}.rst, cgroup-v2.rst, mm/numa_memory_policy.rst.
+Sources: proc(5), Documentation/admin-guide/cgroup-v1/{cpusets,memory}.rst, cgroup-v2.rst, mm/numa_memory_policy.rst,
+scheduler/sched-bwc.rst.
 """
 
 import errno
@@ -19,7 +20,15 @@ from docker import errors as docker_errors
 from zun.common import exceptions
 from zun.container.docker.client import LABEL_UUID, Engine, OnEngine
 from zun.container.docker.kernel import CgroupMount, group_limits, groups_of, limits_in, locate, own_group, steps_below
-from zun.container.driver import ContainerView, Intruder, ParentGroup, PinningView, RuntimeState, ThreadGroup
+from zun.container.driver import (
+    ContainerView,
+    Intruder,
+    ParentGroup,
+    PinningView,
+    RuntimeState,
+    ThreadGroup,
+    Throttling,
+)
 from zun.topology import CpuSet
 
 KTHREADD = b"2"  # the process that is the parent of all other kernel threads
@@ -106,7 +115,7 @@ def pinning_view(root: str | Path, pid: int, container_id: str, mountinfo_text: 
         return None
     cgroup_text = (root / "proc" / str(pid) / "cgroup").read_text()
     mount, group = locate("cpuset", cgroup_text, mountinfo_text)
-    memory = _memory(root, cgroup_text, mountinfo_text, container_id)
+    memory = _controlled("memory", "memory.stat", root, cgroup_text, mountinfo_text, container_id)
     if container_id not in group:
         # Somebody moved the process to another cpuset group of version 1. The memory controller still has its group.
         if memory is None or mount.unified:
@@ -124,26 +133,48 @@ def pinning_view(root: str | Path, pid: int, container_id: str, mountinfo_text: 
         threads=thread_groups(root, tids),
         parents=tuple(parents(root, mount, group)),
         pages=pages_by_node(root, memory.directory if memory else None, tids),
+        throttling=_throttling(_controlled("cpu", "cpu.stat", root, cgroup_text, mountinfo_text, container_id)),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _MemoryGroup:
+class _Controlled:
     group: str
     directory: Path
 
 
-def _memory(root: Path, cgroup_text: str, mountinfo_text: str, container_id: str) -> _MemoryGroup | None:
-    """Return the container's group in the hierarchy of the memory controller, or None without such a hierarchy."""
+def _controlled(
+    controller: str, file: str, root: Path, cgroup_text: str, mountinfo_text: str, container_id: str
+) -> _Controlled | None:
+    """Return the container's group in the hierarchy of ``controller``, or None if the group has no ``file`` of it."""
     try:
-        mount, group = locate("memory", cgroup_text, mountinfo_text)
+        mount, group = locate(controller, cgroup_text, mountinfo_text)
         if container_id not in group:
             return None
         group = own_group(group, container_id)
         directory = _directory(root, mount, group)
     except ValueError:
         return None
-    return _MemoryGroup(group, directory) if (directory / "memory.stat").exists() else None
+    return _Controlled(group, directory) if (directory / file).exists() else None
+
+
+def _throttling(cpu: _Controlled | None) -> Throttling | None:
+    return None if cpu is None else throttling((cpu.directory / "cpu.stat").read_text())
+
+
+def throttling(cpu_stat: str) -> Throttling | None:
+    """Return what a ``cpu.stat`` of either version says, or None if the cpu controller is off.
+
+    Version 1 has ``throttled_time`` in nanoseconds, version 2 ``throttled_usec`` in microseconds.
+    """
+    values = dict(line.split() for line in cpu_stat.splitlines())
+    if "nr_throttled" not in values:
+        return None
+    if "throttled_usec" in values:
+        seconds = int(values["throttled_usec"]) / 1e6
+    else:
+        seconds = int(values["throttled_time"]) / 1e9
+    return Throttling(int(values["nr_throttled"]), seconds)
 
 
 def _directory(root: Path, mount: CgroupMount, group: str) -> Path:

@@ -8,8 +8,9 @@ import pytest
 
 from zun.common import exceptions
 from zun.compute import auditor
+from zun.compute.auditor import Reading
 from zun.compute.interrupts import Interrupts
-from zun.container.driver import Intruder, ParentGroup
+from zun.container.driver import Intruder, ParentGroup, Throttling
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.cloud import Cloud, machine
@@ -206,6 +207,22 @@ def test_what_is_not_ours_to_repair_is_reported(cloud, context, driver, dedicate
     ]
     assert answer["containers"] == {"ok": 1, "foreign": 1}
     assert driver.updates == []
+
+
+def test_readings_are_of_running_containers(cloud, context, driver, dedicated, shared):
+    driver.kernel.pages[dedicated.uuid] = {0: 300, 1: 200}
+    driver.kernel.throttling[shared.uuid] = Throttling(3, 1.5)
+    (near,) = CpuSet(dedicated.cpuset["cpuset_mems"])
+    read = cloud.agents["one"].auditor.readings
+    audit(cloud, context)
+    assert read() == {
+        dedicated.uuid: Reading(1024 * (200 if near == 0 else 300), None),
+        shared.uuid: Reading(0, Throttling(3, 1.5)),
+    }
+    driver.exit(shared.uuid)
+    cloud.look(shared)
+    audit(cloud, context)
+    assert read().keys() == {dedicated.uuid}
 
 
 @pytest.mark.parametrize("cloud", [{"compute__audit_host_processes": "none"}], indirect=True)

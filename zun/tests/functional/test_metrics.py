@@ -3,6 +3,8 @@
 
 from prometheus_client import REGISTRY
 
+from zun.common import exceptions
+from zun.tests.fixtures import wait_for
 from zun.tests.functional.cloud import Cloud, machine
 
 
@@ -32,3 +34,11 @@ def test_a_life(database, context):
         after = counts()
     assert {name: after[name] - before[name] for name in before} == dict.fromkeys(before, 1)
     assert value("zun_compute_cell_cpus", state="held", **cpus) is None, "a service that has ended shows nothing"
+
+
+def test_a_runtime_that_hangs_and_recovers(database):
+    with Cloud({"host-1": machine(cells=1)}, compute__heartbeat_interval=1) as cloud:
+        assert value("zun_compute_runtime_up", host="host-1") == 1
+        cloud.drivers["host-1"].fail("ping", exceptions.Unavailable("no answer"))
+        wait_for(lambda: value("zun_compute_runtime_up", host="host-1") == 0)
+        wait_for(lambda: value("zun_compute_runtime_up", host="host-1") == 1)

@@ -14,19 +14,19 @@ import pytest
 import yaml
 
 from zun.common import metrics
-from zun.compute.host_metrics import HostCollector
+from zun.tests.unit.compute.test_host_metrics import collector
 from zun.tests.unit.topology.build import smt_host
-from zun.topology import Usage
 
 FOLDER = pathlib.Path(__file__).parents[3] / "etc" / "monitoring"
 ALERTS = FOLDER / "zun-alerts.yaml"
+PAGE = FOLDER.parents[1] / "doc/source/admin/monitoring.rst"
 SITUATIONS = pathlib.Path(__file__).with_name("alerts.yaml")
 PROMTOOL = shutil.which("promtool")
 
 
 def names():
     """Every name that a query may use."""
-    host = HostCollector("one", lambda: (smt_host(2, 4), Usage()), lambda: 0, dict)
+    host = collector("one", smt_host(2, 4))
     families = [*host.collect(), *prometheus_client.REGISTRY.collect()]
     found = set()
     for family in families:
@@ -88,8 +88,23 @@ def test_alerts_fire_when_they_should(promtool):
     assert promtool(ALERTS.read_text().replace("> 0.1\n", "> 10\n"), "test", "rules", SITUATIONS.name)[0] != 0
 
 
+def alerts():
+    return [rule["alert"] for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
+
+
+def test_page_has_every_alert():
+    assert re.findall(r"^   \* - ``(Zun\w+)``", PAGE.read_text(), re.MULTILINE) == alerts()
+
+
+def test_page_has_every_metric():
+    _, _, table = PAGE.read_text().partition("\nMetrics\n=======\n")
+    assert set(re.findall(r"^``(zun_\w+)``", table, re.MULTILINE)) == {
+        name.removesuffix("_bucket") for name in names() if not name.endswith(("_sum", "_count"))
+    }
+
+
 def test_every_alert_has_a_situation():
-    rules = [rule["alert"] for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
+    rules = alerts()
     situations = yaml.safe_load(SITUATIONS.read_text())["tests"]
     tried = [one["alertname"] for each in situations for one in each["alert_rule_test"]]
     assert sorted(tried) == sorted(rules * 2)

@@ -2,9 +2,16 @@
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from zun.compute.auditor import Reading
 from zun.compute.host_metrics import HostCollector
+from zun.container.driver import Throttling
 from zun.tests.unit.topology.build import smt_host
 from zun.topology import PlacementRequest, Usage, plan
+
+
+def collector(name, topology, usage=None, *, work=0, up=True, findings=None, readings=None):
+    state = (topology, usage or Usage())
+    return HostCollector(name, lambda: state, lambda: work, lambda: up, lambda: findings or {}, lambda: readings or {})
 
 
 def samples(collector):
@@ -17,9 +24,9 @@ def samples(collector):
 def test_cells():
     host = smt_host(2, 4)
     (cell, *_) = host.cells
-    before = samples(HostCollector("one", lambda: (host, Usage()), lambda: 0, dict))
+    before = samples(collector("one", host))
     usage = Usage().with_claim("web", plan(host, Usage(), PlacementRequest(2, 100, numa_nodes=1)))
-    after = samples(HostCollector("one", lambda: (host, usage), lambda: 3, lambda: {"drifted": 2}))
+    after = samples(collector("one", host, usage, work=3, findings={"drifted": 2}))
 
     def change(name, *labels):
         key = f"zun_compute_cell_{name}{{{','.join(labels)}}}"
@@ -30,6 +37,7 @@ def test_cells():
     assert change("cpus", *where, 'state="held"') == 2
     assert change("cpus", *where, 'state="pool"') == -2
     assert change("memory_mib", *where) == -100
+    assert change("held_memory_mib", *where) == 100
     assert change("free_cores", *where) < 0
     assert after['zun_compute_work{host="one"}'] == 3
     assert after['zun_compute_audit_findings{code="drifted",host="one"}'] == 2
@@ -47,13 +55,43 @@ def test_cells():
 def test_fragments_are_free_cpus_of_touched_cores(threads, cpus, fragments):
     host = smt_host(1, 4, threads)
     usage = Usage().with_claim("web", plan(host, Usage(), PlacementRequest(cpus, 100, numa_nodes=1)))
-    read = samples(HostCollector("one", lambda: (host, usage), lambda: 0, dict))
+    read = samples(collector("one", host, usage))
     assert read[f'zun_compute_cell_fragment_cpus{{cell="{host.cells[0].id}",host="one"}}'] == fragments
+
+
+def test_stranded_capacity():
+    host = smt_host(1, 4)
+    usage = Usage().with_claim("web", plan(host, Usage(), PlacementRequest(5, 100, numa_nodes=1)))
+    read, where = samples(collector("one", host, usage)), f'{{cell="{host.cells[0].id}",host="one"}}'
+    assert read[f"zun_compute_cell_stranded_cpus{where}"] == 3
+    assert read[f"zun_compute_cell_stranded_memory_mib{where}"] == host.cells[0].memory_mib - 100
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_runtime(up):
+    assert samples(collector("one", smt_host(1, 4), up=up))['zun_compute_runtime_up{host="one"}'] == up
+
+
+def test_readings_of_containers_with_a_claim():
+    host = smt_host(1, 4)
+    usage = Usage().with_claim("web", plan(host, Usage(), PlacementRequest(2, 100, numa_nodes=1)))
+    usage = usage.with_claim("sql", plan(host, usage, PlacementRequest(2, 100, numa_nodes=1)))
+    readings = {
+        "web": Reading(512, Throttling(3, 1.5)),
+        "sql": Reading(None, None),
+        "deleted": Reading(9, Throttling(9, 9)),
+    }
+    read = samples(collector("one", host, usage, readings=readings))
+    assert {name: value for name, value in read.items() if "zun_compute_container" in name} == {
+        'zun_compute_container_remote_kib{container="web",host="one"}': 512,
+        'zun_compute_container_throttled_periods_total{container="web",host="one"}': 3,
+        'zun_compute_container_throttled_seconds_total{container="web",host="one"}': 1.5,
+    }
 
 
 def test_two_hosts_of_one_process():
     registry = CollectorRegistry()
     for name in ("one", "two"):
-        registry.register(HostCollector(name, lambda: (smt_host(2, 4), Usage()), lambda: 1, dict))
+        registry.register(collector(name, smt_host(2, 4), work=1))
     text = generate_latest(registry).decode()
     assert 'zun_compute_work{host="one"} 1.0' in text and 'zun_compute_work{host="two"} 1.0' in text

@@ -5,8 +5,16 @@ import pathlib
 
 import pytest
 
-from zun.container.docker.audit import cgroup_mounts, members, numa_maps, numa_stat, other_processes, pinning_view
-from zun.container.driver import Intruder, ParentGroup, PinningView, ThreadGroup
+from zun.container.docker.audit import (
+    cgroup_mounts,
+    members,
+    numa_maps,
+    numa_stat,
+    other_processes,
+    pinning_view,
+    throttling,
+)
+from zun.container.driver import Intruder, ParentGroup, PinningView, ThreadGroup, Throttling
 from zun.topology import CpuSet
 
 ID = "5bdd0e182a3835ae9ea6139ebb5482260441a5ee225639a6978757c5dc73abe7"
@@ -135,6 +143,44 @@ def test_version_2(v2):
         ("/sys/fs/cgroup", "0-7"),
     ]
     assert seen.pages == {0: 4096, 1: 12288}
+
+
+CPU_STAT_V1 = "nr_periods 90\nnr_throttled 3\nthrottled_time 1500000000\n"
+CPU_STAT_V2 = "usage_usec 9\nuser_usec 9\nsystem_usec 0\nnr_periods 90\nnr_throttled 3\nthrottled_usec 1500000\n"
+
+
+def test_throttling_in_version_1(v1):
+    mounts = V1_MOUNTS + "36 31 0:33 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct\n"
+    v1.thread(PID, "2-3", group=f"5:cpu,cpuacct:/docker/{ID}\n{V1}")
+    v1.write(f"sys/fs/cgroup/cpu,cpuacct/docker/{ID}/cpu.stat", CPU_STAT_V1)
+    assert v1.view(mounts).throttling == Throttling(3, 1.5)
+    assert v1.view(V1_MOUNTS).throttling is None, "the controller is not mounted"
+
+
+def test_throttling_in_version_2(v2):
+    assert v2.view(V2_MOUNTS).throttling is None
+    v2.write(f"sys/fs/cgroup{SCOPE}/cpu.stat", CPU_STAT_V2)
+    assert v2.view(V2_MOUNTS).throttling == Throttling(3, 1.5)
+
+
+def test_throttling_of_a_process_of_another_group(v1):
+    mounts = V1_MOUNTS + "36 31 0:33 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n"
+    v1.thread(PID, "2-3", group=f"5:cpu:/\n{V1}")
+    v1.write("sys/fs/cgroup/cpu/cpu.stat", CPU_STAT_V1)
+    assert v1.view(mounts).throttling is None
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param(CPU_STAT_V1, Throttling(3, 1.5), id="version-1"),
+        pytest.param(CPU_STAT_V2, Throttling(3, 1.5), id="version-2"),
+        pytest.param("usage_usec 9\nuser_usec 9\nsystem_usec 0\n", None, id="version-2-without-the-controller"),
+        pytest.param("", None, id="empty"),
+    ],
+)
+def test_throttling(content, expected):
+    assert throttling(content) == expected
 
 
 def test_a_parent_that_lacks_a_cpu_is_shown_with_what_it_has(v1):
