@@ -30,7 +30,8 @@ class Measured:
             return start_response(status, headers, exc_info)
 
         try:
-            return self._app(environ, start)
+            with metrics.API_UNDER_WAY.track_inprogress():
+                return self._app(environ, start)
         finally:
             metrics.API_REQUESTS.labels(method, collection, told).observe(time.monotonic() - began)
 

@@ -250,6 +250,8 @@ class Server:
             self._server.prepare()
         except OSError as exc:
             raise SystemExit(f"{exc}. See [api] host_ip and port.") from exc
+        threads = self._server.requests
+        metrics.API_WAITING.set_function(lambda: threads.qsize)
         self._thread.start()
 
     def stop(self) -> None:

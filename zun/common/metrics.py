@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import prometheus_client
 from oslo_config import cfg
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 from zun.common import exceptions
 
@@ -19,6 +19,19 @@ API_REQUESTS = Histogram(
     "zun_api_request_seconds",
     "Time of a request to the API, by method, collection (the first part of the path) and status.",
     ["method", "collection", "status"],
+)
+API_UNDER_WAY = Gauge(
+    "zun_api_requests_under_way",
+    "Requests to the API that a thread works on and whose answer has not begun.",
+    multiprocess_mode="livesum",
+)
+API_WAITING = Gauge(
+    "zun_api_requests_waiting", "Requests that have arrived at the own server of zun-api and wait for a thread."
+)
+MESSAGES = Gauge(
+    "zun_rpc_messages",
+    "Messages that a service has read and not dealt with, waiting or under way, by topic.",
+    ["topic"],
 )
 DECISIONS = Counter(
     "zun_scheduler_decisions",

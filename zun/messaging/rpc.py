@@ -19,7 +19,7 @@ from oslo_messaging import opts
 from oslo_messaging.rpc import server as rpc_server
 from oslo_versionedobjects import base as ovo
 
-from zun.common import exceptions, outages
+from zun.common import exceptions, metrics, outages
 from zun.common.context import RequestContext
 from zun.messaging import senders, waiting
 from zun.objects import base
@@ -226,6 +226,7 @@ class _Dispatcher(oslo_messaging.RPCDispatcher):  # type: ignore[misc]
         self,
         endpoints: Sequence[object],
         threads: ThreadPoolExecutor,
+        topic: str,
         *,
         addressed: bool = False,
         named: bool = False,
@@ -234,6 +235,7 @@ class _Dispatcher(oslo_messaging.RPCDispatcher):  # type: ignore[misc]
         """``named``: messages must name their senders. ``host``: containers of other hosts are none of its business."""
         super().__init__(list(endpoints), ContextSerializer(), oslo_messaging.DefaultRPCAccessPolicy)
         self._threads = threads
+        self._under_way = metrics.MESSAGES.labels(topic)
         self._addressed = addressed
         self._named = named
         self._host = host
@@ -252,6 +254,7 @@ class _Dispatcher(oslo_messaging.RPCDispatcher):  # type: ignore[misc]
         if incoming.message.get("method") in self._quick:
             return self._run(incoming)
         answer, incoming.reply = incoming.reply, _no_answer_yet
+        self._under_way.inc()
         self._threads.submit(self._run_and_answer, incoming, answer)
         return None
 
@@ -294,6 +297,8 @@ class _Dispatcher(oslo_messaging.RPCDispatcher):  # type: ignore[misc]
                 answer(result)
         except Exception as exc:
             LOG.warning("The answer to %s could not be sent: %s", method, exceptions.first_line(exc))
+        finally:
+            self._under_way.dec()
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +345,7 @@ class Server:
         """``host`` is the host whose containers the messages are about, if they are about those of one host only."""
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="rpc")
         named = senders.is_of_one_service(own_user(transport.conf))
-        dispatcher = _Dispatcher(endpoints, self._threads, addressed=addressed, named=named, host=host)
+        dispatcher = _Dispatcher(endpoints, self._threads, target.topic, addressed=addressed, named=named, host=host)
         self._server = rpc_server.RPCServer(transport, target, dispatcher)
 
     def start(self) -> None:

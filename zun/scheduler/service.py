@@ -4,6 +4,7 @@
 import contextlib
 
 import oslo_messaging
+import prometheus_client
 from oslo_config import cfg
 
 from zun.common import exceptions
@@ -16,6 +17,7 @@ from zun.objects import ZunService
 from zun.objects.service import INTERNAL_ZONE, SCHEDULER_BINARY
 from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
+from zun.scheduler.heartbeats import HeartbeatCollector
 from zun.scheduler.host_table import HostTable
 from zun.scheduler.peers import WORD_SECONDS, Peers
 
@@ -64,6 +66,8 @@ class SchedulerService:
         )
         if self._alone:
             self.endpoint.sweep(0)
+        self._heartbeats = HeartbeatCollector()
+        prometheus_client.REGISTRY.register(self._heartbeats)
         self._server = rpc.get_server(transport, rpc.SCHEDULER_TOPIC, self._host, [self.endpoint])
         self._server.start()
         self._periodic = Periodic(
@@ -82,11 +86,13 @@ class SchedulerService:
 
     def _heartbeat(self) -> None:
         ZunService.heartbeat(admin_context(), self._host, SCHEDULER_BINARY, INTERNAL_ZONE)
+        self._heartbeats.read()
 
     def _tell(self) -> None:
         self.peers.tell(admin_context())
 
     def stop(self) -> None:
+        prometheus_client.REGISTRY.unregister(self._heartbeats)
         self._periodic.stop()
         with contextlib.suppress(exceptions.HostUnavailable):  # the other schedulers miss its heartbeat soon
             self.peers.tell(admin_context(), leaving=True)

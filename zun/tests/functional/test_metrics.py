@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics of a cloud that runs in this process."""
 
+import datetime
+
+from oslo_utils import timeutils
 from prometheus_client import REGISTRY
 
 from zun.common import exceptions
+from zun.db import services
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.cloud import Cloud, machine
 
@@ -42,3 +46,19 @@ def test_a_runtime_that_hangs_and_recovers(database):
         cloud.drivers["host-1"].fail("ping", exceptions.Unavailable("no answer"))
         wait_for(lambda: value("zun_compute_runtime_up", host="host-1") == 0)
         wait_for(lambda: value("zun_compute_runtime_up", host="host-1") == 1)
+
+
+def test_heartbeats(database):
+    labels = {"host": "host-1", "binary": "zun-compute"}
+
+    def age():
+        return value("zun_service_heartbeat_age_seconds", **labels)
+
+    with Cloud({"host-1": machine(cells=1)}) as cloud:
+        wait_for(lambda: age() is not None)
+        assert 0 <= age() < 60
+        silent = timeutils.utcnow() - datetime.timedelta(seconds=1000)
+        services.update(labels["host"], labels["binary"], {"last_seen_up": silent})
+        cloud.scheduler._heartbeat()
+        assert age() >= 1000
+    assert age() is None

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from zun.common import metrics
+from zun.scheduler.heartbeats import HeartbeatCollector
 from zun.tests.unit.compute.test_host_metrics import collector
 from zun.tests.unit.topology.build import smt_host
 
@@ -27,7 +28,7 @@ PROMTOOL = shutil.which("promtool")
 def names():
     """Every name that a query may use."""
     host = collector("one", smt_host(2, 4))
-    families = [*host.collect(), *prometheus_client.REGISTRY.collect()]
+    families = [*host.collect(), *HeartbeatCollector().collect(), *prometheus_client.REGISTRY.collect()]
     found = set()
     for family in families:
         if family.name.startswith("zun_"):

@@ -46,3 +46,16 @@ def test_a_request_that_raises():
     with pytest.raises(RuntimeError):
         Measured(broken, ["hosts"])({"REQUEST_METHOD": "GET", "PATH_INFO": "/v1/hosts"}, lambda *_: None)
     assert counted("GET", "hosts", "500") == before + 1
+
+
+def test_requests_under_way():
+    seen = []
+
+    def app(environ, start_response):
+        seen.append(REGISTRY.get_sample_value("zun_api_requests_under_way"))
+        raise RuntimeError
+
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            Measured(app, ["hosts"])({"REQUEST_METHOD": "GET", "PATH_INFO": "/v1/hosts"}, lambda *_: None)
+    assert seen == [1, 1]

@@ -13,6 +13,7 @@ import time
 import tracemalloc
 
 import pytest
+from prometheus_client import REGISTRY
 
 from zun.api import access_log, request
 from zun.cmd import api, wire
@@ -415,6 +416,32 @@ def test_connections_of_one_address_are_limited(limit, statuses):
             release.set()
             assert {each.result()[0] for each in (*working, *more)} == statuses
             assert elsewhere.result()[0] == 200
+    finally:
+        release.set()
+        server.stop()
+
+
+def test_requests_that_wait_for_a_thread_are_counted():
+    release = threading.Event()
+
+    def held(environ, start_response):
+        assert release.wait(30)
+        return answer(environ, start_response)
+
+    def waiting():
+        return REGISTRY.get_sample_value("zun_api_requests_waiting")
+
+    conf = configuration(api__port=free_port(), api__auth_strategy="noauth", api__workers=2)
+    server, address = api.Server(conf, held), ("127.0.0.1", conf.api.port)
+    server.start()
+    try:
+        assert waiting() == 0
+        with concurrent.futures.ThreadPoolExecutor(5) as pool:
+            asked = [pool.submit(get, address) for _ in range(5)]
+            wait_for(lambda: waiting() == 3)
+            release.set()
+            assert [each.result()[0] for each in asked] == [200] * 5
+        assert waiting() == 0
     finally:
         release.set()
         server.stop()

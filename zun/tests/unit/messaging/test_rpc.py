@@ -10,11 +10,13 @@ from oslo_db import exception as db_exc
 from oslo_messaging._drivers.amqpdriver import AMQPIncomingMessage
 from oslo_messaging._drivers.common import deserialize_remote_exception, serialize_remote_exception
 from oslo_messaging._drivers.impl_rabbit import RabbitMessage
+from prometheus_client import REGISTRY
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.messaging import rpc
 from zun.messaging.inproc import QUEUE_LIMIT
+from zun.tests.fixtures import wait_for
 
 CONTEXT = RequestContext(user_id="alice", project_id="demo", roles=["member"])
 
@@ -257,6 +259,37 @@ def test_a_stop_waits_for_answers_under_way():
     assert answers == [42]
 
 
+def test_messages_that_wait_are_counted():
+    free = threading.Event()
+
+    class Slow:
+        def work(self, context):
+            assert free.wait(60)
+
+        @rpc.quick
+        def note(self, context):
+            pass
+
+    def waiting():
+        return REGISTRY.get_sample_value("zun_rpc_messages", {"topic": "slow"})
+
+    transport = rpc.get_transport(cfg.CONF, f"inproc:///{__name__}.waiting")
+    server = rpc.get_server(transport, "slow", "h1", [Slow()], threads=2)
+    server.start()
+    client = rpc.get_client(transport, "slow", "1.0").prepare(server="h1")
+    try:
+        assert waiting() == 0
+        for method in ("work", "note") * 5:
+            client.cast(CONTEXT, method)
+        wait_for(lambda: waiting() == 5)
+        free.set()
+        wait_for(lambda: waiting() == 0)
+    finally:
+        free.set()
+        server.stop()
+        server.wait()
+
+
 def test_log_names_the_brokers_without_their_credentials(caplog):
     caplog.set_level("INFO", "zun.messaging.rpc")
     rpc.get_transport(cfg.CONF, "rabbit://zun:secret@h1:5673,zun:secret@h2/").cleanup()
@@ -320,7 +353,7 @@ def of_host(host):
 )
 def test_messages_of_the_wrong_sender_are_refused(caplog, sender, method, arguments, refused):
     told = Told()
-    dispatcher = rpc._Dispatcher([told], None, named=True, host="h1")
+    dispatcher = rpc._Dispatcher([told], None, "topic", named=True, host="h1")
     incoming = Incoming(Received(sender, method, arguments))
     if refused is None:
         dispatcher.dispatch(incoming)
