@@ -251,7 +251,7 @@ class Server:
         except OSError as exc:
             raise SystemExit(f"{exc}. See [api] host_ip and port.") from exc
         threads = self._server.requests
-        metrics.API_WAITING.set_function(lambda: threads.qsize)
+        metrics.API_WAITING.labels(self._server.bind_addr[1]).set_function(lambda: threads.qsize)
         self._thread.start()
 
     def stop(self) -> None:

@@ -21,7 +21,7 @@ def build(conf: cfg.ConfigOpts, driver: Terminals) -> Proxy:
     """Return the proxy, which listens already. SystemExit with the reason if it cannot listen."""
     group, sessions = conf.websocket_proxy, cadf.Sessions(conf)
     try:
-        return Proxy(
+        made = Proxy(
             driver,
             group.wsproxy_host,
             group.wsproxy_port,
@@ -37,6 +37,8 @@ def build(conf: cfg.ConfigOpts, driver: Terminals) -> Proxy:
             f"Cannot listen on {group.wsproxy_host}:{group.wsproxy_port}: {exc}. See [websocket_proxy] wsproxy_host, "
             "wsproxy_port, cert and key."
         ) from exc
+    metrics.SESSIONS.labels(made.port).set_function(made.running)
+    return made
 
 
 def heartbeats(conf: cfg.ConfigOpts) -> Periodic:

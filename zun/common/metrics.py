@@ -6,14 +6,26 @@ A program counts its own events here. ``serve`` shows them over HTTP. The state 
 """
 
 import contextlib
+import logging
+import os
+import pathlib
+import socket
+import socketserver
+import threading
 import time
 from collections.abc import Iterator
+from wsgiref import simple_server
 
 import prometheus_client
 from oslo_config import cfg
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, multiprocess
 
 from zun.common import exceptions
+
+LOG = logging.getLogger(__name__)
+
+FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+"""Names the folder in which processes add up their metrics. prometheus_client reads it when it is imported."""
 
 API_REQUESTS = Histogram(
     "zun_api_request_seconds",
@@ -26,7 +38,9 @@ API_UNDER_WAY = Gauge(
     multiprocess_mode="livesum",
 )
 API_WAITING = Gauge(
-    "zun_api_requests_waiting", "Requests that have arrived at the own server of zun-api and wait for a thread."
+    "zun_api_requests_waiting",
+    "Requests that have arrived at the own server of zun-api, on this port, and wait for a thread.",
+    ["port"],  # without a label a worker of another server would show 0
 )
 MESSAGES = Gauge(
     "zun_rpc_messages",
@@ -86,6 +100,7 @@ PORT_SECONDS = Histogram(
     ["step", "outcome"],
     buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
 )
+SESSIONS = Gauge("zun_wsproxy_sessions", "Terminals that are open at the proxy on this port.", ["port"])
 POOL_MOVES = Counter("zun_compute_pool_moves", "Shared containers that were moved off CPUs, or back.")
 
 
@@ -107,8 +122,56 @@ def serve(conf: cfg.ConfigOpts, port: int | None) -> None:
     """
     if port is None:
         return
-    try:
+    with _told_where(conf, port):
         prometheus_client.start_http_server(port, conf.metrics.host_ip)
+
+
+def serve_sum(conf: cfg.ConfigOpts, port: int | None) -> None:
+    """Serve the sum of the metrics of all workers of a WSGI server. Each worker calls this function.
+
+    All listen on ``port`` at the same time, and the kernel gives a request to one of them. So no server needs to know
+    of the metrics, and the port answers while workers are replaced. Raise Misconfigured as ``serve`` does.
+    """
+    if port is None:
+        return
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if folder is None:
+        LOG.warning("[metrics] api_port has no effect: %s is not set, which names an empty folder", FOLDER_VARIABLE)
+        return
+    for file in pathlib.Path(folder).glob("gauge_live*.db"):
+        pid = int(file.stem.rpartition("_")[2])
+        if not pathlib.Path(f"/proc/{pid}").exists():
+            multiprocess.mark_process_dead(pid)  # type: ignore[no-untyped-call]
+    registry = CollectorRegistry()
+    multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    with _told_where(conf, port):
+        server = _Sharing.on(conf.metrics.host_ip, port)
+    server.set_app(prometheus_client.make_wsgi_app(registry))
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+
+
+class _Sharing(socketserver.ThreadingMixIn, simple_server.WSGIServer):
+    """A server on a port that other processes of the same user serve too."""
+
+    allow_reuse_port = True
+    daemon_threads = True
+
+    @classmethod
+    def on(cls, host: str, port: int) -> "_Sharing":
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        made = type(cls.__name__, (cls,), {"address_family": family})
+        return made(address[:2], _Silent)  # type: ignore[no-any-return]
+
+
+class _Silent(simple_server.WSGIRequestHandler):
+    def log_message(self, *_arguments: object) -> None:
+        """Log no requests for metrics."""
+
+
+@contextlib.contextmanager
+def _told_where(conf: cfg.ConfigOpts, port: int) -> Iterator[None]:
+    try:
+        yield
     except OSError as exc:
         raise exceptions.Misconfigured(
             f"Metrics cannot be served on [metrics] host_ip = {conf.metrics.host_ip}, port {port}: {exc.strerror}. "

@@ -429,7 +429,7 @@ def test_requests_that_wait_for_a_thread_are_counted():
         return answer(environ, start_response)
 
     def waiting():
-        return REGISTRY.get_sample_value("zun_api_requests_waiting")
+        return REGISTRY.get_sample_value("zun_api_requests_waiting", {"port": str(conf.api.port)})
 
     conf = configuration(api__port=free_port(), api__auth_strategy="noauth", api__workers=2)
     server, address = api.Server(conf, held), ("127.0.0.1", conf.api.port)

@@ -25,14 +25,23 @@ def test_serve(conf):
     assert "zun_scheduler_retries_total" in text
 
 
-def test_nothing_without_a_port(conf):
-    metrics.serve(conf, None)
+@pytest.mark.parametrize("serve", [metrics.serve, metrics.serve_sum])
+def test_nothing_without_a_port(conf, serve):
+    serve(conf, None)
 
 
-def test_a_port_that_is_taken(conf):
+def test_workers_without_a_folder_serve_nothing(conf, caplog, monkeypatch):
+    monkeypatch.delenv(metrics.FOLDER_VARIABLE, raising=False)
+    metrics.serve_sum(conf, 1)
+    assert "[metrics] api_port has no effect: PROMETHEUS_MULTIPROC_DIR is not set" in caplog.text
+
+
+@pytest.mark.parametrize("serve", [metrics.serve, metrics.serve_sum])
+def test_a_port_that_is_taken(conf, serve, tmp_path, monkeypatch):
+    monkeypatch.setenv(metrics.FOLDER_VARIABLE, str(tmp_path))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(exceptions.Misconfigured, match=rf"127\.0\.0\.1, port {port}: Address already in use\. "):
-            metrics.serve(conf, port)
+            serve(conf, port)
