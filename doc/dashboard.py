@@ -25,8 +25,8 @@ DASHBOARD = pathlib.Path(__file__).parents[1] / "etc/monitoring/zun-dashboard.js
 POINTS = 60
 COLUMN, ROW, GAP = 392, 186, 12  # a panel, in pixels; Grafana has 24 columns and panels of 12 here
 LEFT, RIGHT, TOP, BOTTOM = 42, 10, 30, 44  # of a panel, around the plot
-LEGEND = 6
-UNITS = {"s": "s", "reqps": "/s", "ops": "/s", "mbytes": "MiB"}
+LEGEND, LETTERS = 6, 21  # names of lines below a panel, and the most letters of one
+UNITS = {"s": "s", "reqps": "/s", "ops": "/s", "kbytes": "KiB", "mbytes": "MiB"}
 STYLE = """
 .p{fill:#eef3f8;stroke:#3b6ea5}.t{fill:#1c2733;font-size:12px;font-weight:bold}.l{fill:#41566b;font-size:10px}
 .g{stroke:#c5d2df;stroke-width:.5}.s{fill:none;stroke-width:1.5}
@@ -95,7 +95,8 @@ def draw(panel: Mapping[str, Any], found: list[Line], begin: float, end: float) 
         if number < LEGEND:
             x, y = 12 + number % 3 * (COLUMN - 12) / 3, ROW - 20 + number // 3 * 12
             yield f'<path class="s" stroke="{colour}" d="M{x:.0f} {y - 3}h10"/>'
-            yield f'<text class="l" x="{x + 14:.0f}" y="{y}">{escape(name)}</text>'
+            short = name if len(name) <= LETTERS else f"{name[:LETTERS]}…"
+            yield f'<text class="l" x="{x + 14:.0f}" y="{y}">{escape(short)}</text>'
 
 
 def picture(prometheus: str, dashboard: Mapping[str, Any], begin: float, end: float) -> Iterator[str]:
