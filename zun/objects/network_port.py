@@ -23,6 +23,7 @@ class NetworkPort(base.ZunObject):
     """
 
     VERSION = "1.2"  # 1.1: recorded; 1.2: fixed_ips, preserve and known
+    ADDED = {"fixed_ips": "1.2", "preserve": "1.2"}
 
     fields = {
         "uuid": fields.UUIDField(),

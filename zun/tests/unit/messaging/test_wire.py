@@ -4,12 +4,15 @@
 import copy
 
 import pytest
+from oslo_utils import versionutils
 
-from zun.messaging import releases
-from zun.objects import Container
+import zun.objects
+from zun.messaging import releases, rpc
+from zun.objects import Container, NetworkPort
 from zun.tests.unit.messaging import wire
 
 NAMES = sorted(wire.described())
+OBJECTS = sorted(wire.described().keys() - wire.ENDPOINTS.keys() - {"notifications"})
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -42,7 +45,31 @@ def test_the_complaint_names_the_change_and_the_remedy(part):
     assert "colour changed" in said
     assert "raise the VERSION" in said
     new["version"] = "1.99"
+    if part == "fields":
+        new["added"]["colour"] = "1.99"
     assert wire.complaint("Container", old, new).startswith("Container: record the change")
+
+
+@pytest.mark.parametrize("added", [None, "1.2", "1.100"], ids=["none", "that-of-before", "one-to-come"])
+def test_a_new_field_needs_its_version(added):
+    old = wire.described()["NetworkPort"]
+    new = copy.deepcopy(old)
+    new["version"], new["fields"]["colour"] = "1.10", "String(nullable=True)"
+    if added:
+        new["added"]["colour"] = added
+    assert "ADDED must have the version that brought colour" in wire.complaint("NetworkPort", old, new)
+    new["added"]["colour"] = "1.10"
+    assert wire.complaint("NetworkPort", old, new).startswith("NetworkPort: record the change")
+
+
+@pytest.mark.parametrize("version", ["1.2", "1.3"])
+def test_a_field_keeps_its_version(version):
+    old = wire.described()["NetworkPort"]
+    new = copy.deepcopy(old) | {"version": version}
+    del new["added"]["preserve"]
+    assert "brought preserve" in wire.complaint("NetworkPort", old, new)
+    new["version"] = "2.0"
+    assert "record the change" in wire.complaint("NetworkPort", old, new), "older readers refuse the object anyway"
 
 
 def test_calls_are_described_with_their_arguments():
@@ -52,11 +79,18 @@ def test_calls_are_described_with_their_arguments():
     assert methods["update"] == methods["resize"] == "container, cpu?, memory?, cpu_policy?, keep_cpus?, quota?"
 
 
-@pytest.mark.parametrize("name", sorted(wire.described().keys() - wire.ENDPOINTS.keys() - {"notifications"}))
+@pytest.mark.parametrize("name", OBJECTS)
 def test_added_fields_are_optional(name):
-    import zun.objects
-
     cls = getattr(zun.objects, name)
     for field, version in cls.ADDED.items():
         assert cls.fields[field].nullable or cls(None).fields[field].default is not None, field
-        assert version <= cls.VERSION
+        assert versionutils.convert_version_to_tuple(version) <= versionutils.convert_version_to_tuple(cls.VERSION)
+
+
+def test_a_reader_of_1_1_gets_a_port_of_1_1(context):
+    port = NetworkPort(context, network_name="blue", leaving=False, fixed_ips=[], preserve=True)
+    sent = rpc.ContextSerializer({"NetworkPort": "1.1"}).serialize_entity(context, port)
+    assert sent["zun_object.version"] == "1.1"
+    assert sent["zun_object.data"] == {"network_name": "blue", "leaving": False}
+    found = rpc.ContextSerializer().deserialize_entity(context, sent)
+    assert (found.network_name, found.fixed_ips, found.preserve) == ("blue", None, False)

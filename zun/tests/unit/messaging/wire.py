@@ -10,6 +10,8 @@ import pathlib
 import typing
 from typing import Any
 
+from oslo_utils import versionutils
+
 from zun import objects
 from zun.compute.endpoint import ComputeEndpoint
 from zun.conductor.endpoint import ConductorEndpoint
@@ -40,6 +42,13 @@ def complaint(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None)
     """Return what to do about the change of ``name`` from the recorded to the present form, None if it is the same."""
     if old == new:
         return None
+    unversioned = _unversioned(old or {}, new or {})
+    if unversioned:
+        return (
+            f"{name}: ADDED must have the version that brought {', '.join(unversioned)}, else services of the release "
+            "before get fields that their release does not have. A field keeps its version for as long as the major "
+            "number stays."
+        )
     if old is None or new is None or old["version"] != new["version"]:
         return f"{name}: record the change: python -m zun.tests.unit.messaging.wire"
     changed = sorted(key for part in ("fields", "methods") for key in _differing(old.get(part, {}), new.get(part, {})))
@@ -58,6 +67,23 @@ def complaint(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None)
     )
 
 
+def _unversioned(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Return the new fields without a version in ``added``, and the old ones whose version there changed."""
+    if "added" not in old or "added" not in new:  # no object, or none before
+        return []
+    before, after = (versionutils.convert_version_to_tuple(each["version"]) for each in (old, new))
+    if before[0] != after[0]:
+        return []
+
+    def is_wrong(field: str) -> bool:
+        if field in old["fields"]:
+            return bool(old["added"].get(field) != new["added"].get(field))
+        version = versionutils.convert_version_to_tuple(new["added"].get(field, old["version"]))
+        return bool(before < after and not before < version <= after)
+
+    return sorted(filter(is_wrong, new["fields"]))
+
+
 def _differing(old: dict[str, str], new: dict[str, str]) -> set[str]:
     return {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
 
@@ -69,7 +95,7 @@ def _of_object(cls: Any) -> dict[str, Any]:
         original = getattr(method, "original_fn", None)
         if original is not None:
             methods[name] = _arguments(original)
-    return {"version": cls.VERSION, "fields": fields, "methods": methods}
+    return {"version": cls.VERSION, "fields": fields, "added": dict(cls.ADDED), "methods": methods}
 
 
 def _of_endpoint(cls: Any) -> dict[str, Any]:
