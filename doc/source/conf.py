@@ -14,6 +14,22 @@ extensions = [
     "cliff.sphinxext",
     "oslo_config.sphinxext",
     "oslo_policy.sphinxext",
+    "programs",
+]
+autoprogram_cliff_application = "openstack"
+autoprogram_cliff_ignored = [  # of every command that lists or shows; doc/source/cli/openstack.rst names them
+    "--help",
+    "--format",
+    "--column",
+    "--quote",
+    "--noindent",
+    "--max-width",
+    "--fit-width",
+    "--print-empty",
+    "--prefix",
+    "--sort-column",
+    "--sort-ascending",
+    "--sort-descending",
 ]
 exclude_patterns = []
 master_doc = "index"

@@ -129,26 +129,27 @@ def transport_url(user: str, password: str, broker: str, vhost: str) -> str:
     return f"transport_url = rabbit://{user}:{password}@{broker}/{quoted}"
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="zun-broker-manage", description="Users and permissions of RabbitMQ.")
-    parser.add_argument("--vhost", default="zun", help="default: zun")
-    parser.add_argument("--exchange", default="zun", help="[DEFAULT] control_exchange of all services. Default: zun")
-    parser.add_argument("--broker", default="CONTROLLER:5672", help="address in the printed transport_url")
-    parser.add_argument("--run", action="store_true", help="run the commands instead of printing them")
-    parser.add_argument("--rabbitmqctl", default="rabbitmqctl", metavar="PROGRAM", help="the program to run")
-    commands = parser.add_subparsers(dest="command", required=True)
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="zun-broker-manage", description="Users and permissions of RabbitMQ.")
+    made.add_argument("--vhost", default="zun", help="the vhost of all services. Default: zun")
+    made.add_argument("--exchange", default="zun", help="[DEFAULT] control_exchange of all services. Default: zun")
+    made.add_argument("--broker", default="CONTROLLER:5672", help="address in the printed transport_url")
+    made.add_argument("--run", action="store_true", help="run the commands instead of printing them")
+    made.add_argument("--rabbitmqctl", default="rabbitmqctl", metavar="PROGRAM", help="the program to run")
+    commands = made.add_subparsers(dest="command", required=True)
     commands.add_parser("setup", help="make the vhost and the users of the services on controllers")
     for name, told in (
         ("add-host", "make the user of a host, or set its permissions anew"),
         ("remove-host", "remove the user and the queues of a host"),
         ("rotate", "give the user of a host, or of a service such as zun-api, another password"),
     ):
-        commands.add_parser(name, help=told).add_argument("name", metavar="HOST")
-    return parser
+        host = "the host" if name != "rotate" else "the host, or the service"
+        commands.add_parser(name, help=told).add_argument("name", metavar="HOST", help=host)
+    return made
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     passwords: dict[str, str] = {}
     try:
         if options.command == "remove-host":

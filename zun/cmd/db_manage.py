@@ -188,7 +188,7 @@ def _add_placement(commands: Any) -> None:
 
 def _add_commands(commands: Any) -> None:
     upgrade = commands.add_parser("upgrade", help="bring the schema to a revision, the newest unless one is given")
-    upgrade.add_argument("revision", nargs="?", default="head")
+    upgrade.add_argument("revision", nargs="?", default="head", help="of the schema, for example 0015")
     upgrade.set_defaults(run=_upgrade)
     commands.add_parser("version", help="print the schema's revision").set_defaults(run=_version)
     commands.add_parser(
@@ -201,14 +201,17 @@ def _add_commands(commands: Any) -> None:
     placement = commands.add_parser("placement", help="compare OpenStack Placement with the claims of all hosts")
     _add_placement(placement.add_subparsers(dest="action", required=True))
     revision = commands.add_parser("revision", help="for developers: write a migration from a change of the models")
-    revision.add_argument("message")
+    revision.add_argument("message", help="the first line of the migration")
     revision.set_defaults(run=_revision)
+
+
+def register_commands(conf: cfg.ConfigOpts) -> None:
+    conf.register_cli_opt(cfg.SubCommandOpt("command", title="commands", dest="command", handler=_add_commands))
 
 
 @program.without_traceback
 def main() -> None:
-    option = cfg.SubCommandOpt("command", title="commands", dest="command", handler=_add_commands)
-    cfg.CONF.register_cli_opt(option)
+    register_commands(cfg.CONF)
     conf = program.configure("zun-db-manage")
     program.open_database(conf)
     conf.command.run()
