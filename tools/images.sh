@@ -19,9 +19,9 @@ zun-conductor, zun-compute and zun-wsproxy, tagged with ZUN_IMAGE_TAG (default: 
          reach Debian's packages and no image registry; then use it with
          BASE_IMAGE=zun-debian:bookworm. Needs root
   try    start all programs from their images with a config.json each, over RabbitMQ,
-         MariaDB, keystone and Docker of "tools/services.sh start"; run a pinned container,
-         open a terminal in it, replace zun-compute while it runs, stop all, and remove
-         what this made. A minute or two. Needs root
+         MariaDB, keystone, Docker and, if there, Neutron of "tools/services.sh start"; run a
+         pinned container, open a terminal in it, replace zun-compute while it runs, stop all,
+         and remove what this made. A minute or two. Needs root
 TEXT
 }
 
@@ -34,12 +34,18 @@ cleanup() {
 }
 trap cleanup EXIT
 
+# The packages that the images install, one a line.
+packages() {
+    sed -e :a -e '/\\$/N; s/\\\n//; ta' "$ROOT/etc/kolla/Dockerfile" |
+        sed -n 's/^RUN install_missing \([a-z0-9 -]*\).*/\1/p' | tr -s ' ' '\n'
+}
+
 base() {
     command -v debootstrap >/dev/null || die "debootstrap is not installed"
     WORK=$(mktemp -d "${TMPDIR:-/tmp}/zun-images.XXXXXX")
     say "Making zun-debian:bookworm with debootstrap (a minute or two)"
     debootstrap --variant=minbase \
-        --include=python3,python3-venv,ca-certificates,e2fsprogs,iptables,iproute2,openvswitch-switch \
+        --include="$(packages | paste -sd ,)" \
         bookworm "$WORK/root" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$WORK/log" || die "debootstrap failed: $(tail -3 "$WORK/log")"
     rm -rf "$WORK"/root/var/cache/apt/archives/*.deb "$WORK"/root/var/lib/apt/lists/*
     tar -C "$WORK/root" -c . | docker import - zun-debian:bookworm
@@ -49,7 +55,8 @@ build() {
     local target
     WORK=$(mktemp -d "${TMPDIR:-/tmp}/zun-images.XXXXXX")
     say "Collecting wheels"
-    "${PYTHON:-python3}" -m pip wheel -q -c "$ROOT/upper-constraints.txt" -w "$WORK/wheels" "$ROOT[postgresql]"
+    "${PYTHON:-python3}" -m pip wheel -q -c "$ROOT/upper-constraints.txt" -w "$WORK/wheels" \
+        "$ROOT[postgresql,neutron,cinder]"
     cp "$ROOT/etc/kolla/kolla_start" "$ROOT/etc/kolla/install_missing" "$WORK/"
     for target in "${TARGETS[@]}"; do
         say "Building $target:$TAG"

@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start every program of the service from its image, and use them: ``tools/images.sh try``.
 
-RabbitMQ, MariaDB, keystone and Docker are those of ``tools/services.sh start``. One ``zun-compute`` and one
-``zun-wsproxy`` make this machine a host. A pinned container with a mount runs, a terminal opens, and ``zun-compute`` is
-replaced while the container runs. At the end everything is removed, except queues in RabbitMQ. Needs root.
+RabbitMQ, MariaDB, keystone and Docker are those of ``tools/services.sh start``; Neutron is used if it runs too. One
+``zun-compute`` and one ``zun-wsproxy`` make this machine a host. A pinned container with a mount runs, with a port if
+there is Neutron, a terminal opens, and ``zun-compute`` is replaced while the container runs. The tools for volumes of
+Cinder are only started. At the end everything is removed, except queues in RabbitMQ. Needs root.
 """
 
 import json
 import os
 import pathlib
+import platform
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import sqlalchemy as sa
+from keystoneauth1 import adapter as ks_adapter
 from keystoneauth1 import session as ksa_session
 from keystoneauth1.identity import v3
 from websockets.sync.client import connect
@@ -32,7 +35,8 @@ TAG = os.environ.get("ZUN_IMAGE_TAG", "latest")
 NAME = f"zun-try-{uuid.uuid4().hex[:8]}"
 SOCKET = "/var/run/docker.sock"
 CONFIG_FILES = "/var/lib/kolla/config_files"
-ON_HOST = ["--pid", "host", "-v", "/sys:/sys", "-v", "/dev:/dev", "-v", f"{SOCKET}:{SOCKET}"]
+PLUGINS = "/run/docker/plugins"
+ON_HOST = ["--pid", "host", *(word for path in ("/sys", "/dev", SOCKET, PLUGINS) for word in ("-v", f"{path}:{path}"))]
 DISK = "type=bind,src={0},dst={0},readonly,bind-nonrecursive"
 CAPABILITIES = """
 chown dac_override dac_read_search fowner fsetid kill setgid setuid setpcap linux_immutable net_bind_service
@@ -42,6 +46,11 @@ mac_admin syslog wake_alarm block_suspend audit_read
 """
 """Those that Docker 20.10 knows, in the order of the kernel's numbers: chown is 0."""
 READY_SECONDS = 180
+VOLUME_TOOLS = (
+    ("python", "-c", "import os_vif, vif_plug_ovs, os_brick.initiator.connector"),
+    *(("sh", "-c", f"command -v {name}") for name in ("iscsiadm", "multipath", "lsscsi", "sg_scan", "nvme", "rbd")),
+    ("test", "-x", "/sbin/mount.nfs"),
+)
 
 
 def say(text: str) -> None:
@@ -122,7 +131,8 @@ class Cloud:
         self.state = folder / "state"
         self.port, proxy = free_port(), free_port()
         address, login = password_of(needed("ZUN_TEST_KEYSTONE_URL"))
-        self.token = ksa_session.Session(v3.Password(address, **login)).get_token()
+        session = ksa_session.Session(v3.Password(address, **login))
+        self.token = session.get_token()
         common = {
             "DEFAULT": {
                 "host": NAME,
@@ -138,6 +148,13 @@ class Cloud:
             "compute": {"database": "conductor", "reserved_host_memory_mb": 512},
             "websocket_proxy": {"wsproxy_port": proxy, "base_url": f"ws://127.0.0.1:{proxy}/"},
         }
+        url, switch = os.environ.get("ZUN_TEST_NEUTRON_URL"), os.environ.get("ZUN_TEST_NEUTRON_OVSDB")
+        self.neutron = ks_adapter.Adapter(session, endpoint_override=url) if url and switch else None
+        if self.neutron:
+            settings = {"auth_url": address, "auth_type": "password", **login, "endpoint_override": url}
+            settings |= {"agent_host": platform.node(), "ovsdb_connection": switch}
+            settings |= {"plugin_socket": f"{PLUGINS}/{NAME}.sock"}
+            common |= {"network": {"driver": "neutron"}, "neutron": settings}
         group, disk = str(os.stat(SOCKET).st_gid), docker("info", "-f", "{{.DockerRootDir}}")
         self.programs: dict[str, tuple[dict[str, dict], list[str]]] = {
             "zun-conductor": ({**common, **controller}, []),
@@ -211,6 +228,21 @@ class Cloud:
         for kind in ("network", "volume"):
             for each in docker(kind, "ls", "-q", "--filter", f"label=zun.host={NAME}").split():
                 docker(kind, "rm", each, check=False)
+        pathlib.Path(PLUGINS, f"{NAME}.sock").unlink(missing_ok=True)
+
+
+@contextmanager
+def network(neutron: ks_adapter.Adapter) -> Iterator[str]:
+    """A network of Neutron with a subnet."""
+    made = neutron.post("/v2.0/networks", json={"network": {"name": NAME}}).json()["network"]["id"]
+    try:
+        subnet = {"network_id": made, "cidr": "10.9.0.0/24", "ip_version": 4}
+        neutron.post("/v2.0/subnets", json={"subnet": subnet})
+        yield made
+    finally:
+        for port in neutron.get("/v2.0/ports", params={"network_id": made}).json()["ports"]:  # after a failure
+            neutron.delete(f"/v2.0/ports/{port['id']}")
+        neutron.delete(f"/v2.0/networks/{made}")
 
 
 def type_into(api: TokenApi, container: str) -> None:
@@ -234,20 +266,26 @@ def kernel(container: str) -> tuple[str, str]:
     return pid, next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list"))
 
 
-def use(cloud: Cloud) -> None:
+def use(cloud: Cloud, nets: list[dict[str, str]]) -> None:
     api = TokenApi(f"http://127.0.0.1:{cloud.port}/v1", cloud.token, "1.46")
     found = {each["binary"]: each["state"] for each in wait_for(lambda: api.get("/services")["services"])}
     say(f"service list: {found}")
     wait_for(lambda: api.get("/hosts")["hosts"], READY_SECONDS)
-    made = api.settled(
-        api.run(cpu_policy="dedicated", cpu=1, mounts=[{"size": "16M", "destination": "/scratch"}]), READY_SECONDS
-    )
+    wanted = {"cpu_policy": "dedicated", "cpu": 1, "mounts": [{"size": "16M", "destination": "/scratch"}]}
+    made = api.settled(api.run(**wanted, nets=nets), READY_SECONDS)
     if made["status"] != "Running":
         raise SystemExit(f"the container is {made['status']}: {made['status_reason']}")
     before = kernel(made["uuid"])
     if before[1] != made["cpuset_cpus"]:
         raise SystemExit(f"the claim says CPUs {made['cpuset_cpus']}, the kernel {before[1]}")
     say(f"A pinned container runs as process {before[0]}; claim and kernel say CPU {before[1]}")
+    if nets:
+        ((address,),) = made["addresses"].values()
+        (port,) = cloud.neutron.get("/v2.0/ports", params={"id": address["port"]}).json()["ports"]
+        answer = api.request("POST", f"/containers/{made['uuid']}/execute", params={"command": "ip addr show eth0"})
+        if port["status"] != "ACTIVE" or address["addr"] not in answer.json()["output"]:
+            raise SystemExit(f"the port is {port['status']}, and the container has {answer.json()['output']}")
+        say(f"Its port of Neutron is ACTIVE, and its interface has the address {address['addr']}")
     type_into(api, made["uuid"])
     say("Replacing zun-compute by a new container")
     cloud.stop("zun-compute")
@@ -267,17 +305,21 @@ def main() -> None:
     for program in ("zun-api", "zun-scheduler", "zun-conductor", "zun-compute", "zun-wsproxy"):
         if not docker("images", "-q", f"{program}:{TAG}"):
             raise SystemExit(f"There is no image {program}:{TAG}. Run tools/images.sh build.")
+    for words in VOLUME_TOOLS:
+        docker("run", "--rm", "--network", "none", f"zun-compute:{TAG}", *words)
+    say("zun-compute has os-vif, os-brick and the tools for volumes of Cinder")
     with ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zun-images.")))
         cloud = Cloud(folder, stack.enter_context(own_database()))
         stack.enter_context(state_folder(cloud.state))
+        nets = [{"network": stack.enter_context(network(cloud.neutron))}] if cloud.neutron else []
         stack.callback(cloud.remove)
         stack.push(cloud.tell_logs)
         cloud.write()
         cloud.bootstrap()
         for program in cloud.programs:
             cloud.start(program)
-        use(cloud)
+        use(cloud, nets)
         for program in reversed(cloud.programs):
             cloud.stop(program)
         say("All programs stopped in order. Everything works.")

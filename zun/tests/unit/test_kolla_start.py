@@ -11,6 +11,9 @@ import re
 
 import pytest
 
+from zun.tests.fixtures import own_conf
+from zun.tests.unit.entry_points import GROUPS
+
 ROOT = pathlib.Path(__file__).parents[3]
 _LOADER = importlib.machinery.SourceFileLoader("kolla_start", str(ROOT / "etc/kolla/kolla_start"))
 kolla = importlib.util.module_from_spec(importlib.util.spec_from_loader("kolla_start", _LOADER))
@@ -106,9 +109,38 @@ def test_config_that_cannot_work_is_refused(text, why):
         kolla.read(text)
 
 
+DOCKERFILE = (ROOT / "etc/kolla/Dockerfile").read_text()
+PAGE = (ROOT / "doc/source/install/images.rst").read_text()
+
+
 def test_every_service_has_an_image():
-    file = (ROOT / "etc/kolla/Dockerfile").read_text()
+    file = DOCKERFILE
     targets = re.findall(r"^FROM .* AS (.+)$", file, re.MULTILINE)
     units = {path.stem for path in (ROOT / "etc/systemd").iterdir()}
     assert set(targets) == {"zun-base", *units}
     assert json.loads('["kolla_start"]') == json.loads(re.search(r"^CMD (.*)$", file, re.MULTILINE)[1])
+
+
+def stage(target):
+    """The instructions of an image, one a line."""
+    found = re.search(rf"^FROM .* AS {target}\n(.*?)(?=^FROM|\Z)", DOCKERFILE, re.DOTALL | re.MULTILINE)
+    return found[1].replace("\\\n", "")
+
+
+def test_compute_image_has_neutron_and_cinder():
+    extras = re.search(r"'zun\[(.*)\]'", stage("zun-base"))[1]
+    assert {"neutron", "cinder"} < set(extras.split(",")) < GROUPS["extras"].keys()
+    assert f'"$ROOT[{extras}]"' in (ROOT / "tools/images.sh").read_text()
+
+
+def test_page_names_the_packages_of_the_compute_image():
+    installed = re.search(r"install_missing ([a-z0-9 -]+)", stage("zun-compute"))[1].split()
+    told = re.search(r"packages\s+of Debian: (.*?)\.\n", PAGE, re.DOTALL)[1]
+    assert re.findall(r"``(.*?)``", told) == installed
+
+
+def test_page_mounts_the_default_folders():
+    conf = own_conf()
+    told = re.findall(r"^``(/\S+)``  ", PAGE, re.MULTILINE)
+    assert str(pathlib.Path(conf.neutron.plugin_socket).parent) in told
+    assert f"{pathlib.Path(conf.cinder.mount_directory).parent}:shared" in told
