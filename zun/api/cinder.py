@@ -19,7 +19,7 @@ from zun.common import exceptions, hints, traits
 from zun.common.context import RequestContext
 from zun.common.mounts import Kind
 from zun.common.units import MIB_PER_GIB
-from zun.db import compute_nodes
+from zun.db import compute_nodes, containers
 
 LOG = logging.getLogger(__name__)
 
@@ -123,6 +123,12 @@ class CinderVolumes:
     def _stay_with_others(self, volume: str, request: Fields) -> None:
         """Ask for the host where the volume is attached: a file system that two hosts write to is damaged."""
         attached = self._service.volume(volume).get("attachments") or ()
+        servers = {each["server_id"] for each in attached if each.get("server_id")}
+        if servers - {row["uuid"] for row in containers.of_uuids(servers)}:
+            raise exceptions.Conflict(
+                f"mounts: volume {volume} is attached to a server that is no container, and a file system that two "
+                "mount is damaged. Detach it there first."
+            )
         hosts = {each["host_name"] for each in attached if each.get("host_name")}
         asked = request.get("host")
         if not hosts or hosts == {asked}:

@@ -176,7 +176,7 @@ class CinderDriver:
         """Reserve, connect, plug, complete, mount. Return the connection's record."""
         user = self._user(volume, owner)
         found = self._ready(volume, owner)
-        self._check_hosts(found, mount)
+        self._check_others(found, owner, mount)
         user = self._save_user(volume, owner, {"attachment": user.get("attachment"), "owned": mount.owned})
         if user["attachment"] is None:
             ours = self._client.attachments(volume, owner)
@@ -196,6 +196,9 @@ class CinderDriver:
         connection = self._plugged(volume, connection)
         self._check_mode(connection, mount)
         self._client.complete(user["attachment"])
+        # Another host may have completed since the first check. The later of two always sees the other one, and both
+        # may: then both give the volume back.
+        self._check_others(self._client.volume(volume), owner, mount)
         connection = self._mount(volume, connection)
         self._save_user(volume, owner, {**user, "complete": True})
         LOG.info("Volume %s is attached to container %s", volume, owner)
@@ -227,11 +230,23 @@ class CinderDriver:
             waited = f" after {self._wait_seconds} s" if status in _WAITING else ""
             raise exceptions.VolumeRefused(f"volume {volume} is {status}{waited}, and must be available")
 
-    def _check_hosts(self, found: Record, mount: Mount) -> None:
-        """Raise VolumeError if a file system would be mounted by two hosts of which one writes."""
+    def _check_others(self, found: Record, owner: str, mount: Mount) -> None:
+        """Raise VolumeRefused if somebody else mounts the file system and one of the two writes.
+
+        On this host only the containers in the records share a connection. Any other server here is refused even if
+        both only read: its device would go with the last container.
+        """
+        ours = {owner, *self._owners(str(found["id"]))}
         for each in found.get("attachments") or ():
-            if each.get("host_name") in (None, self._host):
-                continue
+            host, server = each.get("host_name"), each.get("server_id")
+            if host in (None, self._host):
+                if server in ours:
+                    continue
+                raise exceptions.VolumeRefused(
+                    f"volume {found['id']} is attached to server {server}, which is no container of this host, and "
+                    "they cannot share its connection. Detach it there first, or run the container on another host and "
+                    "mount it read-only everywhere"
+                )
             others = self._client.attachment(each["attachment_id"]).get("attach_mode")
             if not mount.read_only or others != "ro":
                 raise exceptions.VolumeRefused(
@@ -287,7 +302,7 @@ class CinderDriver:
 
     def _others(self, volume: str, owner: str) -> bool:
         """Return whether another container of this host uses the volume, as the records say."""
-        others = [path.stem for path in (self._root / volume / "users").glob("*.json") if path.stem != owner]
+        others = [each for each in self._owners(volume) if each != owner]
         return any(not self._user(volume, each).get("released") for each in others)
 
     def _unplug(self, volume: str) -> None:
@@ -318,6 +333,10 @@ class CinderDriver:
 
     def _path(self, volume: str, owner: str) -> Path:
         return self._root / volume / "users" / f"{owner}.json"
+
+    def _owners(self, volume: str) -> list[str]:
+        """Return the containers and capsules that have a record of the volume."""
+        return [path.stem for path in (self._root / volume / "users").glob("*.json")]
 
     def _user(self, volume: str, owner: str) -> dict[str, Any]:
         return _read(self._path(volume, owner))

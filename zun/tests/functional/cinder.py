@@ -33,6 +33,15 @@ class FakeCinder(FakeService):
         self.volumes[made] = {**usual, "created_at": "2026-01-01T00:00:00.000000", **self.usual, **fields}
         return made
 
+    def server(self, volume, host, mode="rw", instance=None):
+        """Attach the volume to a server of Nova, or to the given ``instance``."""
+        made, instance = str(uuid.uuid4()), instance or str(uuid.uuid4())
+        self.attachments[made] = {
+            "id": made, "volume_id": volume, "instance": instance, "status": "attached", "attach_mode": mode,
+            "connector": {"host": host}, "connection_info": {},
+        }  # fmt: skip
+        self._settle(volume)
+
     def path(self, given):
         return re.sub("^/v3/[^/]+/", "", given)
 
@@ -200,6 +209,18 @@ class Steps:
         if self.count == self.at:
             raise Killed
         return found
+
+
+class Before(Steps):
+    """Does something before the first call of the method ``name``."""
+
+    def __init__(self, name, what):
+        super().__init__()
+        self._todo = {name: what}
+
+    def step(self, what, *arguments, **named):
+        self._todo.pop(what.__name__, lambda: None)()
+        return super().step(what, *arguments, **named)
 
 
 class _Watched:

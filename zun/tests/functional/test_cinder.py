@@ -16,12 +16,13 @@ from zun.cinder.client import CinderClient
 from zun.common import exceptions
 from zun.common.context import admin_context
 from zun.common.mounts import Kind, Mount
-from zun.db import containers
+from zun.db import compute_nodes, containers
 from zun.objects import Container
 from zun.tests.fixtures import wait_for, written_conf
 from zun.tests.functional.api.client import Client
+from zun.tests.functional.api.conftest import inventory
 from zun.tests.functional.api.messages import ComputeMessages, SchedulerMessages
-from zun.tests.functional.cinder import FakeCinder, FakeMachine, Killed, Steps
+from zun.tests.functional.cinder import Before, FakeCinder, FakeMachine, Killed, Steps
 from zun.tests.functional.cloud import Cloud, machine
 from zun.volume import cinder as module
 from zun.volume.cinder import CinderDriver
@@ -140,6 +141,19 @@ def test_which_volumes_can_be_mounted(api, cinder, volume, refusal):
         assert container.mounts == [{"type": "cinder", "source": made, "destination": "/a"}]
         assert container.request["hints"] == {"image:trait:CUSTOM_ZUN_CINDER": "required"}
         assert container.volume_disk == 0
+
+
+def test_writers_of_a_volume_share_a_host(api, cinder):
+    compute_nodes.put("one", inventory())
+    volume = cinder.volume(multiattach=True)
+    mount = {"source": volume, "destination": "/a"}
+    first = stored(create(api, mount)).uuid
+    cinder.server(volume, "one", instance=first)
+    assert stored(create(api, mount)).request["host"] == "one"
+    assert stored(create(api, {**mount, "read_only": True})).request["host"] is None
+    cinder.server(volume, "one")
+    assert create(api, mount).refusal == (409, "conflict"), "a server of Nova has it"
+    assert stored(create(api, {**mount, "read_only": True})), "the host decides"
 
 
 def test_a_new_volume_of_an_encrypted_type(api, cinder):
@@ -510,6 +524,53 @@ def test_another_host_must_not_write_too(host, client, cinder, tmp_path):
     assert {each["attach_mode"] for each in cinder.attachments.values()} == {"ro"}
     with pytest.raises(exceptions.VolumeError, match="attached on another host"):
         host.driver().prepare("third", "demo", 0, mount_of(volume))
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("where", ["one", None])
+def test_a_server_of_this_host_keeps_its_volume(host, cinder, where, read_only):
+    """Its file system may be mounted inside, and its device would go with the container."""
+    volume = cinder.volume(multiattach=True)
+    cinder.server(volume, where, "ro")
+    with pytest.raises(exceptions.VolumeRefused, match="is attached to server"):
+        host.driver().prepare(OWNER, "demo", 0, mount_of(volume, read_only=read_only))
+    assert host.empty() and len(cinder.attachments) == 1
+
+
+def test_a_server_of_another_host(host, cinder):
+    volume = cinder.volume(multiattach=True)
+    cinder.server(volume, "far", "ro")
+    with pytest.raises(exceptions.VolumeRefused, match="attached on another host"):
+        host.driver().prepare(OWNER, "demo", 0, mount_of(volume))
+    host.machine.contents[f"/dev/{volume}"] = Content("ext4", "theirs")
+    host.driver().prepare(OWNER, "demo", 0, mount_of(volume, read_only=True))
+
+
+def test_another_host_attaches_before_the_reservation(host, client, cinder, tmp_path):
+    """Cinder lets the second host reserve, which saw the volume when it was free."""
+    volume, far = cinder.volume(multiattach=True), Host(client, tmp_path, "two")
+    far.machine.contents = host.machine.contents
+    steps = Before("reserve", lambda: host.driver().prepare(OWNER, "demo", 0, mount_of(volume)))
+    with pytest.raises(exceptions.VolumeRefused, match="attached on another host"):
+        far.driver(steps).prepare(OTHER, "demo", 0, mount_of(volume))
+    assert host.machine.mounts and not far.machine.mounts
+    far.driver().remove(OTHER, 0, mount_of(volume))
+    assert far.empty() and [each["instance"] for each in cinder.of(volume)] == [OWNER]
+
+
+def test_two_hosts_attach_at_the_same_time(host, client, cinder, tmp_path):
+    """Whoever completes and sees the other gives the volume back."""
+    volume, far = cinder.volume(multiattach=True), Host(client, tmp_path, "two")
+
+    def attach():
+        cinder.volumes[volume]["status"] = "in-use"  # as after a third container is detached
+        far.driver().prepare(OTHER, "demo", 0, mount_of(volume))
+
+    with pytest.raises(exceptions.VolumeRefused, match="attached on another host"):
+        host.driver(Before("complete", attach)).prepare(OWNER, "demo", 0, mount_of(volume))
+    assert far.machine.mounts and not host.machine.mounts
+    host.driver().remove(OWNER, 0, mount_of(volume))
+    assert host.empty() and [each["instance"] for each in cinder.of(volume)] == [OTHER]
 
 
 def test_after_a_reboot(host, cinder):
