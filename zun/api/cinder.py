@@ -14,7 +14,7 @@ from typing import Any
 
 from oslo_utils import uuidutils
 
-from zun.cinder.client import OWNED, OWNER, CinderClient, Record
+from zun.cinder.client import ATTACHING, OWNED, OWNER, CinderClient, Record
 from zun.common import exceptions, hints, traits
 from zun.common.context import RequestContext
 from zun.common.mounts import Kind
@@ -50,7 +50,7 @@ class CinderVolumes:
             record["source"] = volume["id"]
         request["hints"] = {**request["hints"], f"{hints.IMAGE_TRAIT}{traits.CINDER}": "required"}
         for record, volume in found:
-            if volume["status"] == "in-use" and not record.get("read_only"):
+            if volume["status"] != "available" and not record.get("read_only"):
                 self._stay_with_others(volume["id"], request)
         if not self._cross_az_attach:
             _restrict_zone([volume for _, volume in found], request)
@@ -163,9 +163,10 @@ def _records(fields: Mapping[str, Any]) -> list[Fields]:
 def _check_usable(volume: Record) -> None:
     _check_plain(volume)
     status = volume.get("status")
-    if status == "available" or (status == "in-use" and volume.get("multiattach")):
+    taken = status in ("in-use", *ATTACHING)
+    if status == "available" or (taken and volume.get("multiattach")):
         return
-    if status in ("in-use", "reserved", "attaching"):
+    if taken:
         raise exceptions.VolumeInUse(volume=volume["id"], reason=f"it is {status}, and its type is not multiattach.")
     raise exceptions.VolumeNotUsable(volume=volume["id"], reason=f"it is {status}, and must be available.")
 

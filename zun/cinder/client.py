@@ -21,6 +21,8 @@ VERSION = {"OpenStack-API-Version": "volume 3.54"}
 #: Metadata of volumes that are deleted with their container, which ``zun_container`` names.
 OWNED = {"zun": "container"}
 OWNER = "zun_container"
+#: States of a volume while somebody attaches it.
+ATTACHING = ("reserved", "attaching")
 
 Record = Mapping[str, Any]
 

@@ -25,7 +25,7 @@ from typing import Any, Protocol, Self
 from oslo_config import cfg
 from oslo_utils import timeutils
 
-from zun.cinder.client import OWNER, CinderClient, Record
+from zun.cinder.client import ATTACHING, OWNER, CinderClient, Record
 from zun.common import exceptions, metrics
 from zun.common.mounts import Mount
 from zun.container.driver import RuntimeMount
@@ -174,15 +174,7 @@ class CinderDriver:
 
     def _attach(self, volume: str, owner: str, mount: Mount) -> dict[str, Any]:
         """Reserve, connect, plug, complete, mount. Return the connection's record."""
-        user = self._user(volume, owner)
-        found = self._ready(volume, owner)
-        self._check_others(found, owner, mount)
-        user = self._save_user(volume, owner, {"attachment": user.get("attachment"), "owned": mount.owned})
-        if user["attachment"] is None:
-            ours = self._client.attachments(volume, owner)
-            mode = "ro" if mount.read_only else "rw"
-            user["attachment"] = ours[0] if ours else self._client.reserve(volume, owner, mode)
-            self._save_user(volume, owner, user)
+        user = self._reserved(volume, owner, mount)
         properties = {**self._connector.properties(), "mountpoint": mount.destination}
         info = self._client.connect(user["attachment"], properties)
         if info.get("encrypted"):
@@ -210,25 +202,46 @@ class CinderDriver:
         device = self._connector.connect(connection["info"])
         return self._save_connection(volume, {**connection, "device": device})
 
-    def _ready(self, volume: str, owner: str) -> Record:
-        """Wait until the volume can be reserved for the owner, or is already, and return Cinder's record."""
+    def _reserved(self, volume: str, owner: str, mount: Mount) -> dict[str, Any]:
+        """Reserve the volume for the owner, unless it is already, and return the owner's record."""
         deadline = time.monotonic() + self._wait_seconds
+        user = {"attachment": self._user(volume, owner).get("attachment"), "owned": mount.owned}
+        while True:
+            found = self._ready(volume, owner, deadline)
+            self._check_others(found, owner, mount)
+            self._save_user(volume, owner, user)
+            if user["attachment"] is not None:
+                return user
+            ours = self._client.attachments(volume, owner)
+            try:
+                mode = "ro" if mount.read_only else "rw"
+                user["attachment"] = ours[0] if ours else self._client.reserve(volume, owner, mode)
+            except exceptions.Invalid:  # somebody else was faster
+                if not found.get("multiattach") or time.monotonic() >= deadline:
+                    raise
+                time.sleep(POLL_SECONDS)
+                continue
+            return self._save_user(volume, owner, user)
+
+    def _ready(self, volume: str, owner: str, deadline: float) -> Record:
+        """Wait until the volume can be reserved for the owner, or is already, and return Cinder's record.
+
+        While somebody attaches a volume Cinder reserves it for nobody else, whatever its type.
+        """
         while True:
             found = self._client.volume(volume)
             if found.get("encrypted"):
                 raise exceptions.VolumeRefused(ENCRYPTED)
-            status = str(found.get("status"))
-            if status in _WAITING and time.monotonic() < deadline:
-                time.sleep(POLL_SECONDS)
-                continue
-            if status == "available" or (status == "in-use" and found.get("multiattach")):
+            status, shared = str(found.get("status")), found.get("multiattach")
+            if status == "available" or (status == "in-use" and shared):
                 return found
-            if status in ("reserved", "attaching", "in-use") and (
-                found.get("multiattach") or self._client.attachments(volume, owner)
-            ):
+            if status in (*ATTACHING, "in-use") and self._client.attachments(volume, owner):
                 return found
-            waited = f" after {self._wait_seconds} s" if status in _WAITING else ""
-            raise exceptions.VolumeRefused(f"volume {volume} is {status}{waited}, and must be available")
+            waits = status in _WAITING or (status in ATTACHING and shared)
+            if not waits or time.monotonic() >= deadline:
+                waited = f" after {self._wait_seconds} s" if waits else ""
+                raise exceptions.VolumeRefused(f"volume {volume} is {status}{waited}, and must be available")
+            time.sleep(POLL_SECONDS)
 
     def _check_others(self, found: Record, owner: str, mount: Mount) -> None:
         """Raise VolumeRefused if somebody else mounts the file system and one of the two writes.

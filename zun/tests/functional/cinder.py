@@ -87,18 +87,18 @@ class FakeCinder(FakeService):
     def _post_attachment(self, ident, action, body):
         if action:
             self.attachments[ident]["status"] = "attached"
-            self._settle(self.attachments[ident]["volume_id"])
+            self.volumes[self.attachments[ident]["volume_id"]]["status"] = "in-use"
             return 204, ""
         volume, instance = self.volumes[body["volume_uuid"]], body["instance_uuid"]
-        same = volume["status"] == "reserved" and any(each["instance"] == instance for each in self.of(volume["id"]))
-        if volume["status"] != "available" and not volume["multiattach"] and not same:
+        if volume["status"] == "available" or (volume["status"] == "in-use" and volume["multiattach"]):
+            volume["status"] = "reserved"
+        elif volume["status"] not in ("in-use", "reserved") or instance not in self._instances(volume["id"]):
             return _bad("status must be available or downloading to reserve")
         made = str(uuid.uuid4())
         self.attachments[made] = {
             "id": made, "volume_id": volume["id"], "instance": instance, "status": "reserved",
             "attach_mode": body["mode"], "connector": None, "connection_info": {},
         }  # fmt: skip
-        self._settle(volume["id"])
         return 200, {"attachment": self.attachments[made]}
 
     def _put_attachment(self, ident, action, body):
@@ -106,7 +106,7 @@ class FakeCinder(FakeService):
         info = {"driver_volume_type": "local", "device_path": f"/dev/{attachment['volume_id']}"}
         info |= {"auth_password": "tell-nobody", "access_mode": attachment["attach_mode"], "encrypted": False}
         attachment |= {"connector": body["connector"], "status": "attaching", "connection_info": info}
-        self._settle(attachment["volume_id"])
+        self.volumes[attachment["volume_id"]]["status"] = "attaching"
         return 200, {"attachment": {**attachment, "status": "reserved"}}
 
     def _delete_attachment(self, ident, action, body):
@@ -114,7 +114,11 @@ class FakeCinder(FakeService):
         self._settle(volume)
         return 200, {"attachments": []}
 
+    def _instances(self, volume):
+        return {each["instance"] for each in self.of(volume)}
+
     def _settle(self, volume):
+        """Set the status when an attachment is gone: the remaining one that is furthest counts."""
         states = {each["status"] for each in self.of(volume)}
         words = {"attached": "in-use", "attaching": "attaching", "reserved": "reserved"}
         self.volumes[volume]["status"] = next((word for each, word in words.items() if each in states), "available")

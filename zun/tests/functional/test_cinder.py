@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Containers and a Cinder that fails at each step, behind real HTTP; hosts that are killed at each step."""
 
+import concurrent.futures
 import contextlib
 import glob
 import stat
@@ -120,6 +121,8 @@ def test_cinder_is_down(api, cinder):
     [
         ({"name": "data"}, None),
         ({"name": "data", "status": "in-use", "multiattach": True}, None),
+        ({"name": "data", "status": "reserved", "multiattach": True}, None),
+        ({"name": "data", "status": "attaching", "multiattach": True}, None),
         ({"name": "other"}, (404, "volume-not-found")),
         ({"name": "data", "project": "others"}, (404, "volume-not-found")),
         ({"name": "data", "status": "in-use"}, (400, "volume-in-use")),
@@ -231,6 +234,8 @@ def test_capsules_share_their_volumes(api, cinder):
 class Host:
     """The driver of one host, on a machine that outlives it."""
 
+    wait_seconds = 1
+
     def __init__(self, client, folder, name="one"):
         self.client, self.folder, self.name, self.machine = client, folder / name, name, FakeMachine(name)
 
@@ -243,7 +248,7 @@ class Host:
             steps.watch(self.client),
             watched,
             host=self.name,
-            wait_seconds=1,
+            wait_seconds=self.wait_seconds,
             disks=watched,
         )
 
@@ -571,6 +576,32 @@ def test_two_hosts_attach_at_the_same_time(host, client, cinder, tmp_path):
     assert far.machine.mounts and not host.machine.mounts
     host.driver().remove(OWNER, 0, mount_of(volume))
     assert host.empty() and [each["instance"] for each in cinder.of(volume)] == [OTHER]
+
+
+@pytest.mark.parametrize("status", ["reserved", "attaching"])
+@pytest.mark.parametrize("step", ["volume", "reserve"])
+def test_containers_attach_one_after_the_other(host, cinder, status, step):
+    """Cinder reserves no volume, not even one of a multiattach type, while another container attaches it."""
+    volume, host.wait_seconds = cinder.volume(multiattach=True), 60
+    steps = Before(step, lambda: cinder.volumes[volume].update(status=status))
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        attached = threads.submit(host.driver(steps).prepare, OWNER, "demo", 0, mount_of(volume))
+        asked = ("GET", f"volumes/{volume}")
+        wait_for(lambda: cinder.asked.count(asked) > 2 or attached.done())
+        assert not attached.done() and [each["status"] for each in cinder.of(volume)] == []
+        cinder.volumes[volume]["status"] = "in-use"
+        attached.result()
+    assert host.machine.mounts and cinder.volumes[volume]["status"] == "in-use"
+
+
+@pytest.mark.parametrize(
+    ("multiattach", "told"), [(True, "is reserved after 1 s"), (False, "is reserved, and must be available")]
+)
+def test_a_volume_that_stays_reserved(host, cinder, multiattach, told):
+    volume = cinder.volume(multiattach=multiattach, status="reserved")
+    with pytest.raises(exceptions.VolumeRefused, match=told):
+        host.driver().prepare(OWNER, "demo", 0, mount_of(volume))
+    assert host.empty()
 
 
 def test_after_a_reboot(host, cinder):
