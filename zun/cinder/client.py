@@ -26,6 +26,8 @@ ATTACHING = ("reserved", "attaching")
 
 Record = Mapping[str, Any]
 
+_MOST_PAGES = 100  # of a list
+
 
 class CinderClient:
     """Raises CinderUnavailable when no usable answer comes, and for a refusal the exception of ``refusal``."""
@@ -100,9 +102,16 @@ class CinderClient:
     # The wire.
 
     def _list(self, path: str, member: str, query: Mapping[str, str]) -> Sequence[Record]:
-        found = self._send("GET", path, params=dict(query)).get(member)
-        if not isinstance(found, list) or not all(isinstance(each, dict) and each.get("id") for each in found):
-            raise exceptions.CinderUnavailable(reason=f"its answer to GET {path} has no {member}")
+        found: list[Record] = []
+        for _ in range(_MOST_PAGES):
+            marker = {"marker": found[-1]["id"]} if found else {}
+            answer = self._send("GET", path, params={**query, **marker})
+            page = answer.get(member)
+            if not isinstance(page, list) or not all(isinstance(each, dict) and each.get("id") for each in page):
+                raise exceptions.CinderUnavailable(reason=f"its answer to GET {path} has no {member}")
+            found += page
+            if not (page and answer.get(f"{member}_links")):  # Cinder links the next page, at an address of its own
+                break
         return found
 
     def _one(self, method: str, path: str, member: str, body: Any = None) -> Record:

@@ -157,11 +157,14 @@ class CinderDriver:
             found = {each["id"]: each for each in self._client.owned_volumes() if _is_orphan(each)}
             owners = {uuid: str(each["metadata"][OWNER]) for uuid, each in found.items()}
             existing = set(known(set(owners.values()))) if owners else set()
-            for uuid in sorted(uuid for uuid, owner in owners.items() if owner not in existing):
-                LOG.warning("Volume %s was made for a container that does not exist: deleting it", uuid)
-                self._client.delete_volume(uuid)
         except exceptions.ZunError as exc:
             LOG.warning("Volumes of containers that do not exist stay for now: %s", exc)
+            return
+        for uuid, owner in sorted(owners.items()):
+            if owner not in existing:
+                with self._logged(uuid, owner):
+                    self._client.delete_volume(uuid)
+                    LOG.warning("Volume %s is deleted: it was made for container %s, which is gone", uuid, owner)
 
     @contextlib.contextmanager
     def _logged(self, volume: str, owner: str) -> Iterator[None]:

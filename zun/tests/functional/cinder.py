@@ -12,11 +12,12 @@ from zun.volume import filesystems
 class FakeCinder(FakeService):
     """``volumes`` and ``attachments`` by id. A volume has the host and the connector of each of its attachments.
 
-    ``usual`` are fields of all new volumes.
+    ``usual`` are fields of all new volumes. A list has at most ``page`` volumes.
     """
 
     def __init__(self):
         self.volumes, self.attachments, self.usual = {}, {}, {}
+        self.page = 1000
         super().__init__()
 
     def options(self):
@@ -59,10 +60,17 @@ class FakeCinder(FakeService):
             given = {wanted[name]: value for name, value in query.items() if name in wanted}
             if "metadata" in query:
                 given["metadata.zun"] = "container"
-            return 200, {collection: [self._shown(each) for each in kept.values() if _matches(each, given)]}
+            found = [self._shown(each) for each in kept.values() if _matches(each, given)]
+            return 200, self._paged(collection, found, query) if collection == "volumes" else {collection: found}
         if method == "GET":
             return 200, {member: self._shown(kept[ident])}
         return getattr(self, f"_{method.lower()}_{member}")(ident, action, body.get(member) or body)
+
+    def _paged(self, collection, found, query):
+        start = [each["id"] for each in found].index(query["marker"]) + 1 if "marker" in query else 0
+        shown = found[start : start + self.page]
+        more = [{"rel": "next", "href": f"http://elsewhere/v3/{collection}"}] if len(shown) == self.page else []
+        return {collection: shown, **({f"{collection}_links": more} if more else {})}
 
     def _shown(self, record):
         if "attach_mode" in record:

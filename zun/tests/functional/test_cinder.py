@@ -626,6 +626,37 @@ def test_orphans_are_deleted_when_they_are_old(host, cinder):
     assert set(cinder.volumes) == {young, known, used, foreign} and orphan not in cinder.volumes
 
 
+@pytest.mark.parametrize("failure", ["forbidden", "conflict", "broken", "slow"])
+def test_an_orphan_that_stays_hides_no_other(host, cinder, caplog, failure):
+    """It has a snapshot, for example. One line says so."""
+    owned = {"metadata": {"zun": "container", "zun_container": OWNER}}
+    orphans = sorted(cinder.volume(**owned) for _ in range(3))
+    cinder.failures["DELETE", f"volumes/{orphans[0]}"] = FAILURES[failure][0]
+    with caplog.at_level("INFO", module.__name__):
+        host.driver().sweep(lambda uuids: set())
+    lines = [each.getMessage() for each in caplog.records]
+    assert [each for each in lines if orphans[0] in each and "stays for now" in each and "Cinder" in each] == lines[:1]
+    assert len(lines) == 3
+    wait_for(lambda: not cinder.under_way)
+    assert orphans[0] in cinder.volumes or failure == "slow"
+    assert not cinder.volumes.keys() & set(orphans[1:])
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5])
+def test_orphans_beyond_the_first_page(host, cinder, count):
+    cinder.page = 2
+    for _ in range(count):
+        cinder.volume(metadata={"zun": "container", "zun_container": OWNER})
+    host.driver().sweep(lambda uuids: set())
+    assert cinder.volumes == {}
+
+
+def test_a_name_beyond_the_first_page(client, cinder):
+    cinder.page = 2
+    made = [cinder.volume(name="data") for _ in range(5)]
+    assert [each["id"] for each in client.volumes(name="data")] == made
+
+
 # A whole cloud.
 
 
